@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.losses import CoSENTLoss
 from torch import Tensor
 
 from sentdist.errors import DataError, RecipeError
@@ -52,6 +50,9 @@ def test_it_equals_a_loop(temperature: float) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_it_equals_that_of_sentence_transformers(seed: int) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.losses import CoSENTLoss
+
     columns_CMD, batch = toy_embeddings(2, seed=seed).requires_grad_(), toy_batch(2)
     theirs = CoSENTLoss(SentenceTransformer(modules=[torch.nn.Identity()]), scale=20.0)
     expected = theirs.compute_loss_from_embeddings(list(columns_CMD), batch.labels)

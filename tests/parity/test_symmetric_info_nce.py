@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from torch import Tensor
 
 from sentdist.errors import RecipeError
@@ -78,6 +76,9 @@ def test_it_equals_a_loop(num_columns: int) -> None:
 
 
 def test_it_equals_that_of_sentence_transformers() -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+
     columns_CMD = toy_embeddings(2).requires_grad_()
     model, both = SentenceTransformer(modules=[torch.nn.Identity()]), ("query_to_doc", "doc_to_query")
     theirs = MultipleNegativesRankingLoss(model, scale=20.0, directions=both, partition_mode="per_direction")

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.losses import TripletDistanceMetric, TripletLoss
 from torch import Tensor
 
 from sentdist.errors import DataError, RecipeError
@@ -60,6 +58,9 @@ def of_torch(columns: list[Tensor], values: TripletMargin) -> Tensor:
 
 
 def of_sentence_transformers(columns: list[Tensor], values: TripletMargin) -> Tensor:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.losses import TripletDistanceMetric, TripletLoss
+
     model = SentenceTransformer(modules=[torch.nn.Identity()])
     metric = getattr(TripletDistanceMetric, values.distance.upper())
     loss: Tensor = TripletLoss(model, distance_metric=metric, triplet_margin=values.margin).compute_loss_from_embeddings(columns, None)
