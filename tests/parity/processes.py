@@ -17,6 +17,7 @@ import torch.multiprocessing
 os.environ.setdefault("DS_ACCELERATOR", "cpu")  # read when the server below imports deepspeed
 # A server that has imported these once forks a rank in milliseconds; started fresh, each rank would import them for seconds.
 PRELOADED = (
+    "tests.support.growing_heap",
     "torch.distributed.tensor",
     "transformers.conversion_mapping",
     "transformers.models.bert.modeling_bert",
