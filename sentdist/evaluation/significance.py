@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtr, ndtri  # the normal distribution, without the checks that scipy.stats makes of each number
 
 from sentdist.evaluation.few_seeds import NORMAL_GRID, t_quantiles
 from sentdist.evaluation.variation import ALPHA, DRAWS, About, Column, Floats, PairwiseDifferences
@@ -88,7 +88,7 @@ def may_be_best(column: Column, *, num_columns: int = 1) -> tuple[str, frozenset
         first, second = (alive[side] for side in np.triu_indices(len(alive), 1))
         pairs = column.pairs(first, second)
         limit = float(np.quantile(column.greatest(pairs, first, second), level))
-        worse = np.where(pairs.differences < 0, first, second)[(pairs.normal > limit) & (pairs.least_p < 2 * norm.sf(limit))]
+        worse = np.where(pairs.differences < 0, first, second)[(pairs.normal > limit) & (pairs.least_p < 2 * ndtr(-limit))]
         if not len(worse):
             break
         alive = np.setdiff1d(alive, worse)
@@ -116,8 +116,8 @@ def over_tasks(differences_NT: Floats) -> tuple[float, float, float] | None:
         return None
     curve = (of_tasks * t_quantiles(np.array([tasks - 1.0]))[0] + of_seeds * t_quantiles(np.array([max(1.0, seeds - 1.0)]))[0]) / variance
     error = float(np.sqrt(variance))
-    margin = error * float(np.interp(norm.isf(ALPHA / 2), NORMAL_GRID, curve))
-    return mean - margin, mean + margin, float(2 * norm.sf(np.interp(abs(mean) / error, curve, NORMAL_GRID)))
+    margin = error * float(np.interp(-ndtri(ALPHA / 2), NORMAL_GRID, curve))
+    return mean - margin, mean + margin, float(2 * ndtr(-np.interp(abs(mean) / error, curve, NORMAL_GRID)))
 
 
 def _difference(
@@ -131,11 +131,11 @@ def _difference(
         has_items = bool(column.has_items[row] and column.has_items[other])
         has_seeds = bool(counts) and all(column.has_seeds[one] or column.is_fixed[one] for one in (row, other))
         return replace(plain, reason=COPIES if is_copies else ALIKE if has_items or has_seeds else NOTHING_VARIES)
-    margin = pairs.margin(place, float(norm.isf(ALPHA / 2)))
+    margin = pairs.margin(place, float(-ndtri(ALPHA / 2)))
     least = float(pairs.least_p[place])
-    p = max(float(2 * norm.sf(pairs.normal[place])), least)
+    p = max(float(2 * ndtr(-pairs.normal[place])), least)
     never = least > 0 and _table_p(least, greatest, num_tests) >= ALPHA
-    seen = None if never else pairs.margin(place, limit) + float(norm.ppf(POWER) * pairs.errors[place])
+    seen = None if never else pairs.margin(place, limit) + float(ndtri(POWER) * pairs.errors[place])
     return replace(
         plain, error=float(pairs.errors[place]), low=difference - margin, high=difference + margin, p=p, about=pairs.about[place], detectable=seen,
         table_p=_table_p(p, greatest, num_tests), by_signs=never and p == least,
@@ -152,7 +152,7 @@ def _table_p(p: float, greatest: list[Floats], num_tests: int) -> float:
     """The chance that any difference of the table stands so far out; between p and Bonferroni's bound, where 4000 draws do not reach."""
     if num_tests == 1:
         return p
-    quantile = float(norm.isf(p / 2))
+    quantile = float(-ndtri(p / 2))
     within = np.prod([np.searchsorted(one, quantile, side="left") / len(one) for one in greatest])
     return float(min(1.0, num_tests * p, max(p, 1.0 - float(within) + 1.0 / DRAWS)))
 
@@ -160,7 +160,7 @@ def _table_p(p: float, greatest: list[Floats], num_tests: int) -> float:
 def _joint_quantile(greatest: list[Floats], num_tests: int) -> float:
     """The |z| that no difference of the table passes by luck in 95 of 100 tables."""
     if num_tests <= 1:
-        return float(norm.isf(ALPHA / 2))
+        return float(-ndtri(ALPHA / 2))
     grid = np.linspace(1.5, 6.0, 451)
     within = np.prod([np.searchsorted(one, grid) / len(one) for one in greatest], axis=0)
     return float(grid[min(int(np.searchsorted(within, 1 - ALPHA)), len(grid) - 1)])

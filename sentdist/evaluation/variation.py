@@ -26,7 +26,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t
+from scipy.special import stdtrit
 
 from sentdist.errors import DataError
 from sentdist.evaluation.few_seeds import NORMAL_GRID, moderated, t_quantiles
@@ -242,7 +242,7 @@ class Column:
         variance = sum(one for one, _ in components)
         if variance <= 0:
             return None
-        multiple = sum(one * float(t.isf(ALPHA / 2, degrees)) for one, degrees in components) / variance
+        multiple = sum(one * -float(stdtrit(degrees, ALPHA / 2)) for one, degrees in components) / variance
         margin = multiple * float(np.sqrt(variance))
         about: About = "seeds and items" if seeds and items else "seeds" if seeds else "items"
         return Interval(low=float(self.means[row]) - margin, high=float(self.means[row]) + margin, about=about)
