@@ -5,6 +5,7 @@ It reads a recipe as a person does, with the defaults that the README and the do
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stderr
@@ -33,15 +34,20 @@ def _tokenizer(folder: Path) -> Any:
     return AutoTokenizer.from_pretrained(folder)
 
 
+@cache
+def _model(folder: Path, layers: int | None) -> Any:
+    config = AutoConfig.from_pretrained(folder)
+    if layers is not None:
+        config.num_hidden_layers = layers
+    with redirect_stderr(StringIO()):
+        return AutoModel.from_pretrained(folder, config=config, attn_implementation="eager").double().eval()
+
+
 class Student:
     """A Hugging Face model in float64 with a pooling on top."""
 
     def __init__(self, folder: Path, *, pooling: str = "mean", layers: int | None = None, max_length: int = 75) -> None:
-        config = AutoConfig.from_pretrained(folder)
-        if layers is not None:
-            config.num_hidden_layers = layers
-        with redirect_stderr(StringIO()):
-            self.model = AutoModel.from_pretrained(folder, config=config, attn_implementation="eager").double().eval()
+        self.model = copy.deepcopy(_model(folder, layers))
         self.tokenizer = _tokenizer(folder)
         self.pooling, self.max_length = pooling, max_length
         self.head: Heads = {}
