@@ -116,15 +116,15 @@ def with_kin_agent(scene: Scene, draw: Draw, split: str) -> Scene | None:
         for agent in scenes.agents().values()
         if agent.wider == own.wider and agent.key != own.key and agent.is_human == own.is_human
     ]
-    return _drawn([replace(scene, agent=key) for key in kin], draw, split)
+    return _with_agent(scene, kin, draw, split)
 
 
 def with_other_agent(scene: Scene, draw: Draw, split: str) -> Scene | None:
     own = scenes.agents()[scene.agent]
     others = [
-        agent for agent in scenes.agents().values() if agent.is_human == own.is_human and len(agent.names) > 1 and agent.key != own.key
+        agent.key for agent in scenes.agents().values() if agent.is_human == own.is_human and len(agent.names) > 1 and agent.key != own.key
     ]
-    return _drawn([replace(scene, agent=agent.key) for agent in others], draw, split)
+    return _with_agent(scene, others, draw, split)
 
 
 def with_kin_activity(scene: Scene, draw: Draw, split: str) -> Scene | None:
@@ -132,7 +132,7 @@ def with_kin_activity(scene: Scene, draw: Draw, split: str) -> Scene | None:
     kin = [
         activity.key for activity in scenes.activities().values() if own.wider and activity.wider == own.wider and activity.key != own.key
     ]
-    return _drawn([replace(scene, activity=key) for key in kin], draw, split)
+    return _with_activity(scene, kin, draw, split)
 
 
 def with_other_activity(scene: Scene, draw: Draw, split: str) -> Scene | None:
@@ -146,7 +146,7 @@ def with_other_activity(scene: Scene, draw: Draw, split: str) -> Scene | None:
         and activity.wider not in (own.wider, own.key)
         and (scene.place is None or scene.place in activity.places)
     ]
-    return _drawn([replace(scene, activity=key) for key in others], draw, split)
+    return _with_activity(scene, others, draw, split)
 
 
 def with_other_place(scene: Scene, draw: Draw, split: str) -> Scene | None:
@@ -196,9 +196,14 @@ def _owned(scene: Scene, split: str) -> Scene | None:
     return scene if scenes.split_of(scene.agent, scene.activity) == split else None
 
 
-def _drawn(candidates: Sequence[Scene], draw: Draw, split: str) -> Scene | None:
-    owned = [scene for scene in candidates if _owned(scene, split)]
-    return draw.one(owned) if owned else None
+def _with_agent(scene: Scene, keys: Sequence[str], draw: Draw, split: str) -> Scene | None:
+    owned = [key for key in keys if scenes.split_of(key, scene.activity) == split]
+    return replace(scene, agent=draw.one(owned)) if owned else None
+
+
+def _with_activity(scene: Scene, keys: Sequence[str], draw: Draw, split: str) -> Scene | None:
+    owned = [key for key in keys if scenes.split_of(scene.agent, key) == split]
+    return replace(scene, activity=draw.one(owned)) if owned else None
 
 
 def _key_likeness(one: str, other: str, wider: dict[str, str]) -> float:
