@@ -183,8 +183,8 @@ class Meter:
 
     def _figure(self, figure: Figure, work: Work, measure: Callable[[], float], num_sentences: int, *, passes: int) -> Figure:
         """passes: how often the arithmetic of a forward pass is done, 3 where gradients are computed."""
-        gc.collect()
         if self._on_gpu:
+            gc.collect()
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats(self.device)
         try:
