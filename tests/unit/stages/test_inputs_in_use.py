@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +22,7 @@ from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.inputs_in_use import check_inputs, inputs_watched
-from sentdist.stages.local import build_here, run_local
+from sentdist.stages.local import build_all, build_here, run_local
 from sentdist.stages.ranks import Ranks
 from sentdist.stages.rungs import publish_training
 from sentdist.stages.scores.embedding_cache import kept_or_encoded
@@ -60,38 +61,52 @@ RESULTS = (".safetensors", ".npy", ".parquet", ".arrow", "scores.json")  # what 
 FILES = {"corpus": "corpus/*/rows.arrow", "tokens": "tokens/*/ids.npy", "bank": "bank/*/shards/*"}
 
 
+@dataclass(frozen=True)
+class Undisturbed:
+    """A store before the first training on banks, and what the results of the whole plan are then, by place and file."""
+
+    begun: Path
+    digests: dict[str, dict[str, str]]
+
+
+def _reads_banks(stage: Stage) -> bool:
+    return isinstance(stage, Train) and bool(stage.banks)
+
+
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("kind", FILES)
 def test_a_training_on_an_input_that_changes_under_it_is_not_published(
-    kind: str, change: str, undisturbed: dict[str, dict[str, str]], tmp_path: Path, tiny_encoder_dir: Path
+    kind: str, change: str, undisturbed: Undisturbed, tmp_path: Path, tiny_encoder_dir: Path
 ) -> None:
-    data = write_data(tmp_path / "data")
-    plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=data, store=tmp_path / "store")
+    shutil.copytree(undisturbed.begun, tmp_path / "store")
+    plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(tmp_path / "data"), store=tmp_path / "store")
     changed: list[Path] = []
 
     def listen(stage: Stage, _: object, event: object) -> None:
-        if isinstance(stage, Train) and stage.banks and isinstance(event, StepReport) and event.step == 2 and not changed:
+        if _reads_banks(stage) and isinstance(event, StepReport) and event.step == 2 and not changed:
             changed.extend(sorted((tmp_path / "store").glob(FILES[kind]))[:1])
             CHANGES[change](changed[0])
 
     run_local(plan, context, listen=listen)
     assert changed
-    assert _digests(context.store, plan.stages) == undisturbed
+    assert _digests(context.store, plan.stages) == undisturbed.digests
     assert len(list((tmp_path / "store" / ASIDE).iterdir())) == 1
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
+def undisturbed(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     import torch
 
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("undisturbed")
     plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(folder / "data"), store=folder / "store")
+    build_all([*takewhile(lambda stage: not _reads_banks(stage), plan.stages)], context)
+    shutil.copytree(folder / "store", folder / "begun")
     run_local(plan, context)
     torch.set_num_threads(before)
-    return _digests(context.store, plan.stages)
+    return Undisturbed(folder / "begun", _digests(context.store, plan.stages))
 
 
 def _digests(store: ArtifactStore, stages: tuple[Stage, ...]) -> dict[str, dict[str, str]]:
