@@ -60,6 +60,14 @@ def _one_command() -> None:
     typer.testing._get_command = cache(typer.testing._get_command)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _compiled_once() -> None:
+    """huggingface_hub compiles the template of a model card anew for each encoder that is saved otherwise: half of the time."""
+    import jinja2
+
+    jinja2.Environment.compile = cache(jinja2.Environment.compile)  # type: ignore[method-assign, assignment]
+
+
 def _made_once(tmp_path_factory: pytest.TempPathFactory, family: str) -> Path:
     from tests.support.tiny_encoders import tiny_encoder  # torch takes seconds, and most tests of planning need none of it
 
