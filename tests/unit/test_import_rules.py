@@ -6,7 +6,7 @@ import ast
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Set
 from pathlib import Path
 
 import pytest
@@ -99,9 +99,15 @@ def _package(path: Path) -> str:
     return "rayjobs" if parts[0] == "rayjobs" else parts[1]
 
 
-def _imports(path: Path) -> Iterator[tuple[int, str]]:
+@pytest.fixture(scope="module")
+def sources() -> dict[Path, list[ast.AST]]:
+    """The nodes of every file; the first is the module."""
+    return {path: list(ast.walk(ast.parse(path.read_text()))) for path in _sources()}
+
+
+def _imports(path: Path, nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
     """Every module that a file imports, at the top or inside a function, with its line."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -111,13 +117,13 @@ def _imports(path: Path) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, f"{module}.{alias.name}" if module == "sentdist" else module) for alias in node.names)
 
 
-def test_every_package_imports_only_what_the_table_allows() -> None:
+def test_every_package_imports_only_what_the_table_allows(sources: dict[Path, list[ast.AST]]) -> None:
     broken = []
-    for path in _sources():
+    for path, nodes in sources.items():
         package = _package(path)
         if package in ("cli", "rayjobs", "__main__"):
             continue
-        for line, module in _imports(path):
+        for line, module in _imports(path, nodes):
             parts = module.split(".")
             if parts[0] == "rayjobs" or (
                 parts[0] == "sentdist" and parts[1:] and parts[1] not in {*FOR_ALL, package, *MAY_IMPORT[package]}
@@ -126,10 +132,10 @@ def test_every_package_imports_only_what_the_table_allows() -> None:
     assert not broken, "\n".join(broken)
 
 
-def test_every_foreign_package_has_its_owners() -> None:
+def test_every_foreign_package_has_its_owners(sources: dict[Path, list[ast.AST]]) -> None:
     broken = []
-    for path in _sources():
-        for line, module in _imports(path):
+    for path, nodes in sources.items():
+        for line, module in _imports(path, nodes):
             owners = OWNED_BY.get(module.split(".")[0])
             if owners is not None and _package(path) not in owners:
                 broken.append(f"{path.relative_to(ROOT)}:{line}: {module} may only be imported by {', '.join(sorted(owners))}")
@@ -145,10 +151,13 @@ def test_no_objective_crosses_ranks_but_by_gather() -> None:
     assert not crossing
 
 
-def test_no_files_import_one_another_in_a_circle() -> None:
+def test_no_files_import_one_another_in_a_circle(sources: dict[Path, list[ast.AST]]) -> None:
     """Imports inside functions and those for types alone count, too."""
-    files = {path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__"): path for path in _sources()}
-    needed = {name: {other for other in _modules_of(path, files) if other != name} for name, path in files.items()}
+    files = {
+        path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__"): nodes
+        for path, nodes in sources.items()
+    }
+    needed = {name: {other for other in _modules_of(nodes, files.keys()) if other != name} for name, nodes in files.items()}
     while free := {name for name, others in needed.items() if not others}:
         needed = {name: others - free for name, others in needed.items() if name not in free}
     # Left are circles, and what imports one without being part of it.
@@ -157,24 +166,25 @@ def test_no_files_import_one_another_in_a_circle() -> None:
     assert not {name: sorted(others) for name, others in needed.items()}
 
 
-def _modules_of(path: Path, files: Mapping[str, Path]) -> Iterator[str]:
+def _modules_of(nodes: list[ast.AST], files: Set[str]) -> Iterator[str]:
     """Those of our files that a file imports."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in files)
         elif isinstance(node, ast.ImportFrom):
             names = {f"{node.module}.{alias.name}" for alias in node.names}
-            yield from names & files.keys()
-            if names - files.keys() and node.module in files:
+            yield from names & files
+            if names - files and node.module in files:
                 yield node.module
 
 
-def test_the_name_of_a_type_stands_for_one_thing() -> None:
+def test_the_name_of_a_type_stands_for_one_thing(sources: dict[Path, list[ast.AST]]) -> None:
     """Classes, and types that modules name: two of one name are two spellings of one type, word for word."""
     meanings = defaultdict(set)
     for path in sorted((ROOT / "sentdist").rglob("*.py")):
-        tree = ast.parse(path.read_text())
-        for node in ast.walk(tree):
+        tree = sources[path][0]
+        assert isinstance(tree, ast.Module)
+        for node in sources[path]:
             if isinstance(node, ast.ClassDef):
                 meanings[node.name].add(f"{path.relative_to(ROOT)}:{node.lineno}")
         for statement in tree.body:
@@ -199,13 +209,10 @@ def test_no_file_is_longer_than_a_sitting() -> None:
     assert not {name: length for name, length in lengths.items() if length > MAX_LINES}
 
 
-def test_every_module_opens_with_a_sentence_that_says_what_it_knows() -> None:
-    silent = [
-        str(path.relative_to(ROOT))
-        for path in _sources()
-        if path.read_text().strip() and not ast.get_docstring(ast.parse(path.read_text()))
-    ]
-    assert not silent
+def test_every_module_opens_with_a_sentence_that_says_what_it_knows(sources: dict[Path, list[ast.AST]]) -> None:
+    modules = {str(path.relative_to(ROOT)): nodes[0] for path, nodes in sources.items()}
+    silent = [name for name, tree in modules.items() if isinstance(tree, ast.Module) and tree.body and not ast.get_docstring(tree)]
+    assert not silent and modules
 
 
 @pytest.mark.parametrize(
