@@ -36,9 +36,15 @@ def _table(report: Report) -> dict[str, dict[str, str]]:
     return {row["label"]: row for row in csv.DictReader(io.StringIO(str(report.files["table1.csv"])))}
 
 
-def test_a_seed_that_lacks_a_fold_is_left_out_and_told(tmp_path: Path) -> None:
-    store = _store(tmp_path, skip=lambda trial: (trial.method, trial.seed, trial.fold) == ("rcl", 1, 2))
-    report = report_sweep(store, "small")
+@pytest.fixture(scope="module")
+def lacking(tmp_path_factory: pytest.TempPathFactory) -> tuple[ArtifactStore, Report]:
+    """A store that lacks a fold of a seed of `rcl`, and its report."""
+    store = _store(tmp_path_factory.mktemp("lacking"), skip=lambda trial: (trial.method, trial.seed, trial.fold) == ("rcl", 1, 2))
+    return store, report_sweep(store, "small")
+
+
+def test_a_seed_that_lacks_a_fold_is_left_out_and_told(lacking: tuple[ArtifactStore, Report]) -> None:
+    _, report = lacking
     assert {label: row["num_seeds"] for label, row in _table(report).items()} == {"base": "1", "fine_tuned": "2", "rcl": "1"}
     assert "rcl has scores of 5 of its 6 trials" in report.markdown and "- rcl · seed 1 · fold 2" in report.markdown
 
@@ -56,12 +62,12 @@ def test_a_score_that_one_fold_lacks_is_no_mean_of_the_others(tmp_path: Path) ->
     assert row.scores[f"{NAME}:map"] is None and row.scores[f"{NAME}:mrr"] == pytest.approx(sum(of_mrr) / 3)
 
 
-def test_the_terminal_counts_seeds_and_spreads_over_them_as_the_report_does(tmp_path: Path) -> None:
-    store = _store(tmp_path, skip=lambda trial: (trial.method, trial.seed, trial.fold) == ("rcl", 1, 2))
+def test_the_terminal_counts_seeds_and_spreads_over_them_as_the_report_does(lacking: tuple[ArtifactStore, Report]) -> None:
+    store, report = lacking
     sweep = load_sweep(store, "small")
     brief = {row[0]: row[1:] for row in brief_table(sweep, sweep.records(store)).rows}
     column = f"{NAME}:map"
-    for label, row in _table(report_sweep(store, "small")).items():
+    for label, row in _table(report).items():
         mean, sd = row[f"{column} mean"], row[f"{column} sd"]
         assert brief[label] == (row["num_seeds"], f"{float(mean):.2f}" + (f" ± {float(sd):.2f}" if sd else ""))
 
