@@ -51,9 +51,13 @@ def _script(*arguments: str) -> str:
 def test_quick_answers_are_quick_and_load_nothing_heavy(arguments: tuple[str, ...], seconds: float, tmp_path: Path) -> None:
     if arguments[0] == "plan":
         arguments = (*arguments, "--store", str(tmp_path))
-    took, output = min(_processor_seconds(_script(*arguments)) for _ in range(2))
-    assert output.splitlines()[-1] == "loaded []"
-    assert took < seconds * slower_than_reference()
+    most = seconds * slower_than_reference()
+    for _ in range(2):  # a second time only where something was in the way of the first
+        took, output = _processor_seconds(_script(*arguments))
+        assert output.splitlines()[-1] == "loaded []"
+        if took < most:
+            break
+    assert took < most
 
 
 @pytest.mark.parametrize("group", [(), ("store",), ("bank",)])
