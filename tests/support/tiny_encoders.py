@@ -11,6 +11,8 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedTokenizerFast
 from transformers.models.t5 import T5Config, T5ForConditionalGeneration
 
+from sentdist.learning.encoder.export import no_wrappers
+
 WORDS = [
     "a",
     "the",
@@ -86,7 +88,8 @@ def tiny_encoder(folder: Path, family: str, *, seed: int = 0, **settings: object
         for name, weight in model.named_parameters():
             if weight.dim() > 1:  # larger than the usual 0.02: two layers then change the embeddings visibly
                 torch.nn.init.normal_(weight, std=0.25 if "embedding" in name else 0.15)
-    model.save_pretrained(folder)
+    with no_wrappers():
+        model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
@@ -140,7 +143,8 @@ def planted_encoder(folder: Path, *, words: tuple[str, ...] = tuple(WORDS)) -> P
         for name, weight in model.named_parameters():
             weight.fill_(1.0 if name.endswith("LayerNorm.weight") else 0.0)
         model.embeddings.word_embeddings.weight.copy_(torch.eye(len(tokenizer), width))
-    model.save_pretrained(folder)
+    with no_wrappers():
+        model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
@@ -155,7 +159,9 @@ def tiny_writer(folder: Path) -> Path:
     )  # fmt: skip
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        T5ForConditionalGeneration(config).save_pretrained(folder)
+        model = T5ForConditionalGeneration(config)
+    with no_wrappers():
+        model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 

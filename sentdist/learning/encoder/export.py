@@ -56,7 +56,7 @@ def export(
         similarity_fn_name="cosine",
         model_card_data=card_data(card),
     )
-    with _no_wrappers():
+    with no_wrappers():
         saved.save_pretrained(str(path))
     add_training_facts(path, card)
 
@@ -70,7 +70,7 @@ def _save_plain(
     before = model.config.output_hidden_states
     model.config.output_hidden_states = all_layers  # sentence-transformers reads it to hand all layers to WeightedLayerPooling
     try:
-        with _no_wrappers():
+        with no_wrappers():
             model.save_pretrained(folder, state_dict=state)
     finally:
         model.config.output_hidden_states = before
@@ -78,7 +78,7 @@ def _save_plain(
 
 
 @contextmanager
-def _no_wrappers() -> Iterator[None]:
+def no_wrappers() -> Iterator[None]:
     """Have transformers save models as they are. It would look whether DeepSpeed wraps them, and import it for that: 2.3 s."""
     unwrap = modeling_utils.unwrap_model
     modeling_utils.unwrap_model = lambda model, recursive=False: model
