@@ -64,9 +64,8 @@ def mteb_tasks(names: Sequence[str]) -> list[Any]:
     Raises:
         DataError: mteb is not installed, does not know a name, or a task asks for more than texts.
     """
-    benchmarks = {benchmark.name for benchmark in _mteb().get_benchmarks()}  # some have commas in their names
-    single = [one.strip() for name in names for one in ([name] if name in benchmarks else name.split(","))]
-    found = [task for name in single for task in (_mteb().get_benchmark(name).tasks if name in benchmarks else [_named(name)])]
+    _mteb()  # first of all: a module of one's own is no good without it
+    found = [task for name in names for task in _tasks_of(name)]
     for task in found:
         if set(task.metadata.modalities) != {"text"}:
             raise DataError(
@@ -99,6 +98,18 @@ def score_on_mteb(loaded: LoadedEncoder, tasks: Sequence[Any], out: Path) -> lis
         ) from error
     scores = {result.task_name: 100.0 * float(result.get_score()) for result in found.task_results}
     return [MtebScore(task=name, score=None if np.isnan(score) else score) for name, score in scores.items()]
+
+
+def _tasks_of(names: str) -> list[Any]:
+    """No benchmark has a task's name. They are asked for only where they are needed: to list them, mteb makes all of their tasks."""
+    parts = [part.strip() for part in names.split(",")]
+    try:
+        return [_named(part) for part in parts]
+    except DataError:
+        benchmarks = {benchmark.name for benchmark in _mteb().get_benchmarks()}
+        if names in benchmarks:  # some have commas in their names
+            parts = [names]
+        return [task for part in parts for task in (_mteb().get_benchmark(part).tasks if part in benchmarks else [_named(part)])]
 
 
 def _named(name: str) -> Any:

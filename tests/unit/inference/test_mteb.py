@@ -106,3 +106,19 @@ def test_a_benchmark_stands_for_its_tasks() -> None:
 
     names = [task.metadata.name for task in mteb_tasks(["MTEB(eng, v2)"])]
     assert len(names) > 30 and "STSBenchmark" in names
+
+
+def test_benchmarks_are_listed_only_for_what_is_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To list them mteb makes all of their tasks, which takes seconds."""
+    import mteb
+
+    from sentdist.inference.mteb_tasks import mteb_tasks
+
+    asked: list[None] = []
+    listed = mteb.get_benchmarks
+    monkeypatch.setattr(mteb, "get_benchmarks", lambda: asked.append(None) or listed())
+    assert [task.metadata.name for task in mteb_tasks(["STS12, STSBenchmark"])] == ["STS12", "STSBenchmark"]
+    assert not asked
+    with pytest.raises(DataError, match='"STS0"'):
+        mteb_tasks(["STS12,STS0"])
+    assert asked
