@@ -223,12 +223,23 @@ def test_an_environment_gets_the_pinned_pip_or_is_made_with_the_one_there_is(tmp
     assert f"-e {checkout}" in (checkout / ".venv" / "install.log").read_text()
 
 
+def _heeds_ctrl_c() -> None:
+    """Where the tests run behind an `&`, they were told not to, and so is what they start."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def test_ctrl_c_while_pip_is_renewed_installs_nothing(tmp_path: Path) -> None:
     checkout, given = _to_be_installed(tmp_path, seconds=60)
     environment = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "SENTDIST_VENV")} | given
     script = f'. {ROOT}/infra/venv.sh; enter_venv "" "$PWD"; echo went on'
     with subprocess.Popen(
-        ["bash", "-euo", "pipefail", "-c", script], cwd=checkout, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=checkout,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=_heeds_ctrl_c,
     ) as shell:
         wait_for((tmp_path / "log").exists, what="pip")
         os.killpg(shell.pid, signal.SIGINT)
@@ -291,7 +302,9 @@ def test_stopping_where_nothing_was_started_ends_nothing(tmp_path: Path) -> None
 
 def test_ctrl_c_ends_a_node_and_its_script() -> None:
     script = '. cluster/security.sh; leaves_in_time nowhere sh -c "echo up; exec sleep 60"'
-    with subprocess.Popen(["bash", "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True) as shell:
+    with subprocess.Popen(
+        ["bash", "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=_heeds_ctrl_c
+    ) as shell:
         assert shell.stdout is not None and shell.stdout.readline() == "up\n"
         os.killpg(shell.pid, signal.SIGINT)
         assert shell.wait(timeout=20) != 0
