@@ -18,10 +18,10 @@ class TrialProcesses(tune.Callback):
     """
 
     def __init__(self) -> None:
-        self._trials: dict[str, Any] = {}
+        self._actors: set[ray.actor.ActorHandle] = set()
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._trials[trial.trial_id] = trial
+        self._actors.add(trial.temporary_state.ray_actor)  # not asked of the trial later: between two trials Tune keeps one of none
 
     @contextmanager
     def ended_on_leaving(self) -> Iterator[None]:
@@ -29,7 +29,5 @@ class TrialProcesses(tune.Callback):
         try:
             yield
         finally:
-            for trial in self._trials.values():
-                actor = trial.temporary_state.ray_actor  # None where Tune has ended it
-                if actor is not None:
-                    ray.kill(actor)
+            for actor in self._actors:
+                ray.kill(actor)  # nothing happens to one that has ended

@@ -36,8 +36,8 @@ def ends_at(kind: type[SearchEvent], number: int, error: BaseException) -> Calla
 @pytest.mark.parametrize(
     ("error", "kind", "number", "at_once"),
     # Of two trials at a time the one that is first at a rung is judged first, and which that is may differ.
-    [(SystemExit(143), RungReached, 2, 1), (KeyboardInterrupt(), TrialSuggested, 2, None)],
-    ids=["at a rung", "at a suggestion"],
+    [(SystemExit(143), RungReached, 2, 1), (KeyboardInterrupt(), TrialSuggested, 2, None), (KeyboardInterrupt(), TrialSuggested, 2, 1)],
+    ids=["at a rung", "at a suggestion", "between two trials"],
 )
 def test_a_search_whose_driver_ends_inside_tune(
     cluster: Any, tmp_path: Path, tiny_encoder_dir: Path, error: BaseException, kind: type[SearchEvent], number: int, at_once: int | None
