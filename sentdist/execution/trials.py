@@ -14,7 +14,7 @@ from sentdist.execution.board.actor import stopped
 from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.event_sink import Body
 from sentdist.execution.board.submission import Submission
-from sentdist.execution.tune_run import STOPPED, end_told, failure_of, lost_too_often, run_in_tune
+from sentdist.execution.tune_run import STOPPED, end_told, lost_too_often, run_in_tune, take_failure
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Trial
 from sentdist.print_line import PrintLine
@@ -125,7 +125,7 @@ class _TrialLines(tune.Callback):
         self.was_stopped = False
 
     def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any) -> None:
-        error = failure_of(trial, result)
+        error = take_failure(trial, result)
         if error is not None:
             self.errors[trial.config["trial"]] = error
         self.was_stopped = self.was_stopped or STOPPED in result

@@ -51,7 +51,7 @@ def run_in_tune(
     Raises:
         ResourceError: something is wrong with Tune itself, such as no room for its files.
     """
-    quieten()
+    _quieten()
     scratch, processes = Path(tempfile.gettempdir()), TrialProcesses()
     try:
         with scratch_folder(scratch, "tune") as folder, processes.ended_on_leaving():
@@ -91,7 +91,7 @@ def end_told(board: BoardClient) -> Iterator[None]:
         board.unregister()
 
 
-def failure_of(trial: Any, result: Mapping[str, Any]) -> BaseException | None:
+def take_failure(trial: Any, result: Mapping[str, Any]) -> BaseException | None:
     """The error that a trial reports, in the driver; None if it reports another thing. Tune then does not try the trial again."""
     if FAILURE not in result:
         return None
@@ -118,7 +118,7 @@ def _packed(error: BaseException) -> str:
         return base64.b64encode(pickle.dumps(RuntimeError(named(error)))).decode()
 
 
-def quieten() -> None:
+def _quieten() -> None:
     """Tune speaks of its files and prints stack traces of failed trials; here the driver speaks, and the summary has the errors."""
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
     os.environ["TUNE_PRINT_ALL_TRIAL_ERRORS"] = "0"

@@ -101,7 +101,8 @@ def score_on_mteb(loaded: LoadedEncoder, tasks: Sequence[Any], out: Path) -> lis
 
 
 def _tasks_of(names: str) -> list[Any]:
-    """No benchmark has a task's name. They are asked for only where they are needed: to list them, mteb makes all of their tasks."""
+    """Those of a name, or of several with commas. No benchmark has a task's name, and benchmarks are listed only where one may be meant:
+    mteb makes all of their tasks for that."""
     parts = [part.strip() for part in names.split(",")]
     try:
         return [_named(part) for part in parts]

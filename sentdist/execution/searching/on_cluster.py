@@ -24,7 +24,7 @@ from sentdist.execution.searching.conductor import Conductor, Watch
 from sentdist.execution.searching.suggesters import SCORE, TunedSuggester
 from sentdist.execution.searching.trial import ToRun
 from sentdist.execution.sweep import offered_to
-from sentdist.execution.tune_run import STOPPED, end_told, failure_of, lost_too_often, run_in_tune
+from sentdist.execution.tune_run import STOPPED, end_told, lost_too_often, run_in_tune, take_failure
 from sentdist.plan.stages import to_share
 from sentdist.plan.suggestions import PlannedSearch
 from sentdist.print_line import PrintLine
@@ -172,7 +172,7 @@ class _ConductorScheduler(FIFOScheduler):
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
         number = int(trial.config[NUMBER])
-        error = failure_of(trial, result)
+        error = take_failure(trial, result)
         if error is not None:
             self._failed[number] = error
             return str(TrialScheduler.CONTINUE)

@@ -1,4 +1,4 @@
-"""How the sentences of an evaluation become embeddings. torch is loaded where an encoder is: others embed, or words alone are scored."""
+"""How the sentences of an evaluation become embeddings. torch is loaded only where this process embeds."""
 
 from __future__ import annotations
 
