@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from sentdist.errors import counted
 from sentdist.execution.board.events import PRINT_EVERY, StageEvent
 from sentdist.execution.disk_estimate import disk_estimate
 from sentdist.execution.progress import Show, SweepProgress, progress_of
-from sentdist.learning.checkpoint import DevScore
-from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Stage
 from sentdist.plan.unroll import Plan
 from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
-from sentdist.stages.devices import left_out_here, old_gpu_here, on_this_machine
-from sentdist.stages.local import Listener, run_local
+from sentdist.stages.local import run_local
 from sentdist.stages.overlaps import build_overlaps
 from sentdist.stages.precisions import check_precisions
-from sentdist.stages.train import TrainSession
 from sentdist.store.store import Artifact
 from sentdist.store.sweep import save_sweep, sweep_record
+
+if TYPE_CHECKING:
+    from sentdist.learning.checkpoint import DevScore
+    from sentdist.learning.loop import StepReport
+    from sentdist.stages.train import TrainSession
+    from sentdist.stages.train_here import Listener
 
 
 def build_locally(plan: Plan, context: Context, *, print_line: PrintLine, show: Show | None = None) -> None:
@@ -29,19 +32,25 @@ def build_locally(plan: Plan, context: Context, *, print_line: PrintLine, show: 
     Raises:
         SentdistError: no room on the disk, data that cannot be read, a training that diverged, …
     """
-    runtime, devices = on_this_machine(context.runtime)
-    context = replace(context, runtime=runtime)
     missing = frozenset(stage.key for stage in plan.stages if not context.store.has(stage))
     estimate = disk_estimate(plan, context, missing)
     context.store.check_writable(needed_bytes=estimate.least)
-    check_precisions((stage for stage in plan.stages if stage.key in missing), runtime, old_gpu=old_gpu_here(runtime))
     if missing:
-        print_line(f"{plan.recipe.name}: {counted(len(missing), 'stage')} to build in this process, {devices}{left_out_here(runtime)}")
+        context = _with_devices(plan, context, missing, print_line)
     if warning := estimate.warning(context.store.free_bytes()):
         print_line(warning)
     save_sweep(context.store, sweep_record(plan))
     run_local(plan, context, listen=local_listener(progress_of(plan, missing), print_line, show=show))
     build_overlaps(plan, context)
+
+
+def _with_devices(plan: Plan, context: Context, missing: frozenset[str], print_line: PrintLine) -> Context:
+    from sentdist.stages.devices import left_out_here, old_gpu_here, on_this_machine  # torch takes seconds
+
+    runtime, devices = on_this_machine(context.runtime)
+    check_precisions((stage for stage in plan.stages if stage.key in missing), runtime, old_gpu=old_gpu_here(runtime))
+    print_line(f"{plan.recipe.name}: {counted(len(missing), 'stage')} to build in this process, {devices}{left_out_here(runtime)}")
+    return replace(context, runtime=runtime)
 
 
 def local_listener(progress: SweepProgress, print_line: PrintLine, *, show: Show | None = None) -> Listener:
@@ -61,6 +70,8 @@ def told_event(stage: Stage, session: TrainSession | None, event: StepReport | D
     """What is said of an event; None for most steps."""
     if isinstance(event, Artifact):
         return StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="finished", seconds=event.record.seconds)
+    from sentdist.learning.checkpoint import DevScore  # loaded: a training runs
+
     assert session is not None, "only trainings have steps"
     selection = session.stage.selection
     num_steps = session.schedule.num_steps

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import sys
 from collections.abc import Mapping
-
-import torch
 
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # as malloc.h has them
 _TRIM_THRESHOLD_BY_ITSELF, _MMAP_MAX_BY_ITSELF = 128 * 1024, 65536  # mallopt(3)
@@ -62,6 +61,7 @@ def give_back_freed_memory() -> None:
 
 def give_back_gpu_memory() -> None:
     """Return to the GPU what torch keeps there for this process and nothing uses any more; where no GPU was used, nothing happens."""
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    torch = sys.modules.get("torch")  # who has not loaded it has used no GPU
+    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
         gc.collect()  # what only cycles hold
         torch.cuda.empty_cache()

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import torch
-
 from sentdist.errors import ResourceError, counted
-from sentdist.learning.encoder.encode import TOKENS_ON_GPU
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
@@ -30,12 +27,15 @@ def full_gpu_told(stage: Stage, context: Context) -> Iterator[None]:
     """
     try:
         yield
-    except torch.OutOfMemoryError as error:
-        raise _full_gpu(stage, context) from error
+    except RuntimeError as error:
+        import torch  # stages that compute nothing with it get by without
+
+        if not isinstance(error, torch.OutOfMemoryError):
+            raise
+        raise _full_gpu(stage, context, *torch.cuda.mem_get_info()) from error
 
 
-def _full_gpu(stage: Stage, context: Context) -> ResourceError:
-    free, total = torch.cuda.mem_get_info()
+def _full_gpu(stage: Stage, context: Context, free: int, total: int) -> ResourceError:
     share = context.runtime.gpus_per_worker if 0 < context.runtime.gpus_per_worker < 1 else 1.0
     match stage:
         case (Train() as train) | Rung(of=train):
@@ -67,6 +67,8 @@ def _training(stage: Train, context: Context, num_bytes: float) -> tuple[str, st
 
 
 def _encoding(runtime: Runtime) -> tuple[str, str]:
+    from sentdist.learning.encoder.encode import TOKENS_ON_GPU
+
     tokens = runtime.tokens_per_batch or TOKENS_ON_GPU
     tried = f"batches of {tokens} tokens (runtime.tokens_per_batch)"
     if tokens <= LEAST_TOKENS:

@@ -18,8 +18,9 @@ from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
 from sentdist.stages.devices import device_of, on_this_machine
-from sentdist.stages.local import file_bank, run_local
+from sentdist.stages.local import run_local
 from sentdist.stages.train import TrainSession
+from sentdist.stages.train_here import file_bank
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.trained import assert_same_results
 

@@ -41,7 +41,7 @@ PRELOADED = (
     "sentdist.execution.training.rank",
     "sentdist.report.paper_page",
     "sentdist.report.sweep_report",
-    "sentdist.stages.local",
+    "sentdist.stages.train_here",
     "tests.support.graded_data",
     "tests.support.groups_data",
     "tests.support.objective_steps",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sentdist.learning.bank import BankReader
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
-from sentdist.stages.local import file_bank
+from sentdist.stages.train_here import file_bank
 
 
 def bank_of(stage: Train, context: Context) -> BankReader | None:

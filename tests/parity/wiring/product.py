@@ -25,8 +25,9 @@ from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
 from sentdist.stages.inputs import folder_of
-from sentdist.stages.local import build_here, file_bank
+from sentdist.stages.local import build_here
 from sentdist.stages.train import TrainSession
+from sentdist.stages.train_here import file_bank
 from tests.parity.wiring.declared import Rows
 from tests.parity.wiring.reference_training import Run
 from tests.support.graded_data import NLI, write_graded

@@ -22,9 +22,10 @@ from sentdist.plan.stages import Tokens, Train
 from sentdist.stages import tokens as tokens_module
 from sentdist.stages.context import Context
 from sentdist.stages.inputs import folder_of
-from sentdist.stages.local import build_here, train_here
+from sentdist.stages.local import build_here
 from sentdist.stages.start_encoder import load_encoder
 from sentdist.stages.tokens import tokens_of, tokens_stage
+from sentdist.stages.train_here import train_here
 from sentdist.store.garbage import dependents
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 

@@ -1,0 +1,49 @@
+"""A training in this process."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+
+from sentdist.learning.bank import BankReader, FileBank
+from sentdist.learning.checkpoint import DevScore
+from sentdist.learning.engine import TorchEngine
+from sentdist.learning.loop import StepReport
+from sentdist.plan.stage import Stage
+from sentdist.plan.stages import Rung, Train, training_of
+from sentdist.stages.context import Context
+from sentdist.stages.devices import device_of
+from sentdist.stages.inputs import folder_of
+from sentdist.stages.ranks import ALONE
+from sentdist.stages.rungs import events_until, from_rung, publish_training
+from sentdist.stages.train import TrainSession
+from sentdist.store.store import Artifact
+
+log = logging.getLogger(__name__)
+
+Listener = Callable[[Stage, TrainSession | None, StepReport | DevScore | Artifact], None]
+
+
+def train_here(stage: Train | Rung, context: Context, *, listen: Listener | None = None) -> Artifact:
+    """Train on one rank with the torch engine; it goes on from a rung where there is one."""
+    started = time.perf_counter()
+    train = training_of(stage)
+    assert train is not None
+    make_engine = partial(TorchEngine, device=device_of(context.runtime))
+    make = partial(TrainSession, train, context, make_engine=make_engine, bank=file_bank(train, context))
+    resumed = from_rung(make(), stage, context, make=make, ranks=ALONE)
+    if resumed.note is not None:
+        log.warning("%s: %s", stage.label, resumed.note)
+    for event in events_until(stage, resumed.session):
+        if listen is not None:
+            listen(stage, resumed.session, event)
+    artifact = publish_training(resumed, stage, context, ALONE, started=started)
+    assert artifact is not None, "the only rank is the first"
+    return artifact
+
+
+def file_bank(stage: Train, context: Context) -> BankReader | None:
+    """The banks of a training as memory-mapped files; None if its objective uses none."""
+    return FileBank([folder_of(bank, context) for bank in stage.banks]) if stage.banks else None
