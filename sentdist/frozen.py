@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, ClassVar, Literal, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 
 class Frozen(BaseModel):
@@ -16,3 +18,30 @@ class Frozen(BaseModel):
     later_fields: ClassVar[tuple[str, ...]] = ()
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_truth_is_a_number(cls, values: Any) -> Any:
+        """Pydantic takes true for 1: `epochs: yes` would be one epoch."""
+        if isinstance(values, Mapping):
+            for name in numeric_fields(cls) & values.keys():
+                value = values[name]
+                if any(isinstance(one, bool) for one in (value if isinstance(value, list | tuple) else (value,))):
+                    raise ValueError(f"{name}: found {str(value).lower()}; expected a number")
+        return values
+
+
+@cache
+def numeric_fields(value: type[BaseModel]) -> frozenset[str]:
+    """The fields of a value, or of a list of them, that are numbers and can be neither true nor false."""
+    return frozenset(
+        name for name, field in value.model_fields.items() if bool not in (kinds := _kinds(field.annotation)) and kinds & {int, float}
+    )
+
+
+def _kinds(annotation: Any) -> set[type]:
+    """The plain types that an annotation is made of."""
+    if get_origin(annotation) is Literal:
+        return {type(choice) for choice in get_args(annotation)}
+    inner = get_args(getattr(annotation, "__value__", annotation))
+    return set().union(*map(_kinds, inner)) if inner else {annotation} if isinstance(annotation, type) else set()

@@ -1,4 +1,5 @@
-"""Quotation marks that are read in silence as something else: one that opens a field and is not closed, and those behind backslashes."""
+"""Quotation marks in tables: those that are read in silence as something else (one that opens a field and is not closed, those behind
+backslashes) are refused; those that a program has put around a tab-separated field are taken off."""
 
 from __future__ import annotations
 
@@ -12,6 +13,8 @@ from sentdist.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+QUOTED = r'^"([^"]|"")*""([^"]|"")*"$'  # in quotation marks, with doubled ones inside and no others
 
 
 def check_quotes(where: str, table: pa.Table, lines: Iterable[str], separator: str) -> None:
@@ -113,3 +116,24 @@ def long_fields(longest: int = sys.maxsize) -> Iterator[None]:
         yield
     finally:
         csv.field_size_limit(before)
+
+
+def unquoted(table: pa.Table) -> pa.Table:
+    """Fields with quotation marks as pandas writes them, in marks themselves and with those inside doubled; others keep their marks."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for place, column in enumerate(table.column_names):
+        if not pc.any(pc.match_substring_regex(table[column], QUOTED)).as_py():
+            continue
+        inner = pc.replace_substring(pc.utf8_slice_codeunits(table[column], 1, -1), '""', '"')
+        texts = pc.if_else(pc.match_substring_regex(table[column], QUOTED), inner, table[column])
+        table = table.set_column(place, pa.field(column, pa.large_string()), texts.cast(pa.large_string()))
+    return table
+
+
+def unquoted_cell(cell: str) -> str:
+    """`unquoted` for one field."""
+    inner = cell[1:-1]
+    is_quoted = len(cell) > 1 and cell[0] == cell[-1] == '"' and '""' in inner and '"' not in inner.replace('""', "")
+    return inner.replace('""', '"') if is_quoted else cell

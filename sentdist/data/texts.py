@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from sentdist.data.cells import is_utf8
-from sentdist.data.quotes import long_fields, refuse_escaped_marks, refuse_open_quote
-from sentdist.data.sources.files import SUFFIXES, check_columns, suffix_of, unquoted_cell
+from sentdist.data.quotes import long_fields, refuse_escaped_marks, refuse_open_quote, unquoted_cell
+from sentdist.data.sources.files import SUFFIXES, check_columns, encoding_of, suffix_of
 from sentdist.errors import DataError, brief, listed
 from sentdist.reading import bounded_lines, reading, unreadable
 from sentdist.spelling import near
@@ -168,8 +168,15 @@ def _shape(path: Path) -> tuple[tuple[str, ...], int | None]:
             return tuple(table.schema_arrow.names), table.metadata.num_rows
     with _opened(path) as file:
         if suffix_of(path) == ".jsonl":
-            return tuple(_json_row(next(bounded_lines(file, longest=LONGEST_LINE)), 1, str(path))), None
-        return tuple(_next_rows(_csv_rows(file, path), 1)[0]), None
+            filled = filter(lambda line: line[1].strip(), enumerate(bounded_lines(file, longest=LONGEST_LINE), start=1))
+            first = next(((number, line) for number, line in filled), None)
+            if first is None:
+                raise _empty(str(path))
+            return tuple(_json_row(first[1], first[0], str(path))), None
+        header = _next_rows(filter(None, _csv_rows(file, path)), 1)
+        if not header:
+            raise _empty(str(path))
+        return tuple(header[0]), None
 
 
 def _rows(file: IO[str], path: Path | None, wanted: Sequence[str]) -> Iterator[tuple[object, ...]]:
@@ -181,10 +188,10 @@ def _rows(file: IO[str], path: Path | None, wanted: Sequence[str]) -> Iterator[t
                 row = _json_row(line, number, str(path))
                 yield tuple(row.get(column) for column in wanted)
     else:
-        reader = _csv_rows(file, path)
+        reader = filter(None, _csv_rows(file, path))
         header = next(reader)
         places = [header.index(column) for column in wanted]
-        for number, cells in enumerate(filter(None, reader), start=1):
+        for number, cells in enumerate(reader, start=1):
             if any(cell.strip() for cell in cells[len(header) :]):
                 raise DataError(
                     where=f"{path}: row {number}",
@@ -242,7 +249,7 @@ def _opened(path: Path | None) -> Iterator[IO[str]]:
     if path is None:
         yield sys.stdin
         return
-    with path.open(encoding="utf-8-sig", newline="" if suffix_of(path) in (".csv", ".tsv") else None) as file:
+    with path.open(encoding=encoding_of(path), newline="" if suffix_of(path) in (".csv", ".tsv") else None) as file:
         yield file
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from sentdist.frozen import Frozen
 from sentdist.plan.specs import Shape
@@ -15,6 +16,14 @@ Share = Annotated[float, Field(gt=0.0, lt=0.5)]
 def _as_name(value: object) -> object:
     """1 is "1": columns of a file without a header are called by their numbers, and YAML reads these as numbers."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _known_encoding(name: str) -> str:
+    try:
+        codecs.lookup(name)
+    except LookupError:
+        raise ValueError(f'found "{name}"; expected an encoding that Python knows, such as utf-8, utf-16, cp1252 or shift-jis') from None
+    return name
 
 
 ColumnName = Annotated[str, BeforeValidator(_as_name, json_schema_input_type=str | int)]
@@ -40,7 +49,7 @@ class OwnFileSection(Frozen):
         None  # of the texts, in the order anchor, positive, negative; of graded pairs the score as third
     )
     group: ColumnName | None = None  # a column: rows of one value stay on one side
-    encoding: str | None = None
+    encoding: Annotated[str, AfterValidator(_known_encoding)] | None = None
     separator: str | None = None
     header: bool | None = None
     held_out: HeldOutSection = HeldOutSection()

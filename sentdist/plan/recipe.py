@@ -295,6 +295,11 @@ def check_method_in_path(dotted: str, methods: Sequence[str], *, where: str) -> 
     """
     head, _, rest = dotted.partition(".")
     name = rest.partition(".")[0]
+    if head == "methods" and not name:
+        expected = f"a field of one, such as methods.{methods[0] if methods else 'NAME'}.title"
+        raise RecipeError(
+            where=where, found="all methods at once", expected=expected, remedy="Write other methods into a recipe of their own."
+        )
     if head == "methods" and name not in methods:
         raise RecipeError(where=where, found=not_one_of(name, methods), expected="", remedy="Nothing was started.")
 

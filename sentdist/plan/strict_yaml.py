@@ -90,7 +90,7 @@ def parsed_yaml(text: str, *, where: str, expected: str, remedy: str) -> Json:
 def _told(error: yaml.YAMLError, text: str, expected: str, remedy: str) -> tuple[str, str, str]:
     """What was found, with its line where there are several; what was expected and what to do, as far as that can be known."""
     mark = getattr(error, "problem_mark", None)
-    problem = one_line(str(getattr(error, "problem", None) or error), 300)
+    problem = one_line(str(getattr(error, "problem", None) or error), 300).removeprefix("found ")
     lines = text.splitlines()
     line = lines[mark.line] if mark is not None and mark.line < len(lines) else ""
     where = f"line {mark.line + 1}: " if mark is not None and len(lines) > 1 else ""

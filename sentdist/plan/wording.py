@@ -89,7 +89,7 @@ def _line(problem: Problem, fields_beside: Fields) -> str:
             return f"{where}: found {_found(problem)}; expected a mapping that says where the rows are"
         case "union_tag_not_found":
             return f"{where}.name: found nothing; expected one of {', '.join(OBJECTIVE_NAMES)}"
-    return f"{where}: found {_found(problem)}; expected {_expected(problem, where)}"
+    return f"{where}: found {_found(problem)}; expected {expected_of(problem, where)}"
 
 
 def _unknown(loc: Sequence[object], location: list[str], fields_beside: Fields) -> str:
@@ -116,7 +116,7 @@ def _found(problem: Problem) -> str:
     return brief(value)
 
 
-def _expected(problem: Problem, where: str) -> str:
+def expected_of(problem: Problem, where: str) -> str:
     """What a value should have been."""
     context = problem.get("ctx") or {}
     value = problem["input"]
@@ -133,7 +133,7 @@ def _expected(problem: Problem, where: str) -> str:
             return "a number"
         case "bool_type" | "bool_parsing":
             return "true or false"
-        case "string_type":
+        case "string_type" | "string_too_short":
             return "text"
         case "greater_than_equal":
             return f"{context['ge']:g} or more"

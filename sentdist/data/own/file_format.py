@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from sentdist.data.quotes import check_escapes, check_quotes, long_fields
-from sentdist.data.sources.files import TABLES, read_lines, read_objects, suffix_of, unquoted, with_large_strings
+from sentdist.data.quotes import check_escapes, check_quotes, long_fields, unquoted
+from sentdist.data.sources.files import TABLES, marked_encoding, read_lines, read_objects, suffix_of, with_large_strings
 from sentdist.errors import DataError, brief, listed
 from sentdist.reading import reading
 from sentdist.spelling import near
@@ -163,10 +163,8 @@ def _emptied(table: pa.Table) -> pa.Table:
 def _encoding(name: str, path: Path, begin: bytes) -> str:
     """By its mark, by the zeros of UTF-16, or UTF-8 if the whole file is that; else what Windows writes in the West. DataError where words
     are of more letters beyond ASCII in a row than words of the West have."""
-    if begin.startswith(codecs.BOM_UTF8):
-        return "utf-8-sig"
-    if begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
+    if marked := marked_encoding(begin):
+        return marked
     even, odd = begin[0::2].count(0), begin[1::2].count(0)
     if max(even, odd) > len(begin) // 5 and min(even, odd) < len(begin) // 50 + 1:
         return "utf-16-le" if odd > even else "utf-16-be"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING
 
-from sentdist.data.quotes import check_escapes, check_quotes
+from sentdist.data.quotes import check_escapes, check_quotes, unquoted
 from sentdist.data.sources import mirror
 from sentdist.data.sources.file_facts import FileFacts, content_digest, recall, remember
 from sentdist.errors import DataError, listed
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
 # pyarrow takes 0.2 s to import, which planning with remembered facts need not pay: hence the imports inside functions.
 
 WHOLE = "train"  # the split that a file without a column `split` is
-QUOTED = r'^"([^"]|"")*""([^"]|"")*"$'  # in quotation marks, with doubled ones inside and no others
 LONGEST_LINE = 1 << 26  # bytes of an object in JSON lines; pyarrow takes 1 MiB, unless it is told otherwise
 TREC = (".qrels", ".trec", ".txt")  # judgements of a retrieval source alone
 SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl")
@@ -347,11 +348,12 @@ def _parse_separated(path: Path, *, tab: bool) -> pa.Table:
     import pyarrow as pa
     import pyarrow.csv
 
-    with path.open(encoding="utf-8-sig", newline="") as file:  # a mark or an empty line hides no name: a column without would be guessed
+    encoding = encoding_of(path)
+    with path.open(encoding=encoding, newline="") as file:  # a mark or an empty line hides no name: a column without would be guessed
         lines = csv.reader(file, delimiter="\t" if tab else ",", quoting=csv.QUOTE_NONE if tab else csv.QUOTE_MINIMAL)
         header = next(filter(None, lines), [])
     table = pyarrow.csv.read_csv(
-        path,
+        io.BytesIO(path.read_bytes().decode(encoding).encode()) if encoding == "utf-16" else path,
         read_options=pyarrow.csv.ReadOptions(block_size=LONGEST_CELL),
         parse_options=pyarrow.csv.ParseOptions(
             delimiter="\t" if tab else ",", quote_char=False if tab else '"', newlines_in_values=not tab
@@ -362,32 +364,26 @@ def _parse_separated(path: Path, *, tab: bool) -> pa.Table:
     )
     if tab:
         return unquoted(table)
-    with path.open(encoding="utf-8", newline="") as file:
+    with path.open(encoding=encoding, newline="") as file:
         check_quotes(str(path), table, file, ",")
-    with path.open(encoding="utf-8", newline="") as file:
+    with path.open(encoding=encoding, newline="") as file:
         check_escapes(str(path), table, file, ",")
     return table
 
 
-def unquoted(table: pa.Table) -> pa.Table:
-    """Fields with quotation marks as pandas writes them, in marks themselves and with those inside doubled; others keep their marks."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    for place, column in enumerate(table.column_names):
-        if not pc.any(pc.match_substring_regex(table[column], QUOTED)).as_py():
-            continue
-        inner = pc.replace_substring(pc.utf8_slice_codeunits(table[column], 1, -1), '""', '"')
-        texts = pc.if_else(pc.match_substring_regex(table[column], QUOTED), inner, table[column])
-        table = table.set_column(place, pa.field(column, pa.large_string()), texts.cast(pa.large_string()))
-    return table
+def encoding_of(path: Path) -> str:
+    """UTF-16 where the mark at a file's beginning says so, as Windows writes it; else UTF-8, with a mark or without."""
+    if not path.is_file():
+        return "utf-8-sig"  # a pipe is read once
+    with path.open("rb") as file:
+        return marked_encoding(file.read(4)) or "utf-8"
 
 
-def unquoted_cell(cell: str) -> str:
-    """`unquoted` for one field."""
-    inner = cell[1:-1]
-    is_quoted = len(cell) > 1 and cell[0] == cell[-1] == '"' and '""' in inner and '"' not in inner.replace('""', "")
-    return inner.replace('""', '"') if is_quoted else cell
+def marked_encoding(begin: bytes) -> str | None:
+    """What the mark at the beginning of a file says; None where there is none."""
+    if begin.startswith(codecs.BOM_UTF8):
+        return "utf-8-sig"
+    return "utf-16" if begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else None
 
 
 def _empty(name: str, path: Path) -> DataError:

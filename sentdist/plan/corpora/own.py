@@ -56,7 +56,8 @@ def own_section(values: dict[str, Json], *, where: str) -> OwnSection:
     try:
         return OwnSection.model_validate(values)
     except ValidationError as error:
+        from sentdist.plan.wording import expected_of  # which imports this
+
         problem = error.errors()[0]
-        raise RecipeError(
-            where=".".join((where, *map(str, problem["loc"]))), found=brief(problem["input"]), expected=problem["msg"], remedy="Correct it."
-        ) from None
+        place = ".".join((where, *map(str, problem["loc"])))
+        raise RecipeError(where=place, found=brief(problem["input"]), expected=expected_of(problem, place), remedy="Correct it.") from None

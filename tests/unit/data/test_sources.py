@@ -78,6 +78,12 @@ def test_every_format_reads_the_same_rows(tmp_path: Path, suffix: str) -> None:
     assert inspect_source(f"some{suffix}", split="dev", data_root=tmp_path).num_rows == 1
 
 
+@pytest.mark.parametrize(("suffix", "separator"), [(".csv", ","), (".tsv", "\t")])
+def test_a_table_that_windows_wrote_in_utf_16_is_read(tmp_path: Path, suffix: str, separator: str) -> None:
+    (tmp_path / f"some{suffix}").write_text(f"one{separator}two\nEin Bär läuft.{separator}5\n", encoding="utf-16")
+    assert read_source("some", data_root=tmp_path, columns=("one", "two")).to_pylist() == [{"one": "Ein Bär läuft.", "two": "5"}]
+
+
 def test_facts_are_remembered_until_the_file_changes(root: Path) -> None:
     path = root / "nli" / "triplets.parquet"
     inspect_source("nli/triplets", data_root=root)

@@ -60,6 +60,22 @@ def test_a_mark_at_the_beginning_is_no_text(name: str, text: str, tmp_path: Path
     assert [sentence for batch in texts.batches(10) for sentence in batch["sentence"]] == ["one", "two"]
 
 
+@pytest.mark.parametrize(("name", "text"), [("a.txt", "Bär\ntwo\n"), ("a.csv", "sentence\nBär\ntwo\n")])
+def test_texts_that_windows_wrote_in_utf_16_are_read(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-16")
+    texts = open_texts(str(tmp_path / name))
+    assert [sentence for batch in texts.batches(10) for sentence in batch["sentence"]] == ["Bär", "two"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("a.csv", "\n\nsentence\none\ntwo\n"), ("a.jsonl", '\n{"sentence": "one"}\n{"sentence": "two"}\n')]
+)
+def test_empty_lines_at_the_beginning_are_passed_over(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    texts = open_texts(str(tmp_path / name))
+    assert [sentence for batch in texts.batches(10) for sentence in batch["sentence"]] == ["one", "two"]
+
+
 _SENTENCE = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029\ufeff\x00"), min_size=1)
 
 
@@ -98,6 +114,8 @@ def test_the_only_column_needs_no_name(tmp_path: Path) -> None:
         ("a.xlsx", "x", [], "suffix .xlsx"),
         ("a.txt", "", [], "no rows"),
         ("a.csv", "sentence\n", ["sentence"], "no rows"),
+        ("a.csv", "\ufeff", [], "no rows"),
+        ("a.jsonl", "\ufeff\n", [], "no rows"),
         ("a.csv", "sentence,id\none,1\n", ["sentense"], 'Did you mean "sentence"'),
         ("a.csv", "one,two\n1,2\n", [], "expected one that holds the sentences"),
         ("a.csv", "id,sentence\n1,one\n2,\n", ["sentence"], "row 2, sentence: found ''"),

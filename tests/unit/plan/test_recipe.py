@@ -76,6 +76,10 @@ def test_an_override_reaches_one_axis_of_the_sweep(tmp_path: Path) -> None:
         ),
         ("evaluation.tasks[]=sts", "For the first one: tasks.0"),
         ("methods.fine_tund.select=false", 'Did you mean "fine_tuned"'),
+        ("methods={}", "found all methods at once; expected a field of one, such as methods.base.title"),
+        ("training.epochs=yes", "training.epochs: found true; expected a number"),
+        ("seeds=[true]", "seeds: found [true]; expected a number"),
+        ("encoder={checkpoint: *a}", "found undefined alias"),
     ],
 )
 def test_a_wrong_override_is_refused(tmp_path: Path, override: str, message: str) -> None:
@@ -180,6 +184,9 @@ def test_a_method_that_makes_no_sense_is_refused(method: dict[str, Json], messag
         ({"name": "Two Words"}, "name"),
         ({"corpus": {"source": "nli/triplets", "columns": []}}, "found 0 columns"),
         ({"training": {"batch_size": 1}}, "training.batch_size"),
+        ({"training": {"learning_rate": True}}, "training.learning_rate: found true; expected a number"),
+        ({"corpus": {"kind": "own", "file": ""}}, "corpus.file: found ''; expected text"),
+        ({"corpus": {"kind": "own", "file": "a.csv", "encoding": "latein"}}, 'corpus.encoding: found "latein"; expected an encoding'),
         ({"training": {"learning_rate": -1.0}}, "training.learning_rate"),
         ({"training": {"learning_rate": float("nan")}}, "training.learning_rate"),
         ({"folds": {"num": 2}}, "folds.num"),
