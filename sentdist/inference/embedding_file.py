@@ -67,8 +67,10 @@ def embedding_writer(path: Path, *, width: int, dtype: str, facts: dict[str, Jso
                 writer = _ParquetWriter(file, width, np.dtype(dtype), facts, with_ids=with_ids)
             with closing(writer):
                 yield writer
-        if path.suffix == ".npy":
-            _facts_file(path).write_text(json.dumps(facts, indent=1) + "\n")
+        _facts_file(path).unlink(missing_ok=True)  # old embeddings beside new facts would pass for those of another encoder
+    if path.suffix == ".npy":
+        with whole_file(_facts_file(path)) as part:
+            part.write_text(json.dumps(facts, indent=1) + "\n")
 
 
 def open_embeddings(path: Path) -> np.ndarray:

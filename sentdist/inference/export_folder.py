@@ -5,15 +5,12 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from sentdist.inference.outputs import whole_folder
+from sentdist.inference.outputs import OWN_FILES, whole_folder
 from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.declared import declared_pooling
 from sentdist.learning.encoder.pretrained import find_checkpoint
 from sentdist.plan.specs import EncoderUse
-
-# Of an artifact, what only this project reads: its record, its curve, the parameters of its objective.
-OWN_FILES = ("record.json", "history.jsonl", "heads.safetensors")
 
 
 def export_sentence_transformers(use: EncoderUse, to: Path) -> None:

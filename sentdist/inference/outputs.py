@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import shutil
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from sentdist.errors import DataError
+
+# Of an artifact, what only this project reads: its record, its curve, the parameters of its objective.
+OWN_FILES = ("record.json", "history.jsonl", "heads.safetensors")
 
 
 def check_output(path: Path, *, suffixes: tuple[str, ...], overwrite: bool) -> None:
@@ -37,7 +40,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
         raise DataError(where=str(path), found="something that is there already", expected="a new folder", remedy="Choose another name.")
     if not path.absolute().parent.is_dir():
         raise DataError(where=str(path), found="no folder for it to lie in", expected="a folder that is there", remedy="Make it.")
-    part = path.absolute().with_name(f"{path.name}.{os.getpid()}.part")
+    part = path.absolute().with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.part")
     part.mkdir()
     try:
         yield part

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+import math
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
@@ -29,6 +30,11 @@ class DevScore:
     score: float
 
 
+def defined(score: float | None) -> float | None:
+    """A dev score as records have it: None where there is none, and where it is not defined, which sessions know as minus infinity."""
+    return score if score is not None and math.isfinite(score) else None
+
+
 @dataclass(frozen=True, kw_only=True)
 class EngineFacts:
     """Which engine wrote a checkpoint: "torch" or "deepspeed", its ZeRO stage (0 for torch) and its number of ranks."""
@@ -44,6 +50,7 @@ class Progress:
 
     step: optimizer steps done, hence the number of the next one. epoch, step_in_epoch: the next step's place in the data order.
     best_score, best_step: of the dev evaluations so far. history: all of them. stopping: the early-stopping rule with its state.
+    seconds: that earlier attempts took to come here, rungs included.
     """
 
     step: int
@@ -53,6 +60,7 @@ class Progress:
     best_step: int | None = None
     stopping: EarlyStopping | None = None
     history: tuple[DevScore, ...] = ()
+    seconds: float = field(default=0.0, compare=False)
 
 
 def write_progress(folder: Path, progress: Progress, facts: EngineFacts) -> None:

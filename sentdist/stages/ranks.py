@@ -17,12 +17,13 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, kw_only=True)
 class Ranks:
-    """Numbers of this worker and of all. exchange: gives each worker what all of them say, in the order of their numbers; all must call it,
-    as they must all methods."""
+    """Numbers of this worker and of all. exchange: gives each worker what all of them say, in the order of their numbers; gather: gives it
+    to the first one, and nothing to the others. All must call them, as they must all methods."""
 
     rank: int
     world_size: int
     exchange: Callable[[object], list[object]]
+    gather: Callable[[object], list[object]]
 
     @property
     def is_first(self) -> bool:
@@ -55,16 +56,22 @@ class Ranks:
         return next((str(said) for said in self.exchange(words) if said is not None), None)
 
 
-ALONE = Ranks(rank=0, world_size=1, exchange=lambda said: [said])
+ALONE = Ranks(rank=0, world_size=1, exchange=lambda said: [said], gather=lambda said: [said])
 
 
 def ranks_here() -> Ranks:
     """Those of this process."""
     rank, world_size = rank_and_world_size()
-    return ALONE if world_size == 1 else Ranks(rank=rank, world_size=world_size, exchange=_exchange)
+    return ALONE if world_size == 1 else Ranks(rank=rank, world_size=world_size, exchange=_exchange, gather=_gather)
 
 
 def _exchange(value: object) -> list[object]:
     said: list[object] = [value] * dist.get_world_size()
     dist.all_gather_object(said, value)
     return said
+
+
+def _gather(value: object) -> list[object]:
+    said: list[object] | None = [value] * dist.get_world_size() if dist.get_rank() == 0 else None
+    dist.gather_object(value, said)
+    return said or []

@@ -44,17 +44,18 @@ def standing(train: Train, share: float, context: Context) -> Standing | None:
     return _standing(train, share, found, [(int(line["step"]), line["dev_score"]) for line in lines if "dev_score" in line])
 
 
-def _standing(train: Train, share: float, found: Artifact, points: Sequence[tuple[int, float | None]]) -> Standing | None:
+def _standing(train: Train, share: float, found: Artifact, points: Sequence[tuple[int, float | None]]) -> Standing:
     planned = int(number(found, "num_steps_planned"))
     until: list[tuple[int, float | None]] = []
     for step, score in points:
         until.append((step, score))
         if share < 1.0 and step >= math.ceil(share * planned - 1e-9):
             break
-    if not until:
-        return None
-    step, last = until[-1]
     total = number(found, "seconds_total") or found.record.seconds
+    if not until:  # stopped before the first score
+        step = int(number(found, "num_steps") or number(found, "step"))
+        return Standing(step=step, dev=None, last=None, sentences=sentences(train, step), seconds=total)
+    step, last = until[-1]
     last_step = points[-1][0]
     return Standing(
         step=step,

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -14,7 +12,7 @@ from pathlib import Path
 
 from sentdist.disk_errors import words_for
 from sentdist.errors import StoreError, first_line
-from sentdist.learning.checkpoint import DevScore, UnusableCheckpoint
+from sentdist.learning.checkpoint import DevScore, UnusableCheckpoint, defined
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Rung, Train, training_of
@@ -30,7 +28,7 @@ from sentdist.store.store import Artifact
 
 @dataclass(frozen=True, kw_only=True)
 class ResumedSession:
-    """A session, and what was spent on its training before: seconds and optimizer steps. note: why a rung was of no use."""
+    """A session, and what a rung below it had taken: seconds and optimizer steps. note: why one was of no use."""
 
     session: TrainSession
     seconds: float = 0.0
@@ -48,19 +46,19 @@ def from_rung(
     found = ranks.from_first(partial(_below, stage, context))
     if found is None:
         return ResumedSession(session=session)
-    spent = partial(ResumedSession, seconds=number(found, "seconds_total"), step=int(number(found, "step")))
-    if session.progress.step:  # a checkpoint of an attempt that was lost goes further
-        return spent(session=session)
-    with ranks.errors_on_all():
-        problem = _load(session, found, context)
-    problem = ranks.first_said(problem)
-    if problem is not None:
-        return ResumedSession(session=make(), note=f"begins anew: {found.record.label} is of no use ({problem})")
-    return spent(session=session)
+    if not session.progress.step:  # else a checkpoint of an attempt that was lost goes further
+        with ranks.errors_on_all():
+            problem = _load(session, found, context)
+        problem = ranks.first_said(problem)
+        if problem is not None:
+            return ResumedSession(session=make(), note=f"begins anew: {found.record.label} is of no use ({problem})")
+    seconds = number(found, "seconds_total")
+    session.progress = replace(session.progress, seconds=max(seconds, session.progress.seconds))  # checkpoints of earlier versions say none
+    return ResumedSession(session=session, seconds=seconds, step=int(number(found, "step")))
 
 
 def rung_results(resumed: ResumedSession, *, seconds: float) -> dict[str, Json]:
-    """What the record of a rung says; seconds: of this part."""
+    """What the record of a rung says; seconds: of the whole training until then."""
     session = resumed.session
     progress = session.progress
     train = session.stage
@@ -68,10 +66,10 @@ def rung_results(resumed: ResumedSession, *, seconds: float) -> dict[str, Json]:
         "step": progress.step,
         "num_steps_planned": session.schedule.num_steps,
         "best_step": progress.best_step,
-        "best_dev_score": _finite(progress.best_score),
-        "dev_history": [[one.step, _finite(one.score)] for one in progress.history],
+        "best_dev_score": defined(progress.best_score),
+        "dev_history": [[one.step, defined(one.score)] for one in progress.history],
         "sentences": sentences(train, progress.step),
-        "seconds_total": round(resumed.seconds + seconds, 3),
+        "seconds_total": seconds,
         **before(resumed),
     }
 
@@ -95,11 +93,11 @@ def publish_training(resumed: ResumedSession, stage: Train | Rung, context: Cont
     with context.store.staged() if ranks.is_first else scratch_folder(Path(tempfile.gettempdir()), "rank") as folder:
         if isinstance(stage, Rung):
             save_on_ranks(resumed.session, folder, ranks)
-            seconds = time.perf_counter() - started
-            results = rung_results(resumed, seconds=seconds)
+            total = resumed.session.seconds_since(started)
+            results, seconds = rung_results(resumed, seconds=total), total - resumed.seconds
         else:
             results = resumed.session.finish(folder) | before(resumed)
-            seconds = resumed.seconds + time.perf_counter() - started
+            seconds = resumed.session.seconds_since(started)
         return commit(stage, folder, context, seconds=seconds, results=results) if ranks.is_first else None
 
 
@@ -124,12 +122,12 @@ def save_on_ranks(session: TrainSession, folder: Path, ranks: Ranks) -> None:
     own = folder / CHECKPOINT
     session.save(own)
     files = {} if ranks.is_first else {str(path.relative_to(own)): path.read_bytes() for path in own.rglob("*") if path.is_file()}
-    for others in ranks.exchange(files):
-        if ranks.is_first and isinstance(others, dict):
-            for name, content in others.items():
-                path = own / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(content)
+    for others in ranks.gather(files):
+        assert isinstance(others, dict)
+        for name, content in others.items():
+            path = own / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
     if not ranks.is_first:
         shutil.rmtree(own, ignore_errors=True)
 
@@ -156,7 +154,3 @@ def _load(session: TrainSession, found: Artifact, context: Context) -> str | Non
             raise
         return error.found if isinstance(error, StoreError) else first_line(error)
     return None
-
-
-def _finite(score: float | None) -> float | None:
-    return score if score is not None and math.isfinite(score) else None

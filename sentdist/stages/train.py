@@ -19,7 +19,7 @@ from sentdist.data.corpus import OpenedCorpus
 from sentdist.data.sampler import epoch_batches
 from sentdist.errors import StoreError, named
 from sentdist.learning.bank import BankReader, own_rows
-from sentdist.learning.checkpoint import DevScore, Progress, UnusableCheckpoint
+from sentdist.learning.checkpoint import DevScore, Progress, UnusableCheckpoint, defined
 from sentdist.learning.early_stopping import EarlyStopping
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.encoder.encode import tokens_at_once
@@ -66,6 +66,7 @@ class TrainSession:
     def __init__(self, stage: Train, context: Context, *, make_engine: MakeEngine, bank: BankReader | None) -> None:
         self.stage = stage
         self.context = context
+        self._began = time.perf_counter()
         self._bank = bank
         self._corpus = OpenedCorpus.open(folder_of(stage.corpus, context))
         self._ids_CR = self._corpus.ids[: num_columns(stage)]
@@ -149,10 +150,14 @@ class TrainSession:
         """Whether a share of all steps is done."""
         return self.progress.step >= math.ceil(share * self.schedule.num_steps - 1e-9)
 
+    def seconds_since(self, began: float) -> float:
+        """What this training has taken, in attempts that were lost or left, and in this one since `time.perf_counter` said `began`."""
+        return round(self.progress.seconds + time.perf_counter() - began, 3)
+
     def save(self, folder: Path) -> None:
         """Write a checkpoint from which `load` goes on as if nothing had happened."""
         folder.mkdir(parents=True, exist_ok=True)
-        self.engine.save(folder, progress=self.progress)
+        self.engine.save(folder, progress=replace(self.progress, seconds=self.seconds_since(self._began)))
         if self.engine.rank == 0:  # last: an error here leaves no rank waiting for another
             torch.save(self._best, folder / BEST_FILE)
             (folder / HISTORY_FILE).write_text(history_lines(self.history))
@@ -316,7 +321,7 @@ class TrainSession:
             "stopped_early": stopped_early,
             "stopping_step": progress.step if stopped_early else None,
             "best_step": progress.best_step,
-            "best_dev_score": progress.best_score,
+            "best_dev_score": defined(progress.best_score),
             "final_loss": self._curve.last_loss,
             "num_parameters": sum(parameter.numel() for parameter in self._encoder.parameters()),
             **self._curve.summary(),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sentdist.errors import counted
+from sentdist.inference.outputs import OWN_FILES
 from sentdist.store.chosen import DevCell, cells_by_dev
 from sentdist.store.record import Record
 from sentdist.store.scratch import scratch_folder
@@ -178,7 +179,7 @@ def write_model(target: Path, encoder: Path, *, run_id: str, model_id: str) -> N
         )
     (folder / "data" / encoder.name).rename(folder / WEIGHTS)
     (folder / "data").rmdir()
-    for name in ("record.json", "history.jsonl"):
+    for name in OWN_FILES:
         (folder / WEIGHTS / name).unlink(missing_ok=True)
     model = Model.load(str(folder))
     model.run_id, model.model_id = run_id, model_id

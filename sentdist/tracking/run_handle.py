@@ -70,6 +70,7 @@ class MlflowRun:
     def _start(self) -> None:
         if self._thread is None:
             self._is_closing = False
+            self._wake.clear()
             self._thread = threading.Thread(target=self._serve, name="sentdist-mlflow", daemon=True)
             self._thread.start()
 

@@ -23,8 +23,12 @@ def on_ranks(world_size: int, act: Callable[[Ranks], Any]) -> list[Any]:
             barrier.wait()
             return heard
 
+        def gather(value: object) -> list[object]:
+            heard = exchange(value)
+            return heard if rank == 0 else []
+
         try:
-            results[rank] = act(Ranks(rank=rank, world_size=world_size, exchange=exchange))
+            results[rank] = act(Ranks(rank=rank, world_size=world_size, exchange=exchange, gather=gather))
         except Exception as error:
             results[rank] = error
 

@@ -32,8 +32,8 @@ def tiny_search(
     encoder: Path, data: Path, store: Path, *, changes: dict[str, Json] | None = None, **search: Json
 ) -> tuple[PlannedSearch, Context]:
     values = tiny_values(encoder, name="tiny", training={"batch_size": 8, "epochs": 1, "max_length": 20}, search=SEARCH | search)
-    values |= changes or {}
     values["selection"] = {"task": "stsb-dev", "every_fraction": 0.33}
+    values |= changes or {}
     recipe = recipe_from_values(values, where="tiny")
     resolver = FileResolver(data_root=data)
     planned = searched(recipe, resolver)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
@@ -78,12 +79,11 @@ def run_trial(trial: ToRun, conductor: Conductor, print_line: PrintLine, tracker
         stage = to_share(trial.train, share)
         try:
             if standing(trial.train, share, conductor.context) is None:
-                build_all(topological((stage,)), conductor.context, listen=listen)
+                with closing(listen):
+                    build_all(topological((stage,)), conductor.context, listen=listen)
         except Exception as error:
-            listen.close()
             conductor.fail(trial.number, error)
         else:
-            listen.close()
             conductor.arrive(trial.number, share)
         print_line(conductor.line(trial.number))
         if conductor.trial(trial.number).state != "running":

@@ -191,8 +191,12 @@ class _ConductorScheduler(FIFOScheduler):
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
         number = int(trial.config[NUMBER])
-        error = self._failed.get(number) or lost_too_often(f"trial {number}")
-        self._conductor.fail(number, error)
+        try:
+            self._conductor.fail(number, self._failed.get(number) or lost_too_often(f"trial {number}"))
+        except Exception as error:  # it cannot be noted
+            self.broken = error
+            self._stopper.now()
+            return
         self._print_line(self._conductor.line(number))
 
     def __getstate__(self) -> dict[str, Any]:

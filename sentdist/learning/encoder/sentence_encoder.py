@@ -136,8 +136,7 @@ class SentenceEncoder(nn.Module):
 
     def checked_length(self, max_length: int | None) -> int:
         """The length that sentences are truncated to (default: the encoder's own); EncoderError where the model has no positions for it."""
-        limit = self.max_length if max_length is None else max_length
-        return _checked_length(limit, self.max_length, Path(str(self.model.config.name_or_path))) if limit > self.max_length else limit
+        return _checked_length(max_length, self.max_length, Path(str(self.model.config.name_or_path)))
 
     def recompute_layers(self) -> None:
         """While training, keep only what goes into each transformer layer and compute the rest again in the backward pass, with the same

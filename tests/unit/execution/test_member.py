@@ -70,7 +70,9 @@ def _work(
     board = Board(Order(number=1, stage=stage, submission=Submission(context=context, trainings_at_once=1)), breaks)
     monkeypatch.setattr(member.ray, "get", board.answer)
     monkeypatch.setattr(member, "PAUSE_S", 0.0)
-    monkeypatch.setattr(member, "ranks_here", lambda: Ranks(rank=rank, world_size=2, exchange=lambda said: [said, said]))
+    monkeypatch.setattr(
+        member, "ranks_here", lambda: Ranks(rank=rank, world_size=2, exchange=lambda said: [said, said], gather=lambda said: [said, said])
+    )
     monkeypatch.setattr(member, "train_rank", body)
     member.build_orders(GroupMember(name="workers-1", demand=DEMAND, body=body, sink=EventSink(board=board)))
     return board

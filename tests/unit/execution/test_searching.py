@@ -22,7 +22,7 @@ from sentdist.plan.stage import Json, Stage, topological
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_all
-from sentdist.stages.rung_records import Standing
+from sentdist.stages.rung_records import Standing, standing
 from sentdist.stages.train import TrainSession
 from sentdist.store.searches import SearchEvent, SearchState, find_search
 from sentdist.store.store import ArtifactStore
@@ -137,6 +137,19 @@ def test_a_trial_that_fails_is_noted_and_tried_again_by_the_next_submission(tmp_
     assert any("FAILED" in line for line in lines)
     again = search_in_process(planned, context, print_line=lines.append)
     assert again.trials[0].state == "finished" and len(again.trials) == 2
+
+
+def test_a_training_that_stops_before_its_first_dev_score_fails_its_trial_alone(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
+    """Its artifact is there, so nobody waits for it: it says what is missing."""
+    stopped: dict[str, Json] = {"objective": {"name": "info_nce"}, "stopping": {"reading": "step", "patience": 1}}
+    planned, context = tiny_search(
+        tiny_encoder_dir, data, tmp_path, changes={"methods": {"base": {}, "stopped": stopped}, "baseline": "base", "selection": {"task": "stsb-dev", "every_fraction": 1.0}},
+        halving=None, samples=1, space={"training.learning_rate": {"choice": [5.0, 9.0]}},
+    )  # fmt: skip
+    (trial,) = search_in_process(planned, context, print_line=lambda line: None).trials
+    assert trial.state == "failed" and "a score before `stopping` ends the training" in str(trial.error)
+    found = standing(planned.train("stopped", trial.suggestion), 1.0, context)
+    assert found is not None and found.dev is None and 0 < found.step < 6
 
 
 def test_a_budget_ends_a_search(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:

@@ -118,7 +118,7 @@ def test_no_worker_of_a_group_waits_longer_than_a_shard_takes(tagging: tuple[Tar
             self.body.write(rows, file)
 
     def build(rank: int) -> Artifact | None:
-        ranks = Ranks(rank=rank, world_size=2, exchange=partial(exchange, rank))
+        ranks = Ranks(rank=rank, world_size=2, exchange=partial(exchange, rank), gather=partial(exchange, rank))
         there = replace(context, store=store)
         return build_over_ranks(stage, there, ranks, make_body=lambda: cast(ShardedBody, Slow(body_of(stage, there))))
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentdist.errors import DataError
-from sentdist.inference.embedding_file import SUFFIXES, check_made_by, embedding_writer, open_embeddings
+from sentdist.inference.embedding_file import SUFFIXES, check_made_by, embedding_writer, facts_of, open_embeddings
 from sentdist.inference.outputs import check_output
 from sentdist.plan.stage import Json
 
@@ -71,6 +71,22 @@ def test_embeddings_of_another_encoder_are_refused(tmp_path: Path) -> None:
         check_made_by(tmp_path / "a.npy", found, width=3, facts=FACTS | {"pooling": "cls"})
     (tmp_path / "a.npy.json").unlink()  # somebody else's embeddings: nothing is known but their width
     check_made_by(tmp_path / "a.npy", found, width=3, facts=FACTS | {"pooling": "cls"})
+
+
+def test_whoever_is_interrupted_while_embeddings_are_replaced_leaves_no_old_ones_beside_new_facts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write(tmp_path / "a.npy", np.ones((2, 3), dtype=np.float32))
+    monkeypatch.setitem(FACTS, "encoder", "sha256:2")
+    monkeypatch.setattr("os.replace", _interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        _write(tmp_path / "a.npy", np.zeros((2, 3), dtype=np.float32))
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), np.ones((2, 3)))
+    assert "encoder" not in facts_of(tmp_path / "a.npy")
+
+
+def _interrupted(*names: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_files_that_hold_no_embeddings_are_named(tmp_path: Path) -> None:

@@ -134,9 +134,9 @@ def test_a_loss_that_another_host_has_seen_keeps_the_first_one_from_publishing(t
     """Each host has a copy of its own of what an object store holds."""
     plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(tmp_path / "data"), store=tmp_path / "store")
     stage = next(stage for stage in plan.stages if isinstance(stage, Train))
-    resumed: Any = SimpleNamespace(seconds=0.0, step=0, session=SimpleNamespace(finish=lambda folder: {}))
+    resumed: Any = SimpleNamespace(seconds=0.0, step=0, session=SimpleNamespace(finish=lambda folder: {}, seconds_since=lambda began: 1.0))
     loss = ArtifactLost(where="its copy", found="changed", expected="", remedy="")
-    told = Ranks(rank=0, world_size=2, exchange=lambda said: [said, loss])
+    told = Ranks(rank=0, world_size=2, exchange=lambda said: [said, loss], gather=lambda said: [said, None])
     with pytest.raises(ArtifactLost, match="its copy"):
         publish_training(resumed, stage, context, told, started=0.0)
     assert context.store.get(stage) is None

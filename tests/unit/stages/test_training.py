@@ -297,6 +297,19 @@ def test_a_point_of_a_curve_is_the_mean_of_the_steps_since_the_last() -> None:
 
 
 @pytest.mark.usefixtures("one_thread")
+def test_dev_scores_that_are_not_defined_are_none_in_the_record(
+    tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(train, "mean_of_parts", lambda parts: None)
+    values = tiny_values(tiny_encoder_dir, methods={"m": {"objective": {"name": "info_nce"}}}, baseline=None)
+    plan, context = tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")
+    run_local(plan, context)
+    encoder = context.store.get(plan.trials[0].scores.inputs[0])
+    assert encoder is not None and encoder.record.results["best_dev_score"] is None
+    assert "Infinity" not in (context.store.folder(encoder) / "record.json").read_text(), "JSON knows none"
+
+
+@pytest.mark.usefixtures("one_thread")
 def test_of_checkpoints_with_equal_dev_scores_the_first_is_kept(
     tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
