@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from sentdist.inference.outputs import OWN_FILES, whole_folder
+from sentdist.inference.outputs import whole_folder
 from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.declared import declared_pooling
 from sentdist.learning.encoder.pretrained import find_checkpoint
 from sentdist.plan.specs import EncoderUse
+from sentdist.store.record import OWN_FILES
 
 
 def export_sentence_transformers(use: EncoderUse, to: Path) -> None:

@@ -10,9 +10,6 @@ from pathlib import Path
 
 from sentdist.errors import DataError
 
-# Of an artifact, what only this project reads: its record, its curve, the parameters of its objective.
-OWN_FILES = ("record.json", "history.jsonl", "heads.safetensors")
-
 
 def check_output(path: Path, *, suffixes: tuple[str, ...], overwrite: bool) -> None:
     """DataError for a suffix that is not written here, a folder that is not there, and a file that is."""

@@ -14,6 +14,7 @@ from sentdist.plan.stage import Json, Stage, in_words_of_today
 from sentdist.store.integrity import FileChecksum
 
 RECORD = "record.json"
+OWN_FILES = (RECORD, "history.jsonl", "heads.safetensors")  # of an artifact, what only this project reads
 SEAL = "sha256"  # the field of record.json that is none of the record
 
 

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sentdist.errors import counted
-from sentdist.inference.outputs import OWN_FILES
 from sentdist.store.chosen import DevCell, cells_by_dev
-from sentdist.store.record import Record
+from sentdist.store.record import OWN_FILES, Record
 from sentdist.store.scratch import scratch_folder
 from sentdist.store.sweep import SweepRecord
 from sentdist.tracking.run_update import add_tags
