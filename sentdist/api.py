@@ -21,7 +21,7 @@ from sentdist.errors import RecipeError as RecipeError
 from sentdist.errors import SentdistError as SentdistError
 from sentdist.errors import StoreError as StoreError
 from sentdist.errors import TrainingDiverged as TrainingDiverged
-from sentdist.inference.given import counted_of, given_embeddings, given_sentences
+from sentdist.inference.given import counted_of, given_count, given_embeddings, given_names, given_sentences
 from sentdist.inference.opening import encoder_use, open_store, store_root
 from sentdist.plan.recipe import Recipe as Recipe
 from sentdist.plan.unroll import Plan as Plan
@@ -176,7 +176,8 @@ def search(
     Memory is that of the corpus itself; a corpus in a file of any size is searched by `sentdist search`.
 
     Raises:
-        DataError: no query, an empty corpus, embeddings of another number or width. EncoderError: relations of an encoder without any.
+        DataError: no query, an empty corpus, a `top` below 1, embeddings of another number or width.
+        EncoderError: relations of an encoder without any.
     """
     from sentdist.evaluation.nearest import ROWS_PER_TILE
     from sentdist.evaluation.nearest import search as exact_search
@@ -184,10 +185,11 @@ def search(
 
     asked, documents = given_sentences("search: queries", queries), given_sentences("search: corpus", corpus, one_will_do=False)
     given = None if embeddings is None else given_embeddings("search: embeddings", embeddings, of=len(documents))
+    depth = given_count("search: top", top)
     loaded = _loaded(encoder)
     vectors = embed_queries(loaded, asked, relations or {})
     tiles = (loaded.embed(documents[first : first + ROWS_PER_TILE]) for first in range(0, len(documents), ROWS_PER_TILE))
-    ranking = exact_search(vectors.vectors, tiles if given is None else given, depth=top)
+    ranking = exact_search(vectors.vectors, tiles if given is None else given, depth=depth)
     scores_QK = (ranking.cosines * vectors.scale[:, None]).round(6)
     hits = [
         [Hit(row=row, score=score, text=documents[row]) for row, score in zip(rows, scores, strict=True)]
@@ -266,10 +268,11 @@ def evaluate(
     from sentdist.stages.planning.planned import planned_evaluation
     from sentdist.stages.scores.build import build_scores
 
+    names = given_names("evaluate: tasks", tasks)
     loaded, opened = _loaded(encoder, store), open_store(_store(store))
     stage, context = planned_evaluation(
         replace(loaded.use, pooling=loaded.encoder.pooling),
-        (tasks,) if isinstance(tasks, str) else tasks,
+        names,
         runtime=Runtime(engine="torch", gpus_per_worker=float(loaded.encoder.device.type == "cuda")),
         store=opened,
         data=_data(data),

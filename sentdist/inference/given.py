@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 from sentdist.data.cells import is_utf8
-from sentdist.errors import DataError
+from sentdist.errors import DataError, brief
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,6 +34,32 @@ def given_sentences(where: str, given: str | Iterable[str], *, one_will_do: bool
                 remedy="Decode it again, or drop it: sentence.encode(errors='replace').decode().",
             )  # fmt: skip
     return sentences
+
+
+def given_names(where: str, given: str | Iterable[str]) -> tuple[str, ...]:
+    """Names; a `str` is one.
+
+    Raises:
+        DataError: none, or something that is no `str`.
+    """
+    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)
+    wrong = next((type(name).__name__ for name in names if not isinstance(name, str)), None)
+    if not names or wrong:
+        raise DataError(
+            where=where, found=f"a {wrong}" if wrong else "an empty list", expected="a name or several", remedy="Give each as a str."
+        )
+    return names
+
+
+def given_count(where: str, given: int) -> int:
+    """A whole number, of numpy's, too.
+
+    Raises:
+        DataError: another thing, or less than 1.
+    """
+    if isinstance(given, bool) or not isinstance(given, Integral) or given < 1:
+        raise DataError(where=where, found=brief(given), expected="a whole number, 1 or more", remedy="Correct it.")
+    return int(given)
 
 
 def counted_of(given: str | Iterable[str]) -> str:
