@@ -202,7 +202,7 @@ def _planned(recipe: Path, overrides: list[str], store: str | None, data: Path |
     from sentdist.stages.planning.planned import requested
 
     asked, context = requested(Recipe.load(recipe, overrides), store=store_root(store), data=data)
-    for line in asked.told if isinstance(asked, Plan) else ():
+    for line in asked.notes if isinstance(asked, Plan) else ():
         typer.echo(line)
     return asked, context
 
@@ -303,7 +303,7 @@ def _print_next(name: str, store: ArtifactStore) -> None:
     keys = {trial.train for trial in sweep.trials if trial.train in records and trial.key in records}
     key = cells[0].best.train if cells else keys.pop() if len(keys) == 1 else None
     if cells:
-        typer.echo(f"Best on dev: {cells[0].told}.")
+        typer.echo(f"Best on dev: {cells[0].line}.")
     if key is None:
         return
     found = store.at(sweep.places[key])

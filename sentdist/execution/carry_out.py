@@ -130,4 +130,4 @@ def finalists_line(planned: PlannedSearch, context: Context) -> str:
     price = Finalists(planned, Forecasts(planned, context.store)).price
     budget = planned.search.budget
     within = "" if budget is None or budget.hours is None else "; the budget counts it, and where it does not fit there are fewer seeds"
-    return f"What dev chooses, {counted(len(planned.recipe.seeds), 'seed')}: {price.told}{within}."
+    return f"What dev chooses, {counted(len(planned.recipe.seeds), 'seed')}: {price.line}{within}."

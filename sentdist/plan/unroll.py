@@ -81,7 +81,7 @@ class Plan:
     recipe: Recipe
     trials: tuple[Trial, ...]
     rows: dict[str, int]  # corpus key -> training rows, as far as planning can know
-    told: tuple[str, ...] = ()  # what was found out about own files, which methods are not for them, what could not be looked at
+    notes: tuple[str, ...] = ()  # what was found out about own files, which methods are not for them, what could not be looked at
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
@@ -135,7 +135,7 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
     )
     order = {name: place for place, name in enumerate(recipe.methods)}
     return Plan(
-        recipe=recipe, trials=tuple(sorted(trials, key=lambda trial: order[trial.method])), rows=rows, told=(*told, *resolver.notes)
+        recipe=recipe, trials=tuple(sorted(trials, key=lambda trial: order[trial.method])), rows=rows, notes=(*told, *resolver.notes)
     )
 
 

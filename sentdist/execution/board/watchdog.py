@@ -103,7 +103,7 @@ class Watchdog:
             return event
         hosts = hosts_of(watched.piece, self._cluster)
         lost, watched.lost = watched.lost, None
-        told = f"{event.told} on host {hosts}" if hosts else event.told
+        told = f"{event.what_happened} on host {hosts}" if hosts else event.what_happened
         return replace(event, message=told if lost is None else f"host {lost} lost; {told}")
 
     def _changes(self, cluster: ClusterState) -> list[StageEvent]:

@@ -67,7 +67,7 @@ class Hours:
         return None if self._budget is None else max(0.0, self._budget - self.before - (self._clock() - self.since) / 3600)
 
     @property
-    def told(self) -> str:
+    def line(self) -> str:
         """Why a search is over when they are; "" without a budget of hours."""
         return "" if self._budget is None else f"the budget of {duration(3600 * self._budget)} is spent"
 
@@ -82,7 +82,7 @@ class FinalistsPrice:
     seconds: tuple[float, ...] | None
 
     @property
-    def told(self) -> str:
+    def line(self) -> str:
         """For people."""
         took = "no speed is known yet" if self.seconds is None else f"about {self.seconds[-1] / 60:.1f} minutes, scores included"
         return f"{counted(self.trainings, 'training')} more, {self.sentences:,} sentences, {took}"

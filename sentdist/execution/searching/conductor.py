@@ -18,7 +18,7 @@ from sentdist.execution.searching.trial import ToRun
 from sentdist.plan.search import Axis
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train, to_share
-from sentdist.plan.suggestions import PlannedSearch, told
+from sentdist.plan.suggestions import PlannedSearch, suggestion_text
 from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
 from sentdist.stages.rung_records import Standing, standing
@@ -143,7 +143,7 @@ class Conductor:
         if before:
             self._hours.before = self._state.spent_hours
         chosen = self._state.chosen
-        if chosen is not None and chosen.reason == self._hours.told:
+        if chosen is not None and chosen.reason == self._hours.line:
             self.reason = chosen.reason  # what is left of these hours was for the finalists
         self._check_disk()
         self._earlier = Earlier.look(store, since=before[0].at if before else None)
@@ -228,7 +228,7 @@ class Conductor:
             self._can_judge = check_budget(
                 self.planned, self.forecasts, remedy="Raise the budget, or train on less: what was measured is kept."
             )
-            self._print_line(f"To train the finalists: {self._finalists.price.told}.")
+            self._print_line(f"To train the finalists: {self._finalists.price.line}.")
         if share >= 1.0:
             self._end(number, "finished")
             return False
@@ -288,7 +288,7 @@ class Conductor:
         if budget is None:
             return None
         if self.hours_left == 0.0:
-            return self._hours.told
+            return self._hours.line
         if budget.sentences is not None and self._state.spent_sentences >= budget.sentences:
             return f"the budget of {budget.sentences:,} sentences is spent"
         return None
@@ -324,7 +324,7 @@ class Conductor:
                 train = self.planned.train(method, suggestion)
             except SentdistError as error:  # values that do not go together
                 if is_told:
-                    self._print_line(f"{method}: {told(suggestion)} cannot be trained and is left out: {error}")
+                    self._print_line(f"{method}: {suggestion_text(suggestion)} cannot be trained and is left out: {error}")
                 suggester.end(name, None)
                 continue
             if train.key in tried or train.key in given:

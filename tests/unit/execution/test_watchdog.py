@@ -85,7 +85,7 @@ STAGE = Corpus(source="nli/triplets", source_revision="r")
 
 
 def _told(events: list[StageEvent]) -> list[str]:
-    return [f"{event.kind} {event.label}: {event.told}" for event in events]
+    return [f"{event.kind} {event.label}: {event.what_happened}" for event in events]
 
 
 def _followed(demand: Demand, cluster: ClusterState) -> Watchdog:
@@ -119,8 +119,8 @@ def test_a_host_that_goes_and_the_training_that_goes_on() -> None:
     assert _told(dog.look(replace(BOTH, hosts=(A, c)), 80.0)) == ["host 10.0.0.3: joined"]
     _hear(dog, 90.0, step=55, nodes=(A.node, c.node))
     resumed = StageEvent(key=STAGE.key, kind="train", label="rcl", what="resumed", step=55, num_steps=240)
-    assert dog.completed(resumed).told == "host 10.0.0.2 lost; goes on from step 55 of 240 on host 10.0.0.1, 10.0.0.3"
-    assert dog.completed(resumed).told == "goes on from step 55 of 240 on host 10.0.0.1, 10.0.0.3"  # the loss is told once
+    assert dog.completed(resumed).what_happened == "host 10.0.0.2 lost; goes on from step 55 of 240 on host 10.0.0.1, 10.0.0.3"
+    assert dog.completed(resumed).what_happened == "goes on from step 55 of 240 on host 10.0.0.1, 10.0.0.3"  # the loss is told once
     assert dog.look(replace(BOTH, hosts=(A, c)), 95.0) == []
 
 
@@ -149,7 +149,7 @@ def test_a_host_whose_loss_is_noticed_after_that_of_its_workers_is_told_with_the
     assert _told(dog.look(ONE, 15.0)) == [f"host 10.0.0.2: lost, and with it corpus {STAGE.label} at step 60/240"]
     _hear(dog, 20.0, step=55, nodes=(A.node,))
     resumed = StageEvent(key=STAGE.key, kind="train", label="rcl", what="resumed", step=55, num_steps=240)
-    assert dog.completed(resumed).told == "host 10.0.0.2 lost; goes on from step 55 of 240 on host 10.0.0.1"
+    assert dog.completed(resumed).what_happened == "host 10.0.0.2 lost; goes on from step 55 of 240 on host 10.0.0.1"
 
 
 def test_a_pulse_says_that_it_lives_how_far_it_is_and_when_it_ends() -> None:
