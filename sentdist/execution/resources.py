@@ -60,7 +60,7 @@ Way = Literal["task", "group", "pool"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class ElasticWidth:
     """How a group follows what the cluster has: down to `fewest` workers; every so many seconds it looks whether there is room for more,
     and if so goes on with them from its last checkpoint."""
 
@@ -82,7 +82,7 @@ class Demand:
     workers: int
     num_cpus: float
     num_gpus: float
-    change: Change | None = None
+    change: ElasticWidth | None = None
 
     @property
     def enough(self) -> int:
@@ -211,7 +211,7 @@ def stage_demand(stage: Stage, runtime: Runtime) -> Demand:
     match stage:
         case Train() | Rung() if uses_worker_group(runtime):
             may_change = runtime.workers_may_change
-            change = Change(fewest=runtime.fewest_workers, every_s=runtime.checkpoint_every_s) if may_change else None
+            change = ElasticWidth(fewest=runtime.fewest_workers, every_s=runtime.checkpoint_every_s) if may_change else None
             return Demand(way="group", workers=runtime.most_workers, num_cpus=runtime.cpus_per_worker, num_gpus=on_gpu, change=change)
         case Bank() if runtime.most_workers > 1:
             return pool_demand(runtime, gpus=on_gpu)
@@ -295,7 +295,7 @@ def _shares(gpus: float, num_gpus: float) -> float:
     return whole * _times(1.0, num_gpus) + _times(max(0.0, gpus - whole), num_gpus)
 
 
-def controller_environment(num_nodes: int, *, change: Change | None = None) -> dict[str, str]:
+def controller_environment(num_nodes: int, *, change: ElasticWidth | None = None) -> dict[str, str]:
     """What Ray Train reads from environment variables only, and passes on to its controller."""
     starts_within_s = SIZED_AGAIN_S if change else WORKER_GROUP_START_S
     return {

@@ -105,7 +105,7 @@ class FinalistsChosen(_Value):
     at: float = Field(default_factory=time.time)
 
 
-class SubmissionLeft(_Value):
+class SubmissionSeen(_Value):
     """A submission ends, or goes on: the seconds of a submission count until its last line."""
 
     what: Literal["left"] = "left"
@@ -113,7 +113,7 @@ class SubmissionLeft(_Value):
 
 
 SearchEvent = Annotated[
-    SearchBegun | TrialSuggested | RungReached | TrialEnded | FinalistsChosen | SubmissionLeft, Field(discriminator="what")
+    SearchBegun | TrialSuggested | RungReached | TrialEnded | FinalistsChosen | SubmissionSeen, Field(discriminator="what")
 ]
 _EVENT: TypeAdapter[SearchEvent] = TypeAdapter(SearchEvent)
 

@@ -108,7 +108,7 @@ class BoardActor:
     async def post(self, event: StageEvent) -> None:
         """Keep an event and wake those who listen."""
         if event.what == "retry":
-            self._watchdog.lost(event.key, time.monotonic())
+            self._watchdog.begins_again(event.key, time.monotonic())
         if event.what == "started" and (work := self._work.get(event.key)) is not None and work.demand.way == "task":
             self._waiting.discard(event.key)
         if event.what in COUNTED:
@@ -144,9 +144,9 @@ class BoardActor:
         """What a group made of an order."""
         self._groups.finish(group, number, answer)
 
-    async def num_told(self) -> int:
+    async def last_number(self) -> int:
         """The number of the last event."""
-        return self._events.num_told
+        return self._events.last_number
 
     async def leave(self, submission_id: str) -> None:
         """A submission ends, and with it the work that only it needs; answered when that has ended. The last one ends the board."""

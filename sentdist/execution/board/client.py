@@ -97,7 +97,7 @@ class BoardClient:
         self.actor.unregister.remote(self._client_id)
 
     def _follow(self, stage: Stage) -> Iterator[StageEvent]:
-        since: int = ray.get(self.actor.num_told.remote())
+        since: int = ray.get(self.actor.last_number.remote())
         (wanted,) = _get(self.actor.request.remote(stage, self.submission))
         news = self.events(since)
         while True:

@@ -31,7 +31,7 @@ from sentdist.store.searches import (
     SearchRecord,
     SearchState,
     SearchTrial,
-    SubmissionLeft,
+    SubmissionSeen,
     TrialEnded,
     TrialSuggested,
     append_event,
@@ -254,14 +254,14 @@ class Conductor:
                 cells = {seed: self.planned.scores(method, trial.suggestion, seed=seed).key for seed in seeds}
                 what, dev = trial.suggestion, trial.dev or 0.0
                 found.append(Finalist(number=trial.number, method=method, place=place, suggestion=what, dev=dev, cells=cells))
-        self._note(SubmissionLeft(at=self._clock()))
+        self._note(SubmissionSeen(at=self._clock()))
         self._note(FinalistsChosen(finalists=tuple(found), reason=self.reason or ALL_TRIED, at=self._clock()))
         return tuple(found)
 
     def stop(self) -> None:
         """Note that this submission ends here, unless the last note failed: perhaps another process carries the search out now."""
         if self._can_note:
-            self._note(SubmissionLeft(at=self._clock()))
+            self._note(SubmissionSeen(at=self._clock()))
 
     def _settled(self, trial: SearchTrial) -> bool:
         """Whether what is noted of a running trial ends it: it was stopped between a rung and what follows from it."""
