@@ -15,7 +15,7 @@ from ray.exceptions import RayError
 from sentdist.errors import ArtifactLost, SentdistError, SweepStopped, named
 from sentdist.execution.board.attempts import LOSSES, Attempts, checkpoint_step, end_of, lost_to, retry_of
 from sentdist.execution.board.background import BackgroundTasks
-from sentdist.execution.board.diagnosis import SILENCE_S
+from sentdist.execution.board.diagnosis import STANDSTILL_S
 from sentdist.execution.board.event_log import EventLog
 from sentdist.execution.board.event_sink import BEATS_IN_TIME, Body, EventSink, GroupMember
 from sentdist.execution.board.events import StageEvent
@@ -61,7 +61,7 @@ class BoardActor:
     submission the board ends too.
     """
 
-    def __init__(self, body: Body, patience_s: float, silence_s: float = SILENCE_S) -> None:
+    def __init__(self, body: Body, patience_s: float, silence_s: float = STANDSTILL_S) -> None:
         self._body = body
         self._patience_s = patience_s
         self._work: dict[str, _Work] = {}

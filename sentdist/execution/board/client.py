@@ -14,7 +14,7 @@ from ray.exceptions import ActorUnavailableError, GetTimeoutError, OwnerDiedErro
 from sentdist.code_digest import code_digest
 from sentdist.errors import ArtifactLost
 from sentdist.execution.board.actor import BoardActor
-from sentdist.execution.board.diagnosis import SILENCE_S
+from sentdist.execution.board.diagnosis import STANDSTILL_S
 from sentdist.execution.board.event_sink import Body
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.submission import Submission
@@ -38,7 +38,7 @@ class BoardClient:
     says what waits for what. (Both of the board that is opened first.)
     """
 
-    def __init__(self, submission: Submission, body: Body, *, patience_s: float = ORPHANS_LIVE_S, silence_s: float = SILENCE_S) -> None:
+    def __init__(self, submission: Submission, body: Body, *, patience_s: float = ORPHANS_LIVE_S, silence_s: float = STANDSTILL_S) -> None:
         self.submission = submission
         self._body = body
         self._patience_s, self._silence_s = patience_s, silence_s

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sentdist.execution.board.diagnosis import (
-    SILENCE_S,
     SLOWEST_S,
+    STANDSTILL_S,
     ClusterState,
     Host,
     LastHeartbeat,
@@ -46,7 +46,7 @@ class _Watched:
 class Watchdog:
     """Told of work and of heartbeats, it says in lines for people what does not move. Times are those of one clock, in seconds."""
 
-    def __init__(self, patience_s: float = SILENCE_S) -> None:
+    def __init__(self, patience_s: float = STANDSTILL_S) -> None:
         self._patience_s = patience_s
         self._watched: dict[str, _Watched] = {}
         self._cluster = ClusterState(hosts=(), free_cpus=0.0, free_gpus=0.0)
