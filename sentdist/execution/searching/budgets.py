@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 from sentdist.errors import RecipeError, counted, duration
 from sentdist.execution.searching.prices import Forecasts
 from sentdist.plan.search import Budget
-from sentdist.plan.stage import Stage, topological
+from sentdist.plan.stage import Stage, longest_path, topological
 from sentdist.plan.suggestions import PlannedSearch
 from sentdist.store.searches import FinalistsChosen
 
@@ -104,8 +104,9 @@ class Finalists:
         """Of suggestions that stand for those that dev will choose."""
         if self._known is not None:
             return self._known
-        seconds = [self._forecasts.whole_seconds(stages) for stages in self._stages]
-        longest = max((self._longest(stages) for stages in self._stages), default=0.0)
+        whole_seconds = self._forecasts.whole_seconds
+        seconds = [whole_seconds(stages) for stages in self._stages]
+        longest = max((longest_path(stages, lambda stage: whole_seconds([stage]) or 0.0) for stages in self._stages), default=0.0)
         last = [stage for stage in self._stages[-1] if stage.kind == "train"]
         times = self._planned.search.finalists
         price = FinalistsPrice(
@@ -132,15 +133,6 @@ class Finalists:
         fitting = seeds[: max(1, sum(one <= 3600 * hours_left for one in seconds))]
         earlier = {seed for finalist in (chosen.finalists if chosen else ()) for seed in finalist.cells}
         return tuple(seed for seed in seeds if seed in fitting or seed in earlier)
-
-    def _longest(self, stages: Sequence[Stage]) -> float:
-        """Seconds of the stages that must follow each other, however many run at once."""
-        ends: dict[str, float] = {}
-        for stage in stages:  # inputs before users
-            ends[stage.key] = (self._forecasts.whole_seconds([stage]) or 0.0) + max(
-                (ends.get(one.key, 0.0) for one in stage.inputs), default=0.0
-            )
-        return max(ends.values(), default=0.0)
 
     @cached_property
     def _stages(self) -> list[list[Stage]]:
