@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from sentdist.plan.stage import Stage, topological
 from sentdist.plan.stages import STAGES, Rung, Train, training_of
 from sentdist.plan.suggestions import PlannedSearch
-from sentdist.store.forecast import sentences_of, speed_of
+from sentdist.store.forecast import ENCODED_PER_TRAINED, sentences_of, speed_of
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
-
-ENCODED_PER_TRAINED = 3.0  # sentences, in the same time: there is no backward pass, which takes twice a forward pass
 
 
 @dataclass(frozen=True, kw_only=True)
