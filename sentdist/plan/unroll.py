@@ -387,6 +387,3 @@ class Builder:
 
 def _has_graded_pairs(task: str) -> bool:
     return task in TASKS and TASK_KINDS[TASKS[task].kind].is_graded_pairs
-
-
-__all__ = ["Pin", "Plan", "Resolver", "Trial", "unroll"]
