@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import ray
-from ray.exceptions import ActorUnavailableError, GetTimeoutError, OwnerDiedError, RayActorError, RayTaskError
+from ray.exceptions import GetTimeoutError, OwnerDiedError, RayActorError, RayTaskError
 
 from sentdist.code_digest import code_digest
 from sentdist.errors import ArtifactLost
@@ -69,7 +69,7 @@ class BoardClient:
             try:
                 yield from self._follow(stage)
                 return
-            except (RayActorError, ActorUnavailableError, OwnerDiedError):
+            except (RayActorError, OwnerDiedError):
                 num_boards += 1
                 if num_boards == FRESH_BOARDS:
                     raise
