@@ -220,7 +220,7 @@ def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | Non
 
     end_on_sigterm()
     tracking = os.environ.get("MLFLOW_TRACKING_URI")
-    live = tracking if tracking and is_server(tracking) else None  # what is wrong with an address is told at the end
+    live = tracking if tracking and is_server(tracking) else None  # a wrong address is reported at the end
     done = []
     for one in carry_out(asked, context, data, search=search_here, build=build, print_line=typer.echo, tracking=live):
         _print_outcome(one, context.store)

@@ -20,7 +20,7 @@ _held: dict[str, tuple[Json, Stage]] = {}
 
 
 class Gone(Stage):
-    """What stands in a stage for an input whose record is gone or not understood. Of such a one the key is known."""
+    """What stands in a stage for an input whose record is gone or not understood. Only its key is known."""
 
     kind: ClassVar[str] = "gone"
     revision: ClassVar[int] = 0

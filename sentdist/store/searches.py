@@ -106,7 +106,7 @@ class FinalistsChosen(_Value):
 
 
 class SubmissionSeen(_Value):
-    """A submission ends, or goes on: the seconds of a submission count until its last line."""
+    """A submission was alive at this time. Its seconds count up to its last event."""
 
     what: Literal["left"] = "left"
     at: float = Field(default_factory=time.time)

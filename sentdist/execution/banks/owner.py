@@ -131,7 +131,7 @@ class EmbeddingBanks:
             self._asked_at = time.monotonic()  # somebody waits for what is being read
         if time.monotonic() - self._asked_at > self._idle_s:
             ray.kill(self._own_handle)  # `exit_actor` waits for ever where an actor has called itself
-            time.sleep(PAUSE_S * CALLS)  # whoever asks now is not answered by half
+            time.sleep(PAUSE_S * CALLS)  # wait for the kill, so that no new call is half answered
 
     def forget(self, lost: tuple[str, ...]) -> None:
         """Let go of generations that cannot be read."""

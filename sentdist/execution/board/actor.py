@@ -31,7 +31,7 @@ from sentdist.execution.resources import Demand, pools_at_once, stage_demand
 from sentdist.plan.stage import Stage
 from sentdist.store.store import Artifact
 
-ANSWER_S = 1.0  # within which an answer has been delivered
+ANSWER_S = 1.0  # time for a last answer to reach its caller before the board ends
 LOOK_S = 5.0  # between two looks at the cluster
 
 

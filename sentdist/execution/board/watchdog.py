@@ -44,7 +44,7 @@ class _Watched:
 
 
 class Watchdog:
-    """Told of work and of heartbeats, it says in lines for people what does not move. Times are those of one clock, in seconds."""
+    """Reports work that makes no progress, from the stages in flight and their heartbeats. Times are those of one clock, in seconds."""
 
     def __init__(self, patience_s: float = STANDSTILL_S) -> None:
         self._patience_s = patience_s
