@@ -87,7 +87,7 @@ class Notice:
 def notices(pieces: Iterable[Piece], cluster: ClusterState, now: float, *, patience_s: float = STANDSTILL_S) -> list[Notice]:
     """What is to be said now, as if nothing had been said before.
 
-    Of work that waits while other work of the same board goes on nothing is said, unless the cluster can no longer carry it at all.
+    Work that waits while other work of the same board goes on is not mentioned, unless the cluster can no longer carry it at all.
     """
     pieces = [_without_lost_hosts(piece, cluster) for piece in pieces]
     found = [Notice(piece=piece, sentence=sentence) for piece in pieces if (sentence := _stands(piece, cluster, now, patience_s))]

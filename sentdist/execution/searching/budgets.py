@@ -48,13 +48,13 @@ def check_budget(
 
 
 def steady_clock() -> Callable[[], float]:
-    """Seconds since 1970 as they pass for this process: from now on neither a clock that is set nor a machine that sleeps moves them."""
+    """A clock of seconds since 1970 that does not jump, from now on, when the system's clock is set or the machine sleeps."""
     moment = time.time() - time.monotonic()
     return lambda: moment + time.monotonic()
 
 
 class Hours:
-    """Those of a budget, over all submissions of a search. before: spent by earlier ones. since: when this one began, by the clock."""
+    """The hours of a budget, over all submissions of a search. before: spent by earlier ones. since: when this one began, by the clock."""
 
     def __init__(self, budget: Budget | None, clock: Callable[[], float]) -> None:
         self._budget = None if budget is None else budget.hours
@@ -119,14 +119,14 @@ class Finalists:
 
     @property
     def hours(self) -> float:
-        """Of the budget, that are kept for them while trials run; 0 while no speed is known."""
+        """The hours of the budget that are kept for them while trials run; 0 while no speed is known."""
         budget, seconds = self._planned.search.budget, self.price.seconds
         if budget is None or budget.hours is None or seconds is None:
             return 0.0
         return min(seconds[-1] / 3600, MOST_KEPT * budget.hours)
 
     def seeds(self, hours_left: float | None, *, chosen: FinalistsChosen | None = None) -> tuple[int, ...]:
-        """Those of the recipe with which they fit into what is left, the first one in any case, and those that were chosen earlier."""
+        """The recipe's seeds for which there is time: the first one in any case, and those that were chosen earlier."""
         seeds, seconds = self._planned.recipe.seeds, self.price.seconds
         if hours_left is None or seconds is None:
             return tuple(seeds)
