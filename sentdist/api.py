@@ -330,7 +330,7 @@ def _build(recipe: Recipe, store: Place, data: Place, print_line: PrintLine) -> 
     from sentdist.execution.carry_out import carry_out, search_here
     from sentdist.execution.local_progress import build_locally
 
-    for line in asked.told if isinstance(asked, Plan) else ():
+    for line in asked.notes if isinstance(asked, Plan) else ():
         print_line(line)
     build = partial(build_locally, print_line=print_line)
     done = carry_out(asked, context, found, search=search_here, build=build, print_line=print_line)

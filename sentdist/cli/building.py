@@ -202,7 +202,7 @@ def _planned(recipe: Path, overrides: list[str], store: str | None, data: Path |
     from sentdist.stages.planning.planned import requested
 
     asked, context = requested(Recipe.load(recipe, overrides), store=store_root(store), data=data)
-    for line in asked.told if isinstance(asked, Plan) else ():
+    for line in asked.notes if isinstance(asked, Plan) else ():
         typer.echo(line)
     return asked, context
 
@@ -220,7 +220,7 @@ def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | Non
 
     end_on_sigterm()
     tracking = os.environ.get("MLFLOW_TRACKING_URI")
-    live = tracking if tracking and is_server(tracking) else None  # what is wrong with an address is told at the end
+    live = tracking if tracking and is_server(tracking) else None  # a wrong address is reported at the end
     done = []
     for one in carry_out(asked, context, data, search=search_here, build=build, print_line=typer.echo, tracking=live):
         _print_outcome(one, context.store)
@@ -303,7 +303,7 @@ def _print_next(name: str, store: ArtifactStore) -> None:
     keys = {trial.train for trial in sweep.trials if trial.train in records and trial.key in records}
     key = cells[0].best.train if cells else keys.pop() if len(keys) == 1 else None
     if cells:
-        typer.echo(f"Best on dev: {cells[0].told}.")
+        typer.echo(f"Best on dev: {cells[0].line}.")
     if key is None:
         return
     found = store.at(sweep.places[key])

@@ -30,8 +30,10 @@ from sentdist.errors import DataError, counted
 from sentdist.inference.opening import encoder_use
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sentdist.data.texts import Texts
-    from sentdist.inference.nearest import CorpusSearch
+    from sentdist.inference.nearest import CorpusSearch, Queries, SearchedFiles, TileReader
 
 
 def search(
@@ -69,17 +71,8 @@ def search(
     check_choice("--format", output, ("table", "jsonl"))
     check_in_use({"--gpus-per-worker": gpus_per_worker}, needs="--workers", is_given=workers is not None)
     check_in_use({"--query-column": query_column}, needs="--queries", is_given=query_file is not None)
-    if corpus is None and embeddings is None:
-        raise DataError(
-            where="sentdist search", found="no corpus", expected="--corpus, --embeddings or both", remedy="Name what to search."
-        )
-    if corpus is None and (column or id_column):
-        raise DataError(where="--column, --id", found="no --corpus", expected="a file that has columns", remedy="Name the corpus.")
-    if (query_file is None) == (not queries) or (query_file == corpus == STDIN):
-        raise DataError(
-            where="sentdist search", found="no queries" if not (queries or query_file) else "two things in one place",
-            expected="sentences as arguments, or --queries FILE; one of the files may be standard input", remedy="Name them in one way.",
-        )  # fmt: skip
+    _check_corpus(corpus, embeddings, names_columns=bool(column or id_column))
+    _check_queries(queries, query_file, corpus)
     texts = None if corpus is None else open_texts(corpus, columns=given_names(column), id_column=id_column)
     asked = list(queries or []) or _all_sentences(open_texts(query_file or STDIN, columns=given_names(query_column)))
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision)
@@ -96,20 +89,60 @@ def search(
     if workers is None:
         steps = search_here(found, searched, reader.open(loaded))
     else:
-        from sentdist.execution.parallel.nearest import search_over_workers
-        from sentdist.plan.runtime import Runtime
-
-        runtime = Runtime.model_validate({"engine": "torch", "workers": workers} | named_gpus(gpus_per_worker))
-        steps = search_over_workers(found, searched, reader, vectors.vectors, depth=depth, runtime=runtime)
+        steps = _over_workers(found, searched, reader, vectors, depth=depth, workers=workers, gpus_per_worker=gpus_per_worker)
     with sentence_progress("searching", searched.num_rows) as advance:
         for done in steps:
             advance(done)
     tell_unknown(loaded)
     _print_hits(asked, found, output)
-    seconds, count = time.perf_counter() - started, found.nearest.num_documents
-    typer.echo(f"{counted(count, 'sentence')} searched for {counted(len(asked), 'query', 'queries')} in {seconds:.1f} s", err=True)
-    if count < depth:
-        typer.echo(f"The corpus has {counted(count, 'sentence')}, fewer than {depth}: all of them are shown.", err=True)
+    _tell_size(found.nearest.num_documents, len(asked), depth=depth, seconds=time.perf_counter() - started)
+
+
+def _check_corpus(corpus: str | None, embeddings: Path | None, *, names_columns: bool) -> None:
+    """Refuse a search in nothing, and columns of no file."""
+    if corpus is None and embeddings is None:
+        raise DataError(
+            where="sentdist search", found="no corpus", expected="--corpus, --embeddings or both", remedy="Name what to search."
+        )
+    if corpus is None and names_columns:
+        raise DataError(where="--column, --id", found="no --corpus", expected="a file that has columns", remedy="Name the corpus.")
+
+
+def _check_queries(queries: list[str] | None, query_file: str | None, corpus: str | None) -> None:
+    """Refuse queries that are given nowhere, or twice, and two files that are both standard input."""
+    from sentdist.data.texts import STDIN
+
+    if (query_file is None) == (not queries) or (query_file == corpus == STDIN):
+        raise DataError(
+            where="sentdist search", found="no queries" if not (queries or query_file) else "two things in one place",
+            expected="sentences as arguments, or --queries FILE; one of the files may be standard input", remedy="Name them in one way.",
+        )  # fmt: skip
+
+
+def _over_workers(
+    found: CorpusSearch,
+    searched: SearchedFiles,
+    reader: TileReader,
+    queries: Queries,
+    *,
+    depth: int,
+    workers: int,
+    gpus_per_worker: float | None,
+) -> Iterator[int]:
+    """As `search_here`, on a cluster."""
+    from sentdist.execution.parallel.nearest import search_over_workers
+    from sentdist.plan.runtime import Runtime
+
+    runtime = Runtime.model_validate({"engine": "torch", "workers": workers} | named_gpus(gpus_per_worker))
+    return search_over_workers(found, searched, reader, queries.vectors, depth=depth, runtime=runtime)
+
+
+def _tell_size(num_sentences: int, num_queries: int, *, depth: int, seconds: float) -> None:
+    """How much was searched, beside the hits."""
+    sentences = counted(num_sentences, "sentence")
+    typer.echo(f"{sentences} searched for {counted(num_queries, 'query', 'queries')} in {seconds:.1f} s", err=True)
+    if num_sentences < depth:
+        typer.echo(f"The corpus has {sentences}, fewer than {depth}: all of them are shown.", err=True)
 
 
 def _all_sentences(texts: Texts) -> list[str]:

@@ -29,8 +29,10 @@ from sentdist.inference.opening import encoder_use, open_store
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sentdist.plan.measures import Measure
     from sentdist.plan.specs import EncoderUse
     from sentdist.plan.stages import Scores
+    from sentdist.report.evaluated import Compared
     from sentdist.stages.context import Context
     from sentdist.store.store import Artifact, ArtifactStore
 
@@ -107,10 +109,6 @@ def compare(
     data: DataRoot = None,
 ) -> None:
     """Say whether two encoders differ, by the test that reports use."""
-    from sentdist.plan.chosen_tasks import named_task
-    from sentdist.plan.task_kinds import TASK_KINDS
-    from sentdist.plan.tasks import TASK_GROUPS
-    from sentdist.report.comparisons import p_text
     from sentdist.report.evaluated import compare_evaluated, second_opinion
 
     check_in_use({"--rope": rope}, needs="--bayes", is_given=bayes)
@@ -122,27 +120,30 @@ def compare(
     (first, _), (second, _) = stages
     if first.key == second.key:
         raise DataError(where="sentdist compare", found=f"{encoder} twice", expected="two encoders", remedy="Name another one.")
-    ours, theirs = (_scored(stage, context) for stage, context in stages)
+    scored = [_scored(stage, context) for stage, context in stages]
     poolings = _pooling_of(first), _pooling_of(second)
-    names = [named_task(task) for name in dict.fromkeys(given) for task in TASK_GROUPS.get(name, (name,))]
     labels = (encoder, other) if encoder != other else (f"{encoder} ({poolings[0]})", f"{other} ({poolings[1]})")
-    found = compare_evaluated(
-        labels,
-        [one.record.results for one in (ours, theirs)],
-        [opened.folder(one) for one in (ours, theirs)],
-        {task.name: kind.main for task in names if (kind := TASK_KINDS[task.card.kind]).is_compared},
-    )
-    table = empty_table(
-        f"{encoder}, pooling {poolings[0]} − {other}, pooling {poolings[1]}",
-        "task",
-        "n",
-        "first",
-        "second",
-        "difference",
-        "95 % on other items",
-        "p",
-        "p over all",
-    )
+    results, folders = [one.record.results for one in scored], [opened.folder(one) for one in scored]
+    found = compare_evaluated(labels, results, folders, _measures(given))
+    _print_differences(found, title=f"{encoder}, pooling {poolings[0]} − {other}, pooling {poolings[1]}")
+    for sentence in (found.sentence, *found.notes, *(second_opinion(found, rope=ROPE if rope is None else rope) if bayes else ())):
+        typer.echo(sentence)
+
+
+def _measures(given: tuple[str, ...]) -> dict[str, Measure]:
+    """The main measure of each task by whose scores encoders can be compared."""
+    from sentdist.plan.chosen_tasks import named_task
+    from sentdist.plan.task_kinds import TASK_KINDS
+    from sentdist.plan.tasks import TASK_GROUPS
+
+    tasks = [named_task(task) for name in dict.fromkeys(given) for task in TASK_GROUPS.get(name, (name,))]
+    return {task.name: kind.main for task in tasks if (kind := TASK_KINDS[task.card.kind]).is_compared}
+
+
+def _print_differences(found: Compared, *, title: str) -> None:
+    from sentdist.report.comparisons import p_text
+
+    table = empty_table(title, "task", "n", "first", "second", "difference", "95 % on other items", "p", "p over all")
     for line in found.lines:
         one = line.difference
         interval = "" if one.low is None or one.high is None else f"{one.low:+.2f} to {one.high:+.2f}"
@@ -150,8 +151,6 @@ def compare(
         size = f"{line.num_items:,}" if line.num_items else ""
         table.add_row(line.task, size, f"{line.ours:.2f}", f"{line.theirs:.2f}", f"{one.difference:+.2f}", interval, *chances)
     open_console().print(table)
-    for sentence in (found.sentence, *found.notes, *(second_opinion(found, rope=ROPE if rope is None else rope) if bayes else ())):
-        typer.echo(sentence)
 
 
 def _given(tasks: list[str] | None) -> tuple[str, ...]:

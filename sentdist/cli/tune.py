@@ -16,6 +16,8 @@ from sentdist.inference.opening import encoder_use, open_store, store_root
 
 if TYPE_CHECKING:
     from sentdist.plan.stage import Json
+    from sentdist.plan.suggestions import PlannedSearch
+    from sentdist.stages.planning.resolve import FileResolver
     from sentdist.store.store import ArtifactStore
 
 METHODS = (
@@ -69,40 +71,20 @@ def tune(
     """
     from sentdist.plan.corpora.own import own_section
     from sentdist.plan.recipe import recipe_from_values, recipe_text
-    from sentdist.plan.specs import Shape
     from sentdist.plan.tune_recipe import hours_of, tuning_values
-    from sentdist.plan.wording import NAME
     from sentdist.stages.planning.planned import planned_search
     from sentdist.stages.planning.resolve import FileResolver
-    from sentdist.store.searches import find_search
 
     hours = hours_of(budget)
-    if shape is not None:
-        check_choice("--shape", shape, get_args(Shape))
-    if name is not None and not re.fullmatch(NAME, name):
-        raise RecipeError(
-            where="--name", found=name, expected="small letters, digits, - and _", remedy=f"Say --name {_as_name(name) or 'mine'}."
-        )
-    source, revision = _split_commit(file) if file.startswith("hub:") else (file, None)
-    place = source if source.startswith("hub:") or not Path(source).expanduser().is_file() else str(Path(source).expanduser().absolute())
-    said: dict[str, Json] = {
-        "shape": shape,
-        "revision": revision,
-        "columns": [column.strip() for column in columns.split(",")] if columns else None,
-    }
-    given: dict[str, Json] = {field: value for field, value in said.items() if value is not None}
-    section = own_section({"kind": "own", "file": place, **given}, where="DATA")
+    _check_words(shape, name)
+    place, revision = _place_of(file)
+    given = _said_of_file(shape=shape, revision=revision, columns=_by_commas(columns))
     resolver = FileResolver(data_root=data, needs_hub=True)
-    pin = resolver.own(section, where="DATA")
+    pin = resolver.own(own_section({"kind": "own", "file": place, **given}, where="DATA"), where="DATA")
     encoders = [_split_commit(one) for one in encoder or ["minilm-l6"]]
-    poolings: dict[str, str] = {}
-    for checkpoint, commit in encoders:
-        resolver.encoder(checkpoint, revision=commit, where="--encoder")
-        if (pooling := resolver.declared_pooling(checkpoint, revision=commit)) not in (None, "mean"):
-            poolings[checkpoint] = str(pooling)
     values = tuning_values(
-        name=name or _as_name(f"tune-{Path(source).name.partition('.')[0]}"), file=place, shape=pin.rows.shape, num_rows=pin.num_rows, corpus=given,
-        encoders=encoders, poolings=poolings, hours=hours, trials=trials, methods=[one.strip() for one in methods.split(",") if one.strip()],
+        name=name or _as_name(f"tune-{Path(place).name.partition('.')[0]}"), file=place, shape=pin.rows.shape, num_rows=pin.num_rows, corpus=given,
+        encoders=encoders, poolings=_poolings(encoders, resolver), hours=hours, trials=trials, methods=[one for one in _by_commas(methods) if one],
         max_length=max_length,
     )  # fmt: skip
     recipe = recipe_from_values(values, where=f"sentdist tune {file}")
@@ -111,12 +93,7 @@ def tune(
     asked, context = planned_search(recipe, store=store_root(store), data=data)  # what is wrong is told before a file is written
     path = _write(folder / "recipe.yaml", f"# sentdist tune {file} --budget {budget}\n{recipe_text(values)}")
     typer.echo(f"Recipe: {path}")
-    before = find_search(context.store, recipe.name)
-    if before is not None and before.identity != asked.identity:
-        typer.echo(
-            f"An earlier search {recipe.name}, of other data or options, gives way to this one in recipe and report; its trainings are kept. "
-            "--name NAME keeps both."
-        )
+    _tell_of_another(asked, context.store)
     try:
         if local:
             build_within(asked, context, data)
@@ -126,6 +103,61 @@ def tune(
         typer.echo("Stopped. All that is finished is kept: the same command goes on.")
         raise typer.Exit(INTERRUPTED) from None
     _tell_winner(recipe.name, open_store(store), folder, store)
+
+
+def _check_words(shape: str | None, name: str | None) -> None:
+    """Refuse a shape that there is not, and a name that no recipe may have."""
+    from sentdist.plan.specs import Shape
+    from sentdist.plan.wording import NAME
+
+    if shape is not None:
+        check_choice("--shape", shape, get_args(Shape))
+    if name is not None and not re.fullmatch(NAME, name):
+        raise RecipeError(
+            where="--name", found=name, expected="small letters, digits, - and _", remedy=f"Say --name {_as_name(name) or 'mine'}."
+        )
+
+
+def _place_of(file: str) -> tuple[str, str | None]:
+    """Where the data are, as a recipe in another folder names them, and the commit of what the hub has."""
+    if file.startswith("hub:"):
+        return _split_commit(file)
+    path = Path(file).expanduser()
+    return (str(path.absolute()) if path.is_file() else file), None
+
+
+def _said_of_file(*, shape: str | None, revision: str | None, columns: list[str]) -> dict[str, Json]:
+    """What a person said of the file, as fields of the corpus; the rest is recognised."""
+    said: dict[str, Json] = {"shape": shape, "revision": revision, "columns": [*columns] or None}
+    return {field: value for field, value in said.items() if value is not None}
+
+
+def _by_commas(given: str) -> list[str]:
+    """What commas separate."""
+    return [one.strip() for one in given.split(",")] if given else []
+
+
+def _poolings(encoders: list[tuple[str, str | None]], resolver: FileResolver) -> dict[str, str]:
+    """Of the encoders that declare another than the mean. Raises EncoderError for one that is not there."""
+    found = {}
+    for checkpoint, commit in encoders:
+        resolver.encoder(checkpoint, revision=commit, where="--encoder")
+        if (pooling := resolver.declared_pooling(checkpoint, revision=commit)) not in (None, "mean"):
+            found[checkpoint] = str(pooling)
+    return found
+
+
+def _tell_of_another(asked: PlannedSearch, store: ArtifactStore) -> None:
+    """Say so where the store has another search of that name."""
+    from sentdist.store.searches import find_search
+
+    name = asked.recipe.name
+    before = find_search(store, name)
+    if before is not None and before.identity != asked.identity:
+        typer.echo(
+            f"An earlier search {name}, of other data or options, gives way to this one in recipe and report; its trainings are kept. "
+            "--name NAME keeps both."
+        )
 
 
 def _tell_winner(name: str, opened: ArtifactStore, folder: Path, store: str | None) -> None:

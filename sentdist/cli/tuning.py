@@ -25,7 +25,7 @@ def print_space(planned: PlannedSearch, context: Context) -> None:
     table = empty_table(f"{planned.recipe.name}: a search by {search.suggest}", "method", "trials", "fields", "values")
     for method in planned.methods:
         trials = planned.num_trials(method)
-        fields = [(path, axis.told) for path, axis in planned.axes(method).items()] or [("–", "–")]
+        fields = [(path, axis.line) for path, axis in planned.axes(method).items()] or [("–", "–")]
         table.add_row(method, "until the budget ends" if trials is None else str(trials), *fields[0])
         for path, values in fields[1:]:
             table.add_row("", "", path, values)
@@ -49,7 +49,7 @@ def print_space(planned: PlannedSearch, context: Context) -> None:
 
 def print_choice(found: Tuned) -> None:
     """What dev chose for each method, and what it took."""
-    from sentdist.plan.suggestions import told
+    from sentdist.plan.suggestions import suggestion_text
 
     planned, record = found.planned, found.record
     table = empty_table(
@@ -62,7 +62,7 @@ def print_choice(found: Tuned) -> None:
         table.add_row(
             planned.recipe.methods[finalist.method].title or finalist.method,
             str(finalist.place),
-            told(finalist.suggestion),
+            suggestion_text(finalist.suggestion),
             f"{finalist.dev:.2f}",
             f"{trials[finalist.number].paid_s:.0f} s",
             ", ".join(one for one in ended if not one.startswith("0 ")) if finalist.place == 1 else "",

@@ -113,17 +113,8 @@ def group_by_premise(
     _check(rows, num_positives, num_negatives, at_least, augmented_fraction)
     found = _hypotheses(rows)
     entailments_P, contradictions_P = found.counts(0), found.counts(1)
-    groups = np.flatnonzero((entailments_P >= at_least) & (contradictions_P >= at_least))
-    if len(groups) == 0:
-        raise DataError(
-            where="premises",
-            found=f"no premise with {at_least} entailments and {at_least} contradictions among {len(entailments_P)}",
-            expected="at least one",
-            remedy="Take a source in which premises repeat, with one row a hypothesis, or ask for fewer.",
-        )
-    num_grouped = len(groups)
-    if limit is not None and limit < num_grouped:
-        groups = np.sort(groups[shuffled(num_grouped, seed=limit_seed, stream="limit")[:limit]])
+    with_enough = _with_enough(entailments_P, contradictions_P, at_least)
+    groups = _limited(with_enough, limit, limit_seed)
     entailed_GP = _drawn(found, 0, groups, num_positives, seed)
     positives_GP = entailed_GP.copy()
     if fill == "copies":
@@ -132,14 +123,9 @@ def group_by_premise(
     lacks_P, lacks_N = positives_GP < 0, negatives_GQ < 0
     _fill_negatives(negatives_GQ, found, groups, seed)
     positives, num_augmented, num_unchanged = _filled_positives(positives_GP, entailed_GP, found, groups, augment, augmented_fraction, seed)
-    columns = {
-        "anchor": found.strings.take(pa.array(found.premises[groups])),
-        **{f"positive_{number + 1}": column for number, column in enumerate(positives)},
-        **{f"negative_{number + 1}": found.strings.take(pa.array(column)) for number, column in enumerate(negatives_GQ.T)},
-    }
     facts = GroupFacts(
         num_premises=len(entailments_P),
-        num_left_out=len(entailments_P) - num_grouped,
+        num_left_out=len(entailments_P) - len(with_enough),
         num_groups=len(groups),
         num_whole=int(np.count_nonzero(~lacks_P.any(axis=1) & ~lacks_N.any(axis=1))),
         num_filled_positives=int(lacks_P.sum()),
@@ -151,7 +137,38 @@ def group_by_premise(
         with_contradictions=_at_least_each(contradictions_P),
         with_both=_at_least_each(np.minimum(entailments_P, contradictions_P)),
     )
-    return pa.table(columns), facts
+    return _table(found, groups, positives, negatives_GQ), facts
+
+
+def _with_enough(entailments_P: np.ndarray, contradictions_P: np.ndarray, at_least: int) -> np.ndarray:
+    """(G,) the premises that have so many of each."""
+    groups = np.flatnonzero((entailments_P >= at_least) & (contradictions_P >= at_least))
+    if len(groups) == 0:
+        raise DataError(
+            where="premises",
+            found=f"no premise with {at_least} entailments and {at_least} contradictions among {len(entailments_P)}",
+            expected="at least one",
+            remedy="Take a source in which premises repeat, with one row a hypothesis, or ask for fewer.",
+        )
+    return groups
+
+
+def _limited(groups: np.ndarray, limit: int | None, seed: int) -> np.ndarray:
+    """So many of the groups, in their order; all of them where there is no limit."""
+    if limit is None or limit >= len(groups):
+        return groups
+    return np.sort(groups[shuffled(len(groups), seed=seed, stream="limit")[:limit]])
+
+
+def _table(found: _Hypotheses, groups: np.ndarray, positives: Sequence[pa.Array], negatives_GQ: np.ndarray) -> pa.Table:
+    """Anchors, positives and negatives as columns of sentences."""
+    return pa.table(
+        {
+            "anchor": found.strings.take(pa.array(found.premises[groups])),
+            **{f"positive_{number + 1}": column for number, column in enumerate(positives)},
+            **{f"negative_{number + 1}": found.strings.take(pa.array(column)) for number, column in enumerate(negatives_GQ.T)},
+        }
+    )
 
 
 def counted_premises(rows: pa.Table) -> dict[str, int]:

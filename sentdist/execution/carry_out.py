@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from sentdist.errors import counted
 from sentdist.plan.suggestions import PlannedSearch
@@ -18,9 +18,17 @@ from sentdist.store.searches import SearchRecord
 from sentdist.store.sweep import load_sweep
 
 if TYPE_CHECKING:
+    from sentdist.execution.searching.conductor import Watch
     from sentdist.execution.sweep import SweepSummary
+    from sentdist.tracking.tracker import Tracker
 
-Searching = Callable[..., SearchRecord]
+
+class Searching(Protocol):
+    """Carries out a search until its end: in this process, or on the cluster that it has joined."""
+
+    def __call__(
+        self, planned: PlannedSearch, context: Context, *, print_line: PrintLine, watch: Watch | None = None, tracker: Tracker | None = None
+    ) -> SearchRecord: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,18 +99,22 @@ def carry_out(
         yield CarriedOut(plan=fresh, summary=build(fresh, its_context))
 
 
-def search_here(*asked: Any, **settings: Any) -> SearchRecord:
+def search_here(
+    planned: PlannedSearch, context: Context, *, print_line: PrintLine, watch: Watch | None = None, tracker: Tracker | None = None
+) -> SearchRecord:
     """`search_in_process`, imported where there is a search."""
     from sentdist.execution.searching.in_process import search_in_process
 
-    return search_in_process(*asked, **settings)
+    return search_in_process(planned, context, print_line=print_line, watch=watch, tracker=tracker)
 
 
-def search_there(*asked: Any, **settings: Any) -> SearchRecord:
+def search_there(
+    planned: PlannedSearch, context: Context, *, print_line: PrintLine, watch: Watch | None = None, tracker: Tracker | None = None
+) -> SearchRecord:
     """`search_on_cluster`, imported where there is a search: Tune takes seconds."""
     from sentdist.execution.searching.on_cluster import search_on_cluster
 
-    return search_on_cluster(*asked, **settings)
+    return search_on_cluster(planned, context, print_line=print_line, watch=watch, tracker=tracker)
 
 
 def _tuned(planned: PlannedSearch, context: Context, search: Searching, print_line: PrintLine, tracking: str | None) -> Tuned:
@@ -130,4 +142,4 @@ def finalists_line(planned: PlannedSearch, context: Context) -> str:
     price = Finalists(planned, Forecasts(planned, context.store)).price
     budget = planned.search.budget
     within = "" if budget is None or budget.hours is None else "; the budget counts it, and where it does not fit there are fewer seeds"
-    return f"What dev chooses, {counted(len(planned.recipe.seeds), 'seed')}: {price.told}{within}."
+    return f"What dev chooses, {counted(len(planned.recipe.seeds), 'seed')}: {price.line}{within}."

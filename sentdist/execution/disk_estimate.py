@@ -13,8 +13,7 @@ from sentdist.plan.suggestions import PlannedSearch
 from sentdist.plan.unroll import Plan
 from sentdist.sizes import disk_size
 from sentdist.stages.context import Context
-from sentdist.stages.planning.resolve import encoder_configuration
-from sentdist.stages.worker_memory import EncoderSize, encoder_size
+from sentdist.stages.worker_memory import EncoderSize, size_of
 
 WEIGHT_BYTES = 4  # float32
 CHECKPOINT_BYTES = 16  # of each parameter: weight, AdamW's two moments, and the best weight so far
@@ -47,9 +46,8 @@ class DiskEstimate:
 def disk_estimate(plan: Plan, context: Context, missing: frozenset[str], *, at_once: int = 1) -> DiskEstimate:
     """What the stages with these keys write. at_once: trainings that are at work, and keep checkpoints, at the same time."""
     stages = [stage for stage in plan.stages if stage.key in missing]
-    folders = dict(context.folders)
     encoders = {stage.encoder if isinstance(stage, Train) else stage.encoder.encoder for stage in stages if isinstance(stage, Train | Bank)}
-    sizes = {encoder: encoder_size(encoder_configuration(encoder, folders), layers=encoder.layers) for encoder in encoders}
+    sizes = {encoder: size_of(encoder, context) for encoder in encoders}
     parameters = sorted((sizes[stage.encoder].num_parameters for stage in stages if isinstance(stage, Train)), reverse=True)
     least = WEIGHT_BYTES * sum(parameters) + CHECKPOINT_BYTES * CHECKPOINTS * sum(parameters[:at_once])
     others = [bytes_beside_weights(stage, plan, sizes) for stage in stages]
@@ -64,12 +62,12 @@ def search_disk_estimate(planned: PlannedSearch, context: Context, left: Mapping
     finalists = planned.plan([(method, planned.first(method)) for method in planned.methods])
     missing = frozenset(stage.key for stage in finalists.stages if not context.store.has(stage))
     estimate = disk_estimate(finalists, context, missing, at_once=at_once)
-    halving, folders = planned.search.halving, dict(context.folders)
+    halving = planned.search.halving
     ends = 1.0 if halving is None else halving.keep ** (len(halving.rungs) - 1)
     trials = 0.0
     for method, number in left.items():
         encoder = planned.train(method, planned.first(method)).encoder
-        num_parameters = encoder_size(encoder_configuration(encoder, folders), layers=encoder.layers).num_parameters
+        num_parameters = size_of(encoder, context).num_parameters
         trials += number * (SMALL_STAGE_BYTES + ends * WEIGHT_BYTES * num_parameters)
     return DiskEstimate(least=estimate.least, likely=estimate.likely + round(trials))
 

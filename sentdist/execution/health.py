@@ -178,7 +178,7 @@ def _data(root: Path | None) -> Finding:
 
 
 def _cluster(named: str | None) -> Finding:
-    """Of the cluster that commands such as `sentdist sweep` use, asked as they ask it."""
+    """The cluster that commands such as `sentdist sweep` use, asked as they ask it."""
     try:
         nodes = local_nodes()
         if not nodes and not named:
@@ -200,7 +200,7 @@ def _cluster(named: str | None) -> Finding:
 
 
 def dashboard(named: str | None) -> Finding:
-    """Of Ray's dashboard at an address, else at Ray's usual one, which somebody else's may have: it is not shown our token."""
+    """Ray's dashboard at an address, else at Ray's usual one; there it may be somebody else's, so it is not shown our token."""
     address = named or DASHBOARD
     shown = without_secrets(address)
     said = token() if named else None
@@ -216,7 +216,7 @@ def dashboard(named: str | None) -> Finding:
 
 
 def mlflow(named: str | None) -> Finding:
-    """Of the MLflow server at an address, else at the usual one, which is not shown our password."""
+    """The MLflow server at an address, else at the usual one; there it may be somebody else's, so it is not shown our password."""
     try:
         read_password()
     except SentdistError as error:

@@ -11,10 +11,9 @@ from sentdist.execution.board.events import StageEvent
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
-from sentdist.store.forecast import sentences_of
+from sentdist.store.forecast import ENCODED_PER_TRAINED, sentences_of
 
 SILENCE_S = 20.0  # after which a line says what still runs
-TRAIN_COST = 3.0  # of a sentence that is trained on, in sentences that are only encoded: forward and backward
 MOST_NAMED = 3  # stages in a line
 ENDS = ("finished", "failed", "lost")
 
@@ -131,4 +130,4 @@ def progress_of(plan: Plan, missing: frozenset[str], *, clock: Callable[[], floa
 def _cost(stage: Stage, plan: Plan) -> float:
     """In sentences through the encoder; a corpus takes a moment."""
     sentences = sentences_of(stage, plan.rows) or 1
-    return sentences * (TRAIN_COST if isinstance(stage, Train) else 1.0)
+    return sentences * (ENCODED_PER_TRAINED if isinstance(stage, Train) else 1.0)

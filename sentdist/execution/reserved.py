@@ -1,4 +1,4 @@
-"""What a worker uses of its node: what it has reserved. Apart from what imports Ray Train, which workers of pools never need."""
+"""A worker uses no more of its node than it has reserved. Nothing here imports Ray Train, which workers of pools never need."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sentdist.stages.devices import why_unusable
 
 
 def use_reserved(demand: Demand) -> None:
-    """Give torch the CPUs that this worker has reserved, where it would take all of the node's; of a GPU no more memory than its share.
+    """Let torch use no more than this worker has reserved: its CPUs, not all of the node's, and its share of a GPU's memory.
 
     Raises:
         ResourceError: it has reserved a GPU that torch cannot use.

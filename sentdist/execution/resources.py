@@ -60,7 +60,7 @@ Way = Literal["task", "group", "pool"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class ElasticWidth:
     """How a group follows what the cluster has: down to `fewest` workers; every so many seconds it looks whether there is room for more,
     and if so goes on with them from its last checkpoint."""
 
@@ -82,7 +82,7 @@ class Demand:
     workers: int
     num_cpus: float
     num_gpus: float
-    change: Change | None = None
+    change: ElasticWidth | None = None
 
     @property
     def enough(self) -> int:
@@ -211,7 +211,7 @@ def stage_demand(stage: Stage, runtime: Runtime) -> Demand:
     match stage:
         case Train() | Rung() if uses_worker_group(runtime):
             may_change = runtime.workers_may_change
-            change = Change(fewest=runtime.fewest_workers, every_s=runtime.checkpoint_every_s) if may_change else None
+            change = ElasticWidth(fewest=runtime.fewest_workers, every_s=runtime.checkpoint_every_s) if may_change else None
             return Demand(way="group", workers=runtime.most_workers, num_cpus=runtime.cpus_per_worker, num_gpus=on_gpu, change=change)
         case Bank() if runtime.most_workers > 1:
             return pool_demand(runtime, gpus=on_gpu)
@@ -227,12 +227,12 @@ def stage_demand(stage: Stage, runtime: Runtime) -> Demand:
 
 
 def pool_demand(runtime: Runtime, *, gpus: float) -> Demand:
-    """Up to `runtime.workers` workers, the most of them, that are taken one by one; gpus: of each."""
+    """A pool of up to `runtime.workers` workers (where that is a range, its upper end), taken one by one. gpus: of each."""
     return Demand(way="pool", workers=runtime.most_workers, num_cpus=runtime.cpus_per_worker, num_gpus=gpus)
 
 
 def pools_at_once(*, trainings_at_once: int, workers: int) -> int:
-    """How many pools a board drives at once: as many as the cluster holds workers, for a pool comes to its end with one.
+    """How many pools a board drives at once: as many as the cluster holds workers, because one worker is enough to finish a pool.
 
     A driver reserves nothing, so without a bound every pool of a sweep would start a process that waits. `WorkerGroups` bounds the groups,
     and Ray itself makes those wait whose own process reserves.
@@ -287,15 +287,15 @@ def workers_on(node: Node, *, num_cpus: float, num_gpus: float) -> int:
 
 
 def _shares(gpus: float, num_gpus: float) -> float:
-    """How many requests of a size a node's GPUs serve. Ray takes a part of a GPU from one alone, so 0.6 goes into four GPUs four times.
-    Of GPUs that are partly in use the sum is known only: what is beyond whole ones counts as the rest of one."""
+    """How many requests of one size a node's GPUs serve. Ray takes a part from a single GPU, so 0.6 fits into four GPUs four times.
+    Of GPUs that are partly in use only the sum is known: what is left beyond whole GPUs counts as the rest of one."""
     if num_gpus >= 1 or math.isinf(gpus):
         return _times(gpus, num_gpus)
     whole = math.floor(gpus + 1e-9)
     return whole * _times(1.0, num_gpus) + _times(max(0.0, gpus - whole), num_gpus)
 
 
-def controller_environment(num_nodes: int, *, change: Change | None = None) -> dict[str, str]:
+def controller_environment(num_nodes: int, *, change: ElasticWidth | None = None) -> dict[str, str]:
     """What Ray Train reads from environment variables only, and passes on to its controller."""
     starts_within_s = SIZED_AGAIN_S if change else WORKER_GROUP_START_S
     return {

@@ -39,9 +39,8 @@ from sentdist.plan.stages import STAGES, Train
 from sentdist.plan.unroll import Plan, Trial
 from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
-from sentdist.stages.planning.resolve import encoder_configuration
 from sentdist.stages.precisions import check_precisions
-from sentdist.stages.worker_memory import encoder_size, gpu_bytes, worker_bytes
+from sentdist.stages.worker_memory import gpu_bytes, size_of, worker_bytes
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.tracker import NullTracker, Tracker
 
@@ -237,9 +236,7 @@ def _tracked(tracker: Tracker, outcomes: Mapping[str, TrialOutcome]) -> Iterator
 def _largest_worker(plan: Plan, context: Context, to_build: Set[str]) -> tuple[float, float]:
     """Bytes on the host and on its GPU that a worker of the largest training takes that is still to be done."""
     trainings = [stage for stage in plan.stages if isinstance(stage, Train) and stage.key in to_build]
-    folders = dict(context.folders)
-    encoders = {stage.encoder for stage in trainings}
-    sizes = {encoder: encoder_size(encoder_configuration(encoder, folders), layers=encoder.layers) for encoder in encoders}
+    sizes = {encoder: size_of(encoder, context) for encoder in {stage.encoder for stage in trainings}}
     on_host = max((worker_bytes(stage, sizes[stage.encoder], context.runtime) for stage in trainings), default=0.0)
     return on_host, max((gpu_bytes(stage, sizes[stage.encoder], context.runtime) for stage in trainings), default=0.0)
 

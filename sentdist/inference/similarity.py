@@ -18,6 +18,7 @@ from sentdist.evaluation.relational import similarities_by_relation
 from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.learning.encoder.declared import declared_pooling
 from sentdist.learning.relation_file import Relations, has_relations, read_relations
+from sentdist.plan.objectives import names_where
 from sentdist.plan.relational import RelationalScoring
 from sentdist.poolings import POOLINGS
 from sentdist.stages.scores.scorer import COSINE, RelationalScorer, Scorer
@@ -75,7 +76,7 @@ def scorer_of(loaded: LoadedEncoder, weights: Mapping[str, float], *, directions
         raise EncoderError(
             where=f"encoder {loaded.use.checkpoint}: --relation",
             found="no relations beside it",
-            expected="an encoder that a relational objective (rse) has trained",
+            expected=f"an encoder that a relational objective ({names_where(relations=True)}) has trained",
             remedy="Leave --relation out.",
         )
     relations = read_relations(loaded.folder)

@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -85,7 +86,7 @@ def read_progress(folder: Path) -> tuple[Progress, EngineFacts]:
         found = json.loads(path.read_text())
         fields = dict(found["progress"])
         fields["history"] = tuple(DevScore(**score) for score in fields["history"])
-        fields["stopping"] = EarlyStopping(**fields["stopping"]) if fields["stopping"] is not None else None
+        fields["stopping"] = _stopping(fields["stopping"]) if fields["stopping"] is not None else None
         return Progress(**fields), EngineFacts(**found["engine"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         if words_for(error):
@@ -96,6 +97,11 @@ def read_progress(folder: Path) -> tuple[Progress, EngineFacts]:
             expected="the progress file of a whole checkpoint",
             remedy="Resume from an older checkpoint, or start anew.",
         ) from error
+
+
+def _stopping(fields: dict[str, Any]) -> EarlyStopping:
+    """Checkpoints of older versions have a `min_delta`, too, which was always 0."""
+    return EarlyStopping(**{name: value for name, value in fields.items() if (name, value) != ("min_delta", 0.0)})
 
 
 def check_engine(folder: Path, *, wrote: EngineFacts, reads: EngineFacts) -> None:

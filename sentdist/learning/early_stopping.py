@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 from sentdist.errors import RecipeError
@@ -15,16 +14,14 @@ class EarlyStopping:
     Both readings of RCL's "3 steps" (arXiv 2209.13241, App. A.1.1;
     the paper does not say which) are this one rule: an interval of one optimizer step looks at the raw loss, an interval of, say,
     a tenth of an epoch at the mean loss over it. On noisy batches the first stops after some ten steps.
-    "Not decreased" compares with the lowest loss so far (min_delta 0 by default); the last weights are kept.
+    "Not decreased" compares with the lowest loss so far; the last weights are kept.
 
     patience: intervals without a new lowest loss that end the training. steps_per_interval: optimizer steps.
-    min_delta: nats by which a loss must undercut the lowest to count.
     lowest, num_waited, loss_sum, num_steps: the state; loss_sum and num_steps belong to the interval that is not complete.
     """
 
     patience: int = 3
     steps_per_interval: int = 1
-    min_delta: float = 0.0
     lowest: float | None = None
     num_waited: int = 0
     loss_sum: float = 0.0
@@ -36,10 +33,6 @@ class EarlyStopping:
                 raise RecipeError(
                     where=f"stopping.{field}", found=repr(value), expected="at least 1", remedy="The paper waits for 3 steps."
                 )
-        if not 0 <= self.min_delta < math.inf:
-            raise RecipeError(
-                where="stopping.min_delta", found=repr(self.min_delta), expected="a finite number from 0 up", remedy="0 is usual."
-            )
 
     @property
     def is_over(self) -> bool:
@@ -52,6 +45,6 @@ class EarlyStopping:
         if num_steps < self.steps_per_interval:
             return replace(self, loss_sum=loss_sum, num_steps=num_steps)
         mean = loss_sum / num_steps
-        if self.lowest is None or mean < self.lowest - self.min_delta:
+        if self.lowest is None or mean < self.lowest:
             return replace(self, lowest=mean, num_waited=0, loss_sum=0.0, num_steps=0)
         return replace(self, num_waited=self.num_waited + 1, loss_sum=0.0, num_steps=0)

@@ -62,7 +62,7 @@ class Engine(Protocol):
         ...
 
     def step_unread(self, loss: Tensor, *, vote: float = 0.0) -> Tensor | None:
-        """`global_mean` and `step` in one, without that the host waits: (3,) float64 on the device: mean loss, sum of votes, norm.
+        """`global_mean` and `step` in one, without making the host wait: (3,) float64 on the device: mean loss, sum of votes, norm.
 
         When loss or norm is not finite, parameters and optimizer stay as they are, in this step and in all that follow: it is for the
         caller to look. None, and nothing was done, for an engine that cannot, or that does not run ahead of its device.

@@ -76,7 +76,7 @@ class Sent:
 
 
 class Sender:
-    """Takes batches to a device, without that anybody waits: from pinned memory, on a stream beside the one that computes.
+    """Takes batches to a device, without making anybody wait: from pinned memory, on a stream beside the one that computes.
 
     Tokens stay on the host, pinned: whoever hides some of them (masked language modelling) asks where they are, and would wait for a GPU.
     On a CPU batches stay as they are.

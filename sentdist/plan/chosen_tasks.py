@@ -80,9 +80,9 @@ def pinned_task(given: str, resolver: Resolver) -> ChosenTask:
     assert kind.make is not None, "a kind that no card and no file has"
     columns = card.columns or kind.columns
     # A shipped task of graded pairs is known to have its columns; a user's own file is not.
-    wanted = () if card.kind == "sts" and not named.is_own else (*columns, *kind.further(card))
+    wanted = () if kind.is_graded_pairs and not named.is_own else (*columns, *kind.further(card))
     splits: tuple[str | None, ...] = (card.split,)
-    if card.kind == "classification" and card.split is not None:
+    if kind.needs_train and card.split is not None:
         splits = ("train", card.split, *([card.dev] if card.dev else []))
     pins = [resolver.source(card.source, split=one, revision=named.revision, columns=wanted, where=f"task {given}") for one in splits]
     return kind.make(
@@ -107,7 +107,7 @@ def selectable_task(
     if not isinstance(task, Task):
         assert isinstance(task, DevTask), "the recipe lets nothing else choose checkpoints"
         return task
-    field = document_field if task.kind == "retrieval" else "answer"
+    field = document_field if TASK_KINDS[task.kind].has_documents else "answer"
     return Task.model_validate(task.model_dump() | {"document_field": field, "fold": fold, "fold_role": fold_role})
 
 
@@ -138,7 +138,11 @@ def check_lexical(lexical: str | None, tasks: Sequence[ScoredTask], *, where: st
         return
     unfit = next((task for task in tasks if lexical not in TASK_KINDS[task.kind].floors), None)
     if unfit is not None:
-        found = "bm25 for pairs of sentences" if lexical == "bm25" and unfit.kind == "sts" else f"{lexical} for {unfit.name} ({unfit.kind})"
+        found = (
+            "bm25 for pairs of sentences"
+            if lexical == "bm25" and TASK_KINDS[unfit.kind].is_graded_pairs
+            else f"{lexical} for {unfit.name} ({unfit.kind})"
+        )
         expected = f"{' and '.join(kind.name for kind in TASK_KINDS.values() if lexical in kind.floors)} tasks only"
         others = [floor for floor in TASK_KINDS[unfit.kind].floors if floor != lexical]
         remedy = f"Use {others[0]}." if others else "Score this task in a recipe of its own."

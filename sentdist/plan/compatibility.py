@@ -5,6 +5,7 @@ from __future__ import annotations
 from sentdist.errors import RecipeError
 from sentdist.objectives.auxiliary import Auxiliary
 from sentdist.objectives.channels import Channels, misfit_of_channels
+from sentdist.objectives.info_nce import InfoNCE
 from sentdist.objectives.objective import Misfit, Rows, Start
 from sentdist.plan.corpora import AnyCorpus
 from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus
@@ -326,7 +327,7 @@ def _misfit_of_needs(term: Single, corpus: Rows) -> Misfit | None:
         )
     if corpus.num_columns - 1 - corpus.num_positives < needs.negatives:
         least = "at least one hard negative an anchor" if needs.negatives == 1 else f"at least {needs.negatives} hard negatives an anchor"
-        return Misfit("no hard negatives", least, "Use info_nce, or a corpus with negatives.")
+        return Misfit("no hard negatives", least, f"Use {InfoNCE().name}, or a corpus with negatives.")
     return None
 
 

@@ -28,7 +28,7 @@ from sentdist.plan.papers import PAPERS
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.search import Axis, Budget, Halving, Search
 from sentdist.plan.sections import EncoderSection, EvaluationSection, FoldsSection, Method, Name, Override, SelectionSection, TargetsSection
-from sentdist.plan.specs import Fraction, Probes, Regularizers, Stopping, Training, View
+from sentdist.plan.specs import Probes, Regularizers, Stopping, Training, View
 from sentdist.plan.stage import Json
 from sentdist.plan.strict_yaml import MOST_BYTES, parsed_yaml
 from sentdist.plan.wording import explained, not_one_of
@@ -322,6 +322,3 @@ def _near_recipes(path: Path) -> str:
     names = [file.name for file in sorted(folder.glob("*.yaml"))]
     closest = near(path.name, names)
     return f'Did you mean "{folder / closest}"?' if closest else "Shipped recipes stand in rayjobs/recipes."
-
-
-__all__ = ["Fraction", "Recipe", "check_method_in_path", "check_unique_name", "load_recipe", "recipe_from_values", "with_path"]

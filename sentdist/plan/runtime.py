@@ -12,7 +12,7 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class Runtime(Frozen):
-    """Workers, resources, precision of nothing: the promise that results do not depend on these is kept by the parity tests."""
+    """How a plan is run: workers, memory, devices. Nothing here may change a result; the parity tests check that."""
 
     engine: Literal["deepspeed", "torch"] = "deepspeed"  # which keeps and moves the weights; both give the same numbers
     workers: Count | tuple[Count, Count] = 1  # of a training; [fewest, most]: as many as the cluster has, whatever joins or leaves

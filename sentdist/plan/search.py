@@ -79,7 +79,7 @@ class Axis(Frozen):
         return values if self.choice is not None or len(values) < 3 else (values[0], values[len(values) // 2], values[-1])
 
     @property
-    def told(self) -> str:
+    def line(self) -> str:
         """For people."""
         if self.choice is not None:
             return f"one of {', '.join(brief(value) for value in self.choice)}"

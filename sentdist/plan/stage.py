@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
@@ -103,6 +103,15 @@ def topological(targets: tuple[Stage, ...]) -> tuple[Stage, ...]:
     for target in targets:
         visit(target)
     return tuple(ordered.values())
+
+
+def longest_path(stages: Iterable[Stage], cost: Callable[[Stage], float]) -> float:
+    """The most that stages cost that must follow each other: what they take, however many run at once. stages: inputs before users;
+    an input that is not among them costs nothing."""
+    ends: dict[str, float] = {}
+    for stage in stages:
+        ends[stage.key] = cost(stage) + max((ends.get(needed.key, 0.0) for needed in stage.inputs), default=0.0)
+    return max(ends.values(), default=0.0)
 
 
 def _canonical(value: object, where: str) -> Json:

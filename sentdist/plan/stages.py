@@ -215,7 +215,6 @@ def to_share(train: Train, share: float) -> Train | Rung:
 
 __all__ = [
     "STAGES",
-    "AnyCorpus",
     "Bank",
     "Corpus",
     "Encoded",

@@ -216,6 +216,6 @@ def _check_rungs(planned: PlannedSearch) -> None:
             )
 
 
-def told(suggestion: Suggestion) -> str:
+def suggestion_text(suggestion: Suggestion) -> str:
     """A suggestion for people: the last words of its fields, and their values."""
     return ", ".join(f"{path.rpartition('.')[2]}={value_text(value)}" for path, value in suggestion.items()) or "as it is"

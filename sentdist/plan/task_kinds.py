@@ -145,6 +145,8 @@ class TaskKind:
     of that shape.
     works: keys of citations. own: columns or files of a user's own data, which KIND=SOURCE names; None: there are none.
     chooses: such a task can choose checkpoints; of labelled texts only those whose card has the role dev.
+    is_graded_pairs: its items are pairs with a score. has_documents: its queries are looked for among all documents of a source, on which
+    an encoder may be trained, too: a cross-validation goes over its queries. needs_train: a card that names a split is fitted on `train`.
     averages: what its scores are on; tasks that choose together must agree in it. None: its own name.
     shown: measures that stand for a task whose main one does not say how good an encoder is, all in units of their own.
     make: the pinned task. encodes: sentences that a task of so many items encodes.
@@ -159,6 +161,9 @@ class TaskKind:
     works: tuple[str, ...] = ()
     own: str | None = None
     chooses: bool = False
+    is_graded_pairs: bool = False
+    has_documents: bool = False
+    needs_train: bool = False
     averages: str | None = None
     shown: tuple[str, ...] = ()
     make: Callable[[ResolvedTask], ChosenTask] | None
@@ -227,7 +232,7 @@ TASK_KINDS: dict[str, TaskKind] = {
             name="sts", main=Measure(name="spearman", title="Spearman", unit="Spearman's correlation × 100", lowest=-100.0),
             columns=("sentence1", "sentence2", "score"), floors=("word_overlap",), table=None,
             own="`sentence1`, `sentence2`, `score` on any scale; `subset`, `group` (pairs that belong together) and `split` if you like",
-            chooses=True, make=_pinned, encodes=_two_each,
+            chooses=True, is_graded_pairs=True, make=_pinned, encodes=_two_each,
         ),
         TaskKind(
             name="retrieval", main=Measure(name="map", title="MAP", unit="mean over queries × 100"),
@@ -236,7 +241,7 @@ TASK_KINDS: dict[str, TaskKind] = {
                 "`NAME_docs` (`doc_id`, `text`, `title`), `NAME_queries` (`query_id`, `query`), `NAME_qrels` "
                 "(`query_id`, `doc_id`, `relevance`), each a file, or a folder in BEIR's shape"
             ),
-            chooses=True, make=_pinned, encodes=_two_each,
+            chooses=True, has_documents=True, make=_pinned, encodes=_two_each,
         ),
         TaskKind(
             name="classification", main=Measure(name="accuracy", title="accuracy", unit="accuracy × 100"),
@@ -247,7 +252,7 @@ TASK_KINDS: dict[str, TaskKind] = {
                 "with `@test` fitted on `train`, the penalty chosen on `dev` where there is one; without a split ten "
                 "nested folds"
             ),
-            make=_classification, encodes=_of_columns,
+            needs_train=True, make=_classification, encodes=_of_columns,
         ),
         TaskKind(
             name="pairs", main=Measure(name="ap", title="average precision", unit="average precision × 100"),

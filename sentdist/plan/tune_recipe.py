@@ -6,7 +6,7 @@ import copy
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from sentdist.errors import RecipeError
@@ -131,32 +131,18 @@ def tuning_values(
     if num_rows < BATCHES[0]:
         raise RecipeError(where=file, found=f"{num_rows} rows to train on", expected=f"{BATCHES[0]} at least", remedy="Give more rows.")
     fitting = methods_for(shape, methods)
-    several = len(encoders) > 1
-    rows: dict[str, Json] = {}
+    choices = [_choice_of(one, poolings) for one in encoders]
     space: dict[str, Json] = {"training.learning_rate": RATES}
     if len(batches) > 1:
         space["training.batch_size"] = {"choice": [*batches]}
-    short = _short_names([checkpoint for checkpoint, _ in encoders])
-    for number, (checkpoint, revision) in enumerate(encoders, start=1):
-        pooling: dict[str, Json] = {"pooling": poolings.get(checkpoint, "mean")} if poolings else {}
-        own: dict[str, Json] = {"checkpoint": checkpoint, "revision": revision, **pooling} if several else {}
-        suffix, of = (f"-{number}", f", {short[number - 1]}") if several else ("", "")
-        at: dict[str, Json] = {"encoder": {**own}} if own else {}
-        rows[f"untouched{suffix}"] = {"title": f"Untouched{of or ' encoder'}", **copy.deepcopy(at)}
-        if any(one.phis for one in fitting.values()):
-            rows[f"entropy{suffix}"] = copy.deepcopy(ENTROPY | at)
-        for method, one in fitting.items():
-            banks: dict[str, Json] = {} if one.phis is None else {"bank": f"entropy{suffix}", "phis": [*one.phis]}
-            rows[f"{method}{suffix}"] = {"title": f"{one.title}{of}", **copy.deepcopy({"objective": one.objective} | at), **banks}
-            space |= {f"methods.{method}{suffix}.{field}": copy.deepcopy(axis) for field, axis in one.space.items()}
-    checkpoint, revision = encoders[0]
-    section: dict[str, Json] = {"checkpoint": checkpoint, **({} if revision is None else {"revision": revision})}
-    if poolings:
-        section["pooling"] = poolings.get(checkpoint, "mean")
-    values: dict[str, Json] = {
+    rows: dict[str, Json] = {}
+    for place in _places(choices):
+        rows |= _rows_at(place, fitting)
+        space |= _space_at(place, fitting)
+    return {
         "name": slug(name).replace(".", "-"),
         "about": f"sentdist tune {file}: {shape}, {', '.join(one.title for one in fitting.values())}.",
-        "encoder": section,
+        "encoder": {field: value for field, value in choices[0].items() if value is not None},
         "corpus": {"kind": "own", "file": file, **corpus},
         "training": {"batch_size": batches[-1] if len(batches) < 3 else batches[1], "epochs": 1, "max_length": max_length},
         "selection": {"task": "own", "every_fraction": 0.25},
@@ -174,7 +160,54 @@ def tuning_values(
         },
         "runtime": {"engine": "torch", "workers": 1, "cpus_per_worker": 1},
     }
-    return values
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """Where an encoder's methods stand in the recipe. suffix: of their names. of: the end of their titles. at: the encoder, where there are
+    several."""
+
+    suffix: str = ""
+    of: str = ""
+    at: dict[str, Json] = field(default_factory=dict)
+
+
+def _choice_of(encoder: tuple[str, str | None], poolings: Mapping[str, str]) -> dict[str, Json]:
+    """An encoder as a recipe names it; its pooling is said where one of them has another than the mean."""
+    checkpoint, revision = encoder
+    pooling: dict[str, Json] = {"pooling": poolings.get(checkpoint, "mean")} if poolings else {}
+    return {"checkpoint": checkpoint, "revision": revision, **pooling}
+
+
+def _places(choices: Sequence[dict[str, Json]]) -> list[_Place]:
+    """One for each encoder."""
+    if len(choices) == 1:
+        return [_Place()]
+    names = _short_names([str(one["checkpoint"]) for one in choices])
+    return [
+        _Place(suffix=f"-{number}", of=f", {name}", at={"encoder": one})
+        for number, (name, one) in enumerate(zip(names, choices, strict=True), start=1)
+    ]
+
+
+def _rows_at(place: _Place, methods: Mapping[str, Tunable]) -> dict[str, Json]:
+    """The encoder as it is, the one whose banks are read, and a row for each method."""
+    rows: dict[str, Json] = {f"untouched{place.suffix}": {"title": f"Untouched{place.of or ' encoder'}", **copy.deepcopy(place.at)}}
+    if any(one.phis for one in methods.values()):
+        rows[f"entropy{place.suffix}"] = copy.deepcopy(ENTROPY | place.at)
+    for name, one in methods.items():
+        banks: dict[str, Json] = {} if one.phis is None else {"bank": f"entropy{place.suffix}", "phis": [*one.phis]}
+        rows[f"{name}{place.suffix}"] = {
+            "title": f"{one.title}{place.of}",
+            **copy.deepcopy({"objective": one.objective} | place.at),
+            **banks,
+        }
+    return rows
+
+
+def _space_at(place: _Place, methods: Mapping[str, Tunable]) -> dict[str, Json]:
+    """What is tried of each method's own fields."""
+    return {f"methods.{name}{place.suffix}.{own}": copy.deepcopy(axis) for name, one in methods.items() for own, axis in one.space.items()}
 
 
 def _short_names(checkpoints: Sequence[str]) -> list[str]:

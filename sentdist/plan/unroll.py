@@ -81,7 +81,7 @@ class Plan:
     recipe: Recipe
     trials: tuple[Trial, ...]
     rows: dict[str, int]  # corpus key -> training rows, as far as planning can know
-    told: tuple[str, ...] = ()  # what was found out about own files, which methods are not for them, what could not be looked at
+    notes: tuple[str, ...] = ()  # what was found out about own files, which methods are not for them, what could not be looked at
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
@@ -135,7 +135,7 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
     )
     order = {name: place for place, name in enumerate(recipe.methods)}
     return Plan(
-        recipe=recipe, trials=tuple(sorted(trials, key=lambda trial: order[trial.method])), rows=rows, told=(*told, *resolver.notes)
+        recipe=recipe, trials=tuple(sorted(trials, key=lambda trial: order[trial.method])), rows=rows, notes=(*told, *resolver.notes)
     )
 
 
@@ -194,9 +194,9 @@ class Builder:
     def _pairs_of(self, names: Sequence[str], where: str) -> tuple[Task, ...]:
         """The tasks of graded pairs that names of tasks or groups stand for."""
         for name in names:
-            if any(task not in TASKS or TASKS[task].kind != "sts" for task in TASK_GROUPS.get(name, (name,))):
-                groups = (known for known, tasks in TASK_GROUPS.items() if all(TASKS[task].kind == "sts" for task in tasks))
-                pairs = (*(known for known, card in TASKS.items() if card.kind == "sts"), *groups)
+            if not all(map(_has_graded_pairs, TASK_GROUPS.get(name, (name,)))):
+                groups = (known for known, tasks in TASK_GROUPS.items() if all(map(_has_graded_pairs, tasks)))
+                pairs = (*filter(_has_graded_pairs, TASKS), *groups)
                 raise RecipeError(where=where, found=name, expected=f"tasks of pairs: {', '.join(pairs)}", remedy="Correct it.")
         found = (self._selectable(name, fold=None, role="test") for name in task_names(names))
         return tuple(task for task in found if isinstance(task, Task))  # all: their kind was looked at
@@ -352,7 +352,7 @@ class Builder:
     def _selectable(self, name: str, *, fold: int | None, role: str) -> DevTask:
         """A task that can choose; of retrieval, in a cross-validation over the queries of a corpus, the part of a fold of it."""
         card = named_task(name).card
-        section = self._judged(card.source) if card.kind == "retrieval" and fold is not None else None
+        section = self._judged(card.source) if TASK_KINDS[card.kind].has_documents and fold is not None else None
         return selectable_task(
             name,
             self.resolver,
@@ -385,4 +385,5 @@ class Builder:
             )  # fmt: skip
 
 
-__all__ = ["Pin", "Plan", "Resolver", "Trial", "unroll"]
+def _has_graded_pairs(task: str) -> bool:
+    return task in TASKS and TASK_KINDS[TASKS[task].kind].is_graded_pairs

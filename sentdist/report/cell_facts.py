@@ -99,7 +99,7 @@ class CellFacts:
         return "; ".join(part for part in parts if part)
 
     @property
-    def told(self) -> str:
+    def line(self) -> str:
         """What a reader must know of a training to compare a row with a printed one; "" of what is untouched."""
         if self.train is None:
             return ""

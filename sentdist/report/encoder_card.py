@@ -25,7 +25,7 @@ from sentdist.store.record import Record
 from sentdist.store.restored import restored
 from sentdist.store.store import Artifact, ArtifactStore
 
-CORPUS_KINDS = tuple(corpus.kind for corpus in CORPORA)
+CORPUS_STAGE_KINDS = tuple(corpus.kind for corpus in CORPORA)
 HIDDEN = ("columns", "limit_seed", "near", "sides", "kind", "name", "own")  # of a corpus: what no reader asks for
 
 
@@ -72,7 +72,7 @@ def encoder_card(store: ArtifactStore, trained: Artifact, *, name: str, licence:
         )
     scores = _scores(store, train, known)
     upstream = {stage.key for stage in topological((train,))}
-    corpora = [one for one in known.values() if one.kind in CORPUS_KINDS and one.key in upstream]
+    corpora = [one for one in known.values() if one.kind in CORPUS_STAGE_KINDS and one.key in upstream]
     terms = list(terms_of(train.objective))
     works = {*works_of_stages((train,)), "sbert"}  # the folder is in sentence-transformers' format
     page = CardPage(

@@ -60,7 +60,7 @@ class PaperTables(Generic[Facts]):
     def beside(self, table: ResultTable, cells: Mapping[str, CellFacts]) -> Iterator[SideBySide]:
         """The paper's tables that have rows of ours, beside ours; each row says what ours is."""
         seeds = {line.label: f"{line.num_seeds} seed{'' if line.num_seeds == 1 else 's'}" for line in table.lines}
-        what = {label: f"{told}, {seeds[label]}" for label in seeds if (told := cells[label].told)}
+        what = {label: f"{line}, {seeds[label]}" for label in seeds if (line := cells[label].line)}
         for found in self.beside_facts(table, {label: self.facts(cells[label]) for label in seeds}):
             yield replace(found, rows=tuple(replace(row, what=what.get(row.label, "")) for row in found.rows))
 

@@ -66,7 +66,7 @@ class ShownTable:
         return [(row.label, *("; ".join(cell) for cell in row.cells)) for row in self.rows]
 
     @property
-    def told(self) -> str:
+    def not_run_line(self) -> str:
         """How many rows were not run."""
         return f"{counted(sum(map(len, self.not_run.values())), 'row')} not run here, with the recipes that run them"
 

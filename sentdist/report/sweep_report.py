@@ -32,7 +32,7 @@ from sentdist.report.selection import (
 from sentdist.report.side_by_side import SideBySide
 from sentdist.report.style import Drawing
 from sentdist.report.sweep_drawings import dev_unit, sweep_drawings
-from sentdist.report.sweep_rows import KIND_TABLES, RETRIEVAL_TITLES, TASK_TITLES, SweepRows, shared_trainings, sweep_rows
+from sentdist.report.sweep_rows import KIND_TABLES, TASK_TITLES, SweepRows, shared_trainings, sweep_rows
 from sentdist.report.table_csv import comparisons_to_csv, to_csv
 from sentdist.report.tables import ResultTable, SharedStages, build_table
 from sentdist.report.templating import render
@@ -296,6 +296,3 @@ def _details(sweep: SweepRecord, records: dict[str, Record], table: ResultTable,
     other = not_understood(records)
     unread = (f"Of another version, with fields that this one does not know; only times are read of {listed(other)}.",) if other else ()
     yield Block(title="Stages", said=unread, header=STAGE_HEADER, rows=_stage_rows(sweep, records))
-
-
-__all__ = ["RETRIEVAL_TITLES", "Report", "report_sweep"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sentdist.errors import RecipeError, counted, duration
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.specs import EncoderSpec, LexicalSpec
-from sentdist.plan.stage import Stage, as_number
+from sentdist.plan.stage import Stage, as_number, longest_path
 from sentdist.plan.stages import Bank, Corpus, Scores, Targets, Train
 from sentdist.plan.unroll import Plan
 from sentdist.spelling import did_you_mean
@@ -102,14 +102,8 @@ def device_forecast(plan: Plan, devices: Devices, parameters: Parameters, *, mis
     """Forecast the stages with these keys; None: all. Corpora, which take no GPU, count nothing."""
     left = {stage.key for stage in plan.stages} if missing is None else set(missing)
     operations = {stage.key: operations_of(stage, plan, parameters) if stage.key in left else 0.0 for stage in plan.stages}
-    ends: dict[str, float] = {}
-    for stage in plan.stages:  # inputs before users
-        ends[stage.key] = operations[stage.key] + max((ends[one.key] for one in stage.inputs if one.key in ends), default=0.0)
-    return DeviceForecast(
-        devices=devices,
-        operations=sum(operations.values()),
-        longest=max(ends.values(), default=0.0),
-    )
+    longest = longest_path(plan.stages, lambda stage: operations[stage.key])
+    return DeviceForecast(devices=devices, operations=sum(operations.values()), longest=longest)
 
 
 def operations_of(stage: Stage, plan: Plan, parameters: Parameters) -> float:

@@ -12,8 +12,7 @@ from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Bank, Encoded, Rung, Scores, Targets, Train
 from sentdist.sizes import memory_size
 from sentdist.stages.context import Context
-from sentdist.stages.planning.resolve import encoder_configuration
-from sentdist.stages.worker_memory import encoder_size, fitting_micro_batch, sentences_at_a_time
+from sentdist.stages.worker_memory import fitting_micro_batch, sentences_at_a_time, size_of
 
 LEAST_TOKENS = 512  # that `runtime.tokens_per_batch` may be
 
@@ -58,7 +57,7 @@ def _training(stage: Train, context: Context, num_bytes: float) -> tuple[str, st
         if not context.runtime.recompute_layers:
             return tried, "Set runtime.recompute_layers=true, which changes no result, or lower training.max_length."
         return tried, "Lower training.max_length, take a smaller encoder, or set runtime.zero_stage=3 on several workers."
-    size = encoder_size(encoder_configuration(stage.encoder, dict(context.folders)), layers=stage.encoder.layers)
+    size = size_of(stage.encoder, context)
     # By estimate, and if that had it fit by half: the estimate knows nothing of long sentences, and nothing of who else uses the GPU.
     fewer = min(at_a_time // 2, fitting_micro_batch(stage, size, context.runtime, num_bytes=num_bytes))
     rows = max(1, fewer * context.runtime.fewest_workers // stage.corpus.num_columns)

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sentdist.plan.runtime import Runtime
+from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.stages import Train
-from sentdist.stages.planning.resolve import configured
+from sentdist.stages.context import Context
+from sentdist.stages.planning.resolve import configured, encoder_configuration
 
 # Fitted to infra/benchmarks/memory.md and speed.md (torch 2.13 on CPU, MiniLM, NLI's real lengths, peak resident memory): 64 rows of three
 # sentences 2.59 GiB, in bf16 2.38; 512 rows 6.42. On CPU bf16 takes more than fp32, because autocast keeps copies beside its inputs. Where
@@ -61,6 +63,11 @@ def encoder_size(configuration: Mapping[str, object], *, layers: int | None = No
         width=width,
         inner_width=configured(configuration, "intermediate_size", "hidden_dim") or 4 * width,
     )
+
+
+def size_of(encoder: EncoderSpec, context: Context) -> EncoderSize:
+    """That of a pinned encoder, as far as this machine has its `config.json`."""
+    return encoder_size(encoder_configuration(encoder, dict(context.folders)), layers=encoder.layers)
 
 
 def sentences_at_a_time(stage: Train, runtime: Runtime) -> int:

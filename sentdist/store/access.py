@@ -101,7 +101,7 @@ def is_of_disk(error: OSError, below: str | Path) -> bool:
 
 
 def raise_of_disk(error: Exception, below: str | Path, *, shown: str) -> None:
-    """Raise what whoever wrote an artifact met as an error of the store, where a disk failed or refused a right; else nothing happens."""
+    """If a disk failed or refused a right while an artifact was written, raise that as an error of the store; else do nothing."""
     met = os_error_of(error)
     if met is not None and is_of_disk(met, below):
         raise not_written(shown, met) from error

@@ -30,7 +30,7 @@ class DevCell:
     best: TrialRecord
 
     @property
-    def told(self) -> str:
+    def line(self) -> str:
         """For people: the cell, and what chose it."""
         return f"{self.label}, {self.task} {self.dev:.2f} (mean of {counted(len(self.trials), 'training')})"
 

@@ -19,7 +19,7 @@ class FieldDifference:
 
 
 def explained(first: Artifact, second: Artifact, known: Iterable[Artifact]) -> list[FieldDifference]:
-    """The fields in which two stages differ, followed into the input stages that differ, of which the `known` ones tell."""
+    """The fields in which two stages differ, followed into the input stages that differ, as far as they are among the `known` ones."""
     stages: dict[Json, Json] = {artifact.key: artifact.record.stage for artifact in known}
     return list(differences(first.record.stage, second.record.stage, lambda key: stages.get(key, {"stage": key})))
 

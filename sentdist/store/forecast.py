@@ -18,6 +18,7 @@ from sentdist.store.store import ArtifactStore
 
 MAX_RECORDS = 40  # of each kind: enough for a median, and still quick on an object store
 UNKNOWN_PAIRS = 1000  # of a task whose size is not published
+ENCODED_PER_TRAINED = 3.0  # sentences, in the same time: there is no backward pass, which takes twice a forward pass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -60,7 +60,7 @@ def orphans(store: ArtifactStore, *, older_than_s: float = 3600.0) -> list[str]:
 
 
 def _kept_s(place: str, *, finished_keys: Set[str]) -> float:
-    """How long (s) it stays whatever a person asks for: somebody may need it who cannot be seen from here."""
+    """How long (s) it stays, whatever a person asks for: somebody who cannot be seen from here may need it."""
     kind, _, name = place.partition("/")
     if kind == RUNNING:
         return -math.inf if name in finished_keys else UNFINISHED_KEPT_S

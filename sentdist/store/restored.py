@@ -20,7 +20,7 @@ _held: dict[str, tuple[Json, Stage]] = {}
 
 
 class Gone(Stage):
-    """What stands in a stage for an input whose record is gone or not understood. Of such a one the key is known."""
+    """What stands in a stage for an input whose record is gone or not understood. Only its key is known."""
 
     kind: ClassVar[str] = "gone"
     revision: ClassVar[int] = 0
@@ -30,7 +30,7 @@ class Gone(Stage):
 
 def restored(key: str | None, records: Mapping[str, Record]) -> Stage | None:
     """The stage of a record, with its inputs; None where the record is gone or not understood: a kind, a field or a value that this version
-    does not have. An input of which that is so is `Gone`. Keys are those of the records, whatever revision these were made with."""
+    does not have. Such an input is `Gone`. Keys are those of the records, whatever revision these were made with."""
     record = records.get(key) if key is not None else None
     if record is None or record.kind not in STAGES:
         return None

@@ -105,15 +105,15 @@ class FinalistsChosen(_Value):
     at: float = Field(default_factory=time.time)
 
 
-class SubmissionLeft(_Value):
-    """A submission ends, or goes on: the seconds of a submission count until its last line."""
+class SubmissionSeen(_Value):
+    """A submission was alive at this time. Its seconds count up to its last event."""
 
     what: Literal["left"] = "left"
     at: float = Field(default_factory=time.time)
 
 
 SearchEvent = Annotated[
-    SearchBegun | TrialSuggested | RungReached | TrialEnded | FinalistsChosen | SubmissionLeft, Field(discriminator="what")
+    SearchBegun | TrialSuggested | RungReached | TrialEnded | FinalistsChosen | SubmissionSeen, Field(discriminator="what")
 ]
 _EVENT: TypeAdapter[SearchEvent] = TypeAdapter(SearchEvent)
 
@@ -283,7 +283,7 @@ class SearchState:
                 self.chosen, self.is_over = event, True
 
     def devs_before(self, trial: SearchTrial) -> list[float]:
-        """Dev scores of those of its method that came before it to where it stands, in order of arrival."""
+        """Dev scores of the trials of its method that reached its last rung before it, in order of arrival."""
         last = trial.rungs[-1]
         there = (one for one in self.rungs if one.share == last.share and self.trials[one.number].method == trial.method)
         return [one.dev for one in takewhile(lambda one: one.number != trial.number, there)]

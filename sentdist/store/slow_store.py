@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-PATIENCE_S = 60.0
+TELL_AFTER_S = 60.0  # without an answer
 SLOWEST_S = 600.0  # between two lines about the same wait, which come more and more rarely
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ def told_if_silent(shown: str) -> Iterator[None]:
             _watcher[0].start()
     now, thread = time.monotonic(), threading.get_ident()
     outer = _waits.get(thread)
-    _waits[thread] = _Wait(shown=shown, since=now, tell_at=now + PATIENCE_S)
+    _waits[thread] = _Wait(shown=shown, since=now, tell_at=now + TELL_AFTER_S)
     try:
         yield
     finally:
@@ -49,7 +49,7 @@ def told_if_silent(shown: str) -> Iterator[None]:
 
 def _watch() -> None:
     while True:
-        time.sleep(PATIENCE_S / 30)
+        time.sleep(TELL_AFTER_S / 30)
         now = time.monotonic()
         for wait in list(_waits.values()):
             if now >= wait.tell_at:

@@ -36,7 +36,7 @@ _whole: dict[str, _Mark] = {}  # by path
 
 
 def forget() -> None:
-    """As a new process knows nothing."""
+    """Forget everything, so that this process knows no more than a new one."""
     _whole.clear()
 
 

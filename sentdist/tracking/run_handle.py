@@ -31,7 +31,7 @@ class MlflowRun:
         self.experiment_id = experiment_id
         self.run_id = run_id
         self._server = Server(uri)
-        self._told: deque[tuple[dict[str, float], int, int]] = deque(maxlen=MAX_WAITING)  # values of a step, time in ms, step
+        self._queue: deque[tuple[dict[str, float], int, int]] = deque(maxlen=MAX_WAITING)  # values of a step, time in ms, step
         self._waiting: deque[Point] = deque(maxlen=MAX_WAITING)  # the thread's own
         self._known: dict[str, set[int]] = {}
         self._wake = threading.Event()
@@ -50,7 +50,7 @@ class MlflowRun:
 
     def metrics(self, values: Mapping[str, float], *, step: int) -> None:
         """Queue the values of one step; see `RunHandle.metrics`. The step pays for no more than that: the thread does the rest."""
-        self._told.append((dict(values), int(time.time() * 1000), step))
+        self._queue.append((dict(values), int(time.time() * 1000), step))
         self._start()
 
     def watch_system(self) -> None:
@@ -87,7 +87,7 @@ class MlflowRun:
                 self._waiting.extend((name, value, at_ms, sampler.count) for name, value in sampler.sample().items())
             if is_last:
                 self._server.look_again()
-                while (self._told or self._waiting) and self._send():
+                while (self._queue or self._waiting) and self._send():
                     pass
                 return
             if time.monotonic() >= self._not_before:
@@ -95,8 +95,8 @@ class MlflowRun:
             self._wake.wait(SEND_EVERY_S)
 
     def _send(self) -> bool:
-        while self._told:
-            values, at_ms, step = self._told.popleft()
+        while self._queue:
+            values, at_ms, step = self._queue.popleft()
             self._waiting.extend((name, value, at_ms, step) for name, value in curve_metrics(values).items())
         batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), 1000))]
         if not batch or self._server.attempt("send metrics", lambda client: self._send_new(client, batch)):

@@ -165,7 +165,7 @@ def test_the_board_ends_with_the_last_submission(store_with_board: Any) -> None:
     first, second = store_with_board.open(), store_with_board.open()
     first.build(_rcl((0.01,)))
     first.leave()
-    assert ray.get(second.actor.num_told.remote()) == 0
+    assert ray.get(second.actor.last_number.remote()) == 0
     second.leave()
     wait_for(lambda: not _alive(second), what="the board's end")
     assert second.build(_rcl((0.01, 0.02))).record.kind == "scores"
@@ -177,7 +177,7 @@ def _alive(board: Any) -> bool:
     from ray.exceptions import RayActorError
 
     try:
-        ray.get(board.actor.num_told.remote())
+        ray.get(board.actor.last_number.remote())
     except RayActorError:
         return False
     return True

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sentdist.store.slow_store import PATIENCE_S
+from sentdist.store.slow_store import TELL_AFTER_S
 from tests.support.tiny_data import tiny_values, write_data
 from tests.support.waiting import wait_for
 
@@ -110,7 +110,7 @@ def test_a_server_that_stands_still_is_told_of_within_a_minute_and_a_bit(server:
     server.signal(signal.SIGSTOP)
     try:
         planning = _start(tmp_path, "plan", *command)
-        wait_for(lambda: planning.told.read_text(), what="a line", seconds=2 * PATIENCE_S)
+        wait_for(lambda: planning.told.read_text(), what="a line", seconds=2 * TELL_AFTER_S)
         assert f"{server.mount}/store has not answered for 6" in planning.told.read_text()
         assert planning.process.poll() is None
     finally:

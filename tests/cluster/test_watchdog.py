@@ -36,8 +36,8 @@ def _following(board: Any, stage: Any) -> Iterator[Callable[[str], StageEvent]]:
             told.append(event)
 
     def observed(words: str) -> StageEvent:
-        wait_for(lambda: any(words in event.told for event in told) or following.done(), what=words)
-        return next(event for event in told if words in event.told)
+        wait_for(lambda: any(words in event.what_happened for event in told) or following.done(), what=words)
+        return next(event for event in told if words in event.what_happened)
 
     with ThreadPoolExecutor(1) as pool:
         following = pool.submit(listen)
@@ -55,7 +55,7 @@ def test_what_waits_for_the_cluster_is_said_with_numbers(cluster: Any, store_wit
         finally:
             ray.util.remove_placement_group(taken)
     assert (event.what, event.kind) == ("notice", "corpus")
-    assert event.told == "waits for 1 × 0.5 CPUs, the cluster has 2 of which 0 are free"
+    assert event.what_happened == "waits for 1 × 0.5 CPUs, the cluster has 2 of which 0 are free"
 
 
 def test_a_worker_that_stands_still_is_named_with_its_host(cluster: Any, gated: Gated) -> None:
@@ -70,7 +70,7 @@ def test_a_worker_that_stands_still_is_named_with_its_host(cluster: Any, gated: 
             os.kill(process, signal.SIGCONT)
             gated.gate.touch()
     assert event.kind == "train"
-    assert event.told.endswith("on host " + cluster.address.partition(":")[0])
+    assert event.what_happened.endswith("on host " + cluster.address.partition(":")[0])
     board.leave()
 
 
@@ -90,7 +90,7 @@ def test_losses_count_only_while_a_training_does_not_get_on(cluster: Any, tmp_pa
         told[num_lost] = []
         try:
             for event in board.follow(bank.encoder):
-                told[num_lost] += [event.told] if event.what == "retry" else []
+                told[num_lost] += [event.what_happened] if event.what == "retry" else []
         except ResourceError as error:
             told[num_lost].append(error.found)
         board.leave()

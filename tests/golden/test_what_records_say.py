@@ -48,7 +48,7 @@ def compared(name: str) -> Json:
     said: Json = {
         label: {
             "objective": one.objective, "phis": list(one.phis), "batch": one.batch_size, "dropouts": [one.attention_dropout, one.drophead],
-            "corpus": one.source, "works": sorted(works_of_stages(stage for stage in (one.train, one.scores) if stage is not None)), "trained": one.told or None,
+            "corpus": one.source, "works": sorted(works_of_stages(stage for stage in (one.train, one.scores) if stage is not None)), "trained": one.line or None,
         }
         for label, one in cells.items()
     }  # fmt: skip

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from sentdist.plan.recipe import load_recipe
+from sentdist.plan.resolver import Pin
 from sentdist.plan.stages import Train
-from sentdist.plan.unroll import Pin, Plan, unroll
+from sentdist.plan.unroll import Plan, unroll
 from sentdist.stages.device_forecast import Devices, device_forecast, parameters_by
 from tests.support.planning import RECIPES, FixedResolver
 

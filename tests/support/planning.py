@@ -7,10 +7,10 @@ from pathlib import Path
 
 from sentdist.plan.own_file import OwnFileSection
 from sentdist.plan.recipe import Recipe, load_recipe, recipe_from_values
-from sentdist.plan.resolver import OwnPin
+from sentdist.plan.resolver import OwnPin, Pin
 from sentdist.plan.specs import OwnRows
 from sentdist.plan.stage import Json
-from sentdist.plan.unroll import Pin, Plan, unroll
+from sentdist.plan.unroll import Plan, unroll
 
 RECIPES = Path(__file__).parents[2] / "rayjobs" / "recipes"
 

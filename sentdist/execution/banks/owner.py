@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import ray
 import ray.experimental
-from ray.exceptions import ActorUnavailableError, RayActorError
+from ray.exceptions import RayActorError
 
 from sentdist.errors import DataError, StoreError, named
 from sentdist.execution.banks.placement import BankPlacement, disk_to_spill_to, placement_for, smallest_object_store
@@ -131,7 +131,7 @@ class EmbeddingBanks:
             self._asked_at = time.monotonic()  # somebody waits for what is being read
         if time.monotonic() - self._asked_at > self._idle_s:
             ray.kill(self._own_handle)  # `exit_actor` waits for ever where an actor has called itself
-            time.sleep(PAUSE_S * CALLS)  # whoever asks now is not answered by half
+            time.sleep(PAUSE_S * CALLS)  # wait for the kill, so that no new call is half answered
 
     def forget(self, lost: tuple[str, ...]) -> None:
         """Let go of generations that cannot be read."""
@@ -182,13 +182,13 @@ def ask_owner(store: str, question: Callable[[Any], Any]) -> Any:
     """The answer of a store's owner to a call; when that one ends or dies meanwhile, another is started and asked.
 
     Raises:
-        RayActorError, ActorUnavailableError: no owner stays long enough to answer.
+        RayActorError: no owner stays long enough to answer.
         RayTaskError: what the call raises.
     """
     for _ in range(CALLS - 1):
         try:
             return ray.get(question(bank_owner(store)))
-        except (RayActorError, ActorUnavailableError):
+        except RayActorError:
             time.sleep(PAUSE_S)
     return ray.get(question(bank_owner(store)))
 

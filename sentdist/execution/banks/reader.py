@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import ray
 import torch
-from ray.exceptions import ActorUnavailableError, ObjectLostError, RayActorError, RayTaskError
+from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
 from torch import Tensor
 
 from sentdist.errors import ArtifactLost, DataError, StoreError
@@ -151,7 +151,7 @@ def _ask(orders: tuple[BankOrder, ...], lost: tuple[str, ...]) -> tuple[list[Hel
         )
     except RayTaskError as error:
         raise cause_of(error) from None
-    except (RayActorError, ActorUnavailableError) as error:
+    except RayActorError as error:
         raise _lost(orders, error) from error
     return answer
 

@@ -15,7 +15,7 @@ from ray.exceptions import RayError
 from sentdist.errors import ArtifactLost, SentdistError, SweepStopped, named
 from sentdist.execution.board.attempts import LOSSES, Attempts, checkpoint_step, end_of, lost_to, retry_of
 from sentdist.execution.board.background import BackgroundTasks
-from sentdist.execution.board.diagnosis import PATIENCE_S
+from sentdist.execution.board.diagnosis import STANDSTILL_S
 from sentdist.execution.board.event_log import EventLog
 from sentdist.execution.board.event_sink import BEATS_IN_TIME, Body, EventSink, GroupMember
 from sentdist.execution.board.events import StageEvent
@@ -31,7 +31,7 @@ from sentdist.execution.resources import Demand, pools_at_once, stage_demand
 from sentdist.plan.stage import Stage
 from sentdist.store.store import Artifact
 
-ANSWER_S = 1.0  # within which an answer has been delivered
+ANSWER_S = 1.0  # time for a last answer to reach its caller before the board ends
 LOOK_S = 5.0  # between two looks at the cluster
 
 
@@ -61,7 +61,7 @@ class BoardActor:
     submission the board ends too.
     """
 
-    def __init__(self, body: Body, patience_s: float, silence_s: float = PATIENCE_S) -> None:
+    def __init__(self, body: Body, patience_s: float, silence_s: float = STANDSTILL_S) -> None:
         self._body = body
         self._patience_s = patience_s
         self._work: dict[str, _Work] = {}
@@ -108,7 +108,7 @@ class BoardActor:
     async def post(self, event: StageEvent) -> None:
         """Keep an event and wake those who listen."""
         if event.what == "retry":
-            self._watchdog.lost(event.key, time.monotonic())
+            self._watchdog.begins_again(event.key, time.monotonic())
         if event.what == "started" and (work := self._work.get(event.key)) is not None and work.demand.way == "task":
             self._waiting.discard(event.key)
         if event.what in COUNTED:
@@ -144,9 +144,9 @@ class BoardActor:
         """What a group made of an order."""
         self._groups.finish(group, number, answer)
 
-    async def num_told(self) -> int:
+    async def last_number(self) -> int:
         """The number of the last event."""
-        return self._events.num_told
+        return self._events.last_number
 
     async def leave(self, submission_id: str) -> None:
         """A submission ends, and with it the work that only it needs; answered when that has ended. The last one ends the board."""

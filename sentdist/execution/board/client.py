@@ -9,12 +9,12 @@ from contextlib import suppress
 from typing import Any
 
 import ray
-from ray.exceptions import ActorUnavailableError, GetTimeoutError, OwnerDiedError, RayActorError, RayTaskError
+from ray.exceptions import GetTimeoutError, OwnerDiedError, RayActorError, RayTaskError
 
 from sentdist.code_digest import code_digest
 from sentdist.errors import ArtifactLost
 from sentdist.execution.board.actor import BoardActor
-from sentdist.execution.board.diagnosis import PATIENCE_S as SILENCE_S
+from sentdist.execution.board.diagnosis import STANDSTILL_S
 from sentdist.execution.board.event_sink import Body
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.submission import Submission
@@ -28,7 +28,7 @@ CALLS_AT_ONCE = 20_000  # to a board: one for each stage in flight, two for each
 FRESH_BOARDS = 3  # how often a caller puts up with a board that dies under it
 MOST_LOSSES = 20  # damaged inputs that one stage may meet, one after another; then the disk itself is at fault
 LEAVE_S = 30.0  # that a driver waits for its work to end; the board ends it, whether somebody waits or not
-PATIENCE_S = 60.0  # how long work outlives the processes that asked for it: whoever submits again meanwhile finds it going on
+ORPHANS_LIVE_S = 60.0  # how long work outlives the processes that asked for it: whoever submits again meanwhile finds it going on
 
 
 class BoardClient:
@@ -38,7 +38,7 @@ class BoardClient:
     says what waits for what. (Both of the board that is opened first.)
     """
 
-    def __init__(self, submission: Submission, body: Body, *, patience_s: float = PATIENCE_S, silence_s: float = SILENCE_S) -> None:
+    def __init__(self, submission: Submission, body: Body, *, patience_s: float = ORPHANS_LIVE_S, silence_s: float = STANDSTILL_S) -> None:
         self.submission = submission
         self._body = body
         self._patience_s, self._silence_s = patience_s, silence_s
@@ -69,7 +69,7 @@ class BoardClient:
             try:
                 yield from self._follow(stage)
                 return
-            except (RayActorError, ActorUnavailableError, OwnerDiedError):
+            except (RayActorError, OwnerDiedError):
                 num_boards += 1
                 if num_boards == FRESH_BOARDS:
                     raise
@@ -97,7 +97,7 @@ class BoardClient:
         self.actor.unregister.remote(self._client_id)
 
     def _follow(self, stage: Stage) -> Iterator[StageEvent]:
-        since: int = ray.get(self.actor.num_told.remote())
+        since: int = ray.get(self.actor.last_number.remote())
         (wanted,) = _get(self.actor.request.remote(stage, self.submission))
         news = self.events(since)
         while True:

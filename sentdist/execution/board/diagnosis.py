@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from sentdist.execution.resources import Demand, Node, workers_on
 
-PATIENCE_S = 60.0  # how long nothing is said of work that does not move
+STANDSTILL_S = 60.0  # how long nothing is said of work that does not move
 SLOWEST_S = 600.0  # between two lines about the same piece of work, which come more and more rarely
 STEPS_LATE = 5  # times the longest time between two heartbeats of progress: only then a step is late
 
@@ -84,10 +84,10 @@ class Notice:
     sentence: str
 
 
-def notices(pieces: Iterable[Piece], cluster: ClusterState, now: float, *, patience_s: float = PATIENCE_S) -> list[Notice]:
+def notices(pieces: Iterable[Piece], cluster: ClusterState, now: float, *, patience_s: float = STANDSTILL_S) -> list[Notice]:
     """What is to be said now, as if nothing had been said before.
 
-    Of work that waits while other work of the same board goes on nothing is said, unless the cluster can no longer carry it at all.
+    Work that waits while other work of the same board goes on is not mentioned, unless the cluster can no longer carry it at all.
     """
     pieces = [_without_lost_hosts(piece, cluster) for piece in pieces]
     found = [Notice(piece=piece, sentence=sentence) for piece in pieces if (sentence := _stands(piece, cluster, now, patience_s))]

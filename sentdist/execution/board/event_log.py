@@ -17,13 +17,13 @@ class EventLog:
     def __init__(self) -> None:
         self._kept: deque[StageEvent] = deque(maxlen=KEPT_EVENTS)
         self._news = asyncio.Condition()
-        self.num_told = 0  # the number of the last event
+        self.last_number = 0  # the number of the last event
 
     async def add(self, event: StageEvent) -> None:
         """Keep an event and wake those who wait."""
         async with self._news:
             self._kept.append(event)
-            self.num_told += 1
+            self.last_number += 1
             self._news.notify_all()
 
     async def wake(self) -> None:
@@ -33,8 +33,8 @@ class EventLog:
 
     async def after(self, since: int | None, *, is_over: Callable[[], bool]) -> tuple[list[StageEvent], int]:
         """The events after number `since` (None: from now on) and the number of the last one; waits until there is one, or it is over."""
-        since = self.num_told if since is None else since
+        since = self.last_number if since is None else since
         async with self._news:
-            await self._news.wait_for(lambda: self.num_told > since or is_over())
-            num_new = min(self.num_told - since, len(self._kept))
-            return list(self._kept)[len(self._kept) - num_new :], self.num_told
+            await self._news.wait_for(lambda: self.last_number > since or is_over())
+            num_new = min(self.last_number - since, len(self._kept))
+            return list(self._kept)[len(self._kept) - num_new :], self.last_number

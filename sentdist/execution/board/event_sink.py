@@ -8,7 +8,7 @@ from typing import Any
 
 import ray
 
-from sentdist.execution.board.diagnosis import PATIENCE_S
+from sentdist.execution.board.diagnosis import STANDSTILL_S
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.heartbeats import Heartbeat
 from sentdist.execution.board.submission import Submission
@@ -26,7 +26,7 @@ class EventSink:
     """Posts to the board what happens to stages; travels to whoever builds one. every_s: seconds between two heartbeats."""
 
     board: Any  # the actor's handle
-    every_s: float = PATIENCE_S / BEATS_IN_TIME
+    every_s: float = STANDSTILL_S / BEATS_IN_TIME
     order: tuple[str, int] | None = None  # name of the worker group that builds the stage, and number of the order
 
     def post(self, event: StageEvent) -> None:

@@ -36,10 +36,10 @@ class StageEvent:
     @property
     def line(self) -> str:
         """The event as a line: stage, what happened."""
-        return f"{self.kind:<6}  {self.label}  {self.told}"
+        return f"{self.kind:<6}  {self.label}  {self.what_happened}"
 
     @property
-    def told(self) -> str:
+    def what_happened(self) -> str:
         """What happened."""
         done = f"step {self.step}/{self.num_steps}" if self.step is not None else ""
         match self.what:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sentdist.execution.board.diagnosis import (
-    PATIENCE_S,
     SLOWEST_S,
+    STANDSTILL_S,
     ClusterState,
     Host,
     LastHeartbeat,
@@ -28,13 +28,13 @@ class _Watched:
     """What is known of a piece of work.
 
     every_s, told_at: how rarely and when it was last spoken of. before: the heartbeats of the last attempt, if that was lost;
-    the loss of its host is often noticed later. lost: the host that it lost.
+    the loss of its host is often noticed later. lost_host: the host that it lost.
     """
 
     piece: Piece
     every_s: float
     told_at: float | None = None
-    lost: str | None = None
+    lost_host: str | None = None
     before: Mapping[str, LastHeartbeat] = field(default_factory=dict)
 
     @property
@@ -44,9 +44,9 @@ class _Watched:
 
 
 class Watchdog:
-    """Told of work and of heartbeats, it says in lines for people what does not move. Times are those of one clock, in seconds."""
+    """Reports work that makes no progress, from the stages in flight and their heartbeats. Times are those of one clock, in seconds."""
 
-    def __init__(self, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, patience_s: float = STANDSTILL_S) -> None:
         self._patience_s = patience_s
         self._watched: dict[str, _Watched] = {}
         self._cluster = ClusterState(hosts=(), free_cpus=0.0, free_gpus=0.0)
@@ -75,7 +75,7 @@ class Watchdog:
             heartbeats[heartbeat.worker] = LastHeartbeat(at=now, node=heartbeat.node)
         watched.piece = _moved(replace(piece, heartbeats=heartbeats, since=now), heartbeat, now)
 
-    def lost(self, key: str, now: float) -> None:
+    def begins_again(self, key: str, now: float) -> None:
         """An attempt at a stage was lost, and its workers with it."""
         watched = self._watched.get(key)
         if watched is not None:
@@ -102,8 +102,8 @@ class Watchdog:
         if event.what != "resumed" or event.message is not None or watched is None:
             return event
         hosts = hosts_of(watched.piece, self._cluster)
-        lost, watched.lost = watched.lost, None
-        told = f"{event.told} on host {hosts}" if hosts else event.told
+        lost, watched.lost_host = watched.lost_host, None
+        told = f"{event.what_happened} on host {hosts}" if hosts else event.what_happened
         return replace(event, message=told if lost is None else f"host {lost} lost; {told}")
 
     def _changes(self, cluster: ClusterState) -> list[StageEvent]:
@@ -115,7 +115,7 @@ class Watchdog:
         for watched in self._watched.values():
             for host in gone:
                 if any(heartbeat.node == host.node for heartbeat in watched.was.heartbeats.values()):
-                    watched.lost = host.address
+                    watched.lost_host = host.address
         known = {host.node for host in before}
         joined = [_of_host(host, "joined") for host in cluster.hosts if host.node not in known]
         return [*events, *joined]

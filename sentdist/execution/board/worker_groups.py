@@ -240,7 +240,7 @@ class WorkerGroups:
 
 
 def _fits(group: _Group, demand: Demand) -> bool:
-    """A group does trainings of its own shape, and what can be done by one worker if each of its own is large enough."""
+    """A group builds trainings of its own shape, and work for one worker if its workers are large enough."""
     if group.is_leaving:
         return False
     if demand.way == "group":

@@ -49,7 +49,7 @@ def connect() -> None:
 
 
 def check_auth_mode() -> None:
-    """Ray guesses where this is not said, and nodes that guess differently refuse each other.
+    """Refuse to go on without RAY_AUTH_MODE: Ray would guess, and nodes that guess differently refuse each other.
 
     Raises:
         RecipeError: RAY_AUTH_MODE is not set.

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from sentdist.execution.cluster.connection import check_auth_mode, connect
+from sentdist.execution.cluster.connection import connect
 from sentdist.execution.cluster.growth import cluster_growth
 from sentdist.execution.parallel.pool import over_workers, rows_per_part
 from sentdist.execution.resources import capacity, pool_demand, with_devices
@@ -58,7 +58,6 @@ def embed_over_workers(stage: Scores, context: Context, *, on_progress: OnProgre
         ResourceError: no cluster, or one that cannot hold so many workers, both when it is made; or a part lost its worker again and again.
         SentdistError: what a worker raised, as it raised it.
     """
-    check_auth_mode()
     connect()
     nodes = cluster_growth().nodes
     context = replace(context, runtime=with_devices(context.runtime, nodes))

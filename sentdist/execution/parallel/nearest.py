@@ -9,7 +9,7 @@ import numpy as np
 import ray
 
 from sentdist.evaluation.nearest import NearestDocuments
-from sentdist.execution.cluster.connection import check_auth_mode, connect
+from sentdist.execution.cluster.connection import connect
 from sentdist.execution.cluster.growth import cluster_growth
 from sentdist.execution.parallel.pool import over_workers
 from sentdist.execution.resources import capacity, pool_demand, with_devices
@@ -53,7 +53,6 @@ def search_over_workers(
         ResourceError: no cluster, one that cannot hold so many workers, or a tile that lost its worker again and again.
         SentdistError: what a worker raised, as it raised it.
     """
-    check_auth_mode()
     connect()
     nodes = cluster_growth().nodes
     runtime = with_devices(runtime, nodes) if reader.embeddings is None else runtime.with_gpus(0.0)  # a file needs no encoder

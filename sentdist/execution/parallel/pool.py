@@ -28,7 +28,7 @@ AnswerOut = TypeVar("AnswerOut", covariant=True)
 
 
 class PoolWorker(Protocol[PartIn, AnswerOut]):
-    """What a worker is: made in a process of its own, then given one part after the other. What it needs is loaded by the first."""
+    """A worker: made in a process of its own, then given one part after another. It loads what it needs with the first part."""
 
     def work(self, part: PartIn) -> AnswerOut:
         """Do one part; done twice (its first process was lost too late), it gives the same."""
@@ -51,7 +51,7 @@ def over_workers(
 ) -> Iterator[tuple[TaskPart, Answer]]:
     """Each part with what a worker made of it, as it comes; parts are drawn as workers become free.
 
-    Nothing waits for another here: a worker begins when there is room for it and gets parts only once it lives, so that one worker can do
+    No worker waits for another: it begins when there is room for it and gets parts only once it lives, so that one worker can do
     all of them; it holds its CPUs while it works, and goes when no part is left. Whoever calls this must reserve nothing, or it would hold
     what its own workers wait for. A part whose process or node is lost goes to another worker.
 
@@ -146,7 +146,7 @@ class _Pool(Generic[TaskPart, Answer]):
         yield task.part, answer
 
     def _give(self, worker: Any) -> None:
-        """The next part for a worker that is free; without one it goes, and so do those that are still to come."""
+        """Give a free worker its next part. When no part is left, end it, and the workers that are still to come."""
         if not self._tasks:
             self._tasks.extend(_Task(part=part) for part in islice(self._left, 1))
         if self._tasks:

@@ -137,7 +137,7 @@ def _own_body(stage: Sharded | Tokens, context: Context) -> ShardedBody:
 
 @contextmanager
 def _making(shard: int, stage: Sharded | Tokens, context: Context, sink: HeartbeatSink | None) -> Iterator[None]:
-    """While a worker makes a shard: it tells that it lives, and of a GPU that is full."""
+    """While a worker makes a shard: send its heartbeats, and explain the error of a GPU that is full."""
     beats = nullcontext() if sink is None else Heartbeats(stage, sink, worker=f"shard {shard}")
     with beats, full_gpu_told(stage, context):
         yield

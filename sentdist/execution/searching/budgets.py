@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 from sentdist.errors import RecipeError, counted, duration
 from sentdist.execution.searching.prices import Forecasts
 from sentdist.plan.search import Budget
-from sentdist.plan.stage import Stage, topological
+from sentdist.plan.stage import Stage, longest_path, topological
 from sentdist.plan.suggestions import PlannedSearch
 from sentdist.store.searches import FinalistsChosen
 
@@ -48,13 +48,13 @@ def check_budget(
 
 
 def steady_clock() -> Callable[[], float]:
-    """Seconds since 1970 as they pass for this process: from now on neither a clock that is set nor a machine that sleeps moves them."""
+    """A clock of seconds since 1970 that does not jump, from now on, when the system's clock is set or the machine sleeps."""
     moment = time.time() - time.monotonic()
     return lambda: moment + time.monotonic()
 
 
 class Hours:
-    """Those of a budget, over all submissions of a search. before: spent by earlier ones. since: when this one began, by the clock."""
+    """The hours of a budget, over all submissions of a search. before: spent by earlier ones. since: when this one began, by the clock."""
 
     def __init__(self, budget: Budget | None, clock: Callable[[], float]) -> None:
         self._budget = None if budget is None else budget.hours
@@ -67,7 +67,7 @@ class Hours:
         return None if self._budget is None else max(0.0, self._budget - self.before - (self._clock() - self.since) / 3600)
 
     @property
-    def told(self) -> str:
+    def line(self) -> str:
         """Why a search is over when they are; "" without a budget of hours."""
         return "" if self._budget is None else f"the budget of {duration(3600 * self._budget)} is spent"
 
@@ -82,7 +82,7 @@ class FinalistsPrice:
     seconds: tuple[float, ...] | None
 
     @property
-    def told(self) -> str:
+    def line(self) -> str:
         """For people."""
         took = "no speed is known yet" if self.seconds is None else f"about {self.seconds[-1] / 60:.1f} minutes, scores included"
         return f"{counted(self.trainings, 'training')} more, {self.sentences:,} sentences, {took}"
@@ -104,8 +104,9 @@ class Finalists:
         """Of suggestions that stand for those that dev will choose."""
         if self._known is not None:
             return self._known
-        seconds = [self._forecasts.whole_seconds(stages) for stages in self._stages]
-        longest = max((self._longest(stages) for stages in self._stages), default=0.0)
+        whole_seconds = self._forecasts.whole_seconds
+        seconds = [whole_seconds(stages) for stages in self._stages]
+        longest = max((longest_path(stages, lambda stage: whole_seconds([stage]) or 0.0) for stages in self._stages), default=0.0)
         last = [stage for stage in self._stages[-1] if stage.kind == "train"]
         times = self._planned.search.finalists
         price = FinalistsPrice(
@@ -118,29 +119,20 @@ class Finalists:
 
     @property
     def hours(self) -> float:
-        """Of the budget, that are kept for them while trials run; 0 while no speed is known."""
+        """The hours of the budget that are kept for them while trials run; 0 while no speed is known."""
         budget, seconds = self._planned.search.budget, self.price.seconds
         if budget is None or budget.hours is None or seconds is None:
             return 0.0
         return min(seconds[-1] / 3600, MOST_KEPT * budget.hours)
 
     def seeds(self, hours_left: float | None, *, chosen: FinalistsChosen | None = None) -> tuple[int, ...]:
-        """Those of the recipe with which they fit into what is left, the first one in any case, and those that were chosen earlier."""
+        """The recipe's seeds for which there is time: the first one in any case, and those that were chosen earlier."""
         seeds, seconds = self._planned.recipe.seeds, self.price.seconds
         if hours_left is None or seconds is None:
             return tuple(seeds)
         fitting = seeds[: max(1, sum(one <= 3600 * hours_left for one in seconds))]
         earlier = {seed for finalist in (chosen.finalists if chosen else ()) for seed in finalist.cells}
         return tuple(seed for seed in seeds if seed in fitting or seed in earlier)
-
-    def _longest(self, stages: Sequence[Stage]) -> float:
-        """Seconds of the stages that must follow each other, however many run at once."""
-        ends: dict[str, float] = {}
-        for stage in stages:  # inputs before users
-            ends[stage.key] = (self._forecasts.whole_seconds([stage]) or 0.0) + max(
-                (ends.get(one.key, 0.0) for one in stage.inputs), default=0.0
-            )
-        return max(ends.values(), default=0.0)
 
     @cached_property
     def _stages(self) -> list[list[Stage]]:

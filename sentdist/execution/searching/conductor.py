@@ -18,7 +18,7 @@ from sentdist.execution.searching.trial import ToRun
 from sentdist.plan.search import Axis
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train, to_share
-from sentdist.plan.suggestions import PlannedSearch, told
+from sentdist.plan.suggestions import PlannedSearch, suggestion_text
 from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
 from sentdist.stages.rung_records import Standing, standing
@@ -31,7 +31,7 @@ from sentdist.store.searches import (
     SearchRecord,
     SearchState,
     SearchTrial,
-    SubmissionLeft,
+    SubmissionSeen,
     TrialEnded,
     TrialSuggested,
     append_event,
@@ -143,7 +143,7 @@ class Conductor:
         if before:
             self._hours.before = self._state.spent_hours
         chosen = self._state.chosen
-        if chosen is not None and chosen.reason == self._hours.told:
+        if chosen is not None and chosen.reason == self._hours.line:
             self.reason = chosen.reason  # what is left of these hours was for the finalists
         self._check_disk()
         self._earlier = Earlier.look(store, since=before[0].at if before else None)
@@ -226,7 +226,7 @@ class Conductor:
             self._can_judge = check_budget(
                 self.planned, self.forecasts, remedy="Raise the budget, or train on less: what was measured is kept."
             )
-            self._print_line(f"To train the finalists: {self._finalists.price.told}.")
+            self._print_line(f"To train the finalists: {self._finalists.price.line}.")
         if share >= 1.0:
             self._end(number, "finished")
             return False
@@ -252,14 +252,14 @@ class Conductor:
                 cells = {seed: self.planned.scores(method, trial.suggestion, seed=seed).key for seed in seeds}
                 what, dev = trial.suggestion, trial.dev or 0.0
                 found.append(Finalist(number=trial.number, method=method, place=place, suggestion=what, dev=dev, cells=cells))
-        self._note(SubmissionLeft(at=self._clock()))
+        self._note(SubmissionSeen(at=self._clock()))
         self._note(FinalistsChosen(finalists=tuple(found), reason=self.reason or ALL_TRIED, at=self._clock()))
         return tuple(found)
 
     def stop(self) -> None:
         """Note that this submission ends here, unless the last note failed: perhaps another process carries the search out now."""
         if self._can_note:
-            self._note(SubmissionLeft(at=self._clock()))
+            self._note(SubmissionSeen(at=self._clock()))
 
     def _settled(self, trial: SearchTrial) -> bool:
         """Whether what is noted of a running trial ends it: it was stopped between a rung and what follows from it."""
@@ -286,7 +286,7 @@ class Conductor:
         if budget is None:
             return None
         if self.hours_left == 0.0:
-            return self._hours.told
+            return self._hours.line
         if budget.sentences is not None and self._state.spent_sentences >= budget.sentences:
             return f"the budget of {budget.sentences:,} sentences is spent"
         return None
@@ -322,7 +322,7 @@ class Conductor:
                 train = self.planned.train(method, suggestion)
             except SentdistError as error:  # values that do not go together
                 if is_told:
-                    self._print_line(f"{method}: {told(suggestion)} cannot be trained and is left out: {error}")
+                    self._print_line(f"{method}: {suggestion_text(suggestion)} cannot be trained and is left out: {error}")
                 suggester.end(name, None)
                 continue
             if train.key in tried or train.key in given:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from sentdist.plan.suggestions import told
+from sentdist.plan.suggestions import suggestion_text
 from sentdist.store.searches import SearchTrial
 
 
 def trial_line(trial: SearchTrial, name: str, *, is_best: bool) -> str:
     """How a trial stands: its rung and score, or how it ended. name: of the method. is_best: of those of its method that are finished."""
-    where = f"trial {trial.number}  {name} ({told(trial.suggestion)})"
+    where = f"trial {trial.number}  {name} ({suggestion_text(trial.suggestion)})"
     if trial.state == "failed":
         return f"{where}: FAILED: {trial.error}"
     if trial.dev is None:

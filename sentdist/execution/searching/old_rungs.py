@@ -1,4 +1,4 @@
-"""Rungs from which nothing goes on any more: what they said is noted, and their checkpoints are large."""
+"""Removes rungs from which nothing goes on any more: what they said is noted, and their checkpoints are large."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def drop_below(store: ArtifactStore, train: Train, share: float, shares: Sequenc
 
 
 def drop_left(store: ArtifactStore, trials: Mapping[int, SearchTrial], trains: Mapping[int, Train], shares: Sequence[float]) -> None:
-    """Remove what an earlier submission left that was killed before it did so itself."""
+    """Remove what an earlier submission left because it was killed before it could."""
     left = set()
     for number, trial in trials.items():
         is_over = trial.state in ("finished", "pruned")

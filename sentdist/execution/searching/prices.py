@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from sentdist.plan.stage import Stage, topological
 from sentdist.plan.stages import STAGES, Rung, Train, training_of
 from sentdist.plan.suggestions import PlannedSearch
-from sentdist.store.forecast import sentences_of, speed_of
+from sentdist.store.forecast import ENCODED_PER_TRAINED, sentences_of, speed_of
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
-
-ENCODED_PER_TRAINED = 3.0  # sentences, in the same time: there is no backward pass, which takes twice a forward pass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +26,8 @@ class Paid:
 
 @dataclass(frozen=True, kw_only=True)
 class Earlier:
-    """What a store held before a search. Of a search that was submitted before, some of it was built for it: what is younger than `since`.
-    Clocks of hosts differ, so only that is asked of them.
+    """What a store held before a search. If the search was submitted before, what is younger than `since` was built for it.
+    Clocks of hosts differ, so nothing else is asked of them.
 
     places: of stages, when this submission began. since: when the search began, by the driver's clock; None: with this submission.
     """
@@ -83,7 +81,7 @@ class Forecasts:
         self._speeds: dict[str, float | None] = {}
 
     def seconds(self, train: Train) -> float | None:
-        """Of what the store lacks of a whole training, one stage after another; None while no speed is known."""
+        """Seconds for what the store lacks of a whole training, one stage after another; None while no speed is known."""
         total = 0.0
         for stage in self._missing(train):
             if stage.speed_of is None or stage.purpose != "training":
@@ -96,7 +94,7 @@ class Forecasts:
         return total
 
     def sentences(self, train: Train) -> int:
-        """That it and the entropy encoders that the store lacks would train on, at most."""
+        """The sentences that it and the entropy encoders that the store lacks would train on, at most."""
         return sum(sentences_of(stage, self._rows) for stage in self._missing(train) if isinstance(stage, Train))
 
     def whole_sentences(self, stage: Stage) -> int:
@@ -104,7 +102,7 @@ class Forecasts:
         return sentences_of(stage, self._rows)
 
     def whole_seconds(self, stages: Iterable[Stage]) -> float | None:
-        """Of stages, one after another, whatever the store holds of them; None while no speed is known."""
+        """Seconds for stages, one after another, whatever the store holds of them; None while no speed is known."""
         total = 0.0
         for stage in stages:
             if stage.speed_of is None or not (sentences := sentences_of(stage, self._rows)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sentdist.plan.stages import Train
-from sentdist.plan.suggestions import Suggestion, told
+from sentdist.plan.suggestions import Suggestion, suggestion_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,4 +21,4 @@ class ToRun:
     @property
     def name(self) -> str:
         """For people."""
-        return f"{self.number} {self.method} ({told(self.suggestion)})"
+        return f"{self.number} {self.method} ({suggestion_text(self.suggestion)})"

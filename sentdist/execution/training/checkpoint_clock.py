@@ -35,8 +35,8 @@ class CheckpointClock:
         self._has_hurried = self._has_hurried or self._is_leaving()
 
     def vote(self) -> float:
-        """For all ranks: the first one's seconds since the last checkpoint; without end while the host of this one is about to leave
-        and no checkpoint is of that time."""
+        """What this rank tells all ranks. The first one: the seconds since the last checkpoint; the others: 0. Any of them: infinity, while
+        its host is about to leave and no checkpoint was written since it knows."""
         if self._is_leaving() and not self._has_hurried:
             return math.inf
         return time.monotonic() - self._since if self._is_first else 0.0

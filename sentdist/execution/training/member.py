@@ -75,7 +75,7 @@ def _build(member: GroupMember, order: Order, sink: EventSink) -> Artifact | Exc
 
 def _follow(order: Order, sink: EventSink) -> None:
     """What the other workers do for an order that the first one has begun.
-    What a person must fix all of them raise at the same step, and the first one says it.
+    All of them raise what a person must fix, at the same step, and the first one says it.
 
     Raises:
         SentdistError: what this one alone met, as a GPU that is full or an input that was changed under it; the group is lost with it.
@@ -103,7 +103,7 @@ def _until_the_board_is_gone() -> Iterator[None]:
 
 
 def _answer(question: Any, *args: object, **options: object) -> Any:
-    """The board's answer, asked for again where the way there is interrupted: its questions are numbered, and may be put twice."""
+    """The board's answer, asked for again when the connection breaks: questions are numbered, so the board may be asked twice."""
     for _ in range(TRIES - 1):
         try:
             return ray.get(question.remote(*args, **options))

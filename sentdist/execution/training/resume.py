@@ -17,7 +17,7 @@ from sentdist.stages.train import TrainSession
 def begin_or_resume(make: Callable[[], TrainSession], running: RunningFolder, stage: Train | Rung, sink: EventSink | None) -> TrainSession:
     """A session that goes on from the newest checkpoint of use, or begins; on every rank alike. sink: of the rank that speaks.
 
-    Says which checkpoint it goes on from, and of those that are of no use why, and where they lie now.
+    Says which checkpoint it goes on from, why others are of no use, and where those lie now.
     """
     session, is_fresh = make(), True
 

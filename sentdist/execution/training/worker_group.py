@@ -81,7 +81,7 @@ def _scaling(demand: Demand) -> ScalingConfig:
 
 
 def _work(member: GroupMember) -> None:
-    """One worker. What it imports takes this process, which only waits, seconds and half a gigabyte."""
+    """One worker. It imports here what would cost the process that only waits for it seconds and half a gigabyte."""
     collect_rarely()
     from sentdist.execution.training.member import build_orders
 
@@ -106,7 +106,7 @@ def _worker_environment(demand: Demand) -> dict[str, str]:
 
 
 def _worker_error(error: TrainingFailedError) -> BaseException:
-    """What went wrong itself, out of Ray Train's summary: ranks that only lost their peers come after the one that failed."""
+    """The root cause in Ray Train's summary: ranks that only lost their peers come after the one that failed."""
     failures = [_cause(failure) for failure in getattr(error, "worker_failures", {}).values()]
     for kind in (SentdistError, GONE):  # a rank that died says nothing; what its peers raise then is only that it is gone
         for failure in failures:

@@ -14,7 +14,7 @@ from sentdist.errors import DataError
 
 
 def sent_to(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """A tensor of the host on `device`, without that the host waits for a GPU: out of other than pinned memory it would."""
+    """A tensor of the host on `device`, without making the host wait for a GPU, as a copy out of memory that is not pinned would."""
     device = torch.device(device)
     if device.type == "cuda" and not tensor.is_cuda:
         tensor = tensor.pin_memory()

@@ -20,7 +20,6 @@ from sentdist.learning.encoder.padded import padded_layers
 from sentdist.learning.encoder.pooling import PoolingHead, pool
 from sentdist.learning.encoder.pretrained import (
     FLAT_FAMILIES,
-    PACKAGED_ENCODERS,
     check_layer_weights,
     find_checkpoint,
     load_model,
@@ -32,8 +31,6 @@ from sentdist.learning.encoder.quiet import without_bars
 from sentdist.learning.encoder.regularizers import replace_dropout
 from sentdist.learning.encoder.tokenizing import token_ids
 from sentdist.poolings import POOLINGS
-
-__all__ = ["PACKAGED_ENCODERS", "SentenceEncoder"]
 
 PASSES_IN_STEP = 4  # through a model that runs padded, where ranks pass in step: about as many as a batch of short sentences asks for
 

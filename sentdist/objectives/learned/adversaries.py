@@ -54,12 +54,6 @@ class Adversaries:
         self.of_words = Adversary(channels.pos, targets.num_words, dropout=dropout).eval()
         self._optimizer = torch.optim.Adam(self.parameters(), lr=learning_rate)
         self.num_steps = 0
-        self._last_loss: Tensor | None = None
-
-    @property
-    def last_loss(self) -> float | None:
-        """L_adv = CE(t_P, D_P(h_B)) + CE(t_B, D_B(h_P)) of the last step on this rank, in nats; None before the first."""
-        return None if self._last_loss is None else float(self._last_loss)
 
     def to(self, device: torch.device | str) -> None:
         """Move to a device; before the first step."""
@@ -74,19 +68,22 @@ class Adversaries:
         """Logits of tags and of words as the adversaries stand, dropout off: a gradient reaches the channels, never the adversaries."""
         return _frozen(self.of_tags, bow_SD), _frozen(self.of_words, pos_SD)
 
-    def step(self, embeddings: Tensor, batch: Batch) -> None:
-        """One step of Adam on L_adv, mean over the embeddings of all ranks, from the detached (C·B, D) of this one; collective."""
+    def loss(self, embeddings: Tensor, batch: Batch) -> Tensor:
+        """L_adv = CE(t_P, D_P(h_B)) + CE(t_B, D_B(h_P)) of the detached (C·B, D) of this rank, in nats; its gradient reaches both."""
         pos_SD, bow_SD = self.channels.split(embeddings)
         tags_SV, words = as_tensors(self._targets.rows(batch.own_sentence_ids), like=embeddings)
+        return cross_entropy_of_tags(self.of_tags(bow_SD), tags_SV) + cross_entropy_of_words(self.of_words(pos_SD), words)
+
+    def step(self, embeddings: Tensor, batch: Batch) -> None:
+        """One step of Adam on L_adv, mean over the embeddings of all ranks, from the detached (C·B, D) of this one; collective."""
         self._train(True)
-        loss = cross_entropy_of_tags(self.of_tags(bow_SD), tags_SV) + cross_entropy_of_words(self.of_words(pos_SD), words)
+        loss = self.loss(embeddings, batch)
         by_share(loss, batch.num_rows, of=batch.num_rows_of_all).backward()
         average_gradients(self.parameters())
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
         self._train(False)
         self.num_steps += 1
-        self._last_loss = loss.detach()
 
     def state_dict(self) -> dict[str, Any]:
         """Parameters, optimizer and number of steps: the same on all ranks."""

@@ -24,6 +24,8 @@ PRINTED_FRACTIONS: dict[Rewording, float] = {"word_deletion": 0.1, "synonyms": 0
 class GroupPart(Frozen):
     """NLI rows of one source."""
 
+    own: ClassVar[None] = None
+
     source: str
     source_revision: str
     split: str | None = "train"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from sentdist.frozen import Frozen
 from sentdist.objectives.objective import Labels
 from sentdist.plan.resolver import Resolver
-from sentdist.plan.specs import Fold, Task
+from sentdist.plan.specs import Fold, OwnRows, Task
 from sentdist.plan.stage import Purpose, Stage
 
 
@@ -49,7 +49,8 @@ class Section(Frozen):
 
 
 class PinnedSource(Protocol):
-    """What rows are read from: a name, its digest or commit, and the split; None: all."""
+    """What rows are read from: a name, its digest or commit, and the split; None: all. own: which rows of a person's own file; None of
+    what is not one."""
 
     @property
     def source(self) -> str: ...
@@ -57,11 +58,13 @@ class PinnedSource(Protocol):
     def source_revision(self) -> str: ...
     @property
     def split(self) -> str | None: ...
+    @property
+    def own(self) -> OwnRows | None: ...
 
 
 class CorpusStage(Stage):
     """A training corpus. recipe_kind: what a recipe calls its kind. holds: what its rows are, in a line of a table.
-    reader: "module:function" of (stage, context) that reads the sources and gives `Rows`."""
+    reader: "module:function" of (stage, context) that reads the sources and gives a `CorpusTable`."""
 
     purpose: ClassVar[Purpose] = "training"
     speed_of: ClassVar[str | None] = None

@@ -28,6 +28,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 class RelationFile(Frozen):
     """One source of a relation's pairs."""
 
+    own: ClassVar[None] = None
+
     source: str
     source_revision: str
     split: str | None = "train"
@@ -104,6 +106,8 @@ class LinkTask(Frozen):
 
 class RelationFileSection(Frozen):
     """One source of a relation's pairs."""
+
+    own: ClassVar[None] = None
 
     source: str
     revision: str | None = None

@@ -39,7 +39,7 @@ def build_corpus(stage: CorpusStage, context: Context) -> Artifact:
     """
     started = time.perf_counter()
     for part in stage.sources:
-        if getattr(part, "own", None) is None:  # whose reader looks itself
+        if part.own is None:  # the reader of a person's own file looks itself
             check_pinned(part.source, part.source_revision, data_root=context.data_folder)
     module, _, function = stage.reader.partition(":")
     rows: CorpusTable = getattr(importlib.import_module(module), function)(stage, context)

@@ -24,9 +24,8 @@ from sentdist.hub_errors import HubTrouble, hub_trouble
 from sentdist.learning.encoder.declared import DECLARATIONS, declared_pooling, most_tokens
 from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS
 from sentdist.plan.own_file import OwnFileSection
-from sentdist.plan.resolver import OwnPin
+from sentdist.plan.resolver import OwnPin, Pin
 from sentdist.plan.specs import EncoderSpec, OwnRows
-from sentdist.plan.unroll import Pin
 from sentdist.reading import read_json_object, reading
 from sentdist.spelling import near
 

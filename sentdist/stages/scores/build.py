@@ -48,14 +48,14 @@ def build_scores(stage: Scores, context: Context, *, make_embed: MakeEmbed = emb
     with context.store.staged() as folder:
         (folder / "items").mkdir()
         for task, score in zip(tasks, scores, strict=True):
-            pq.write_table(_told(score, task), folder / "items" / f"{score.task}.parquet", compression="zstd")
+            pq.write_table(_items_table(score, task), folder / "items" / f"{score.task}.parquet", compression="zstd")
         if cloud is not None:
             cloud.write(folder)
         (folder / "scores.json").write_text(json.dumps(results, indent=1))
         return commit(stage, folder, context, seconds=time.perf_counter() - started, results=results)
 
 
-def _told(score: TaskScore, task: LoadedTask) -> pa.Table:
+def _items_table(score: TaskScore, task: LoadedTask) -> pa.Table:
     """The items with the group of each, for tests: items that share a text are not independent. Metadata say what was left out."""
     texts, items = task.texts(), score.items
     if score.has_main and items.num_rows == texts.num_items:

@@ -45,7 +45,7 @@ class LoadedSts:
         return TaskTexts.of_pairs(self.task.name, both, left_out=left_out, given_groups=self.pairs.group)
 
     def curve(self, embeddings_SD: np.ndarray, scorer: RelationalScorer) -> list[float | None]:
-        """The main score at each weight of the reading's curve."""
+        """The main score at each weight of the view's curve."""
         first_PD, second_PD = np.split(embeddings_SD, 2)
         return scorer.curve(first_PD, second_PD, self.pairs.score, self.pairs.subset, where=self.task.name)
 

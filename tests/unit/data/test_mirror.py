@@ -111,7 +111,7 @@ def test_workers_are_told_the_address_and_not_this_machine_s_folder(root: str, t
     plan, context = planned_recipe(
         load_recipe(RECIPES / "own.yaml", ("corpus.file=own.csv",)), store=str(tmp_path / "store"), data=data_folder(root)
     )
-    assert plan.told[0] == "own.csv: triplets in sent0, sent1, hard_neg"
+    assert plan.notes[0] == "own.csv: triplets in sent0, sent1, hard_neg"
     sent = pickle.loads(pickle.dumps(context))
     assert sent.data_root == root and sent.data_folder == data_folder(root)
     assert not any("cache" in folder for _, folder in sent.folders)

@@ -287,7 +287,7 @@ def test_every_damage_of_a_real_checkpoint_ends_in_the_parameters_of_an_undistur
         damage(folder / name)
     sink = RecordingSink()
     train_as_first(stage, Submission(context=context), sink, NullRun())
-    told = [event.told for event in sink.told if event.what == "resumed"]
+    told = [event.what_happened for event in sink.told if event.what == "resumed"]
     assert ("begins anew" in told[-1]) == both and len(told) == (3 if both else 2)
     found = _weights(stage, context)
     for weight, value in expected.items():
@@ -312,7 +312,7 @@ def test_a_checkpoint_of_another_engine_is_told_and_the_training_begins_anew(int
         RunningFolder(context.store, stage, ALONE).save(write, step=int(folder.name))
     sink = RecordingSink()
     train_as_first(stage, Submission(context=context), sink, NullRun())
-    told = [event.told for event in sink.told if event.what == "resumed"]
+    told = [event.what_happened for event in sink.told if event.what == "resumed"]
     assert "the deepspeed engine" in told[0] and "moved to" in told[0] and "begins anew" in told[-1]
     found = _weights(stage, context)
     for weight, value in expected.items():

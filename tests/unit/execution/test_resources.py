@@ -8,7 +8,7 @@ import pytest
 
 from sentdist.errors import ResourceError
 from sentdist.execution.resources import (
-    Change,
+    ElasticWidth,
     Node,
     capacity,
     controller_environment,
@@ -143,7 +143,7 @@ def test_a_training_whose_workers_may_change_runs_with_the_fewest(cpus: list[flo
 
 def test_what_changes_its_workers_waits_for_the_fewest() -> None:
     demand = stage_demand(Train.model_construct(), Runtime(engine="torch", workers=(2, 4), checkpoint_every_s=30))
-    assert (demand.way, demand.workers, demand.enough, demand.change) == ("group", 4, 2, Change(fewest=2, every_s=30))
+    assert (demand.way, demand.workers, demand.enough, demand.change) == ("group", 4, 2, ElasticWidth(fewest=2, every_s=30))
     assert stage_demand(Train.model_construct(), Runtime(engine="torch", workers=(2, 2))).change is None
 
 

@@ -85,7 +85,7 @@ STAGE = Corpus(source="nli/triplets", source_revision="r")
 
 
 def _told(events: list[StageEvent]) -> list[str]:
-    return [f"{event.kind} {event.label}: {event.told}" for event in events]
+    return [f"{event.kind} {event.label}: {event.what_happened}" for event in events]
 
 
 def _followed(demand: Demand, cluster: ClusterState) -> Watchdog:
@@ -119,8 +119,8 @@ def test_a_host_that_goes_and_the_training_that_goes_on() -> None:
     assert _told(dog.look(replace(BOTH, hosts=(A, c)), 80.0)) == ["host 10.0.0.3: joined"]
     _hear(dog, 90.0, step=55, nodes=(A.node, c.node))
     resumed = StageEvent(key=STAGE.key, kind="train", label="rcl", what="resumed", step=55, num_steps=240)
-    assert dog.completed(resumed).told == "host 10.0.0.2 lost; goes on from step 55 of 240 on host 10.0.0.1, 10.0.0.3"
-    assert dog.completed(resumed).told == "goes on from step 55 of 240 on host 10.0.0.1, 10.0.0.3"  # the loss is told once
+    assert dog.completed(resumed).what_happened == "host 10.0.0.2 lost; goes on from step 55 of 240 on host 10.0.0.1, 10.0.0.3"
+    assert dog.completed(resumed).what_happened == "goes on from step 55 of 240 on host 10.0.0.1, 10.0.0.3"  # the loss is told once
     assert dog.look(replace(BOTH, hosts=(A, c)), 95.0) == []
 
 
@@ -137,7 +137,7 @@ def test_a_worker_that_stops_and_one_that_ends() -> None:
 def test_a_lost_attempt_takes_its_signs_with_it() -> None:
     dog = _followed(GROUP, BOTH)
     _hear(dog, 0.0, step=1)
-    dog.lost(STAGE.key, 30.0)
+    dog.begins_again(STAGE.key, 30.0)
     assert dog.look(BOTH, 89.0) == []
     assert f"{WAITS} 2 of which 0 are free" in _told(dog.look(BOTH, 91.0))[0]
 
@@ -145,11 +145,11 @@ def test_a_lost_attempt_takes_its_signs_with_it() -> None:
 def test_a_host_whose_loss_is_noticed_after_that_of_its_workers_is_told_with_them() -> None:
     dog = _followed(GROUP, BOTH)
     _hear(dog, 10.0, step=60)
-    dog.lost(STAGE.key, 12.0)
+    dog.begins_again(STAGE.key, 12.0)
     assert _told(dog.look(ONE, 15.0)) == [f"host 10.0.0.2: lost, and with it corpus {STAGE.label} at step 60/240"]
     _hear(dog, 20.0, step=55, nodes=(A.node,))
     resumed = StageEvent(key=STAGE.key, kind="train", label="rcl", what="resumed", step=55, num_steps=240)
-    assert dog.completed(resumed).told == "host 10.0.0.2 lost; goes on from step 55 of 240 on host 10.0.0.1"
+    assert dog.completed(resumed).what_happened == "host 10.0.0.2 lost; goes on from step 55 of 240 on host 10.0.0.1"
 
 
 def test_a_pulse_says_that_it_lives_how_far_it_is_and_when_it_ends() -> None:

@@ -18,7 +18,7 @@ from sentdist.objectives.entropy import Entropy
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.objectives.rcl import RCL
 from sentdist.plan.specs import EncoderSpec, Stopping, Training
-from sentdist.plan.stage import KEY_LENGTH, Stage, as_number, in_words_of_today, topological
+from sentdist.plan.stage import KEY_LENGTH, Stage, as_number, in_words_of_today, longest_path, topological
 from sentdist.plan.stages import Bank, Corpus, Scores, Train
 
 
@@ -118,6 +118,16 @@ def test_inputs_are_the_stages_in_the_fields() -> None:
     final = _train(objective=RCL(), banks=(bank, bank))
     assert [stage.key for stage in final.inputs] == [CORPUS.key, bank.key]
     assert [stage.kind for stage in topological((Scores(encoder=final, tasks=()),))] == ["corpus", "train", "bank", "train", "scores"]
+
+
+def test_the_longest_path_is_what_must_follow_each_other() -> None:
+    cost = {"corpus": 1.0, "train": 10.0, "bank": 2.0, "scores": 4.0}
+    entropy = _train(objective=Entropy(phi=0.01))
+    final = _train(objective=RCL(), banks=(Bank(encoder=entropy, corpus=CORPUS),))
+    stages = topological((Scores(encoder=final, tasks=()), Scores(encoder=entropy, tasks=())))
+    assert longest_path(stages, lambda stage: cost[stage.kind]) == 1 + 10 + 2 + 10 + 4
+    assert longest_path([stage for stage in stages if stage.kind != "bank"], lambda stage: cost[stage.kind]) == 1 + 10 + 4
+    assert longest_path((), lambda stage: cost[stage.kind]) == 0.0
 
 
 def test_a_copy_of_other_fields_has_a_key_of_its_own() -> None:

@@ -12,10 +12,11 @@ from sentdist.objectives.entropy import Entropy
 from sentdist.objectives.rcl import RCL
 from sentdist.plan.chosen_tasks import pinned_task
 from sentdist.plan.recipe import recipe_from_values
+from sentdist.plan.resolver import Pin
 from sentdist.plan.specs import Task
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Bank, Train
-from sentdist.plan.unroll import Pin, Plan, unroll
+from sentdist.plan.unroll import Plan, unroll
 from tests.support.planning import FixedResolver, plan_of, small_recipe, with_method
 from tests.support.planning import small_values as small
 

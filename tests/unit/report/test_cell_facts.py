@@ -22,7 +22,7 @@ PARTS = (GroupPart(source="nli/snli", source_revision="1"),)
 
 def told(objective: Objective, corpus: CorpusStage | None = None) -> str:
     corpus = corpus or Corpus(source="nli/triplets", source_revision="1", split="train")
-    found = CellFacts(train=TRAIN.model_copy(update={"objective": objective, "corpus": corpus})).told
+    found = CellFacts(train=TRAIN.model_copy(update={"objective": objective, "corpus": corpus})).line
     head, _, rest = found.partition(f"epochs {TRAIN.training.epochs}")
     assert head.endswith(f"{TRAIN.encoder.pooling}, batch {TRAIN.training.batch_size}, ")
     return rest.removeprefix(", ")

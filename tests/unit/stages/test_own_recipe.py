@@ -71,5 +71,5 @@ def test_rows_that_fill_no_batch_are_said(batch_size: int, is_said: bool, tmp_pa
     changes = (f"corpus.file={file}", f"encoder.checkpoint={tiny_encoder_dir}", f"training.batch_size={batch_size}")
     changes += ("training.max_length=20", "evaluation.max_length=20")
     plan, _ = planned_recipe(load_recipe(RECIPES / "own.yaml", changes), store=str(tmp_path / "store"))
-    said = "6 of 38 training rows fill no batch of 16: each epoch leaves out as many." in " ".join(plan.told)
-    assert said == is_said, plan.told
+    said = "6 of 38 training rows fill no batch of 16: each epoch leaves out as many." in " ".join(plan.notes)
+    assert said == is_said, plan.notes

@@ -15,7 +15,7 @@ from sentdist.store.searches import (
     SearchBegun,
     SearchEvent,
     SearchState,
-    SubmissionLeft,
+    SubmissionSeen,
     TrialEnded,
     TrialSuggested,
     append_event,
@@ -79,7 +79,7 @@ def test_hours_count_while_a_search_runs_only(tmp_path: Path) -> None:
     again = SearchBegun.model_validate(BEGUN.model_dump() | {"at": 100_000.0})
     finalist = Finalist(number=0, method="rcl", place=1, suggestion={"training.learning_rate": 1e-5}, dev=55.0, cells={0: "s0", 1: "s1"})
     chosen = FinalistsChosen(finalists=(finalist,), reason="all trials are made", at=200_000.0)
-    kept(store, (*EVENTS, again, SubmissionLeft(at=103_563.0), chosen))
+    kept(store, (*EVENTS, again, SubmissionSeen(at=103_563.0), chosen))
     found = load_search(store, "small")
     assert found.spent_hours == pytest.approx((37 + 3563) / 3600)
     assert (found.finalists, found.reason) == ((finalist,), "all trials are made")

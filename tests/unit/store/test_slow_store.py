@@ -24,7 +24,7 @@ CORPUS = Corpus(source="nli/triplets", source_revision="r")
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A minute that is over soon."""
-    monkeypatch.setattr(slow_store, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(slow_store, "TELL_AFTER_S", 0.3)
     monkeypatch.setattr(slow_store, "_watcher", [])
 
 
