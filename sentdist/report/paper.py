@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
+from sentdist.errors import counted
 from sentdist.plan.papers import PAPERS
 from sentdist.report.cell_facts import CellFacts
 from sentdist.report.printed import PaperTable
@@ -59,7 +60,7 @@ class PaperTables(Generic[Facts]):
 
     def beside(self, table: ResultTable, cells: Mapping[str, CellFacts]) -> Iterator[SideBySide]:
         """The paper's tables that have rows of ours, beside ours; each row says what ours is."""
-        seeds = {line.label: f"{line.num_seeds} seed{'' if line.num_seeds == 1 else 's'}" for line in table.lines}
+        seeds = {line.label: counted(line.num_seeds, "seed") for line in table.lines}
         what = {label: f"{told}, {seeds[label]}" for label in seeds if (told := cells[label].told)}
         for found in self.beside_facts(table, {label: self.facts(cells[label]) for label in seeds}):
             yield replace(found, rows=tuple(replace(row, what=what.get(row.label, "")) for row in found.rows))
