@@ -125,7 +125,7 @@ def _on_devices(devices: Devices, unrolled: Plan, context: Context, to_build: fr
     if to_build:
         yield device_forecast(unrolled, devices, parameters, missing=to_build).line
     finished = [stage for stage in unrolled.stages if stage.key not in to_build]
-    records = {stage.key: found.record for stage in finished if (found := context.store.get(stage)) is not None}
+    records = {key: found.record for key, found in context.store.get_all(finished).items()}
     if told := hindsight(unrolled, devices, parameters, records).line(devices):
         yield told
 

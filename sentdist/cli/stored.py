@@ -115,4 +115,4 @@ def store_gc(
     places = (orphans if dry_run else collect_garbage)(opened, older_than_s=seconds)
     for place in places:
         typer.echo(place)
-    typer.echo(f"{len(places)} orphan{'' if len(places) == 1 else 's'} {'found' if dry_run else 'removed'}.")
+    typer.echo(f"{counted(len(places), 'orphan')} {'found' if dry_run else 'removed'}.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sentdist.data.generated import corpora as generated
 from sentdist.data.sources import faq_releases, files, retrieval_files
-from sentdist.errors import DataError
+from sentdist.errors import DataError, counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -141,7 +141,9 @@ def _qrels(name: str, judgements: pa.Table, queries: set[str], documents: set[st
     if again:
         rows = ", ".join(str(row) for row, _, _ in again[:MOST_NAMED]) + (", …" if len(again) > MOST_NAMED else "")
         _, query, document = again[0]
-        found = f"query {query} and document {document} judged twice" + (f", and {len(again) - 1} pairs more" if len(again) > 1 else "")
+        found = f"query {query} and document {document} judged twice" + (
+            f", and {counted(len(again) - 1, 'pair')} more" if len(again) > 1 else ""
+        )
         raise _complaint(name, found, "one judgement a pair", f"Remove row{'s' if len(again) > 1 else ''} {rows}.")
     return qrels
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sentdist.errors import DataError
+from sentdist.evaluation.means import mean_of_all
 from sentdist.evaluation.metrics import pearson, spearman
 
 Aggregation = Literal["all", "mean", "wmean"]
@@ -80,8 +81,8 @@ def score_similarities(
             rank, linear = spearman(similarities_S, gold_S), pearson(similarities_S, gold_S)
         case "mean" | "wmean":
             weights = [part.num_pairs if aggregation == "wmean" else 1 for part in parts]
-            rank = _average([part.spearman for part in parts], weights)
-            linear = _average([part.pearson for part in parts], weights)
+            rank = mean_of_all([part.spearman for part in parts], weights)  # None as soon as one subset is undefined
+            linear = mean_of_all([part.pearson for part in parts], weights)
         case _:
             assert_never(aggregation)
     return StsScore(
@@ -128,9 +129,3 @@ def _check(similarities_S: NDArray[np.float64], gold_S: NDArray[np.float64], sub
                 expected="finite numbers",
                 remedy="Pairs without a gold score must be left out when the task is read.",
             )
-
-
-def _average(values: list[float | None], weights: list[int]) -> float | None:
-    """The weighted mean; None as soon as one subset is undefined, because a mean over the rest would answer another question."""
-    defined = [value for value in values if value is not None]
-    return float(np.average(defined, weights=weights)) if len(defined) == len(values) else None

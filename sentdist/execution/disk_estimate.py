@@ -60,7 +60,7 @@ def search_disk_estimate(planned: PlannedSearch, context: Context, left: Mapping
     left: trials of each method that are still to be begun, as far as there is an end of them; of rungs nothing stays.
     """
     finalists = planned.plan([(method, planned.first(method)) for method in planned.methods])
-    missing = frozenset(stage.key for stage in finalists.stages if not context.store.has(stage))
+    missing = frozenset(stage.key for stage in finalists.stages) - context.store.get_all(finalists.stages).keys()
     estimate = disk_estimate(finalists, context, missing, at_once=at_once)
     halving = planned.search.halving
     ends = 1.0 if halving is None else halving.keep ** (len(halving.rungs) - 1)

@@ -32,7 +32,7 @@ def build_locally(plan: Plan, context: Context, *, print_line: PrintLine, show: 
     Raises:
         SentdistError: no room on the disk, data that cannot be read, a training that diverged, …
     """
-    missing = frozenset(stage.key for stage in plan.stages if not context.store.has(stage))
+    missing = frozenset(stage.key for stage in plan.stages) - context.store.get_all(plan.stages).keys()
     estimate = disk_estimate(plan, context, missing)
     context.store.check_writable(needed_bytes=estimate.least)
     if missing:

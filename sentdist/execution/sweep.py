@@ -34,7 +34,7 @@ from sentdist.execution.resources import (
 )
 from sentdist.execution.training.checkpoints import forget_finished
 from sentdist.plan.leaks import overlaps_of
-from sentdist.plan.stage import Stage
+from sentdist.plan.stage import Stage, topological
 from sentdist.plan.stages import STAGES, Train
 from sentdist.plan.unroll import Plan, Trial
 from sentdist.print_line import PrintLine
@@ -109,14 +109,14 @@ def run_sweep(
         StoreError: the store cannot be written, or has no room for the encoders that are to be trained.
     """
     started = time.perf_counter()
-    is_there = {stage.key: context.store.has(stage) for stage in plan.stages}
-    missing = [trial for trial in plan.trials if not is_there[trial.key]]
-    to_build = frozenset(key for key, found in is_there.items() if not found)
+    before = context.store.get_all(plan.stages).keys()
+    missing = [trial for trial in plan.trials if trial.key not in before]
+    to_build = frozenset(stage.key for stage in plan.stages) - before
     offer = offered_to(plan, context, to_build) if missing else None
     context = context if offer is None else offer.context
     estimate = disk_estimate(plan, context, to_build, at_once=1 if offer is None else offer.capacity.trainings_at_once)
     context.store.check_writable(needed_bytes=estimate.least)
-    forget_finished(context.store, is_there.keys() - to_build)
+    forget_finished(context.store, before)
     sweep = sweep_record(plan)
     save_sweep(context.store, sweep)
     tracker = tracker or NullTracker()
@@ -136,7 +136,7 @@ def run_sweep(
         _build_overlaps(plan, context)
     except (SentdistError, RayError) as error:  # the sweep is over, and its summary is still to be printed
         print_line(f"Test items in training data could not be counted: {without_secrets(str(error))}")
-    summary = _summary(plan, context, is_there, outcomes, time.perf_counter() - started)
+    summary = _summary(plan, context, before, outcomes, time.perf_counter() - started)
     for line in [*summary.lines, *(f"tracking: {warning}" for warning in tracker.warnings)]:
         print_line(line)
     return summary
@@ -207,8 +207,9 @@ def _carry_out(
 
 def _build_overlaps(plan: Plan, context: Context) -> None:
     """Seconds, in a worker: one of this job has imported by now what it takes, torch among it, which the driver never needs."""
-    store = context.store
-    if all(store.has(overlap) or not all(map(store.has, overlap.inputs)) for overlap in overlaps_of(plan)):
+    overlaps = overlaps_of(plan)
+    finished = context.store.get_all(topological(overlaps))
+    if all(overlap.key in finished or not all(needed.key in finished for needed in overlap.inputs) for overlap in overlaps):
         return
     try:
         ray.get(ray.remote(num_cpus=0)(_overlaps_there).remote(plan, context))
@@ -251,9 +252,9 @@ def _opening(plan: Plan, missing: list[Trial], offer: Offer) -> str:
     return f"{plan.recipe.name}: {to_run}, {width} a training, {limit}, {offer.devices}; store {offer.context.store.shown}"
 
 
-def _summary(
-    plan: Plan, context: Context, before: Mapping[str, bool], outcomes: Mapping[str, TrialOutcome], seconds: float
-) -> SweepSummary:
+def _summary(plan: Plan, context: Context, before: Set[str], outcomes: Mapping[str, TrialOutcome], seconds: float) -> SweepSummary:
+    """before: keys of the stages that the store had then."""
+    built = context.store.get_all(stage for stage in plan.stages if stage.key not in before)
     kinds = {stage.key: stage.kind for stage in plan.stages}
     mentioned: Counter[str] = Counter()
     for key, times in plan.mentions.items():
@@ -262,12 +263,12 @@ def _summary(
         name=plan.recipe.name,
         num_trials=len(plan.trials),
         mentioned=mentioned,
-        found=_count(plan.stages, lambda stage: before[stage.key]),
-        built=_count(plan.stages, lambda stage: not before[stage.key] and context.store.has(stage)),
+        found=_count(plan.stages, before),
+        built=_count(plan.stages, built.keys()),
         failures=tuple(outcome for outcome in outcomes.values() if outcome.error is not None),
         seconds=seconds,
     )
 
 
-def _count(stages: tuple[Stage, ...], holds: Callable[[Stage], bool]) -> Counter[str]:
-    return Counter(stage.kind for stage in stages if holds(stage))
+def _count(stages: tuple[Stage, ...], keys: Set[str]) -> Counter[str]:
+    return Counter(stage.kind for stage in stages if stage.key in keys)

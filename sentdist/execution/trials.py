@@ -10,10 +10,9 @@ from ray import tune
 from ray.tune.search import Searcher
 
 from sentdist.errors import ResourceError, named
-from sentdist.execution.board.actor import stopped
 from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.event_sink import Body
-from sentdist.execution.board.submission import Submission
+from sentdist.execution.board.submission import Submission, stopped
 from sentdist.execution.tune_run import STOPPED, end_told, lost_too_often, run_in_tune, take_failure
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Trial

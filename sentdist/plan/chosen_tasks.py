@@ -10,7 +10,7 @@ from sentdist.errors import LONGEST_VALUE, RecipeError, one_line
 from sentdist.plan.own_tasks import OWN
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.specs import Fold, Task
-from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask, DevTask, ResolvedTask, ScoredTask
+from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask, DevTask, ResolvedTask, ScoredTask, have_mean
 from sentdist.plan.tasks import TASK_GROUPS, TASKS, TaskCard
 from sentdist.plan.wording import not_one_of
 from sentdist.spelling import all_near, did_you_mean
@@ -70,6 +70,13 @@ def named_task(given: str) -> NamedTask:
     name = "".join(letter if letter.isalnum() else "-" for letter in f"{kind}-{source.removeprefix('hub:')}-{split}".lower()).strip("-")
     card = TaskCard(kind=known, source=source, split=split or None, licence="the user's", citation=None)
     return NamedTask(name=name, card=card, revision=commit or None)
+
+
+def kind_of_scored(name: str) -> str | None:
+    """The kind of a task by the name under which it is scored, which begins with the kind where it is none of the table; None for a name
+    of another version."""
+    kind = TASKS[name].kind if name in TASKS else name.partition("-")[0]
+    return kind if kind in TASK_KINDS else None
 
 
 def pinned_task(given: str, resolver: Resolver) -> ChosenTask:
@@ -177,7 +184,7 @@ def check_dev_tasks(given: str) -> None:
             raise ValueError(f'selection.task: "{one_line(name, LONGEST_VALUE)}" chooses no checkpoint. {hint} `sentdist tasks` lists them')
     names = [task for name in given.split("+") for task in TASK_GROUPS.get(name, (name,))]
     kinds = sorted({TASKS[name].kind if name in TASKS else name.partition("=")[0] for name in names if name != OWN})
-    if len({TASK_KINDS[kind].scale for kind in kinds}) > 1:
+    if kinds and not have_mean(kinds):
         raise ValueError(f"selection.task: found tasks of {' and of '.join(kinds)}; expected tasks of one kind, whose scores have a mean")
     if len(set(names)) < len(names):
         raise ValueError(f"selection.task: found {given}; expected each task once")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -300,3 +300,8 @@ TASK_KINDS: dict[str, TaskKind] = {
         ),
     )
 }  # fmt: skip
+
+
+def have_mean(kinds: Iterable[str]) -> bool:
+    """Whether scores of tasks of these kinds can be averaged: half a correlation and half a precision says nothing to a person."""
+    return len({TASK_KINDS[kind].scale for kind in kinds}) == 1

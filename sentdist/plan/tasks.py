@@ -313,11 +313,7 @@ TASK_GROUPS: dict[str, tuple[str, ...]] = {
     "transfer-dev": ("mr-dev", "cr-dev", "subj-dev", "mpqa-dev", "sst2-dev", "trec-dev", "mrpc-dev"),
     "retrieval": ("stackfaq", "scifact", "cranfield"),
     "pairs": ("qqp-pairs", "mrpc-pairs"),
-    "twitter": ("twitter-url", "twitter-pit"),
-    "reranking": ("semeval2016-cqa",),
-    "scidocs": ("scidocs-cite", "scidocs-cocite", "scidocs-coview", "scidocs-coread"),
-    "scidocs-dev": ("scidocs-cite-dev", "scidocs-cocite-dev", "scidocs-coview-dev", "scidocs-coread-dev"),
-    "useb": (
+    "useb": (  # before the groups that are parts of it: its average stands first
         "askubuntu",
         "cqadupstack",
         "twitter-url",
@@ -327,7 +323,18 @@ TASK_GROUPS: dict[str, tuple[str, ...]] = {
         "scidocs-coview",
         "scidocs-coread",
     ),
+    "twitter": ("twitter-url", "twitter-pit"),
+    "reranking": ("semeval2016-cqa",),
+    "scidocs": ("scidocs-cite", "scidocs-cocite", "scidocs-coview", "scidocs-coread"),
+    "scidocs-dev": ("scidocs-cite-dev", "scidocs-cocite-dev", "scidocs-coview-dev", "scidocs-coread-dev"),
     "intent": ("banking77", "banking77-clusters"),
     "geometry": ("geometry-stsb",),
     "scenes": ("scenes-sts", "scenes-faq"),
 }
+
+
+def group_parts(group: str) -> tuple[tuple[str, ...], ...]:
+    """What the average of a group is over: its tasks, those of a smaller group within it as one, as USEB's is over four."""
+    tasks = TASK_GROUPS[group]
+    within = [other for other in TASK_GROUPS.values() if len(other) > 1 and set(other) < set(tasks)]
+    return tuple(dict.fromkeys(next((other for other in within if task in other), (task,)) for task in tasks))

@@ -42,7 +42,7 @@ from sentdist.plan.selection import Selection
 from sentdist.plan.specs import EncoderSpec, Fold, LexicalSpec, Task, Training, View
 from sentdist.plan.stage import Json, Stage, topological
 from sentdist.plan.stages import Bank, Scores, Targets, Train
-from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask, DevTask
+from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask, DevTask, have_mean
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.plan.wording import value_text
 
@@ -322,7 +322,7 @@ class Builder:
         view = View.model_validate(section.view.model_dump() | {"relations": _without_curve(own)}) if is_own else section.view
         view = settled_view(view, objective, width=width, where="selection.view")
         task, *further = [limited(self._dev_task(name, fold=fold), section.limit) for name in section.names]
-        if len({TASK_KINDS[one.kind].scale for one in (task, *further)}) > 1:
+        if not have_mean(one.kind for one in (task, *further)):
             raise RecipeError(
                 where="selection.task", found=f"tasks of {task.kind} and of others", expected="tasks of one kind, whose scores have a mean", remedy="Name own alone."
             )  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.ticker import FuncFormatter
 from scipy.linalg import orthogonal_procrustes
 
-from sentdist.errors import DataError
+from sentdist.errors import DataError, counted
 from sentdist.palette import PALETTE
 from sentdist.reading import drop_remedy, read_parquet
 from sentdist.report.style import FAINT, INK, MARKERS, MUTED, Drawing, Looks, canvas, house_style, legend_columns, looks_of, quiet, save
@@ -72,7 +72,7 @@ def singular_spectra(spectra: Mapping[str, Sequence[np.ndarray]], *, looks: Look
             relative = np.stack([np.asarray(values, dtype=np.float64) / values[0] for values in seeds])
             means = np.maximum(relative.mean(axis=0), 1e-6)
             ranks = np.arange(1, len(means) + 1)
-            label = f"{system} ({len(seeds)} seed{'s' if len(seeds) > 1 else ''})" if len(seeds) > 1 else system
+            label = f"{system} ({counted(len(seeds), 'seed')})" if len(seeds) > 1 else system
             every = max(1, len(means) // 8)
             axes.plot(
                 ranks, means, color=looks[system].color, marker=looks[system].marker, markevery=(place * every // 7, every),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sentdist.errors import DataError
+from sentdist.errors import DataError, counted
 from sentdist.evaluation.bayes import LEAST_TASKS, Practical, another_task, outperforming, practical
 from sentdist.evaluation.significance import Difference
 from sentdist.evaluation.variation import Interval
@@ -130,7 +130,7 @@ def second_opinion(found: Compared, *, rope: float) -> Iterator[str]:
     wins = outperforming([line.ours for line in lines], [line.theirs for line in lines])
     verdict = "above chance" if wins.low > 0.5 else "below chance" if wins.high < 0.5 else "not told from chance"
     yield (
-        f"  P(first scores higher) over {wins.pairs} task{'s' if wins.pairs > 1 else ''}: {wins.probability:.2f}, 95 % {wins.low:.2f} to {wins.high:.2f}, {verdict}"
+        f"  P(first scores higher) over {counted(wins.pairs, 'task')}: {wins.probability:.2f}, 95 % {wins.low:.2f} to {wins.high:.2f}, {verdict}"
         f"{' and worth speaking of' if wins.is_meaningful else ''}."
     )
 

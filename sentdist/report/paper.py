@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
+from sentdist.errors import counted
 from sentdist.plan.papers import PAPERS
-from sentdist.plan.stage import as_number
 from sentdist.report.cell_facts import CellFacts
 from sentdist.report.printed import PaperTable
 from sentdist.report.score_rows import ResultRow
+from sentdist.report.seed_results import means_over_folds
 from sentdist.report.side_by_side import SideBySide, side_by_side
 from sentdist.report.tables import ResultTable
 from sentdist.store.record import Record
-from sentdist.store.sweep import SweepRecord, TrialRecord
+from sentdist.store.sweep import SweepRecord, with_all_folds
 
 Facts = TypeVar("Facts")
 Matches = Mapping[str, Mapping[str, str]]  # number of a printed table -> our label -> the printed row that stands for the same thing
@@ -59,7 +60,7 @@ class PaperTables(Generic[Facts]):
 
     def beside(self, table: ResultTable, cells: Mapping[str, CellFacts]) -> Iterator[SideBySide]:
         """The paper's tables that have rows of ours, beside ours; each row says what ours is."""
-        seeds = {line.label: f"{line.num_seeds} seed{'' if line.num_seeds == 1 else 's'}" for line in table.lines}
+        seeds = {line.label: counted(line.num_seeds, "seed") for line in table.lines}
         what = {label: f"{line}, {seeds[label]}" for label in seeds if (line := cells[label].line)}
         for found in self.beside_facts(table, {label: self.facts(cells[label]) for label in seeds}):
             yield replace(found, rows=tuple(replace(row, what=what.get(row.label, "")) for row in found.rows))
@@ -75,17 +76,11 @@ class PaperTables(Generic[Facts]):
 def fold_means(sweep: SweepRecord, records: Mapping[str, Record], columns: Mapping[str, str]) -> list[ResultRow]:
     """A row a cell and seed, from records alone. columns: title -> name of the result, of which a row has the mean over folds; cells
     without them, or with a fold that is not there yet, are left out."""
-    groups: dict[tuple[str, int | None], list[TrialRecord]] = {}
-    for trial in sweep.trials:
-        groups.setdefault((trial.cell, trial.seed), []).append(trial)
     found = []
-    for (label, seed), trials in groups.items():
-        if any(trial.key not in records for trial in trials):  # a mean over some folds is not that of the printed row
-            continue
-        values = {title: [records[trial.key].results.get(name) for trial in trials] for title, name in columns.items()}
-        numbers = {title: [number for one in given if (number := as_number(one)) is not None] for title, given in values.items()}
-        if all(len(given) == len(trials) for given in numbers.values()):
-            scores = {title: sum(given) / len(given) for title, given in numbers.items()}
+    for (label, seed), trials in with_all_folds(sweep.trials, records).items():  # a mean over some folds is not that of the printed row
+        results = means_over_folds([records[trial.key].results for trial in trials])
+        scores = {title: score for title, name in columns.items() if (score := results.get(name)) is not None}
+        if len(scores) == len(columns):
             found.append(ResultRow(method=trials[0].method, label=label, params={}, seed=seed or 0, scores=scores, is_fixed=seed is None))
     return found
 

@@ -181,7 +181,7 @@ def _printed(row: PaperRow, table: PaperTable, place: int) -> str:
 
 
 def _our_row(table: PaperTable, row: PaperRow, own: OurRow) -> ShownRow:
-    seeds = "fixed" if own.line.is_fixed else f"{own.line.num_seeds} seed{'' if own.line.num_seeds == 1 else 's'}"
+    seeds = "fixed" if own.line.is_fixed else counted(own.line.num_seeds, "seed")
     doubt = (", exploratory" if own.line.exploratory else "") + (f"; {own.flattered}" if own.flattered else "")
     cells = tuple(_our_cell(own.line.cells.get(column), score) for column, score in zip(table.columns, row.scores, strict=True))
     last = table.columns[-1]

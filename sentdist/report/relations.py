@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sentdist.errors import DataError
+from sentdist.errors import DataError, counted
 from sentdist.evaluation.summary import summarize
 from sentdist.plan.stage import as_number, slug
 from sentdist.report.style import DIVERGING, INK, Drawing, Looks, canvas, house_style, looks_of, quiet, save
@@ -115,7 +115,7 @@ def relation_matrix(names: Sequence[str], cosines: Sequence[np.ndarray], *, syst
             for row, one in enumerate(names)
             for column, other in enumerate(names)
         ]
-        caption = f"Cosines between the relation vectors of {system}, mean over {len(stacked)} seed{'s' if len(stacked) > 1 else ''}."
+        caption = f"Cosines between the relation vectors of {system}, mean over {counted(len(stacked), 'seed')}."
         return save(figure, name=name, caption=caption, header=["relation", "other", "mean", "sd", "seeds"], records=records)
 
 

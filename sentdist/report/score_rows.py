@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from sentdist.errors import DataError
 from sentdist.evaluation.items import Items, items_of, joined
+from sentdist.evaluation.means import mean_of_all
 from sentdist.reading import drop_remedy, read_parquet
 
 Scalar = str | int | float | bool | None
@@ -53,8 +52,7 @@ class SystemRows:
 
     def averages(self, tasks: Sequence[str]) -> list[float]:
         """The mean over tasks of every seed that has all of them: a mean over fewer tasks would be another number."""
-        complete = [[row.scores.get(task) for task in tasks] for row in self.rows]
-        return [float(np.mean([score for score in scores if score is not None])) for scores in complete if None not in scores]
+        return [mean for row in self.rows if (mean := mean_of_all(row.scores.get(task) for task in tasks)) is not None]
 
 
 def group_rows(rows: Sequence[ResultRow]) -> list[SystemRows]:

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from sentdist.evaluation.means import mean_of_all
 from sentdist.evaluation.relational import BY
 from sentdist.plan.selection import Selection, chosen_and_scored
 from sentdist.plan.stage import Json, as_number
@@ -60,7 +61,7 @@ def chosen_cells(sweep: SweepRecord, records: Mapping[str, Record], table: Resul
                 dev_task=picked[0].dev_task,
                 dev=statistics.mean(one.dev for one in picked),
                 test_task=tests[0][0] if tests else None,
-                test=statistics.mean(score for _, score in tests) if len(tests) == len(picked) else None,
+                test=mean_of_all(one.test for one in picked),
                 headline=None if summary is None else summary.mean,
                 chose_and_scored=picked[0].chose_and_scored,
             )
@@ -160,8 +161,7 @@ def scored_on_test(selection: Selection, tasks: Sequence[ScoredTask], results: M
     if len(known) < len(found):
         return None, None
     parts = [_of_part([known[place] for place in part], results) for part in selection.places]
-    defined = [score for score in parts if score is not None]
-    return "+".join(known), statistics.mean(defined) if len(defined) == len(parts) else None
+    return "+".join(known), mean_of_all(parts)
 
 
 def _test_task(chose: DevTask, tasks: Sequence[ScoredTask], named: Container[str]) -> str | None:
@@ -175,7 +175,7 @@ def _of_part(names: Sequence[str], results: Mapping[str, Json]) -> float | None:
     """The mean of a part's tasks; where they were scored by relations, by the one that is best for the part, as dev scores are."""
     by_relation = [name.removeprefix(names[0]) for name in results if name.startswith(f"{names[0]}.{BY}")]
     rows = [[as_number(results.get(f"{name}{end}")) for name in names] for end in by_relation or [""]]
-    return max((statistics.mean(one for one in row if one is not None) for row in rows if None not in row), default=None)
+    return max((mean for row in rows if (mean := mean_of_all(row)) is not None), default=None)
 
 
 def _number(value: float | None) -> str:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar, cast
 
+from sentdist.evaluation.means import mean_of_all
 from sentdist.evaluation.significance import Difference
 from sentdist.palette import PALETTE
 from sentdist.plan.chosen_tasks import named_task, task_names
@@ -207,6 +208,4 @@ def _loss_shapes(found: SweepRows) -> Iterator[Drawing]:
 def _headline(row: ResultRow, table: ResultTable, column: str) -> float | None:
     if column != AVERAGE:
         return row.scores.get(column)
-    scores = [row.scores.get(task) for task in table.columns if task != AVERAGE]
-    numbers = [score for score in scores if score is not None]
-    return sum(numbers) / len(numbers) if len(numbers) == len(scores) else None
+    return mean_of_all(row.scores.get(task) for task in table.columns if task != AVERAGE)

@@ -20,6 +20,7 @@ from sentdist.report.relations import LINK_HEADER, link_table
 from sentdist.report.score_rows import ResultRow
 from sentdist.report.search.blocks import SearchPart, search_part
 from sentdist.report.search.facts import SearchFacts, search_facts
+from sentdist.report.seed_results import has_average
 from sentdist.report.selection import (
     SELECTION_HEADER,
     SELECTION_TITLE,
@@ -177,7 +178,7 @@ def result_tables(
         rows = found.sts
         tasks = list(rows[0].scores)
         yield build_table(
-            rows, title=STS_TITLE, tasks=tasks, baseline=_present(baseline, rows), average=len(tasks) > 1, shared=shared,
+            rows, title=STS_TITLE, tasks=tasks, baseline=_present(baseline, rows), average=has_average(tasks), shared=shared,
             exploratory=found.exploratory, leaked=leaks.of_columns(tasks, {TASK_TITLES.get(task, task): task for task in found.tasks}),
         )  # fmt: skip
     for number, (task, rows) in enumerate(found.retrieval.items()):
@@ -192,7 +193,7 @@ def result_tables(
         said = None if found.sts or found.retrieval or number else shared
         yield build_table(
             rows, title=KIND_TABLES[kind], tasks=columns, baseline=_present(baseline, rows), measure=TASK_KINDS[kind].main,
-            average=len(columns) > 1, shared=said,
+            average=has_average(columns), shared=said,
             exploratory=found.exploratory, leaked=leaks.of_columns(columns, {TASK_TITLES.get(task, task): task for task in found.tasks}),
         )  # fmt: skip
     if found.useb:

@@ -8,20 +8,16 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
-
-from sentdist.plan.stage import Json, as_number
-from sentdist.plan.stages import Scores
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.tasks import TASKS
 from sentdist.reading import drop_remedy, read_json_lines
 from sentdist.report.cell_facts import CellFacts, cell_facts
 from sentdist.report.figures import LearningCurve
 from sentdist.report.score_rows import ResultRow, Scalar
+from sentdist.report.seed_results import SeedResults, scores_of, seed_results
 from sentdist.report.useb import RELATION, TASK_OF_COLUMN, has_useb, relations_of, useb_scores
 from sentdist.store.curves import HISTORY_FILE
 from sentdist.store.record import Record
-from sentdist.store.restored import restored
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.store.sweep import SweepRecord, TrialRecord
 
@@ -51,8 +47,7 @@ class SweepRows:
 def sweep_rows(sweep: SweepRecord, store: ArtifactStore, records: dict[str, Record]) -> SweepRows:
     """Rows of every cell and seed all of whose folds have scores in the store; trials without scores are listed as unfinished. A mean over
     fewer folds would be another number, of other test items."""
-    stages = {trial.key: restored(trial.key, records) for trial in sweep.trials}
-    scores = {key: stage for key, stage in stages.items() if isinstance(stage, Scores)}
+    scores = scores_of(sweep, records)
     found = SweepRows(
         sts=[],
         retrieval={},
@@ -64,32 +59,24 @@ def sweep_rows(sweep: SweepRecord, store: ArtifactStore, records: dict[str, Reco
         tasks=[],
         unfinished=[t for t in sweep.trials if t.key not in scores],
     )
-    lacking = {(trial.cell, trial.seed) for trial in found.unfinished}
-    finished = [trial for trial in sweep.trials if (trial.cell, trial.seed) not in lacking]
     found.exploratory.update(_incomplete(sweep, scores))
-    groups: dict[tuple[str, int | None], list[TrialRecord]] = {}
-    for trial in finished:
-        groups.setdefault((trial.cell, trial.seed), []).append(trial)
-    for (label, seed), trials in groups.items():
-        found.facts.setdefault(label, cell_facts(trials[0], records))
-        kinds = _tasks_by_kind(scores[trials[0].key])
-        for task in (*kinds["sts"], *kinds["retrieval"], *itertools.chain.from_iterable(kinds[kind] for kind in KIND_TABLES)):
+    for one in seed_results(sweep, records):
+        found.facts.setdefault(one.cell, cell_facts(one.trials[0], records))
+        kinds = {kind: one.tasks(kind) for kind in ("sts", "retrieval", *KIND_TABLES)}
+        for task in itertools.chain.from_iterable(kinds.values()):
             found.tasks.append(task) if task not in found.tasks else None
         if kinds["sts"]:
-            found.sts.append(_row(trials, seed, store, records, {TASK_TITLES.get(task, task): (task, task) for task in kinds["sts"]}))
+            found.sts.append(_row(one, store, records, _main_scores(kinds["sts"])))
         for task in kinds["retrieval"]:
             columns = {f"{task}:{measure}": (task, f"{task}.{measure}") for measure in RETRIEVAL_TITLES}
-            found.retrieval.setdefault(task, []).append(_row(trials, seed, store, records, columns))
+            found.retrieval.setdefault(task, []).append(_row(one, store, records, columns))
         for kind in KIND_TABLES:
             if kinds[kind]:
-                found.other.setdefault(kind, []).append(
-                    _row(trials, seed, store, records, {TASK_TITLES.get(task, task): (task, task) for task in kinds[kind]})
-                )
-        if has_useb([task.name for task in scores[trials[0].key].tasks]):
-            results = records[trials[0].key].results
-            found.useb.append(_useb_row(trials, seed, store, records))
-            found.useb_by_relation.extend(_by_one_relation(found.useb[-1], relation, results) for relation in relations_of(results))
-        found.curves.extend(_curves(label, seed, trials, store, records))
+                found.other.setdefault(kind, []).append(_row(one, store, records, _main_scores(kinds[kind])))
+        if has_useb([task.name for task in one.scores.tasks]):
+            found.useb.append(_useb_row(one, store, records))
+            found.useb_by_relation.extend(_by_one_relation(found.useb[-1], relation, one.results) for relation in relations_of(one.results))
+        found.curves.extend(_curves(one, store, records))
     return found
 
 
@@ -111,14 +98,17 @@ def shared_trainings(sweep: SweepRecord, records: dict[str, Record]) -> tuple[in
     return sum(mentions[key] for key in entropy), len(entropy), spared
 
 
-def _row(
-    trials: list[TrialRecord], seed: int | None, store: ArtifactStore, records: dict[str, Record], columns: dict[str, tuple[str, str]]
-) -> ResultRow:
-    """One row from the folds of a cell and seed; columns: title -> (task, name of the result)."""
-    first = trials[0]
+def _main_scores(tasks: list[str]) -> dict[str, tuple[str, str]]:
+    """Columns of tasks by their main scores, as `_row` takes them."""
+    return {TASK_TITLES.get(task, task): (task, task) for task in tasks}
+
+
+def _row(one: SeedResults, store: ArtifactStore, records: dict[str, Record], columns: dict[str, tuple[str, str]]) -> ResultRow:
+    """One row of a cell and seed; columns: title -> (task, name of the result)."""
+    first = one.trials[0]
     names = [_items_name(task) for task, _ in columns.values()]
-    folders = [_folder(records[trial.key], store, names) for trial in trials]
-    scores = {title: _mean([records[trial.key].results.get(result) for trial in trials]) for title, (_, result) in columns.items()}
+    folders = [_folder(records[trial.key], store, names) for trial in one.trials]
+    scores = {title: one.results.get(result) for title, (_, result) in columns.items()}
     items: dict[str, Path | tuple[Path, ...]] = {
         title: tuple(folder / _items_name(task) for folder in folders) for title, (task, _) in columns.items()
     }
@@ -127,30 +117,19 @@ def _row(
         for name, value in first.params.items()
     }
     return ResultRow(
-        method=first.method, label=first.cell, params=params, seed=seed or 0, scores=scores, items=items, is_fixed=first.seed is None
+        method=first.method, label=first.cell, params=params, seed=one.seed or 0, scores=scores, items=items, is_fixed=first.seed is None
     )
 
 
-def _useb_row(trials: list[TrialRecord], seed: int | None, store: ArtifactStore, records: dict[str, Record]) -> ResultRow:
+def _useb_row(one: SeedResults, store: ArtifactStore, records: dict[str, Record]) -> ResultRow:
     """One row of the benchmark; items stand behind the columns that are single tasks read in one way."""
-    results = records[trials[0].key].results
-    columns = {} if relations_of(results) else {title: (task, task) for title, task in TASK_OF_COLUMN.items()}
-    row = _row(trials, seed, store, records, columns)
-    return replace(row, scores=useb_scores(results))
+    columns = {} if relations_of(one.results) else {title: (task, task) for title, task in TASK_OF_COLUMN.items()}
+    return replace(_row(one, store, records, columns), scores=useb_scores(one.results))
 
 
-def _by_one_relation(row: ResultRow, relation: str, results: Mapping[str, Json]) -> ResultRow:
+def _by_one_relation(row: ResultRow, relation: str, results: Mapping[str, float | None]) -> ResultRow:
     params = {**row.params, RELATION: relation}
     return replace(row, label=f"{row.label}, {relation}", params=params, items=None, scores=useb_scores(results, relation))
-
-
-def _mean(values: list[Json]) -> float | None:
-    numbers = [number for value in values if (number := as_number(value)) is not None]
-    return float(np.mean(numbers)) if len(numbers) == len(values) else None
-
-
-def _tasks_by_kind(scores: Scores) -> dict[str, list[str]]:
-    return {kind: [task.name for task in scores.tasks if task.kind == kind] for kind in TASK_KINDS}
 
 
 def _items_name(task: str) -> str:
@@ -162,12 +141,10 @@ def _folder(record: Record, store: ArtifactStore, names: list[str]) -> Path:
     return store.folder(Artifact(record=record, uri=""), *(name for name in names if name in record.files))
 
 
-def _curves(
-    label: str, seed: int | None, trials: list[TrialRecord], store: ArtifactStore, records: dict[str, Record]
-) -> Iterator[LearningCurve]:
+def _curves(one: SeedResults, store: ArtifactStore, records: dict[str, Record]) -> Iterator[LearningCurve]:
     """The learning curve of the first fold (a mean over folds would mix different corpora)."""
-    key = trials[0].train
-    if key is None or key not in records or seed is None:
+    key = one.trials[0].train
+    if key is None or key not in records or one.seed is None:
         return
     folder = _folder(records[key], store, [HISTORY_FILE])
     points = read_json_lines(folder / HISTORY_FILE, expected="the curve of a training", remedy=drop_remedy(folder))
@@ -175,8 +152,8 @@ def _curves(
     scores = [point for point in points if point.get("dev_score") is not None]
     if losses:
         yield LearningCurve(
-            label=label,
-            seed=seed,
+            label=one.cell,
+            seed=one.seed,
             steps=[point["step"] for point in losses],
             losses=[point["loss"] for point in losses],
             dev_steps=[point["step"] for point in scores],

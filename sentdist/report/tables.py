@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sentdist.errors import DataError, duration
+from sentdist.errors import DataError, counted, duration
 from sentdist.evaluation.significance import Difference, may_be_best
 from sentdist.evaluation.summary import Summary, summarize
 from sentdist.evaluation.variation import Interval
@@ -164,7 +164,7 @@ def _doubts(systems: Sequence[SystemRows], given: Mapping[str, str]) -> dict[str
     most = max((len(system.rows) for system in systems if not system.is_fixed), default=0)
     doubts = {}
     for system in systems:
-        few = f"{system.label} has {_seeds(len(system.rows))}, others have {most}"
+        few = f"{system.label} has {counted(len(system.rows), 'seed')}, others have {most}"
         is_short = not system.is_fixed and len(system.rows) < most
         if reason := given.get(system.label, few if is_short else ""):
             doubts[system.label] = reason
@@ -280,10 +280,6 @@ def _check(systems: Sequence[SystemRows], tasks: Sequence[str], baseline: str | 
             where=f"table {title!r}: tasks", found=f"{unknown}, of which no row has a score", expected=f"some of {sorted(scored)}",
             remedy="Check the spelling, or evaluate this task.",
         )  # fmt: skip
-
-
-def _seeds(number: int) -> str:
-    return f"{number} seed{'' if number == 1 else 's'}"
 
 
 def _range(numbers: Sequence[int]) -> str:

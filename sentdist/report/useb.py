@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
+from sentdist.evaluation.means import mean_of_all
 from sentdist.evaluation.relational import BY
 from sentdist.plan.measures import Measure
-from sentdist.plan.stage import Json, as_number
 from sentdist.plan.tasks import TASK_GROUPS
 from sentdist.report.columns import AVERAGE
 
@@ -32,8 +32,8 @@ def has_useb(tasks: Sequence[str]) -> bool:
     return set(TASK_GROUPS["useb"]) <= set(tasks)
 
 
-def useb_scores(results: Mapping[str, Json], relation: str | None = None) -> dict[str, float | None]:
-    """Column -> score from the results of an evaluation.
+def useb_scores(results: Mapping[str, float | None], relation: str | None = None) -> dict[str, float | None]:
+    """Column -> score from the results of an evaluation, means over folds.
 
     Where the tasks were scored by each relation alone, one relation counts for all parts of a task: the one whose mean over these is best,
     which is seen on the test data, as in RSE's table. relation: this one, for every task.
@@ -45,24 +45,18 @@ def useb_scores(results: Mapping[str, Json], relation: str | None = None) -> dic
         best = max(complete, key=lambda name: sum(one or 0.0 for one in complete[name].values())) if complete else next(iter(rows))
         found |= rows[best]
         if mean is not None:
-            found[mean] = _mean(rows[best].values())
-    return found | {AVERAGE: _mean(found[column] for column in FOUR)}
+            found[mean] = mean_of_all(rows[best].values())
+    return found | {AVERAGE: mean_of_all(found[column] for column in FOUR)}
 
 
-def relations_of(results: Mapping[str, Json]) -> tuple[str, ...]:
+def relations_of(results: Mapping[str, float | None]) -> tuple[str, ...]:
     """The relations by each of which the benchmark was scored."""
     first = f"askubuntu.{BY}"
     return tuple(name.removeprefix(first) for name in results if name.startswith(first))
 
 
-def _by_relation(results: Mapping[str, Json], parts: Mapping[str, str], relation: str | None) -> dict[str, dict[str, float | None]]:
+def _by_relation(results: Mapping[str, float | None], parts: Mapping[str, str], relation: str | None) -> dict[str, dict[str, float | None]]:
     """Relation -> column -> score; one row under "" where no relations were scored."""
     names = relations_of(results) if relation is None else (relation,)
     ends = {name: f".{BY}{name}" for name in names} or {"": ""}
-    return {name: {column: as_number(results.get(f"{task}{end}")) for column, task in parts.items()} for name, end in ends.items()}
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    numbers = list(values)
-    defined = [number for number in numbers if number is not None]
-    return sum(defined) / len(defined) if len(defined) == len(numbers) else None
+    return {name: {column: results.get(f"{task}{end}") for column, task in parts.items()} for name, end in ends.items()}

@@ -14,7 +14,7 @@ from sentdist.data.leaks import LeakFinder, Leaks
 from sentdist.data.task_texts import TaskTexts
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.leaks import overlaps_of
-from sentdist.plan.stage import Json
+from sentdist.plan.stage import Json, topological
 from sentdist.plan.stages import Overlap
 from sentdist.plan.task_kinds import ScoredTask
 from sentdist.plan.unroll import Plan
@@ -32,16 +32,15 @@ SCHEMA = pa.schema(
 
 def build_overlaps(plan: Plan, context: Context) -> list[Artifact]:
     """The overlaps of those corpora of a plan that are in the store, built in this process; dev sets need no corpus."""
-    ready = [overlap for overlap in overlaps_of(plan) if all(context.store.has(needed) for needed in overlap.inputs)]
+    overlaps = overlaps_of(plan)
+    finished = context.store.get_all(topological(overlaps))
+    ready = [overlap for overlap in overlaps if all(needed.key in finished for needed in overlap.inputs)]
     finders: dict[tuple[tuple[ScoredTask, ...], float], LeakFinder] = {}
-    return [_build(overlap, context, finders) for overlap in ready]
+    return [finished.get(overlap.key) or _build(overlap, context, finders) for overlap in ready]
 
 
 def _build(stage: Overlap, context: Context, finders: dict[tuple[tuple[ScoredTask, ...], float], LeakFinder]) -> Artifact:
-    """Compare a corpus with its test sets, unless the store knows already; counts stand in the record, items beside it."""
-    existing = context.store.get(stage)
-    if existing is not None:
-        return existing
+    """Compare a corpus with its test sets; counts stand in the record, items beside it."""
     started = time.perf_counter()
     finder = finders.get((stage.tasks, stage.near))
     if finder is None:

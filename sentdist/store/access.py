@@ -14,6 +14,7 @@ from pyarrow import fs
 from sentdist.addresses import opened_as, without_secrets
 from sentdist.disk_errors import NO_RIGHT, WORDS, os_error_of, words_for
 from sentdist.errors import StoreError
+from sentdist.sizes import disk_size
 from sentdist.store.slow_store import told_if_silent
 
 REASONS: dict[int | None, str] = {
@@ -105,6 +106,17 @@ def raise_of_disk(error: Exception, below: str | Path, *, shown: str) -> None:
     met = os_error_of(error)
     if met is not None and is_of_disk(met, below):
         raise not_written(shown, met) from error
+
+
+def refuse_little_room(root: str, free: int | None, needed_bytes: int) -> None:
+    """Raise StoreError where fewer bytes are free than are needed; free: None where a store does not say."""
+    if free is not None and free < needed_bytes:
+        raise StoreError(
+            where=root,
+            found=f"{disk_size(free)} free",
+            expected=f"about {disk_size(needed_bytes)}",
+            remedy="Free room (`sentdist store gc` removes what is of no use) or use another store.",
+        )
 
 
 def reason_of(error: OSError) -> str:

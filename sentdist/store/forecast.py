@@ -85,7 +85,7 @@ def forecast(plan: Plan, store: ArtifactStore) -> Forecast:
     Raises:
         StoreError: the store cannot be read.
     """
-    finished = frozenset(stage.key for stage in plan.stages if store.has(stage))
+    finished = frozenset(store.get_all(plan.stages))
     kinds = []
     for kind in STAGES.values():
         stages = [stage for stage in plan.stages if isinstance(stage, kind)]

@@ -19,8 +19,7 @@ from pyarrow import fs
 from sentdist.durable import append_line
 from sentdist.errors import ArtifactLost, StoreError
 from sentdist.plan.stage import Json, Stage
-from sentdist.sizes import disk_size
-from sentdist.store.access import open_root, raise_of_disk, reading, shown_root, writing
+from sentdist.store.access import open_root, raise_of_disk, reading, refuse_little_room, shown_root, writing
 from sentdist.store.copies import copy_of, keep_copy
 from sentdist.store.integrity import checksums_below, damage_of, damage_of_content
 from sentdist.store.local_root import STAGING, LocalRoot
@@ -74,6 +73,12 @@ class ArtifactStore:
                 remedy="Have whoever owns the folder remove it, or use another store with --store.",
             )
         return found
+
+    def get_all(self, stages: Iterable[Stage]) -> dict[str, Artifact]:
+        """As `get`, the artifacts of those of many stages that are finished, by key; several are looked for at a time, as by `each_at`."""
+        asked = list(stages)
+        with ThreadPoolExecutor(max_workers=READERS) as readers:
+            return {stage.key: found for stage, found in zip(asked, readers.map(self.get, asked), strict=True) if found is not None}
 
     def at(self, place: str) -> Artifact | None:
         """The artifact at a place such as `train/rcl-minilm-b64-s0-a18b8d064910`; None as of `get`, also where that raises."""
@@ -264,14 +269,7 @@ class ArtifactStore:
         with writing(self.shown):
             self._folders.write(probe, b"")
             self.filesystem.delete_file(f"{self.base}/{probe}")
-        free = self.free_bytes()
-        if free is not None and free < needed_bytes:
-            raise StoreError(
-                where=self.shown,
-                found=f"{disk_size(free)} free",
-                expected=f"about {disk_size(needed_bytes)}",
-                remedy="Free room (`sentdist store gc` removes what is of no use) or use another store.",
-            )
+        refuse_little_room(self.shown, self.free_bytes(), needed_bytes)
 
     def free_bytes(self) -> int | None:
         """Free bytes of the disk of a local store, which need not exist yet; None of a remote one."""

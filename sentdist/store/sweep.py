@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
+
 from pydantic import BaseModel, ConfigDict
 
 from sentdist.errors import StoreError, listed
@@ -54,6 +56,14 @@ class SweepRecord(BaseModel):
     def records(self, store: ArtifactStore) -> dict[str, Record]:
         """The records of those of its stages that are finished, by key."""
         return {key: found.record for key, found in zip(self.places, store.each_at(self.places.values()), strict=True) if found is not None}
+
+
+def with_all_folds(trials: Iterable[TrialRecord], finished: Container[str]) -> dict[tuple[str, int | None], tuple[TrialRecord, ...]]:
+    """The trials of each cell and seed, in their order, where all are finished; finished: keys."""
+    groups: dict[tuple[str, int | None], tuple[TrialRecord, ...]] = {}
+    for trial in trials:
+        groups[trial.cell, trial.seed] = (*groups.get((trial.cell, trial.seed), ()), trial)
+    return {place: group for place, group in groups.items() if all(trial.key in finished for trial in group)}
 
 
 def sweep_record(plan: Plan) -> SweepRecord:

@@ -6,9 +6,12 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 
+from sentdist.plan.chosen_tasks import kind_of_scored
 from sentdist.plan.stage import Json
-from sentdist.plan.tasks import TASK_GROUPS, TASKS
+from sentdist.plan.task_kinds import have_mean
+from sentdist.plan.tasks import TASK_GROUPS, group_parts
 from sentdist.store.record import Record
 
 CURVE = {"loss": "loss", "grad_norm": "grad_norm", "lr": "learning_rate", "sentences_per_s": "sentences_per_s", "dev_score": "dev_score"}
@@ -54,10 +57,9 @@ def main_scores(record: Record) -> dict[str, float]:
 
 
 def averages(scores: Mapping[str, float]) -> dict[str, float]:
-    """Means over the task groups that are complete; over all tasks (`avg`) where several tasks make no group.
-    Tasks of different kinds have no mean: half a correlation and half a precision is nothing that a person could read."""
+    """Means over the task groups that are complete; over all tasks (`avg`) where several tasks make no group. Of tasks that have a mean."""
     found = {
-        f"avg_{group}": sum(scores[task] for task in tasks) / len(tasks)
+        f"avg_{group}": fmean(fmean(scores[task] for task in part) for part in group_parts(group))
         for group, tasks in TASK_GROUPS.items()
         if all(task in scores for task in tasks) and _are_alike(tasks)
     }
@@ -78,8 +80,9 @@ def metric_name(name: str) -> str:
 
 
 def _are_alike(tasks: Iterable[str]) -> bool:
-    """Of one kind, which the name of a user's own task begins with."""
-    return len({TASKS[task].kind if task in TASKS else task.partition("-")[0] for task in tasks}) == 1
+    kinds = {kind_of_scored(task) for task in tasks}
+    known = {kind for kind in kinds if kind is not None}
+    return known == kinds and have_mean(known)
 
 
 def _with_unit(name: str) -> str:

@@ -60,7 +60,9 @@ def _scores(stage: Scores, folder: Path, noise: float, *, seed: int, num_items: 
         if isinstance(task, LinkTask):
             results |= _links(task, 90.0 - 10 * noise + seed)
             continue
-        assert isinstance(task, Task)
+        if not isinstance(task, Task):
+            results[task.name] = 90.0 - 10 * noise + seed
+            continue
         size = num_items[task.name]
         if task.kind == "retrieval":
             results |= _retrieval(task, folder, 90.0 - 10 * noise, size=size, seed=seed)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import ray
 from ray.exceptions import RayError
 
-from sentdist.errors import ArtifactLost, SentdistError, SweepStopped, named
+from sentdist.errors import ArtifactLost, SentdistError, named
 from sentdist.execution.board.attempts import LOSSES, Attempts, checkpoint_step, end_of, lost_to, retry_of
 from sentdist.execution.board.background import BackgroundTasks
 from sentdist.execution.board.diagnosis import STANDSTILL_S
@@ -20,14 +20,16 @@ from sentdist.execution.board.event_log import EventLog
 from sentdist.execution.board.event_sink import BEATS_IN_TIME, Body, EventSink, GroupMember
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.heartbeats import Heartbeat
+from sentdist.execution.board.inquiry import Inquiry
+from sentdist.execution.board.places import Places
 from sentdist.execution.board.stage_task import abort, note_failed, note_stopped, start, start_group
-from sentdist.execution.board.submission import Submission
+from sentdist.execution.board.submission import Submission, most_pools, newest_may_have, stopped
 from sentdist.execution.board.watchdog import Watchdog
 from sentdist.execution.board.worker_groups import NoGroupError, Order, Started, WorkerGroups
 from sentdist.execution.cluster.ray_errors import GONE, cause_of
 from sentdist.execution.cluster.snapshot import has_room, read_cluster
 from sentdist.execution.prometheus import COUNTED, IN_FLIGHT, STAGES, add, show
-from sentdist.execution.resources import Demand, pools_at_once, stage_demand
+from sentdist.execution.resources import Demand, stage_demand
 from sentdist.plan.stage import Stage
 from sentdist.store.store import Artifact
 
@@ -70,7 +72,8 @@ class BoardActor:
         self._clients: dict[str, asyncio.Event] = {}  # a process that uses the board -> set when it unregisters
         self._stopped: set[str] = set()  # submissions
         self._num_stopping = 0
-        self._pools: asyncio.Semaphore | None = None
+        self._pools = Places(lambda: most_pools(self._submissions.values()))
+        self._inquiries: set[Inquiry] = set()
         self._waiting: set[str] = set()  # keys of what was started without a group and has perhaps no room yet
         self._groups = WorkerGroups(self._start_group, is_wanted=lambda: bool(self._waiting))
         self._watchdog = Watchdog(silence_s)
@@ -82,7 +85,7 @@ class BoardActor:
     async def register(self, submission: Submission, client: str) -> None:
         """A process of a submission starts to use the board; answered when it unregisters.
         The reference to the answer dies with the process, see `watch`."""
-        self._submissions.setdefault(submission.id, submission)
+        self._note_submission(submission)
         self._clients[client] = asyncio.Event()
         await self._clients[client].wait()
 
@@ -102,8 +105,17 @@ class BoardActor:
             SweepStopped: the submission was stopped.
         """
         self._refuse_stopped(submission.id)
-        self._submissions.setdefault(submission.id, submission)
-        return [self._ref(stage, submission)]
+        self._note_submission(submission)
+        inquiry = Inquiry(submission.context.store)
+        self._inquiries.add(inquiry)
+        try:
+            while unknown := inquiry.unknown(stage, is_settled=lambda one: self._is_settled(one, submission)):
+                await inquiry.ask(unknown)
+                if submission.id in self._stopped or submission.id not in self._submissions:  # or it has left meanwhile
+                    raise stopped(submission.sweep)
+            return [self._ref(stage, submission, inquiry)]
+        finally:
+            self._inquiries.discard(inquiry)
 
     async def post(self, event: StageEvent) -> None:
         """Keep an event and wake those who listen."""
@@ -198,7 +210,7 @@ class BoardActor:
         attempts = Attempts(
             max_failures=submission.context.runtime.max_failures, step=await asyncio.to_thread(checkpoint_step, store, stage)
         )
-        async with self._room(demand, submission):
+        async with self._pools if demand.way == "pool" else nullcontext():
             while True:
                 try:
                     return await self._attempt(stage, submission, demand)
@@ -249,25 +261,26 @@ class BoardActor:
             note_failed.remote(submission, stage.key, named(error))
         await self.post(event)
 
-    def _room(self, demand: Demand, submission: Submission) -> AbstractAsyncContextManager[object]:
-        if demand.way != "pool":
-            return nullcontext()
-        if self._pools is None:
-            workers = submission.context.runtime.most_workers
-            self._pools = asyncio.Semaphore(pools_at_once(trainings_at_once=submission.trainings_at_once, workers=workers))
-        return self._pools
+    def _note_submission(self, submission: Submission) -> None:
+        self._submissions.setdefault(submission.id, submission)
+        self._pools.look()
 
-    def _ref(self, stage: Stage, submission: Submission) -> ray.ObjectRef:
+    def _is_settled(self, stage: Stage, submission: Submission) -> bool:
+        return stage.key in self._work or self._failed_in(stage, submission) is not None
+
+    def _failed_in(self, stage: Stage, submission: Submission) -> _Work | None:
+        failed = self._failed.get(stage.key)
+        return failed if failed is not None and submission.id in failed.asked_by else None
+
+    def _ref(self, stage: Stage, submission: Submission, inquiry: Inquiry) -> ray.ObjectRef:
         work = self._work.get(stage.key)
         if work is None:
-            failed = self._failed.get(stage.key)
-            if failed is not None and submission.id in failed.asked_by:
+            if (failed := self._failed_in(stage, submission)) is not None:
                 return failed.ref
-            found = submission.context.store.get(stage)
-            if found is not None:
+            if (found := inquiry.found(stage.key)) is not None:
                 return ray.put(found)
             self._failed.pop(stage.key, None)
-            work = self._start(stage, submission)
+            work = self._start(stage, submission, inquiry)
             self._work[stage.key] = work
             self._background.start(self._watch_work(stage.key, work))
             if not self._is_watching:
@@ -276,8 +289,8 @@ class BoardActor:
         self._note_need(stage, submission.id, 0)
         return work.ref
 
-    def _start(self, stage: Stage, submission: Submission) -> _Work:
-        inputs = [self._ref(needed, submission) for needed in stage.inputs]
+    def _start(self, stage: Stage, submission: Submission, inquiry: Inquiry) -> _Work:
+        inputs = [self._ref(needed, submission, inquiry) for needed in stage.inputs]
         ref = _this_board().drive.remote(stage, submission, *inputs)  # Ray calls it once the inputs exist, and never if one failed
         return _Work(ref=ref, stage=stage, demand=stage_demand(stage, submission.context.runtime))
 
@@ -306,16 +319,11 @@ class BoardActor:
             now = time.monotonic()
             self._follow(now)
             with suppress(RayError):  # the head does not answer just now
-                cluster = await asyncio.to_thread(read_cluster, self._may_have)
+                cluster = await asyncio.to_thread(read_cluster, newest_may_have(self._submissions.values()))
                 for event in self._watchdog.look(cluster, now):
                     await self.post(event)
             await asyncio.sleep(min(LOOK_S, self._silence_s / BEATS_IN_TIME))
         self._is_watching = False
-
-    @property
-    def _may_have(self) -> tuple[float, float] | None:
-        """What the submissions found that an autoscaler may bring the cluster to; they were asked on its head, where that is known."""
-        return next((found for one in self._submissions.values() if (found := one.may_have) is not None), None)
 
     def _follow(self, now: float) -> None:
         """What has nothing to wait for but the cluster."""
@@ -328,6 +336,8 @@ class BoardActor:
         except Exception as error:  # whoever asked holds the reference and gets the error whole; here it only matters which kind it was
             if self._work.get(key) is work and not isinstance(cause_of(error), ArtifactLost):
                 self._failed[key] = work
+        for inquiry in self._inquiries:
+            inquiry.forget(key)
         if self._work.get(key) is work:
             del self._work[key]
             show(IN_FLIGHT, len(self._work))
@@ -362,16 +372,6 @@ class BoardActor:
     def _end_if_idle(self) -> None:
         if not self._submissions and not self._work and not self._num_stopping:
             ray.kill(_this_board())  # `exit_actor` would wait for pending calls of `events`; the next client opens a fresh board
-
-
-def stopped(sweep: str) -> SweepStopped:
-    """The error that a stopped submission gets."""
-    return SweepStopped(
-        where=sweep,
-        found="that it was stopped by `sentdist stop`",
-        expected="that it goes on",
-        remedy="What is finished is kept. Submit it again: trainings go on from their last checkpoints.",
-    )
 
 
 async def _ended(works: Iterable[_Work]) -> None:

@@ -42,7 +42,6 @@ class BoardClient:
         self.submission = submission
         self._body = body
         self._patience_s, self._silence_s = patience_s, silence_s
-        self._client_id = f"{submission.id}/{uuid.uuid4().hex[:8]}"
         self.name = board_name(submission.context.store)
         self.actor = self._open()
 
@@ -80,7 +79,9 @@ class BoardClient:
                     raise
 
     def reopen(self) -> None:
-        """Find the board that took the place of a dead one, or start it."""
+        """Find the board that took the place of a dead one, or start it. One that lives and did not answer sees a new client: what it
+        learns of the old one, whose answer is perhaps lost, must not end the work."""
+        self.unregister()
         self.actor = self._open()
 
     def events(self, since: int | None) -> ray.ObjectRef:
@@ -129,6 +130,7 @@ class BoardClient:
         board = ray.remote(BoardActor).options(**options, scheduling_strategy="DEFAULT", max_concurrency=CALLS_AT_ONCE)
         actor: Any = board.remote(self._body, self._patience_s, self._silence_s)
         # The answer comes when this process parts, and is lost when it dies: Ray then tells the board that its owner is dead.
+        self._client_id = f"{self.submission.id}/{uuid.uuid4().hex[:8]}"
         actor.watch.remote(self._client_id, [actor.register.remote(self.submission, self._client_id)])
         return actor
 

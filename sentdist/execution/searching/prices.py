@@ -48,10 +48,10 @@ class Earlier:
 def paid(stage: Train | Rung, store: ArtifactStore, *, earlier: Earlier, known: Set[str]) -> Paid:
     """What was built in a search for a training until a share; known: keys of stages that others have paid for."""
     found = Paid()
-    for needed in topological((stage,)):
-        if needed.key in known or needed.purpose == "scores":
-            continue
-        artifact = store.get(needed)
+    asked = [needed for needed in topological((stage,)) if needed.key not in known and needed.purpose != "scores"]
+    artifacts = store.get_all(asked)
+    for needed in asked:
+        artifact = artifacts.get(needed.key)
         if artifact is None or earlier.had(artifact.record):
             continue
         results = artifact.record.results
@@ -116,7 +116,9 @@ class Forecasts:
         return total
 
     def _missing(self, train: Train) -> list[Stage]:
-        return [stage for stage in topological((train,)) if not self._store.has(stage)]
+        stages = topological((train,))
+        finished = self._store.get_all(stages)
+        return [stage for stage in stages if stage.key not in finished]
 
     def _speed(self, kind: type[Stage]) -> float | None:
         assert kind.speed_of is not None

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentdist.evaluation.items import GROUP
+from sentdist.evaluation.means import mean_of_all
 from sentdist.evaluation.relational import relation_cosines
 from sentdist.learning.relation_file import Relations
 from sentdist.plan.specs import EncoderSpec, LexicalSpec
@@ -98,9 +99,7 @@ def _relations(tasks: list[LoadedTask], embeddings_SD: np.ndarray, row: dict[str
     pairs = [task for task in tasks if isinstance(task, LoadedSts)]
     if pairs and isinstance(scorer, RelationalScorer) and scorer.scoring.curve is not None:
         curves = [task.curve(_rows_of(task, embeddings_SD, row), scorer) for task in pairs]
-        means: list[Json] = [
-            None if None in scores else float(np.mean(np.array(scores, dtype=float))) for scores in zip(*curves, strict=True)
-        ]
+        means: list[Json] = [mean_of_all(scores) for scores in zip(*curves, strict=True)]
         grid = scorer.scoring.curve
         facts["weight_curve"] = {"relation": grid.relation, "weights": list(grid.weights), "scores": means}
     return facts

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from sentdist.evaluation.means import mean_of_all
 from sentdist.evaluation.relational import BY
 from sentdist.stages.scores.scorer import CosineScorer, RelationalScorer, Scorer
 from sentdist.stages.tasks.loaded_task import LoadedTask, TaskScore
@@ -28,13 +28,10 @@ def score_by(task: LoadedTask, embeddings_SD: np.ndarray, scorer: Scorer) -> Tas
 def mean_of_parts(parts: Sequence[Sequence[TaskScore]]) -> float | None:
     """The mean over parts of the mean over their tasks' main scores; where tasks were scored by several relations, that of the relation
     which is best for the part. None where a score is not defined."""
-    means = [_best_mean(part) for part in parts]
-    defined = [mean for mean in means if mean is not None]
-    return statistics.mean(defined) if len(defined) == len(means) else None
+    return mean_of_all(_best_mean(part) for part in parts)
 
 
 def _best_mean(part: Sequence[TaskScore]) -> float | None:
     names = [name for name in part[0].measures if name.startswith(BY)]
     values = [[score.measures[name] for score in part] for name in names] or [[score.main for score in part]]
-    defined = [statistics.mean(one for one in row if one is not None) for row in values if None not in row]
-    return max(defined) if defined else None
+    return max((mean for row in values if (mean := mean_of_all(row)) is not None), default=None)

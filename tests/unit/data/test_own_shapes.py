@@ -55,7 +55,7 @@ def test_a_line_of_another_length_is_named(tmp_path: Path) -> None:
 
 
 def test_all_repetitions_are_told_at_once(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"query q0 and document d1 judged twice, and 1 pairs more.*Remove rows 1, 3\."):
+    with pytest.raises(DataError, match=r"query q0 and document d1 judged twice, and 1 pair more.*Remove rows 1, 3\."):
         read_retrieval("my/faq", data_root=bank(tmp_path, "q0 0 d1 2\nq0 0 d1 1\nq1 0 d0 1\nq1 0 d0 1\n"))
     row = {"query_id": "q", "query": "a", "document_id": "d", "document": "b", "relevance": 1}
     write_table(tmp_path, "my/few", [row, row, {**row, "document_id": "e"}, {**row, "document_id": "e"}])

@@ -86,7 +86,9 @@ def _record(stage: Stage, *, seconds: float, results: dict[str, Json], at: str =
 
 def _store(*records: Record) -> ArtifactStore:
     by_key = {record.key: SimpleNamespace(record=record) for record in records}
-    return cast(ArtifactStore, SimpleNamespace(get=lambda stage: by_key.get(stage.key), has=lambda stage: stage.key in by_key))
+    return cast(
+        ArtifactStore, SimpleNamespace(get_all=lambda stages: {stage.key: by_key[stage.key] for stage in stages if stage.key in by_key})
+    )
 
 
 @pytest.fixture

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from sentdist.report.brief_table import brief_table
+from sentdist.report.leaks import sweep_leaks
 from sentdist.report.paper import fold_means, told_apart
 from sentdist.report.printed import PaperRow, PaperTable
 from sentdist.report.score_rows import ResultRow
+from sentdist.report.sweep_report import result_tables
+from sentdist.report.sweep_rows import sweep_rows
 from sentdist.report.tables import build_table
+from sentdist.store.record import Record
+from sentdist.store.store import ArtifactStore
+from sentdist.store.sweep import SweepRecord, load_sweep
+from tests.support.planning import plan_of, small_recipe
+from tests.support.synthetic_sweeps import fill_store
 
 
 def test_a_row_waits_for_all_of_its_folds() -> None:
@@ -26,16 +35,36 @@ def test_a_row_waits_for_all_of_its_folds() -> None:
     assert fold_means(sweep, records, {"MAP": "faqir"}) == []
 
 
-def test_the_average_in_a_terminal_is_of_seeds_that_have_every_task() -> None:
-    trials = [SimpleNamespace(cell="RCL", seed=seed, key=f"seed-{seed}") for seed in range(2)]
-    sweep: Any = SimpleNamespace(trials=trials)
-    records: dict[str, Any] = {
-        "seed-0": SimpleNamespace(results={"sts12": 70.0, "sts13": 80.0}),
-        "seed-1": SimpleNamespace(results={"sts12": 71.0, "sts13": None}),
-    }
+def test_the_average_in_a_terminal_is_of_seeds_that_have_every_task(tmp_path: Path) -> None:
+    sweep, store, records = _scored(tmp_path, ["sts12", "sts13"])
+    _, other = (trial.key for trial in sweep.trials if trial.method == "rcl")
+    records[other] = records[other].model_copy(update={"results": records[other].results | {"sts13": None}})
     found = brief_table(sweep, records)
+    first = next(one for one in sweep_rows(sweep, store, records).sts if one.method == "rcl")
     assert found.columns == ("system", "n", "sts12", "sts13", "average of sts")
-    assert found.rows == (("RCL", "2", "70.50 ± 0.71", "80.00", "75.00"),)
+    (row,) = (row for row in found.rows if row[0] == "rcl")
+    assert row[1] == "2" and row[3:] == (
+        f"{first.scores['STS13']:.2f}",
+        f"{((first.scores['STS12'] or 0) + (first.scores['STS13'] or 0)) / 2:.2f}",
+    )
+
+
+def test_the_average_in_a_terminal_is_of_the_tasks_of_the_report(tmp_path: Path) -> None:
+    """A person's own graded pairs are among them."""
+    sweep, store, records = _scored(tmp_path, ["sts12", "sts=sts/mine", "sts13"])
+    found = brief_table(sweep, records)
+    table = next(result_tables(sweep, sweep_rows(sweep, store, records), None, sweep_leaks(sweep, store, records)))
+    shown = {row[0]: dict(zip(found.columns, row, strict=True))["average of sts"].partition(" ")[0] for row in found.rows}
+    means = {line.label: line.cells["Avg"].summary for line in table.lines}
+    assert shown == {label: f"{summary.mean:.2f}" for label, summary in means.items() if summary is not None} and len(shown) == 3
+
+
+def _scored(folder: Path, tasks: list[str]) -> tuple[SweepRecord, ArtifactStore, dict[str, Record]]:
+    """A sweep of two seeds with its records."""
+    store, plan = ArtifactStore(folder / "store"), plan_of(small_recipe(seeds=[0, 1], evaluation={"tasks": tasks}))
+    fill_store(store, plan, noise=lambda trial: 1.0, num_items={"sts12": 20, "sts13": 30, "sts-sts-mine": 40})
+    sweep = load_sweep(store, plan.recipe.name)
+    return sweep, store, sweep.records(store)
 
 
 @pytest.mark.parametrize(("matches", "shown"), [({"a": "A"}, 0), ({"a": "A", "b": "B"}, 1), ({"a": "A", "b": "A"}, 0)])

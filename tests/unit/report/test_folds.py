@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from sentdist.plan.stage import as_number
 from sentdist.plan.unroll import Trial
 from sentdist.report.brief_table import brief_table
 from sentdist.report.sweep_report import Report, report_sweep
@@ -21,10 +22,10 @@ from tests.support.synthetic_sweeps import fill_store
 TASK, NAME = "retrieval=faqs/mine", "retrieval-faqs-mine"
 
 
-def _store(folder: Path, *, skip: Callable[[Trial], bool] = lambda trial: False) -> ArtifactStore:
+def _store(folder: Path, *, skip: Callable[[Trial], bool] = lambda trial: False, tasks: Sequence[str] = (TASK,)) -> ArtifactStore:
     """Filled with the scores of three methods with two seeds and three folds."""
     recipe = small_recipe(
-        corpus={"source": "faqs/mine", "split": None}, folds={"num": 3}, selection={"task": TASK}, evaluation={"tasks": [TASK]},
+        corpus={"source": "faqs/mine", "split": None}, folds={"num": 3}, selection={"task": TASK}, evaluation={"tasks": list(tasks)},
         seeds=[0, 1], baseline="fine_tuned",
     )  # fmt: skip
     store = ArtifactStore(str(folder / "store"))
@@ -60,6 +61,19 @@ def test_a_score_that_one_fold_lacks_is_no_mean_of_the_others(tmp_path: Path) ->
     (row,) = (row for row in found.retrieval[NAME] if (row.method, row.seed) == ("rcl", 0))
     of_mrr = [float(str(records[one].results[f"{NAME}.mrr"])) for one in (key, *others)]
     assert row.scores[f"{NAME}:map"] is None and row.scores[f"{NAME}:mrr"] == pytest.approx(sum(of_mrr) / 3)
+
+
+def test_useb_over_folds_is_the_mean_of_all_folds(tmp_path: Path) -> None:
+    """Of trials whose every score is one above the fold before."""
+    store = _store(tmp_path, tasks=[TASK, "useb"])
+    sweep = load_sweep(store, "small")
+    records = sweep.records(store)
+    found = sweep_rows(sweep, store, records)
+    for row in found.useb:
+        trials = [trial for trial in sweep.trials if (trial.cell, trial.seed or 0) == (row.label, row.seed)]
+        folds = {as_number(records[trial.key].results["askubuntu"]) or 0.0 for trial in trials}
+        assert len(folds) == 3 and row.scores["Avg"] == pytest.approx(sum(folds) / 3)
+    assert len(found.useb) == 5
 
 
 def test_the_terminal_counts_seeds_and_spreads_over_them_as_the_report_does(lacking: tuple[ArtifactStore, Report]) -> None:

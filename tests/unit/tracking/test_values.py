@@ -11,7 +11,9 @@ import pytest
 from sentdist.plan.corpora import CORPORA
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Corpus, Train
+from sentdist.plan.tasks import TASK_GROUPS
 from sentdist.plan.unroll import Plan
+from sentdist.report.useb import useb_scores
 from sentdist.store.record import Record
 from sentdist.store.sweep import sweep_record
 from sentdist.tracking.notes import Link, stage_note, sweep_note, trial_note
@@ -191,6 +193,19 @@ def test_the_average_over_sts_needs_all_seven() -> None:
     assert averages({"stsb": 80.0, "sickr": 70.0}) == {"avg": 75.0}
     assert averages({"scenes-sts": 80.0, "scenes-faq": 40.0}) == {}, "a correlation and a precision have no mean"
     assert averages({"stsb": 80.0}) == {}
+
+
+def test_the_average_over_useb_is_that_of_its_table() -> None:
+    """Over four tasks, which are of three kinds with scores on one scale."""
+    scores = {task: float(place) for place, task in enumerate(TASK_GROUPS["useb"])}
+    found = averages(scores)
+    assert found["avg_useb"] == pytest.approx(useb_scores(scores)["Avg"])
+    assert {"avg_twitter", "avg_scidocs"} < found.keys() and primary_metric(["useb"]) == "avg_useb"
+
+
+def test_what_may_choose_a_checkpoint_together_has_an_average() -> None:
+    assert averages({"pairs-my-judged": 80.0, "reranking-my-candidates": 60.0}) == {"avg": 70.0}
+    assert averages({"stsb": 80.0, "of-another-version": 60.0}) == {}
 
 
 def test_tasks_of_ones_own_go_by_the_names_under_which_they_are_scored() -> None:

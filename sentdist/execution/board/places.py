@@ -1,0 +1,35 @@
+"""So many at a time, by a number that may change while some wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+class Places:
+    """A context for those who need a place; they wait while all are taken. number: of places now; whoever changes it calls `look`."""
+
+    def __init__(self, number: Callable[[], int]) -> None:
+        self._number = number
+        self._taken = 0
+        self._waiting: dict[asyncio.Future[None], None] = {}  # in the order in which they came
+
+    async def __aenter__(self) -> None:
+        while self._taken >= self._number():
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting[turn] = None
+            try:
+                await turn
+            finally:
+                del self._waiting[turn]
+        self._taken += 1
+
+    async def __aexit__(self, *_: object) -> None:
+        self._taken -= 1
+        self.look()
+
+    def look(self) -> None:
+        """Let those who wait see whether there is a place now."""
+        for turn in self._waiting:
+            if not turn.done():
+                turn.set_result(None)
