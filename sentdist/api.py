@@ -21,7 +21,7 @@ from sentdist.errors import RecipeError as RecipeError
 from sentdist.errors import SentdistError as SentdistError
 from sentdist.errors import StoreError as StoreError
 from sentdist.errors import TrainingDiverged as TrainingDiverged
-from sentdist.inference.given import counted_of, given_count, given_embeddings, given_names, given_sentences
+from sentdist.inference.given import counted_of, given_count, given_embeddings, given_encoder, given_names, given_sentences
 from sentdist.inference.opening import encoder_use, open_store, store_root
 from sentdist.plan.recipe import Recipe as Recipe
 from sentdist.plan.unroll import Plan as Plan
@@ -63,13 +63,17 @@ class Encoder:
         precision: fp32; tf32 for products in TensorFloat-32, on an NVIDIA GPU; bf16 for products in bfloat16.
 
         Raises:
-            EncoderError: no such encoder, no tokenizer, a pooling that it has no weights for. DataError: no such precision.
+            EncoderError: no such encoder, no tokenizer, a pooling that it has no weights for, a length that it does not take.
+            DataError: a name that is none, no such precision.
             StoreError: a key of no or of several artifacts.
         """
+        checked = given_encoder("Encoder.load", name)
+        length = None if max_length is None else given_count("Encoder.load: max_length", max_length)
+
         from sentdist.inference.ready_encoder import LoadedEncoder
 
         use = encoder_use(
-            str(name), _store(store), revision=revision, pooling=pooling, max_length=max_length, precision=precision, normalize=False
+            checked, _store(store), revision=revision, pooling=pooling, max_length=length, precision=precision, normalize=False
         )
         return cls(LoadedEncoder.load(use))
 
@@ -79,7 +83,9 @@ class Encoder:
         return self.loaded.width
 
     def encode(self, sentences: str | Sequence[str], *, normalize: bool = False) -> np.ndarray:
-        """(S, D) float32 embeddings of S sentences in their order, or (D,) of one `str`; of length 1 if asked for.
+        """(S, D) float32 embeddings of S sentences in their order, or (D,) of one `str`.
+
+        normalize: of length 1. Else their length is what pooling gives, also where the checkpoint asks sentence-transformers to normalize.
 
         Raises:
             DataError: no sentence, or one without a visible character. EncoderError: embeddings that are not finite.
@@ -355,7 +361,7 @@ def _outcomes(plan: Plan, context: Context) -> Iterator[Outcome]:
 
 def _recipe(recipe: AnyRecipe, overrides: Sequence[str]) -> Recipe:
     if not isinstance(recipe, Recipe):
-        return Recipe.load(recipe, [overrides] if isinstance(overrides, str) else overrides)
+        return Recipe.load(recipe, overrides)
     if overrides:
         raise DataError(
             where="overrides", found="overrides beside a Recipe", expected="a path", remedy="Give them to Recipe.load, which checks both."

@@ -40,7 +40,13 @@ def encode(
     out: Annotated[Path, typer.Option("--out", help="OUT.npy, or OUT.parquet with ids.", show_default=False)],
     column: TextColumn = None,
     id_column: Annotated[str | None, typer.Option("--id", help="Column with ids, to be kept beside the embeddings in Parquet.")] = None,
-    normalize: Annotated[bool, typer.Option("--normalize", help="Embeddings of length 1.")] = False,
+    normalize: Annotated[
+        bool,
+        typer.Option(
+            "--normalize",
+            help="Embeddings of length 1. Without it their length is that of the pooling, also where a checkpoint asks sentence-transformers to normalize.",
+        ),
+    ] = False,
     dtype: Annotated[str, typer.Option("--dtype", help="float32 or float16, on disk.")] = "float32",
     precision: EncodingPrecision = "fp32",
     max_length: MaxLength = None,

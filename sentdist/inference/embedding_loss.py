@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,14 +60,18 @@ class EmbeddingLoss(nn.Module):
         Raises:
             DataError: tensors of other shapes. RecipeError: columns, labels or relations that the objective lacks or cannot use.
         """
+        named = {"labels": labels, "relations": relations}
+        _check_tensors({f"column {number}": column for number, column in enumerate(columns)}, where=self._where)
+        _check_tensors({name: value for name, value in named.items() if value is not None}, where=self._where)
+        shapes = [tuple(column.shape) for column in columns]
+        if len(set(shapes)) != 1 or len(shapes[0]) != 2 or not 1 <= num_positives < len(columns):
+            raise DataError(
+                where=self._where, found=f"{len(columns)} tensors of shapes {shapes}, {num_positives} of them positives",
+                expected="anchors, positives and perhaps hard negatives, each (B, D)",
+                remedy="Give one tensor a column; all else by its name: labels=…, relations=….",
+            )  # fmt: skip
         if not uses_hard_negatives(self._objective):
             columns = columns[: 1 + num_positives]
-        shapes = {tuple(column.shape) for column in columns}
-        if len(shapes) != 1 or len(next(iter(shapes))) != 2 or not 1 <= num_positives < len(columns):
-            raise DataError(
-                where=self._where, found=f"{len(columns)} tensors of shapes {sorted(shapes)}, {num_positives} of them positives",
-                expected="anchors, positives and perhaps hard negatives, each (B, D)", remedy="Give one tensor a column.",
-            )  # fmt: skip
         given = GivenRows(
             num_columns=len(columns),
             num_positives=num_positives,
@@ -103,6 +107,14 @@ class GivenRows:
     labels: Labels | None
     relation_names: tuple[str, ...]
     label: str = "these embeddings"
+
+
+def _check_tensors(given: Mapping[str, object], *, where: str) -> None:
+    """DataError for what is no tensor, by its name."""
+    for name, value in given.items():
+        if not isinstance(value, Tensor):
+            remedy = "Give torch tensors: torch.as_tensor(…)."
+            raise DataError(where=f"{where}: {name}", found=f"a {type(value).__name__}", expected="a tensor", remedy=remedy)
 
 
 def _augmented(augmented: Sequence[Tensor] | None, columns: Sequence[Tensor], *, wanted: bool, where: str) -> Tensor | None:

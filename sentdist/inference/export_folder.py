@@ -17,7 +17,8 @@ from sentdist.store.record import OWN_FILES
 def export_sentence_transformers(use: EncoderUse, to: Path) -> None:
     """Write a folder for `SentenceTransformer(to)`, with its model card and, where the encoder has them, its relations.
 
-    A folder of that kind is copied as it is; a plain checkpoint gets its pooling.
+    A folder of that kind is copied as it is, with its Normalize module where it has one: sentence-transformers then gives embeddings of
+    length 1, in the directions of ours. A plain checkpoint gets its pooling.
 
     Raises:
         EncoderError: no such checkpoint. DataError: the folder is there already.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from numbers import Integral
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentdist.data.cells import is_utf8
@@ -20,8 +21,9 @@ def given_sentences(where: str, given: str | Iterable[str], *, one_will_do: bool
     Raises:
         DataError: none, something that is no `str`, half of a surrogate pair, which cannot be written; one `str` if that will not do.
     """
-    if not isinstance(given, Iterable):
-        raise DataError(where=where, found=f"a {type(given).__name__}", expected="a list of sentences", remedy="Give each as a str.")
+    if not isinstance(given, Iterable) or isinstance(given, Mapping | Set) or hasattr(given, "columns"):  # these give their names
+        remedy = "Give a column of it: table['text']." if hasattr(given, "columns") else "Give each as a str."
+        raise DataError(where=where, found=f"a {type(given).__name__}", expected="a list of sentences", remedy=remedy)
     sentences = [given] if isinstance(given, str) else list(given)
     wrong = next((type(sentence).__name__ for sentence in sentences if not isinstance(sentence, str)), None)
     if not sentences or wrong or (isinstance(given, str) and not one_will_do):
@@ -37,18 +39,38 @@ def given_sentences(where: str, given: str | Iterable[str], *, one_will_do: bool
 
 
 def given_names(where: str, given: str | Iterable[str]) -> tuple[str, ...]:
-    """Names; a `str` is one.
+    """Names; a `str` may have several, with commas between them, as on the command line.
 
     Raises:
         DataError: none, or something that is no `str`.
     """
-    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)
+    names = (
+        tuple(name.strip() for name in given.split(","))
+        if isinstance(given, str)
+        else tuple(given)
+        if isinstance(given, Iterable)
+        else (given,)
+    )
     wrong = next((type(name).__name__ for name in names if not isinstance(name, str)), None)
     if not names or wrong:
         raise DataError(
             where=where, found=f"a {wrong}" if wrong else "an empty list", expected="a name or several", remedy="Give each as a str."
         )
     return names
+
+
+def given_encoder(where: str, given: str | Path) -> str:
+    """The name or folder of an encoder.
+
+    Raises:
+        DataError: another thing, such as a model of another library.
+    """
+    if not isinstance(given, str | Path):
+        raise DataError(
+            where=where, found=f"a {type(given).__name__}", expected="a sentdist.Encoder, or the name or folder of one",
+            remedy="A SentenceTransformer is opened by its folder: model.save(folder).",
+        )  # fmt: skip
+    return str(given)
 
 
 def given_count(where: str, given: int) -> int:

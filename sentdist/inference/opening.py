@@ -80,8 +80,10 @@ def encoder_use(
     """The encoder of this name, not yet loaded.
 
     Raises:
-        DataError: a precision that there is not. StoreError: a key of no or of several artifacts.
+        DataError: no name, a precision that there is not. StoreError: a key of no or of several artifacts.
     """
+    if not encoder:
+        raise DataError(where="encoder", found="no name", expected="a folder, a packaged name, a hub id or a key", remedy="Name one.")
     if precision not in PRECISIONS:
         raise DataError(where="precision", found=precision, expected=f"one of {', '.join(PRECISIONS)}", remedy="Choose one of them.")
     checkpoint = encoder_folder(encoder, open_store(store))

@@ -40,10 +40,11 @@ class LoadedEncoder:
         """The encoder, in float32. device: None takes a GPU where there is one that torch can use; a worker has what it reserved.
 
         Raises:
-            EncoderError: no such checkpoint, no tokenizer, or a pooling whose dense layer the checkpoint lacks.
+            EncoderError: no such checkpoint, no tokenizer, a length that it does not take, or a pooling whose dense layer it lacks.
         """
         folder = find_checkpoint(use.checkpoint, revision=use.revision)
         encoder = SentenceEncoder.load(folder, pooling=use.pooling)
+        encoder.checked_length(use.max_length)
         if POOLINGS[encoder.pooling].head == "always" and saved_head(folder) is None:
             raise EncoderError(
                 where=f"encoder {use.checkpoint}: pooling {encoder.pooling}",

@@ -115,8 +115,16 @@ def check_frozen(training: Training, objective: Objective, selection: Selection 
         raise _error(misfit, f"{where}.select")
 
 
-def check_layers(section: EncoderSection, num_layers: int | None) -> None:
-    """No more layers are kept than the checkpoint has; None: not known before it is loaded."""
+def check_checkpoint(section: EncoderSection, pin: Pin) -> None:
+    """It is an encoder alone, and no more layers are kept than it has, as far as planning can know them."""
+    if pin.has_decoder:
+        raise RecipeError(
+            where="encoder.checkpoint",
+            found=f"{section.checkpoint}, an encoder with a decoder that writes text (T5, BART, …)",
+            expected="an encoder alone, such as BERT or MPNet",
+            remedy="Take another checkpoint; of a T5 (sentence-t5, gtr-t5) the encoder alone is not read.",
+        )
+    num_layers = pin.num_layers
     if section.layers is not None and num_layers is not None and section.layers > num_layers:
         raise RecipeError(
             where="encoder.layers",

@@ -67,13 +67,17 @@ class Recipe(Frozen):
     paper: PaperName | None = None  # whose printed tables stand beside ours in the report
 
     @classmethod
-    def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
-        """Read a recipe's file and check it; overrides are `a.b=c`, applied in order.
+    def load(cls, path: str | Path, overrides: str | Sequence[str] = ()) -> Recipe:
+        """Read a recipe's file and check it; overrides are `a.b=c`, one or several, applied in order.
 
         Raises:
             RecipeError: naming the file and the field, or another recipe beside it with the same name.
         """
-        recipe = load_recipe(Path(path), overrides)
+        if not isinstance(path, str | Path):
+            raise RecipeError(
+                where="recipe", found=f"a {type(path).__name__}", expected="a Recipe, or the path of one", remedy="Name its file."
+            )
+        recipe = load_recipe(Path(path), [overrides] if isinstance(overrides, str) else overrides)
         check_unique_name(Path(path), recipe.name)
         return recipe
 

@@ -12,11 +12,11 @@ from sentdist.errors import RecipeError
 from sentdist.plan.chosen_tasks import check_lexical, check_names, dev_parts, limited, named_task, pinned_task, selectable_task, task_names
 from sentdist.plan.compatibility import (
     check_channels,
+    check_checkpoint,
     check_encoder,
     check_encoder_of_start,
     check_fit,
     check_frozen,
-    check_layers,
     check_length,
     check_links,
     check_pooling,
@@ -168,7 +168,7 @@ class Builder:
     def encoder(self, method: Method) -> EncoderSpec:
         """The checkpoint that a method starts from."""
         section, pin = self._pinned(method)
-        check_layers(section, pin.num_layers)
+        check_checkpoint(section, pin)
         if "pooling" not in {*self.recipe.encoder.model_fields_set, *method.encoder}:
             check_pooling(section, self.resolver.declared_pooling(section.checkpoint, revision=section.revision))
         return EncoderSpec.model_validate(section.model_dump() | {"checkpoint": pin.name, "revision": pin.revision})

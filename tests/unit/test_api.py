@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -136,6 +137,15 @@ def test_search_finds_what_numpy_finds(encoder: sentdist.Encoder) -> None:
     [
         (lambda encoder: encoder.encode([]), DataError, "found a list of 0"),
         (lambda encoder: encoder.encode(["a dog", " "]), DataError, "at least one visible character"),
+        (lambda encoder: encoder.encode({"a dog": 1}), DataError, "found a dict; expected a list of sentences"),
+        (lambda encoder: encoder.encode({"a dog", "a cat"}), DataError, "found a set"),
+        (lambda encoder: encoder.encode(pd.DataFrame({"text": ["a dog"]})), DataError, r"a DataFrame.* Give a column of it: table\['text'\]"),
+        (lambda encoder: sentdist.Encoder.load("minilm-l6", max_length=2), EncoderError, "found 2; expected 3 to 256 tokens"),
+        (lambda encoder: sentdist.Encoder.load("minilm-l6", max_length=0), DataError, "max_length: found 0; expected a whole number"),
+        (lambda encoder: sentdist.Encoder.load(""), DataError, "encoder: found no name"),
+        (lambda encoder: sentdist.similarity(object(), "a", "b"), DataError, "found a object; expected a sentdist.Encoder"),
+        (lambda encoder: sentdist.plan(None), RecipeError, "recipe: found a NoneType; expected a Recipe"),
+        (lambda encoder: sentdist.Recipe.load(ROOT / "rayjobs/recipes/demo.yaml", "seeds=[x]"), RecipeError, "seeds.0: found 'x'"),
         (lambda encoder: encoder.encode(["a dog", 3]), DataError, "found a int among them"),
         (lambda encoder: sentdist.similarity(encoder, ["a"], ["a", "b"]), DataError, "a list of 1 and a list of 2"),
         (lambda encoder: sentdist.similarity(encoder, "a", ["a"]), DataError, "one sentence and a list of 1"),

@@ -46,6 +46,7 @@ from tests.support.tiny_encoders import SENTENCES, WIDTH, tiny_encoder
 LONGEST_S = 2.0  # of this process's time
 ROWS = [{"sentence1": one, "sentence2": other, "score": 1.5} for one, other in pairwise(SENTENCES)]
 PLAIN_TEXT = {"half", "some bytes", "last bytes", "deep", "a number"}  # of a text file: what is left is text, too
+MARKED_TEXT = frozenset(PLAIN_TEXT | {"utf-16"})  # of one whose mark is looked at: UTF-16 is read as what it is
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,13 +205,21 @@ def _readers() -> Iterator[tuple[str, Reader]]:
     flips = frozenset({"some bytes", "last bytes"})
     yield "parquet", Reader(make=_table, file="my/pairs.parquet", read=_source("my/pairs"), takes=flips)
     for name in ("commas.csv", "tabs.tsv", "lines.jsonl"):
-        yield name, Reader(make=_table, file=f"my/{name}", read=_source(f"my/{name}"), takes=frozenset(PLAIN_TEXT))
+        yield (
+            name,
+            Reader(
+                make=_table,
+                file=f"my/{name}",
+                read=_source(f"my/{name}"),
+                takes=frozenset(PLAIN_TEXT) if name == "lines.jsonl" else MARKED_TEXT,
+            ),
+        )
     columns = ("sentence1",)
     yield "texts in parquet", Reader(make=_table, file="my/pairs.parquet", read=_texts("my/pairs.parquet", *columns), takes=flips)
     for name in ("commas.csv", "tabs.tsv", "lines.jsonl"):
-        yield f"texts in {name}", Reader(make=_table, file=f"my/{name}", read=_texts(f"my/{name}", *columns), takes=frozenset(PLAIN_TEXT))
+        yield f"texts in {name}", Reader(make=_table, file=f"my/{name}", read=_texts(f"my/{name}", *columns), takes=MARKED_TEXT)
     takes = frozenset(PLAIN_TEXT)
-    yield "texts in plain.txt", Reader(make=_table, file="my/plain.txt", read=_texts("my/plain.txt"), takes=takes)
+    yield "texts in plain.txt", Reader(make=_table, file="my/plain.txt", read=_texts("my/plain.txt"), takes=MARKED_TEXT)
     for name in ("Twitter_URL_Corpus_test.txt", "test.data", "sem_text_rel_ranked.csv"):
         yield name, Reader(make=_releases, file=f"my/{name}", read=_source(f"my/{name}"), takes=takes)
     for name in ("text_tokenized.txt", "dev.txt"):

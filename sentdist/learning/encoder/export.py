@@ -1,9 +1,8 @@
 """Writing an encoder as a folder that sentence-transformers and transformers load.
 
 The folder holds what acts at test: the head of `cls_mlp` as a Dense module, none for `cls_mlp_train_only`.
-No Normalize module is written even where
-the base checkpoint had one: embeddings are compared by cosine, which does not see it,
-and the folder then gives exactly what `SentenceEncoder` gives.
+No Normalize module is written even where the base checkpoint had one: embeddings are compared by cosine, which does not see it, and the
+folder then gives exactly what `SentenceEncoder` gives.
 It is written by sentence-transformers 6.2 and needs at least that version (6.x names its modules anew).
 """
 

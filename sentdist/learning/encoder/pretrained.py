@@ -140,6 +140,13 @@ def load_model(
     layers: the first so many transformer layers; None: all.
     """
     config = load_configuration(folder)
+    if config.is_encoder_decoder:
+        raise EncoderError(
+            where=f"encoder {folder}",
+            found=f"a {config.model_type}, with a decoder that writes text",
+            expected="an encoder alone, such as BERT or MPNet",
+            remedy="Take another checkpoint; of a T5 (sentence-t5, gtr-t5) the encoder alone is not read.",
+        )
     _set_probability(config, _ATTENTION_DROPOUTS, attention_dropout, folder=folder, what="attention_dropout")
     _set_probability(config, _HIDDEN_DROPOUTS, hidden_dropout, folder=folder, what="hidden_dropout")
     if layers is not None:

@@ -270,7 +270,14 @@ def _pinned(name: str, revision: str, folder: Path | None) -> Pin:
     values = _configuration(folder)
     width, num_layers = configured(values, "hidden_size", "dim"), configured(values, "num_hidden_layers", "n_layers")
     longest = None if folder is None else most_tokens(folder)
-    return Pin(name=name, revision=revision, width=width, num_layers=num_layers, most_tokens=longest)
+    return Pin(
+        name=name,
+        revision=revision,
+        width=width,
+        num_layers=num_layers,
+        most_tokens=longest,
+        has_decoder=values.get("is_encoder_decoder") is True,
+    )
 
 
 def configured(configuration: Mapping[str, object], *names: str) -> int | None:

@@ -129,6 +129,8 @@ def test_what_has_no_meaning_is_refused(make: object, sentence: str) -> None:
         (TENSORS[:1], {}, "1 tensors"),
         ([TENSORS[0], TENSORS[1][:3]], {}, "anchors, positives and perhaps hard negatives"),
         (TENSORS[:2], {}, "augmented: found nothing"),
+        ([TENSORS[0], None], {}, "objective rcl: column 1: found a NoneType; expected a tensor"),
+        ([*TENSORS[:2], torch.ones(B)], {}, "all else by its name: labels="),
         (TENSORS[:2], {"augmented": _columns(1, N, B, D)}, r"expected 2 tensors of shape \(N, 6, 5\)"),
         (TENSORS[:2], {"augmented": _columns(2, N, B, D + 1)}, r"expected 2 tensors of shape \(N, 6, 5\)"),
     ],

@@ -41,6 +41,10 @@ CARD = EncoderCard(
 )
 
 
+# float32 sums in another order, through up to seven layers: on an Xeon with AVX-512 one number in 256 was 2.7e-6 of itself away
+ROUNDED = {"rtol": 1e-5, "atol": 1e-6}
+
+
 def test_unit_batch_round_trip() -> None:
     tokens = collate([[5, 6, 7], [8], [9, 10]])
     assert tokens.lengths == (3, 1, 2)
@@ -66,12 +70,12 @@ def test_saved_folder_gives_the_same_embeddings_everywhere(pooling: str, family:
     encoder.save(tmp_path / "saved", card=CARD)
     peer = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
     assert peer.max_seq_length == AutoTokenizer.from_pretrained(tmp_path / "saved").model_max_length == 20
-    np.testing.assert_allclose(peer.encode(list(SENTENCES)), expected, atol=1e-6)
+    np.testing.assert_allclose(peer.encode(list(SENTENCES)), expected, **ROUNDED)
     again = SentenceEncoder.load(tmp_path / "saved")
     assert again.pooling == ("cls" if pooling == "cls_mlp_train_only" else pooling)
     assert again.max_length == 20
-    np.testing.assert_allclose(encode(again, SENTENCES), expected, atol=1e-6)
-    np.testing.assert_allclose(_by_hand(tmp_path / "saved", pooling), expected, atol=1e-6)
+    np.testing.assert_allclose(encode(again, SENTENCES), expected, **ROUNDED)
+    np.testing.assert_allclose(_by_hand(tmp_path / "saved", pooling), expected, **ROUNDED)
 
 
 def _by_hand(folder: Path, pooling: str) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Encoders cut down to their first layers."""
+"""Encoders cut down to their first layers, and what is no encoder alone."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from sentdist.plan.stages import Scores, Train
 from sentdist.stages.local import run_local
 from sentdist.stages.worker_memory import encoder_size
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
+from tests.support.tiny_encoders import tiny_writer
 
 CARD = EncoderCard(base_model="tiny", objective="none")
 SENTENCES = ["a dog runs", "two cats sleep on a red mat", "a man"]
@@ -35,6 +36,13 @@ def test_the_first_layers_are_kept_as_they_are(family: str, request: pytest.Fixt
     assert again.model.config.num_hidden_layers == 1
     with torch.no_grad():
         torch.testing.assert_close(again(again.tokenize(SENTENCES)), cut(cut.tokenize(SENTENCES)), rtol=0, atol=0)
+
+
+def test_what_writes_text_is_no_encoder(tmp_path: Path) -> None:
+    with pytest.raises(EncoderError, match=r"found a t5, with a decoder that writes text; expected an encoder alone"):
+        SentenceEncoder.load(tiny_writer(tmp_path / "t5"))
+    with pytest.raises(RecipeError, match=r"encoder\.checkpoint: found .*t5, an encoder with a decoder"):
+        tiny_plan(tiny_values(tmp_path / "t5"), data=write_data(tmp_path / "data"), store=tmp_path / "store")
 
 
 def test_more_layers_than_there_are_is_refused(tiny_encoder_dir: Path, tmp_path: Path) -> None:
