@@ -41,7 +41,7 @@ CARD = EncoderCard(
 )
 
 
-# float32 sums in another order, through up to seven layers: on an Xeon with AVX-512 one number in 256 was 2.7e-6 of itself away
+# float32 sums in another order, through up to seven layers: on a Xeon with AVX-512 one number in 256 was 2.7e-6 of itself away
 ROUNDED = {"rtol": 1e-5, "atol": 1e-6}
 
 
