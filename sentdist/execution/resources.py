@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sentdist.errors import ResourceError
+from sentdist.gpus import GPUS
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
@@ -18,14 +19,6 @@ from sentdist.sizes import memory_size
 HEALTH_CHECK_S = 0.2
 HEALTH_CHECK_LARGE_S = 2.0
 LARGE_CLUSTER_NODES = 16
-
-# Memory of the GPUs that Ray tells by `accelerator_type`, in GiB; of a kind that is sold in several sizes the smallest.
-GPU_GIB = {
-    "K80": 11, "P4": 7.5, "P100": 12, "T4": 14.5, "V100": 16, "A10G": 22, "L4": 22, "L40S": 44, "A100": 39.5, "A100-40G": 39.5, "A100-80G": 79,
-    "H20": 95, "H100": 79, "H200": 140, "B200": 178,
-}  # fmt: skip
-
-OLDER_THAN_AMPERE = ("K80", "P4", "P100", "T4", "V100")  # GPUs without products in TensorFloat-32 and bfloat16
 
 # What fits was checked before anything started; a group that must wait for another training's workers waits as long as that takes.
 WORKER_GROUP_START_S = 7 * 24 * 3600
@@ -113,19 +106,14 @@ def nodes_of(rows: Iterable[Mapping[str, object]]) -> tuple[Node, ...]:
 def node_of(resources: Mapping[str, object]) -> Node:
     """A node that offers what Ray's names say: CPU, GPU, memory (bytes), accelerator_type:NAME."""
     known = {name: float(str(resources[name])) for name in ("CPU", "GPU", "memory") if name in resources}
+    kinds = [kind for kind in GPUS if f"accelerator_type:{kind}" in resources]
     return Node(
         cpus=known.get("CPU", 0.0),
         gpus=known.get("GPU", 0.0),
         memory_bytes=known.get("memory", math.inf),
-        gpu_bytes=_gpu_bytes(resources),
-        old_gpu=next((kind for kind in OLDER_THAN_AMPERE if f"accelerator_type:{kind}" in resources), None),
+        gpu_bytes=max((gib * 2.0**30 for kind in kinds if (gib := GPUS[kind].gib) is not None), default=math.inf),  # A100-80G beside A100
+        old_gpu=next((kind for kind in kinds if GPUS[kind].is_old), None),
     )
-
-
-def _gpu_bytes(resources: Mapping[str, object]) -> float:
-    kinds = [name.removeprefix("accelerator_type:") for name in resources if name.startswith("accelerator_type:")]
-    known = [GPU_GIB[kind] * 2.0**30 for kind in kinds if kind in GPU_GIB]
-    return max(known, default=math.inf)  # the larger one is the more exact: A100 and A100-80G
 
 
 def with_devices(runtime: Runtime, nodes: tuple[Node, ...]) -> Runtime:

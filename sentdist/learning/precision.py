@@ -9,11 +9,11 @@ from functools import cache
 import torch
 
 from sentdist.errors import ResourceError
+from sentdist.gpus import AMPERE
 from sentdist.learning.encoder.private_torch import has_bfloat16
 from sentdist.learning.products import Float32Linears
 
 PRECISIONS = ("fp32", "tf32", "bf16")
-AMPERE = (8, 0)  # compute capability of A100, RTX 30: the first with products in TensorFloat-32 and in bfloat16
 LARGEST_FP32_ERROR = 2e-6  # relative to the exact product; fp32 sums of 384 terms gave 4e-7, a product rounded to bfloat16 2e-3
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from sentdist.errors import RecipeError, counted, duration
+from sentdist.gpus import GPUS
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.specs import EncoderSpec, LexicalSpec
 from sentdist.plan.stage import Stage, as_number, longest_path
@@ -18,10 +19,7 @@ from sentdist.store.forecast import sentences_of
 from sentdist.store.record import Record
 
 TERA = 1e12
-# Dense TFLOP/s of tensor cores in bf16 (V100 and T4: fp16), as their makers print them.
-PEAKS = {
-    "B200": 2250, "H200": 989, "H100": 989, "A100": 312, "L40S": 362, "RTX4090": 165, "L4": 121, "A10G": 70, "V100": 125, "T4": 65,
-}  # fmt: skip
+PEAKS = {name: kind.peak for name, kind in GPUS.items() if kind.peak is not None}
 # Share of the peak that training on sentences of some twenty tokens keeps up: an assumption, not a measurement. Long sentences and large
 # encoders reach more, small encoders and float32 less.
 UTILISATION = 0.12

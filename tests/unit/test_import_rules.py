@@ -37,6 +37,7 @@ FOR_ALL = {
     "code_digest",
     "processor",
     "rare_collections",
+    "gpus",
 }
 
 # Names that modules of several packages share, for one idea each.

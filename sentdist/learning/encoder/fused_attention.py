@@ -10,11 +10,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from sentdist.gpus import AMPERE
 from sentdist.learning.encoder.private_torch import has_attention
 
 Kernel = Literal["flash", "efficient"]
 
-FLASH_CAPABILITY = (8, 0)  # Ampere
 WIDEST_FLASH_HEAD = 256
 MOST_OF_FLASH = 4096  # its derivative keeps 128 rows of float32 a sentence: 0.8 GB at width 384
 MOST_SENTENCES = 65_535  # of a call: they are the third dimension of a kernel's grid, and CUDA takes no more there
@@ -34,7 +34,7 @@ def fused_kernel(device: torch.device, dtype: torch.dtype, head_width: int) -> K
         return None
     if dtype in (torch.float16, torch.bfloat16):
         fits = head_width % 8 == 0 and head_width <= WIDEST_FLASH_HEAD
-        return "flash" if fits and has_attention("_flash_attention_forward") and _capability(device) >= FLASH_CAPABILITY else None
+        return "flash" if fits and has_attention("_flash_attention_forward") and _capability(device) >= AMPERE else None
     fits = dtype == torch.float32 and head_width % 4 == 0
     return "efficient" if fits and has_attention("_efficient_attention_forward") else None
 
