@@ -8,6 +8,9 @@ from typing import Any, ClassVar, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+NAME = r"^[a-z0-9][a-z0-9_-]*$"  # patterns of fields
+ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f]*$"
+
 
 class Frozen(BaseModel):
     """A keyword-only value: unknown fields are refused, numbers become the declared type (`1` is `1.0` in a float field).

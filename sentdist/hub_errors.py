@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from sentdist.errors import first_line
 
+HUB_ANSWERS_WITHIN_S = 20.0  # what is asked before any work; else a silent hub is waited for half a minute and more
+
 
 @dataclass(frozen=True, kw_only=True)
 class HubTrouble:

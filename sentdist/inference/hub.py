@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 from sentdist.errors import DataError, EncoderError
-from sentdist.hub_errors import hub_trouble
+from sentdist.hub_errors import HUB_ANSWERS_WITHIN_S, hub_trouble
 
-TIMEOUT_S = 20
 RepoType = Literal["model", "dataset"]
 
 # huggingface_hub takes half a second to import, hence the imports inside functions.
@@ -26,9 +25,9 @@ def commit_of(name: str, kind: RepoType, *, revision: str | None = None) -> str:
     try:
         api = HfApi()
         info = (
-            api.model_info(name, revision=revision, timeout=TIMEOUT_S)
+            api.model_info(name, revision=revision, timeout=HUB_ANSWERS_WITHIN_S)
             if kind == "model"
-            else api.dataset_info(name, revision=revision, timeout=TIMEOUT_S)
+            else api.dataset_info(name, revision=revision, timeout=HUB_ANSWERS_WITHIN_S)
         )
     except Exception as error:  # every client library underneath has errors of its own
         raise _refused(name, error, expected=f"a {kind} of that name", revision=revision) from error

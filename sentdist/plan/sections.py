@@ -6,12 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sentdist.frozen import Frozen
+from sentdist.frozen import NAME, ONE_LINE, Frozen
 from sentdist.plan.corpora.relations import LinksSection
 from sentdist.plan.objectives import Objective
 from sentdist.plan.specs import Precision, Probes, Regularizers, Shape, Stopping, View
 from sentdist.plan.tasks import TASK_GROUPS
-from sentdist.plan.wording import NAME, ONE_LINE
 from sentdist.poolings import PoolingName
 
 Name = Annotated[str, Field(pattern=NAME)]

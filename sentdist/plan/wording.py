@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from sentdist.errors import LONGEST_VALUE, brief, one_line
+from sentdist.frozen import NAME, ONE_LINE
 from sentdist.plan.corpora import SECTION_KINDS, SECTIONS
 from sentdist.plan.objectives import OBJECTIVE_NAMES, OBJECTIVES, Sum
 from sentdist.plan.stage import Json
@@ -14,8 +15,6 @@ from sentdist.spelling import ALIKE, did_you_mean, near
 
 TAGS = frozenset({*OBJECTIVE_NAMES, *SECTION_KINDS})  # pydantic puts the chosen member of a union into the place of an error
 MOST_PROBLEMS = 8  # named for one recipe: more of them are one mistake in many places
-NAME = r"^[a-z0-9][a-z0-9_-]*$"
-ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f]*$"
 PATTERNS = {NAME: "small letters, digits, - and _", ONE_LINE: "one line without control characters"}
 ABSENT = {
     "name": "a name such as my_recipe",

@@ -11,7 +11,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ import ray
 import ray.experimental
 from ray.exceptions import RayActorError
 
+from sentdist.code_digest import code_digest
 from sentdist.errors import DataError, StoreError, named
 from sentdist.execution.banks.placement import BankPlacement, disk_to_spill_to, placement_for, smallest_object_store
 from sentdist.execution.cluster.names import HEAD, NAMESPACE
@@ -194,8 +194,8 @@ def ask_owner(store: str, question: Callable[[Any], Any]) -> Any:
 
 
 def owner_name(store: str) -> str:
-    """Named after the store, so that jobs share banks, and after this file, so that a job never talks to an older owner."""
-    return f"{PREFIX}-{hashlib.sha256(store.encode()).hexdigest()[:8]}-{_code_digest()}"
+    """Named after the store, so that jobs share banks, and after the code, so that a job never talks to an older owner."""
+    return f"{PREFIX}-{hashlib.sha256(store.encode()).hexdigest()[:8]}-{code_digest()[:8]}"
 
 
 def list_banks() -> list[BankFacts]:
@@ -303,8 +303,3 @@ def _spill_folder(nodes: list[dict[str, Any]], node_id: str) -> Path:
 
 def _damaged(place: str, found: str, expected: str) -> DataError:
     return DataError(where=place, found=found, expected=expected, remedy=REMEDY)
-
-
-@cache
-def _code_digest() -> str:
-    return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8]

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from sentdist.frozen import Frozen
+from sentdist.frozen import NAME, Frozen
 from sentdist.plan.corpora.kind import CorpusStage, Planning, Section
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.stage import slug
@@ -117,7 +117,7 @@ class RelationFileSection(Frozen):
 class RelationSection(Frozen):
     """One relation of a recipe."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
+    name: Annotated[str, Field(pattern=NAME)]
     construction: Construction = "pairs"
     sources: Annotated[tuple[RelationFileSection, ...], Field(min_length=1)]
     columns: tuple[str, ...] | None = None  # None: those that sources of this construction usually have

@@ -20,7 +20,7 @@ from sentdist.data.sources import retrieval_files
 from sentdist.data.sources.mirror import bring
 from sentdist.data.sources.pinned import inspect_source
 from sentdist.errors import DataError, EncoderError, RecipeError
-from sentdist.hub_errors import HubTrouble, hub_trouble
+from sentdist.hub_errors import HUB_ANSWERS_WITHIN_S, HubTrouble, hub_trouble
 from sentdist.learning.encoder.declared import DECLARATIONS, declared_pooling, most_tokens
 from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS
 from sentdist.plan.own_file import OwnFileSection
@@ -31,7 +31,6 @@ from sentdist.spelling import near
 
 SAVE = "Give a folder written by save_pretrained."
 COMMIT = re.compile("[0-9a-f]{40}")
-HUB_ANSWERS_WITHIN_S = 20.0
 LONGEST_HEADER = 100_000_000  # bytes, of a safetensors file; the format's own limit
 
 
