@@ -22,7 +22,6 @@ from sentdist.learning.bank import BankReader, own_rows
 from sentdist.learning.checkpoint import DevScore, Progress, UnusableCheckpoint, defined
 from sentdist.learning.early_stopping import EarlyStopping
 from sentdist.learning.encoder.batch import Batch
-from sentdist.learning.encoder.encode import tokens_at_once
 from sentdist.learning.engine import Engine
 from sentdist.learning.freed_memory import give_back_freed_memory, keep_freed_memory
 from sentdist.learning.gather import local_rows, of_first_rank
@@ -32,22 +31,18 @@ from sentdist.learning.loop import StepReport, train_steps
 from sentdist.learning.optimization import Optimization
 from sentdist.learning.precision import apply_matmul_precision
 from sentdist.learning.prefetch import Sender, Sent, made_ahead
-from sentdist.learning.shared_sentences import SharedSentences
 from sentdist.objectives.objective import Given
 from sentdist.plan import specs
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.stages.cards import training_card
 from sentdist.stages.context import Context
+from sentdist.stages.dev_scorer import DevScorer
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.learning_curve import Curve, history_lines
 from sentdist.stages.objectives import make_objective, num_columns
-from sentdist.stages.scores.by_relation import mean_of_parts, score_by
-from sentdist.stages.scores.scorer import live_scorer
-from sentdist.stages.scores.view import viewed
 from sentdist.stages.start_encoder import load_encoder
 from sentdist.stages.tagging import targets_of
-from sentdist.stages.tasks.load import load_task
 from sentdist.stages.tokens import tokens_of
 from sentdist.store.curves import HISTORY_FILE
 
@@ -100,10 +95,10 @@ class TrainSession:
         self._objective.place_on(self._encoder.device)
         torch.manual_seed(stage.seed * 1_000_003 + 1 + self.engine.rank)  # dropout differs from rank to rank
         self._dev = (
-            () if stage.selection is None else tuple(load_task(task, context.data_root, context.folders) for task in stage.selection.tasks)
+            None
+            if stage.selection is None
+            else DevScorer(stage, stage.selection, context, encoder=self._encoder, objective=self._objective)
         )
-        at_once = context.runtime.tokens_per_batch or tokens_at_once(self._encoder.device)
-        self._dev_sentences = [SharedSentences(task.sentences, self._encoder.tokenize, tokens_per_batch=at_once) for task in self._dev]
         stopping = (
             None
             if stage.stopping is None
@@ -268,7 +263,7 @@ class TrainSession:
     def _is_dev_due(self) -> bool:
         """Whether dev is scored where the session stands; at an epoch's end the next one stands at step 0."""
         return (
-            bool(self._dev)
+            self._dev is not None
             and self.progress.step > 0
             and (self.progress.step_in_epoch == 0 or self.schedule.has_dev_at(self.progress.step_in_epoch))
         )
@@ -280,20 +275,8 @@ class TrainSession:
         return self.progress.stopping is not None and self.progress.stopping.is_over
 
     def _score_dev(self, vote: Callable[[], float]) -> DevScore:
-        assert self.stage.selection is not None
-        self._encoder.eval()
-        try:
-            embeddings = [sentences.embedded(self.engine.encode) for sentences in self._dev_sentences]
-        finally:
-            self._encoder.train()
-        give_back_freed_memory()
-        view = self.stage.selection.view
-        scorer = live_scorer(self._objective, view.relations)
-        scores = [
-            score_by(task, viewed(embeddings_SD, view, where=self.stage.label, objective=self.stage.objective), scorer)
-            for task, embeddings_SD in zip(self._dev, embeddings, strict=True)
-        ]
-        score = mean_of_parts([[scores[place] for place in part] for part in self.stage.selection.places])
+        assert self._dev is not None and self.stage.selection is not None
+        score = self._dev.score(self.engine.encode)
         shared = of_first_rank(float("-inf") if score is None else score, device=self._encoder.device)
         found = DevScore(step=self.progress.step, score=shared)
         is_best = self.progress.best_score is None or found.score > self.progress.best_score

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-import sentdist.stages.train
+import sentdist.stages.dev_scorer
 from sentdist.errors import StoreError
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import StepReport
@@ -118,7 +118,7 @@ def _score_on_rank(rank: int, world_size: int, values: dict[str, Json], data: Pa
     plan, context = tiny_plan(values, data=data, store=store)
     session = _session(_final_rcl(plan), context)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sentdist.stages.train, "mean_of_parts", lambda parts: session.progress.step * (1.0 - 2.0 * rank))
+        patch.setattr(sentdist.stages.dev_scorer, "mean_of_parts", lambda parts: session.progress.step * (1.0 - 2.0 * rank))
         list(session.events())
     return session.progress.best_step, [found.score for found in session.progress.history]
 

@@ -98,14 +98,14 @@ def test_a_limited_dev_task_asks_the_same_few_pairs_each_time(place: Place) -> N
     rows = pairs_of(place, "dev")
     selection: dict[str, Json] = {"task": "stsb-dev", "every_fraction": 0.5, "limit": 12}
     found, session = watched_scores(place, {**NOISY, "selection": selection})
-    (asked,) = session._dev
+    (asked,) = session._dev.tasks
     assert isinstance(asked, LoadedSts)
     both = list(zip(asked.pairs.sentence1, asked.pairs.sentence2, strict=True))
     chosen = [row for row in rows if (row["sentence1"], row["sentence2"]) in both]
     assert len(chosen) == len(both) == 12 < len(rows)
     assert [event.score for event, _ in found] == pytest.approx([spearman_of(student, chosen) for _, student in found], abs=SLACK)
     _, again = watched_scores(place, {**NOISY, "seeds": [7], "selection": selection})
-    assert again._dev[0].sentences == asked.sentences
+    assert again._dev.tasks[0].sentences == asked.sentences
 
 
 @covers("Selection.further_tasks")

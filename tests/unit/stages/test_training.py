@@ -25,7 +25,7 @@ from sentdist.learning.objective import Objective
 from sentdist.learning.optimization import SCHEDULES, Optimization, adamw
 from sentdist.plan.specs import Training
 from sentdist.plan.stages import Train
-from sentdist.stages import train
+from sentdist.stages import dev_scorer
 from sentdist.stages.learning_curve import Curve
 from sentdist.stages.local import run_local
 from sentdist.stages.train import TrainSession
@@ -300,7 +300,7 @@ def test_a_point_of_a_curve_is_the_mean_of_the_steps_since_the_last() -> None:
 def test_dev_scores_that_are_not_defined_are_none_in_the_record(
     tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(train, "mean_of_parts", lambda parts: None)
+    monkeypatch.setattr(dev_scorer, "mean_of_parts", lambda parts: None)
     values = tiny_values(tiny_encoder_dir, methods={"m": {"objective": {"name": "info_nce"}}}, baseline=None)
     plan, context = tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")
     run_local(plan, context)
@@ -313,7 +313,7 @@ def test_dev_scores_that_are_not_defined_are_none_in_the_record(
 def test_of_checkpoints_with_equal_dev_scores_the_first_is_kept(
     tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(train, "mean_of_parts", lambda parts: 50.0)
+    monkeypatch.setattr(dev_scorer, "mean_of_parts", lambda parts: 50.0)
     values = tiny_values(tiny_encoder_dir, methods={"m": {"objective": {"name": "info_nce"}}}, baseline=None)
     plan, context = tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")
     run_local(plan, context)
