@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
-from typing import Literal, Protocol
+from collections.abc import Callable, Sequence
+from typing import Literal
 
-from sentdist.errors import ResourceError, SentdistError, counted, named
+from sentdist.errors import ResourceError, counted, named
 from sentdist.execution.disk_estimate import search_disk_estimate
 from sentdist.execution.searching.budgets import Finalists, Hours, check_budget, steady_clock
 from sentdist.execution.searching.halving import goes_on
 from sentdist.execution.searching.lines import trial_line
 from sentdist.execution.searching.old_rungs import drop_below, drop_left, keep_curve_of
 from sentdist.execution.searching.prices import Earlier, Forecasts, paid
+from sentdist.execution.searching.proposals import Candidate, MakeSuggester, Proposals
 from sentdist.execution.searching.trial import ToRun
-from sentdist.plan.search import Axis
-from sentdist.plan.stage import Json
-from sentdist.plan.stages import Train, to_share
-from sentdist.plan.suggestions import PlannedSearch, suggestion_text
+from sentdist.plan.stages import to_share
+from sentdist.plan.suggestions import PlannedSearch
 from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
 from sentdist.stages.rung_records import Standing, standing
@@ -39,32 +36,9 @@ from sentdist.store.searches import (
     load_events,
 )
 
-MOST_REPEATS = 300  # suggestions in a row that were there before: then a method has no more
-CANDIDATES = 4  # suggestions among which `prefer_cheaper` chooses
 ALL_TRIED = "all trials are made"
 
 
-class Suggester(Protocol):
-    """Who suggests for one method, see `TunedSuggester`."""
-
-    def ask(self, name: str) -> dict[str, Json] | None: ...
-
-    def tell(self, name: str, score: float, *, rung: int) -> None: ...
-
-    def end(self, name: str, score: float | None, *, is_pruned: bool = False) -> None: ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """A suggestion that can be a trial. name: under which its suggester knows it."""
-
-    name: str
-    suggestion: dict[str, Json]
-    train: Train
-
-
-Pick = Callable[[Sequence[Candidate]], Candidate]
-MakeSuggester = Callable[[Mapping[str, Axis]], Suggester]
 Watch = Callable[[Sequence[SearchEvent]], None]
 
 
@@ -93,14 +67,11 @@ class Conductor:
         self._can_judge = False  # whether the budget was held against a known speed
         self._search, self._print_line, self._watch, self._clock = planned.search, print_line, watch, clock or steady_clock()
         self._identity, self._at_once = planned.identity, at_once
-        self._suggesters = {method: make(planned.axes(method)) for method in planned.methods}
-        self._asked = dict.fromkeys(planned.methods, 0)
         self._finished_methods: set[str] = set()
         self._unfinished: list[int] = []
         self._state = SearchState()
-        self._trains: dict[int, Train] = {}
-        self._names: dict[int, str] = {}  # under which the suggester of a trial knows it
-        self._has_diverged = False
+        self._proposals = Proposals(planned, make, self._state, print_line=print_line)
+        self._trains = self._proposals.trains
         self._hours = Hours(self._search.budget, self._clock)
         self._earlier = Earlier(places=frozenset(), since=None)
         self._can_note = True
@@ -162,7 +133,7 @@ class Conductor:
 
     def _check_disk(self) -> None:
         known = {method: number for method in self.planned.methods if (number := self.planned.num_trials(method)) is not None}
-        left = {method: max(0, number - self._num_tried(method)) for method, number in known.items()}
+        left = {method: max(0, number - self._proposals.num_tried(method)) for method, number in known.items()}
         estimate = search_disk_estimate(self.planned, self.context, left, at_once=self._at_once)
         self.context.store.check_writable(needed_bytes=estimate.least)
         if warning := estimate.warning(self.context.store.free_bytes()):
@@ -181,11 +152,11 @@ class Conductor:
         if budget is not None and budget.samples is not None and len(self._state.trials) >= budget.samples:
             self.reason = f"the budget of {counted(budget.samples, 'trial')} is spent"
             return None
-        for method in sorted(self._open_methods(), key=self._num_tried):
-            found = self._fresh(method, self._cheapest)
+        for method in sorted(self._open_methods(), key=self._proposals.num_tried):
+            found = self._proposals.fresh(method, self._cheapest)
             if found is None:
                 self._finished_methods.add(method)
-                self._print_line(f"{method}: nothing new is suggested; it ends with {counted(self._num_tried(method), 'trial')}")
+                self._print_line(f"{method}: nothing new is suggested; it ends with {counted(self._proposals.num_tried(method), 'trial')}")
                 continue
             number = max(self._state.trials, default=-1) + 1
             self._note(
@@ -194,7 +165,7 @@ class Conductor:
                     forecast_s=self.forecasts.seconds(found.train), at=self._clock(),
                 )
             )  # fmt: skip
-            self._names[number], self._trains[number] = found.name, found.train
+            self._proposals.accept(number, found)
             return self._to_run(number)
         self.reason = ALL_TRIED
         return None
@@ -278,7 +249,7 @@ class Conductor:
         return [
             method
             for method, limit in limits.items()
-            if method not in self._finished_methods and (limit is None or self._num_tried(method) < limit)
+            if method not in self._finished_methods and (limit is None or self._proposals.num_tried(method) < limit)
         ]
 
     def _spent(self) -> str | None:
@@ -290,47 +261,6 @@ class Conductor:
         if budget.sentences is not None and self._state.spent_sentences >= budget.sentences:
             return f"the budget of {budget.sentences:,} sentences is spent"
         return None
-
-    def _tried(self, method: str) -> dict[str, int]:
-        """Key of a training -> the trial of this method that it is."""
-        return {train.key: number for number, train in self._trains.items() if self.trial(number).method == method}
-
-    def _num_tried(self, method: str) -> int:
-        return len(self._tried(method))
-
-    def _fresh(self, method: str, pick: Pick, *, is_told: bool = True) -> Candidate | None:
-        """A suggestion that a method has not tried; None where it has no more. is_told: whether a line tells those that are left out."""
-        found = list(islice(self._candidates(method, is_told=is_told), CANDIDATES if self._search.prefer_cheaper else 1))
-        if not found:
-            return None
-        chosen = pick(found)
-        for other in found:
-            if other is not chosen:
-                self._suggesters[method].end(other.name, None)
-        return chosen
-
-    def _candidates(self, method: str, *, is_told: bool) -> Iterator[Candidate]:
-        """New suggestions that can be trained; what is of no use ends with its suggester at once."""
-        suggester, tried, given = self._suggesters[method], self._tried(method), set[str]()
-        for _ in range(MOST_REPEATS):
-            name = f"{method}-{self._asked[method]}"
-            self._asked[method] += 1
-            suggestion = suggester.ask(name)
-            if suggestion is None:
-                return
-            try:
-                train = self.planned.train(method, suggestion)
-            except SentdistError as error:  # values that do not go together
-                if is_told:
-                    self._print_line(f"{method}: {suggestion_text(suggestion)} cannot be trained and is left out: {error}")
-                suggester.end(name, None)
-                continue
-            if train.key in tried or train.key in given:
-                known = self.trial(tried[train.key]) if train.key in tried else None
-                suggester.end(name, known.dev if known is not None and known.state == "finished" else None)
-                continue
-            given.add(train.key)
-            yield Candidate(name=name, suggestion=suggestion, train=train)
 
     def _cheapest(self, candidates: Sequence[Candidate]) -> Candidate:
         return min(candidates, key=lambda one: self.forecasts.sentences(one.train)) if len(candidates) > 1 else candidates[0]
@@ -366,32 +296,11 @@ class Conductor:
 
     def _replay(self, event: SearchEvent) -> None:
         if isinstance(event, TrialSuggested):
-            self._suggest_again(event)
+            self._proposals.suggest_again(event)
         self._take(event)
-
-    def _suggest_again(self, event: TrialSuggested) -> None:
-        """Have the suggester know a trial that was noted."""
-        number, wanted = event.number, event.suggestion
-        found = self._fresh(event.method, lambda made: next((one for one in made if one.suggestion == wanted), made[0]), is_told=False)
-        if found is not None and found.suggestion == wanted:
-            self._names[number], self._trains[number] = found.name, found.train
-            return
-        if not self._has_diverged:
-            self._has_diverged = True
-            self._print_line(f"trial {number}: its suggestion was made by another version; those that follow may differ, too")
-        if found is not None:
-            self._suggesters[event.method].end(found.name, None)
-        self._trains[number] = self.planned.train(event.method, wanted)
 
     def _take(self, event: SearchEvent) -> None:
         """Let an event have its effect, on what is known and on who suggests."""
         self._state.take(event)
-        if not isinstance(event, RungReached | TrialEnded) or (name := self._names.get(event.number)) is None:
-            return
-        trial = self.trial(event.number)
-        suggester = self._suggesters[trial.method]
-        if isinstance(event, TrialEnded):
-            del self._names[event.number]
-            suggester.end(name, None if event.state == "failed" else trial.dev, is_pruned=event.state == "pruned")
-        elif trial.rungs[-1] is event:
-            suggester.tell(name, event.dev, rung=len(trial.rungs))
+        if isinstance(event, RungReached | TrialEnded):
+            self._proposals.learn(event)
