@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sentdist.data.cells import text_in
+from sentdist.data.cells import row_name, text_in
 from sentdist.data.retrieval import whole_grade
 from sentdist.data.sources.files import check_columns
 from sentdist.data.sources.pinned import read_source
@@ -73,7 +73,7 @@ def read_candidates(
 def _text(name: str, number: int, columns: Sequence[str], row: dict[str, object]) -> str:
     text = " ".join(" ".join(text_in(row[column], where=name, row=number, column=column).split()) for column in columns).strip()
     if not text:
-        raise _complaint(name, f"no {' or '.join(columns)} in row {number}", "a text", "Complete or drop the row.")
+        raise _complaint(name, f"no {' or '.join(columns)} in {row_name(number)}", "a text", "Complete or drop the row.")
     return text
 
 
