@@ -79,12 +79,16 @@ def evaluate(
     artifact = _scored(stage, context, over_workers=workers is not None)
     title = f"{encoder}, pooling {_pooling_of(stage)}"
     table = empty_table(title, "task", "measure", "× 100", "95 % on other items", "n", "not scored")
-    for line in score_lines(given, artifact.record.results, opened.folder(artifact)):
+    lines = list(score_lines(given, artifact.record.results, opened.folder(artifact)))
+    for line in lines:
         interval = "" if line.interval is None else f"{line.interval.low:.2f} to {line.interval.high:.2f}"
         together = f" ({line.num_groups:,} apart)" if line.num_groups < line.num_items else ""
         size = f"{line.num_items:,}{together}" if line.num_items else ""
         table.add_row(line.task, line.measure, two_decimals(line.score), interval, size, line.left_out)
     open_console().print(table)
+    for line in lines:
+        if line.why:
+            typer.echo(f"{line.task} has no {line.measure}: {line.why}.")
     typer.echo(f"All measures and items: {opened.folder(artifact)}")
 
 
