@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from sentdist.data.cells import row_name
 from sentdist.data.corpus import SENTENCES_PER_BATCH, VALUES, write_corpus
 from sentdist.data.seeded_order import shuffled
-from sentdist.data.sources.files import check_columns
+from sentdist.data.sources.column_names import check_columns
 from sentdist.errors import DataError
 
 LONG_WORDS = 256  # a sentence of more words is cut by every encoder at hand (most read 512 tokens, many recipes 75)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentdist.data.cells import number_in, row_name, some_text_in, text_in
-from sentdist.data.sources.files import check_columns
+from sentdist.data.sources.column_names import check_columns
 from sentdist.data.sources.pinned import read_source
 from sentdist.errors import DataError, brief
 
@@ -54,7 +54,7 @@ def read_labelled(
         DataError: absent columns, a row without a label, a text that is no text, none of the rows asked for.
     """
     table = read_source(name, data_root=data_root, hub_revision=hub_revision)
-    check_columns(name, table.column_names, [*columns, label, *(["split"] if splits is not None else [])])
+    check_columns(name, table.column_names, [*columns, label, *(["split"] if splits is not None else [])], may_name=False)
     parts = [str(part) for part in table["split"].to_pylist()] if "split" in table.column_names else [""] * table.num_rows
     kept = [row for row, part in enumerate(parts) if splits is None or part in splits]
     if not kept:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sentdist.data.cells import row_name
 from sentdist.data.generated import corpora as generated
 from sentdist.data.sources import faq_releases, files, retrieval_files
+from sentdist.data.sources.column_names import check_columns
 from sentdist.errors import DataError, counted
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def _document_texts(name: str, documents: pa.Table, document_field: str) -> list
         )
     else:
         fields = [field for field in ("title", "text") if field in documents.column_names]
-    files.check_columns(name, documents.column_names, fields or ["text"])
+    check_columns(name, documents.column_names, fields or ["text"], may_name=False)
     columns = [documents[field].to_pylist() for field in fields]
     return [" ".join(part.strip() for part in parts if part and part.strip()) for parts in zip(*columns, strict=True)]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from sentdist.data.cells import row_name, some_text_in
-from sentdist.data.sources.files import check_columns
+from sentdist.data.sources.column_names import check_columns
 from sentdist.data.sources.pinned import read_source
 from sentdist.errors import DataError
 
@@ -57,7 +57,7 @@ def read_pairs(
     and for an empty sentence.
     """
     table = read_source(name, split=split, data_root=data_root, hub_revision=hub_revision)
-    check_columns(name, table.column_names, ("sentence1", "sentence2", "score"))
+    check_columns(name, table.column_names, ("sentence1", "sentence2", "score"), may_name=False)
     where = name if split is None else f"{name}, split {split}"
     subsets = table["subset"].to_pylist() if "subset" in table.column_names else [name] * table.num_rows
     groups = table["group"].to_pylist() if "group" in table.column_names else [""] * table.num_rows

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from sentdist.data.cells import number_in, row_name
 from sentdist.data.graded import NLI_LABELS
-from sentdist.data.sources.files import check_columns
+from sentdist.data.sources.column_names import check_columns
 from sentdist.errors import DataError, brief, listed, one_line
 
 if TYPE_CHECKING:

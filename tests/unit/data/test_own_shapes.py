@@ -128,7 +128,7 @@ def test_judgements_behind_a_mark_are_those_of_the_queries(tmp_path: Path) -> No
 @pytest.mark.parametrize(("name", "separator", "words"), [("s.csv", ";", "semicolons"), ("s.csv", "\t", "tabs"), ("s.tsv", ",", "commas")])
 def test_another_separator_than_the_suffix_says_is_told(tmp_path: Path, name: str, separator: str, words: str) -> None:
     (tmp_path / name).write_text("sentence1,sentence2,score\na,b,1\n".replace(",", separator))
-    with pytest.raises(DataError, match=f"Save it with the separator of its suffix: these are {words}"):
+    with pytest.raises(DataError, match=rf"Save it with the separator of its suffix: these are {words}\.$"):
         read_pairs("s", data_root=tmp_path)
 
 
