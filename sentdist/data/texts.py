@@ -91,7 +91,7 @@ class Texts:
                 raise DataError(
                     where=f"{self.name}: {row_name(row)}, {column}",
                     found=brief(sentence),
-                    expected="a sentence in UTF-8 with at least one visible character",
+                    expected=_what_is_wanted(sentence),
                     remedy="Drop or fill such rows: leaving them out silently would shift all rows behind them.",
                 )
 
@@ -101,6 +101,15 @@ class Texts:
                 where=f"{self.name}: {row_name(done + ids.index(None))}, {column}", found="no id", expected="an id for each sentence",
                 remedy="Fill the column, or leave --id out.",
             )  # fmt: skip
+
+
+def _what_is_wanted(sentence: object) -> str:
+    """What a cell that is no sentence should have been."""
+    if isinstance(sentence, str) and "\0" in sentence:
+        return "a sentence without NUL characters (\\x00)"
+    if isinstance(sentence, str) and not is_utf8(sentence):
+        return "a sentence in UTF-8, without halves of surrogate pairs"
+    return "a sentence with at least one visible character"
 
 
 def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, id_column: str | None = None) -> Texts:

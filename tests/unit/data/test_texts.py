@@ -144,6 +144,7 @@ def test_the_only_column_needs_no_name(tmp_path: Path) -> None:
         ("a.tsv", "id,sentence\n1,one\n", [], "separated by tabs"),
         ("a.csv", "a man eats in the house\ntwo birds\n", [], "as .txt with a sentence a line"),
         ("a.csv", "A man eats.\ntwo birds\n", [], "as .txt with a sentence a line"),
+        ("a.txt", "one\ntwo\0\n", [], r"row 2, sentence: found 'two\x00'; expected a sentence without NUL characters"),
         ("a.txt", "one\n", ["sentence"], "plain text, and sentence asked for"),
         ("a.parquet", "no parquet", ["sentence"], "a file that cannot be read"),
         ("a.txt", b"\xff\xfe\xfa", [], "a file that cannot be read"),
