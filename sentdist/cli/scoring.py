@@ -214,10 +214,9 @@ def _on_mteb(use: EncoderUse, given: list[str], out: Path | None, *, without: Ma
     """Have mteb score the encoder on its own tasks."""
     refused = [name for name, value in without.items() if value]
     if not given or out is None or refused:
-        found = f"{refused[0]} beside --mteb" if refused else "--mteb without --out" if given else "--out without --mteb"
-        raise DataError(
-            where="sentdist evaluate", found=found, expected="--mteb TASK --out DIR, or --tasks", remedy="Name tasks of one kind."
-        )
+        found = "--out without --mteb" if not given else f"{refused[0]} beside --mteb" if refused else "--mteb without --out"
+        remedy = "Name tasks of one kind." if given else "Leave --out out: scores of --tasks are kept in the store."
+        raise DataError(where="sentdist evaluate", found=found, expected="--mteb TASK --out DIR, or --tasks", remedy=remedy)
 
     from sentdist.inference.mteb_tasks import mteb_tasks, score_on_mteb
     from sentdist.inference.ready_encoder import LoadedEncoder
