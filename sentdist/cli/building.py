@@ -48,7 +48,8 @@ def schema(
     try:
         output.write_text(schema_text(), encoding="utf-8")
     except OSError as error:
-        raise DataError(where=str(output), found=first_line(error), expected="a file that can be written", remedy="Name another.") from None
+        found = "no such folder" if isinstance(error, FileNotFoundError) else error.strerror or first_line(error)
+        raise DataError(where=f"--output {output}", found=found, expected="a file that can be written", remedy="Name another.") from None
     typer.echo(f"Written: {output}")
 
 

@@ -35,7 +35,7 @@ def leaks(
     context.store.check_writable()
 
     from sentdist.plan.leaks import overlaps_of
-    from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, leak_rows
+    from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEVEL_TITLES, leak_rows
     from sentdist.stages.local import build_here
     from sentdist.stages.overlaps import ITEMS, build_overlaps
 
@@ -51,7 +51,8 @@ def leaks(
                 table.add_row(*row)
             folder = context.store.folder(found, ITEMS)
             items = read_parquet(folder / ITEMS, remedy=drop_remedy(folder)).to_pylist()
-            write_csv(sheet, ([found.record.label, *item.values()] for item in items))
+            named = (item | {"level": LEVEL_TITLES.get(item["level"], item["level"])} for item in items)
+            write_csv(sheet, ([found.record.label, *item.values()] for item in named))
     console = open_console()
     console.print(table)
     console.print(LEAKS_NOTE, highlight=False)

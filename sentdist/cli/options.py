@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
@@ -78,13 +79,24 @@ def check_in_use(options: Mapping[str, object], *, needs: str, is_given: bool) -
             )
 
 
+def check_folder(path: Path) -> None:
+    """DataError where there is something that is no folder, at the path or above it."""
+    there = next((one for one in (path, *path.parents) if os.path.lexists(one)), None)
+    if there is not None and not there.is_dir():
+        raise DataError(
+            where=f"--out {path}", found="a file of that name" if there == path else f"{there}, which is no folder",
+            expected="a folder, which is made", remedy="Name another.",
+        )  # fmt: skip
+
+
 def made_folder(path: Path) -> Path:
     """The folder, made with its parents where it is not there; DataError where it cannot be."""
+    check_folder(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(
-            where=f"--out {path}", found=first_line(error), expected="a folder, which is made", remedy="Name another."
+            where=f"--out {path}", found=error.strerror or first_line(error), expected="a folder, which is made", remedy="Name another."
         ) from None
     return path
 

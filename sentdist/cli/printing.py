@@ -67,8 +67,11 @@ def tell_unknown(loaded: LoadedEncoder) -> None:
     """Say on stderr how many of the embedded sentences hold no word that the encoder knows."""
     number = loaded.unknown.num_sentences
     if number:
+        told = f"{counted(number, 'sentence')} without a word that the encoder's tokenizer knows"
+        first = brief(loaded.unknown.first)
         typer.echo(
-            f"{counted(number, 'sentence')} without a word that the encoder's tokenizer knows, such as {brief(loaded.unknown.first)}: "
-            "their embeddings say nothing of them, and several have one embedding. Take an encoder for their language.",
+            f"{told}: {first}. Its embedding says nothing of it. Take an encoder for its language."
+            if number == 1
+            else f"{told}, such as {first}: their embeddings say nothing of them, and several have one embedding. Take an encoder for their language.",
             err=True,
         )

@@ -9,7 +9,7 @@ import typer
 
 from sentdist.addresses import without_secrets
 from sentdist.cli.completing import papers, sweeps
-from sentdist.cli.options import StoreRoot, made_folder
+from sentdist.cli.options import StoreRoot, check_folder, made_folder
 from sentdist.cli.printing import empty_table, open_console
 from sentdist.errors import DataError, counted, listed
 from sentdist.inference.opening import open_store
@@ -47,6 +47,8 @@ def report(
             expected="one of the two",
             remedy=_sweeps_there(open_store(store)) if sweep is None else "Leave one of them out.",
         )
+    if out is not None:
+        check_folder(out)
     if sweep is not None:
         from sentdist.report.sweep_report import report_sweep
 

@@ -79,12 +79,16 @@ def evaluate(
     artifact = _scored(stage, context, over_workers=workers is not None)
     title = f"{encoder}, pooling {_pooling_of(stage)}"
     table = empty_table(title, "task", "measure", "× 100", "95 % on other items", "n", "not scored")
-    for line in score_lines(given, artifact.record.results, opened.folder(artifact)):
+    lines = list(score_lines(given, artifact.record.results, opened.folder(artifact)))
+    for line in lines:
         interval = "" if line.interval is None else f"{line.interval.low:.2f} to {line.interval.high:.2f}"
         together = f" ({line.num_groups:,} apart)" if line.num_groups < line.num_items else ""
         size = f"{line.num_items:,}{together}" if line.num_items else ""
         table.add_row(line.task, line.measure, two_decimals(line.score), interval, size, line.left_out)
     open_console().print(table)
+    for line in lines:
+        if line.why:
+            typer.echo(f"{line.task} has no {line.measure}: {line.why}.")
     typer.echo(f"All measures and items: {opened.folder(artifact)}")
 
 
@@ -210,10 +214,9 @@ def _on_mteb(use: EncoderUse, given: list[str], out: Path | None, *, without: Ma
     """Have mteb score the encoder on its own tasks."""
     refused = [name for name, value in without.items() if value]
     if not given or out is None or refused:
-        found = f"{refused[0]} beside --mteb" if refused else "--mteb without --out" if given else "--out without --mteb"
-        raise DataError(
-            where="sentdist evaluate", found=found, expected="--mteb TASK --out DIR, or --tasks", remedy="Name tasks of one kind."
-        )
+        found = "--out without --mteb" if not given else f"{refused[0]} beside --mteb" if refused else "--mteb without --out"
+        remedy = "Name tasks of one kind." if given else "Leave --out out: scores of --tasks are kept in the store."
+        raise DataError(where="sentdist evaluate", found=found, expected="--mteb TASK --out DIR, or --tasks", remedy=remedy)
 
     from sentdist.inference.mteb_tasks import mteb_tasks, score_on_mteb
     from sentdist.inference.ready_encoder import LoadedEncoder

@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sentdist.data.cells import row_name
 from sentdist.data.corpus import SENTENCES_PER_BATCH, VALUES, write_corpus
 from sentdist.data.seeded_order import shuffled
-from sentdist.data.sources.files import check_columns
+from sentdist.data.sources.column_names import check_columns
 from sentdist.errors import DataError
 
 LONG_WORDS = 256  # a sentence of more words is cut by every encoder at hand (most read 512 tokens, many recipes 75)
@@ -173,7 +174,7 @@ def _digests(rows: pa.Table, columns: tuple[str, ...], where: str) -> np.ndarray
             if blank.any():
                 raise DataError(
                     where=where,
-                    found=f"an empty sentence in row {first + int(blank.argmax())}, column {column}",
+                    found=f"an empty sentence in {row_name(first + int(blank.argmax()))}, column {column}",
                     expected="text in every cell",
                     remedy="Correct the row, or leave it out of the file.",
                 )

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sentdist.data.cells import text_in
+from sentdist.data.cells import row_name, text_in
 from sentdist.data.retrieval import whole_grade
-from sentdist.data.sources.files import check_columns
+from sentdist.data.sources.column_names import check_columns
 from sentdist.data.sources.pinned import read_source
 from sentdist.data.sources.retrieval_files import DOCUMENT_ID, QUERY_ID
 from sentdist.errors import DataError
@@ -48,7 +48,7 @@ def read_candidates(
     """
     table = read_source(name, split=split, data_root=data_root, hub_revision=hub_revision)
     query_id, document_id = (next((one for one in known if one in table.column_names), known[0]) for known in (QUERY_ID, DOCUMENT_ID))
-    check_columns(name, table.column_names, [query_id, document_id, "relevance", *query, *document])
+    check_columns(name, table.column_names, [query_id, document_id, "relevance", *query, *document], may_name=False)
     rows = table.select(list(dict.fromkeys([query_id, document_id, "relevance", *query, *document]))).to_pylist()
     grades = [whole_grade(row["relevance"], where=name, row=number) for number, row in enumerate(rows)]
     keys = [(str(row[query_id]), str(row[document_id])) for row in rows]
@@ -73,7 +73,7 @@ def read_candidates(
 def _text(name: str, number: int, columns: Sequence[str], row: dict[str, object]) -> str:
     text = " ".join(" ".join(text_in(row[column], where=name, row=number, column=column).split()) for column in columns).strip()
     if not text:
-        raise _complaint(name, f"no {' or '.join(columns)} in row {number}", "a text", "Complete or drop the row.")
+        raise _complaint(name, f"no {' or '.join(columns)} in {row_name(number)}", "a text", "Complete or drop the row.")
     return text
 
 

@@ -1,4 +1,4 @@
-"""Cells of a table that are to hold texts, or numbers; what holds no text is told with its row, counted from 0."""
+"""Cells of a table that are to hold texts, or numbers; what holds no text is told with its row."""
 
 from __future__ import annotations
 
@@ -9,11 +9,19 @@ from sentdist.errors import DataError, brief
 TRUTHS = {"false": 0.0, "true": 1.0}
 
 
+def row_name(row: int) -> str:
+    """How a person counts the row with this index: from 1, without the header."""
+    return f"row {row + 1:,}"
+
+
 def text_in(cell: object, *, where: str, row: int, column: str) -> str:
     """The text of a cell, "" of an empty one. Raises DataError for what is no text."""
     if cell is not None and not isinstance(cell, str):
         raise DataError(
-            where=where, found=f"{column} {brief(cell)} in row {row}", expected="a text", remedy="Correct the row, or name another column."
+            where=where,
+            found=f"{column} {brief(cell)} in {row_name(row)}",
+            expected="a text",
+            remedy="Correct the row, or name another column.",
         )
     return cell or ""
 
@@ -22,7 +30,7 @@ def some_text_in(cell: object, *, where: str, row: int, column: str) -> str:
     """The text of a cell. Raises DataError for what is no text, and for one without a visible character."""
     text = text_in(cell, where=where, row=row, column=column)
     if not text.strip():
-        raise DataError(where=where, found=f"an empty {column} in row {row}", expected="a text", remedy="Complete or drop the row.")
+        raise DataError(where=where, found=f"an empty {column} in {row_name(row)}", expected="a text", remedy="Complete or drop the row.")
     return text
 
 

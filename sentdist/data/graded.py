@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sentdist.data.cells import row_name
 from sentdist.data.overlap import pairs_seen
-from sentdist.data.sources.files import check_columns
+from sentdist.data.sources.column_names import check_columns
 from sentdist.errors import DataError
 
 NLI_LABELS: Mapping[str, float] = {"contradiction": 0.0, "neutral": 1.0, "entailment": 2.0}
@@ -185,7 +186,7 @@ def _by_label(labels: pa.ChunkedArray) -> dict[str, int]:
 
 def _wrong_label(where: str, found: str, row: int, expected: str) -> DataError:
     remedy = "Correct the row, or the words or range of the labels in the recipe."
-    return DataError(where=where, found=f"label {found} in row {row}", expected=expected, remedy=remedy)
+    return DataError(where=where, found=f"label {found} in {row_name(row)}", expected=expected, remedy=remedy)
 
 
 def _require(holds: bool, name: str, found: str, expected: str) -> None:

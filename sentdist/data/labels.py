@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentdist.data.cells import number_in, some_text_in, text_in
-from sentdist.data.sources.files import check_columns
+from sentdist.data.cells import number_in, row_name, some_text_in, text_in
+from sentdist.data.sources.column_names import check_columns
 from sentdist.data.sources.pinned import read_source
 from sentdist.errors import DataError, brief
 
@@ -54,7 +54,7 @@ def read_labelled(
         DataError: absent columns, a row without a label, a text that is no text, none of the rows asked for.
     """
     table = read_source(name, data_root=data_root, hub_revision=hub_revision)
-    check_columns(name, table.column_names, [*columns, label, *(["split"] if splits is not None else [])])
+    check_columns(name, table.column_names, [*columns, label, *(["split"] if splits is not None else [])], may_name=False)
     parts = [str(part) for part in table["split"].to_pylist()] if "split" in table.column_names else [""] * table.num_rows
     kept = [row for row, part in enumerate(parts) if splits is None or part in splits]
     if not kept:
@@ -68,7 +68,7 @@ def read_labelled(
     for row in kept:
         if values[row] is None or values[row] == "":
             raise DataError(
-                where=name, found=f"no {label} in row {row}", expected="a label in every row", remedy="Complete or drop the row."
+                where=name, found=f"no {label} in {row_name(row)}", expected="a label in every row", remedy="Complete or drop the row."
             )
     texts = [_texts_of(name, table, column, kept, text_in) for column in columns]
     return Labelled(
@@ -89,7 +89,7 @@ def truths_of(rows: Labelled, *, where: str) -> tuple[int, ...]:
     for row, (number, label) in enumerate(zip(found, rows.labels, strict=True)):
         if number not in (0.0, 1.0):
             raise DataError(
-                where=where, found=f"label {brief(label)} in row {row} of the {rows.num_rows} that are read", expected="1 or 0, true or false",
+                where=where, found=f"label {brief(label)} in {row_name(row)} of the {rows.num_rows} that are read", expected="1 or 0, true or false",
                 remedy="Correct the labels.",
             )  # fmt: skip
     return tuple(int(number == 1.0) for number in found)

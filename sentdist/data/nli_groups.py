@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentdist.data.seeded_order import random_words, shuffled
-from sentdist.data.sources.files import check_columns
+from sentdist.data.sources.column_names import check_columns
 from sentdist.errors import DataError
 
 Fill = Literal["own_then_copies", "copies"]

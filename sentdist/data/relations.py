@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentdist.data.seeded_order import random_words, shuffled
-from sentdist.data.sources.files import check_columns
+from sentdist.data.sources.column_names import check_columns
 from sentdist.errors import DataError
 
 CONSTRUCTIONS = {"pairs": 2, "nli": 3, "captions": 2, "same": 1}  # how the pairs of a relation are made, from how many columns

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sentdist.data.cells import row_name
 from sentdist.data.generated import corpora as generated
 from sentdist.data.sources import faq_releases, files, retrieval_files
+from sentdist.data.sources.column_names import check_columns
 from sentdist.errors import DataError, counted
 
 if TYPE_CHECKING:
@@ -110,7 +112,7 @@ def _document_texts(name: str, documents: pa.Table, document_field: str) -> list
         )
     else:
         fields = [field for field in ("title", "text") if field in documents.column_names]
-    files.check_columns(name, documents.column_names, fields or ["text"])
+    check_columns(name, documents.column_names, fields or ["text"], may_name=False)
     columns = [documents[field].to_pylist() for field in fields]
     return [" ".join(part.strip() for part in parts if part and part.strip()) for parts in zip(*columns, strict=True)]
 
@@ -130,21 +132,21 @@ def _qrels(name: str, judgements: pa.Table, queries: set[str], documents: set[st
     for row, judgement in enumerate(judgements.to_pylist()):
         query, document = judgement["query_id"], judgement["document_id"]
         if query not in queries:
-            raise _complaint(name, f"query {query} in row {row} of the judgements", "a query of the source", "Complete the queries.")
+            raise _complaint(name, f"query {query} in {row_name(row)} of the judgements", "a query of the source", "Complete the queries.")
         if document not in documents:
             raise _complaint(
-                name, f"document {document} in row {row} of the judgements", "a document of the source", "Complete the documents."
+                name, f"document {document} in {row_name(row)} of the judgements", "a document of the source", "Complete the documents."
             )
         if document in qrels.setdefault(query, {}):
             again.append((row, query, document))
         qrels[query][document] = whole_grade(judgement["relevance"], where=name, row=row)
     if again:
-        rows = ", ".join(str(row) for row, _, _ in again[:MOST_NAMED]) + (", …" if len(again) > MOST_NAMED else "")
+        rows = ", ".join(row_name(row) for row, _, _ in again[:MOST_NAMED]) + (", …" if len(again) > MOST_NAMED else "")
         _, query, document = again[0]
         found = f"query {query} and document {document} judged twice" + (
             f", and {counted(len(again) - 1, 'pair')} more" if len(again) > 1 else ""
         )
-        raise _complaint(name, found, "one judgement a pair", f"Remove row{'s' if len(again) > 1 else ''} {rows}.")
+        raise _complaint(name, found, "one judgement a pair", f"Remove {rows}.")
     return qrels
 
 
@@ -155,7 +157,7 @@ def whole_grade(relevance: object, *, where: str, row: int) -> int:
     except ValueError:
         value = math.nan
     if not value.is_integer():
-        raise _complaint(where, f"relevance {relevance} in row {row} of the judgements", "an integer", "Correct the judgement.")
+        raise _complaint(where, f"relevance {relevance} in {row_name(row)} of the judgements", "an integer", "Correct the judgement.")
     return max(0, int(value))
 
 

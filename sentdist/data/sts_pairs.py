@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from sentdist.data.cells import some_text_in
-from sentdist.data.sources.files import check_columns
+from sentdist.data.cells import row_name, some_text_in
+from sentdist.data.sources.column_names import check_columns
 from sentdist.data.sources.pinned import read_source
 from sentdist.errors import DataError
 
@@ -53,11 +53,11 @@ def read_pairs(
     """Return the graded pairs of a source with columns sentence1, sentence2, score and, if they are there, subset and group.
 
     Rows without a gold score (null, or empty in a text file) are left out, as the STS16 release asks.
-    Raises DataError, naming the row (counted from 0 within the split), for a score that is NaN, no number or outside the range,
+    Raises DataError, naming the row (counted within the split), for a score that is NaN, no number or outside the range,
     and for an empty sentence.
     """
     table = read_source(name, split=split, data_root=data_root, hub_revision=hub_revision)
-    check_columns(name, table.column_names, ("sentence1", "sentence2", "score"))
+    check_columns(name, table.column_names, ("sentence1", "sentence2", "score"), may_name=False)
     where = name if split is None else f"{name}, split {split}"
     subsets = table["subset"].to_pylist() if "subset" in table.column_names else [name] * table.num_rows
     groups = table["group"].to_pylist() if "group" in table.column_names else [""] * table.num_rows
@@ -95,7 +95,7 @@ def _score(where: str, row: int, score: object, score_range: tuple[float, float]
     if not low <= value <= high or math.isinf(value):  # also for NaN
         raise DataError(
             where=where,
-            found=f"score {score} in row {row}",
+            found=f"score {score} in {row_name(row)}",
             expected="a finite number, with a point" if math.isinf(high) else f"a number from {low:g} to {high:g}, with a point",
             remedy="Correct the row or remove it; a row without a score is left out.",
         )

@@ -13,9 +13,10 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TypeVar
 
-from sentdist.data.cells import is_utf8
+from sentdist.data.cells import is_utf8, row_name
 from sentdist.data.quotes import long_fields, refuse_escaped_marks, refuse_open_quote, unquoted_cell
-from sentdist.data.sources.files import SUFFIXES, check_columns, encoding_of, suffix_of
+from sentdist.data.sources.column_names import check_columns
+from sentdist.data.sources.files import SUFFIXES, encoding_of, suffix_of
 from sentdist.errors import DataError, brief, listed
 from sentdist.reading import bounded_lines, reading, unreadable
 from sentdist.spelling import near
@@ -85,21 +86,30 @@ class Texts:
                 yield {column: list(values) for column, values in zip(wanted, zip(*chunk, strict=True), strict=True)}
 
     def _check(self, sentences: Sequence[object], column: str, done: int) -> None:
-        for number, sentence in enumerate(sentences, start=done + 1):
+        for row, sentence in enumerate(sentences, start=done):
             if not isinstance(sentence, str) or not sentence.strip() or "\0" in sentence or not is_utf8(sentence):
                 raise DataError(
-                    where=f"{self.name}: row {number}, {column}",
+                    where=f"{self.name}: {row_name(row)}, {column}",
                     found=brief(sentence),
-                    expected="a sentence in UTF-8 with at least one visible character",
+                    expected=_what_is_wanted(sentence),
                     remedy="Drop or fill such rows: leaving them out silently would shift all rows behind them.",
                 )
 
     def _check_ids(self, ids: Sequence[object], column: str, done: int) -> None:
         if None in ids:
             raise DataError(
-                where=f"{self.name}: row {done + ids.index(None) + 1}, {column}", found="no id", expected="an id for each sentence",
+                where=f"{self.name}: {row_name(done + ids.index(None))}, {column}", found="no id", expected="an id for each sentence",
                 remedy="Fill the column, or leave --id out.",
             )  # fmt: skip
+
+
+def _what_is_wanted(sentence: object) -> str:
+    """What a cell that is no sentence should have been."""
+    if isinstance(sentence, str) and "\0" in sentence:
+        return "a sentence without NUL characters (\\x00)"
+    if isinstance(sentence, str) and not is_utf8(sentence):
+        return "a sentence in UTF-8, without halves of surrogate pairs"
+    return "a sentence with at least one visible character"
 
 
 def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, id_column: str | None = None) -> Texts:
@@ -191,10 +201,10 @@ def _rows(file: IO[str], path: Path | None, wanted: Sequence[str]) -> Iterator[t
         reader = filter(None, _csv_rows(file, path))
         header = next(reader)
         places = [header.index(column) for column in wanted]
-        for number, cells in enumerate(reader, start=1):
+        for row, cells in enumerate(reader):
             if any(cell.strip() for cell in cells[len(header) :]):
                 raise DataError(
-                    where=f"{path}: row {number}",
+                    where=f"{path}: {row_name(row)}",
                     found=f"{len(cells)} fields, such as {brief(cells[-1])}",
                     expected=f"{len(header)}, as the header has",
                     remedy="Quote sentences that hold the separator; what stands behind it would be lost.",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sentdist.errors import DataError
+from sentdist.errors import DataError, counted
 from sentdist.evaluation import contributions
 
 STRATUM = "stratum"  # the column of items of a score that is a mean over parts of their means
@@ -64,6 +64,29 @@ def items_of(columns: Columns, *, task: str, where: str) -> Items | None:
         identity=identity,
         has_groups=GROUP in columns,
     )
+
+
+def why_undefined(columns: Columns) -> str:
+    """Why the items of a file have no score, to stand behind a colon."""
+    if "similarity" in columns:
+        gold, noun = (columns["score"], "gold score") if "score" in columns else (columns["label"], "label")
+        if (said := _without_spread(gold, noun)) is not None:
+            return said
+        subsets = columns.get("subset", np.zeros(0))
+        for name in np.unique(subsets):
+            if (said := _without_spread(gold[subsets == name], noun)) is not None:
+                return f"{said} of subset {name}"
+        return "the encoder gives all pairs one similarity"
+    if "cluster" in columns:
+        return "the encoder gives the texts fewer different embeddings than there are labels"
+    return "the encoder gives the candidates of each query one score" if "query_id" in columns else "it is not defined for these items"
+
+
+def _without_spread(gold: NDArray[Any], noun: str) -> str | None:
+    """What is wrong with gold scores or labels that are all one; None where they differ."""
+    if len(gold) > 1 and np.ptp(gold) > 0:
+        return None
+    return f"no two different {noun}s among its {counted(len(gold), 'pair')}"
 
 
 def joined(folds: Sequence[Items]) -> Items:

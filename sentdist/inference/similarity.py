@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from sentdist.data.texts import Texts
 from sentdist.durable import whole_file
-from sentdist.errors import DataError, EncoderError
+from sentdist.errors import DataError, EncoderError, counted
 from sentdist.evaluation.relational import similarities_by_relation
 from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.learning.encoder.declared import declared_pooling
@@ -134,7 +134,7 @@ def pair_batches(first: Texts, second: Texts | None) -> Iterator[TextPairs]:
         if len(heads) != len(tails):
             raise DataError(
                 where=f"{first.name} and {second.name}",
-                found=f"only {done + min(len(heads), len(tails))} rows in {first.name if len(heads) < len(tails) else second.name}",
+                found=f"only {counted(done + min(len(heads), len(tails)), 'row')} in {first.name if len(heads) < len(tails) else second.name}",
                 expected="two files of one length: row s of the one belongs to row s of the other",
                 remedy="Check what wrote them.",
             )

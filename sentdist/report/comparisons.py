@@ -114,8 +114,8 @@ def _verdict(found: Difference) -> str:
         return f"more than {'other test items explain' if found.about == 'items' else 'chance explains'}{untried}"
     if found.by_signs:
         return (
-            f"not told from chance: {found.num_seeds} seeds beside few other rows tell by their signs alone against a checkpoint; "
-            f"{found.enough_by_signs} would do"
+            f"not told from chance: all {found.num_seeds} seeds lie on one side of the checkpoint, as so few may do by chance; "
+            f"{found.enough_by_signs} on one side would do"
         )
     seen = "" if found.detectable is None else f"; a true difference of {found.detectable:.2f} points would be found in 4 of 5 such tables"
     return f"not told from chance{untried}{seen}"

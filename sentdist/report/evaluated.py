@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sentdist.errors import DataError, counted
 from sentdist.evaluation.bayes import LEAST_TASKS, Practical, another_task, outperforming, practical
+from sentdist.evaluation.items import why_undefined
 from sentdist.evaluation.significance import Difference
 from sentdist.evaluation.variation import Interval
 from sentdist.plan.chosen_tasks import named_task
@@ -20,6 +22,9 @@ from sentdist.report.columns import AVERAGE, TableColumns, table_columns
 from sentdist.report.comparisons import Comparison, compare, in_words
 from sentdist.report.score_rows import ResultRow, group_rows
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreLine:
@@ -27,7 +32,7 @@ class ScoreLine:
     this very encoder.
 
     num_items, num_groups: pairs, texts or queries that were scored, and how many of them stand for themselves; left_out: what was not
-    scored.
+    scored. why: the reason for which there is no score.
     """
 
     task: str
@@ -37,6 +42,7 @@ class ScoreLine:
     num_items: int = 0
     num_groups: int = 0
     left_out: str = ""
+    why: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +88,7 @@ def score_lines(given: Sequence[str], results: Mapping[str, Json], folder: Path)
             yield ScoreLine(
                 task=task.name, measure=kinds[task.name].main.name, score=as_number(results[task.name]), interval=columns.interval(task.name, IT),
                 num_items=num_items, num_groups=num_groups, left_out=_left_out(folder, task.name),
+                why="" if results[task.name] is not None else _why_undefined(folder, task.name),
             )  # fmt: skip
         if has_average:
             mean = float(columns.by_name[AVERAGE].means[0]) if AVERAGE in columns.by_name else None
@@ -100,14 +107,15 @@ def compare_evaluated(
     """
     known = {task: measure for task, measure in tasks.items() if all(as_number(one.get(task)) is not None for one in results)}
     if not known:
-        raise DataError(where="comparison", found="no task with a score of both", expected="at least one", remedy="Name tasks by --tasks.")
+        found = f"no score of both: {'; '.join(_reasons(tasks, results, folders))}"
+        raise DataError(where="comparison", found=found, expected="at least one", remedy="Name tasks by --tasks.")
     rows = [_row(label, one, folder, known) for label, one, folder in zip(labels, results, folders, strict=True)]
     columns = table_columns(group_rows(rows), known, average=len(known) > 1)
     found = compare(group_rows(rows), [labels], columns, relation="baseline", tasks=list(known))[0]
     lines = tuple(_compared_line(name, columns, found, labels) for name in columns.by_name)
     last = lines[-1].task
     sentence = in_words(found, last, num_tests=sum(one.difference.p is not None for one in lines))
-    absent = ", ".join(task for task in tasks if task not in known)
+    absent = "; ".join(_reasons([task for task in tasks if task not in known], results, folders))
     notes = [f"Not compared, for want of a score: {absent}."] if absent else []
     if columns.without_groups:
         notes.append(f"Taken as independent, since their items do not say which belong together: {', '.join(columns.without_groups)}.")
@@ -153,7 +161,22 @@ def _row(label: str, results: Mapping[str, Json], folder: Path, tasks: Iterable[
     return ResultRow(method="evaluated", label=label, params={}, seed=0, scores=scores, items=items, is_fixed=True)
 
 
+def _reasons(tasks: Iterable[str], results: Sequence[Mapping[str, Json]], folders: Sequence[Path]) -> Iterator[str]:
+    """Tasks, each with the reason for which the first encoder that has no score of it has none."""
+    for task in tasks:
+        folder = next(folder for folder, one in zip(folders, results, strict=True) if as_number(one.get(task)) is None)
+        yield f"{task} ({_why_undefined(folder, task)})"
+
+
+def _why_undefined(folder: Path, task: str) -> str:
+    table = _items(folder, task)
+    return why_undefined({name: table[name].to_numpy() for name in table.column_names})
+
+
 def _left_out(folder: Path, task: str) -> str:
     """What the file of items says was not scored; nothing in files of older versions."""
-    table = read_parquet(folder / "items" / f"{task}.parquet", expected="items of a score", remedy=drop_remedy(folder))
-    return (table.schema.metadata or {}).get(b"left_out", b"").decode()
+    return (_items(folder, task).schema.metadata or {}).get(b"left_out", b"").decode()
+
+
+def _items(folder: Path, task: str) -> pa.Table:
+    return read_parquet(folder / "items" / f"{task}.parquet", expected="items of a score", remedy=drop_remedy(folder))

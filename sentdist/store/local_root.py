@@ -39,10 +39,19 @@ class LocalRoot:
             OSError: what the disk says.
         """
         if not self.was_written:
-            make_folder(self._staging)
+            self._begin()
         self.check()
         self.was_written = True
         make_folder(path)
+
+    def _begin(self) -> None:
+        try:
+            make_folder(self._staging)
+        except FileNotFoundError as error:
+            raise StoreError(
+                where=self._shown, found="a place where no folder can be made", expected="a store that can be written",
+                remedy="Name another with --store.",
+            ) from error  # fmt: skip
 
     def check(self) -> None:
         """StoreError unless the store is where it was, if it was written."""

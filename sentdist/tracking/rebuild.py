@@ -69,5 +69,5 @@ def _rebuild_search(search: SearchRecord, store: ArtifactStore, uri: str) -> Non
 
 def _away(name: str, server: Server) -> ResourceError:
     return ResourceError(
-        where=f"sweep {name}", found=server.warnings[-1], expected="an MLflow server that answers", remedy="Start it and rebuild again."
+        where=f"sweep {name}", found=server.trouble, expected="", remedy="See that the server runs and takes requests, then try again."
     )

@@ -59,6 +59,7 @@ class Server:
             )
         self.uri = uri.rstrip("/")
         self.warnings: list[str] = []
+        self.trouble = ""  # why the last attempt came to nothing
         self._client: MlflowClient | None = None
         self._away_until = 0.0
         self._pause_s = PAUSE_S
@@ -90,7 +91,8 @@ class Server:
             answer = action(client) if wait_s is None else _within(wait_s, lambda: action(client))
         except Exception as error:  # whatever a tracking server does, training goes on; the warning says what happened
             if self._is_there() and not _is_connection(error):
-                self._warn(f"MLflow at {self.page}: could not {what}: {_one_line(error)}")
+                self.trouble = f"MLflow at {self.page}: could not {what}: {_one_line(error)}"
+                self._warn(self.trouble)
             else:
                 self._go_away(what, _one_line(error))
             return None
@@ -116,11 +118,11 @@ class Server:
     def _go_away(self, what: str, reason: str) -> None:
         self._away_until = time.monotonic() + self._pause_s
         self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
+        state = "refuses" if "failed with error code 4" in reason else "is away"
+        self.trouble = f"MLflow at {self.page} {state} (could not {what}: {reason})"
         if not self._is_away:
-            state = "refuses" if "failed with error code 4" in reason else "is away"
             self._warn(
-                f"MLflow at {self.page} {state} (could not {what}: {reason}); training goes on, records and histories in the store keep "
-                "everything, and `sentdist track --rebuild` brings it in."
+                f"{self.trouble}; training goes on, records and histories in the store keep everything, and `sentdist track --rebuild` brings it in."
             )
         self._is_away = True
 

@@ -175,8 +175,8 @@ def test_two_ranks_end_like_one(tmp_path: Path, tiny_encoder_dir: Path) -> None:
 @pytest.mark.parametrize(
     ("column", "value", "message"),
     [
-        ("label", "perhaps", 'nli/small:train: found label "perhaps" in row 5; expected one of contradiction'),
-        ("premise", "", "an empty sentence in row 5"),
+        ("label", "perhaps", 'nli/small:train: found label "perhaps" in row 6; expected one of contradiction'),
+        ("premise", "", "an empty sentence in row 6"),
     ],
 )
 def test_a_broken_row_is_named_when_the_corpus_is_built(

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from sentdist.data.generated import scene_pairs, scenes
 from sentdist.data.generated.faq_texts import faq_rows
 from sentdist.data.generated.scenes import Draw
-from sentdist.data.sources.files import check_columns, check_split
+from sentdist.data.sources.column_names import check_columns
+from sentdist.data.sources.files import check_split
 from sentdist.errors import DataError
 from sentdist.spelling import did_you_mean
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
-from sentdist.data.cells import number_in
+from sentdist.data.cells import number_in, row_name
 from sentdist.data.graded import NLI_LABELS
-from sentdist.data.sources.files import check_columns
+from sentdist.data.sources.column_names import check_columns
 from sentdist.errors import DataError, brief, listed, one_line
 
 if TYPE_CHECKING:
@@ -133,7 +133,10 @@ def _grade(name: str, column: str, row: int, cell: object) -> float:
     if number is None:
         expected = f"a number, or one of {', '.join(NLI_LABELS)}"
         raise DataError(
-            where=f"{name}, {column}", found=f"{brief(cell)} in row {row + 1}", expected=expected, remedy="Correct the row or leave it out."
+            where=f"{name}, {column}",
+            found=f"{brief(cell)} in {row_name(row)}",
+            expected=expected,
+            remedy="Correct the row or leave it out.",
         )
     return number
 

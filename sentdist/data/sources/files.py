@@ -12,9 +12,10 @@ from typing import IO, TYPE_CHECKING
 
 from sentdist.data.quotes import check_escapes, check_quotes, unquoted
 from sentdist.data.sources import mirror
+from sentdist.data.sources.column_names import check_columns, refuse_repeated
 from sentdist.data.sources.file_facts import FileFacts, content_digest, recall, remember
 from sentdist.errors import DataError, listed
-from sentdist.reading import foreign_separator, of_its_suffix, reading, unreadable
+from sentdist.reading import reading, unreadable
 from sentdist.spelling import all_near, did_you_mean
 
 if TYPE_CHECKING:
@@ -127,20 +128,6 @@ def file_facts(name: str, path: Path) -> FileFacts:
     return facts
 
 
-def check_columns(name: str, found: Sequence[str], wanted: Sequence[str]) -> None:
-    """Raise DataError unless all wanted columns are among those found."""
-    absent = [column for column in wanted if column not in found]
-    if absent:
-        foreign = foreign_separator(found[0]) if len(found) == 1 else None
-        hint = did_you_mean(absent[0], found) if foreign is None else of_its_suffix(foreign)
-        raise DataError(
-            where=name,
-            found=f"columns {listed(found)}",
-            expected=f"columns {listed(list(dict.fromkeys(wanted)))}",
-            remedy=f"{hint} Name the columns that hold the sentences, or rename them in the file ({', '.join(absent)} missing).".lstrip(),
-        )
-
-
 def check_split(name: str, splits: Sequence[str], split: str | None) -> None:
     """Raise DataError unless `split` is one of the splits; None means all rows."""
     if split is None or split in splits:
@@ -234,6 +221,7 @@ def _check_texts(name: str, path: Path, table: pa.Table) -> None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    refuse_repeated(f"{name} ({path})", table.column_names)
     table.validate(full=True)
     for column in table.column_names:
         if pa.types.is_large_string(table[column].type) and pc.any(pc.match_substring(table[column], "\0")).as_py():
@@ -352,6 +340,7 @@ def _parse_separated(path: Path, *, tab: bool) -> pa.Table:
     with path.open(encoding=encoding, newline="") as file:  # a mark or an empty line hides no name: a column without would be guessed
         lines = csv.reader(file, delimiter="\t" if tab else ",", quoting=csv.QUOTE_NONE if tab else csv.QUOTE_MINIMAL)
         header = next(filter(None, lines), [])
+    refuse_repeated(str(path), header)
     table = pyarrow.csv.read_csv(
         io.BytesIO(path.read_bytes().decode(encoding).encode()) if encoding == "utf-16" else path,
         read_options=pyarrow.csv.ReadOptions(block_size=LONGEST_CELL),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from sentdist.data.sources.column_names import check_columns
 from sentdist.data.sources.file_facts import FileFacts, recall_note, remember_note
-from sentdist.data.sources.files import check_columns, check_split, with_large_strings
+from sentdist.data.sources.files import check_split, with_large_strings
 from sentdist.errors import DataError, first_line
 from sentdist.hub_errors import hub_trouble
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sentdist.data.generated import corpora as generated
 from sentdist.data.sources import files, hub, released, retrieval_files
+from sentdist.data.sources.column_names import check_columns
 from sentdist.data.sources.file_facts import changed_since_planning, known_digest
 
 if TYPE_CHECKING:
@@ -38,10 +39,11 @@ def inspect_source(
     data_root: Path | None = None,
     hub_revision: str | None = None,
     columns: Sequence[str] | None = None,
+    may_name_columns: bool = True,
 ) -> SourceFacts:
     """Say what `name` is without reading its sentences: fast enough for planning, and where a user's mistakes surface.
 
-    `columns`: those that will be read; their absence is found here.
+    `columns`: those that will be read; their absence is found here. may_name_columns: whether a person can say which.
     Raises DataError for a missing, empty or unreadable file (with near names), an unknown split, absent columns, a hub out of reach.
     """
     if name.startswith(generated.PREFIX):
@@ -58,7 +60,7 @@ def inspect_source(
         sizes = dict(file.splits)
         facts = _facts(name, file.digest, file.num_rows, file.columns, sizes, files.part_of(tuple(sizes), split))
     if columns is not None:
-        files.check_columns(name, facts.columns, columns)
+        check_columns(name, facts.columns, columns, may_name=may_name_columns)
     return facts
 
 

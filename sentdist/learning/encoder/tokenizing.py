@@ -19,15 +19,15 @@ __all__ = ["Tokenizer", "token_ids", "tokenizer_digest"]
 def token_ids(tokenizer: Tokenizer, sentences: Sequence[str], *, max_length: int, first: int = 0) -> tuple[list[list[int]], int]:
     """The token ids of each sentence, special ones included, at most `max_length`; and how many sentences lost their end.
 
-    first: number of the first sentence, for errors. DataError for a sentence without a visible character.
+    first: index of the first sentence, for errors, which count from 1. DataError for a sentence without a visible character.
     """
     for index, sentence in enumerate(sentences):
         if not sentence.strip():
             raise DataError(
-                where=f"sentence {first + index} of {first + len(sentences)}",
+                where=f"sentence {first + index + 1:,}",
                 found=repr(sentence),
                 expected="a sentence with at least one visible character",
-                remedy="Drop empty rows from the corpus.",
+                remedy="Fill it in, or leave it out.",
             )
     encoded = tokenizer(list(sentences), truncation=True, max_length=max_length, return_attention_mask=False, return_token_type_ids=False)
     num_truncated = sum(bool(encoding.overflowing) for encoding in encoded.encodings or ())

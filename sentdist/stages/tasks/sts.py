@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from sentdist.data.sts_pairs import Pairs, read_pairs
 from sentdist.data.task_texts import TaskTexts
+from sentdist.errors import counted
 from sentdist.evaluation.lexical import Lexical
 from sentdist.evaluation.sts import jaccard_scores, score_similarities
 from sentdist.plan.specs import Task
@@ -40,7 +41,7 @@ class LoadedSts:
         return self._task_score(jaccard_scores(self.pairs.sentence1, self.pairs.sentence2))
 
     def texts(self) -> TaskTexts:
-        left_out = f"{self.pairs.num_ungraded:,} pairs without a score" if self.pairs.num_ungraded else ""
+        left_out = f"{counted(self.pairs.num_ungraded, 'pair')} without a score" if self.pairs.num_ungraded else ""
         both = zip(self.pairs.sentence1, self.pairs.sentence2, strict=True)
         return TaskTexts.of_pairs(self.task.name, both, left_out=left_out, given_groups=self.pairs.group)
 

@@ -118,6 +118,9 @@ def test_texts_that_the_tokenizer_does_not_know_are_told(tiny_encoder_dir: Path,
     assert encoded.exit_code == 0 and f"2 sentences {said}" in encoded.stderr and "without a word" not in encoded.stdout
     alike = _call("similarity", tiny_encoder_dir, "你好", "再见")
     assert alike.stdout == "1.000000\n" and f"2 sentences {said}" in alike.stderr
-    assert f"1 sentence {said}" in _call("similarity", tiny_encoder_dir, "你好", "the dog runs").stderr
+    assert (
+        "1 sentence without a word that the encoder's tokenizer knows: '你好'. Its embedding"
+        in _call("similarity", tiny_encoder_dir, "你好", "the dog runs").stderr
+    )
     assert f"2 sentences {said}" in _call("search", tiny_encoder_dir, "the dog", "--corpus", tmp_path / "texts.txt").stderr
     assert "without a word" not in _call("similarity", tiny_encoder_dir, "the zebra", "a dog !").stderr

@@ -124,7 +124,7 @@ def test_reversed_rows_follow_without_repeating_any(tmp_path: Path) -> None:
 @pytest.mark.parametrize("empty", ["", " \t", None])
 def test_an_empty_sentence_names_row_and_column(tmp_path: Path, empty: str | None) -> None:
     rows = _table([("a", "b"), ("c", "d"), ("e", empty)])
-    with pytest.raises(DataError, match="an empty sentence in row 2, column two"):
+    with pytest.raises(DataError, match="an empty sentence in row 3, column two"):
         build_corpus(rows, columns=PAIRS, folder=tmp_path)
 
 

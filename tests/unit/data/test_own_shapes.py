@@ -55,7 +55,7 @@ def test_a_line_of_another_length_is_named(tmp_path: Path) -> None:
 
 
 def test_all_repetitions_are_told_at_once(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"query q0 and document d1 judged twice, and 1 pair more.*Remove rows 1, 3\."):
+    with pytest.raises(DataError, match=r"query q0 and document d1 judged twice, and 1 pair more.*Remove row 2, row 4\."):
         read_retrieval("my/faq", data_root=bank(tmp_path, "q0 0 d1 2\nq0 0 d1 1\nq1 0 d0 1\nq1 0 d0 1\n"))
     row = {"query_id": "q", "query": "a", "document_id": "d", "document": "b", "relevance": 1}
     write_table(tmp_path, "my/few", [row, row, {**row, "document_id": "e"}, {**row, "document_id": "e"}])
@@ -128,7 +128,7 @@ def test_judgements_behind_a_mark_are_those_of_the_queries(tmp_path: Path) -> No
 @pytest.mark.parametrize(("name", "separator", "words"), [("s.csv", ";", "semicolons"), ("s.csv", "\t", "tabs"), ("s.tsv", ",", "commas")])
 def test_another_separator_than_the_suffix_says_is_told(tmp_path: Path, name: str, separator: str, words: str) -> None:
     (tmp_path / name).write_text("sentence1,sentence2,score\na,b,1\n".replace(",", separator))
-    with pytest.raises(DataError, match=f"Save it with the separator of its suffix: these are {words}"):
+    with pytest.raises(DataError, match=rf"Save it with the separator of its suffix: these are {words}\.$"):
         read_pairs("s", data_root=tmp_path)
 
 
@@ -146,7 +146,7 @@ def test_a_cell_of_a_task_may_be_long(tmp_path: Path) -> None:
 @pytest.mark.parametrize("score", ['"4,5"', "45%", "inf", "-inf", "nan"])
 def test_a_score_on_any_scale_is_a_finite_number(tmp_path: Path, score: str) -> None:
     (tmp_path / "s.csv").write_text(f"sentence1,sentence2,score\na,b,1\nc,d,{score}\n")
-    with pytest.raises(DataError, match=r"in row 1; expected a finite number, with a point"):
+    with pytest.raises(DataError, match=r"in row 2; expected a finite number, with a point"):
         read_pairs("s", data_root=tmp_path, score_range=(-math.inf, math.inf))
 
 

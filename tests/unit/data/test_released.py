@@ -99,8 +99,8 @@ ROW = {"query_id": "q", "query": "a", "document_id": "d", "document": "b", "rele
     ("rows", "message"),
     [
         ([ROW, ROW], "candidate d of query q twice"),
-        ([{**ROW, "document": " "}], "no document in row 0"),
-        ([{**ROW, "relevance": "half"}], "relevance half in row 0"),
+        ([{**ROW, "document": " "}], "no document in row 1"),
+        ([{**ROW, "relevance": "half"}], "relevance half in row 1"),
         ([{**ROW, "relevance": 0}], "no query with a relevant candidate"),
         ([{"query_id": "q", "query": "a"}], "document_id, relevance, document missing"),
     ],

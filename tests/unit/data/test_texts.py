@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentdist.data.sources.files import read_file
+from sentdist.data.sts_pairs import read_pairs
 from sentdist.data.texts import looks_like_a_file, open_texts
 from sentdist.errors import DataError
 
@@ -98,6 +99,14 @@ def test_empty_fields_behind_the_last_column_are_none(tmp_path: Path) -> None:
     assert [batch["sentence"] for batch in open_texts(str(tmp_path / "a.csv"), columns=["sentence"]).batches(9)] == [["one", "two"]]
 
 
+def test_the_sentences_to_encode_and_the_pairs_to_score_count_rows_alike(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("sentence1,sentence2,score\na,b,1\nc,,2\n")
+    with pytest.raises(DataError, match="an empty sentence2 in row 2"):
+        read_pairs("a", data_root=tmp_path)
+    with pytest.raises(DataError, match="row 2, sentence2"):
+        list(open_texts(str(tmp_path / "a.csv"), columns=["sentence2"]).batches(9))
+
+
 def test_the_only_column_needs_no_name(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("text\none\n")
     (tmp_path / "b.csv").write_text("first,second\none,two\n")
@@ -135,6 +144,7 @@ def test_the_only_column_needs_no_name(tmp_path: Path) -> None:
         ("a.tsv", "id,sentence\n1,one\n", [], "separated by tabs"),
         ("a.csv", "a man eats in the house\ntwo birds\n", [], "as .txt with a sentence a line"),
         ("a.csv", "A man eats.\ntwo birds\n", [], "as .txt with a sentence a line"),
+        ("a.txt", "one\ntwo\0\n", [], r"row 2, sentence: found 'two\x00'; expected a sentence without NUL characters"),
         ("a.txt", "one\n", ["sentence"], "plain text, and sentence asked for"),
         ("a.parquet", "no parquet", ["sentence"], "a file that cannot be read"),
         ("a.txt", b"\xff\xfe\xfa", [], "a file that cannot be read"),

@@ -29,7 +29,7 @@ def test_they_may_be_numbers_or_words(labels: list[object], tmp_path: Path) -> N
 
 def test_another_is_refused_with_its_row(tmp_path: Path) -> None:
     _written(tmp_path, ["1", "0", "yes"])
-    with pytest.raises(DataError, match="p: found label 'yes' in row 2 of the 3 that are read; expected 1 or 0, true or false"):
+    with pytest.raises(DataError, match="p: found label 'yes' in row 3 of the 3 that are read; expected 1 or 0, true or false"):
         loader_of("pairs")(PAIRS, tmp_path)
 
 

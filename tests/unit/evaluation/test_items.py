@@ -10,7 +10,7 @@ import pytest
 from sentdist.data.sts_pairs import read_pairs
 from sentdist.data.task_texts import TaskTexts
 from sentdist.errors import DataError
-from sentdist.evaluation.items import items_of, joined
+from sentdist.evaluation.items import Columns, items_of, joined, why_undefined
 from sentdist.plan.specs import Fold, Task
 from sentdist.plan.task_kinds import ClusteringTask
 from sentdist.stages.tasks.clustering import load_clustering
@@ -123,3 +123,19 @@ def test_repeated_texts_of_a_clustering_belong_together(tmp_path: Path) -> None:
     write_table(tmp_path, "my/labels", rows)
     texts = load_clustering(ClusteringTask(name="mine", source="my/labels", revision=""), tmp_path).texts()
     assert texts.num_items == 40 and len(set(texts.groups().tolist())) == 10
+
+
+@pytest.mark.parametrize(
+    ("columns", "why"),
+    [
+        ({"score": [2.0, 2.0], "similarity": [0.1, 0.2]}, "no two different gold scores among its 2 pairs"),
+        ({"label": [1, 1], "similarity": [0.1, 0.2]}, "no two different labels among its 2 pairs"),
+        ({"label": [1, 0], "similarity": [0.1, 0.1]}, "the encoder gives all pairs one similarity"),
+        ({"score": [1.0, 2.0, 3.0], "similarity": [0.1, 0.2, 0.3], "subset": ["a", "a", "b"]}, "among its 1 pair of subset b"),
+        ({"label": [1, 0], "cluster": [0, 0]}, "fewer different embeddings than there are labels"),
+        ({"query_id": ["q"], "map": [50.0]}, "the candidates of each query one score"),
+    ],
+)
+def test_items_without_a_score_say_why(columns: dict[str, list[object]], why: str) -> None:
+    given: Columns = {name: np.array(values) for name, values in columns.items()}
+    assert why in why_undefined(given)

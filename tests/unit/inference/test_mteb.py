@@ -79,6 +79,7 @@ def test_every_different_text_is_embedded_once(planted_encoder_dir: Path) -> Non
         (("--mteb", "tests.support.tiny_mteb:PAIRS", "--out", "out"), "a class of mteb's AbsTask"),
         (("--mteb", STS), "found --mteb without --out"),
         (("--out", "out"), "found --out without --mteb"),
+        (("--tasks", "sts", "--out", "out"), "found --out without --mteb"),
         (("--mteb", STS, "--tasks", "sts", "--out", "out"), "found --tasks beside --mteb"),
         (("--mteb", STS, "--workers", "2", "--out", "out"), "found --workers beside --mteb"),
         (("--mteb", "tests.support.tiny_mteb:TinyImages", "--out", "out"), "found image; expected texts"),

@@ -152,8 +152,8 @@ def test_a_row_without_a_split_is_in_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([{"text": "a", "label": 1}, {"text": "b", "label": None}], "no label in row 1"),
-        ([{"text": 3, "label": 1}], "text 3 in row 0"),
+        ([{"text": "a", "label": 1}, {"text": "b", "label": None}], "no label in row 2"),
+        ([{"text": 3, "label": 1}], "text 3 in row 1"),
         ([{"sentence": "a", "label": 1}], "text missing"),
     ],
 )

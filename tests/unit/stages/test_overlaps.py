@@ -14,14 +14,15 @@ from typer.testing import CliRunner
 
 from sentdist.cli import app
 from sentdist.data.folds import Role, queries_for
-from sentdist.data.leaks import LeakFinder
+from sentdist.data.leaks import LeakFinder, Level
+from sentdist.data.near_duplicates import CHANGED
 from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.leaks import overlaps_of
 from sentdist.plan.specs import Fold, Task
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Overlap
 from sentdist.plan.unroll import Plan
-from sentdist.report.leaks import NOT_CHECKED, SweepLeaks, sweep_leaks
+from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEVEL_TITLES, NOT_CHECKED, SweepLeaks, sweep_leaks
 from sentdist.report.sweep_report import report_sweep
 from sentdist.report.tables import Leaked
 from sentdist.stages.context import Context
@@ -198,3 +199,8 @@ def test_the_command_counts_and_writes_the_items(tmp_path: Path, tiny_encoder_di
     rows = list(csv.DictReader((tmp_path / "found.csv").read_text().splitlines()))
     own = [row for row in rows if row["training data"] == "sts-stsb"]
     assert len(own) == 40 and {row["level"] for row in own} == {"exact"} and own[0]["one"] == own[0]["train_one"]
+
+
+def test_the_list_of_items_calls_levels_as_the_table_does() -> None:
+    assert {LEVEL_TITLES.get(level, level) for level in get_args(Level)} <= set(LEAKS_HEADER)
+    assert f"texts of {CHANGED.start} words or more" in LEAKS_NOTE

@@ -89,8 +89,8 @@ def test_word_overlap_is_a_floor_and_leaked_pairs_are_found(data: Path) -> None:
     ("rows", "sentence"),
     [
         ([{"sent0": "a", "sent1": "b", "negative": "c"}], "hard_neg missing"),
-        ([{"sent0": "a", "sent1": "b", "hard_neg": " "}], "found an empty hard_neg in row 0"),
-        ([{"sent0": "a", "sent1": "b", "hard_neg": 3.0}], r"found hard_neg 3\.0 in row 0"),
+        ([{"sent0": "a", "sent1": "b", "hard_neg": " "}], "found an empty hard_neg in row 1"),
+        ([{"sent0": "a", "sent1": "b", "hard_neg": 3.0}], r"found hard_neg 3\.0 in row 1"),
     ],
 )
 def test_mistakes_in_the_data_are_named(rows: list[dict[str, object]], sentence: str, tmp_path: Path) -> None:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import socket
 import time
+from pathlib import Path
 
 import pytest
 
-from sentdist.errors import RecipeError
+from sentdist.errors import RecipeError, ResourceError
 from sentdist.store.store import ArtifactStore
+from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.mlflow_tracker import make_tracker
+from sentdist.tracking.rebuild import rebuild
 from sentdist.tracking.run_update import Point, batches
 from sentdist.tracking.server import Server, despite_collisions
 from sentdist.tracking.tracker import NullRun, NullTracker
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 
 @pytest.mark.parametrize("uri", ["sqlite:///mlflow.db", "./mlruns", "http://", "databricks"])
@@ -37,6 +41,16 @@ def test_a_server_that_never_answers_is_asked_once_and_told_once(monkeypatch: py
         assert time.monotonic() - started < asked_s / 3  # not asked: one question takes the whole three seconds
     (warning,) = server.warnings
     assert "is away (could not open the sweep" in warning
+
+
+def test_bringing_a_store_to_a_server_that_is_away_is_told_in_a_sentence(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(tmp_path / "data"), store=tmp_path / "store")
+    save_sweep(context.store, sweep_record(plan))
+    with pytest.raises(
+        ResourceError, match=r"could not rebuild the sweep .*: nothing answers there\)\. See that the server runs"
+    ) as caught:
+        rebuild(context.store, "http://127.0.0.1:9")
+    assert "expected" not in str(caught.value) and "training goes on" not in str(caught.value)
 
 
 def test_without_an_address_only_the_store_keeps_track(tmp_path: object) -> None:
