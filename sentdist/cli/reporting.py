@@ -13,7 +13,7 @@ from sentdist.cli.options import StoreRoot, made_folder
 from sentdist.cli.printing import empty_table, open_console
 from sentdist.errors import DataError, counted, listed
 from sentdist.inference.opening import open_store
-from sentdist.plan.papers import PAPERS
+from sentdist.plan.papers import PAPERS, check_paper
 
 if TYPE_CHECKING:
     from sentdist.store.store import ArtifactStore
@@ -48,19 +48,32 @@ def report(
             remedy=_sweeps_there(open_store(store)) if sweep is None else "Leave one of them out.",
         )
     if sweep is not None:
+        opened = open_store(store)
+        _check_started(opened, sweep)  # before what draws is loaded, which takes seconds
+
         from sentdist.report.sweep_report import report_sweep
 
-        opened = open_store(store)
         made = report_sweep(opened, sweep, links=_search_pages(opened, sweep, tracking))
     else:
+        assert paper is not None
+        check_paper(paper)
+
         from sentdist.report.paper_page import report_paper
 
-        assert paper is not None
         made = report_paper(open_store(store), paper)
     folder = out or Path(".sentdist") / "reports" / made.name
     page = made.write(made_folder(folder))
     typer.echo(made.markdown)
     typer.echo(f"Written: {page} and {folder / 'report.md'}")
+
+
+def _check_started(store: ArtifactStore, name: str) -> None:
+    """Raises StoreError for a name that is neither a sweep's nor a search's."""
+    from sentdist.store.searches import find_search
+    from sentdist.store.sweep import load_sweep
+
+    if find_search(store, name) is None:
+        load_sweep(store, name)
 
 
 def _sweeps_there(store: ArtifactStore) -> str:

@@ -9,7 +9,7 @@ from sentdist.inference.outputs import whole_folder
 from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.learning.encoder.card import EncoderCard, language_of
 from sentdist.learning.encoder.declared import declared_pooling
-from sentdist.learning.encoder.pretrained import find_checkpoint
+from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.plan.specs import EncoderUse
 from sentdist.store.record import OWN_FILES
 

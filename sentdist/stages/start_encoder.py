@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sentdist.learning.encoder.pretrained import find_checkpoint, load_tokenizer
+from sentdist.learning.encoder.find_checkpoint import find_checkpoint
+from sentdist.learning.encoder.pretrained import load_tokenizer
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.tokenizing import Tokenizer
 from sentdist.plan.stages import Train

@@ -47,6 +47,33 @@ def _script(*arguments: str) -> str:
     )
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("export", "./nosuch", "--to", "{tmp}/out"),
+        ("encode", "./nosuch", "{tmp}/lines.txt", "--out", "{tmp}/out.npy"),
+        ("report", "nosuch", "--store", "{tmp}"),
+        ("report", "--paper", "nosuch", "--store", "{tmp}"),
+        ("evaluate", "{tiny}", "--tasks", "nosuch", "--store", "{tmp}"),
+        ("compare", "{tiny}", "minilm-l6", "--tasks", "nosuch", "--store", "{tmp}"),
+    ],
+)
+def test_a_name_that_there_is_not_is_told_before_anything_heavy_is_loaded(
+    arguments: tuple[str, ...], tiny_encoder_dir: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "lines.txt").write_text("a line\n")
+    given = [argument.format(tmp=tmp_path, tiny=tiny_encoder_dir) for argument in arguments]
+    script = (
+        "import sys; from sentdist.cli import app\n"
+        f"sys.argv[1:] = {given!r}\n"
+        "try:\n    app()\n"
+        f"finally:\n    print(sorted(set(sys.modules) & set({(*HEAVY, 'scipy.stats')!r})))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "nosuch" in done.stderr, done.stderr
+    assert done.stdout.strip() == "[]"
+
+
 @pytest.mark.parametrize(("arguments", "seconds"), [(("plan", DEMO), PLAN_SECONDS), (("--help",), HELP_SECONDS)])
 def test_quick_answers_are_quick_and_load_nothing_heavy(arguments: tuple[str, ...], seconds: float, tmp_path: Path) -> None:
     if arguments[0] == "plan":
