@@ -11,6 +11,7 @@ from sentdist.addresses import without_secrets
 from sentdist.cli.completing import papers, sweeps
 from sentdist.cli.options import StoreRoot, made_folder
 from sentdist.cli.printing import empty_table, open_console
+from sentdist.cli.terminal_page import terminal_page
 from sentdist.errors import DataError, counted, listed
 from sentdist.inference.opening import open_store
 from sentdist.plan.papers import PAPERS, check_paper
@@ -63,8 +64,11 @@ def report(
         made = report_paper(open_store(store), paper)
     folder = out or Path(".sentdist") / "reports" / made.name
     page = made.write(made_folder(folder))
-    typer.echo(made.markdown)
-    typer.echo(f"Written: {page} and {folder / 'report.md'}")
+    console = open_console()
+    for part in terminal_page(made.markdown, has_styles=console.is_terminal):
+        console.print(part, highlight=False)
+    more = "" if sweep is None else ", with figures and citations"
+    typer.echo(f"Written: {page} and {folder / 'report.md'}{more}")
 
 
 def _check_started(store: ArtifactStore, name: str) -> None:

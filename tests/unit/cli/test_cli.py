@@ -247,6 +247,13 @@ def test_the_job_that_is_named_has_the_same_overrides(command: str, overrides: l
     assert words == [f"rayjobs.{command}", DEMO, *given, "--store", str(tmp_path)]
 
 
+def test_a_report_is_printed_for_people_and_written_as_markdown(tiny_run: dict[str, str], tmp_path: Path) -> None:
+    answer = _call("report", "tiny", "--store", tiny_run["store"], "--out", str(tmp_path))
+    assert answer.exit_code == 0 and "Semantic textual similarity" in answer.output, answer.output
+    assert not re.search(r"<\w|&lt;|\]\(|^#|Citations", answer.output, re.MULTILINE)
+    assert "<sub>" in (tmp_path / "report.md").read_text() and "## Citations" in (tmp_path / "report.md").read_text()
+
+
 def test_a_report_that_cannot_be_written_is_told(tiny_run: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
