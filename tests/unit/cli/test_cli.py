@@ -191,6 +191,14 @@ def test_a_local_sweep_runs_the_grid_and_shares_what_a_run_built(tiny_run: dict[
     assert not [line for line in answer.output.splitlines() if "train" in line and "entropy" in line], "entropy encoders were in the store"
 
 
+def test_a_sweep_in_which_dev_chose_nothing_names_its_report_all_the_same(tiny_run: dict[str, str]) -> None:
+    answer = _call(
+        *("sweep", tiny_run["recipe"], "--local", "--data", tiny_run["data"], "--store", tiny_run["store"]),
+        *("--set", "name=unchosen", "--set", "selection=null", "--set", "methods.rcl.phis=[0.01]", "--set", "seeds=[0, 1]"),
+    )
+    assert answer.exit_code == 0 and answer.output.splitlines()[-2:] == ["Next:", "  sentdist report unchosen"], answer.output
+
+
 def test_what_was_run_is_not_planned_again(tiny_run: dict[str, str]) -> None:
     answer = _call("plan", tiny_run["recipe"], "--data", tiny_run["data"], "--store", tiny_run["store"])
     assert "Nothing to build." in answer.output
