@@ -93,7 +93,8 @@ def plan(
     )
     for kind in ahead.kinds:
         cells = (kind.mentions, kind.distinct, kind.finished, kind.missing, kind.sentences)
-        table.add_row(kind.kind, *(f"{cell:,}" if cell else "–" for cell in cells))
+        *counts, sentences = (f"{cell:,}" if cell else "–" for cell in cells)
+        table.add_row(kind.kind, *counts, f"about {sentences}" if kind.is_guessed else sentences)
     console.print(table)
     mentions, distinct = (sum(getattr(kind, name) for kind in ahead.kinds) for name in ("mentions", "distinct"))
     console.print(f"Trials mention {mentions} stages, {distinct} differ: sharing spares {ahead.saved}.")
