@@ -170,7 +170,7 @@ def encoding_sentences(work: Work) -> list[str]:
 
 def packaged_encoder() -> str:
     """The folder of the packaged MiniLM."""
-    from sentdist.learning.encoder.pretrained import find_checkpoint
+    from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 
     return str(find_checkpoint("minilm-l6"))
 

@@ -94,7 +94,8 @@ def plan(
     )
     for kind in ahead.kinds:
         cells = (kind.mentions, kind.distinct, kind.finished, kind.missing, kind.sentences)
-        table.add_row(kind.kind, *(f"{cell:,}" if cell else "–" for cell in cells))
+        *counts, sentences = (f"{cell:,}" if cell else "–" for cell in cells)
+        table.add_row(kind.kind, *counts, f"about {sentences}" if kind.is_guessed else sentences)
     console.print(table)
     mentions, distinct = (sum(getattr(kind, name) for kind in ahead.kinds) for name in ("mentions", "distinct"))
     console.print(f"Trials mention {mentions} stages, {distinct} differ: sharing spares {ahead.saved}.")
@@ -283,10 +284,12 @@ def _print_outcome(done: CarriedOut, store: ArtifactStore) -> None:
 
 def _print_scores(name: str, store: ArtifactStore) -> None:
     from sentdist.report.brief_table import brief_table
+    from sentdist.report.leaks import sweep_leaks
     from sentdist.store.sweep import load_sweep
 
     sweep = load_sweep(store, name)
-    brief = brief_table(sweep, sweep.records(store))
+    records = sweep.records(store)
+    brief = brief_table(sweep, records, leaked=sweep_leaks(sweep, store, records).leaked)
     table = empty_table(f"{name}: main score × 100, mean ± standard deviation over seeds", *brief.columns)
     for row in brief.rows:
         table.add_row(*row)
@@ -305,20 +308,19 @@ def _print_next(name: str, store: ArtifactStore) -> None:
     key = cells[0].best.train if cells else keys.pop() if len(keys) == 1 else None
     if cells:
         typer.echo(f"Best on dev: {cells[0].line}.")
-    if key is None:
-        return
-    found = store.at(sweep.places[key])
-    assert found is not None, "its record was read"
-    typer.echo(f"Encoder: {found.uri}")
-    short = key[:KEY_LETTERS]
-    typer.echo("Next:")
-    for command in (
-        f"sentdist report {name}",
-        f'sentdist similarity {short} "A dog runs." "A puppy is running."',
-        f'sentdist search {short} "what you look for" --corpus SENTENCES.txt',
-        f"sentdist export {short} --to my-encoder",
-    ):
-        typer.echo(f"  {command}")
+    commands = [f"sentdist report {name}"] if any(trial.key in records for trial in sweep.trials) else []
+    if key is not None:
+        found = store.at(sweep.places[key])
+        assert found is not None, "its record was read"
+        typer.echo(f"Encoder: {found.uri}")
+        short = key[:KEY_LETTERS]
+        commands += [
+            f'sentdist similarity {short} "A dog runs." "A puppy is running."',
+            f'sentdist search {short} "what you look for" --corpus SENTENCES.txt',
+            f"sentdist export {short} --to my-encoder",
+        ]
+    for number, command in enumerate(commands):
+        typer.echo(f"  {command}" if number else f"Next:\n  {command}")
 
 
 def _publish_report(name: str, store: ArtifactStore, tracking: str | None) -> None:

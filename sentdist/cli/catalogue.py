@@ -25,11 +25,11 @@ def objectives(
     if markdown:
         typer.echo(markdown_table(["in a recipe", "what it is", "whose work"], objective_rows()))
         return
-    console = open_console()
+    console, width = open_console(), max(map(len, OBJECTIVES))
     for name, one in OBJECTIVES.items():
         works = ", ".join(work.short for work in one.citations)
-        console.print(f"{name:12} {one.about} ({works}; sentdist/objectives/{name}.py)", markup=False, highlight=False, soft_wrap=True)
-    console.print(f"{'sum':12} a weighted sum of any of them, as its `terms`", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"{name:{width}} {one.about} ({works}; sentdist/objectives/{name}.py)", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"{'sum':{width}} a weighted sum of any of them, as its `terms`", markup=False, highlight=False, soft_wrap=True)
 
 
 def tasks() -> None:

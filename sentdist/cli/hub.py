@@ -41,20 +41,26 @@ def push(
     dry_run: Annotated[bool, typer.Option("--dry-run/--send", help="Only print the card and the files; or send them.")] = True,
     private: Annotated[bool, typer.Option("--private/--public", help="Who may see a repository that is made.")] = True,
     licence: Annotated[str | None, typer.Option("--licence", help="As the hub spells it, such as apache-2.0.", show_default=False)] = None,
-    language: Annotated[str, typer.Option("--language", help="Of the texts, as the hub spells it.")] = "en",
+    language: Annotated[
+        str | None,
+        typer.Option(
+            "--language", help="Of the texts, as the hub spells it; left out: what the base model's card says.", show_default=False
+        ),
+    ] = None,
     store: StoreRoot = None,
 ) -> None:
     """Send an encoder and its card to the Hugging Face Hub.
 
     The card has its scores with intervals, its data with leaks, settings, licence, citations. Without --send nothing leaves this machine.
     """
+    from sentdist.learning.encoder.card import language_of
     from sentdist.report.encoder_card import encoder_card
 
     opened = open_store(store)
-    card = encoder_card(opened, opened.find(encoder, kind="train"), name=to, licence=licence, language=language)
-    use = encoder_use(
-        str(opened.folder(opened.find(encoder, kind="train"))), store, revision=None, pooling=None, max_length=None, precision="fp32"
-    )
+    trained = opened.find(encoder, kind="train")
+    languages = (language,) if language else language_of(opened.folder(trained))
+    card = encoder_card(opened, trained, name=to, licence=licence, language=languages)
+    use = encoder_use(str(opened.folder(trained)), store, revision=None, pooling=None, max_length=None, precision="fp32")
 
     from sentdist.inference.export_folder import export_sentence_transformers
     from sentdist.inference.hub import send_folder

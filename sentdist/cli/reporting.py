@@ -11,9 +11,10 @@ from sentdist.addresses import without_secrets
 from sentdist.cli.completing import papers, sweeps
 from sentdist.cli.options import StoreRoot, check_folder, made_folder
 from sentdist.cli.printing import empty_table, open_console
+from sentdist.cli.terminal_page import terminal_page
 from sentdist.errors import DataError, counted, listed
 from sentdist.inference.opening import open_store
-from sentdist.plan.papers import PAPERS
+from sentdist.plan.papers import PAPERS, check_paper
 
 if TYPE_CHECKING:
     from sentdist.store.store import ArtifactStore
@@ -50,19 +51,35 @@ def report(
     if out is not None:
         check_folder(out)
     if sweep is not None:
+        opened = open_store(store)
+        _check_started(opened, sweep)  # before what draws is loaded, which takes seconds
+
         from sentdist.report.sweep_report import report_sweep
 
-        opened = open_store(store)
         made = report_sweep(opened, sweep, links=_search_pages(opened, sweep, tracking))
     else:
+        assert paper is not None
+        check_paper(paper)
+
         from sentdist.report.paper_page import report_paper
 
-        assert paper is not None
         made = report_paper(open_store(store), paper)
     folder = out or Path(".sentdist") / "reports" / made.name
     page = made.write(made_folder(folder))
-    typer.echo(made.markdown)
-    typer.echo(f"Written: {page} and {folder / 'report.md'}")
+    console = open_console()
+    for part in terminal_page(made.markdown, has_styles=console.is_terminal):
+        console.print(part, highlight=False)
+    more = "" if sweep is None else ", with figures and citations"
+    typer.echo(f"Written: {page} and {folder / 'report.md'}{more}")
+
+
+def _check_started(store: ArtifactStore, name: str) -> None:
+    """Raises StoreError for a name that is neither a sweep's nor a search's."""
+    from sentdist.store.searches import find_search
+    from sentdist.store.sweep import load_sweep
+
+    if find_search(store, name) is None:
+        load_sweep(store, name)
 
 
 def _sweeps_there(store: ArtifactStore) -> str:

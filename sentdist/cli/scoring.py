@@ -70,13 +70,14 @@ def evaluate(
         _on_mteb(use, mteb or [], out, without={"--tasks": tasks, "--workers": workers, "--gpus-per-worker": gpus_per_worker})
         return
 
-    from sentdist.report.evaluated import score_lines
-
     given = _given(tasks)
     opened = open_store(store)
     runtime = {"workers": workers or 1} | named_gpus(gpus_per_worker)
     stage, context = _planned(use, given, opened, data=data, runtime=runtime)
     artifact = _scored(stage, context, over_workers=workers is not None)
+
+    from sentdist.report.evaluated import score_lines  # brings scipy: a mistake in a name is told before
+
     title = f"{encoder}, pooling {_pooling_of(stage)}"
     table = empty_table(title, "task", "measure", "× 100", "95 % on other items", "n", "not scored")
     lines = list(score_lines(given, artifact.record.results, opened.folder(artifact)))
@@ -113,8 +114,6 @@ def compare(
     data: DataRoot = None,
 ) -> None:
     """Say whether two encoders differ, by the test that reports use."""
-    from sentdist.report.evaluated import compare_evaluated, second_opinion
-
     check_in_use({"--rope": rope}, needs="--bayes", is_given=bayes)
     given = _given(tasks)
     opened = open_store(store)
@@ -127,6 +126,9 @@ def compare(
     scored = [_scored(stage, context) for stage, context in stages]
     poolings = _pooling_of(first), _pooling_of(second)
     labels = (encoder, other) if encoder != other else (f"{encoder} ({poolings[0]})", f"{other} ({poolings[1]})")
+
+    from sentdist.report.evaluated import compare_evaluated, second_opinion  # as above
+
     results, folders = [one.record.results for one in scored], [opened.folder(one) for one in scored]
     found = compare_evaluated(labels, results, folders, _measures(given))
     _print_differences(found, title=f"{encoder}, pooling {poolings[0]} − {other}, pooling {poolings[1]}")

@@ -162,6 +162,7 @@ def _tell_of_another(asked: PlannedSearch, store: ArtifactStore) -> None:
 
 def _tell_winner(name: str, opened: ArtifactStore, folder: Path, store: str | None) -> None:
     """Who won, by how much and how certainly; the report and the encoder with its card, in files."""
+    from sentdist.learning.encoder.card import language_of
     from sentdist.report.encoder_card import encoder_card
     from sentdist.report.sweep_report import report_sweep
     from sentdist.store.chosen import challengers
@@ -185,7 +186,9 @@ def _tell_winner(name: str, opened: ArtifactStore, folder: Path, store: str | No
     if not target.exists():
         use = encoder_use(str(opened.folder(trained)), store, revision=None, pooling=None, max_length=None, precision="fp32")
         export_sentence_transformers(use, target)
-    _write(target / "README.md", encoder_card(opened, trained, name=f"me/{name}", licence=None))
+    _write(
+        target / "README.md", encoder_card(opened, trained, name=f"me/{name}", licence=None, language=language_of(opened.folder(trained)))
+    )
     typer.echo(f"Encoder: {target}, with its card; `sentdist push {trained.key[:8]} OWNER/NAME` shows what the hub would get.")
 
 

@@ -26,6 +26,7 @@ from sentdist.cli.options import (
 from sentdist.cli.printing import empty_table, open_console, sentence_progress, tell_unknown
 from sentdist.errors import DataError, counted
 from sentdist.inference.opening import encoder_use
+from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 
 if TYPE_CHECKING:
     from sentdist.data.texts import Texts
@@ -69,6 +70,7 @@ def encode(
         raise DataError(where="--id", found=f"{out.name}", expected="OUT.parquet, which has room for ids", remedy="Leave --id out.")
     texts = open_texts(file, columns=given_names(column), id_column=id_column)  # before torch is loaded: a mistake is told at once
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision, normalize=normalize)
+    find_checkpoint(use.checkpoint, revision=use.revision)
 
     from sentdist.inference.encode_file import encode_file
     from sentdist.inference.ready_encoder import LoadedEncoder
@@ -164,6 +166,7 @@ def export(
     """
     check_choice("--format", kind, ("sentence-transformers", "onnx"))
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=None, precision="fp32")
+    find_checkpoint(use.checkpoint, revision=use.revision)  # before torch is loaded: a mistake is told at once
 
     from sentdist.inference.export_folder import export_graph, export_sentence_transformers
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from sentdist.inference.outputs import whole_folder
 from sentdist.inference.ready_encoder import LoadedEncoder
-from sentdist.learning.encoder.card import EncoderCard
+from sentdist.learning.encoder.card import EncoderCard, language_of
 from sentdist.learning.encoder.declared import declared_pooling
-from sentdist.learning.encoder.pretrained import find_checkpoint
+from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.plan.specs import EncoderUse
 from sentdist.store.record import OWN_FILES
 
@@ -29,8 +29,8 @@ def export_sentence_transformers(use: EncoderUse, to: Path) -> None:
             shutil.copytree(folder, part, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*OWN_FILES))
             return
         encoder = LoadedEncoder.load(use).encoder
-        objective = "none: the weights are those of the base model"
-        encoder.to("cpu").save(part, card=EncoderCard(base_model=use.checkpoint, base_revision=use.revision, objective=objective))
+        card = EncoderCard(base_model=use.checkpoint, base_revision=use.revision, objective=None, language=language_of(folder))
+        encoder.to("cpu").save(part, card=card)
 
 
 def export_graph(use: EncoderUse, to: Path) -> float:

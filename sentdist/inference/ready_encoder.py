@@ -11,7 +11,8 @@ import torch
 
 from sentdist.errors import EncoderError
 from sentdist.learning.encoder.encode import encode
-from sentdist.learning.encoder.pretrained import find_checkpoint, saved_head
+from sentdist.learning.encoder.find_checkpoint import find_checkpoint
+from sentdist.learning.encoder.pretrained import saved_head
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.unknown_words import UnknownWords
 from sentdist.learning.freed_memory import keep_gpu_memory_whole

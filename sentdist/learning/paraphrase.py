@@ -10,7 +10,8 @@ import torch
 from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerBase
 
 from sentdist.errors import EncoderError, first_line
-from sentdist.learning.encoder.pretrained import find_checkpoint, load_configuration, load_tokenizer
+from sentdist.learning.encoder.find_checkpoint import find_checkpoint
+from sentdist.learning.encoder.pretrained import load_configuration, load_tokenizer
 from sentdist.learning.encoder.quiet import without_bars
 
 TOP_P = 0.95  # as Parrot samples

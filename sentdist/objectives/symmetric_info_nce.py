@@ -48,7 +48,7 @@ class SymmetricInfoNCE(ObjectiveSpec):
     """InfoNCE from anchors to positives and from positives to anchors; the temperature is fixed, or starts there and is learned."""
 
     title: ClassVar[str] = "contrastive cross-entropy in both directions (Radford et al. 2021)"
-    about: ClassVar[str] = "InfoNCE in both directions, with a fixed temperature or a learned one, as CLIP has it"
+    about: ClassVar[str] = "InfoNCE in both directions, its temperature fixed or learned: CLIP"
     citations: ClassVar[tuple[Citation, ...]] = (INFONCE, CLIP)
     needs: ClassVar[Needs] = Needs(columns=2, positives=1, labels="refused")
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from sentdist.evaluation.means import mean_of_all
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.tasks import TASKS
+from sentdist.report.leaks import Leaked
 from sentdist.report.seed_results import has_average, seed_results
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord
@@ -17,14 +19,19 @@ from sentdist.store.sweep import SweepRecord
 @dataclass(frozen=True, kw_only=True)
 class BriefTable:
     """Columns: seeds that have scores of all their folds, then a main score (× 100) a task, then the average of the STS tasks if there are
-    several."""
+    several. A score whose test set the training data hold says so."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
 
-def brief_table(sweep: SweepRecord, records: Mapping[str, Record]) -> BriefTable:
-    """One row a cell (method and grid values), over its seeds, each the mean of its folds, in the order of the sweep."""
+def brief_table(
+    sweep: SweepRecord, records: Mapping[str, Record], *, leaked: Mapping[tuple[str, str], Leaked] = MappingProxyType({})
+) -> BriefTable:
+    """One row a cell (method and grid values), over its seeds, each the mean of its folds, in the order of the sweep.
+
+    leaked: (cell, task) -> what of the test its training data hold.
+    """
     seeds = seed_results(sweep, records)
     named = dict.fromkeys(task for one in seeds for kind in TASK_KINDS for task in one.tasks(kind))
     tasks = [*(task for task in TASKS if task in named), *(task for task in named if task not in TASKS)]
@@ -36,7 +43,9 @@ def brief_table(sweep: SweepRecord, records: Mapping[str, Record]) -> BriefTable
         values = [[results.get(task) for results in found] for task in tasks]
         if average:
             values.append([mean_of_all(results.get(task) for task in graded) for results in found])
-        rows.append((cell, str(len(found)), *map(_spread, values)))
+        leaks = [leaked.get((cell, task)) for task in (*tasks, *average)]
+        shown = (spread if leak is None else f"{spread}, {leak.words}" for spread, leak in zip(map(_spread, values), leaks, strict=True))
+        rows.append((cell, str(len(found)), *shown))
     return BriefTable(columns=("system", "n", *tasks, *average), rows=tuple(rows))
 
 

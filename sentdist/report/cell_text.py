@@ -23,13 +23,7 @@ def interval_text(interval: Interval | None) -> str:
 
 def leaked_text(cell: Cell) -> str:
     """How much of a test its training data hold, in words for the cell itself."""
-    if cell.leaked is None:
-        return ""
-    whole, near = (
-        f"{cell.leaked.num_leaked:,}" if cell.leaked.num_leaked else "",
-        f"{cell.leaked.num_near:,} nearly" if cell.leaked.num_near else "",
-    )
-    return f"leaked {' and '.join(filter(None, (whole, near)))} of {cell.leaked.num_items:,}"
+    return "" if cell.leaked is None else cell.leaked.words
 
 
 TEST_COLUMNS = ("system", "task", "difference", "95 % interval", "p", "p over the table", "would be found", "speaks of")

@@ -48,10 +48,11 @@ class CardPage:
     citations: Sequence[Citation]
 
 
-def encoder_card(store: ArtifactStore, trained: Artifact, *, name: str, licence: str | None, language: str = "en") -> str:
+def encoder_card(store: ArtifactStore, trained: Artifact, *, name: str, licence: str | None, language: Sequence[str]) -> str:
     """The README.md of a trained encoder: metadata, then text; scores are those of all evaluations that the store has of it.
 
     name: of the repository, OWNER/NAME. licence: as the hub spells one (apache-2.0); None: the page says that none is stated.
+    language: of the texts, as the hub spells languages; empty: none is said.
 
     Raises:
         StoreError: an artifact that is no training.
@@ -95,10 +96,12 @@ def encoder_card(store: ArtifactStore, trained: Artifact, *, name: str, licence:
     return render("encoder_card.md.jinja", page=page)
 
 
-def _metadata(encoder: EncoderSpec, scores: Sequence[_Score], *, name: str, licence: str | None, language: str) -> dict[str, Json]:
+def _metadata(
+    encoder: EncoderSpec, scores: Sequence[_Score], *, name: str, licence: str | None, language: Sequence[str]
+) -> dict[str, Json]:
     """The hub's own part at the head."""
-    metadata: dict[str, Json] = {
-        "language": language,
+    metadata: dict[str, Json] = {"language": list(language)} if language else {}
+    metadata |= {
         "library_name": "sentence-transformers",
         "pipeline_tag": "sentence-similarity",
         "tags": ["sentence-transformers", "sentence-similarity", "feature-extraction", "sentdist"],

@@ -9,7 +9,6 @@ from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.stage import Json, topological
 from sentdist.plan.stages import Overlap, Scores, Train
 from sentdist.reading import drop_remedy, read_parquet
-from sentdist.report.tables import Leaked
 from sentdist.store.record import Record
 from sentdist.store.restored import restored
 from sentdist.store.store import Artifact, ArtifactStore
@@ -29,6 +28,22 @@ LEAKS_NOTE = (
     "sentence does, beside another partner: a pair's, or the relevant answer of a query, which was another query's in training."
 )
 NOT_CHECKED = "Not checked for leakage: `sentdist leaks RECIPE` compares training data with tests."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leaked:
+    """How much of a test set the training of a system held: `num_leaked` of its `num_items` pairs or queries, `num_near` others nearly."""
+
+    num_leaked: int
+    num_items: int
+    num_near: int = 0
+
+    @property
+    def words(self) -> str:
+        """For the cell of a score."""
+        whole = f"{self.num_leaked:,}" if self.num_leaked else ""
+        near = f"{self.num_near:,} nearly" if self.num_near else ""
+        return f"leaked {' and '.join(filter(None, (whole, near)))} of {self.num_items:,}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sentdist.errors import DataError, counted
-from sentdist.plan.papers import PAPERS
+from sentdist.errors import counted
+from sentdist.plan.papers import check_paper
 from sentdist.report.cell_text import leaked_text
 from sentdist.report.columns import AVERAGE
 from sentdist.report.leaks import sweep_leaks
@@ -17,7 +17,6 @@ from sentdist.report.sweep_report import Report, result_tables
 from sentdist.report.sweep_rows import sweep_rows
 from sentdist.report.tables import Cell, Line, ResultTable
 from sentdist.report.templating import render
-from sentdist.spelling import did_you_mean
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep, sweep_names
 
@@ -89,9 +88,7 @@ def report_paper(store: ArtifactStore, name: str) -> Report:
     Raises:
         DataError: no such paper.
     """
-    if name not in PAPERS:
-        remedy = did_you_mean(name, PAPERS, "Correct the name.")
-        raise DataError(where="paper", found=repr(name), expected=f"one of {', '.join(PAPERS)}", remedy=remedy)
+    check_paper(name)
     printed = tables_of(name)
     ours = _our_rows(store, name, printed)
     num_ours = sum(len(found) for by_row in ours.values() for found in by_row.values())

@@ -14,16 +14,8 @@ from sentdist.plan.measures import Measure
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.columns import AVERAGE, TableColumns, complete_rows, lead_column, table_columns
 from sentdist.report.comparisons import Comparison, compare, in_words
+from sentdist.report.leaks import Leaked
 from sentdist.report.score_rows import ResultRow, Scalar, SystemRows, group_rows
-
-
-@dataclass(frozen=True, kw_only=True)
-class Leaked:
-    """How much of a test set the training of a system held: `num_leaked` of its `num_items` pairs or queries, `num_near` others nearly."""
-
-    num_leaked: int
-    num_items: int
-    num_near: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

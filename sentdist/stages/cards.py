@@ -9,8 +9,8 @@ from sentdist.plan.stages import Train
 from sentdist.plan.task_kinds import TASK_KINDS
 
 
-def training_card(stage: Train, results: dict[str, Json]) -> EncoderCard:
-    """The card of the encoder that a training stage made."""
+def training_card(stage: Train, results: dict[str, Json], *, language: tuple[str, ...]) -> EncoderCard:
+    """The card of the encoder that a training stage made. language: as the card of what it started from says it."""
     settings: dict[str, str | int | float | bool | None] = {
         **{
             f"{term.name}.{name}" if isinstance(stage.objective, Sum) else f"objective.{name}": value
@@ -31,11 +31,14 @@ def training_card(stage: Train, results: dict[str, Json]) -> EncoderCard:
     if stage.selection is not None and isinstance(best, float):
         measure = TASK_KINDS[stage.selection.task.kind].main.title
         scores[f"{stage.selection.name} ({measure} × 100, chose the checkpoint)"] = round(best, 2)
+    is_on_hub = stage.start is None and "/" in stage.encoder.checkpoint  # of a folder only the last part of its path is there
     return EncoderCard(
         base_model=stage.encoder.checkpoint if stage.start is None else stage.start.label,
-        base_revision=stage.encoder.revision if "/" in stage.encoder.checkpoint else None,
+        base_revision=stage.encoder.revision if is_on_hub else None,
+        is_on_hub=is_on_hub,
         data=stage.corpus.described,
         objective=" + ".join(term.title for term in terms_of(stage.objective)),
         hyperparameters=settings,
         scores=scores,
+        language=language,
     )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from sentdist.learning.encoder.pretrained import find_checkpoint, load_tokenizer
+from pathlib import Path
+
+from sentdist.learning.encoder.find_checkpoint import find_checkpoint
+from sentdist.learning.encoder.pretrained import load_tokenizer
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.tokenizing import Tokenizer
 from sentdist.plan.stages import Train
@@ -29,6 +32,11 @@ def load_encoder(stage: Train, context: Context) -> SentenceEncoder:
 
 def load_start_tokenizer(stage: Train, context: Context) -> Tokenizer:
     """The tokenizer of `load_encoder` alone."""
+    return load_tokenizer(start_folder(stage, context))
+
+
+def start_folder(stage: Train, context: Context) -> Path:
+    """Where what `load_encoder` loads lies."""
     if stage.start is not None:
-        return load_tokenizer(folder_of(stage.start, context))
-    return load_tokenizer(find_checkpoint(checkpoint_of(stage.encoder, context), revision=hub_revision(stage.encoder, context)))
+        return folder_of(stage.start, context)
+    return find_checkpoint(checkpoint_of(stage.encoder, context), revision=hub_revision(stage.encoder, context))

@@ -22,6 +22,7 @@ from sentdist.learning.bank import BankReader, own_rows
 from sentdist.learning.checkpoint import DevScore, Progress, UnusableCheckpoint, defined
 from sentdist.learning.early_stopping import EarlyStopping
 from sentdist.learning.encoder.batch import Batch
+from sentdist.learning.encoder.card import language_of
 from sentdist.learning.engine import Engine
 from sentdist.learning.freed_memory import give_back_freed_memory, keep_freed_memory
 from sentdist.learning.gather import local_rows, of_first_rank
@@ -41,7 +42,7 @@ from sentdist.stages.dev_scorer import DevScorer
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.learning_curve import Curve, history_lines
 from sentdist.stages.objectives import make_objective, num_columns
-from sentdist.stages.start_encoder import load_encoder
+from sentdist.stages.start_encoder import load_encoder, start_folder
 from sentdist.stages.tagging import targets_of
 from sentdist.stages.tokens import tokens_of
 from sentdist.store.curves import HISTORY_FILE
@@ -197,7 +198,7 @@ class TrainSession:
             folder.mkdir(parents=True, exist_ok=True)
             encoder = load_encoder(self.stage, self.context)
             encoder.load_state_dict(encoder_weights(weights))
-            encoder.save(folder, card=training_card(self.stage, results))
+            encoder.save(folder, card=training_card(self.stage, results, language=language_of(start_folder(self.stage, self.context))))
             heads = head_weights(weights)
             save_heads(folder, heads, objective=self.stage.objective.name)
             self._objective.save_into(folder, heads)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from sentdist.errors import counted
 from sentdist.plan.corpora.kind import CorpusStage
+from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.stage import Stage, as_number
 from sentdist.plan.stages import STAGES, Bank, Scores, Targets, Train
 from sentdist.plan.task_kinds import TASK_KINDS, ScoredTask
@@ -26,6 +27,7 @@ class KindForecast:
     """The stages of one kind: how often trials mention them, how many differ, how many are finished, what is left.
 
     sentences: to train on or to encode; an upper bound, because early stopping and repeated sentences make it less.
+    is_guessed: among them are those of tasks whose size planning does not know.
     sentences_per_s: of earlier stages of this kind in this store; None if there are none.
     """
 
@@ -34,6 +36,7 @@ class KindForecast:
     distinct: int
     finished: int
     sentences: int
+    is_guessed: bool
     sentences_per_s: float | None
 
     @property
@@ -99,6 +102,7 @@ def forecast(plan: Plan, store: ArtifactStore) -> Forecast:
                 distinct=len(stages),
                 finished=len(stages) - len(left),
                 sentences=sum(sentences_of(stage, plan.rows) for stage in left),
+                is_guessed=any(isinstance(stage, Scores) and not all(map(_has_known_size, stage.tasks)) for stage in left),
                 sentences_per_s=speed_of(store, kind) if left else None,
             )
         )
@@ -122,9 +126,16 @@ def sentences_of(stage: Stage, rows: Mapping[str, int]) -> int:
 
 def _encoded(task: ScoredTask) -> int:
     """Sentences that a task encodes, repetitions included: two of a pair, query or triple, all of a labelled row."""
+    return TASK_KINDS[task.kind].encodes(task, _published_items(task) or UNKNOWN_PAIRS)
+
+
+def _has_known_size(task: ScoredTask) -> bool:
+    return isinstance(task, LinkTask) or _published_items(task) is not None
+
+
+def _published_items(task: ScoredTask) -> int | None:
     known = TASKS.get(task.name)
-    items = UNKNOWN_PAIRS if known is None or known.num_items is None else known.num_items
-    return TASK_KINDS[task.kind].encodes(task, items)
+    return None if known is None else known.num_items
 
 
 def speed_of(store: ArtifactStore, kind: type[Stage]) -> float | None:

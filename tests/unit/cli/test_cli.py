@@ -47,6 +47,33 @@ def _script(*arguments: str) -> str:
     )
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("export", "./nosuch", "--to", "{tmp}/out"),
+        ("encode", "./nosuch", "{tmp}/lines.txt", "--out", "{tmp}/out.npy"),
+        ("report", "nosuch", "--store", "{tmp}"),
+        ("report", "--paper", "nosuch", "--store", "{tmp}"),
+        ("evaluate", "{tiny}", "--tasks", "nosuch", "--store", "{tmp}"),
+        ("compare", "{tiny}", "minilm-l6", "--tasks", "nosuch", "--store", "{tmp}"),
+    ],
+)
+def test_a_name_that_there_is_not_is_told_before_anything_heavy_is_loaded(
+    arguments: tuple[str, ...], tiny_encoder_dir: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "lines.txt").write_text("a line\n")
+    given = [argument.format(tmp=tmp_path, tiny=tiny_encoder_dir) for argument in arguments]
+    script = (
+        "import sys; from sentdist.cli import app\n"
+        f"sys.argv[1:] = {given!r}\n"
+        "try:\n    app()\n"
+        f"finally:\n    print(sorted(set(sys.modules) & set({(*HEAVY, 'scipy.stats')!r})))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "nosuch" in done.stderr, done.stderr
+    assert done.stdout.strip() == "[]"
+
+
 @pytest.mark.parametrize(("arguments", "seconds"), [(("plan", DEMO), PLAN_SECONDS), (("--help",), HELP_SECONDS)])
 def test_quick_answers_are_quick_and_load_nothing_heavy(arguments: tuple[str, ...], seconds: float, tmp_path: Path) -> None:
     if arguments[0] == "plan":
@@ -164,6 +191,14 @@ def test_a_local_sweep_runs_the_grid_and_shares_what_a_run_built(tiny_run: dict[
     assert not [line for line in answer.output.splitlines() if "train" in line and "entropy" in line], "entropy encoders were in the store"
 
 
+def test_a_sweep_in_which_dev_chose_nothing_names_its_report_all_the_same(tiny_run: dict[str, str]) -> None:
+    answer = _call(
+        *("sweep", tiny_run["recipe"], "--local", "--data", tiny_run["data"], "--store", tiny_run["store"]),
+        *("--set", "name=unchosen", "--set", "selection=null", "--set", "methods.rcl.phis=[0.01]", "--set", "seeds=[0, 1]"),
+    )
+    assert answer.exit_code == 0 and answer.output.splitlines()[-2:] == ["Next:", "  sentdist report unchosen"], answer.output
+
+
 def test_what_was_run_is_not_planned_again(tiny_run: dict[str, str]) -> None:
     answer = _call("plan", tiny_run["recipe"], "--data", tiny_run["data"], "--store", tiny_run["store"])
     assert "Nothing to build." in answer.output
@@ -218,6 +253,13 @@ def test_the_job_that_is_named_has_the_same_overrides(command: str, overrides: l
     (line,) = [line for line in done.output.splitlines() if "ray job submit" in line]
     words = shlex.split(line.partition("python -m ")[2])
     assert words == [f"rayjobs.{command}", DEMO, *given, "--store", str(tmp_path)]
+
+
+def test_a_report_is_printed_for_people_and_written_as_markdown(tiny_run: dict[str, str], tmp_path: Path) -> None:
+    answer = _call("report", "tiny", "--store", tiny_run["store"], "--out", str(tmp_path))
+    assert answer.exit_code == 0 and "Semantic textual similarity" in answer.output, answer.output
+    assert not re.search(r"<\w|&lt;|\]\(|^#|Citations", answer.output, re.MULTILINE)
+    assert "<sub>" in (tmp_path / "report.md").read_text() and "## Citations" in (tmp_path / "report.md").read_text()
 
 
 def test_a_report_that_cannot_be_written_is_told(tiny_run: dict[str, str], tmp_path: Path) -> None:

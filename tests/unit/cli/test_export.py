@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from typer.testing import CliRunner, Result
 
 from sentdist.cli import app
@@ -36,6 +38,31 @@ def test_a_plain_checkpoint_gets_its_pooling_and_a_card(pooling: str, tiny_encod
     expected = encode(SentenceEncoder.load(tiny_encoder_dir, pooling=pooling), SENTENCES)
     np.testing.assert_allclose(_by_sentence_transformers(tmp_path / "out"), expected, atol=2e-6)
     assert "the weights are those of the base model" in (tmp_path / "out" / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("own_card", "language"),
+    [
+        (None, None),
+        ("---\nlanguage: tr\n---\n# Tiny\n", ["tr"]),
+        ("---\nlanguage: [tr, de]\n---\n", ["tr", "de"]),
+        ("---\nlanguage: [tr\n---\n", None),
+    ],
+)
+def test_the_card_of_an_untouched_folder_names_no_hub_page_no_training_and_only_its_own_language(
+    own_card: str | None, language: list[str] | None, tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(tiny_encoder_dir, tmp_path / "tinybert")
+    if own_card is not None:
+        (tmp_path / "tinybert" / "README.md").write_text(own_card)
+    monkeypatch.chdir(tmp_path)
+    assert _call("export", "tinybert", "--to", "out").exit_code == 0
+    card = ModelCard.load(tmp_path / "out" / "README.md")
+    assert card.data.language == language and card.data.base_model is None and card.data.library_name == "sentence-transformers"
+    assert "| base model | tinybert |" in card.text and "a [sentence-transformers](https://www.SBERT.net) model. It maps" in card.text
+    for invented in ("huggingface.co/tinybert", "finetuned", "Language:** en"):
+        assert invented not in card.text
+    assert _by_sentence_transformers(tmp_path / "out").shape == (len(SENTENCES), 32)
 
 
 def test_what_was_trained_is_copied_with_its_card_and_relations(tiny_encoder_dir: Path, tmp_path: Path) -> None:

@@ -90,6 +90,7 @@ def test_push_shows_the_card_and_sends_nothing_unless_told(trained: tuple[Path, 
     assert found.exit_code == 0, found.output
     head, _, text = found.output.removeprefix("---\n").partition("---\n")
     metadata = {name: json.loads(value) for name, _, value in (line.partition(": ") for line in head.splitlines())}
+    assert "language" not in metadata and "base_model" not in metadata
     assert metadata["license"] == "apache-2.0" and metadata["library_name"] == "sentence-transformers"
     (score,) = metadata["model-index"][0]["results"]
     assert score["dataset"]["name"] == "retrieval-pairs-csv-test" and 0 <= score["metrics"][0]["value"] <= 100
@@ -104,6 +105,8 @@ def test_push_shows_the_card_and_sends_nothing_unless_told(trained: tuple[Path, 
     ):
         assert part in text, part
     assert "sentence_transformers_model_id" not in text
+    (own_card,) = store.glob("train/*/README.md")
+    assert "finetuned from" not in own_card.read_text() and "language:" not in own_card.read_text()
 
 
 def test_push_sends_the_folder_with_that_card(trained: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:

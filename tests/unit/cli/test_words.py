@@ -120,7 +120,7 @@ def test_help_names_values_as_people_do() -> None:
     ("words", "said"),
     [
         (("--version",), f"sentdist {version('sentdist')}, Python 3."),
-        (("objectives",), "sum          a weighted sum of any of them"),
+        (("objectives",), "sum                a weighted sum of any of them"),
         (("tasks",), "transfer       mr, cr, subj"),
     ],
 )

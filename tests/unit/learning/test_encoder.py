@@ -34,6 +34,8 @@ from tests.support.tiny_encoders import MAX_POSITIONS, SENTENCES, tiny_encoder, 
 
 CARD = EncoderCard(
     base_model="acme/tiny-bert",
+    base_revision="0123abc",
+    is_on_hub=True,
     data=("nli/triplets (10 rows)",),
     objective="InfoNCE",
     hyperparameters={"learning rate": 2e-5, "epochs": 1},
@@ -105,8 +107,12 @@ def test_saving_keeps_the_original_weights_and_says_how_it_was_made(tiny_encoder
         "| learning rate | 2e-05 |",
         "81.25",
         "pipeline_tag: sentence-similarity",
+        "base_model: acme/tiny-bert",
+        "finetuned from [acme/tiny-bert](https://huggingface.co/acme/tiny-bert)",
+        "acme/tiny-bert at 0123abc",
     ):
         assert fact in readme
+    assert "language:" not in readme
 
 
 def test_minilm_equals_sentence_transformers(minilm: Path) -> None:

@@ -20,9 +20,10 @@ from sentdist.evaluation.sts import score_similarities
 from sentdist.plan.task_kinds import TASK_KINDS, TaskKind
 from sentdist.report.columns import AVERAGE, lead_column, table_columns
 from sentdist.report.comparisons import Comparison, distance, distance_and_verdict, in_words
+from sentdist.report.leaks import Leaked
 from sentdist.report.score_rows import ResultRow, Scalar, group_rows, read_items
 from sentdist.report.table_csv import comparisons_to_csv, to_csv
-from sentdist.report.tables import Leaked, ResultTable, SharedStages, build_table
+from sentdist.report.tables import ResultTable, SharedStages, build_table
 from tests.support.pages import html_part, markdown_part
 
 TASKS = ("STS12", "STS13", "STS-B")

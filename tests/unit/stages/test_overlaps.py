@@ -22,9 +22,9 @@ from sentdist.plan.specs import Fold, Task
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Overlap
 from sentdist.plan.unroll import Plan
-from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEVEL_TITLES, NOT_CHECKED, SweepLeaks, sweep_leaks
+from sentdist.report.brief_table import brief_table
+from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEVEL_TITLES, NOT_CHECKED, Leaked, SweepLeaks, sweep_leaks
 from sentdist.report.sweep_report import report_sweep
-from sentdist.report.tables import Leaked
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
 from sentdist.stages.overlaps import build_overlaps, task_texts
@@ -82,6 +82,11 @@ def test_a_report_marks_scores_on_what_was_trained_on(tmp_path: Path, tiny_encod
     assert '<span class="leaked">leaked 40 of 40</span>' in report.html
     assert "| sts-stsb | stsb | 40 | 40 | 40 | 40 | 40 | 0 |" in report.markdown and "stsb-dev (chooses weights)" in report.markdown
     assert NOT_CHECKED not in report.markdown
+    sweep = load_sweep(context.store, "tiny")
+    records = sweep.records(context.store)
+    brief = brief_table(sweep, records, leaked=sweep_leaks(sweep, context.store, records).leaked)
+    marked = {row[0] for row in brief.rows for cell in row if cell.endswith(", leaked 40 of 40")}
+    assert "fine_tuned" in marked and "base" not in marked
     header, *rows = list(csv.reader(str(report.files["table1.csv"]).splitlines()))
     leaked = {row[0]: row[header.index("STS-B items leaked")] for row in rows}
     assert leaked["fine_tuned"] == "40" and leaked["base"] == ""

