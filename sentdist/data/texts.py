@@ -201,10 +201,10 @@ def _rows(file: IO[str], path: Path | None, wanted: Sequence[str]) -> Iterator[t
         reader = filter(None, _csv_rows(file, path))
         header = next(reader)
         places = [header.index(column) for column in wanted]
-        for row, cells in enumerate(reader):
+        for place_in_file, cells in enumerate(reader):
             if any(cell.strip() for cell in cells[len(header) :]):
                 raise DataError(
-                    where=f"{path}: {row_name(row)}",
+                    where=f"{path}: {row_name(place_in_file)}",
                     found=f"{len(cells)} fields, such as {brief(cells[-1])}",
                     expected=f"{len(header)}, as the header has",
                     remedy="Quote sentences that hold the separator; what stands behind it would be lost.",

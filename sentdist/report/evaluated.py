@@ -107,8 +107,8 @@ def compare_evaluated(
     """
     known = {task: measure for task, measure in tasks.items() if all(as_number(one.get(task)) is not None for one in results)}
     if not known:
-        found = f"no score of both: {'; '.join(_reasons(tasks, results, folders))}"
-        raise DataError(where="comparison", found=found, expected="at least one", remedy="Name tasks by --tasks.")
+        lacking = f"no score of both: {'; '.join(_reasons(tasks, results, folders))}"
+        raise DataError(where="comparison", found=lacking, expected="at least one", remedy="Name tasks by --tasks.")
     rows = [_row(label, one, folder, known) for label, one, folder in zip(labels, results, folders, strict=True)]
     columns = table_columns(group_rows(rows), known, average=len(known) > 1)
     found = compare(group_rows(rows), [labels], columns, relation="baseline", tasks=list(known))[0]
