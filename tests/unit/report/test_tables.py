@@ -70,7 +70,7 @@ def test_an_untouched_checkpoint_beside_few_rows_is_told_by_signs_alone(rows: li
     found = _table(rows).line("base").cells["STS12"].against_baseline
     assert found is not None and found.difference == pytest.approx(-1.1) and found.low is not None and found.high is not None
     assert found.low < -1.1 < found.high and found.p == 0.25 and not found.is_told
-    assert found.by_signs and found.detectable is None and "by their signs alone" in _table(rows).verdicts["base"]
+    assert found.by_signs and found.detectable is None and "all 3 seeds lie on one side of the checkpoint" in _table(rows).verdicts["base"]
 
 
 def _luck(label: str, gain: float, seeds: int = 5) -> list[ResultRow]:
