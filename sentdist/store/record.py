@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
@@ -120,3 +120,10 @@ class Artifact:
 
 def _digest(values: dict[str, Json]) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def artifacts_named(name: str, artifacts: Iterable[Artifact]) -> list[Artifact]:
+    """Those whose key begins so, or that are shown by this name; if there are none, those whose place begins so."""
+    there = list(artifacts)
+    found = [one for one in there if one.key.startswith(name) or name in one.record.shown_names]
+    return found or [one for one in there if one.record.place.startswith(name)]

@@ -17,14 +17,14 @@ from pathlib import Path
 from pyarrow import fs
 
 from sentdist.durable import append_line
-from sentdist.errors import ArtifactLost, StoreError
+from sentdist.errors import ArtifactLost, StoreError, listed
 from sentdist.plan.stage import Json, Stage
 from sentdist.store.access import open_root, raise_of_disk, reading, refuse_little_room, shown_root, writing
 from sentdist.store.copies import copy_of, keep_copy
 from sentdist.store.integrity import checksums_below, damage_of, damage_of_content
 from sentdist.store.local_root import STAGING, LocalRoot
 from sentdist.store.object_root import ObjectRoot, write_objects
-from sentdist.store.record import RECORD, Artifact, Record
+from sentdist.store.record import RECORD, Artifact, Record, artifacts_named
 from sentdist.store.scratch import scratch_folder
 from sentdist.store.verified import Use, damage_unless_verified
 
@@ -109,14 +109,16 @@ class ArtifactStore:
 
     def find(self, key: str, *, kind: str | None = None) -> Artifact:
         """The artifact (of a kind) whose key begins with `key`; or whose place is `key`, with or without its kind; or whose label is.
+        If there is none, the one whose place begins so.
 
         Raises:
             StoreError: none or several.
         """
-        found = [artifact for artifact in self.artifacts(kind) if artifact.key.startswith(key) or key in artifact.record.shown_names]
+        found = artifacts_named(key, self.artifacts(kind)) if key.strip() else []
         if len(found) != 1:
-            names = ", ".join(artifact.record.place for artifact in found) or "none"
-            raise StoreError(where=f"{self.shown}: {key}", found=names, expected="one artifact", remedy="`sentdist store list` shows all.")
+            names = listed([artifact.record.place for artifact in found]) or ("none" if key.strip() else "an empty name")
+            where = f"{self.shown}: {key}".rstrip(": ")
+            raise StoreError(where=where, found=names, expected="one artifact", remedy="`sentdist store list` shows all.")
         return found[0]
 
     def artifacts(self, kind: str | None = None) -> Iterator[Artifact]:

@@ -151,7 +151,10 @@ def test_artifacts_are_listed_by_kind_and_found_by_the_beginning_of_a_key(store:
     assert store.find(train.record.label, kind="train") == train
     with pytest.raises(StoreError, match="found none"):
         store.find(train.record.label, kind="scores")
-    with pytest.raises(StoreError, match="one artifact"):
+    assert store.find(train.record.place.rpartition("-")[0]) == train and store.find("corpus/") == corpus, "places that begin so"
+    with pytest.raises(StoreError, match=r"found train/.*, train/.*; expected one artifact"):
+        store.find("train/")
+    with pytest.raises(StoreError, match="found an empty name; expected one artifact"):
         store.find("")
     with pytest.raises(StoreError, match="found none"):
         store.find("ffffffffffff")
