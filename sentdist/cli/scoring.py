@@ -69,6 +69,7 @@ def evaluate(
     if mteb or out is not None:
         _on_mteb(use, mteb or [], out, without={"--tasks": tasks, "--workers": workers, "--gpus-per-worker": gpus_per_worker})
         return
+    check_in_use({"--gpus-per-worker": gpus_per_worker or None}, needs="--workers", is_given=workers is not None)
 
     given = _given(tasks)
     opened = open_store(store)

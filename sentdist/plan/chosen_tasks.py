@@ -57,7 +57,7 @@ def named_task(given: str) -> NamedTask:
     if given in TASKS:
         return NamedTask(name=given, card=TASKS[given])
     kind, _, place = given.partition("=")
-    place, _, split = place.partition("@")
+    place, mark, split = place.partition("@")
     source, _, commit = place.partition("#")
     known = next((known for known in OWN_KINDS if known == kind), None)
     if known is None or not source:
@@ -66,6 +66,10 @@ def named_task(given: str) -> NamedTask:
             found=given,
             expected=f"KIND=SOURCE or KIND=SOURCE@SPLIT, KIND one of {', '.join(OWN_KINDS)}",
             remedy="Correct it.",
+        )
+    if mark and not split:
+        raise RecipeError(
+            where="task", found=f"{given}, without a split", expected="a split behind @", remedy="Leave @ out to take all rows."
         )
     name = "".join(letter if letter.isalnum() else "-" for letter in f"{kind}-{source.removeprefix('hub:')}-{split}".lower()).strip("-")
     card = TaskCard(kind=known, source=source, split=split or None, licence="the user's", citation=None)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sentdist.errors import EncoderError
 from sentdist.hub_errors import hub_trouble
-from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS, PackagedEncoder
+from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS, PackagedEncoder, check_has_no_revision
 from sentdist.spelling import near
 
 _CONFIG_FILES = ["*.json", "*.txt", "*.model"]
@@ -22,13 +22,7 @@ def find_checkpoint(checkpoint: str | Path, *, revision: str | None = None) -> P
     local = PACKAGED_ENCODERS.get(name)
     path = _packaged_folder(name, local) if local else Path(checkpoint).expanduser()
     if local or path.is_dir():
-        if revision is not None:
-            raise EncoderError(
-                where=f"encoder {name}",
-                found=f"revision {revision!r}",
-                expected="no revision for a folder, which has only one",
-                remedy="Leave the revision out, or name a hub id.",
-            )
+        check_has_no_revision(name, revision)
         return path
     similar = near(name, PACKAGED_ENCODERS, alike=0.7)
     looks_like_path = isinstance(checkpoint, Path) or name.startswith((".", "~", "/")) or name.count("/") > 1

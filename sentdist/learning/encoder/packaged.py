@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sentdist.errors import EncoderError
+
 
 @dataclass(frozen=True, kw_only=True)
 class PackagedEncoder:
@@ -23,3 +25,14 @@ PACKAGED_ENCODERS = {
         hub_id="sentence-transformers/all-MiniLM-L6-v2",
     ),
 }
+
+
+def check_has_no_revision(name: str, revision: str | None) -> None:
+    """EncoderError for a revision of what lies in a folder."""
+    if revision is not None:
+        raise EncoderError(
+            where=f"encoder {name}",
+            found=f"revision {revision!r}",
+            expected="no revision for a folder, which has only one",
+            remedy="Leave the revision out, or name a hub id.",
+        )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sentdist.data.sources.mirror import address_of
 from sentdist.errors import RecipeError
+from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS, check_has_no_revision
 from sentdist.plan.evaluation import evaluation_of
 from sentdist.plan.recipe import Recipe
 from sentdist.plan.runtime import Runtime
@@ -91,6 +92,8 @@ def planned_evaluation(
     Raises:
         RecipeError, DataError, EncoderError: as `evaluation_of`.
     """
+    if use.checkpoint in PACKAGED_ENCODERS or Path(use.checkpoint).expanduser().is_dir():
+        check_has_no_revision(use.checkpoint, use.revision)
     resolver = FileResolver(data_root=data, needs_hub=True)
     stage = evaluation_of(use, tasks, resolver)
     context = Context(

@@ -171,6 +171,7 @@ def test_names_say_kind_source_and_split_and_two_of_a_name_are_refused(tiny_enco
         ("reranking=my/pairs", DataError, "query_id"),
         ("retrieval=my/banc", DataError, "my/banc"),
         ("classification=", RecipeError, "expected KIND=SOURCE"),
+        ("sts=my/pairs@", RecipeError, "sts=my/pairs@, without a split; expected a split behind @. Leave @ out to take all rows."),
         ("classify=my/labels", RecipeError, "is not one of"),
     ],
 )
@@ -183,7 +184,7 @@ def test_mistakes_surface_while_planning(task: str, kind: type[Exception], messa
 def test_qrels_that_name_unknown_things_are_refused(spoil: str, planted_encoder_dir: Path, data: Path, tmp_path: Path) -> None:
     with (data / "my/bank/qrels/test.tsv").open("a") as file:
         file.write(spoil)
-    with pytest.raises(DataError, match="row 15 of the judgements"):
+    with pytest.raises(DataError, match="row 16 of the judgements"):
         evaluated(planted_encoder_dir, ("retrieval=my/bank",), data=data, store=tmp_path / "store")
 
 
