@@ -54,6 +54,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     (folder / "heads.txt").write_text("\n".join(HEADS))
     (folder / "tails.txt").write_text("\n".join(TAILS))
     (folder / "fewer.txt").write_text("\n".join(TAILS[:3]))
+    (folder / "single.txt").write_text(TAILS[0])
     return {path.stem: path for path in folder.iterdir()}
 
 
@@ -120,6 +121,7 @@ def test_relations_of_other_embeddings_score_nothing(
     [
         (("{encoder}", "{pairs}x"), "no such file"),
         (("{encoder}", "{heads}", "{fewer}"), "only 3 rows in"),
+        (("{encoder}", "{heads}", "{single}"), "only 1 row in"),
         (("{encoder}", "{pairs}", "--column", "head", "--column", "tale"), 'Did you mean "tail"?'),
         (("{encoder}", "a man", "{heads}"), "no such file"),
         (("{encoder}", "a man", " "), "' '"),
