@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from sentdist.data.labels import EMPTY
 from sentdist.errors import DataError, named
 from sentdist.inference.ready_encoder import LoadedEncoder
 
+LOGGED_TOO = "The task '.*' is superseded by"  # mteb says it to its log and warns
 Batches = Iterable[Mapping[str, list[str]]]  # of mteb's data loader
 
 
@@ -86,9 +88,11 @@ def score_on_mteb(loaded: LoadedEncoder, tasks: Sequence[Any], out: Path) -> lis
     """
     mteb = _mteb()
     try:
-        found = mteb.evaluate(
-            MtebEncoder(loaded), tasks, cache=mteb.ResultCache(out), overwrite_strategy="only-missing", co2_tracker=False, show_progress_bar=False
-        )  # fmt: skip
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=LOGGED_TOO)
+            found = mteb.evaluate(
+                MtebEncoder(loaded), tasks, cache=mteb.ResultCache(out), overwrite_strategy="only-missing", co2_tracker=False, show_progress_bar=False
+            )  # fmt: skip
     except OSError as error:
         raise DataError(
             where="mteb",

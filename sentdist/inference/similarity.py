@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +14,13 @@ import pyarrow.parquet as pq
 
 from sentdist.data.texts import Texts
 from sentdist.durable import whole_file
-from sentdist.errors import DataError, EncoderError, counted
+from sentdist.errors import DataError, EncoderError, brief, counted
 from sentdist.evaluation.relational import similarities_by_relation
 from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.learning.encoder.declared import declared_pooling
 from sentdist.learning.relation_file import Relations, has_relations, read_relations
 from sentdist.plan.objectives import names_where
-from sentdist.plan.relational import RelationalScoring
+from sentdist.plan.relational import Directions, RelationalScoring
 from sentdist.poolings import POOLINGS
 from sentdist.stages.scores.scorer import COSINE, RelationalScorer, Scorer
 from sentdist.table_text import csv_cell
@@ -56,7 +57,15 @@ class RelationCosines:
 
 
 def pair_scorer(loaded: LoadedEncoder, weights: Mapping[str, float], *, directions: str) -> PairScorer:
-    """A scorer by cosine where `weights` (relation to weight) is empty; else as `scorer_of`."""
+    """A scorer by cosine where `weights` (relation to weight) is empty; else as `scorer_of`.
+
+    Raises:
+        DataError: directions that there are not, also where no relation has one. Others as `scorer_of`.
+    """
+    if directions not in get_args(Directions):
+        raise DataError(
+            where="directions", found=brief(directions), expected=f"one of {', '.join(get_args(Directions))}", remedy="Correct it."
+        )
     return PairScorer(loaded=loaded, scorer=scorer_of(loaded, weights, directions=directions) if weights else COSINE)
 
 

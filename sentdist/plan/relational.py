@@ -26,6 +26,9 @@ class WeightGrid(Frozen):
     weights: Annotated[tuple[Weight, ...], Field(min_length=2)]
 
 
+Directions = Literal["one", "max_both"]
+
+
 class RelationalScoring(Frozen):
     """Pairs scored by sum over relations of w · cos(h_i + r, h_j) instead of cos(h_i, h_j) (RSE, arXiv 2212.08802).
 
@@ -36,7 +39,7 @@ class RelationalScoring(Frozen):
 
     weights: Annotated[tuple[RelationWeight, ...], Field(min_length=1)]  # in a recipe also a mapping: relation to weight
     normalized: bool = True  # weights divided by their sum, as the released code does
-    directions: Literal["one", "max_both"] = "max_both"  # the paper scores one direction, its code takes the greater of both
+    directions: Directions = "max_both"  # the paper scores one direction, its code takes the greater of both
     curve: WeightGrid | None = None
     # best: each relation that is weighted by itself, the best of them counts for each task, as RSE reports USEB; what is best is seen on
     # the very data that are scored.

@@ -150,6 +150,7 @@ def test_search_finds_what_numpy_finds(encoder: sentdist.Encoder) -> None:
         (lambda encoder: sentdist.similarity(encoder, ["a"], ["a", "b"]), DataError, "a list of 1 and a list of 2"),
         (lambda encoder: sentdist.similarity(encoder, "a", ["a"]), DataError, "one sentence and a list of 1"),
         (lambda encoder: sentdist.similarity(encoder, "a", "b", relations={"entailment": 1}), EncoderError, "no relations beside it"),
+        (lambda encoder: sentdist.similarity(encoder, "a", "b", directions="foo"), DataError, "found 'foo'; expected one of one, max_both"),
         (lambda encoder: sentdist.search(encoder, "a dog", "corpus.txt"), DataError, "expected a list of sentences"),
         (lambda encoder: sentdist.search(encoder, "a dog", ["a cat"], embeddings=np.ones((2, 32))), DataError, r"shape \(2, 32\)"),
         (lambda encoder: sentdist.search(encoder, "a dog", ["a cat"], top=0), DataError, "search: top: found 0; expected a whole number"),

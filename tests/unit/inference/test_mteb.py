@@ -61,6 +61,19 @@ def test_results_that_are_there_are_not_run_again_and_other_settings_are_others(
     assert len(list((tmp_path / "results").rglob("TinySts.json"))) == 2
 
 
+def test_that_a_task_has_a_newer_version_is_said_once(
+    planted_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """mteb would also warn, which is an error in tests."""
+    from sentdist.inference import mteb_tasks
+    from tests.support.tiny_mteb import TinySts
+
+    monkeypatch.setattr(TinySts, "superseded_by", "TinySts.v2")
+    loaded = LoadedEncoder.load(EncoderUse(checkpoint=str(planted_encoder_dir)))
+    mteb_tasks.score_on_mteb(loaded, mteb_tasks.mteb_tasks([STS]), tmp_path)
+    assert sum("superseded by 'TinySts.v2'" in record.message for record in caplog.records) == 1
+
+
 def test_every_different_text_is_embedded_once(planted_encoder_dir: Path) -> None:
     from sentdist.inference.mteb_tasks import MtebEncoder
 
