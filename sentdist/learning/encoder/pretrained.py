@@ -14,7 +14,6 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedConfig,
 
 from sentdist.errors import EncoderError, brief, first_line
 from sentdist.learning.encoder.declared import FROM_PADDING, REMEDY, json_object, modules, tokens_of_positions
-from sentdist.learning.encoder.find_checkpoint import find_checkpoint as find_checkpoint  # who loads an encoder finds it first
 from sentdist.learning.encoder.flat_attention import FLAT_ATTENTION, register_flat_attention
 from sentdist.learning.encoder.nomic import check_released_words
 from sentdist.learning.encoder.quiet import without_bars, without_reports

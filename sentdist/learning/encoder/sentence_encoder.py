@@ -14,6 +14,7 @@ from sentdist.errors import EncoderError, brief
 from sentdist.learning.encoder.batch import TokenBatch, collate
 from sentdist.learning.encoder.declared import declared_pooling
 from sentdist.learning.encoder.export import EncoderCard, export
+from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.learning.encoder.flat_attention import Segments
 from sentdist.learning.encoder.fused_layer import fuse_layers
 from sentdist.learning.encoder.padded import padded_layers
@@ -21,7 +22,6 @@ from sentdist.learning.encoder.pooling import PoolingHead, pool
 from sentdist.learning.encoder.pretrained import (
     FLAT_FAMILIES,
     check_layer_weights,
-    find_checkpoint,
     load_model,
     load_tokenizer,
     longest_input,
