@@ -74,6 +74,15 @@ def test_dev_scores_are_those_of_the_weights_without_dropout(place: Place) -> No
     assert left.selection is None
 
 
+@covers("Selection.every_fraction")
+@pytest.mark.parametrize(("rows", "every", "steps"), [(6, 0.67, [2, 3]), (8, 0.75, [4]), (8, 0.5, [2, 4])])
+def test_dev_is_scored_each_interval_but_not_within_half_a_one_of_the_end(place: Place, rows: int, every: float, steps: list[int]) -> None:
+    """Of three steps the second is half an interval of two away from the end, of four the third is nearer than half of three."""
+    few: dict[str, Json] = {"corpus.limit": rows, "training.batch_size": 2, "training.epochs": 1}
+    found, _ = watched_scores(place, {**few, "selection": {"task": "stsb-dev", "every_fraction": every}})
+    assert [event.step for event, _ in found] == steps
+
+
 @covers("Selection.view", "View.channels", "View.postprocess", "Selection.further_tasks", "Method.view", "Scores.view")
 @pytest.mark.parametrize(
     "view",
