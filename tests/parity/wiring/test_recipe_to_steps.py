@@ -28,7 +28,7 @@ from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import build_here
 from sentdist.stages.train import TrainSession
 from tests.parity.wiring.fields import covers
-from tests.parity.wiring.product import STILL, Place, opened, planned, run, stage_of, start_of
+from tests.parity.wiring.product import STILL, TRAINING, Place, opened, planned, run, stage_of, start_of
 from tests.parity.wiring.reference import Student
 from tests.parity.wiring.training_cases import BANK, TAGGER, O
 from tests.support.kernel_reference import factors
@@ -67,9 +67,11 @@ def watched(
 @covers("Training.batch_size")
 def test_a_batch_has_so_many_rows(place: Place) -> None:
     for size in (3, 4):
-        batches, steps, _ = watched(place, {"training.batch_size": size, "training.epochs": 1})
+        batches, steps, session = watched(place, {"training.batch_size": size, "training.epochs": 1})
         assert len(steps) == 8 // size and all(len(batch) == 3 * size for batch in batches)
         assert all(step.num_sentences == 3 * size for step in steps)
+        assert [step.lr for step in steps] == pytest.approx([TRAINING["learning_rate"], TRAINING["learning_rate"] / 2])  # rows left over
+        assert session.finish(place.root / f"of-{size}")["num_steps_planned"] == len(steps)
 
 
 @covers("Training.unique_sentences")
@@ -201,7 +203,7 @@ def test_training_stops_by_the_rule(place: Place) -> None:
     for reading, patience, fraction, interval in (
         ("step", 3, None, 1),
         ("step", 6, None, 1),
-        ("interval", 2, 0.5, 2),
+        ("interval", 2, 0.4, 2),  # 1.6 steps
         ("interval", 2, 1.0, 4),
     ):
         stopping: dict[str, Json] = {"reading": reading, "patience": patience} | (
