@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from sentdist.learning.engine import TorchEngine
 from sentdist.learning.kernels import calls
 from sentdist.learning.kernels.calls import Mask
 from sentdist.learning.loop import StepReport
-from sentdist.plan.stage import Json
+from sentdist.plan.stage import Json, topological
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import build_here
 from sentdist.stages.train import TrainSession
@@ -32,6 +33,7 @@ from tests.parity.wiring.product import STILL, TRAINING, Place, opened, planned,
 from tests.parity.wiring.reference import Student
 from tests.parity.wiring.training_cases import BANK, TAGGER, O
 from tests.support.kernel_reference import factors
+from tests.support.mask_tokens import maskable_encoder
 from tests.support.tiny_tagger import TAGS, tag
 
 pytestmark = pytest.mark.parity
@@ -57,7 +59,8 @@ def watched(
 ) -> tuple[list[list[str]], list[StepReport], TrainSession]:
     plan, context = planned(place, family, changes)
     stage = stage_of(plan)
-    build_here(stage.corpus, context)
+    for needed in topological((stage,))[:-1]:
+        build_here(needed, context)
     session = TrainSession(stage, context, make_engine=Watched, bank=None)
     steps = [event for event in session.events() if isinstance(event, StepReport)]
     assert isinstance(session.engine, Watched)
@@ -72,6 +75,14 @@ def test_a_batch_has_so_many_rows(place: Place) -> None:
         assert all(step.num_sentences == 3 * size for step in steps)
         assert [step.lr for step in steps] == pytest.approx([TRAINING["learning_rate"], TRAINING["learning_rate"] / 2])  # rows left over
         assert session.finish(place.root / f"of-{size}")["num_steps_planned"] == len(steps)
+
+
+@pytest.mark.parametrize(("objective", "columns"), [("supmpn", 5), ("auxiliary", 3)])
+def test_all_positives_take_part_and_negatives_where_they_are_read(place: Place, objective: str, columns: int) -> None:
+    """Two positives and two hard negatives an anchor, five rows."""
+    targets: dict[str, Json] = {"targets": TAGGER} if objective == "auxiliary" else {}
+    (batch,), _, _ = watched(place, {O: {"name": objective}, **targets, "training.epochs": 1}, family="groups")
+    assert len(batch) == 5 * columns
 
 
 @covers("Training.unique_sentences")
@@ -233,6 +244,22 @@ def test_training_starts_from_what_is_named(place: Place) -> None:
     assert made.stage.start is not None
     trained = dict(Student(folder_of(made.stage.start, made.context)).model.named_parameters())[name].detach().float()
     assert torch.equal(made.session.engine.weights()[f"encoder.model.{name}"], trained) and not torch.equal(trained, pretrained)
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        (
+            {O: {"name": "sum", "terms": [{"objective": {"name": "info_nce"}, "projected": True}, {"objective": {"name": "triplet"}}]}},
+            "terms.0.head.dense.weight",
+        ),
+        ({"encoder.pooling": "cls_mlp"}, "pooling.dense.weight"),
+    ],
+)
+def test_a_dense_layer_starts_as_wide_as_the_checkpoint_says(place: Place, tmp_path: Path, changes: dict[str, Json], name: str) -> None:
+    checkpoint = str(maskable_encoder(tmp_path, initializer_range=0.3))
+    start = start_of(opened(place, "triplets", {**changes, "encoder.checkpoint": checkpoint}).session)[name]
+    assert float(start.std()) == pytest.approx(0.3, rel=0.1)  # 1024 draws: the error of a standard deviation is 2 %
 
 
 @pytest.mark.parametrize("own", [{"layers": 1}, {"initialization": "random"}])
