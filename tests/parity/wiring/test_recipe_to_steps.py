@@ -15,7 +15,7 @@ from torch import Tensor
 
 from sentdist.data.corpus import OpenedCorpus
 from sentdist.data.targets import FileTargets
-from sentdist.errors import RecipeError
+from sentdist.errors import DataError, RecipeError
 from sentdist.learning.bank import FileBank
 from sentdist.learning.encoder import fused_layer
 from sentdist.learning.encoder.batch import TokenBatch
@@ -34,6 +34,7 @@ from tests.parity.wiring.reference import Student
 from tests.parity.wiring.training_cases import BANK, TAGGER, O
 from tests.support.kernel_reference import factors
 from tests.support.mask_tokens import maskable_encoder
+from tests.support.tasks_data import write_table
 from tests.support.tiny_tagger import TAGS, tag
 
 pytestmark = pytest.mark.parity
@@ -95,6 +96,17 @@ def test_no_sentence_twice_in_a_batch(place: Place) -> None:
     whole = {unique: watched(place, {**repeated, "training.epochs": 2, "training.unique_sentences": unique})[0] for unique in (True, False)}
     assert all(len(set(batch)) == len(batch) for batch in whole[True])
     assert any(len(set(batch)) < len(batch) for batch in whole[False])
+
+
+def test_negatives_that_are_not_read_keep_no_row_out_of_a_batch(place: Place) -> None:
+    """All rows have one hard negative."""
+    rows = [{"sent0": f"a man {n}", "sent1": f"the dog {n}", "hard_neg": "nobody"} for n in ("eats", "runs", "sleeps", "sings")]
+    write_table(place.root / "triplets", "my/negative", rows)
+    shared: dict[str, Json] = {"corpus": {"source": "my/negative"}, "training.batch_size": 4, "training.unique_sentences": True}
+    batches, _, _ = watched(place, {**shared, "training.epochs": 1, f"{O}.hard_negatives": False})
+    assert [len(batch) for batch in batches] == [8]
+    with pytest.raises(DataError, match="without a sentence in common"):
+        watched(place, {**shared, f"{O}.hard_negatives": True})
 
 
 @covers("Train.seed", "Recipe.seeds", "Method.seed")
