@@ -63,7 +63,7 @@ def _states_equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], 
 
 @pytest.mark.parametrize("killed_after", [1, 4, 5, 7])
 def test_killed_and_resumed_ends_like_uninterrupted(tmp_path: Path, tiny_encoder_dir: Path, killed_after: int) -> None:
-    """Dropout on, two epochs, dev selection, the kill in mid-epoch, behind a dev score and at an epoch's first step: bit for bit the same."""
+    """Dropout on, two epochs, dev selection, the kill in mid-epoch, behind a dev score, at an epoch's first step: bit for bit the same."""
     values = tiny_values(tiny_encoder_dir, training={"batch_size": 8, "epochs": 2, "learning_rate": 1e-3, "max_length": 20})
     methods = values["methods"]
     assert isinstance(methods, dict)
@@ -118,9 +118,7 @@ def _plain(encoder: Path, data: Path, store: Path) -> tuple[Train, Context]:
     return stage, context
 
 
-def test_best_weights_from_before_an_interruption_are_kept(
-    tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_best_weights_from_before_an_interruption_are_kept(tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Dev scores that fall: the first ones are the best, and the checkpoint has their weights beside its own."""
     stage, context = _plain(tiny_encoder_dir, write_data(tmp_path / "data"), tmp_path / "store")
     falling = itertools.count(50, -1)

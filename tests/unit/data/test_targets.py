@@ -178,6 +178,8 @@ def test_nltk_tags_real_sentences(data_root: Path) -> None:
     assert 4 < len(words.numbers) / len(sentences) < 30
 
 
-@pytest.mark.parametrize(("token", "expected"), [("guitar", True), ("t-shirt", True), ("3rd", True), ("the", False), ("n't", False), ("--", False)])
+@pytest.mark.parametrize(
+    ("token", "expected"), [("guitar", True), ("t-shirt", True), ("3rd", True), ("the", False), ("n't", False), ("--", False)]
+)
 def test_a_word_has_a_letter_or_a_digit_and_is_no_stop_word(token: str, expected: bool) -> None:
     assert is_word(token) is expected

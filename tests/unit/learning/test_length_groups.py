@@ -39,9 +39,7 @@ def test_attention_takes_sentences_of_near_lengths_in_one_product_and_long_ones_
 def test_a_padded_model_passes_sentences_of_near_lengths_at_once(tiny_mpnet_dir: Path) -> None:
     encoder = SentenceEncoder.load(tiny_mpnet_dir).eval()
     shapes: list[tuple[int, ...]] = []
-    encoder.model.register_forward_pre_hook(
-        lambda module, args, given: shapes.append(tuple(given["input_ids"].shape)), with_kwargs=True
-    )
+    encoder.model.register_forward_pre_hook(lambda module, args, given: shapes.append(tuple(given["input_ids"].shape)), with_kwargs=True)
     sentences = ["man " * number for number in range(2, 12)]
     encoder(encoder.tokenize(sentences))
     assert len(shapes) == 1 and shapes[0][0] == len(sentences)
