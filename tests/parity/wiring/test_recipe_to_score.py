@@ -259,6 +259,7 @@ def test_subsets_are_put_together_as_said(place: Place) -> None:
 def test_geometry_is_that_of_sts_b_wherever_it_stands_among_the_tasks(place: Place, tmp_path: Path) -> None:
     """Each sentence once; pairs graded above 4 mean the same."""
     rows = [{**row, "score": min(5.0, row["score"] + 1.5)} for row in pairs_of(place, "test")]
+    rows[0]["score"] = 4.0  # not above
     elsewhere = replace(place, root=tmp_path, store=tmp_path / "store")
     shutil.copytree(place.root / "triplets", tmp_path / "triplets")
     write_table(tmp_path / "triplets", "sts/stsb", rows)
@@ -271,7 +272,7 @@ def test_geometry_is_that_of_sts_b_wherever_it_stands_among_the_tasks(place: Pla
     with torch.no_grad():
         unit = {text: torch.nn.functional.normalize(student.encode([text]))[0] for text in texts}
     same = [float((unit[row["sentence1"]] - unit[row["sentence2"]]).square().sum()) for row in rows if row["score"] > 4]
-    assert same and any(3 < row["score"] <= 4 for row in rows)
+    assert same and any(3 < row["score"] < 4 for row in rows)
     apart = torch.pdist(torch.stack(list(unit.values())))
     results = artifact.record.results
     assert results["geometry.task"] == "stsb"
