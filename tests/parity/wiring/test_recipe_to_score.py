@@ -185,12 +185,17 @@ def relational(
 
 
 @covers("Selection.view")
-def test_an_encoder_that_is_scored_by_relations_is_chosen_by_them(place: Place) -> None:
-    view: Json = {"relations": {"weights": {"twin": 1.0}, "curve": {"relation": "twin", "weights": [0.5, 1.0]}}}
-    plan, _ = planned(place, "relations", {O: {"name": "rse"}, "methods.m.view": view, "selection": {"task": "stsb-dev"}})
-    stage = stage_of(plan)
-    assert stage.selection is not None and stage.selection.view.relations is not None
-    assert stage.selection.view.relations.by_name == {"twin": 1.0} and stage.selection.view.relations.curve is None
+@pytest.mark.parametrize("reading", [{}, {"directions": "one", "normalized": False, "combine": "best"}])
+def test_an_encoder_that_is_scored_by_relations_is_chosen_by_them(place: Place, reading: dict[str, Json]) -> None:
+    """By the same reading of them, less its curve."""
+    view: dict[str, Any] = {"relations": {"weights": {"twin": 1.0, "entailment": 1.0}, **reading}}
+    curve: Json = {"relations": {**view["relations"], "curve": {"relation": "twin", "weights": [0.5, 1.0]}}}
+    asked = {"methods.m.view": view if reading else curve}
+    plan, _ = planned(place, "relations", {O: {"name": "rse"}, **asked, "selection": {"task": "stsb-dev"}})
+    stage, scored_by = stage_of(plan), plan.trials[0].scores.view.relations
+    assert stage.selection is not None and stage.selection.view.relations is not None and scored_by is not None
+    assert stage.selection.view.relations == scored_by.model_copy(update={"curve": None})
+    assert (scored_by.curve is None) is bool(reading)
 
 
 @covers(
