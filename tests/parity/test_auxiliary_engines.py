@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
-from sentdist.learning.encoder.batch import Batch
+from sentdist.learning.encoder.batch import Batch, collate
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
+from sentdist.learning.gather import local_rows
 from sentdist.learning.learner import Learner
 from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Optimization
@@ -30,6 +31,7 @@ from tests.support.mask_tokens import maskable_encoder
 pytestmark = pytest.mark.parity
 
 STEPS = 4
+WIDTH, ROWS = 12, 5  # of the adversaries' own test
 TARGETS = RandomTargets(1000, num_tags=5, num_words=20)
 
 Outcome = tuple[list[float], dict[str, Tensor], list[Tensor]]
@@ -91,6 +93,29 @@ def test_bf16_is_autocast_over_float32_weights(micro_batch: int | None, tmp_path
         assert {part.dtype for part in (*weights.values(), *opposing)} == {torch.float32}, kind
         assert losses == pytest.approx(found["torch"][0], rel=2e-3), kind  # the same roundings, gradients summed in another order
         assert losses == pytest.approx(exact, rel=1e-2) and losses != exact, kind  # bfloat16 knows embeddings to 0.4 %
+
+
+def adversaries_after_steps(rank: int, world_size: int) -> list[Tensor]:
+    """What adversaries have learned from four batches of five rows."""
+    torch.manual_seed(0)
+    channels = Channels.of(WIDTH)
+    adversaries = Adversaries(channels=channels, targets=TARGETS, learning_rate=1e-2, dropout=0.0)
+    rows = local_rows(ROWS, rank=rank, world_size=world_size)
+    random = torch.Generator().manual_seed(1)
+    for ids_CM in torch.randperm(1000, generator=random)[: 8 * ROWS].view(4, 2, ROWS).numpy():
+        embeddings_CMD = torch.randn(2, ROWS, WIDTH, generator=random)
+        tokens = collate([[1]] * (2 * len(rows)))
+        batch = Batch(tokens=tokens, num_columns=2, first_row=rows.start, sentence_ids=ids_CM)
+        adversaries.step(embeddings_CMD[:, rows.start : rows.stop].flatten(0, 1), batch)
+    return [parameter.detach() for parameter in adversaries.parameters()]
+
+
+def test_adversaries_learn_alike_where_one_rank_has_a_row_more() -> None:
+    """Three rows and two: each row counts as much as any other."""
+    alone = adversaries_after_steps(0, 1)
+    for found in run_in_processes(adversaries_after_steps, 2):
+        for ours, expected in zip(found, alone, strict=True):
+            torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)  # float32 sums in another order, four steps of Adam at 1e-2
 
 
 def masked_lm_by_engine(rank: int, world_size: int, folder: str) -> dict[str, tuple[list[float], dict[str, Tensor]]]:

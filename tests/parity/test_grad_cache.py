@@ -15,7 +15,7 @@ from torch import Tensor
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.learning import grad_cache
 from sentdist.learning.encoder import regularizers
-from sentdist.learning.encoder.batch import TokenBatch
+from sentdist.learning.encoder.batch import TokenBatch, collate
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.grad_cache import TOKENS_MULTIPLE, encode_in_micro_batches, mean_over_blocks, micro_batches, sum_over_micro_batches
@@ -104,6 +104,19 @@ def test_recomputed_micro_batches_draw_the_same_from_a_devices_own_generator(tin
     found, found_next = gradients(lambda: sum_over_micro_batches(sums, tokens, micro_batch=5))
     assert float((found - expected).norm() / expected.norm()) < 1e-5
     assert found_next == drawn_next
+
+
+def test_passes_that_a_rank_makes_for_nothing_add_nothing() -> None:
+    """Three sentences, five passes: the first sentence goes through three times and counts once."""
+    tokens = collate([[1, 2], [3], [4, 5, 6]])
+    factor = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+
+    def sums(some: TokenBatch) -> Tensor:
+        return torch.stack([factor * some.token_ids.double().sum(), torch.tensor(float(some.num_tokens), dtype=torch.float64)])
+
+    found = sum_over_micro_batches(sums, tokens, micro_batch=1, most=5)
+    assert found.tolist() == [42.0, 6.0]
+    assert torch.autograd.grad(found[0], factor)[0] == 21.0
 
 
 def kept(engine: Engine, tokens: TokenBatch) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import sentdist.stages.dev_scorer
 from sentdist.errors import StoreError
+from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Json
@@ -59,9 +62,9 @@ def _states_equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], 
         torch.testing.assert_close(one[name], other[name], msg=lambda text, name=name: f"{name}: {text}", **tolerance)
 
 
-@pytest.mark.parametrize("killed_after", [1, 5, 7])
+@pytest.mark.parametrize("killed_after", [1, 4, 5, 7])
 def test_killed_and_resumed_ends_like_uninterrupted(tmp_path: Path, tiny_encoder_dir: Path, killed_after: int) -> None:
-    """Dropout on, two epochs, dev selection, the kill in mid-epoch and at an epoch's first step: bit for bit the same."""
+    """Dropout on, two epochs, dev selection, the kill in mid-epoch, behind a dev score, at an epoch's first step: bit for bit the same."""
     values = tiny_values(tiny_encoder_dir, training={"batch_size": 8, "epochs": 2, "learning_rate": 1e-3, "max_length": 20})
     methods = values["methods"]
     assert isinstance(methods, dict)
@@ -104,6 +107,52 @@ def test_resumed_in_an_epoch_that_is_shorter_than_its_rows_it_scores_dev_where_i
     list(resumed.events())
     assert whole.progress.step == 4
     assert resumed.progress == whole.progress
+
+
+def _plain(encoder: Path, data: Path, store: Path) -> tuple[Train, Context]:
+    """One method without a bank, its corpus built."""
+    values = tiny_values(encoder, methods={"m": {"objective": {"name": "info_nce"}}}, baseline=None)
+    plan, context = tiny_plan(values, data=data, store=store)
+    stage = plan.trials[0].scores.encoder
+    assert isinstance(stage, Train)
+    build_here(stage.corpus, context)
+    return stage, context
+
+
+def test_best_weights_from_before_an_interruption_are_kept(tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dev scores that fall: the first ones are the best, and the checkpoint has their weights beside its own."""
+    stage, context = _plain(tiny_encoder_dir, write_data(tmp_path / "data"), tmp_path / "store")
+    falling = itertools.count(50, -1)
+    monkeypatch.setattr(sentdist.stages.train, "mean_of_parts", lambda parts: float(next(falling)))
+    whole = _session(stage, context)
+    events = whole.events()
+    best = next({n: t.clone() for n, t in whole.engine.weights().items()} for event in events if isinstance(event, DevScore))
+    next(events)
+    whole.save(tmp_path / "checkpoint")
+    resumed = _session(stage, context)
+    resumed.load(tmp_path / "checkpoint")
+    list(resumed.events())
+    assert resumed.progress.best_step is not None and resumed.progress.best_step < resumed.progress.step
+    resumed.finish(tmp_path / "encoder")
+    kept = load_file(tmp_path / "encoder/model.safetensors")
+    assert len(kept) > 10
+    for name, tensor in kept.items():
+        if f"encoder.model.{name}" in best:  # the pooler is the checkpoint's
+            assert torch.equal(tensor, best[f"encoder.model.{name}"]), name
+
+
+def _drawn_on_rank(rank: int, world_size: int, encoder: Path, data: Path, store: Path) -> list[float]:
+    """What dropout would begin with."""
+    _session(*_plain(encoder, data, store))
+    return torch.rand(4).tolist()
+
+
+def test_each_rank_drops_other_values_and_the_same_ones_again(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    given = tiny_encoder_dir, write_data(tmp_path / "data"), tmp_path / "store"
+    _plain(*given)
+    first, second = run_in_processes(_drawn_on_rank, 2, *given)
+    assert first != second
+    assert [first, second] == run_in_processes(_drawn_on_rank, 2, *given)
 
 
 def _train_on_rank(rank: int, world_size: int, values: dict[str, Json], data: Path, store: Path) -> dict[str, Any]:

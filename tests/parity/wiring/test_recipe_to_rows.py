@@ -13,6 +13,7 @@ import torch
 
 from sentdist.data.corpus import OpenedCorpus
 from sentdist.plan.corpora.kind import CorpusStage
+from sentdist.plan.selection import chosen_and_scored
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.plan.task_kinds import ScoredTask
@@ -300,6 +301,7 @@ def test_folds_train_choose_and_test_on_queries_of_their_own(place: Place) -> No
         for trial in plan.trials:
             stage = trial.scores.encoder
             assert isinstance(stage, Train) and stage.selection is not None
+            assert chosen_and_scored(stage.selection, trial.scores.tasks) == ()  # by queries of its own
             build_here(stage.corpus, context)
             opened = OpenedCorpus.open(folder_of(stage.corpus, context))
             anchors, positives = (opened.sentences(ids) for ids in opened.ids)

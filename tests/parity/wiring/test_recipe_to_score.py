@@ -74,6 +74,15 @@ def test_dev_scores_are_those_of_the_weights_without_dropout(place: Place) -> No
     assert left.selection is None
 
 
+@covers("Selection.every_fraction")
+@pytest.mark.parametrize(("rows", "every", "steps"), [(6, 0.67, [2, 3]), (8, 0.75, [4]), (8, 0.5, [2, 4])])
+def test_dev_is_scored_each_interval_but_not_within_half_a_one_of_the_end(place: Place, rows: int, every: float, steps: list[int]) -> None:
+    """Of three steps the second is half an interval of two away from the end, of four the third is nearer than half of three."""
+    few: dict[str, Json] = {"corpus.limit": rows, "training.batch_size": 2, "training.epochs": 1}
+    found, _ = watched_scores(place, {**few, "selection": {"task": "stsb-dev", "every_fraction": every}})
+    assert [event.step for event, _ in found] == steps
+
+
 @covers("Selection.view", "View.channels", "View.postprocess", "Selection.further_tasks", "Method.view", "Scores.view")
 @pytest.mark.parametrize(
     "view",
@@ -176,12 +185,17 @@ def relational(
 
 
 @covers("Selection.view")
-def test_an_encoder_that_is_scored_by_relations_is_chosen_by_them(place: Place) -> None:
-    view: Json = {"relations": {"weights": {"twin": 1.0}, "curve": {"relation": "twin", "weights": [0.5, 1.0]}}}
-    plan, _ = planned(place, "relations", {O: {"name": "rse"}, "methods.m.view": view, "selection": {"task": "stsb-dev"}})
-    stage = stage_of(plan)
-    assert stage.selection is not None and stage.selection.view.relations is not None
-    assert stage.selection.view.relations.by_name == {"twin": 1.0} and stage.selection.view.relations.curve is None
+@pytest.mark.parametrize("reading", [{}, {"directions": "one", "normalized": False, "combine": "best"}])
+def test_an_encoder_that_is_scored_by_relations_is_chosen_by_them(place: Place, reading: dict[str, Json]) -> None:
+    """By the same reading of them, less its curve."""
+    view: dict[str, Any] = {"relations": {"weights": {"twin": 1.0, "entailment": 1.0}, **reading}}
+    curve: Json = {"relations": {**view["relations"], "curve": {"relation": "twin", "weights": [0.5, 1.0]}}}
+    asked = {"methods.m.view": view if reading else curve}
+    plan, _ = planned(place, "relations", {O: {"name": "rse"}, **asked, "selection": {"task": "stsb-dev"}})
+    stage, scored_by = stage_of(plan), plan.trials[0].scores.view.relations
+    assert stage.selection is not None and stage.selection.view.relations is not None and scored_by is not None
+    assert stage.selection.view.relations == scored_by.model_copy(update={"curve": None})
+    assert (scored_by.curve is None) is bool(reading)
 
 
 @covers(
@@ -250,6 +264,7 @@ def test_subsets_are_put_together_as_said(place: Place) -> None:
 def test_geometry_is_that_of_sts_b_wherever_it_stands_among_the_tasks(place: Place, tmp_path: Path) -> None:
     """Each sentence once; pairs graded above 4 mean the same."""
     rows = [{**row, "score": min(5.0, row["score"] + 1.5)} for row in pairs_of(place, "test")]
+    rows[0]["score"] = 4.0  # not above
     elsewhere = replace(place, root=tmp_path, store=tmp_path / "store")
     shutil.copytree(place.root / "triplets", tmp_path / "triplets")
     write_table(tmp_path / "triplets", "sts/stsb", rows)
@@ -262,7 +277,7 @@ def test_geometry_is_that_of_sts_b_wherever_it_stands_among_the_tasks(place: Pla
     with torch.no_grad():
         unit = {text: torch.nn.functional.normalize(student.encode([text]))[0] for text in texts}
     same = [float((unit[row["sentence1"]] - unit[row["sentence2"]]).square().sum()) for row in rows if row["score"] > 4]
-    assert same and any(3 < row["score"] <= 4 for row in rows)
+    assert same and any(3 < row["score"] < 4 for row in rows)
     apart = torch.pdist(torch.stack(list(unit.values())))
     results = artifact.record.results
     assert results["geometry.task"] == "stsb"

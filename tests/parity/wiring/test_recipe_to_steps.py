@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from sentdist.data.corpus import OpenedCorpus
 from sentdist.data.targets import FileTargets
-from sentdist.errors import RecipeError
+from sentdist.errors import DataError, RecipeError
 from sentdist.learning.bank import FileBank
 from sentdist.learning.encoder import fused_layer
 from sentdist.learning.encoder.batch import TokenBatch
@@ -23,15 +24,17 @@ from sentdist.learning.engine import TorchEngine
 from sentdist.learning.kernels import calls
 from sentdist.learning.kernels.calls import Mask
 from sentdist.learning.loop import StepReport
-from sentdist.plan.stage import Json
+from sentdist.plan.stage import Json, topological
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import build_here
 from sentdist.stages.train import TrainSession
 from tests.parity.wiring.fields import covers
-from tests.parity.wiring.product import STILL, Place, opened, planned, run, stage_of, start_of
+from tests.parity.wiring.product import STILL, TRAINING, Place, opened, planned, run, stage_of, start_of
 from tests.parity.wiring.reference import Student
 from tests.parity.wiring.training_cases import BANK, TAGGER, O
 from tests.support.kernel_reference import factors
+from tests.support.mask_tokens import maskable_encoder
+from tests.support.tasks_data import write_table
 from tests.support.tiny_tagger import TAGS, tag
 
 pytestmark = pytest.mark.parity
@@ -57,7 +60,8 @@ def watched(
 ) -> tuple[list[list[str]], list[StepReport], TrainSession]:
     plan, context = planned(place, family, changes)
     stage = stage_of(plan)
-    build_here(stage.corpus, context)
+    for needed in topological((stage,))[:-1]:
+        build_here(needed, context)
     session = TrainSession(stage, context, make_engine=Watched, bank=None)
     steps = [event for event in session.events() if isinstance(event, StepReport)]
     assert isinstance(session.engine, Watched)
@@ -67,9 +71,19 @@ def watched(
 @covers("Training.batch_size")
 def test_a_batch_has_so_many_rows(place: Place) -> None:
     for size in (3, 4):
-        batches, steps, _ = watched(place, {"training.batch_size": size, "training.epochs": 1})
+        batches, steps, session = watched(place, {"training.batch_size": size, "training.epochs": 1})
         assert len(steps) == 8 // size and all(len(batch) == 3 * size for batch in batches)
         assert all(step.num_sentences == 3 * size for step in steps)
+        assert [step.lr for step in steps] == pytest.approx([TRAINING["learning_rate"], TRAINING["learning_rate"] / 2])  # rows left over
+        assert session.finish(place.root / f"of-{size}")["num_steps_planned"] == len(steps)
+
+
+@pytest.mark.parametrize(("objective", "columns"), [("supmpn", 5), ("auxiliary", 3)])
+def test_all_positives_take_part_and_negatives_where_they_are_read(place: Place, objective: str, columns: int) -> None:
+    """Two positives and two hard negatives an anchor, five rows."""
+    targets: dict[str, Json] = {"targets": TAGGER} if objective == "auxiliary" else {}
+    (batch,), _, _ = watched(place, {O: {"name": objective}, **targets, "training.epochs": 1}, family="groups")
+    assert len(batch) == 5 * columns
 
 
 @covers("Training.unique_sentences")
@@ -82,6 +96,17 @@ def test_no_sentence_twice_in_a_batch(place: Place) -> None:
     whole = {unique: watched(place, {**repeated, "training.epochs": 2, "training.unique_sentences": unique})[0] for unique in (True, False)}
     assert all(len(set(batch)) == len(batch) for batch in whole[True])
     assert any(len(set(batch)) < len(batch) for batch in whole[False])
+
+
+def test_negatives_that_are_not_read_keep_no_row_out_of_a_batch(place: Place) -> None:
+    """All rows have one hard negative."""
+    rows = [{"sent0": f"a man {n}", "sent1": f"the dog {n}", "hard_neg": "nobody"} for n in ("eats", "runs", "sleeps", "sings")]
+    write_table(place.root / "triplets", "my/negative", rows)
+    shared: dict[str, Json] = {"corpus": {"source": "my/negative"}, "training.batch_size": 4, "training.unique_sentences": True}
+    batches, _, _ = watched(place, {**shared, "training.epochs": 1, f"{O}.hard_negatives": False})
+    assert [len(batch) for batch in batches] == [8]
+    with pytest.raises(DataError, match="without a sentence in common"):
+        watched(place, {**shared, f"{O}.hard_negatives": True})
 
 
 @covers("Train.seed", "Recipe.seeds", "Method.seed")
@@ -201,7 +226,7 @@ def test_training_stops_by_the_rule(place: Place) -> None:
     for reading, patience, fraction, interval in (
         ("step", 3, None, 1),
         ("step", 6, None, 1),
-        ("interval", 2, 0.5, 2),
+        ("interval", 2, 0.4, 2),  # 1.6 steps
         ("interval", 2, 1.0, 4),
     ):
         stopping: dict[str, Json] = {"reading": reading, "patience": patience} | (
@@ -231,6 +256,22 @@ def test_training_starts_from_what_is_named(place: Place) -> None:
     assert made.stage.start is not None
     trained = dict(Student(folder_of(made.stage.start, made.context)).model.named_parameters())[name].detach().float()
     assert torch.equal(made.session.engine.weights()[f"encoder.model.{name}"], trained) and not torch.equal(trained, pretrained)
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        (
+            {O: {"name": "sum", "terms": [{"objective": {"name": "info_nce"}, "projected": True}, {"objective": {"name": "triplet"}}]}},
+            "terms.0.head.dense.weight",
+        ),
+        ({"encoder.pooling": "cls_mlp"}, "pooling.dense.weight"),
+    ],
+)
+def test_a_dense_layer_starts_as_wide_as_the_checkpoint_says(place: Place, tmp_path: Path, changes: dict[str, Json], name: str) -> None:
+    checkpoint = str(maskable_encoder(tmp_path, initializer_range=0.3))
+    start = start_of(opened(place, "triplets", {**changes, "encoder.checkpoint": checkpoint}).session)[name]
+    assert float(start.std()) == pytest.approx(0.3, rel=0.1)  # 1024 draws: the error of a standard deviation is 2 %
 
 
 @pytest.mark.parametrize("own", [{"layers": 1}, {"initialization": "random"}])

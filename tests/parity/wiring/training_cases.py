@@ -128,8 +128,10 @@ STEP_CASES: list[Case] = [
         for name, then, start, more in (
             ("learning_rate", 1e-3, {}, ()),
             ("schedule", "constant", {}, ()),
-            ("warmup_fraction", 0.5, {}, ()),
+            ("warmup_fraction", 0.4, {}, ()),  # of three steps, and there is no step of 0.2
             ("schedule_stretch", 2.5, {}, ()),
+            ("schedule_stretch", 2.5, {"training.warmup_fraction": 0.3}, ()),  # the warm-up is a part of the whole schedule
+            ("warmup_fraction", 0.6, {"training.schedule": "constant"}, ()),
             ("weight_decay", 20.0, {}, ()),
             ("clip_norm", 1e-8, {}, ()),
             ("layer_decay", 0.05, {"training.learning_rate": 1e-2}, ()),

@@ -57,3 +57,12 @@ def test_candidates_at_the_threshold_are_hardly_ever_missed() -> None:
 
 def test_letters_are_folded_as_unicode_folds_them() -> None:
     assert fold_disguised("Die STRASSE, \ufb01nal") == fold_disguised("die straße final") == "die strasse final"
+
+
+def test_a_text_is_compared_by_itself_wherever_it_stands_among_the_others() -> None:
+    """Asked from the last to the first: a sketch that keeps something of the texts before it resembles none of them."""
+    draw = np.random.default_rng(1)
+    letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
+    texts = ["".join(draw.choice(letters, 40)) for _ in range(20)]
+    known = KnownTexts({text: number for number, text in enumerate(texts)}, 1.0)
+    assert [alike for alike, _ in known.like(texts[::-1])] == [(number,) for number in reversed(range(20))]

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from sentdist.data.tagging import load_tagger, tagger_revision
+from sentdist.data.tagging import is_word, load_tagger, tagger_revision
 from sentdist.data.targets import POS, VALUES, FileTargets, TargetFacts, count_sentences, write_counts, write_targets
 from sentdist.errors import DataError, RecipeError
 
@@ -176,3 +176,10 @@ def test_nltk_tags_real_sentences(data_root: Path) -> None:
     assert len(tags.names) >= 10
     assert "the" not in words.names
     assert 4 < len(words.numbers) / len(sentences) < 30
+
+
+@pytest.mark.parametrize(
+    ("token", "expected"), [("guitar", True), ("t-shirt", True), ("3rd", True), ("the", False), ("n't", False), ("--", False)]
+)
+def test_a_word_has_a_letter_or_a_digit_and_is_no_stop_word(token: str, expected: bool) -> None:
+    assert is_word(token) is expected

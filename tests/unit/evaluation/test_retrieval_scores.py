@@ -111,6 +111,11 @@ def test_a_constant_ranks_nothing_though_queries_differ(documents: list[list[flo
     assert score.is_constant is is_constant
 
 
+def test_a_collection_of_one_document_is_ranked() -> None:
+    score = _scored(np.eye(2), np.ones((1, 2)), query_ids=["q", "r"], document_ids=["d0"], qrels={"q": {"d0": 1}, "r": {"d0": 1}})
+    assert not score.is_constant and score.measures["map"] == 100.0
+
+
 def test_a_fold_scores_its_own_queries_only() -> None:
     queries, documents, query_ids, document_ids, qrels = _corpus()
     whole = _scored(queries, documents, query_ids=query_ids, document_ids=document_ids, qrels=qrels)

@@ -11,7 +11,7 @@ import torch
 from sentdist.errors import DataError
 from sentdist.learning.encoder.batch import Batch, collate
 from sentdist.objectives.learned.regression import RegressionHead
-from sentdist.objectives.regression import cross_entropy, prediction_errors
+from sentdist.objectives.regression import Regression, cross_entropy, prediction_errors
 from tests.support import make
 
 
@@ -75,3 +75,17 @@ def test_each_label_of_a_fine_grid_is_a_class_of_its_own(low: float) -> None:
     labels = low + torch.arange(51) * 0.1
     logits = 100 * torch.eye(51)
     assert cross_entropy(logits, labels, low=low, spacing=0.1) < 1e-6
+
+
+@pytest.mark.parametrize("steps", range(1, 51))
+def test_a_grid_has_a_class_for_both_ends_and_each_step_between(steps: int) -> None:
+    """0.3 / 0.1 is 2.9999999999999996 in float64."""
+    objective = Regression(loss="cross_entropy", boundary="none", label_range=(0.0, steps / 10), spacing=0.1)
+    assert objective.num_classes == steps + 1
+
+
+def test_a_label_that_rounding_has_put_beside_its_end_is_that_end() -> None:
+    """0.1 + 0.2 is above 0.3 and three times a float32 of 0.1 may be below it: what lies beyond is forgiven all the same."""
+    labels = torch.tensor([0.3 - 2e-6, 2e-6, 0.2])
+    errors = prediction_errors(torch.tensor([0.4, -0.1, 0.4]), labels, boundary="one_sided", low=0.0, high=0.3)
+    assert errors.tolist() == [0.0, 0.0, pytest.approx(0.2)]

@@ -1,0 +1,48 @@
+"""How sentences of unlike length share products and forward passes: as few as cost least, each sentence in one of them."""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from sentdist.learning.encoder.flat_attention import group_borders, length_groups
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+
+
+def cost(lengths: np.ndarray, borders: tuple[int, ...], group_cost: float) -> float:
+    return sum((last - first) * float(lengths[last - 1]) ** 2 + group_cost for first, last in pairwise(borders))
+
+
+@pytest.mark.parametrize("group_cost", [0.0, 30.0, 600.0, 1e6])
+def test_no_other_cut_costs_less(group_cost: float) -> None:
+    """Every way to cut ten sentences, tried one by one."""
+    random = np.random.default_rng(0)
+    for _ in range(5):
+        lengths = np.sort(random.integers(3, 30, size=10))
+        cuts = [(0, *inner, 10) for count in range(10) for inner in combinations(range(1, 10), count)]
+        least = min(cost(lengths, cut, group_cost) for cut in cuts)
+        assert cost(lengths, tuple(group_borders(lengths, group_cost=group_cost)), group_cost) == least
+
+
+def test_attention_takes_sentences_of_near_lengths_in_one_product_and_long_ones_by_themselves() -> None:
+    """Thirty lengths are not thirty products; and a hundred short sentences are not padded to a long one's length."""
+    near = length_groups(range(4, 34), torch.device("cpu"), num_heads=2)
+    assert len(near.groups) <= 8
+    unlike = length_groups([*[8] * 100, 60], torch.device("cpu"), num_heads=2)
+    assert [(group.size, group.length) for group in unlike.groups] == [(200, 8), (2, 60)]
+
+
+def test_a_padded_model_passes_sentences_of_near_lengths_at_once(tiny_mpnet_dir: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_mpnet_dir).eval()
+    shapes: list[tuple[int, ...]] = []
+    encoder.model.register_forward_pre_hook(lambda module, args, given: shapes.append(tuple(given["input_ids"].shape)), with_kwargs=True)
+    sentences = ["man " * number for number in range(2, 12)]
+    encoder(encoder.tokenize(sentences))
+    assert len(shapes) == 1 and shapes[0][0] == len(sentences)
+    shapes.clear()
+    encoder(encoder.tokenize(["man"] * 60 + ["man " * 30]))
+    assert sorted(rows for rows, _ in shapes) == [1, 60]
