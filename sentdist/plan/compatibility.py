@@ -246,13 +246,23 @@ def check_view(view: View, relations: tuple[str, ...], *, where: str) -> None:
             )
 
 
-def check_space(pooling: PoolingName, view: View, *, ranks_by_relations: bool, where: str) -> None:
+def check_space(pooling: PoolingName, objective: Objective, view: View, *, ranks_by_relations: bool, where: str) -> None:
     """Refuse to add relations to other embeddings than those that they were trained with.
 
     Raises:
-        RecipeError: a view by relations, or ranks of links by them, with a pooling that is another one at test.
+        RecipeError: a view by relations, or ranks of links by them, with a pooling that is another one at test, or relations learned behind
+            a layer that is dropped at test.
     """
-    if POOLINGS[pooling].is_other_at_test and (ranks_by_relations or view.relations is not None):
+    if not ranks_by_relations and view.relations is None:
+        return
+    if isinstance(objective, Sum) and any(term.projected and term.objective.needs.relations for term in objective.terms):
+        raise RecipeError(
+            where=f"{where}.objective.terms",
+            found="projected: true for the term that learns relations, in the space of a layer that is dropped at test",
+            expected="projected: false there, for scores by relations",
+            remedy="Leave projected out of that term, or score without relations.",
+        )
+    if POOLINGS[pooling].is_other_at_test:
         raise RecipeError(
             where=f"{where}: encoder.pooling",
             found=f"{pooling}, which reads other embeddings at test than in training, where relations were learned",

@@ -230,7 +230,7 @@ class Builder:
         selection = self._selection(fold, method.view, objective, corpus, width=pin.width) if method.select else None
         check_frozen(training, objective, selection, where=f"methods.{name}")
         if selection is not None:
-            check_space(encoder.pooling, selection.view, ranks_by_relations=False, where=f"methods.{name}")
+            check_space(encoder.pooling, objective, selection.view, ranks_by_relations=False, where=f"methods.{name}")
         return Train(
             encoder=encoder,
             start=start,
@@ -253,7 +253,7 @@ class Builder:
         section = self.recipe.evaluation
         if train is not None:
             ranks = bool(relations) and section.links is not None
-            check_space(train.encoder.pooling, method.view, ranks_by_relations=ranks, where=f"methods.{name}")
+            check_space(train.encoder.pooling, train.objective, method.view, ranks_by_relations=ranks, where=f"methods.{name}")
         probes = section.probes if method.of is None and method.lexical is None else None
         pin = self._pinned(self.recipe.methods[method.of or name])[1]
         width = pin.width

@@ -214,7 +214,8 @@ def test_the_store_can_be_looked_at(tiny_run: dict[str, str]) -> None:
     record, _, uri = shown.output.rstrip().rpartition("\n")
     assert json.loads(record)["place"] == places[0]
     assert uri.endswith(places[0])
-    explained = _call("explain", places[0], places[1], "--store", tiny_run["store"])
+    entropy, rcl = (next(place for place in places if place.startswith(f"train/{name}")) for name in ("entropy", "rcl"))
+    explained = _call("explain", entropy, rcl, "--store", tiny_run["store"])
     assert "objective" in explained.output
     assert "one stage" in _call("explain", places[0], places[0], "--store", tiny_run["store"]).output
     assert "0 orphans removed." in _call("store", "gc", "--older-than-hours", "0", "--store", tiny_run["store"]).output

@@ -238,6 +238,9 @@ def refusal(**changes: Json) -> str:
     return str(caught.value)
 
 
+PROJECTED: Json = {"name": "sum", "terms": [{"objective": {"name": "rse"}, "projected": True}, {"objective": {"name": "mlm"}}]}
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -263,6 +266,8 @@ def refusal(**changes: Json) -> str:
         ({"evaluation": {"tasks": ["stsb"], "links": {"corpus": "aloen"}}}, 'Did you mean "alone"?'),
         ({"encoder__pooling": "cls_last_five", "evaluation": {"tasks": ["stsb"]}, "methods__rse__view": {"relations": {"weights": {"twin": 1.0}}}}, "found cls_last_five"),
         ({"encoder__pooling": "cls_mlp_train_only", "methods__rse__view": {}, "evaluation": {"tasks": ["stsb"], "links": {}}}, "found cls_mlp_train_only"),
+        ({"methods__rse__objective": PROJECTED, "evaluation": {"tasks": ["stsb"]}, "methods__rse__view": {"relations": {"weights": {"twin": 1.0}}}}, "a layer that is dropped at test"),
+        ({"methods__rse__objective": PROJECTED, "methods__rse__view": {}, "evaluation": {"tasks": ["stsb"], "links": {}}}, "a layer that is dropped at test"),
         ({"methods__rse__objective": {"name": "rse", "keep_relations": True}}, "keep_relations: found no start"),
         ({"methods__rse__objective": {"name": "rse", "keep_relations": True}, "methods__rse__start": "merged"}, "a start without relations"),
     ],
