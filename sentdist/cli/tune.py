@@ -108,7 +108,7 @@ def tune(
 def _check_words(shape: str | None, name: str | None) -> None:
     """Refuse a shape that there is not, and a name that no recipe may have."""
     from sentdist.plan.specs import Shape
-    from sentdist.plan.wording import NAME
+    from sentdist.frozen import NAME
 
     if shape is not None:
         check_choice("--shape", shape, get_args(Shape))

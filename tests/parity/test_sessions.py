@@ -123,7 +123,7 @@ def test_best_weights_from_before_an_interruption_are_kept(tmp_path: Path, tiny_
     """Dev scores that fall: the first ones are the best, and the checkpoint has their weights beside its own."""
     stage, context = _plain(tiny_encoder_dir, write_data(tmp_path / "data"), tmp_path / "store")
     falling = itertools.count(50, -1)
-    monkeypatch.setattr(sentdist.stages.train, "mean_of_parts", lambda parts: float(next(falling)))
+    monkeypatch.setattr(sentdist.stages.dev_scorer, "mean_of_parts", lambda parts: float(next(falling)))
     whole = _session(stage, context)
     events = whole.events()
     best = next({n: t.clone() for n, t in whole.engine.weights().items()} for event in events if isinstance(event, DevScore))
