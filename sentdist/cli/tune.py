@@ -107,8 +107,8 @@ def tune(
 
 def _check_words(shape: str | None, name: str | None) -> None:
     """Refuse a shape that there is not, and a name that no recipe may have."""
-    from sentdist.plan.specs import Shape
     from sentdist.frozen import NAME
+    from sentdist.plan.specs import Shape
 
     if shape is not None:
         check_choice("--shape", shape, get_args(Shape))
