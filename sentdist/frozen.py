@@ -24,7 +24,7 @@ class Frozen(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _no_truth_is_a_number(cls, values: Any) -> Any:
+    def _refuse_true_for_a_number(cls, values: Any) -> Any:
         """Pydantic takes true for 1: `epochs: yes` would be one epoch."""
         if isinstance(values, Mapping):
             for name in numeric_fields(cls) & values.keys():
@@ -46,5 +46,6 @@ def _kinds(annotation: Any) -> set[type]:
     """The plain types that an annotation is made of."""
     if get_origin(annotation) is Literal:
         return {type(choice) for choice in get_args(annotation)}
-    inner = get_args(getattr(annotation, "__value__", annotation))
-    return set().union(*map(_kinds, inner)) if inner else {annotation} if isinstance(annotation, type) else set()
+    if inner := get_args(getattr(annotation, "__value__", annotation)):
+        return set().union(*map(_kinds, inner))
+    return {annotation} if isinstance(annotation, type) else set()

@@ -19,13 +19,13 @@ def on_ranks(world_size: int, act: Callable[[Ranks], Any]) -> list[Any]:
         def exchange(value: object) -> list[object]:
             said[rank] = value
             barrier.wait()
-            heard = list(said)
+            all_said = list(said)
             barrier.wait()
-            return heard
+            return all_said
 
         def gather(value: object) -> list[object]:
-            heard = exchange(value)
-            return heard if rank == 0 else []
+            all_said = exchange(value)
+            return all_said if rank == 0 else []
 
         try:
             results[rank] = act(Ranks(rank=rank, world_size=world_size, exchange=exchange, gather=gather))
