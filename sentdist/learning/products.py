@@ -1,4 +1,4 @@
-"""Products of bfloat16 values on a processor that has no instructions for them."""
+"""Products of bfloat16 values on a processor, with instructions for them or without."""
 
 from __future__ import annotations
 
@@ -16,6 +16,16 @@ def product(left: Tensor, right: Tensor) -> Tensor:
     if left.dtype != torch.bfloat16 or left.device.type != "cpu" or has_bfloat16():
         return left @ right
     return (left.float() @ right.float()).bfloat16()
+
+
+def rows_multiple(num_rows: int, device: torch.device) -> int:
+    """The multiple to which the rows of products under autocast are filled up, so that a training meets few sizes: 1 where all are welcome.
+
+    oneDNN compiles a product of bfloat16 values for each shape that it meets, in 5 to 9 ms: 95 of the 560 ms of a step of MiniLM whose
+    sizes were all new (2 cores Intel Xeon with AMX). These are at most 16 sizes between a power of two and the next, for 2 % more rows.
+    """
+    rounds = device.type == "cpu" and torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
+    return max(1, 2 ** (num_rows.bit_length() - 5)) if rounds and has_bfloat16() else 1
 
 
 class Float32Linears(TorchFunctionMode):

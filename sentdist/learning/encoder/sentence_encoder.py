@@ -30,6 +30,7 @@ from sentdist.learning.encoder.pretrained import (
 from sentdist.learning.encoder.quiet import without_bars
 from sentdist.learning.encoder.regularizers import replace_dropout
 from sentdist.learning.encoder.tokenizing import token_ids
+from sentdist.learning.products import rows_multiple
 from sentdist.poolings import POOLINGS
 
 PASSES_IN_STEP = 4  # through a model that runs padded, where ranks pass in step: about as many as a batch of short sentences asks for
@@ -158,15 +159,23 @@ class SentenceEncoder(nn.Module):
 
     def forward(self, tokens: TokenBatch) -> Tensor:
         """Return the embeddings (S, D) in float32, in the order of the sentences, not normalized."""
-        tokens = tokens.to(self.device)
-        embeddings_SD = pool(self._layers(tokens), tokens, pooling=self.pooling, training=self.training)
+        filled = self._filled(tokens)
+        embeddings_SD = pool(self._layers(filled), filled, pooling=self.pooling, training=self.training)
+        if filled.num_sentences > tokens.num_sentences:
+            embeddings_SD = embeddings_SD[: tokens.num_sentences]
         if self.head is not None and (self.training or POOLINGS[self.pooling].head == "always"):
             embeddings_SD = self.head(embeddings_SD).float()
         return embeddings_SD
 
     def token_states(self, tokens: TokenBatch) -> Tensor:
         """Return the last layer's states (T, D) of all tokens, in their order, with their graph; no pooling and no head take part."""
-        return self._layers(tokens.to(self.device))[-1]
+        return self._layers(self._filled(tokens))[-1][: tokens.num_tokens]
+
+    def _filled(self, tokens: TokenBatch) -> TokenBatch:
+        """The batch on the encoder's device, with sentences of no meaning behind its own where few sizes are faster. A model that runs
+        padded has sizes of its own."""
+        tokens = tokens.to(self.device)
+        return tokens.filled(rows_multiple(tokens.num_tokens, self.device)) if self.is_flat else tokens
 
     def _layers(self, tokens: TokenBatch) -> Sequence[Tensor]:
         every = POOLINGS[self.pooling].layers is not None

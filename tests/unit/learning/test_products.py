@@ -1,14 +1,17 @@
-"""Products of bfloat16 values are the same with instructions for them and without."""
+"""Products of bfloat16 values are the same with instructions for them and without; their rows are of few sizes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
 from sentdist.learning import precision, products
+from sentdist.learning.encoder import sentence_encoder
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.precision import autocast
 
 CPU = torch.device("cpu")
@@ -71,3 +74,40 @@ def test_outside_of_bf16_nothing_is_rounded(monkeypatch: pytest.MonkeyPatch) -> 
 def _near(found: Tensor, expected: Tensor) -> None:
     """To two roundings to bfloat16 of the largest value."""
     assert float((found.double() - expected).abs().max()) <= 2.0**-7 * float(expected.abs().max())
+
+
+def test_rows_are_filled_up_to_few_sizes(has_instructions: bool) -> None:
+    assert products.rows_multiple(1000, CPU) == 1
+    with autocast("bf16", CPU):
+        multiples = [products.rows_multiple(rows, CPU) for rows in range(1, 5000)]
+    if not has_instructions:
+        assert set(multiples) == {1}
+        return
+    filled = [-(-rows // multiple) * multiple for rows, multiple in enumerate(multiples, start=1)]
+    assert all(0 <= more - rows <= rows / 16 for rows, more in enumerate(filled, start=1))
+    assert len({rows for rows in filled if 2048 < rows <= 4096}) == 16
+
+
+def test_sentences_that_fill_a_batch_change_neither_embeddings_nor_gradients(
+    monkeypatch: pytest.MonkeyPatch, tiny_encoder_dir: Path
+) -> None:
+    monkeypatch.setattr(products, "has_bfloat16", lambda: True)
+    encoder = SentenceEncoder.load(tiny_encoder_dir, hidden_dropout=0.0, attention_dropout=0.0)
+    tokens = encoder.tokenize(["a dog runs", "two cats sleep on a red mat", "a man"] * 30)
+    sizes: list[int] = []
+    encoder.model.register_forward_pre_hook(lambda _, __, given: sizes.append(given["input_ids"].shape[1]), with_kwargs=True)  # type: ignore[arg-type, return-value]
+
+    def found() -> tuple[Tensor, Tensor, Tensor]:
+        torch.manual_seed(0)
+        encoder.zero_grad()
+        with autocast("bf16", CPU):
+            embeddings, states = encoder(tokens), encoder.token_states(tokens)
+        (embeddings * torch.linspace(-1, 1, embeddings.shape[1])).sum().backward()
+        return embeddings.detach(), states.detach(), torch.cat([one.grad.flatten() for one in encoder.parameters() if one.grad is not None])
+
+    filled = found()
+    monkeypatch.setattr(sentence_encoder, "rows_multiple", lambda *_: 1)
+    as_they_are = found()
+    assert sizes[0] == sizes[1] > sizes[2] == sizes[3] == tokens.num_tokens == len(filled[1])
+    for one, other in zip(filled, as_they_are, strict=True):
+        assert float((one - other).norm() / other.norm()) < 1e-3
