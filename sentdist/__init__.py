@@ -26,6 +26,7 @@ __all__ = [
     "SentdistError",
     "StoreError",
     "TrainingDiverged",
+    "compare",
     "evaluate",
     "objective",
     "plan",

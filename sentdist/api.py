@@ -9,7 +9,7 @@ Mistakes are a `SentdistError`: where, what was found, what was expected, what t
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,8 +21,11 @@ from sentdist.errors import RecipeError as RecipeError
 from sentdist.errors import SentdistError as SentdistError
 from sentdist.errors import StoreError as StoreError
 from sentdist.errors import TrainingDiverged as TrainingDiverged
+from sentdist.execution.outcomes import Outcome as Outcome
+from sentdist.execution.outcomes import numbers, outcomes
 from sentdist.inference.given import counted_of, given_count, given_embeddings, given_encoder, given_names, given_sentences
 from sentdist.inference.opening import encoder_use, open_store, store_root
+from sentdist.inference.own_files import own_files
 from sentdist.plan.recipe import Recipe as Recipe
 from sentdist.plan.unroll import Plan as Plan
 from sentdist.print_line import PrintLine
@@ -33,8 +36,9 @@ if TYPE_CHECKING:
     from sentdist.inference.embedding_loss import EmbeddingLoss
     from sentdist.inference.ready_encoder import LoadedEncoder
     from sentdist.plan.stage import Json
+    from sentdist.report.evaluated import Compared
     from sentdist.report.sweep_report import Report
-    from sentdist.stages.context import Context
+    from sentdist.store.store import Artifact
 
 
 class Encoder:
@@ -94,6 +98,18 @@ class Encoder:
         embeddings_SD = loaded.embed(given_sentences("encode", sentences))
         embedding: np.ndarray = embeddings_SD[0] if isinstance(sentences, str) else embeddings_SD
         return embedding
+
+    def export(self, to: str | Path) -> None:
+        """Write a new folder that `SentenceTransformer(to)` loads, with a model card and, where there are any, its relations.
+
+        A `max_length` that it was loaded with is written down. As `sentdist export`, which also writes ONNX graphs.
+
+        Raises:
+            DataError: the folder is there already.
+        """
+        from sentdist.inference.export_folder import export_sentence_transformers
+
+        export_sentence_transformers(self.loaded.use, Path(to))
 
     def __repr__(self) -> str:
         encoder = self.loaded.encoder
@@ -218,24 +234,6 @@ def plan(recipe: AnyRecipe, *, overrides: Sequence[str] = (), store: Place = Non
     return planned_trials(_recipe(recipe, overrides), store=store_root(_store(store)), data=_data(data))[0]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """What one trial came to.
-
-    method, seed, fold: which trial; seed and fold are None where they make no difference. params: the values of the grid, or of a search,
-    that do.
-    scores: main score of each task × 100 by its name, and each measure by `task.measure`; None where a score is not defined.
-    encoder: the key of the trained encoder, for `Encoder.load` with the same store; None where none was trained.
-    """
-
-    method: str
-    seed: int | None
-    fold: int | None
-    params: Mapping[str, Json]
-    scores: Mapping[str, float | None]
-    encoder: str | None
-
-
 def run(
     recipe: AnyRecipe, *, overrides: Sequence[str] = (), store: Place = None, data: Place = None, print_line: PrintLine = print
 ) -> list[Outcome]:
@@ -264,26 +262,42 @@ def evaluate(
 ) -> dict[str, float | None]:
     """Score an encoder on tasks: the main score × 100 of each by its name, and each measure by `task.measure`; None where it is undefined.
 
-    tasks: names, groups (`sts`, `transfer`, `retrieval`, …) or `KIND=SOURCE@SPLIT` for data of your own.
+    tasks: names, groups (`sts`, `transfer`, `retrieval`, …) or `KIND=SOURCE@SPLIT` for data of your own, such as `sts=pairs.tsv`: below
+    the data root or, where there is none, in this folder.
     Scores and embeddings are kept in the store: what is asked again is not computed again.
 
     Raises:
         RecipeError: no such task. DataError: data that is missing or cannot be read. EncoderError: as `Encoder.load`.
     """
-    from sentdist.plan.runtime import Runtime
-    from sentdist.stages.planning.planned import planned_evaluation
-    from sentdist.stages.scores.build import build_scores
+    artifact, _ = _scored(_loaded(encoder, store), given_names("evaluate: tasks", tasks), store, data)
+    return numbers(artifact.record.results)
 
-    names = given_names("evaluate: tasks", tasks)
-    loaded, opened = _loaded(encoder, store), open_store(_store(store))
-    stage, context = planned_evaluation(
-        replace(loaded.use, pooling=loaded.encoder.pooling),
-        names,
-        runtime=Runtime(engine="torch", gpus_per_worker=float(loaded.encoder.device.type == "cuda")),
-        store=opened,
-        data=_data(data),
-    )
-    return _numbers((opened.get(stage) or build_scores(stage, context)).record.results)
+
+def compare(
+    encoder: AnyEncoder, other: AnyEncoder, tasks: str | Sequence[str] = "sts", *, store: Place = None, data: Place = None
+) -> Compared:
+    """Whether two encoders differ, by the test that reports use: the first minus the second, on other items of these tasks.
+
+    tasks, store, data: as in `evaluate`. The result has `lines`, a task each and then their average, with both scores × 100 and their
+    `difference` (`low` and `high` of its 95 % interval, `p`, and `table_p`, corrected for all lines); a `sentence` on the last line;
+    and `notes`, on what was not compared.
+
+    Raises:
+        DataError: one encoder twice, no task that both have a score of. Else as `evaluate`.
+    """
+    names = given_names("compare: tasks", tasks)
+    pair = _loaded(encoder, store), _loaded(other, store)
+    (first, told), (second, _) = (_scored(one, names, store, data) for one in pair)
+    if first.record.key == second.record.key:
+        raise DataError(where="compare", found=f"{pair[0].use.checkpoint} twice", expected="two encoders", remedy="Give another one.")
+
+    from sentdist.report.evaluated import compare_evaluated, compared_measures
+
+    opened = open_store(_store(store))
+    ours, theirs = (one.use.checkpoint for one in pair)
+    labels = (ours, theirs) if ours != theirs else (f"{ours} (first)", f"{theirs} (second)")
+    both = (first, second)
+    return compare_evaluated(labels, [one.record.results for one in both], [opened.folder(one) for one in both], compared_measures(told))
 
 
 def report(sweep: str | Recipe | None = None, *, paper: str | None = None, store: Place = None) -> Report:
@@ -340,23 +354,21 @@ def _build(recipe: Recipe, store: Place, data: Place, print_line: PrintLine) -> 
         print_line(line)
     build = partial(build_locally, print_line=print_line)
     done = carry_out(asked, context, found, search=search_here, build=build, print_line=print_line)
-    return [outcome for one in done for outcome in _outcomes(one.plan, context)]
+    return [outcome for one in done for outcome in outcomes(one.plan, context.store)]
 
 
-def _outcomes(plan: Plan, context: Context) -> Iterator[Outcome]:
-    from sentdist.store.sweep import sweep_record
+def _scored(loaded: LoadedEncoder, tasks: Sequence[str], store: Place, data: Place) -> tuple[Artifact, tuple[str, ...]]:
+    """Scores of an encoder, from the store or made now, and the names that its tasks have there."""
+    from sentdist.plan.runtime import Runtime
+    from sentdist.stages.planning.planned import planned_evaluation
+    from sentdist.stages.scores.build import build_scores
 
-    trials, places = sweep_record(plan).trials, {stage.key: stage.place for stage in plan.stages}
-    records = {key: artifact.record for key in (trial.key for trial in trials) if (artifact := context.store.at(places[key]))}
-    for trial in trials:
-        yield Outcome(
-            method=trial.method,
-            seed=trial.seed,
-            fold=trial.fold,
-            params=trial.params,
-            scores=_numbers(records[trial.key].results),
-            encoder=trial.train,
-        )
+    names, found = own_files(tasks, _data(data))
+    opened = open_store(_store(store))
+    use = replace(loaded.use, pooling=loaded.encoder.pooling)
+    runtime = Runtime(engine="torch", gpus_per_worker=float(loaded.encoder.device.type == "cuda"))
+    stage, context = planned_evaluation(use, names, runtime=runtime, store=opened, data=found)
+    return opened.get(stage) or build_scores(stage, context), names
 
 
 def _recipe(recipe: AnyRecipe, overrides: Sequence[str]) -> Recipe:
@@ -384,7 +396,3 @@ def _data(data: Place) -> Path | None:
     from sentdist.data.sources.mirror import data_folder
 
     return data_folder(named)
-
-
-def _numbers(results: Mapping[str, Json]) -> dict[str, float | None]:
-    return {name: value for name, value in results.items() if value is None or isinstance(value, int | float)}

@@ -29,7 +29,6 @@ from sentdist.inference.opening import encoder_use, open_store
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sentdist.plan.measures import Measure
     from sentdist.plan.specs import EncoderUse
     from sentdist.plan.stages import Scores
     from sentdist.report.evaluated import Compared
@@ -45,7 +44,7 @@ def evaluate(
         list[str] | None,
         typer.Option(
             "--tasks",
-            help="Tasks, groups (sts, transfer, retrieval, …) or KIND=SOURCE@SPLIT for data of your own; with commas, or repeated.  [default: sts]",
+            help="Tasks, groups (sts, transfer, retrieval, …) or KIND=SOURCE@SPLIT for data of your own, such as sts=pairs.tsv; with commas, or repeated.  [default: sts]",
             show_default=False,
             autocompletion=completing.tasks,
         ),
@@ -71,7 +70,7 @@ def evaluate(
         return
     check_in_use({"--gpus-per-worker": gpus_per_worker or None}, needs="--workers", is_given=workers is not None)
 
-    given = _given(tasks)
+    given, data = _given(tasks, data)
     opened = open_store(store)
     runtime = {"workers": workers or 1} | named_gpus(gpus_per_worker)
     stage, context = _planned(use, given, opened, data=data, runtime=runtime)
@@ -116,7 +115,7 @@ def compare(
 ) -> None:
     """Say whether two encoders differ, by the test that reports use."""
     check_in_use({"--rope": rope}, needs="--bayes", is_given=bayes)
-    given = _given(tasks)
+    given, data = _given(tasks, data)
     opened = open_store(store)
     used = partial(encoder_use, store=store, max_length=max_length, precision=precision)
     uses = (used(encoder, revision=revision, pooling=pooling), used(other, revision=other_revision, pooling=other_pooling))
@@ -128,23 +127,13 @@ def compare(
     poolings = _pooling_of(first), _pooling_of(second)
     labels = (encoder, other) if encoder != other else (f"{encoder} ({poolings[0]})", f"{other} ({poolings[1]})")
 
-    from sentdist.report.evaluated import compare_evaluated, second_opinion  # as above
+    from sentdist.report.evaluated import compare_evaluated, compared_measures, second_opinion  # as above
 
     results, folders = [one.record.results for one in scored], [opened.folder(one) for one in scored]
-    found = compare_evaluated(labels, results, folders, _measures(given))
+    found = compare_evaluated(labels, results, folders, compared_measures(given))
     _print_differences(found, title=f"{encoder}, pooling {poolings[0]} − {other}, pooling {poolings[1]}")
     for sentence in (found.sentence, *found.notes, *(second_opinion(found, rope=ROPE if rope is None else rope) if bayes else ())):
         typer.echo(sentence)
-
-
-def _measures(given: tuple[str, ...]) -> dict[str, Measure]:
-    """The main measure of each task by whose scores encoders can be compared."""
-    from sentdist.plan.chosen_tasks import named_task
-    from sentdist.plan.task_kinds import TASK_KINDS
-    from sentdist.plan.tasks import TASK_GROUPS
-
-    tasks = [named_task(task) for name in dict.fromkeys(given) for task in TASK_GROUPS.get(name, (name,))]
-    return {task.name: kind.main for task in tasks if (kind := TASK_KINDS[task.card.kind]).is_compared}
 
 
 def _print_differences(found: Compared, *, title: str) -> None:
@@ -160,8 +149,11 @@ def _print_differences(found: Compared, *, title: str) -> None:
     open_console().print(table)
 
 
-def _given(tasks: list[str] | None) -> tuple[str, ...]:
-    return tuple(name.strip() for names in tasks or ["sts"] for name in names.split(","))
+def _given(tasks: list[str] | None, data: Path | None) -> tuple[tuple[str, ...], Path | None]:
+    """Names of tasks, and where their data lie."""
+    from sentdist.inference.own_files import own_files  # brings pydantic, which no help needs
+
+    return own_files([name.strip() for names in tasks or ["sts"] for name in names.split(",")], data)
 
 
 def _pooling_of(stage: Scores) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from sentdist.inference.outputs import whole_folder
 from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.learning.encoder.card import EncoderCard, language_of
-from sentdist.learning.encoder.declared import declared_pooling
+from sentdist.learning.encoder.declared import declare_length, declared_pooling
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.plan.specs import EncoderUse
 from sentdist.store.record import OWN_FILES
@@ -18,7 +18,7 @@ def export_sentence_transformers(use: EncoderUse, to: Path) -> None:
     """Write a folder for `SentenceTransformer(to)`, with its model card and, where the encoder has them, its relations.
 
     A folder of that kind is copied as it is, with its Normalize module where it has one: sentence-transformers then gives embeddings of
-    length 1, in the directions of ours. A plain checkpoint gets its pooling.
+    length 1, in the directions of ours. A plain checkpoint gets its pooling. A length that the use names becomes the folder's own.
 
     Raises:
         EncoderError: no such checkpoint. DataError: the folder is there already.
@@ -27,10 +27,12 @@ def export_sentence_transformers(use: EncoderUse, to: Path) -> None:
     with whole_folder(to) as part:
         if (folder / "modules.json").is_file() and use.pooling in (None, declared_pooling(folder)):
             shutil.copytree(folder, part, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*OWN_FILES))
-            return
-        encoder = LoadedEncoder.load(use).encoder
-        card = EncoderCard(base_model=use.checkpoint, base_revision=use.revision, objective=None, language=language_of(folder))
-        encoder.to("cpu").save(part, card=card)
+        else:
+            encoder = LoadedEncoder.load(use).encoder
+            card = EncoderCard(base_model=use.checkpoint, base_revision=use.revision, objective=None, language=language_of(folder))
+            encoder.to("cpu").save(part, card=card)
+        if use.max_length is not None:
+            declare_length(part, use.max_length)
 
 
 def export_graph(use: EncoderUse, to: Path) -> float:

@@ -31,9 +31,9 @@ def whole_folder(path: Path) -> Iterator[Path]:
     """A new folder beside `path` to write to; it becomes `path` when the context ends, and goes away when it ends by an error.
 
     Raises:
-        DataError: `path` is there and not empty, or the folder that it should lie in is not.
+        DataError: `path` is there and not empty, or the current folder, or the folder that it should lie in is not.
     """
-    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+    if path.exists() and not (path.is_dir() and not any(path.iterdir()) and not path.samefile(".")):  # nobody can take its place here
         raise DataError(where=str(path), found="something that is there already", expected="a new folder", remedy="Choose another name.")
     if not path.absolute().parent.is_dir():
         raise DataError(where=str(path), found="no folder for it to lie in", expected="a folder that is there", remedy="Make it.")

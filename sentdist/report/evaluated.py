@@ -97,6 +97,12 @@ def score_lines(given: Sequence[str], results: Mapping[str, Json], folder: Path)
             )
 
 
+def compared_measures(given: Sequence[str]) -> dict[str, Measure]:
+    """The main measure of each task by whose scores encoders can be compared. given: tasks and groups."""
+    tasks = [named_task(task) for name in dict.fromkeys(given) for task in TASK_GROUPS.get(name, (name,))]
+    return {task.name: kind.main for task in tasks if (kind := TASK_KINDS[task.card.kind]).is_compared}
+
+
 def compare_evaluated(
     labels: tuple[str, str], results: Sequence[Mapping[str, Json]], folders: Sequence[Path], tasks: Mapping[str, Measure]
 ) -> Compared:

@@ -157,6 +157,9 @@ def test_search_finds_what_numpy_finds(encoder: sentdist.Encoder) -> None:
         (lambda encoder: sentdist.search(encoder, "a dog", ["a cat"], top=1.5), DataError, "search: top: found 1.5"),
         (lambda encoder: sentdist.evaluate(encoder, None), DataError, "evaluate: tasks: found a NoneType; expected a name or several"),
         (lambda encoder: sentdist.evaluate(encoder, []), DataError, "evaluate: tasks: found an empty list"),
+        (lambda encoder: sentdist.compare(encoder, encoder, "scenes-sts"), DataError, "twice; expected two encoders"),
+        (lambda encoder: sentdist.compare(encoder, object()), DataError, "found a object; expected a sentdist.Encoder"),
+        (lambda encoder: encoder.export("."), DataError, "there already"),
         (lambda encoder: sentdist.Encoder.load("./nowhere"), EncoderError, "found no such folder"),
         (lambda encoder: sentdist.Encoder.load("minilm-l6", precision="fp8"), DataError, "expected one of fp32, tf32, bf16"),
         (lambda encoder: sentdist.evaluate(encoder, "stss"), RecipeError, '"stss" is no task'),
@@ -195,7 +198,40 @@ def test_a_recipe_is_planned_run_reported_and_its_encoder_scored(tmp_path: Path,
     assert f"{outcomes[1].scores['stsb']:.2f}" in report.markdown
     assert outcomes[0].encoder is None and outcomes[2].encoder is not None
     trained = sentdist.Encoder.load(outcomes[2].encoder, store=store)
-    assert sentdist.evaluate(trained, ["stsb"], store=store, data=data)["stsb"] == pytest.approx(outcomes[2].scores["stsb"], abs=1e-4)
+    scores = sentdist.evaluate(trained, ["stsb"], store=store, data=data)
+    assert scores["stsb"] == pytest.approx(outcomes[2].scores["stsb"], abs=1e-4)
+    found = sentdist.compare(trained, tiny_encoder_dir, "stsb", store=store, data=data)
+    (line,) = found.lines
+    base = outcomes[0].scores["stsb"]
+    assert (line.task, line.ours) == ("stsb", scores["stsb"]) and line.theirs == pytest.approx(base, abs=1e-4)
+    assert line.difference.difference == pytest.approx(line.ours - line.theirs)
+    assert line.difference.low < line.difference.difference < line.difference.high
+    assert outcomes[2].encoder in found.sentence and str(tiny_encoder_dir) in found.sentence
+
+
+def test_an_encoder_is_exported_with_the_length_that_it_was_loaded_with(
+    encoder: sentdist.Encoder, tiny_encoder_dir: Path, tmp_path: Path
+) -> None:
+    text = "two cats sleep on a red mat"
+    encoder.export(tmp_path / "whole")
+    np.testing.assert_allclose(sentdist.Encoder.load(tmp_path / "whole").encode(text), encoder.encode(text), rtol=1e-6)
+    short = sentdist.Encoder.load(tiny_encoder_dir, max_length=4)
+    short.export(tmp_path / "short")
+    again = sentdist.Encoder.load(tmp_path / "short")
+    np.testing.assert_allclose(again.encode(text), short.encode(text), rtol=1e-6)
+    assert not np.allclose(again.encode(text), encoder.encode(text))
+    sentdist.Encoder.load(tmp_path / "whole", max_length=4).export(tmp_path / "copied")
+    np.testing.assert_allclose(sentdist.Encoder.load(tmp_path / "copied").encode(text), short.encode(text), rtol=1e-6)
+
+
+def test_files_of_the_current_folder_are_scored_by_their_names(
+    encoder: sentdist.Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SENTDIST_DATA", raising=False)
+    Path("pairs.tsv").write_text("sentence1\tsentence2\tscore\na dog runs\ta dog\t4\na cat\ta man\t1\ntwo cats\ta red mat\t2\n")
+    here = sentdist.evaluate(encoder, "sts=./pairs.tsv")
+    assert here == sentdist.evaluate(encoder, f"sts={tmp_path}/pairs.tsv") and here["sts-pairs-tsv"] is not None
 
 
 def test_a_search_is_carried_out_as_its_command_does(tiny_encoder_dir: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -77,6 +78,12 @@ def most_tokens(folder: Path) -> int | None:
     declared = json_object(folder / "sentence_bert_config.json").get("max_seq_length")
     declared = declared or json_object(folder / "tokenizer_config.json").get("model_max_length")
     return min((int(limit) for limit in (positions, declared) if isinstance(limit, int | float) and 1 <= limit < 1 << 31), default=None)
+
+
+def declare_length(folder: Path, max_length: int) -> None:
+    """Write down how many tokens a sentence may have, for us and for sentence-transformers."""
+    path = folder / "sentence_bert_config.json"
+    path.write_text(json.dumps(json_object(path) | {"max_seq_length": max_length}, indent=4))
 
 
 def tokens_of_positions(family: str, positions: int, padding: int) -> int:
