@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from sentdist.data.sources.mirror import address_of
 from sentdist.plan.chosen_tasks import OWN_KINDS
 
 _NO_FILE = ("generated/", "hub:")  # what a source begins with that is no file
@@ -15,23 +14,17 @@ _NO_FILE = ("generated/", "hub:")  # what a source begins with that is no file
 def own_files(tasks: Sequence[str], data: Path | None) -> tuple[tuple[str, ...], Path | None]:
     """Names of tasks and their data root, where `sts=pairs.tsv` may mean what it means in a shell.
 
-    A source stands below the data root. Where there is no root, or it has none of these files while all lie where a shell would look, the
-    root is the current folder, or the nearest folder above all of them if one lies elsewhere; and their names are those below it.
+    A source stands below the data root. Where nobody named one, it is the current folder, or the nearest folder above all of these files
+    if one lies elsewhere; and their names are those below it.
     """
     sources = {task: source for task in tasks if (source := _own_source(task))}
-    paths = {task: os.path.abspath(os.path.expanduser(source)) for task, source in sources.items()}
-    if not sources or (data is not None and not (len(sources) == len(tasks) and _lie_elsewhere(data, sources.values(), paths.values()))):
+    if not sources or data is not None:
         return tuple(tasks), data
-    here = os.getcwd()
+    here, paths = os.getcwd(), {task: os.path.abspath(os.path.expanduser(source)) for task, source in sources.items()}
     is_here = all(os.path.commonpath([here, path]) == here for path in paths.values())
     root = here if is_here else os.path.commonpath([os.path.dirname(path) for path in paths.values()])
     below = {task: Path(os.path.relpath(path, root)).as_posix() for task, path in paths.items()}
     return tuple(task.replace(sources[task], below[task], 1) if task in sources else task for task in tasks), Path(root)
-
-
-def _lie_elsewhere(data: Path, sources: Iterable[str], paths: Iterable[str]) -> bool:
-    is_here = data.is_dir() and address_of(data) == str(data)  # no mirror, whose files come when they are named
-    return is_here and all(map(os.path.isfile, paths)) and not any((data / source.lstrip("/")).exists() for source in sources)
 
 
 def _own_source(task: str) -> str:
