@@ -14,7 +14,7 @@ export HOME
 export RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0
 export RAY_AUTH_TOKEN_PATH="${RAY_AUTH_TOKEN_PATH:-$HOME/.sentdist_ray_token}"
 if [ ! -s "$RAY_AUTH_TOKEN_PATH" ]; then
-    (umask 077 && python3 -c 'import secrets; print(secrets.token_hex(32), end="")' >"$RAY_AUTH_TOKEN_PATH")
+    (umask 077 && python3 -P -c 'import secrets; print(secrets.token_hex(32), end="")' >"$RAY_AUTH_TOKEN_PATH")
 fi
 unset RAY_ADDRESS # of another cluster that this shell uses
 folder="$(ray_folder cluster)"

@@ -31,6 +31,8 @@ def serve(
     with scratch_folder(Path(tempfile.gettempdir()), "served") as empty:
         folder = verified_copy(model, uri, empty)
         typer.echo(f"{model}: all files are as they were registered. Requests go to http://127.0.0.1:{port}/invocations")
-        command = [sys.executable, "-m", "mlflow", "models", "serve", "--model-uri", str(folder), "--env-manager", "local"]
+        command = [sys.executable, "-P", "-m", "mlflow", "models", "serve", "--model-uri", str(folder), "--env-manager", "local"]
         path = f"{Path(sys.prefix) / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"  # MLflow calls uvicorn by its name
-        raise typer.Exit(subprocess.call([*command, "--host", "127.0.0.1", "--port", str(port)], env=os.environ | {"PATH": path}))
+        command += ["--host", "127.0.0.1", "--port", str(port)]
+        # uvicorn imports from the folder that it is started in, where others may have put modules
+        raise typer.Exit(subprocess.call(command, env=os.environ | {"PATH": path}, cwd=folder))

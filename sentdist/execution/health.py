@@ -126,7 +126,7 @@ def _why_unusable() -> str:
     program = "from sentdist.stages.devices import why_unusable; print(why_unusable() or '')"
     environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     try:
-        asked = [sys.executable, "-W", "ignore", "-c", program]
+        asked = [sys.executable, "-P", "-W", "ignore", "-c", program]
         said = subprocess.run(asked, env=environment, capture_output=True, text=True, timeout=60 * TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"asked for it, it does not answer: {type(error).__name__}"

@@ -79,6 +79,24 @@ def test_no_script_starts_ray_in_a_planted_folder(script: str, tmp_path: Path, s
     assert "--temp-dir" not in done.stdout
 
 
+@pytest.mark.parametrize("script", ["one_host.sh", "several_hosts.sh"])
+def test_a_script_runs_no_module_of_the_folder_that_it_is_started_in(script: str, tmp_path: Path, short: Path) -> None:
+    """Where others may write, such as /tmp, a `secrets.py` of theirs ran as the one who started a head, and chose its token."""
+    planted = tmp_path / "planted"
+    (planted / "sentdist").mkdir(parents=True)
+    for name in ("secrets.py", "sentdist/__init__.py"):
+        (planted / name).write_text("import pathlib; pathlib.Path(__file__).with_name('ran').touch()")
+    (tmp_path / "ray").write_text("#!/bin/sh\n")
+    (tmp_path / "ray").chmod(0o755)
+    environment = STARTS_RAY[script] | {"HOME": str(tmp_path), "SENTDIST_TEMP": str(short), "PYTHONPATH": str(ROOT)}
+    if script != "one_host.sh":  # which makes one
+        (tmp_path / ".sentdist_ray_token").write_text("secret")
+    done = _bash(f"PATH={tmp_path}:$PATH; bash {ROOT}/cluster/{script}", cwd=planted, **environment)
+    assert done.returncode == 0, done.stderr
+    assert len((tmp_path / ".sentdist_ray_token").read_text()) in (6, 64)
+    assert not list(planted.rglob("ran"))
+
+
 def _use_tls(role: str, folder: Path) -> subprocess.CompletedProcess[str]:
     script = f'. cluster/security.sh; use_tls "10.0.0.6 fd00::6" {role}; openssl verify -CAfile "$RAY_TLS_CA_CERT" "$RAY_TLS_SERVER_CERT"; '
     script += 'openssl x509 -noout -ext subjectAltName -in "$RAY_TLS_SERVER_CERT"; echo "USE=$RAY_USE_TLS"'

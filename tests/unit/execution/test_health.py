@@ -56,6 +56,15 @@ def test_torch_itself_is_asked_whether_it_can_use_what_the_driver_sees(monkeypat
     assert found.state == "bad" and f"torch cannot use them (torch {torch.__version__}, built " in found.text, found.text
 
 
+def test_doctor_runs_no_module_of_the_folder_that_it_is_called_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "sentdist").mkdir()
+    (tmp_path / "sentdist" / "__init__.py").write_text("import pathlib; pathlib.Path('ran').touch()")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(Path(health.__file__).parents[2]))
+    health._why_unusable()
+    assert not (tmp_path / "ran").exists()
+
+
 def test_servers_that_nobody_named_are_shown_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     """At Ray's and MLflow's usual ports may be somebody else's."""
     monkeypatch.setenv("RAY_AUTH_TOKEN", "t" * 64)
