@@ -24,6 +24,9 @@ echo "Workers and clients need the file $RAY_AUTH_TOKEN_PATH and:"
 echo "  export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$RAY_AUTH_TOKEN_PATH"
 [ -z "${RAY_USE_TLS:-}" ] || echo "  export RAY_USE_TLS=1 RAY_TLS_SERVER_CERT=$RAY_TLS_SERVER_CERT RAY_TLS_SERVER_KEY=$RAY_TLS_SERVER_KEY RAY_TLS_CA_CERT=$RAY_TLS_CA_CERT"
 echo "  export RAY_API_SERVER_ADDRESS=http://127.0.0.1:8265   # for \`ray job submit\`, through the tunnel"
+# shellcheck disable=SC2016
+echo '  export no_proxy="127.0.0.1,localhost,${no_proxy:-${NO_PROXY:-}}"   # else a proxy is asked, and told the token'
 echo "  export RAY_ADDRESS=$HEAD_IP:6379   # for commands on the hosts themselves, such as \`sentdist stop\`"
 leaves_in_time "$HEAD_IP:6379" ray start --head --block --node-ip-address "$HEAD_IP" --port 6379 --dashboard-host 127.0.0.1 --dashboard-port 8265 \
+    --include-dashboard true \
     --temp-dir "$folder" ${CPUS:+--num-cpus "$CPUS"} ${GPUS:+--num-gpus "$GPUS"} ${OBJECT_STORE_BYTES:+--object-store-memory "$OBJECT_STORE_BYTES"}

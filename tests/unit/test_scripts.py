@@ -97,6 +97,21 @@ def test_a_script_runs_no_module_of_the_folder_that_it_is_started_in(script: str
     assert not list(planted.rglob("ran"))
 
 
+def test_no_proxy_learns_the_token_from_clients_of_a_head(tmp_path: Path, short: Path) -> None:
+    """`ray job submit` shows it to the address that it is given, and asks a proxy about 127.0.0.1, too, unless it is told not to."""
+    done = _starts_ray("one_host.sh", tmp_path, short)
+    lines = "\n".join(line for line in done.stdout.splitlines() if line.startswith("  export "))
+    for own in ("no_proxy", "NO_PROXY"):
+        shell = _bash(f"{lines}\necho $no_proxy", **{own: "corp.example"})
+        assert shell.stdout.strip() == "127.0.0.1,localhost,corp.example", shell.stderr
+
+
+def test_a_head_without_its_dashboard_does_not_stay(tmp_path: Path, short: Path) -> None:
+    """Ray goes on where the port is taken, and clients would show the token to who has taken it."""
+    words = _starts_ray("one_host.sh", tmp_path, short).stdout.splitlines()
+    assert words[words.index("--include-dashboard") + 1] == "true"
+
+
 def _use_tls(role: str, folder: Path) -> subprocess.CompletedProcess[str]:
     script = f'. cluster/security.sh; use_tls "10.0.0.6 fd00::6" {role}; openssl verify -CAfile "$RAY_TLS_CA_CERT" "$RAY_TLS_SERVER_CERT"; '
     script += 'openssl x509 -noout -ext subjectAltName -in "$RAY_TLS_SERVER_CERT"; echo "USE=$RAY_USE_TLS"'
