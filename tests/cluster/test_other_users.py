@@ -127,7 +127,7 @@ def _ends_of_logs(folder: Path) -> str:
 def _job(servers: Servers) -> tuple[str, str]:
     """Submit a job as quickstart.sh does; its output, and all command lines that could be read meanwhile."""
     submit = f". .sentdist/env; . {ROOT}/infra/submit.sh; "
-    submit += 'ray job submit --working-dir job --runtime-env-json "$(job_environment)" -- python job.py'
+    submit += "job_environment >.sentdist/job_environment.json; ray job submit --working-dir job --runtime-env .sentdist/job_environment.json -- python job.py"
     seen: set[str] = set()
     with (servers.folder / "job.log").open("w+") as log:
         process = subprocess.Popen(

@@ -326,6 +326,42 @@ def test_a_job_gets_paths_of_secrets_and_no_secrets() -> None:
     assert "secret" not in done.stdout
 
 
+SAYS_HOW_IT_IS_CALLED = """#!/bin/sh
+printf '%s\\n' "$@" >"$HOME/words"
+while [ "$1" != --runtime-env ]; do shift; done
+cat "$2" >"$HOME/environment"
+"""
+
+
+def _submitted(folder: Path, arguments: str, **environment: str) -> tuple[list[str], dict[str, str]]:
+    """The words of `ray job submit`, and the environment that the job gets."""
+    (folder / ".sentdist" / "logs").mkdir(parents=True)
+    (folder / "infra").symlink_to(ROOT / "infra")
+    (folder / "ray").write_text(SAYS_HOW_IT_IS_CALLED)
+    (folder / "ray").chmod(0o755)
+    given = environment | {"HOME": str(folder)}
+    done = _bash(f"PATH={folder}:$PATH; . infra/submit.sh; submit_sweep recipe.yaml {arguments}", cwd=folder, **given)
+    assert done.returncode == 0, done.stderr
+    return (folder / "words").read_text().splitlines(), json.loads((folder / "environment").read_text())["env_vars"]
+
+
+def test_no_address_of_a_job_stands_in_a_command_line(tmp_path: Path) -> None:
+    """Every user of the machine reads those, and an address may hold the key of a bucket."""
+    address = "s3://KEY:SECRET@bucket/päth"
+    words, environment = _submitted(tmp_path, "", SENTDIST_STORE=address, SENTDIST_DATA=address)
+    assert (environment["SENTDIST_STORE"], environment["SENTDIST_DATA"]) == (address, address)
+    assert not [word for word in words if "SECRET" in word]
+
+
+def test_paths_of_a_job_lead_where_they_lead_from_here(tmp_path: Path) -> None:
+    """It runs in a copy of the checkout: data were found while planning and not by the job, and a store went with the copy."""
+    arguments = "--data ../data --store=a/store --set a=--data --data s3://bucket/data --store '~/store'"
+    words, environment = _submitted(tmp_path, arguments, SENTDIST_DATA="../shared/my data")
+    expected = f"--data {tmp_path}/../data --store={tmp_path}/a/store --set a=--data --data s3://bucket/data --store ~/store"
+    assert " ".join(words).endswith(f"python -m rayjobs.sweep recipe.yaml {expected}")
+    assert environment["SENTDIST_DATA"] == f"{tmp_path}/../shared/my data"
+
+
 def test_stopping_where_nothing_was_started_ends_nothing(tmp_path: Path) -> None:
     (tmp_path / "infra").mkdir()
     shutil.copy(ROOT / "infra" / "stop.sh", tmp_path / "infra")
