@@ -25,6 +25,8 @@ enter_venv "[test]" "$root"
 unset RAY_ADDRESS RAY_API_SERVER_ADDRESS RAY_AUTH_TOKEN RAY_AUTH_TOKEN_PATH SENTDIST_STORE SENTDIST_ENV_OF
 unset MLFLOW_TRACKING_URI MLFLOW_TRACKING_USERNAME MLFLOW_TRACKING_PASSWORD SENTDIST_MLFLOW_PASSWORD_FILE
 export MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=1 RAY_USAGE_STATS_ENABLED=0 HF_HUB_OFFLINE="${HF_HUB_OFFLINE:-1}" TOKENIZERS_PARALLELISM=false
+export no_proxy="127.0.0.1,localhost,${no_proxy:-${NO_PROXY:-}}" # of a shell that has a proxy: it has no way to these servers
+export NO_PROXY="$no_proxy"
 export RAY_AUTH_MODE=disabled # the tests that need tokens set their own
 
 say "ruff format --check"

@@ -101,8 +101,8 @@ def test_no_proxy_learns_the_token_from_clients_of_a_head(tmp_path: Path, short:
     """`ray job submit` shows it to the address that it is given, and asks a proxy about 127.0.0.1, too, unless it is told not to."""
     done = _starts_ray("one_host.sh", tmp_path, short)
     lines = "\n".join(line for line in done.stdout.splitlines() if line.startswith("  export "))
-    for own in ("no_proxy", "NO_PROXY"):
-        shell = _bash(f"{lines}\necho $no_proxy", **{own: "corp.example"})
+    for own, other in (("no_proxy", "NO_PROXY"), ("NO_PROXY", "no_proxy")):
+        shell = _bash(f"{lines}\necho $no_proxy", **{own: "corp.example", other: ""})
         assert shell.stdout.strip() == "127.0.0.1,localhost,corp.example", shell.stderr
 
 
@@ -324,6 +324,22 @@ def test_a_job_gets_paths_of_secrets_and_no_secrets() -> None:
     done = _bash(". infra/submit.sh; job_environment", **given)
     assert json.loads(done.stdout)["env_vars"].items() >= {name: given[name] for name in [*given][:2]}.items()
     assert "secret" not in done.stdout
+
+
+def test_no_proxy_stands_between_tests_and_their_servers(tmp_path: Path) -> None:
+    """In a shell with `http_proxy` every test failed that asks a server of its own."""
+    (tmp_path / "infra").mkdir()
+    for name in ("test.sh", "venv.sh", "constraints.txt"):
+        shutil.copy(ROOT / "infra" / name, tmp_path / "infra")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    programs = tmp_path / "environment" / "bin"
+    programs.mkdir(parents=True)
+    for name, does in {"python": 'echo "$no_proxy $NO_PROXY"', "ruff": ":", "mypy": ":"}.items():
+        (programs / name).write_text(f"#!/bin/sh\n{does}\n")
+        (programs / name).chmod(0o755)
+    given = {"SENTDIST_VENV": str(programs.parent), "http_proxy": "http://127.0.0.1:9", "no_proxy": "", "NO_PROXY": "corp.example"}
+    done = _bash("bash infra/test.sh tests/unit", cwd=tmp_path, **given)
+    assert done.stdout.splitlines()[-1].split() == ["127.0.0.1,localhost,corp.example"] * 2, done.stderr
 
 
 SAYS_HOW_IT_IS_CALLED = """#!/bin/sh
