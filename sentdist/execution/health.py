@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import os
 import shutil
 import socket
@@ -23,7 +22,7 @@ from sentdist.errors import SentdistError, StoreError
 from sentdist.execution.cluster.address import ask, choose, local_nodes, refusal, token
 from sentdist.learning.kernels import library
 from sentdist.services import servers
-from sentdist.services.asking import Reply, basic, get
+from sentdist.services.asking import Reply, basic, get, ray_version
 from sentdist.services.state import state_of
 from sentdist.sizes import disk_size
 from sentdist.store.store import ArtifactStore
@@ -205,7 +204,7 @@ def dashboard(named: str | None) -> Finding:
     shown = without_secrets(address)
     said = token() if named else None
     reply = get(f"{address.rstrip('/')}/api/version", authorization=f"Bearer {said}" if said else None, timeout_s=TIMEOUT_S)
-    if reply is not None and reply.status == 200 and (version := _ray_version(reply.text)):
+    if version := ray_version(reply):
         return Finding(subject="Ray's dashboard", state="good", text=f"{version} answers at {shown}")
     if reply is not None and reply.status in REFUSED and named:
         text = f"{shown} refuses the token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH (`sentdist up` writes .sentdist/env)."
@@ -237,13 +236,6 @@ def mlflow(named: str | None) -> Finding:
         return Finding(subject="MLflow", state="bad", text=text)
     consequence = "runs are kept in the store; `sentdist track --rebuild` brings them in later."
     return _away("MLflow", uri, reply, consequence, variable="MLFLOW_TRACKING_URI")
-
-
-def _ray_version(text: str) -> str | None:
-    try:
-        return str(json.loads(text)["ray_version"])
-    except (ValueError, KeyError, TypeError):
-        return None
 
 
 def _basic() -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import http.client
+import json
 import os
 import ssl
 import urllib.error
@@ -46,6 +47,14 @@ def get(url: str, *, authorization: str | None = None, authority: str | None = N
         with error:
             return Reply(status=error.code, text="")
     except (OSError, ValueError, http.client.HTTPException):
+        return None
+
+
+def ray_version(reply: Reply | None) -> str | None:
+    """What a dashboard of Ray answers at /api/version; None if it is no such answer."""
+    try:
+        return None if reply is None or reply.status != 200 else str(json.loads(reply.text)["ray_version"])
+    except (ValueError, KeyError, TypeError):
         return None
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
+import shlex
 import shutil
 import socket
 import sqlite3
@@ -17,6 +19,7 @@ from pathlib import Path
 from sentdist.addresses import without_secrets
 from sentdist.errors import ServerError, listed
 from sentdist.print_line import PrintLine
+from sentdist.services.asking import get, ray_version
 from sentdist.services.folders import ray_folder
 from sentdist.services.ports import HOST, Port, answers, free_port
 from sentdist.services.processes import RunningServer, end, launch
@@ -169,6 +172,12 @@ def _found_again(state: State, server: str, print_line: PrintLine) -> bool:
                 remedy=f"{remedy} Its log: {state.log(server)}",
             )
         time.sleep(PAUSE_S)
+    installed = importlib.metadata.version("ray")
+    if server == "ray" and (version := _version_of_ray(state)) not in (None, installed):
+        where = f"Ray at {_address(state, server)}"
+        raise ServerError(
+            where=where, found=f"version {version}, running", expected=f"{installed}, which is installed by now", remedy=remedy
+        )
     print_line(f"{TITLES[server]} is up already: {_address(state, server)}")
     return True
 
@@ -207,6 +216,14 @@ def _wait(starting: list[_Starting], state: State, hardware: Hardware, print_lin
 
 
 def _ended(state: State, server: str) -> ServerError:
+    if server == "mlflow" and "out-of-date database schema" in _log(state, server):
+        database = state.folder / "mlflow.db"
+        return ServerError(
+            where=str(database),
+            found="the tables of an older MLflow",
+            expected="those of the one that is installed",
+            remedy=f"Copy the file, then `mlflow db upgrade {shlex.quote(f'sqlite:///{database}')}`, then run this again.",
+        )
     return ServerError(
         where=f"{TITLES[server]} at {_address(state, server)}",
         found=f"that it ended while starting{_last_line(state, server)}",
@@ -249,6 +266,11 @@ def _answers(state: State, server: str) -> bool:
     if server == "mlflow":
         return answers(f"{state.mlflow}/health")
     return answers(f"{state.dashboard}/api/version", token=state.token_file.read_text().strip())
+
+
+def _version_of_ray(state: State) -> str | None:
+    authorization = f"Bearer {state.token_file.read_text().strip()}"
+    return ray_version(get(f"{state.dashboard}/api/version", authorization=authorization, timeout_s=ANSWER_S))
 
 
 def _is_ready(state: State, server: str) -> bool:

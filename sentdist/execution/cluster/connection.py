@@ -42,10 +42,16 @@ def connect() -> None:
     except (OSError, RuntimeError, ValueError, RayError) as error:
         raise ResourceError(
             where=f"Ray cluster at {chosen.address}",
-            found=(str(error) or type(error).__name__).partition("\n")[0],
+            found=_said(error),
             expected="to join it, with the versions of Ray and Python that it has",
             remedy="`sentdist doctor` shows this environment; the head's log lies in its Ray folder.",
         ) from None
+
+
+def _said(error: Exception) -> str:
+    """Its first line; of Ray's on versions all, which stand in the others."""
+    text = str(error) or type(error).__name__
+    return " ".join(text.split()) if text.startswith("Version mismatch") else text.partition("\n")[0]
 
 
 def check_auth_mode() -> None:

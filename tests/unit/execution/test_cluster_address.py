@@ -12,6 +12,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+import ray
 
 from sentdist.errors import RecipeError, ResourceError
 from sentdist.execution.cluster import address as cluster_address
@@ -183,14 +184,31 @@ def test_a_driver_disconnects_before_ray_waits_for_prints(monkeypatch: pytest.Mo
     assert done == ["joined", connection.ray.shutdown]
 
 
+def test_versions_that_differ_are_told_with_both_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray says it in lines, of which the first ends at "was started with:"."""
+    from ray._private.utils import check_version_info
+
+    def init(**_: object) -> None:
+        check_version_info({"ray_version": "2.58.0", "python_version": "3.11.9"}, "10.0.0.6")
+
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    monkeypatch.setattr(connection, "refusal", lambda chosen, answer: None)
+    monkeypatch.setattr(connection, "ask", lambda address: None)
+    monkeypatch.setattr(connection.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(connection.ray, "init", init)
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:6379")
+    with pytest.raises(ResourceError, match=rf"started with: Ray: 2\.58\.0 Python: 3\.11\.9 .* Ray: {re.escape(ray.__version__)} "):
+        connect()
+
+
 def test_the_doctor_looks_at_the_cluster_that_commands_use(head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", head)
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     monkeypatch.setenv("RAY_AUTH_TOKEN", "wrong")
-    ray = next(finding for finding in examine(str(tmp_path), None) if finding.subject == "Ray")
-    assert ray.state == "bad"
-    assert head in ray.text
-    assert "refuses" in ray.text
+    found = next(finding for finding in examine(str(tmp_path), None) if finding.subject == "Ray")
+    assert found.state == "bad"
+    assert head in found.text
+    assert "refuses" in found.text
 
 
 @pytest.mark.parametrize("lacks", ["RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT"])

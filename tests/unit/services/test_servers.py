@@ -25,6 +25,7 @@ from sentdist.services.ports import Port, free_port
 from sentdist.services.processes import RunningServer, end, launch, noted
 from sentdist.services.servers import Hardware, down, up
 from sentdist.services.state import State, own_store, state_of
+from tests.support.listening import listening
 
 NOBODY = 65534
 
@@ -200,6 +201,28 @@ def test_a_database_that_is_none_is_left_to_mlflow(tmp_path: Path) -> None:
     (tmp_path / "mlflow.db").write_bytes(b"no data base" * 1000)
     servers.write_ahead(tmp_path / "mlflow.db")
     assert (tmp_path / "mlflow.db").read_bytes() == b"no data base" * 1000
+
+
+def test_servers_of_before_an_upgrade_are_told_with_what_to_do(
+    started: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs would end with half a sentence of Ray's, and MLflow's own advice names no data base."""
+    monkeypatch.setattr(Port, "need", lambda port: None)
+    with listening(text='{"ray_version": "2.58.0"}') as dashboard:
+        state = _prepared(tmp_path, **FREE | {"dashboard": dashboard.port})
+        _up(state)
+        with pytest.raises(ServerError, match=r"version 2\.58\.0, running; expected .* by now\. End it with `sentdist down`"):
+            _up(state)
+        assert dashboard.shown == [("/api/version", f"Bearer {state.token_file.read_text()}")]
+    state.note_file("mlflow").unlink()
+
+    def ends(name: str, command: list[str], environment: Mapping[str, str], log: Path, **facts: Any) -> RunningServer:
+        log.write_text("MlflowException: Detected out-of-date database schema (found version 7, but expected 8). Take a backup")
+        return RunningServer(name=name, pid=os.getpid(), began=0.0, mark="another")
+
+    monkeypatch.setattr(servers, "launch", ends)
+    with pytest.raises(ServerError, match=rf"`mlflow db upgrade sqlite:///{state.folder}/mlflow\.db`, then run this again"):
+        _up(state)
 
 
 def test_a_port_that_is_taken_is_told_before_anything_starts(started: list[object], tmp_path: Path) -> None:
