@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -139,6 +141,30 @@ def test_what_is_referred_to_exists_or_is_made_by_a_command_that_stands_there() 
     for path in FOLDER.rglob("kustomization.yaml"):
         for name in yaml.safe_load(path.read_text())["resources"]:
             assert (path.parent / name).exists()
+
+
+MAKES_A_SECRET = re.compile(r"(?:^#   (?:openssl|for) .*\|\n?)?(?:^#)?.*kubectl create secret generic .*", re.MULTILINE)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+def test_secrets_are_made_without_a_word_of_them_in_a_command_line(tmp_path: Path) -> None:
+    """By the very commands that stand there: every user of the machine could read the token while `kubectl` ran."""
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text('#!/bin/sh\nprintf "%s " "$@" >>words\n[ "$5" = --from-env-file=.env ] || cat >"$4"\n')
+    kubectl.chmod(0o755)
+    commands = [one for path in sorted(FOLDER.rglob("*.yaml")) for one in MAKES_A_SECRET.findall(path.read_text())]
+    for command in commands:
+        lines = "\n".join(line.strip("# ") for line in command.splitlines())
+        done = subprocess.run(["bash", "-euo", "pipefail", "-c", lines], cwd=tmp_path, env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
+        assert done.returncode == 0, lines
+    words = (tmp_path / "words").read_text()
+    assert not re.search(r"from-literal|[0-9a-f]{32}", words)
+    token, redis = ((tmp_path / f"sentdist-{name}").read_text() for name in ("ray-token", "redis"))
+    made = dict(line.split("=") for line in (tmp_path / "sentdist-mlflow").read_text().splitlines())
+    assert all(re.fullmatch(r"[0-9a-f]{64}", secret) for secret in (token, redis, *made.values()))
+    (container,) = _named("Deployment", "mlflow")["spec"]["template"]["spec"]["containers"]
+    compose = (ROOT / "infra" / "mlflow" / "compose.yaml").read_text()
+    assert set(made) == set(re.findall(r"\$\{(\w+):\?", compose)) and container["envFrom"] == [{"secretRef": {"name": "sentdist-mlflow"}}]
 
 
 def test_services_are_where_the_pods_look_for_them() -> None:
