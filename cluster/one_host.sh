@@ -4,7 +4,7 @@
 #   GPUS=8 CPUS=64 HEAD_IP=10.0.0.5 bash cluster/one_host.sh
 #   TLS=1 HEAD_IP=10.0.0.5 bash cluster/one_host.sh      encrypted between hosts; cluster/README.md says what that takes
 # Told to end (SIGTERM, as by systemd or a machine that shuts down), it has trainings on this host write checkpoints first, for NOTICE_S seconds (20).
-# As a unit of systemd it needs User=…, KillMode=mixed (else all processes are told at once) and TimeoutStopSec=60.
+# As a unit of systemd it needs User=…, KillMode=mixed (else all processes are told at once) and TimeoutStopSec=60 (40 more than NOTICE_S).
 # The dashboard is reached through `ssh -L 8265:127.0.0.1:8265 HOST`.
 set -euo pipefail
 : "${HOME:=$(getent passwd "$(id -u)" | cut -d: -f6)}" # which a unit of systemd may lack
