@@ -80,11 +80,12 @@ def _up(state: State, hardware: Hardware, print_line: PrintLine) -> None:
         for port in _ports(state, server):
             port.need()
     state.write_env()
-    for server in to_start:
-        print_line(f"Starting {TITLES[server]} at {_address(state, server)} …")
-        _start(state, server, hardware)
-    starting = [_Starting(server=server) for server in to_start]
+    starting: list[_Starting] = []
     try:
+        for server in to_start:
+            print_line(f"Starting {TITLES[server]} at {_address(state, server)} …")
+            _start(state, server, hardware)
+            starting.append(_Starting(server=server))
         _wait(starting, state, hardware, print_line)
     except BaseException:  # also Ctrl-C: what does not answer yet is not left half-started
         for one in starting:
@@ -295,7 +296,11 @@ def _log(state: State, server: str) -> str:
 
 def _start(state: State, server: str, hardware: Hardware) -> None:
     running = _start_ray(state, hardware) if server == "ray" else _start_mlflow(state)
-    replace(running, home=str(state.home), host=socket.gethostname(), store=state.store).note(state.note_file(server))
+    try:
+        replace(running, home=str(state.home), host=socket.gethostname(), store=state.store).note(state.note_file(server))
+    except BaseException:  # such as of a full disk: nobody would know it again
+        end([running])
+        raise
 
 
 def _start_ray(state: State, hardware: Hardware) -> RunningServer:

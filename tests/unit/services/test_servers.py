@@ -197,6 +197,25 @@ def test_a_page_that_is_read_and_a_sweep_that_writes_do_not_wait_for_each_other(
         sweep.commit()  # "database is locked" without the log
 
 
+def test_servers_that_cannot_be_noted_do_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a disk that is full by then they kept their ports, and `sentdist down` knew nothing of them."""
+    launched: list[RunningServer] = []
+
+    def _launch(name: str, command: list[str], environment: Mapping[str, str], log: Path, **facts: Any) -> RunningServer:
+        launched.append(launch(name, ["sleep", "600"], environment, log, ports=facts["ports"]))
+        return launched[-1]
+
+    monkeypatch.setattr(servers, "launch", _launch)
+    monkeypatch.setattr(Port, "need", lambda port: None)
+    state = _prepared(tmp_path, **FREE)
+    (state.note_file("mlflow") / "in the way").mkdir(parents=True)
+    with pytest.raises(OSError):
+        _up(state)
+    alive = [one.name for one in launched if one.is_alive]
+    end(launched)
+    assert len(launched) == 2 and not alive
+
+
 def test_a_database_that_is_none_is_left_to_mlflow(tmp_path: Path) -> None:
     (tmp_path / "mlflow.db").write_bytes(b"no data base" * 1000)
     servers.write_ahead(tmp_path / "mlflow.db")
