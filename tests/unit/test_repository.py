@@ -99,6 +99,19 @@ def test_the_changelog_has_dates_and_known_headings() -> None:
         assert section.partition("\n")[2].lstrip().startswith("### "), "every entry stands under a heading"
 
 
+def test_scores_of_a_recipe_stand_in_the_report_that_it_names() -> None:
+    """Of two sweeps that were run again the recipes told the scores of before."""
+    checked = 0
+    for path in sorted((ROOT / "rayjobs" / "recipes").rglob("*.yaml")):
+        score = re.search(r"^#   score(.*\n(?:#     .*\n)*)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        shelf = score and re.search(r"infra/benchmarks/(\w+)", score[1])
+        if score and shelf:
+            report = (ROOT / shelf[0] / "report.md").read_text(encoding="utf-8")
+            checked += len(scores := re.findall(r"\d\d\.\d\d", score[1]))
+            assert not [one for one in scores if one not in report], path.name
+    assert checked > 40
+
+
 @pytest.mark.parametrize("shelf", SHELVES, ids=lambda path: path.name)
 def test_a_sweep_keeps_its_page_and_says_how_it_is_made_again(shelf: Path) -> None:
     names = {path.name for path in shelf.iterdir() if path.suffix not in (".html", ".png")}
