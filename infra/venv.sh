@@ -94,7 +94,7 @@ install_trouble() {
     if grep -qiE 'NewConnectionError|ConnectTimeout|Temporary failure in name resolution|Max retries|ProxyError|Network is unreachable|Failed to establish' "$1"; then
         printf 'no package index could be reached: check the network, or set PIP_INDEX_URL to a mirror'
     elif grep -qi 'No space left' "$1"; then
-        printf 'the disk is full: about 4 GB are needed'
+        printf 'the disk is full: about 4 GB are needed, with CUDA more (infra/README.md, When it fails)'
     elif grep -qi 'from versions: none' "$1"; then
         printf 'no package index could be reached, or it lacks a package: check the network, or set PIP_INDEX_URL to a mirror'
     elif grep -qiE 'No matching distribution|Could not find a version' "$1"; then
