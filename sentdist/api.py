@@ -95,7 +95,7 @@ class Encoder:
             DataError: no sentence, or one without a visible character. EncoderError: embeddings that are not finite.
         """
         loaded = self.loaded if not normalize else replace(self.loaded, use=replace(self.loaded.use, normalize=True))
-        embeddings_SD = loaded.embed(given_sentences("encode", sentences))
+        embeddings_SD = loaded.embed(given_sentences("encode: sentences", sentences))
         embedding: np.ndarray = embeddings_SD[0] if isinstance(sentences, str) else embeddings_SD
         return embedding
 
@@ -147,8 +147,8 @@ def similarity(
     heads, tails = given_sentences("similarity: first", first), given_sentences("similarity: second", second)
     if len(heads) != len(tails) or isinstance(first, str) != isinstance(second, str):
         raise DataError(
-            where="similarity", found=f"{counted_of(first)} and {counted_of(second)}", expected="two sentences, or two lists of one length",
-            remedy="To compare one sentence with many, use search.",
+            where="similarity", found=f"{counted_of(first, heads)} and {counted_of(second, tails)}",
+            expected="two sentences, or two lists of one length", remedy="To compare one sentence with many, use search.",
         )  # fmt: skip
     scores_S = pair_scorer(_loaded(encoder), relations or {}, directions=directions).scores(heads, tails)
     return float(scores_S[0]) if isinstance(first, str) else scores_S

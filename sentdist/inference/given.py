@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+import math
+from collections.abc import Iterable, Mapping, Sequence, Set
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentdist.data.cells import is_utf8
-from sentdist.errors import DataError, brief
+from sentdist.errors import DataError, brief, first_line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,23 +20,39 @@ def given_sentences(where: str, given: str | Iterable[str], *, one_will_do: bool
     """A list of sentences; a `str` is one of them, not a sequence of letters.
 
     Raises:
-        DataError: none, something that is no `str`, half of a surrogate pair, which cannot be written; one `str` if that will not do.
+        DataError: none, by its place one that is no `str`, has no visible character or half of a surrogate pair, which cannot be written;
+            one `str` if that will not do.
     """
-    if not isinstance(given, Iterable) or isinstance(given, Mapping | Set) or hasattr(given, "columns"):  # these give their names
+    if not isinstance(given, Iterable) or isinstance(given, bytes | Mapping | Set) or hasattr(given, "columns"):  # these give their names
         remedy = "Give a column of it: table['text']." if hasattr(given, "columns") else "Give each as a str."
         raise DataError(where=where, found=f"a {type(given).__name__}", expected="a list of sentences", remedy=remedy)
+    shape = (1,) if isinstance(given, str) else getattr(given, "shape", (1,))  # one of numpy's strings has a shape, too
+    if len(shape) != 1:
+        raise DataError(where=where, found=f"an array of shape {shape}", expected="a list of sentences", remedy="Give one dimension.")
     sentences = [given] if isinstance(given, str) else list(given)
-    wrong = next((type(sentence).__name__ for sentence in sentences if not isinstance(sentence, str)), None)
-    if not sentences or wrong or (isinstance(given, str) and not one_will_do):
-        found = f"a {wrong} among them" if wrong else counted_of(given)
-        raise DataError(where=where, found=found, expected="a list of sentences", remedy="Give at least one, each a str.")
+    if not sentences or (isinstance(given, str) and not one_will_do):
+        raise DataError(
+            where=where, found=counted_of(given, sentences), expected="a list of sentences",
+            remedy="Give at least one, each a str.",
+        )  # fmt: skip
     for number, sentence in enumerate(sentences):
-        if not is_utf8(sentence):
-            raise DataError(
-                where=f"{where}: sentence {number}", found="half of a surrogate pair", expected="text that UTF-8 can hold",
-                remedy="Decode it again, or drop it: sentence.encode(errors='replace').decode().",
-            )  # fmt: skip
+        if not isinstance(sentence, str) or not sentence.strip() or not is_utf8(sentence):
+            raise _no_sentence(where if isinstance(given, str) else f"{where}[{number}]", sentence)
     return sentences
+
+
+def _no_sentence(where: str, given: object) -> DataError:
+    """What is wrong with it."""
+    if isinstance(given, str) and not given.strip():
+        found, expected, remedy = brief(given), "a sentence with at least one visible character", "Fill it in, or leave it out."
+    elif isinstance(given, str):
+        found, expected = "half of a surrogate pair", "text that UTF-8 can hold"
+        remedy = "Decode it again, or drop it: sentence.encode(errors='replace').decode()."
+    else:
+        is_missing = given is None or type(given).__name__ == "NAType" or (isinstance(given, float) and math.isnan(given))
+        found, expected = f"{brief(given)}, a {type(given).__name__}", "a str"
+        remedy = "Leave out what is missing: table['text'].dropna()." if is_missing else "Give each as a str."
+    return DataError(where=where, found=found, expected=expected, remedy=remedy)
 
 
 def given_names(where: str, given: str | Iterable[str]) -> tuple[str, ...]:
@@ -44,18 +61,14 @@ def given_names(where: str, given: str | Iterable[str]) -> tuple[str, ...]:
     Raises:
         DataError: none, or something that is no `str`.
     """
-    names = (
-        tuple(name.strip() for name in given.split(","))
-        if isinstance(given, str)
-        else tuple(given)
-        if isinstance(given, Iterable)
-        else (given,)
-    )
-    wrong = next((type(name).__name__ for name in names if not isinstance(name, str)), None)
+    if isinstance(given, str):
+        return tuple(name.strip() for name in given.split(","))
+    is_list = isinstance(given, Iterable) and not isinstance(given, Mapping) and not hasattr(given, "columns")  # these give their names
+    names = tuple(given) if is_list else ()
+    wrong = [type(name).__name__ for name in (names if is_list else (given,)) if not isinstance(name, str)]
     if not names or wrong:
-        raise DataError(
-            where=where, found=f"a {wrong}" if wrong else "an empty list", expected="a name or several", remedy="Give each as a str."
-        )
+        found = f"a {wrong[0]}" if wrong else "an empty list"
+        raise DataError(where=where, found=found, expected="a name or several", remedy="Give each as a str.")
     return names
 
 
@@ -84,23 +97,34 @@ def given_count(where: str, given: int) -> int:
     return int(given)
 
 
-def counted_of(given: str | Iterable[str]) -> str:
-    """How much was given, for an error."""
-    return "one sentence" if isinstance(given, str) else f"a list of {len(list(given))}"
+def counted_of(given: str | Iterable[str], sentences: Sequence[str]) -> str:
+    """How much was given, for an error; a generator, of which `sentences` were made, is empty by now."""
+    return "one sentence" if isinstance(given, str) else f"a list of {len(sentences)}"
 
 
 def given_embeddings(where: str, given: ArrayLike, *, of: int) -> np.ndarray:
     """(S, D) numbers, one row for each of S sentences: an array, a tensor or lists.
 
     Raises:
-        DataError: another shape.
+        DataError: another shape, or what are no real numbers.
     """
     import numpy as np
 
-    embeddings_SD = np.asarray(given)
-    if embeddings_SD.ndim != 2 or len(embeddings_SD) != of:
+    detach = getattr(given, "detach", None)  # of a tensor, which numpy takes neither with a gradient nor from a GPU nor in bfloat16
+    if detach is not None:
+        tensor = detach().cpu()
+        given = tensor.float() if "bfloat16" in str(tensor.dtype) else tensor
+    try:
+        embeddings_SD = np.asarray(given)
+        if embeddings_SD.dtype == object:
+            embeddings_SD = embeddings_SD.astype(np.float64)
+        found = f"an array of shape {embeddings_SD.shape}"
+    except (TypeError, ValueError) as error:
+        embeddings_SD, found = np.empty(0), first_line(error)
+    is_table = embeddings_SD.ndim == 2 and len(embeddings_SD) == of
+    if not is_table or embeddings_SD.dtype.kind not in "fiu":
         raise DataError(
-            where=where, found=f"an array of shape {embeddings_SD.shape}", expected=f"({of}, width), a row for each sentence of the corpus",
-            remedy="Encode the corpus again.",
+            where=where, found=f"an array of {embeddings_SD.dtype}" if is_table else found,
+            expected=f"({of}, width), a row of numbers for each sentence of the corpus", remedy="Encode the corpus again.",
         )  # fmt: skip
     return embeddings_SD
