@@ -23,7 +23,7 @@ from sentdist.errors import StoreError as StoreError
 from sentdist.errors import TrainingDiverged as TrainingDiverged
 from sentdist.execution.outcomes import Outcome as Outcome
 from sentdist.execution.outcomes import numbers, outcomes
-from sentdist.inference.given import counted_of, given_count, given_embeddings, given_encoder, given_names, given_sentences
+from sentdist.inference.given import counted_of, given_count, given_embeddings, given_encoder, given_names, given_sentences, given_sweep
 from sentdist.inference.opening import encoder_use, open_store, store_root
 from sentdist.inference.own_files import own_files
 from sentdist.plan.recipe import Recipe as Recipe
@@ -312,15 +312,14 @@ def report(sweep: str | Recipe | None = None, *, paper: str | None = None, store
         raise DataError(
             where="report", found="neither" if sweep is None else "both", expected="a sweep, or a paper", remedy="Name one of the two."
         )
-    opened = open_store(_store(store))
     if paper is not None:
         from sentdist.report.paper_page import report_paper
 
-        return report_paper(opened, paper)
+        return report_paper(open_store(_store(store)), paper)
+    name = given_sweep("report", sweep)
     from sentdist.report.sweep_report import report_sweep
 
-    assert sweep is not None
-    return report_sweep(opened, sweep.name if isinstance(sweep, Recipe) else sweep)
+    return report_sweep(open_store(_store(store)), name)
 
 
 def objective(name: str, *, width: int | None = None, relations: Sequence[str] = (), **values: Json) -> EmbeddingLoss:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sentdist.data.cells import is_utf8
 from sentdist.errors import DataError, brief, first_line
+from sentdist.plan.recipe import Recipe
 
 if TYPE_CHECKING:
     import numpy as np
@@ -84,6 +85,23 @@ def given_encoder(where: str, given: str | Path) -> str:
             remedy="A SentenceTransformer is opened by its folder: model.save(folder).",
         )  # fmt: skip
     return str(given)
+
+
+def given_sweep(where: str, given: str | Recipe | None) -> str:
+    """The name of a sweep.
+
+    Raises:
+        DataError: the path of a recipe, or another thing.
+    """
+    if isinstance(given, Recipe):
+        return given.name
+    is_path = isinstance(given, Path) or (isinstance(given, str) and given.endswith((".yaml", ".yml")))
+    if is_path or not isinstance(given, str):
+        raise DataError(
+            where=where, found="a path" if is_path else f"a {type(given).__name__}", expected="a Recipe, or its name",
+            remedy=f"Give sentdist.Recipe.load({str(given)!r})." if is_path else "Give one of them.",
+        )  # fmt: skip
+    return given
 
 
 def given_count(where: str, given: int) -> int:

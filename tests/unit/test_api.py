@@ -170,6 +170,9 @@ def test_search_finds_what_numpy_finds(encoder: sentdist.Encoder) -> None:
         (lambda encoder: sentdist.plan(ROOT / "rayjobs/recipes/demo.yaml", overrides=["training.batch_sze=8"]), RecipeError, "batch_size"),
         (lambda encoder: sentdist.report("unheard_of", store="nowhere"), StoreError, "expected a sweep that was started"),
         (lambda encoder: sentdist.report(), DataError, "found neither"),
+        (lambda encoder: sentdist.report(Path("own.yaml")), DataError, r"report: found a path.* Give sentdist.Recipe.load\('own.yaml'\)"),
+        (lambda encoder: sentdist.report("recipes/own.yaml"), DataError, r"report: found a path"),
+        (lambda encoder: sentdist.report([1]), DataError, "report: found a list; expected a Recipe, or its name"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_told_in_one_sentence(
@@ -199,6 +202,9 @@ def test_a_recipe_is_planned_run_reported_and_its_encoder_scored(tmp_path: Path,
     assert outcomes[2] == swept[-1], "what was built is found again"
     report = sentdist.report(recipe, store=store)
     assert f"{outcomes[1].scores['stsb']:.2f}" in report.markdown
+    assert len(repr(report)) < 1_000 < len(report.html), "a notebook shows the last line of a cell"
+    page = report.write(str(tmp_path / "pages" / "tiny"))
+    assert page.read_text(encoding="utf-8") == report.html and page.parent == tmp_path / "pages" / "tiny"
     assert outcomes[0].encoder is None and outcomes[2].encoder is not None
     trained = sentdist.Encoder.load(outcomes[2].encoder, store=store)
     scores = sentdist.evaluate(trained, ["stsb"], store=store, data=data)
