@@ -23,7 +23,16 @@ from sentdist.errors import StoreError as StoreError
 from sentdist.errors import TrainingDiverged as TrainingDiverged
 from sentdist.execution.outcomes import Outcome as Outcome
 from sentdist.execution.outcomes import numbers, outcomes
-from sentdist.inference.given import counted_of, given_count, given_embeddings, given_encoder, given_names, given_sentences, given_sweep
+from sentdist.inference.given import (
+    given_count,
+    given_embeddings,
+    given_encoder,
+    given_loaded,
+    given_name,
+    given_names,
+    given_pairs,
+    given_sentences,
+)
 from sentdist.inference.opening import encoder_use, open_store, store_root
 from sentdist.inference.own_files import own_files
 from sentdist.plan.recipe import Recipe as Recipe
@@ -45,7 +54,7 @@ class Encoder:
     """A sentence encoder in memory, ready for use; `Encoder.load` makes one."""
 
     def __init__(self, loaded: LoadedEncoder) -> None:
-        self.loaded = loaded
+        self.loaded = given_loaded("Encoder", loaded)
 
     @classmethod
     def load(
@@ -68,7 +77,7 @@ class Encoder:
 
         Raises:
             EncoderError: no such encoder, no tokenizer, a pooling that it has no weights for, a length that it does not take.
-            DataError: a name that is none, no such precision.
+            DataError: a name that is none, no such precision; a ResourceError, which is a SentdistError, for tf32 without such a GPU.
             StoreError: a key of no or of several artifacts.
         """
         checked = given_encoder("Encoder.load", name)
@@ -109,7 +118,7 @@ class Encoder:
         """
         from sentdist.inference.export_folder import export_sentence_transformers
 
-        export_sentence_transformers(self.loaded.use, Path(to))
+        export_sentence_transformers(self.loaded.use, Path(to).expanduser())
 
     def __repr__(self) -> str:
         encoder = self.loaded.encoder
@@ -144,12 +153,7 @@ def similarity(
     """
     from sentdist.inference.similarity import pair_scorer
 
-    heads, tails = given_sentences("similarity: first", first), given_sentences("similarity: second", second)
-    if len(heads) != len(tails) or isinstance(first, str) != isinstance(second, str):
-        raise DataError(
-            where="similarity", found=f"{counted_of(first, heads)} and {counted_of(second, tails)}",
-            expected="two sentences, or two lists of one length", remedy="To compare one sentence with many, use search.",
-        )  # fmt: skip
+    heads, tails = given_pairs("similarity", first, second)
     scores_S = pair_scorer(_loaded(encoder), relations or {}, directions=directions).scores(heads, tails)
     return float(scores_S[0]) if isinstance(first, str) else scores_S
 
@@ -308,15 +312,11 @@ def report(sweep: str | Recipe | None = None, *, paper: str | None = None, store
     Raises:
         StoreError: no such sweep, or none of its trials is finished. DataError: no such paper.
     """
-    if (sweep is None) == (paper is None):
-        raise DataError(
-            where="report", found="neither" if sweep is None else "both", expected="a sweep, or a paper", remedy="Name one of the two."
-        )
+    name = given_name("report", sweep, paper)
     if paper is not None:
         from sentdist.report.paper_page import report_paper
 
-        return report_paper(open_store(_store(store)), paper)
-    name = given_sweep("report", sweep)
+        return report_paper(open_store(_store(store)), name)
     from sentdist.report.sweep_report import report_sweep
 
     return report_sweep(open_store(_store(store)), name)
@@ -391,7 +391,7 @@ def _store(store: Place) -> str | None:
 def _data(data: Place) -> Path | None:
     named = data if data is not None else os.environ.get("SENTDIST_DATA")
     if not named or "://" not in str(named):
-        return Path(named) if named else None
+        return Path(named).expanduser() if named else None
     from sentdist.data.sources.mirror import data_folder
 
     return data_folder(named)

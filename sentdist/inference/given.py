@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 
 from sentdist.data.cells import is_utf8
 from sentdist.errors import DataError, brief, first_line
+from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS
 from sentdist.plan.recipe import Recipe
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike
+
+    from sentdist.inference.ready_encoder import LoadedEncoder
 
 
 def given_sentences(where: str, given: str | Iterable[str], *, one_will_do: bool = True) -> list[str]:
@@ -33,13 +36,33 @@ def given_sentences(where: str, given: str | Iterable[str], *, one_will_do: bool
     sentences = [given] if isinstance(given, str) else list(given)
     if not sentences or (isinstance(given, str) and not one_will_do):
         raise DataError(
-            where=where, found=counted_of(given, sentences), expected="a list of sentences",
+            where=where, found=_counted(given, sentences), expected="a list of sentences",
             remedy="Give at least one, each a str.",
         )  # fmt: skip
     for number, sentence in enumerate(sentences):
         if not isinstance(sentence, str) or not sentence.strip() or not is_utf8(sentence):
             raise _no_sentence(where if isinstance(given, str) else f"{where}[{number}]", sentence)
     return sentences
+
+
+def given_pairs(where: str, first: str | Iterable[str], second: str | Iterable[str]) -> tuple[list[str], list[str]]:
+    """Two lists of one length, each of one sentence where that was given.
+
+    Raises:
+        DataError: as `given_sentences`; lists of different lengths, one sentence and a list.
+    """
+    heads, tails = given_sentences(f"{where}: first", first), given_sentences(f"{where}: second", second)
+    if len(heads) != len(tails) or isinstance(first, str) != isinstance(second, str):
+        raise DataError(
+            where=where, found=f"{_counted(first, heads)} and {_counted(second, tails)}",
+            expected="two sentences, or two lists of one length", remedy="To compare one sentence with many, use search.",
+        )  # fmt: skip
+    return heads, tails
+
+
+def _counted(given: str | Iterable[str], sentences: Sequence[str]) -> str:
+    """How much was given, for an error; a generator, of which `sentences` were made, is empty by now."""
+    return "one sentence" if isinstance(given, str) else f"a list of {len(sentences)}"
 
 
 def _no_sentence(where: str, given: object) -> DataError:
@@ -84,24 +107,45 @@ def given_encoder(where: str, given: str | Path) -> str:
             where=where, found=f"a {type(given).__name__}", expected="a sentdist.Encoder, or the name or folder of one",
             remedy="A SentenceTransformer is opened by its folder: model.save(folder).",
         )  # fmt: skip
-    return str(given)
+    name, folder = str(given), Path(given).expanduser()
+    is_folder = name and name not in PACKAGED_ENCODERS and folder.is_dir()
+    return str(folder.absolute()) if is_folder else name  # found again when the process has gone to another folder
 
 
-def given_sweep(where: str, given: str | Recipe | None) -> str:
-    """The name of a sweep.
+def given_loaded(where: str, given: LoadedEncoder) -> LoadedEncoder:
+    """An encoder in memory.
 
     Raises:
-        DataError: the path of a recipe, or another thing.
+        DataError: the name of one.
     """
-    if isinstance(given, Recipe):
-        return given.name
-    is_path = isinstance(given, Path) or (isinstance(given, str) and given.endswith((".yaml", ".yml")))
-    if is_path or not isinstance(given, str):
+    if isinstance(given, str | Path):
         raise DataError(
-            where=where, found="a path" if is_path else f"a {type(given).__name__}", expected="a Recipe, or its name",
-            remedy=f"Give sentdist.Recipe.load({str(given)!r})." if is_path else "Give one of them.",
+            where=where, found=f"a {type(given).__name__}", expected="an encoder in memory",
+            remedy=f"Give sentdist.Encoder.load({str(given)!r}).",
         )  # fmt: skip
     return given
+
+
+def given_name(where: str, sweep: str | Recipe | None, paper: str | None) -> str:
+    """The name of a sweep, or of the paper that was given in its stead.
+
+    Raises:
+        DataError: both or neither; the path of a recipe, or another thing.
+    """
+    if (sweep is None) == (paper is None):
+        found = "neither" if sweep is None else "both"
+        raise DataError(where=where, found=found, expected="a sweep, or a paper", remedy="Name one of the two.")
+    if paper is not None:
+        return paper
+    if isinstance(sweep, Recipe):
+        return sweep.name
+    is_path = isinstance(sweep, Path) or (isinstance(sweep, str) and sweep.endswith((".yaml", ".yml")))
+    if is_path or not isinstance(sweep, str):
+        raise DataError(
+            where=where, found="a path" if is_path else f"a {type(sweep).__name__}", expected="a Recipe, or its name",
+            remedy=f"Give sentdist.Recipe.load({str(sweep)!r})." if is_path else "Give one of them.",
+        )  # fmt: skip
+    return sweep
 
 
 def given_count(where: str, given: int) -> int:
@@ -113,11 +157,6 @@ def given_count(where: str, given: int) -> int:
     if isinstance(given, bool) or not isinstance(given, Integral) or given < 1:
         raise DataError(where=where, found=brief(given), expected="a whole number, 1 or more", remedy="Correct it.")
     return int(given)
-
-
-def counted_of(given: str | Iterable[str], sentences: Sequence[str]) -> str:
-    """How much was given, for an error; a generator, of which `sentences` were made, is empty by now."""
-    return "one sentence" if isinstance(given, str) else f"a list of {len(sentences)}"
 
 
 def given_embeddings(where: str, given: ArrayLike, *, of: int) -> np.ndarray:

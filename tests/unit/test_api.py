@@ -164,6 +164,8 @@ def test_search_finds_what_numpy_finds(encoder: sentdist.Encoder) -> None:
         (lambda encoder: sentdist.compare(encoder, object()), DataError, "found a object; expected a sentdist.Encoder"),
         (lambda encoder: encoder.export("."), DataError, "there already"),
         (lambda encoder: sentdist.Encoder.load("./nowhere"), EncoderError, "found no such folder"),
+        (lambda encoder: sentdist.Encoder.load("minilm-l6", precision=None), DataError, "found None; expected one of fp32, tf32, bf16"),
+        (lambda encoder: sentdist.Encoder("minilm-l6"), DataError, r"Encoder: found a str; .* sentdist.Encoder.load\('minilm-l6'\)"),
         (lambda encoder: sentdist.Encoder.load("minilm-l6", precision="fp8"), DataError, "expected one of fp32, tf32, bf16"),
         (lambda encoder: sentdist.evaluate(encoder, "stss"), RecipeError, '"stss" is no task'),
         (lambda encoder: sentdist.plan("demmo.yaml"), RecipeError, "expected a readable recipe"),
@@ -241,6 +243,29 @@ def test_files_of_the_current_folder_are_scored_by_their_names(
     Path("pairs.tsv").write_text("sentence1\tsentence2\tscore\na dog runs\ta dog\t4\na cat\ta man\t1\ntwo cats\ta red mat\t2\n")
     here = sentdist.evaluate(encoder, "sts=./pairs.tsv")
     assert here == sentdist.evaluate(encoder, f"sts={tmp_path}/pairs.tsv") and here["sts-pairs-tsv"] is not None
+
+
+def test_an_encoder_loaded_by_a_relative_path_stays_of_use_in_another_folder(
+    tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tiny_encoder_dir.parent)
+    encoder = sentdist.Encoder.load(tiny_encoder_dir.name)
+    monkeypatch.chdir(tmp_path)
+    assert sentdist.evaluate(encoder, "scenes-sts", store="s") == sentdist.evaluate(tiny_encoder_dir, "scenes-sts", store="s")
+    encoder.export("copy")
+    np.testing.assert_allclose(sentdist.Encoder.load("copy").encode("a dog"), encoder.encode("a dog"), rtol=1e-6)
+
+
+def test_a_tilde_is_the_home_folder(encoder: sentdist.Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python has no shell that says so, and a folder of that name is nobody's wish."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("SENTDIST_DATA", raising=False)
+    (tmp_path / "demo.yaml").write_bytes((ROOT / "rayjobs/recipes/demo.yaml").read_bytes())
+    (tmp_path / "pairs.tsv").write_text("sentence1\tsentence2\tscore\na dog runs\ta dog\t4\na cat\ta man\t1\ntwo cats\ta red mat\t2\n")
+    assert sentdist.Recipe.load("~/demo.yaml").name == "demo"
+    assert "sts-pairs-tsv" in sentdist.evaluate(encoder, "sts=pairs.tsv", data="~", store="~/store")
+    encoder.export("~/copy")
+    assert sentdist.Encoder.load("~/copy").width == encoder.width and (tmp_path / "copy").is_dir()
 
 
 def test_a_search_is_carried_out_as_its_command_does(tiny_encoder_dir: Path, tmp_path: Path) -> None:
