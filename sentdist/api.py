@@ -9,7 +9,7 @@ Mistakes are a `SentdistError`: where, what was found, what was expected, what t
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,7 @@ from sentdist.print_line import PrintLine
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import ArrayLike
 
     from sentdist.inference.embedding_loss import EmbeddingLoss
     from sentdist.inference.ready_encoder import LoadedEncoder
@@ -95,7 +96,7 @@ class Encoder:
         """D, the numbers of an embedding."""
         return self.loaded.width
 
-    def encode(self, sentences: str | Sequence[str], *, normalize: bool = False) -> np.ndarray:
+    def encode(self, sentences: str | Iterable[str], *, normalize: bool = False) -> np.ndarray:
         """(S, D) float32 embeddings of S sentences in their order, or (D,) of one `str`.
 
         normalize: of length 1. Else their length is what pooling gives, also where the checkpoint asks sentence-transformers to normalize.
@@ -132,15 +133,15 @@ Weights = Mapping[str, float] | None
 
 
 @overload
-def similarity(  # type: ignore[overload-overlap]  # a str is a Sequence[str], too; here it is one sentence
+def similarity(  # type: ignore[overload-overlap]  # a str is an Iterable[str], too; here it is one sentence
     encoder: AnyEncoder, first: str, second: str, *, relations: Weights = None, directions: str = "max_both"
 ) -> float: ...
 @overload
 def similarity(
-    encoder: AnyEncoder, first: Sequence[str], second: Sequence[str], *, relations: Weights = None, directions: str = "max_both"
+    encoder: AnyEncoder, first: Iterable[str], second: Iterable[str], *, relations: Weights = None, directions: str = "max_both"
 ) -> np.ndarray: ...
 def similarity(
-    encoder: AnyEncoder, first: str | Sequence[str], second: str | Sequence[str], *, relations: Weights = None, directions: str = "max_both"
+    encoder: AnyEncoder, first: str | Iterable[str], second: str | Iterable[str], *, relations: Weights = None, directions: str = "max_both"
 ) -> float | np.ndarray:
     """How alike sentences are, in [−1, 1]: (S,) float64 of S pairs, row by row, or a float of two `str`.
 
@@ -171,29 +172,29 @@ class Hit:
 def search(  # type: ignore[overload-overlap]
     encoder: AnyEncoder,
     queries: str,
-    corpus: Sequence[str],
+    corpus: Iterable[str],
     *,
     top: int = 10,
-    embeddings: np.ndarray | None = None,
+    embeddings: ArrayLike | None = None,
     relations: Weights = None,
 ) -> list[Hit]: ...
 @overload
 def search(
     encoder: AnyEncoder,
-    queries: Sequence[str],
-    corpus: Sequence[str],
+    queries: Iterable[str],
+    corpus: Iterable[str],
     *,
     top: int = 10,
-    embeddings: np.ndarray | None = None,
+    embeddings: ArrayLike | None = None,
     relations: Weights = None,
 ) -> list[list[Hit]]: ...
 def search(
     encoder: AnyEncoder,
-    queries: str | Sequence[str],
-    corpus: Sequence[str],
+    queries: str | Iterable[str],
+    corpus: Iterable[str],
     *,
     top: int = 10,
-    embeddings: np.ndarray | None = None,
+    embeddings: ArrayLike | None = None,
     relations: Weights = None,
 ) -> list[Hit] | list[list[Hit]]:
     """The `top` sentences of a corpus nearest to each query, exactly, best first; all, where it has fewer. Of one `str`, its hits alone.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import subprocess
@@ -93,6 +94,8 @@ def test_the_package_ships_its_types() -> None:
     package = ROOT / "sentdist"
     assert (package / "py.typed").exists()
     assert '"py.typed"' in (ROOT / "pyproject.toml").read_text()
+    shown = ast.parse((package / "__init__.py").read_text(encoding="utf-8")).body
+    assert "__getattr__" not in {getattr(one, "name", "") for one in shown}, "a type checker takes any misspelt name for an object"
 
 
 @pytest.fixture(scope="module")
