@@ -308,7 +308,8 @@ def compare(
 def report(sweep: str | Recipe | None = None, *, paper: str | None = None, store: Place = None) -> Report:
     """The tables and figures of a sweep, or with `paper` all tables of a paper with ours beneath: a function of the store's records.
 
-    sweep: its recipe, or that recipe's name. The report has `markdown`, `html` and `files`; `write(folder)` writes them all.
+    sweep: its recipe, or that recipe's name: what was last run under it. The report has `markdown`, `html` and `files`; `write(folder)`
+        writes them all.
 
     Raises:
         StoreError: no such sweep, or none of its trials is finished. DataError: no such paper.
