@@ -58,10 +58,12 @@ def _api() -> ModuleType:
     return import_module("sentdist.api")
 
 
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module 'sentdist' has no attribute {name!r}; it offers {', '.join(__all__)}")
-    return getattr(_api(), name)
+if not TYPE_CHECKING:  # which would take any misspelt name for an object
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module 'sentdist' has no attribute {name!r}; it offers {', '.join(__all__)}")
+        return getattr(_api(), name)
 
 
 def __dir__() -> list[str]:

@@ -9,7 +9,7 @@ Mistakes are a `SentdistError`: where, what was found, what was expected, what t
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,16 @@ from sentdist.errors import StoreError as StoreError
 from sentdist.errors import TrainingDiverged as TrainingDiverged
 from sentdist.execution.outcomes import Outcome as Outcome
 from sentdist.execution.outcomes import numbers, outcomes
-from sentdist.inference.given import counted_of, given_count, given_embeddings, given_encoder, given_names, given_sentences
+from sentdist.inference.given import (
+    given_count,
+    given_embeddings,
+    given_encoder,
+    given_loaded,
+    given_name,
+    given_names,
+    given_pairs,
+    given_sentences,
+)
 from sentdist.inference.opening import encoder_use, open_store, store_root
 from sentdist.inference.own_files import own_files
 from sentdist.plan.recipe import Recipe as Recipe
@@ -32,6 +41,7 @@ from sentdist.print_line import PrintLine
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import ArrayLike
 
     from sentdist.inference.embedding_loss import EmbeddingLoss
     from sentdist.inference.ready_encoder import LoadedEncoder
@@ -45,7 +55,7 @@ class Encoder:
     """A sentence encoder in memory, ready for use; `Encoder.load` makes one."""
 
     def __init__(self, loaded: LoadedEncoder) -> None:
-        self.loaded = loaded
+        self.loaded = given_loaded("Encoder", loaded)
 
     @classmethod
     def load(
@@ -68,7 +78,7 @@ class Encoder:
 
         Raises:
             EncoderError: no such encoder, no tokenizer, a pooling that it has no weights for, a length that it does not take.
-            DataError: a name that is none, no such precision.
+            DataError: a name that is none, no such precision; a ResourceError, which is a SentdistError, for tf32 without such a GPU.
             StoreError: a key of no or of several artifacts.
         """
         checked = given_encoder("Encoder.load", name)
@@ -86,7 +96,7 @@ class Encoder:
         """D, the numbers of an embedding."""
         return self.loaded.width
 
-    def encode(self, sentences: str | Sequence[str], *, normalize: bool = False) -> np.ndarray:
+    def encode(self, sentences: str | Iterable[str], *, normalize: bool = False) -> np.ndarray:
         """(S, D) float32 embeddings of S sentences in their order, or (D,) of one `str`.
 
         normalize: of length 1. Else their length is what pooling gives, also where the checkpoint asks sentence-transformers to normalize.
@@ -95,7 +105,7 @@ class Encoder:
             DataError: no sentence, or one without a visible character. EncoderError: embeddings that are not finite.
         """
         loaded = self.loaded if not normalize else replace(self.loaded, use=replace(self.loaded.use, normalize=True))
-        embeddings_SD = loaded.embed(given_sentences("encode", sentences))
+        embeddings_SD = loaded.embed(given_sentences("encode: sentences", sentences))
         embedding: np.ndarray = embeddings_SD[0] if isinstance(sentences, str) else embeddings_SD
         return embedding
 
@@ -109,7 +119,7 @@ class Encoder:
         """
         from sentdist.inference.export_folder import export_sentence_transformers
 
-        export_sentence_transformers(self.loaded.use, Path(to))
+        export_sentence_transformers(self.loaded.use, Path(to).expanduser())
 
     def __repr__(self) -> str:
         encoder = self.loaded.encoder
@@ -123,15 +133,15 @@ Weights = Mapping[str, float] | None
 
 
 @overload
-def similarity(  # type: ignore[overload-overlap]  # a str is a Sequence[str], too; here it is one sentence
+def similarity(  # type: ignore[overload-overlap]  # a str is an Iterable[str], too; here it is one sentence
     encoder: AnyEncoder, first: str, second: str, *, relations: Weights = None, directions: str = "max_both"
 ) -> float: ...
 @overload
 def similarity(
-    encoder: AnyEncoder, first: Sequence[str], second: Sequence[str], *, relations: Weights = None, directions: str = "max_both"
+    encoder: AnyEncoder, first: Iterable[str], second: Iterable[str], *, relations: Weights = None, directions: str = "max_both"
 ) -> np.ndarray: ...
 def similarity(
-    encoder: AnyEncoder, first: str | Sequence[str], second: str | Sequence[str], *, relations: Weights = None, directions: str = "max_both"
+    encoder: AnyEncoder, first: str | Iterable[str], second: str | Iterable[str], *, relations: Weights = None, directions: str = "max_both"
 ) -> float | np.ndarray:
     """How alike sentences are, in [−1, 1]: (S,) float64 of S pairs, row by row, or a float of two `str`.
 
@@ -144,12 +154,7 @@ def similarity(
     """
     from sentdist.inference.similarity import pair_scorer
 
-    heads, tails = given_sentences("similarity: first", first), given_sentences("similarity: second", second)
-    if len(heads) != len(tails) or isinstance(first, str) != isinstance(second, str):
-        raise DataError(
-            where="similarity", found=f"{counted_of(first)} and {counted_of(second)}", expected="two sentences, or two lists of one length",
-            remedy="To compare one sentence with many, use search.",
-        )  # fmt: skip
+    heads, tails = given_pairs("similarity", first, second)
     scores_S = pair_scorer(_loaded(encoder), relations or {}, directions=directions).scores(heads, tails)
     return float(scores_S[0]) if isinstance(first, str) else scores_S
 
@@ -167,29 +172,29 @@ class Hit:
 def search(  # type: ignore[overload-overlap]
     encoder: AnyEncoder,
     queries: str,
-    corpus: Sequence[str],
+    corpus: Iterable[str],
     *,
     top: int = 10,
-    embeddings: np.ndarray | None = None,
+    embeddings: ArrayLike | None = None,
     relations: Weights = None,
 ) -> list[Hit]: ...
 @overload
 def search(
     encoder: AnyEncoder,
-    queries: Sequence[str],
-    corpus: Sequence[str],
+    queries: Iterable[str],
+    corpus: Iterable[str],
     *,
     top: int = 10,
-    embeddings: np.ndarray | None = None,
+    embeddings: ArrayLike | None = None,
     relations: Weights = None,
 ) -> list[list[Hit]]: ...
 def search(
     encoder: AnyEncoder,
-    queries: str | Sequence[str],
-    corpus: Sequence[str],
+    queries: str | Iterable[str],
+    corpus: Iterable[str],
     *,
     top: int = 10,
-    embeddings: np.ndarray | None = None,
+    embeddings: ArrayLike | None = None,
     relations: Weights = None,
 ) -> list[Hit] | list[list[Hit]]:
     """The `top` sentences of a corpus nearest to each query, exactly, best first; all, where it has fewer. Of one `str`, its hits alone.
@@ -303,24 +308,20 @@ def compare(
 def report(sweep: str | Recipe | None = None, *, paper: str | None = None, store: Place = None) -> Report:
     """The tables and figures of a sweep, or with `paper` all tables of a paper with ours beneath: a function of the store's records.
 
-    sweep: its recipe, or that recipe's name. The report has `markdown`, `html` and `files`; `write(folder)` writes them all.
+    sweep: its recipe, or that recipe's name: what was last run under it. The report has `markdown`, `html` and `files`; `write(folder)`
+        writes them all.
 
     Raises:
         StoreError: no such sweep, or none of its trials is finished. DataError: no such paper.
     """
-    if (sweep is None) == (paper is None):
-        raise DataError(
-            where="report", found="neither" if sweep is None else "both", expected="a sweep, or a paper", remedy="Name one of the two."
-        )
-    opened = open_store(_store(store))
+    name = given_name("report", sweep, paper)
     if paper is not None:
         from sentdist.report.paper_page import report_paper
 
-        return report_paper(opened, paper)
+        return report_paper(open_store(_store(store)), name)
     from sentdist.report.sweep_report import report_sweep
 
-    assert sweep is not None
-    return report_sweep(opened, sweep.name if isinstance(sweep, Recipe) else sweep)
+    return report_sweep(open_store(_store(store)), name)
 
 
 def objective(name: str, *, width: int | None = None, relations: Sequence[str] = (), **values: Json) -> EmbeddingLoss:
@@ -392,7 +393,7 @@ def _store(store: Place) -> str | None:
 def _data(data: Place) -> Path | None:
     named = data if data is not None else os.environ.get("SENTDIST_DATA")
     if not named or "://" not in str(named):
-        return Path(named) if named else None
+        return Path(named).expanduser() if named else None
     from sentdist.data.sources.mirror import data_folder
 
     return data_folder(named)

@@ -53,8 +53,8 @@ class EmbeddingLoss(nn.Module):
         """The loss, a scalar: units and reduction are those of the objective (nats, or squared labels; mean over the B rows of this rank).
 
         columns: (B, D) each: anchors, then the positives, then the hard negatives, where there are some.
-        labels: (B,), of graded pairs; looked at in each call where the objective has a label_range: keep them on the CPU.
-        relations: (B,) int64, the number of the relation between anchor and positive.
+        labels: (B,), of graded pairs; looked at in each call: keep them on the CPU.
+        relations: (B,) int64, the number of the relation between anchor and positive; on the CPU a number of no relation is told.
         augmented: for objectives with regulators, (N, B, D) embeddings by N frozen encoders: of the anchors, then of each positive.
 
         Raises:
@@ -70,6 +70,7 @@ class EmbeddingLoss(nn.Module):
                 expected="anchors, positives and perhaps hard negatives, each (B, D)",
                 remedy="Give one tensor a column; all else by its name: labels=…, relations=….",
             )  # fmt: skip
+        _check_labels_and_relations(labels, relations, num_rows=len(columns[0]), num_relations=len(self._relations), where=self._where)
         if not uses_hard_negatives(self._objective):
             columns = columns[: 1 + num_positives]
         given = GivenRows(
@@ -117,11 +118,41 @@ def _check_tensors(given: Mapping[str, object], *, where: str) -> None:
             raise DataError(where=f"{where}: {name}", found=f"a {type(value).__name__}", expected="a tensor", remedy=remedy)
 
 
+def _check_labels_and_relations(
+    labels_B: Tensor | None, relations_B: Tensor | None, *, num_rows: int, num_relations: int, where: str
+) -> None:
+    """DataError for others than one finite label a row and the number of one relation a row: torch would stretch another shape."""
+    for name, given in {"labels": labels_B, "relations": relations_B}.items():
+        if given is not None and given.shape != (num_rows,):
+            raise DataError(
+                where=f"{where}: {name}", found=f"a tensor of shape {tuple(given.shape)}", expected=f"({num_rows},), one number a row",
+                remedy=f"Give {name}.flatten(), or those of these rows.",
+            )  # fmt: skip
+    if labels_B is not None and not torch.isfinite(labels_B).all():
+        row = int(torch.isfinite(labels_B).to(torch.int8).argmin())
+        raise DataError(
+            where=f"{where}: labels",
+            found=f"label {labels_B[row]:g} in row {row}",
+            expected="finite numbers",
+            remedy="Leave such rows out.",
+        )
+    if relations_B is None or not num_relations:
+        return
+    is_whole = not relations_B.is_floating_point() and relations_B.dtype != torch.bool
+    wrong_B = (relations_B < 0) | (relations_B >= num_relations) if is_whole and relations_B.device.type == "cpu" else torch.zeros(1)
+    if not is_whole or wrong_B.any():
+        row = int(wrong_B.to(torch.int8).argmax())
+        raise DataError(
+            where=f"{where}: relations", found=f"{relations_B[row]} in row {row}" if is_whole else str(relations_B.dtype),
+            expected=f"whole numbers from 0 to {num_relations - 1}", remedy="Give the place of each relation's name in `relations`.",
+        )  # fmt: skip
+
+
 def _augmented(augmented: Sequence[Tensor] | None, columns: Sequence[Tensor], *, wanted: bool, where: str) -> Tensor | None:
     """(N, C, B, D) by N frozen encoders, as a batch has them."""
     if not wanted and augmented is None:
         return None
-    shapes = [tuple(side.shape) for side in augmented or ()]
+    shapes = [tuple(side.shape) for side in (() if augmented is None else augmented)]
     fits = len(shapes) == len(columns) and all(
         len(shape) == 3 and shape[0] == shapes[0][0] and shape[1:] == columns[0].shape for shape in shapes
     )

@@ -2,40 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+import math
+from collections.abc import Iterable, Mapping, Sequence, Set
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentdist.data.cells import is_utf8
-from sentdist.errors import DataError, brief
+from sentdist.errors import DataError, brief, first_line
+from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS
+from sentdist.plan.recipe import Recipe
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike
+
+    from sentdist.inference.ready_encoder import LoadedEncoder
 
 
 def given_sentences(where: str, given: str | Iterable[str], *, one_will_do: bool = True) -> list[str]:
     """A list of sentences; a `str` is one of them, not a sequence of letters.
 
     Raises:
-        DataError: none, something that is no `str`, half of a surrogate pair, which cannot be written; one `str` if that will not do.
+        DataError: none, by its place one that is no `str`, has no visible character or half of a surrogate pair, which cannot be written;
+            one `str` if that will not do.
     """
-    if not isinstance(given, Iterable) or isinstance(given, Mapping | Set) or hasattr(given, "columns"):  # these give their names
+    if not isinstance(given, Iterable) or isinstance(given, bytes | Mapping | Set) or hasattr(given, "columns"):  # these give their names
         remedy = "Give a column of it: table['text']." if hasattr(given, "columns") else "Give each as a str."
         raise DataError(where=where, found=f"a {type(given).__name__}", expected="a list of sentences", remedy=remedy)
+    shape = (1,) if isinstance(given, str) else getattr(given, "shape", (1,))  # one of numpy's strings has a shape, too
+    if len(shape) != 1:
+        raise DataError(where=where, found=f"an array of shape {shape}", expected="a list of sentences", remedy="Give one dimension.")
     sentences = [given] if isinstance(given, str) else list(given)
-    wrong = next((type(sentence).__name__ for sentence in sentences if not isinstance(sentence, str)), None)
-    if not sentences or wrong or (isinstance(given, str) and not one_will_do):
-        found = f"a {wrong} among them" if wrong else counted_of(given)
-        raise DataError(where=where, found=found, expected="a list of sentences", remedy="Give at least one, each a str.")
+    if not sentences or (isinstance(given, str) and not one_will_do):
+        raise DataError(
+            where=where, found=_counted(given, sentences), expected="a list of sentences",
+            remedy="Give at least one, each a str.",
+        )  # fmt: skip
     for number, sentence in enumerate(sentences):
-        if not is_utf8(sentence):
-            raise DataError(
-                where=f"{where}: sentence {number}", found="half of a surrogate pair", expected="text that UTF-8 can hold",
-                remedy="Decode it again, or drop it: sentence.encode(errors='replace').decode().",
-            )  # fmt: skip
+        if not isinstance(sentence, str) or not sentence.strip() or not is_utf8(sentence):
+            raise _no_sentence(where if isinstance(given, str) else f"{where}[{number}]", sentence)
     return sentences
+
+
+def given_pairs(where: str, first: str | Iterable[str], second: str | Iterable[str]) -> tuple[list[str], list[str]]:
+    """Two lists of one length, each of one sentence where that was given.
+
+    Raises:
+        DataError: as `given_sentences`; lists of different lengths, one sentence and a list.
+    """
+    heads, tails = given_sentences(f"{where}: first", first), given_sentences(f"{where}: second", second)
+    if len(heads) != len(tails) or isinstance(first, str) != isinstance(second, str):
+        raise DataError(
+            where=where, found=f"{_counted(first, heads)} and {_counted(second, tails)}",
+            expected="two sentences, or two lists of one length", remedy="To compare one sentence with many, use search.",
+        )  # fmt: skip
+    return heads, tails
+
+
+def _counted(given: str | Iterable[str], sentences: Sequence[str]) -> str:
+    """How much was given, for an error; a generator, of which `sentences` were made, is empty by now."""
+    return "one sentence" if isinstance(given, str) else f"a list of {len(sentences)}"
+
+
+def _no_sentence(where: str, given: object) -> DataError:
+    """What is wrong with it."""
+    if isinstance(given, str) and not given.strip():
+        found, expected, remedy = brief(given), "a sentence with at least one visible character", "Fill it in, or leave it out."
+    elif isinstance(given, str):
+        found, expected = "half of a surrogate pair", "text that UTF-8 can hold"
+        remedy = "Decode it again, or drop it: sentence.encode(errors='replace').decode()."
+    else:
+        is_missing = given is None or type(given).__name__ == "NAType" or (isinstance(given, float) and math.isnan(given))
+        found, expected = f"{brief(given)}, a {type(given).__name__}", "a str"
+        remedy = "Leave out what is missing: table['text'].dropna()." if is_missing else "Give each as a str."
+    return DataError(where=where, found=found, expected=expected, remedy=remedy)
 
 
 def given_names(where: str, given: str | Iterable[str]) -> tuple[str, ...]:
@@ -44,18 +85,14 @@ def given_names(where: str, given: str | Iterable[str]) -> tuple[str, ...]:
     Raises:
         DataError: none, or something that is no `str`.
     """
-    names = (
-        tuple(name.strip() for name in given.split(","))
-        if isinstance(given, str)
-        else tuple(given)
-        if isinstance(given, Iterable)
-        else (given,)
-    )
-    wrong = next((type(name).__name__ for name in names if not isinstance(name, str)), None)
+    if isinstance(given, str):
+        return tuple(name.strip() for name in given.split(","))
+    is_list = isinstance(given, Iterable) and not isinstance(given, Mapping) and not hasattr(given, "columns")  # these give their names
+    names = tuple(given) if is_list else ()
+    wrong = [type(name).__name__ for name in (names if is_list else (given,)) if not isinstance(name, str)]
     if not names or wrong:
-        raise DataError(
-            where=where, found=f"a {wrong}" if wrong else "an empty list", expected="a name or several", remedy="Give each as a str."
-        )
+        found = f"a {wrong[0]}" if wrong else "an empty list"
+        raise DataError(where=where, found=found, expected="a name or several", remedy="Give each as a str.")
     return names
 
 
@@ -70,7 +107,45 @@ def given_encoder(where: str, given: str | Path) -> str:
             where=where, found=f"a {type(given).__name__}", expected="a sentdist.Encoder, or the name or folder of one",
             remedy="A SentenceTransformer is opened by its folder: model.save(folder).",
         )  # fmt: skip
-    return str(given)
+    name, folder = str(given), Path(given).expanduser()
+    is_folder = name and name not in PACKAGED_ENCODERS and folder.is_dir()
+    return str(folder.absolute()) if is_folder else name  # found again when the process has gone to another folder
+
+
+def given_loaded(where: str, given: LoadedEncoder) -> LoadedEncoder:
+    """An encoder in memory.
+
+    Raises:
+        DataError: the name of one.
+    """
+    if isinstance(given, str | Path):
+        raise DataError(
+            where=where, found=f"a {type(given).__name__}", expected="an encoder in memory",
+            remedy=f"Give sentdist.Encoder.load({str(given)!r}).",
+        )  # fmt: skip
+    return given
+
+
+def given_name(where: str, sweep: str | Recipe | None, paper: str | None) -> str:
+    """The name of a sweep, or of the paper that was given in its stead.
+
+    Raises:
+        DataError: both or neither; the path of a recipe, or another thing.
+    """
+    if (sweep is None) == (paper is None):
+        found = "neither" if sweep is None else "both"
+        raise DataError(where=where, found=found, expected="a sweep, or a paper", remedy="Name one of the two.")
+    if paper is not None:
+        return paper
+    if isinstance(sweep, Recipe):
+        return sweep.name
+    is_path = isinstance(sweep, Path) or (isinstance(sweep, str) and sweep.endswith((".yaml", ".yml")))
+    if is_path or not isinstance(sweep, str):
+        raise DataError(
+            where=where, found="a path" if is_path else f"a {type(sweep).__name__}", expected="a Recipe, or its name",
+            remedy=f"Give sentdist.Recipe.load({str(sweep)!r})." if is_path else "Give one of them.",
+        )  # fmt: skip
+    return sweep
 
 
 def given_count(where: str, given: int) -> int:
@@ -84,23 +159,29 @@ def given_count(where: str, given: int) -> int:
     return int(given)
 
 
-def counted_of(given: str | Iterable[str]) -> str:
-    """How much was given, for an error."""
-    return "one sentence" if isinstance(given, str) else f"a list of {len(list(given))}"
-
-
 def given_embeddings(where: str, given: ArrayLike, *, of: int) -> np.ndarray:
     """(S, D) numbers, one row for each of S sentences: an array, a tensor or lists.
 
     Raises:
-        DataError: another shape.
+        DataError: another shape, or what are no real numbers.
     """
     import numpy as np
 
-    embeddings_SD = np.asarray(given)
-    if embeddings_SD.ndim != 2 or len(embeddings_SD) != of:
+    detach = getattr(given, "detach", None)  # of a tensor, which numpy takes neither with a gradient nor from a GPU nor in bfloat16
+    if detach is not None:
+        tensor = detach().cpu()
+        given = tensor.float() if "bfloat16" in str(tensor.dtype) else tensor
+    try:
+        embeddings_SD = np.asarray(given)
+        if embeddings_SD.dtype == object:
+            embeddings_SD = embeddings_SD.astype(np.float64)
+        found = f"an array of shape {embeddings_SD.shape}"
+    except (TypeError, ValueError) as error:
+        embeddings_SD, found = np.empty(0), first_line(error)
+    is_table = embeddings_SD.ndim == 2 and len(embeddings_SD) == of
+    if not is_table or embeddings_SD.dtype.kind not in "fiu":
         raise DataError(
-            where=where, found=f"an array of shape {embeddings_SD.shape}", expected=f"({of}, width), a row for each sentence of the corpus",
-            remedy="Encode the corpus again.",
+            where=where, found=f"an array of {embeddings_SD.dtype}" if is_table else found,
+            expected=f"({of}, width), a row of numbers for each sentence of the corpus", remedy="Encode the corpus again.",
         )  # fmt: skip
     return embeddings_SD

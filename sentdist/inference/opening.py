@@ -85,7 +85,7 @@ def encoder_use(
     if not encoder:
         raise DataError(where="encoder", found="no name", expected="a folder, a packaged name, a hub id or a key", remedy="Name one.")
     if precision not in PRECISIONS:
-        raise DataError(where="precision", found=precision, expected=f"one of {', '.join(PRECISIONS)}", remedy="Choose one of them.")
+        raise DataError(where="precision", found=str(precision), expected=f"one of {', '.join(PRECISIONS)}", remedy="Choose one of them.")
     checkpoint = encoder_folder(encoder, open_store(store))
     return EncoderUse(
         checkpoint=checkpoint, revision=revision, pooling=pooling, max_length=max_length, precision=precision, normalize=normalize

@@ -77,8 +77,9 @@ class Recipe(Frozen):
             raise RecipeError(
                 where="recipe", found=f"a {type(path).__name__}", expected="a Recipe, or the path of one", remedy="Name its file."
             )
-        recipe = load_recipe(Path(path), [overrides] if isinstance(overrides, str) else overrides)
-        check_unique_name(Path(path), recipe.name)
+        file = Path(path).expanduser()
+        recipe = load_recipe(file, [overrides] if isinstance(overrides, str) else overrides)
+        check_unique_name(file, recipe.name)
         return recipe
 
     _inherited = model_validator(mode="before")(with_inherited_corpora)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentdist.citation import Citation
@@ -74,12 +74,13 @@ class Report:
 
     name: str
     lead: str
-    markdown: str
-    html: str
-    files: dict[str, str | bytes]
+    markdown: str = field(repr=False)
+    html: str = field(repr=False)
+    files: dict[str, str | bytes] = field(repr=False)  # megabytes, which a notebook would show
 
-    def write(self, folder: Path) -> Path:
+    def write(self, folder: str | Path) -> Path:
         """Write everything into a local folder; returns the path of the page."""
+        folder = Path(folder).expanduser()
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in {"report.md": self.markdown, "report.html": self.html, **self.files}.items():
             (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)

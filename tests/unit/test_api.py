@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import subprocess
@@ -93,6 +94,8 @@ def test_the_package_ships_its_types() -> None:
     package = ROOT / "sentdist"
     assert (package / "py.typed").exists()
     assert '"py.typed"' in (ROOT / "pyproject.toml").read_text()
+    shown = ast.parse((package / "__init__.py").read_text(encoding="utf-8")).body
+    assert "__getattr__" not in {getattr(one, "name", "") for one in shown}, "a type checker takes any misspelt name for an object"
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +139,9 @@ def test_search_finds_what_numpy_finds(encoder: sentdist.Encoder) -> None:
     ("call", "kind", "sentence"),
     [
         (lambda encoder: encoder.encode([]), DataError, "found a list of 0"),
-        (lambda encoder: encoder.encode(["a dog", " "]), DataError, "at least one visible character"),
+        (lambda encoder: encoder.encode(["a dog", " "]), DataError, r"encode: sentences\[1\]: found ' '; expected .* one visible character"),
+        (lambda encoder: sentdist.similarity(encoder, ["a", "b"], ["a", ""]), DataError, r"similarity: second\[1\]: found ''"),
+        (lambda encoder: sentdist.search(encoder, "a", ["b"] * 9_000 + [""]), DataError, r"search: corpus\[9000\]: found ''"),
         (lambda encoder: encoder.encode({"a dog": 1}), DataError, "found a dict; expected a list of sentences"),
         (lambda encoder: encoder.encode({"a dog", "a cat"}), DataError, "found a set"),
         (lambda encoder: encoder.encode(pd.DataFrame({"text": ["a dog"]})), DataError, r"a DataFrame.* Give a column of it: table\['text'\]"),
@@ -146,8 +151,9 @@ def test_search_finds_what_numpy_finds(encoder: sentdist.Encoder) -> None:
         (lambda encoder: sentdist.similarity(object(), "a", "b"), DataError, "found a object; expected a sentdist.Encoder"),
         (lambda encoder: sentdist.plan(None), RecipeError, "recipe: found a NoneType; expected a Recipe"),
         (lambda encoder: sentdist.Recipe.load(ROOT / "rayjobs/recipes/demo.yaml", "seeds=[x]"), RecipeError, "seeds.0: found 'x'"),
-        (lambda encoder: encoder.encode(["a dog", 3]), DataError, "found a int among them"),
+        (lambda encoder: encoder.encode(["a dog", 3]), DataError, r"encode: sentences\[1\]: found 3, a int"),
         (lambda encoder: sentdist.similarity(encoder, ["a"], ["a", "b"]), DataError, "a list of 1 and a list of 2"),
+        (lambda encoder: sentdist.similarity(encoder, iter("ab"), iter("abc")), DataError, "a list of 2 and a list of 3"),
         (lambda encoder: sentdist.similarity(encoder, "a", ["a"]), DataError, "one sentence and a list of 1"),
         (lambda encoder: sentdist.similarity(encoder, "a", "b", relations={"entailment": 1}), EncoderError, "no relations beside it"),
         (lambda encoder: sentdist.similarity(encoder, "a", "b", directions="foo"), DataError, "found 'foo'; expected one of one, max_both"),
@@ -161,12 +167,17 @@ def test_search_finds_what_numpy_finds(encoder: sentdist.Encoder) -> None:
         (lambda encoder: sentdist.compare(encoder, object()), DataError, "found a object; expected a sentdist.Encoder"),
         (lambda encoder: encoder.export("."), DataError, "there already"),
         (lambda encoder: sentdist.Encoder.load("./nowhere"), EncoderError, "found no such folder"),
+        (lambda encoder: sentdist.Encoder.load("minilm-l6", precision=None), DataError, "found None; expected one of fp32, tf32, bf16"),
+        (lambda encoder: sentdist.Encoder("minilm-l6"), DataError, r"Encoder: found a str; .* sentdist.Encoder.load\('minilm-l6'\)"),
         (lambda encoder: sentdist.Encoder.load("minilm-l6", precision="fp8"), DataError, "expected one of fp32, tf32, bf16"),
         (lambda encoder: sentdist.evaluate(encoder, "stss"), RecipeError, '"stss" is no task'),
         (lambda encoder: sentdist.plan("demmo.yaml"), RecipeError, "expected a readable recipe"),
         (lambda encoder: sentdist.plan(ROOT / "rayjobs/recipes/demo.yaml", overrides=["training.batch_sze=8"]), RecipeError, "batch_size"),
         (lambda encoder: sentdist.report("unheard_of", store="nowhere"), StoreError, "expected a sweep that was started"),
         (lambda encoder: sentdist.report(), DataError, "found neither"),
+        (lambda encoder: sentdist.report(Path("own.yaml")), DataError, r"report: found a path.* Give sentdist.Recipe.load\('own.yaml'\)"),
+        (lambda encoder: sentdist.report("recipes/own.yaml"), DataError, r"report: found a path"),
+        (lambda encoder: sentdist.report([1]), DataError, "report: found a list; expected a Recipe, or its name"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_told_in_one_sentence(
@@ -196,6 +207,9 @@ def test_a_recipe_is_planned_run_reported_and_its_encoder_scored(tmp_path: Path,
     assert outcomes[2] == swept[-1], "what was built is found again"
     report = sentdist.report(recipe, store=store)
     assert f"{outcomes[1].scores['stsb']:.2f}" in report.markdown
+    assert len(repr(report)) < 1_000 < len(report.html), "a notebook shows the last line of a cell"
+    page = report.write(str(tmp_path / "pages" / "tiny"))
+    assert page.read_text(encoding="utf-8") == report.html and page.parent == tmp_path / "pages" / "tiny"
     assert outcomes[0].encoder is None and outcomes[2].encoder is not None
     trained = sentdist.Encoder.load(outcomes[2].encoder, store=store)
     scores = sentdist.evaluate(trained, ["stsb"], store=store, data=data)
@@ -232,6 +246,29 @@ def test_files_of_the_current_folder_are_scored_by_their_names(
     Path("pairs.tsv").write_text("sentence1\tsentence2\tscore\na dog runs\ta dog\t4\na cat\ta man\t1\ntwo cats\ta red mat\t2\n")
     here = sentdist.evaluate(encoder, "sts=./pairs.tsv")
     assert here == sentdist.evaluate(encoder, f"sts={tmp_path}/pairs.tsv") and here["sts-pairs-tsv"] is not None
+
+
+def test_an_encoder_loaded_by_a_relative_path_stays_of_use_in_another_folder(
+    tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tiny_encoder_dir.parent)
+    encoder = sentdist.Encoder.load(tiny_encoder_dir.name)
+    monkeypatch.chdir(tmp_path)
+    assert sentdist.evaluate(encoder, "scenes-sts", store="s") == sentdist.evaluate(tiny_encoder_dir, "scenes-sts", store="s")
+    encoder.export("copy")
+    np.testing.assert_allclose(sentdist.Encoder.load("copy").encode("a dog"), encoder.encode("a dog"), rtol=1e-6)
+
+
+def test_a_tilde_is_the_home_folder(encoder: sentdist.Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python has no shell that says so, and a folder of that name is nobody's wish."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("SENTDIST_DATA", raising=False)
+    (tmp_path / "demo.yaml").write_bytes((ROOT / "rayjobs/recipes/demo.yaml").read_bytes())
+    (tmp_path / "pairs.tsv").write_text("sentence1\tsentence2\tscore\na dog runs\ta dog\t4\na cat\ta man\t1\ntwo cats\ta red mat\t2\n")
+    assert sentdist.Recipe.load("~/demo.yaml").name == "demo"
+    assert "sts-pairs-tsv" in sentdist.evaluate(encoder, "sts=pairs.tsv", data="~", store="~/store")
+    encoder.export("~/copy")
+    assert sentdist.Encoder.load("~/copy").width == encoder.width and (tmp_path / "copy").is_dir()
 
 
 def test_a_search_is_carried_out_as_its_command_does(tiny_encoder_dir: Path, tmp_path: Path) -> None:

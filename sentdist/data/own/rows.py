@@ -294,7 +294,7 @@ def _told(
         f"{layout.shape} in {listed(layout.columns)}",
         *([] if path is None else said_of(writing, path)),
         *([_scores_told(rows.grades, *scale)] if scale else []),
-        *([f"{listed(unread)} not read{_no_grades(table, unread)}"] if unread else []),
+        *([f"{listed([column or 'unnamed' for column in unread])} not read{_no_grades(table, unread)}"] if unread else []),
         *([f"{counted(rows.num_empty, 'row')} without a text{' or a score' if scale else ''} left out"] if rows.num_empty else []),
         *([f"{counted(rows.num_repeated, 'repeated row')} left out"] if rows.num_repeated else []),
     ]

@@ -50,6 +50,9 @@ def locate(name: str, data_root: Path | None) -> Path:
         return found[0]
     if os.path.lexists(path := root / name) and (path.suffix or not path.is_dir()) and (kind := unreadable(path)) is not None:
         raise DataError(where=str(path), found=kind, expected="a file", remedy="Put the file itself there.")
+    if path.is_file() and name not in RELEASES:
+        expected, remedy = f"one of {', '.join(TABLES)}", "Save it as CSV, and name that."
+        raise DataError(where=str(path), found=f"suffix {path.suffix}" if path.suffix else "no suffix", expected=expected, remedy=remedy)
     raise missing(name, root)
 
 

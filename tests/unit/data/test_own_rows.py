@@ -305,7 +305,7 @@ def test_names_that_a_spreadsheet_repeats_are_told_apart(tmp_path: Path, separat
     path.write_text(written([("question", "answer", "answer", "", ""), *rows], separator))
     assert read_cells(path)[0] == {"question": "question 0", "answer": "answer 0", "answer_2": "other 0", "": "", "unnamed_2": ""}
     found = seen(path)
-    assert found.file.columns == ("question", "answer") and "answer_2, , unnamed_2 not read" in found.told[0]
+    assert found.file.columns == ("question", "answer") and "answer_2, unnamed, unnamed_2 not read" in found.told[0]
     path.write_text(
         written([("question", "answer", "score", "score"), *((*row[:2], str(n % 3), "1") for n, row in enumerate(rows))], separator)
     )

@@ -126,6 +126,12 @@ def test_remembered_facts_need_no_pyarrow(root: Path) -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_a_file_of_another_kind_is_said_to_be_there(root: Path) -> None:
+    (root / "pairs.xlsx").write_bytes(b"PK")
+    with pytest.raises(DataError, match=r"pairs\.xlsx: found suffix \.xlsx; expected one of \.parquet, .* Save it as CSV"):
+        inspect_source("pairs.xlsx", data_root=root)
+
+
 def test_a_missing_file_names_its_neighbours(root: Path) -> None:
     with pytest.raises(DataError, match="Did you mean nli/triplets") as caught:
         inspect_source("nli/triplet", data_root=root)

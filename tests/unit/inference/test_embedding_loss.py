@@ -162,6 +162,41 @@ def test_labels_that_do_not_fit_are_refused(label: float, spacing: float | None,
     assert torch.isfinite(loss(*TENSORS[:2], labels=torch.tensor([0.0, 4.0, 1.0, 2.0, 3.0, 5.0])))
 
 
+@pytest.mark.parametrize(
+    ("labels", "sentence"),
+    [
+        (torch.rand(B, 1), r"labels: found a tensor of shape \(6, 1\); expected \(6,\)"),
+        (torch.rand(1), r"labels: found a tensor of shape \(1,\); expected \(6,\)"),
+        (torch.tensor(1.0), r"labels: found a tensor of shape \(\); expected \(6,\)"),
+        (torch.tensor([0.1, torch.nan, 0.3, 0.4, 0.5, 0.6]), "labels: found label nan in row 1; expected finite numbers"),
+    ],
+)
+def test_labels_are_one_finite_number_a_row(labels: Tensor, sentence: str) -> None:
+    """A column of a table is (B, 1): compared with (B,) cosines it gave another loss, without a word."""
+    with pytest.raises(DataError, match=sentence):
+        sentdist.objective("cosent")(*TENSORS[:2], labels=labels)
+
+
+@pytest.mark.parametrize(
+    ("relations", "sentence"),
+    [
+        (torch.zeros(B, 1, dtype=torch.int64), r"relations: found a tensor of shape \(6, 1\); expected \(6,\)"),
+        (torch.zeros(B), "relations: found torch.float32; expected whole numbers from 0 to 1"),
+        (torch.tensor([0, 1, 2, 0, 1, 0]), "relations: found 2 in row 2; expected whole numbers from 0 to 1"),
+        (torch.tensor([0, -1, 1, 0, 1, 0]), "relations: found -1 in row 1"),
+    ],
+)
+def test_relations_are_one_number_of_a_name_a_row(relations: Tensor, sentence: str) -> None:
+    with pytest.raises(DataError, match=sentence):
+        sentdist.objective("rse", width=D, relations=["a", "b"]).double()(*TENSORS[:2], relations=relations)
+
+
+def test_augmented_embeddings_may_be_one_tensor() -> None:
+    augmented = _columns(2, N, B, D)
+    loss = sentdist.objective("rcl")
+    torch.testing.assert_close(loss(*TENSORS[:2], augmented=torch.stack(augmented)), loss(*TENSORS[:2], augmented=augmented), **CLOSE)
+
+
 def test_every_objective_is_offered_or_refused_with_its_reason() -> None:
     """One that comes later works by itself, or says here what it needs: nothing fails with another error."""
     values: dict[str, dict[str, Json]] = {"entropy": {"phi": 0.1}, "regression": {"loss": "mse", "label_range": [0, 5]}}
