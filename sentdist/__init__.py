@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    __version__: str
     from sentdist.api import *  # what of it is public stands in __all__
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Plan",
     "Recipe",
     "RecipeError",
+    "ResourceError",
     "SentdistError",
     "StoreError",
     "TrainingDiverged",
@@ -61,6 +63,8 @@ def _api() -> ModuleType:
 if not TYPE_CHECKING:  # which would take any misspelt name for an object
 
     def __getattr__(name: str) -> object:
+        if name == "__version__":
+            return import_module("importlib.metadata").version("sentdist")
         if name not in __all__:
             raise AttributeError(f"module 'sentdist' has no attribute {name!r}; it offers {', '.join(__all__)}")
         return getattr(_api(), name)

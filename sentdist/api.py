@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, overload
 from sentdist.errors import DataError as DataError
 from sentdist.errors import EncoderError as EncoderError
 from sentdist.errors import RecipeError as RecipeError
+from sentdist.errors import ResourceError as ResourceError
 from sentdist.errors import SentdistError as SentdistError
 from sentdist.errors import StoreError as StoreError
 from sentdist.errors import TrainingDiverged as TrainingDiverged
@@ -78,7 +79,7 @@ class Encoder:
 
         Raises:
             EncoderError: no such encoder, no tokenizer, a pooling that it has no weights for, a length that it does not take.
-            DataError: a name that is none, no such precision; a ResourceError, which is a SentdistError, for tf32 without such a GPU.
+            DataError: a name that is none, no such precision. ResourceError: tf32 without such a GPU.
             StoreError: a key of no or of several artifacts.
         """
         checked = given_encoder("Encoder.load", name)

@@ -29,7 +29,8 @@ def export_sentence_transformers(use: EncoderUse, to: Path) -> None:
             shutil.copytree(folder, part, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*OWN_FILES))
         else:
             encoder = LoadedEncoder.load(use).encoder
-            card = EncoderCard(base_model=use.checkpoint, base_revision=use.revision, objective=None, language=language_of(folder))
+            name = folder.name if Path(use.checkpoint).is_dir() else use.checkpoint  # where it lies here is nothing for a card
+            card = EncoderCard(base_model=name, base_revision=use.revision, objective=None, language=language_of(folder))
             encoder.to("cpu").save(part, card=card)
         if use.max_length is not None:
             declare_length(part, use.max_length)

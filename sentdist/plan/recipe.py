@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -67,18 +68,21 @@ class Recipe(Frozen):
     paper: PaperName | None = None  # whose printed tables stand beside ours in the report
 
     @classmethod
-    def load(cls, path: str | Path, overrides: str | Sequence[str] = ()) -> Recipe:
-        """Read a recipe's file and check it; overrides are `a.b=c`, one or several, applied in order.
+    def load(cls, path: str | Path | Mapping[str, Json], overrides: str | Sequence[str] = ()) -> Recipe:
+        """Read a recipe's file, or take its values from a dict, and check it; overrides are `a.b=c`, one or several, applied in order.
 
         Raises:
             RecipeError: naming the file and the field, or another recipe beside it with the same name.
         """
+        changes = [overrides] if isinstance(overrides, str) else overrides
+        if isinstance(path, Mapping):
+            return _with_overrides(copy.deepcopy(dict(path)), changes, where="recipe")
         if not isinstance(path, str | Path):
             raise RecipeError(
                 where="recipe", found=f"a {type(path).__name__}", expected="a Recipe, or the path of one", remedy="Name its file."
             )
         file = Path(path).expanduser()
-        recipe = load_recipe(file, [overrides] if isinstance(overrides, str) else overrides)
+        recipe = load_recipe(file, changes)
         check_unique_name(file, recipe.name)
         return recipe
 
@@ -207,9 +211,13 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
             expected="a recipe: name, corpus, methods and evaluation, each with its values",
             remedy=f"It looks like data: `sentdist tune {path}`." if path.suffix in TABLES else "See rayjobs/recipes/demo.yaml.",
         )
+    return _with_overrides(values, overrides, where=str(path))
+
+
+def _with_overrides(values: dict[str, Json], overrides: Sequence[str], *, where: str) -> Recipe:
     for override in overrides:
         _apply_override(values, override)
-    return recipe_from_values(values, where=str(path))
+    return recipe_from_values(values, where=where)
 
 
 def _kind_of(values: Json, text: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from sentdist.errors import RecipeError
+from sentdist.errors import RecipeError, counted
 from sentdist.plan.chosen_tasks import check_lexical, check_names, dev_parts, limited, named_task, pinned_task, selectable_task, task_names
 from sentdist.plan.compatibility import (
     check_channels,
@@ -82,6 +82,9 @@ class Plan:
     trials: tuple[Trial, ...]
     rows: dict[str, int]  # corpus key -> training rows, as far as planning can know
     notes: tuple[str, ...] = ()  # what was found out about own files, which methods are not for them, what could not be looked at
+
+    def __repr__(self) -> str:  # a notebook would show pages
+        return f"Plan({self.recipe.name!r}, {counted(len(self.trials), 'trial')}, {counted(len(self.stages), 'stage')})"
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:

@@ -149,6 +149,7 @@ def test_search_finds_what_numpy_finds(encoder: sentdist.Encoder) -> None:
         (lambda encoder: sentdist.Encoder.load("minilm-l6", max_length=0), DataError, "max_length: found 0; expected a whole number"),
         (lambda encoder: sentdist.Encoder.load(""), DataError, "encoder: found no name"),
         (lambda encoder: sentdist.similarity(object(), "a", "b"), DataError, "found a object; expected a sentdist.Encoder"),
+        (lambda encoder: sentdist.Recipe.load({"name": "x"}), RecipeError, "recipe: "),
         (lambda encoder: sentdist.plan(None), RecipeError, "recipe: found a NoneType; expected a Recipe"),
         (lambda encoder: sentdist.Recipe.load(ROOT / "rayjobs/recipes/demo.yaml", "seeds=[x]"), RecipeError, "seeds.0: found 'x'"),
         (lambda encoder: encoder.encode(["a dog", 3]), DataError, r"encode: sentences\[1\]: found 3, a int"),
@@ -195,6 +196,8 @@ def test_a_recipe_is_planned_run_reported_and_its_encoder_scored(tmp_path: Path,
     recipe = sentdist.Recipe.load(path, ["seeds=[3]"])
     plan = sentdist.plan(recipe, store=store, data=data)
     assert len(plan.trials) == 4 and not store.exists()
+    assert repr(plan) == f"Plan('tiny', 4 trials, {len(plan.stages)} stages)"
+    assert sentdist.Recipe.load(values, "seeds=[3]") == recipe and "seeds" not in values
     said: list[str] = []
     outcomes = sentdist.run(recipe, store=store, data=data, print_line=said.append)
     assert [(outcome.method, outcome.seed) for outcome in outcomes] == [("base", None), ("fine_tuned", 3), ("rcl", 3)]
@@ -229,6 +232,7 @@ def test_an_encoder_is_exported_with_the_length_that_it_was_loaded_with(
     text = "two cats sleep on a red mat"
     encoder.export(tmp_path / "whole")
     np.testing.assert_allclose(sentdist.Encoder.load(tmp_path / "whole").encode(text), encoder.encode(text), rtol=1e-6)
+    assert str(tiny_encoder_dir) not in (tmp_path / "whole" / "README.md").read_text()
     short = sentdist.Encoder.load(tiny_encoder_dir, max_length=4)
     short.export(tmp_path / "short")
     again = sentdist.Encoder.load(tmp_path / "short")
