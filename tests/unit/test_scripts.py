@@ -60,11 +60,13 @@ def short() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("script", STARTS_RAY)
-def test_every_script_that_starts_ray_gives_it_a_private_folder(script: str, tmp_path: Path, short: Path) -> None:
+def test_every_script_that_starts_ray_gives_it_a_private_folder_and_a_private_token(script: str, tmp_path: Path, short: Path) -> None:
     done = _starts_ray(script, tmp_path, short)
     assert done.returncode == 0, done.stderr
     words = done.stdout.splitlines()
     folder = Path(words[words.index("--temp-dir") + 1])
+    if script != "slurm.sh":  # which makes one for its job
+        assert (tmp_path / "token").stat().st_mode & 0o077 == 0
     assert folder.parent == short / f"sentdist-{os.getuid()}"
     assert folder.parent.stat().st_mode & 0o777 == 0o700
 
