@@ -372,7 +372,7 @@ def test_no_address_of_a_job_stands_in_a_command_line(tmp_path: Path) -> None:
 
 
 def test_paths_of_a_job_lead_where_they_lead_from_here(tmp_path: Path) -> None:
-    """It runs in a copy of the checkout: data were found while planning and not by the job, and a store went with the copy."""
+    """It runs in a copy of the checkout: data were found while planning and not by the job, which refused the store."""
     arguments = "--data ../data --store=a/store --set a=--data --data s3://bucket/data --store '~/store'"
     words, environment = _submitted(tmp_path, arguments, SENTDIST_DATA="../shared/my data")
     expected = f"--data {tmp_path}/../data --store={tmp_path}/a/store --set a=--data --data s3://bucket/data --store ~/store"
