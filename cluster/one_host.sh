@@ -16,6 +16,7 @@ export RAY_AUTH_TOKEN_PATH="${RAY_AUTH_TOKEN_PATH:-$HOME/.sentdist_ray_token}"
 if [ ! -s "$RAY_AUTH_TOKEN_PATH" ]; then
     (umask 077 && python3 -P -c 'import secrets; print(secrets.token_hex(32), end="")' >"$RAY_AUTH_TOKEN_PATH")
 fi
+[ ! -O "$RAY_AUTH_TOKEN_PATH" ] || chmod go= "$RAY_AUTH_TOKEN_PATH" # whoever reads it can run code as you
 unset RAY_ADDRESS # of another cluster that this shell uses
 folder="$(ray_folder cluster)"
 close_metrics

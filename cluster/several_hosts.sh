@@ -20,6 +20,7 @@ export RAY_AUTH_TOKEN_PATH="${RAY_AUTH_TOKEN_PATH:-$HOME/.sentdist_ray_token}"
     echo "Stopped: $RAY_AUTH_TOKEN_PATH is missing. Copy it from the head (mode 600)." >&2
     exit 1
 }
+[ ! -O "$RAY_AUTH_TOKEN_PATH" ] || chmod go= "$RAY_AUTH_TOKEN_PATH" # whoever reads it can run code as you
 unset RAY_ADDRESS # of another cluster that this shell uses
 folder="$(ray_folder cluster)"
 close_metrics

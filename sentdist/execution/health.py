@@ -11,6 +11,7 @@ import sys
 import sysconfig
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -25,6 +26,7 @@ from sentdist.services import servers
 from sentdist.services.asking import Reply, basic, get, ray_version
 from sentdist.services.state import state_of
 from sentdist.sizes import disk_size
+from sentdist.store.local_root import STAGING
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking.server import read_password
 
@@ -158,12 +160,19 @@ def _shared_memory() -> Finding:
 
 
 def _store(root: str) -> Finding:
+    """Whether it can be written; folders that this makes, which are empty, go again."""
+    at = Path(root).expanduser().absolute()
+    made = [] if "://" in root else [path for path in (at / STAGING, at, *at.parents) if not path.exists()]
     try:
         store = ArtifactStore(root)
         store.check_writable()
         return Finding(subject="store", state="good", text=f"{store.shown} can be written")
     except StoreError as error:
         return Finding(subject="store", state="bad", text=str(error))
+    finally:
+        for path in made:
+            with suppress(OSError):
+                path.rmdir()
 
 
 def _data(root: Path | None) -> Finding:

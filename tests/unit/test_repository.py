@@ -78,7 +78,9 @@ def test_licence_and_citation_agree_with_the_package() -> None:
 
 
 def test_hosted_checks_and_hooks_call_what_a_person_calls() -> None:
-    steps = yaml.safe_load((ROOT / ".github/workflows/checks.yml").read_text())["jobs"]["checks"]["steps"]
+    workflow = yaml.safe_load((ROOT / ".github/workflows/checks.yml").read_text())
+    assert "github.event_name" in workflow["concurrency"]["group"], "a push would end the tests of the night"
+    steps = workflow["jobs"]["checks"]["steps"]
     assert any(step.get("run", "").startswith(".ci/run") for step in steps)
     hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
     assert [hook["entry"] for hook in hooks] == ["ruff format", "ruff check", "mypy"]

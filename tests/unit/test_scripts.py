@@ -60,11 +60,13 @@ def short() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("script", STARTS_RAY)
-def test_every_script_that_starts_ray_gives_it_a_private_folder(script: str, tmp_path: Path, short: Path) -> None:
+def test_every_script_that_starts_ray_gives_it_a_private_folder_and_a_private_token(script: str, tmp_path: Path, short: Path) -> None:
     done = _starts_ray(script, tmp_path, short)
     assert done.returncode == 0, done.stderr
     words = done.stdout.splitlines()
     folder = Path(words[words.index("--temp-dir") + 1])
+    if script != "slurm.sh":  # which makes one for its job
+        assert (tmp_path / "token").stat().st_mode & 0o077 == 0
     assert folder.parent == short / f"sentdist-{os.getuid()}"
     assert folder.parent.stat().st_mode & 0o777 == 0o700
 
@@ -370,7 +372,7 @@ def test_no_address_of_a_job_stands_in_a_command_line(tmp_path: Path) -> None:
 
 
 def test_paths_of_a_job_lead_where_they_lead_from_here(tmp_path: Path) -> None:
-    """It runs in a copy of the checkout: data were found while planning and not by the job, and a store went with the copy."""
+    """It runs in a copy of the checkout: data were found while planning and not by the job, which refused the store."""
     arguments = "--data ../data --store=a/store --set a=--data --data s3://bucket/data --store '~/store'"
     words, environment = _submitted(tmp_path, arguments, SENTDIST_DATA="../shared/my data")
     expected = f"--data {tmp_path}/../data --store={tmp_path}/a/store --set a=--data --data s3://bucket/data --store ~/store"

@@ -56,6 +56,13 @@ def test_torch_itself_is_asked_whether_it_can_use_what_the_driver_sees(monkeypat
     assert found.state == "bad" and f"torch cannot use them (torch {torch.__version__}, built " in found.text, found.text
 
 
+def test_doctor_leaves_no_store_where_there_was_none(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    for root in (tmp_path / "none" / "store", tmp_path / "there"):
+        assert health._store(str(root)).state == "good"
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
+
+
 def test_doctor_runs_no_module_of_the_folder_that_it_is_called_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "sentdist").mkdir()
     (tmp_path / "sentdist" / "__init__.py").write_text("import pathlib; pathlib.Path('ran').touch()")
