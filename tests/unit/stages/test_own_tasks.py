@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from sentdist.cli import app
 from sentdist.data.leaks import LeakFinder
+from sentdist.data.retrieval import Retrieval
 from sentdist.data.sources.pinned import inspect_source
 from sentdist.data.sts_pairs import Pairs
 from sentdist.errors import DataError, RecipeError
@@ -23,7 +24,7 @@ from sentdist.stages.overlaps import task_texts
 from sentdist.stages.scores.scorer import COSINE, CosineScorer
 from sentdist.stages.tasks.geometry import geometry_of
 from sentdist.stages.tasks.load import load_task
-from sentdist.stages.tasks.retrieval import load_retrieval
+from sentdist.stages.tasks.retrieval import LoadedRetrieval, load_retrieval
 from sentdist.stages.tasks.sts import load_sts
 from tests.support.tasks_data import evaluated, stage_of, write_forums, write_table
 
@@ -121,6 +122,15 @@ def test_scores_of_a_shipped_task_are_from_0_to_5_and_ones_own_on_any_scale(data
     assert load_sts(own, data).pairs.score.max() == 90.0
     with pytest.raises(DataError, match="expected a number from 0 to 5"):
         load_sts(own.model_copy(update={"name": "stsb"}), data)
+
+
+def test_a_document_counts_however_far_behind_others_it_stands() -> None:
+    names = tuple(f"d{number}" for number in range(200))
+    collection = Retrieval(query_ids=("q",), queries=("which",), document_ids=names, documents=names, qrels={"q": {"d159": 1}})
+    task = Task(name="own", kind="retrieval", source="any", revision="any")
+    angles = np.linspace(0, 1, 201)
+    found = LoadedRetrieval(task=task, collection=collection, rows=(0,)).score(np.stack([np.cos(angles), np.sin(angles)], axis=1), COSINE)
+    assert found.main == pytest.approx(100 / 160)
 
 
 def test_a_limit_takes_queries_from_all_over_the_collection(data: Path) -> None:
