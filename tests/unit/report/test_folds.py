@@ -61,6 +61,24 @@ def test_a_score_that_one_fold_lacks_is_no_mean_of_the_others(tmp_path: Path) ->
     (row,) = (row for row in found.retrieval[NAME] if (row.method, row.seed) == ("rcl", 0))
     of_mrr = [float(str(records[one].results[f"{NAME}.mrr"])) for one in (key, *others)]
     assert row.scores[f"{NAME}:map"] is None and row.scores[f"{NAME}:mrr"] == pytest.approx(sum(of_mrr) / 3)
+    assert {len(set(cell)) for one in found.retrieval[NAME] for cell in (one.items or {}).values() if isinstance(cell, tuple)} == {3}, (
+        "its items too"
+    )
+
+
+def test_a_curve_is_that_of_the_first_fold_in_the_order_of_its_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, read = _store(tmp_path), []
+
+    def points(path: Path, **_: object) -> list[dict[str, float]]:
+        read.append(path.read_bytes() and str(path))
+        return [{"step": 1, "loss": 2.0}, {"step": 2, "dev_score": 60.0}, {"step": 3, "loss": 1.0}, {"step": 4, "dev_score": 70.0}]
+
+    monkeypatch.setattr("sentdist.report.sweep_rows.read_json_lines", points)
+    sweep = load_sweep(store, "small")
+    curves = sweep_rows(sweep, store, sweep.records(store)).curves
+    first = {trial.train for trial in sweep.trials if trial.fold == 0 and trial.train is not None}
+    assert len(read) == len(first) == len(curves) and all(any(key in path for path in read) for key in first)
+    assert {(*one.steps, *one.losses, *one.dev_steps, *one.dev_scores) for one in curves} == {(1, 3, 2.0, 1.0, 2, 4, 60.0, 70.0)}
 
 
 def test_useb_over_folds_is_the_mean_of_all_folds(tmp_path: Path) -> None:
