@@ -95,6 +95,7 @@ def test_a_file_without_a_header_keeps_its_first_row(tmp_path: Path) -> None:
         ("anchor,positive", "a {n} b,c {n} d", "pairs", ("anchor", "positive")),
         ("id,Frage,Antwort,url", "{n},a {n} b,c {n} d,http", "faq", ("Frage", "Antwort")),
         ("sent0,sent1,hard_neg", "a {n} b,c {n} d,e {n} f", "triplets", ("sent0", "sent1", "hard_neg")),
+        ("sent0,sent1,score,hard_neg", "a {n} b,c {n} d,{n},e {n} f", "triplets", ("sent0", "sent1", "hard_neg")),
         ("sentence1,sentence2,score", "a {n} b,c {n} d,{n}", "graded", ("sentence1", "sentence2", "score")),
         ("sentence1,sentence2,label", "a {n} b,c {n} d,1", "pairs", ("sentence1", "sentence2")),  # a label that is always 1 grades nothing
         ("links,rechts,note", "a {n} b,c {n} d,{n}.5", "graded", ("links", "rechts", "note")),

@@ -9,6 +9,9 @@ import pytest
 
 from sentdist.data.own.rows import read_groups, read_queries, read_rows
 from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN
+from sentdist.plan.corpora.own import own_section
+from sentdist.plan.stage import Json
+from sentdist.stages.planning.resolve import FileResolver
 from tests.unit.data.test_own_rows import faq_rows, seen, written
 
 
@@ -77,6 +80,24 @@ def test_dev_looks_among_no_document_of_test(tmp_path: Path) -> None:
     }
     assert documents[DEV] == positives[TRAIN] | positives[DEV]
     assert documents[TEST] == documents[DEV] | positives[TEST] != documents[DEV]
+
+
+def test_what_a_section_says_of_a_file_is_how_it_is_read(tmp_path: Path) -> None:
+    lines = [f"{n % 7};text {n};other {n};thread {n // 4}\n" for n in range(400)]
+    (tmp_path / "own.csv").write_text("".join(lines), encoding="utf-16")
+    held_out: Json = {"dev": 0.2, "test": 0.3, "seed": 7, "most": 50, "near": 0.9}
+    said: dict[str, Json] = {
+        "encoding": "utf-16",
+        "separator": ";",
+        "header": False,
+        "columns": ["2", "3", "1"],
+        "shape": "graded",
+        "group": "4",
+    }
+    section = own_section({"kind": "own", "file": "own.csv", **said, "held_out": held_out}, where="corpus")
+    rows = section.pinned(FileResolver(data_root=tmp_path), where="corpus").rows
+    assert (rows.encoding, rows.separator, rows.has_header, rows.columns, rows.group) == ("utf-16", ";", False, ("2", "3", "1"), "4")
+    assert {name: getattr(rows, name) for name in ("dev", "test", "seed", "most", "near")} == held_out
 
 
 def test_negatives_of_a_side_stand_among_its_documents(tmp_path: Path) -> None:

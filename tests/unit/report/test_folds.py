@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sentdist.plan.stage import as_number
+from sentdist.plan.tasks import TASK_GROUPS
 from sentdist.plan.unroll import Trial
 from sentdist.report.brief_table import brief_table
 from sentdist.report.sweep_report import Report, report_sweep
@@ -92,6 +93,20 @@ def test_useb_over_folds_is_the_mean_of_all_folds(tmp_path: Path) -> None:
         folds = {as_number(records[trial.key].results["askubuntu"]) or 0.0 for trial in trials}
         assert len(folds) == 3 and row.scores["Avg"] == pytest.approx(sum(folds) / 3)
     assert len(found.useb) == 5
+    for key, record in records.items():
+        more = {
+            f"{task}.by.{one}": value + 10 * (one == "y")
+            for task in TASK_GROUPS["useb"]
+            for one in "xy"
+            if (value := as_number(record.results.get(task)))
+        }
+        records[key] = record.model_copy(update={"results": {**record.results, **more}})
+    alone = {(row.label, row.seed): row.scores for row in sweep_rows(sweep, store, records).useb_by_relation}
+    assert len(alone) == 10
+    for (label, seed), scores in alone.items():
+        if label.endswith(", x"):
+            other = alone[f"{label.removesuffix(', x')}, y", seed]
+            assert {task: (score or 0) + 10 for task, score in scores.items()} == pytest.approx(other)
 
 
 def test_the_terminal_counts_seeds_and_spreads_over_them_as_the_report_does(lacking: tuple[ArtifactStore, Report]) -> None:

@@ -335,6 +335,7 @@ def test_csv_keeps_every_number(rows: list[ResultRow]) -> None:
     records = list(csv.DictReader(io.StringIO(to_csv(_table(rows)))))
     assert [record["label"] for record in records] == ["base", "eq1", "rcl"]
     assert float(records[2]["STS12 mean"]) == 72.6 and records[2]["phis"] == ".01" and records[0]["STS12 sd"] == ""
+    assert float(records[2]["STS12 sd"]) == pytest.approx(0.1)
 
 
 def test_sharing_in_words() -> None:

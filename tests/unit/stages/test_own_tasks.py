@@ -108,6 +108,13 @@ def test_geometry_is_a_task_without_a_main_score(planted_encoder_dir: Path, data
     assert (values**2).sum() == pytest.approx(1.0)
 
 
+def test_items_are_kept_with_what_belongs_together(planted_encoder_dir: Path, data: Path, tmp_path: Path) -> None:
+    artifact, context = evaluated(planted_encoder_dir, ("sts=my/pairs",), data=data, store=tmp_path / "store")
+    groups = pq.read_table(context.store.folder(artifact) / "items/sts-my-pairs.parquet")["group"].to_pylist()
+    task = Task(name="sts-my-pairs", kind="sts", source="my/pairs", revision="any")
+    assert groups == load_sts(task, data).texts().groups().tolist() and len(set(groups)) < len(groups)
+
+
 def test_the_geometry_is_of_each_sentence_once_and_its_positives_are_pairs_above_a_score() -> None:
     """Of a, b and c, the pairs (b, c) and (a, c) are 45° apart; (a, b) has the very score that positives are above."""
     pairs = Pairs(subset=("x",) * 3, sentence1=("a", "b", "a"), sentence2=("b", "c", "c"), score=np.array([4.0, 4.5, 5.0]))
