@@ -37,8 +37,10 @@ ENGINES = ("torch", 0, 1, 2, 3)
 
 
 def make_engine(kind: str | int, *, dropout: float = 0.0, optimization: Optimization = OPTIMIZATION) -> Engine:
-    encoder = ToyEncoder(dropout=dropout)
-    return TorchEngine(encoder, optimization) if kind == "torch" else DeepSpeedEngine(encoder, optimization, zero_stage=int(kind))
+    encoder = ToyEncoder(dropout=dropout).eval()  # as transformers loads a model
+    engine = TorchEngine(encoder, optimization) if kind == "torch" else DeepSpeedEngine(encoder, optimization, zero_stage=int(kind))
+    assert all(part.training for part in engine.encoder.modules()), f"{kind}: dropout is on"
+    return engine
 
 
 def train_toy(

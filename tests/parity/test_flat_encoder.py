@@ -24,11 +24,13 @@ pytestmark = pytest.mark.parity
 CLOSE = {"rtol": 1e-4, "atol": 2e-6}
 
 
-def padded_embeddings(model: torch.nn.Module, folder: Path, sentences: tuple[str, ...], *, pooling: str = "mean") -> Tensor:
+def padded_embeddings(
+    model: torch.nn.Module, folder: Path, sentences: tuple[str, ...], *, pooling: str = "mean", training: bool = False
+) -> Tensor:
     """What one writes first: pad, mask, eager attention, pool."""
     inputs = AutoTokenizer.from_pretrained(folder)(list(sentences), padding=True, return_tensors="pt")
     states = model(**inputs, output_hidden_states=True).hidden_states
-    return pooled(states, inputs["attention_mask"], pooling)
+    return pooled(states, inputs["attention_mask"], pooling, training=training)
 
 
 def contrast(embeddings_SD: Tensor) -> Tensor:
@@ -93,12 +95,13 @@ def test_padded_family_equals_the_obvious_way(family: str, request: pytest.Fixtu
     assert_equal_gradients(encoder, model)
 
 
+@pytest.mark.parametrize("training", [True, False], ids=["training", "test"])
 @pytest.mark.parametrize("pooling", sorted(POOLINGS))
-def test_pooling_equals_padded_pooling(pooling: str, tiny_roberta_dir: Path) -> None:
-    encoder = SentenceEncoder.load(tiny_roberta_dir, pooling=pooling).eval()
+def test_pooling_equals_padded_pooling(pooling: str, training: bool, tiny_roberta_dir: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_roberta_dir, pooling=pooling, attention_dropout=0.0, hidden_dropout=0.0).train(training)
     with torch.no_grad():
-        expected = padded_embeddings(eager(tiny_roberta_dir), tiny_roberta_dir, SENTENCES, pooling=pooling)
-        if has_dense_layer(pooling):
+        expected = padded_embeddings(eager(tiny_roberta_dir), tiny_roberta_dir, SENTENCES, pooling=pooling, training=training)
+        if has_dense_layer(pooling, training=training):
             assert encoder.head is not None
             expected = torch.tanh(expected @ encoder.head.dense.weight.T + encoder.head.dense.bias)
         torch.testing.assert_close(encoder(encoder.tokenize(SENTENCES)), expected, **CLOSE)

@@ -120,6 +120,11 @@ def test_a_seed_gives_another_order_another_head_and_other_dropout(place: Place)
     first, again, other = of(seeds=[3]), of(seeds=[3]), of(seeds=[4])
     assert first[0] == again[0] and first[1] == again[1]
     assert first[0] != other[0] and first[1] != other[1] and not torch.equal(first[2], other[2])
+    starts = []
+    for seed in (3, 3, 4):
+        session = opened(place, "triplets", {**few, "seeds": [seed]}).session
+        starts.append((session.engine.weights()["encoder.head.dense.weight"], torch.rand(4)))  # what dropout would draw
+    assert all(torch.equal(one, same) and not torch.equal(one, another) for one, same, another in zip(*starts, strict=True))
     fixed, _ = planned(place, "triplets", {**few, "seeds": [0, 1, 2], "methods.m.seed": 3})
     assert len(fixed.trials) == 1 and stage_of(fixed).seed == 3
 

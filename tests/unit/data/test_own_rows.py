@@ -95,6 +95,7 @@ def test_a_file_without_a_header_keeps_its_first_row(tmp_path: Path) -> None:
         ("anchor,positive", "a {n} b,c {n} d", "pairs", ("anchor", "positive")),
         ("id,Frage,Antwort,url", "{n},a {n} b,c {n} d,http", "faq", ("Frage", "Antwort")),
         ("sent0,sent1,hard_neg", "a {n} b,c {n} d,e {n} f", "triplets", ("sent0", "sent1", "hard_neg")),
+        ("sent0,sent1,score,hard_neg", "a {n} b,c {n} d,{n},e {n} f", "triplets", ("sent0", "sent1", "hard_neg")),
         ("sentence1,sentence2,score", "a {n} b,c {n} d,{n}", "graded", ("sentence1", "sentence2", "score")),
         ("sentence1,sentence2,label", "a {n} b,c {n} d,1", "pairs", ("sentence1", "sentence2")),  # a label that is always 1 grades nothing
         ("links,rechts,note", "a {n} b,c {n} d,{n}.5", "graded", ("links", "rechts", "note")),
@@ -218,6 +219,7 @@ def test_a_split_depends_on_texts_and_seed_but_not_on_their_order(tmp_path: Path
     shuffled = random.Random(1).sample(rows, len(rows))
     assert tested(rows, held) == tested(shuffled, held) != tested(rows, replace(held, seed=1))
     assert len(tested(rows, replace(held, most=6))) <= 6
+    assert len(tested(rows, replace(held, test=0.3))) > 2 * len(tested(rows, held)) > len(tested(rows, replace(held, dev=0.3)))
 
 
 def test_groups_follow_texts_names_and_likeness() -> None:
@@ -279,6 +281,12 @@ def test_scores_with_a_comma_come_to_one_scale(tmp_path: Path) -> None:
     assert (found.file.shape, found.file.low, found.file.high) == ("graded", 0.0, 1.0)
     scores = read_rows("graded.csv", path, found.file, TRAIN, revision=found.revision)["score"].to_pylist()
     assert set(scores) == {0.0, 1.0, 2.0, 3.0, 4.0, 5.0}
+    from_one = [(one, other, str(1 + n % 5)) for n, (one, other, _) in enumerate(graded_rows())]
+    path.write_text(written([("Satz A", "Satz B", "Note"), *from_one], ";"))
+    found = seen(path, near=None)
+    assert (found.file.low, found.file.high) == (1.0, 5.0)
+    scores = read_rows("graded.csv", path, found.file, TRAIN, revision=found.revision)["score"].to_pylist()
+    assert set(scores) == {0.0, 1.25, 2.5, 3.75, 5.0}
 
 
 def test_a_column_that_the_first_object_of_a_list_lacks_is_one(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,11 @@ import torch
 from safetensors.torch import load_file
 
 from sentdist.execution.board.submission import Submission
+from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
+from sentdist.execution.training.engines import engine_of
 from sentdist.execution.training.rank import train_as_first
+from sentdist.learning.engine import TorchEngine
+from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
@@ -66,3 +71,12 @@ def test_a_finished_training_leaves_no_checkpoint_behind(prepared: Any) -> None:
     stage, context = prepared("finished")
     train_as_first(stage, Submission(context=context), RecordingSink(), NullRun())
     assert not (Path(context.store.root) / "running" / stage.key).exists()
+
+
+def test_an_engine_is_made_as_the_runtime_says() -> None:
+    for runtime, expected in (
+        (Runtime(engine="torch"), (TorchEngine, {"device": "cuda:1"})),
+        (Runtime(engine="deepspeed", zero_stage=2), (DeepSpeedEngine, {"device": "cuda:1", "zero_stage": 2})),
+    ):
+        made = engine_of(runtime, "cuda:1")
+        assert isinstance(made, partial) and (made.func, made.keywords) == expected

@@ -113,13 +113,16 @@ def test_learning_to_guess_brings_the_loss_down(encoder: SentenceEncoder) -> Non
     assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
 
 
-def test_states_of_all_tokens_pool_to_the_embeddings(encoder: SentenceEncoder) -> None:
+def test_states_of_all_tokens_pool_to_the_embeddings(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder.eval()
     tokens = encoder.tokenize(SENTENCES)
     states = encoder.token_states(tokens)
     means = torch.stack([part.mean(dim=0) for part in states.split(list(tokens.lengths))])
     encoder.train()
     assert states.shape == (tokens.num_tokens, encoder.width)
+    monkeypatch.setattr(encoder, "pooling", "first_last")
+    assert torch.equal(encoder.eval().token_states(tokens), states), "the last layer's, whatever the pooling reads"
+    monkeypatch.undo()
     torch.testing.assert_close(means, encoder.eval()(tokens), rtol=1e-5, atol=1e-6)
     encoder.train()
 

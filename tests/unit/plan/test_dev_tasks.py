@@ -66,6 +66,8 @@ def test_a_group_beside_others_counts_as_one_and_alone_as_its_tasks() -> None:
     both, alone = _training("askubuntu-dev+twitter").selection, _training("transfer-dev").selection
     assert both is not None and alone is not None
     assert both.parts == (1, 2) and [list(part) for part in both.places] == [[0], [1, 2]]
+    first = _training("twitter+askubuntu-dev").selection
+    assert first is not None and [list(part) for part in first.places] == [[0, 1], [2]]
     assert alone.parts == () and [len(part) for part in alone.places] == [1] * 7
     with pytest.raises(RecipeError, match=r"Use mr; mr-dev is for selection\.task"):
         plan_of(small_recipe(evaluation={"tasks": ["mr-dev"]}))

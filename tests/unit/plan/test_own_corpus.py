@@ -51,6 +51,14 @@ def test_a_shape_has_its_stages_tasks_and_methods(shape: str, method: str, kinds
     assert len({task.name for task in (*tasks, train.selection.task)}) == len(tasks) + 1
 
 
+@pytest.mark.parametrize("shape", ["pairs", "faq", "triplets", "graded"])
+def test_a_limit_is_drawn_by_its_seed_and_scores_are_taken_as_they_are(shape: str) -> None:
+    plan = own_plan(f"corpus.shape={shape}", "corpus.limit=100", "corpus.limit_seed=3")
+    corpus = next(stage.corpus for stage in plan.stages if isinstance(stage, Train))
+    assert isinstance(corpus, Corpus | GradedCorpus) and (corpus.limit, corpus.limit_seed, plan.rows[corpus.key]) == (100, 3, 100)
+    assert not isinstance(corpus, GradedCorpus) or (corpus.rounding, corpus.labels.spacing) == ("none", None)
+
+
 def test_columns_may_be_named_by_their_numbers() -> None:
     by_number, by_text = (
         own_plan(f"corpus.columns={columns}", f"corpus.group={group}") for columns, group in (("[1, 2]", "3"), ("['1', '2']", "'3'"))

@@ -86,6 +86,8 @@ def test_a_p_is_never_0_and_shows_on_which_side_of_the_level_it_lies(p: float, t
         _table({"a": [80.0], "b": [81.0]}), comparisons=(Comparison(system="b", other="a", relation="baseline", differences={"t": found}),)
     )
     assert cell_text.tests_of(table)[0][4:6] == (text.removeprefix("= "), text.removeprefix("= "))
+    over = replace(table.comparisons[0], differences={"t": replace(found, table_p=0.75)})
+    assert cell_text.tests_of(replace(table, comparisons=(over,)))[0][4:6] == (text.removeprefix("= "), "0.750")
 
 
 def test_rows_of_different_seeds_say_nothing_of_other_tasks() -> None:

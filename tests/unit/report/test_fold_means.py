@@ -13,6 +13,7 @@ from sentdist.report.leaks import sweep_leaks
 from sentdist.report.paper import fold_means, told_apart
 from sentdist.report.printed import PaperRow, PaperTable
 from sentdist.report.score_rows import ResultRow
+from sentdist.report.seed_results import means_over_folds
 from sentdist.report.sweep_report import result_tables
 from sentdist.report.sweep_rows import sweep_rows
 from sentdist.report.tables import build_table
@@ -31,6 +32,8 @@ def test_a_row_waits_for_all_of_its_folds() -> None:
     }
     (row,) = fold_means(sweep, records, {"MAP": "faqir"})
     assert row.label == "RCL" and row.scores == {"MAP": pytest.approx(60.0)}
+    named = {"a": None, "b": 1.0, "name": "x"}, {"a": 2.0, "b": 3.0, "name": "x"}
+    assert means_over_folds(named) == means_over_folds(named[::-1]) == {"a": None, "b": 2.0}
     del records["fold-1"]
     assert fold_means(sweep, records, {"MAP": "faqir"}) == []
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sentdist.plan.stage import as_number
+from sentdist.plan.tasks import TASK_GROUPS
 from sentdist.plan.unroll import Trial
 from sentdist.report.brief_table import brief_table
 from sentdist.report.sweep_report import Report, report_sweep
@@ -61,6 +62,24 @@ def test_a_score_that_one_fold_lacks_is_no_mean_of_the_others(tmp_path: Path) ->
     (row,) = (row for row in found.retrieval[NAME] if (row.method, row.seed) == ("rcl", 0))
     of_mrr = [float(str(records[one].results[f"{NAME}.mrr"])) for one in (key, *others)]
     assert row.scores[f"{NAME}:map"] is None and row.scores[f"{NAME}:mrr"] == pytest.approx(sum(of_mrr) / 3)
+    assert {len(set(cell)) for one in found.retrieval[NAME] for cell in (one.items or {}).values() if isinstance(cell, tuple)} == {3}, (
+        "its items too"
+    )
+
+
+def test_a_curve_is_that_of_the_first_fold_in_the_order_of_its_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, read = _store(tmp_path), []
+
+    def points(path: Path, **_: object) -> list[dict[str, float]]:
+        read.append(path.read_bytes() and str(path))
+        return [{"step": 1, "loss": 2.0}, {"step": 2, "dev_score": 60.0}, {"step": 3, "loss": 1.0}, {"step": 4, "dev_score": 70.0}]
+
+    monkeypatch.setattr("sentdist.report.sweep_rows.read_json_lines", points)
+    sweep = load_sweep(store, "small")
+    curves = sweep_rows(sweep, store, sweep.records(store)).curves
+    first = {trial.train for trial in sweep.trials if trial.fold == 0 and trial.train is not None}
+    assert len(read) == len(first) == len(curves) and all(any(key in path for path in read) for key in first)
+    assert {(*one.steps, *one.losses, *one.dev_steps, *one.dev_scores) for one in curves} == {(1, 3, 2.0, 1.0, 2, 4, 60.0, 70.0)}
 
 
 def test_useb_over_folds_is_the_mean_of_all_folds(tmp_path: Path) -> None:
@@ -74,6 +93,20 @@ def test_useb_over_folds_is_the_mean_of_all_folds(tmp_path: Path) -> None:
         folds = {as_number(records[trial.key].results["askubuntu"]) or 0.0 for trial in trials}
         assert len(folds) == 3 and row.scores["Avg"] == pytest.approx(sum(folds) / 3)
     assert len(found.useb) == 5
+    for key, record in records.items():
+        more = {
+            f"{task}.by.{one}": value + 10 * (one == "y")
+            for task in TASK_GROUPS["useb"]
+            for one in "xy"
+            if (value := as_number(record.results.get(task)))
+        }
+        records[key] = record.model_copy(update={"results": {**record.results, **more}})
+    alone = {(row.label, row.seed): row.scores for row in sweep_rows(sweep, store, records).useb_by_relation}
+    assert len(alone) == 10
+    for (label, seed), scores in alone.items():
+        if label.endswith(", x"):
+            other = alone[f"{label.removesuffix(', x')}, y", seed]
+            assert {task: (score or 0) + 10 for task, score in scores.items()} == pytest.approx(other)
 
 
 def test_the_terminal_counts_seeds_and_spreads_over_them_as_the_report_does(lacking: tuple[ArtifactStore, Report]) -> None:

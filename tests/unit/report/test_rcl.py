@@ -25,6 +25,23 @@ def untouched(view: dict[str, str] | None = None, **encoder: str | int) -> CellF
     return CellFacts(scores=Scores(encoder=EncoderSpec.model_validate(BASE | encoder), tasks=(), view=View.model_validate(view or {})))
 
 
+def trained(objective: str, *, phis: tuple[float, ...] = (), heads: float = 0.0, attention: float | None = None) -> CellFacts:
+    found = type("Trained", (CellFacts,), {"objective": objective, "phis": phis, "drophead": heads, "attention_dropout": attention})()
+    assert isinstance(found, CellFacts)
+    return found
+
+
+def test_other_strengths_of_regulators_and_two_dropouts_at_once_are_no_row() -> None:
+    printed, others = (0.01, 0.02, 0.03, 0.04), (0.01, 0.02, 0.03, 0.05)
+    cells = {
+        "rcl": trained("rcl", phis=printed), "others": trained("rcl", phis=others), "attention": trained("info_nce", attention=0.1),
+        "heads": trained("info_nce", heads=0.1), "both": trained("info_nce", attention=0.1, heads=0.2),
+    }  # fmt: skip
+    found = TABLES.our_rows(cells)
+    assert found["3"] == {"rcl": "RCL", "attention": "Attention dropout p=0.1", "heads": "DropHead p=0.1"}
+    assert found["5"] == {"rcl": "RCL"} and found["4"] == {"rcl": "8"}
+
+
 FLOORS = {
     "words": CellFacts(scores=Scores(encoder=LexicalSpec(name="word_overlap"), tasks=())),
     "bm25": CellFacts(scores=Scores(encoder=LexicalSpec(name="bm25"), tasks=())),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import xml.etree.ElementTree as ElementTree
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -12,8 +14,10 @@ from matplotlib.image import imread
 
 from sentdist.errors import DataError
 from sentdist.report.papers.rse import PAPER_LINKS
-from sentdist.report.relations import link_rows, printed_link_rows, relation_matrix, weight_curves
+from sentdist.report.relations import link_rows, printed_link_rows, relation_drawings, relation_matrix, weight_curves
 from sentdist.report.style import Drawing
+from sentdist.store.record import Record
+from sentdist.store.sweep import SweepRecord
 
 NAMES = ("entailment", "duplicate-question", "same-caption")
 
@@ -52,6 +56,14 @@ def test_curves_over_a_weight() -> None:
         ("other", "0", "60"),
     ]
     assert "weight of duplicate-question" in drawing.caption
+
+
+def test_a_curve_has_each_score_at_its_weight() -> None:
+    trials = [SimpleNamespace(key=f"k{seed}", method="rse", cell="RSE", train=f"t{seed}", seed=seed) for seed in (0, 1)]
+    curves = [{"relation": "twin", "weights": [0.0, 0.5, 1.0], "scores": [70.0 + seed, None, 75.0 + seed]} for seed in (0, 1)]
+    records = {trial.key: SimpleNamespace(results={"weight_curve": curve}) for trial, curve in zip(trials, curves, strict=True)}
+    (drawing,) = relation_drawings(cast(SweepRecord, SimpleNamespace(trials=trials)), cast(dict[str, Record], records))
+    assert [(row["weight"], row["mean"], row["seeds"]) for row in _rows(drawing)] == [("0", "70.5", "2"), ("1", "75.5", "2")]
 
 
 def test_link_prediction_is_averaged_over_seeds() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import yaml
@@ -11,11 +13,13 @@ from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import unroll
 from sentdist.report.cell_facts import CellFacts
-from sentdist.report.papers.rse import RSE_TABLES, TABLES, RelationalFacts
+from sentdist.report.papers.rse import RSE_TABLES, TABLES, RelationalFacts, link_tables
 from sentdist.report.score_rows import ResultRow
 from sentdist.report.tables import ResultTable, build_table
+from sentdist.store.record import Record
+from sentdist.store.sweep import SweepRecord
 from tests.support.paper_size import PaperResolver
-from tests.support.planning import RECIPES
+from tests.support.planning import RECIPES, shipped_plan
 
 TWO = ("entailment", "duplicate-question")
 FIVE = (*TWO, "paraphrase", "same-caption", "qa-entailment")
@@ -96,11 +100,25 @@ def test_other_weights_another_loss_and_no_negatives_are_no_row_of_rse() -> None
     assert set(found["4"]) == {"rse", "rse_one_direction"}
 
 
+def test_each_relation_s_links_are_its_own() -> None:
+    plan = shipped_plan(RECIPES / "rse_sts.yaml")
+    (trial, *_) = (one for one in plan.trials if one.method == "rse")
+    assert isinstance(trial.scores.encoder, Train)
+    parts = {"links": 1.0, "links.entailment": 80.0, "links.all": 60.0}
+    values = {f"{part}.{measure}": score for part, score in parts.items() for measure in ("mrr", "hits@1", "hits@3", "hits@10")}
+    sweep = SimpleNamespace(trials=[SimpleNamespace(method="rse", cell="rse", key="k", seed=0)])
+    cells = {"rse": CellFacts(train=trial.scores.encoder, scores=trial.scores)}
+    found = list(link_tables(cast(SweepRecord, sweep), cast(dict[str, Record], {"k": SimpleNamespace(results=values)}), cells))
+    means = {one.table.title: one.table.line("rse").cells["MRR"].summary for one in found}
+    assert {title: summary.mean for title, summary in means.items() if summary is not None} == {"Entailment": 80.0, "All": 60.0}
+
+
 def test_temperatures_find_their_rows() -> None:
     known = {f"τ {value}": facts(*TWO, modelled=True, scored=True, temperature=value) for value in (0.01, 0.05, 0.3)}
     (found,) = TABLES.beside_facts(table_of(*known), known)
     assert found.paper.number == "4"
     assert {row.label: row.paper for row in found.rows} == {"τ 0.01": (81.73,), "τ 0.05": (82.18,)}
+    assert list(TABLES.matches(known)["2"]) == ["τ 0.05"], "other tables are of one temperature"
 
 
 def test_a_single_row_stands_beside_nothing() -> None:

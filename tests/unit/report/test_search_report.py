@@ -6,6 +6,7 @@ import csv
 import io
 import re
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -156,6 +157,16 @@ def test_few_trials_say_nothing_of_fields() -> None:
     (fields,) = [block for block in part.rest if block.title == "Which settings matter"]
     said = " ".join(fields.said)
     assert "that takes 16" in said or "not installed" in said
+
+
+def test_the_best_trial_ran_to_its_end_and_one_without_a_score_wins_nothing() -> None:
+    (method, *_) = search_facts(made_up_search(samples=12), None, {}).methods
+    pruned = next(trial for trial in method.trials if trial.state == "pruned")
+    rungs = tuple(rung.model_copy(update={"dev": 99.0}) for rung in pruned.rungs)
+    trials = (*method.trials, pruned.model_copy(update={"rungs": rungs}), pruned.model_copy(update={"rungs": (), "state": "failed"}))
+    found = replace(method, trials=trials)
+    assert found.best == method.best and method.best is not None and method.best.state == "finished"
+    assert found.scores[-2:].tolist() == [99.0, min(method.scores)]
 
 
 def test_a_price_is_never_below_the_own_training() -> None:

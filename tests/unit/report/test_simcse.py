@@ -18,9 +18,9 @@ TRIPLETS, TWICE = ("sent0", "sent1", "hard_neg"), ("sentence", "sentence")
 TRAIN = next(stage for stage in shipped_plan(RECIPES / "simcse.yaml").stages if isinstance(stage, Train) and not stage.banks)
 
 
-def cell(columns: tuple[str, ...], *, objective: ObjectiveSpec | None = None) -> CellFacts:
+def cell(columns: tuple[str, ...], *, objective: ObjectiveSpec | None = None, start: Train | None = None) -> CellFacts:
     corpus = Corpus(source="nli/triplets", source_revision="1", columns=columns)
-    changed = {"objective": objective or InfoNCE(temperature=0.05), "corpus": corpus}
+    changed = {"objective": objective or InfoNCE(temperature=0.05), "corpus": corpus, "start": start}
     return CellFacts(train=TRAIN.model_copy(update=changed))
 
 
@@ -33,6 +33,7 @@ def cell(columns: tuple[str, ...], *, objective: ObjectiveSpec | None = None) ->
         (cell(TRIPLETS, objective=InfoNCE(temperature=0.05, hard_negatives=False)), None),  # multiple-negatives ranking
         (cell(TRIPLETS, objective=InfoNCE(temperature=1.0)), None),
         (cell(TRIPLETS, objective=RCL(temperature=0.05)), None),
+        (cell(TRIPLETS, start=TRAIN), None),  # goes on from another training
     ],
 )
 def test_a_cell_finds_its_row(facts: CellFacts, row: str | None) -> None:

@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 from rayjobs.benchmarks.similarity import read_sentences
+from sentdist.objectives.supmpn import SupMPN
+from sentdist.plan.stages import Train
+from sentdist.report.cell_facts import CellFacts
 from sentdist.report.papers.supmpn import SUPMPN_TABLES, TABLES, PremiseFacts
 from sentdist.report.score_rows import ResultRow
 from sentdist.report.tables import ResultTable, build_table
-from tests.support.planning import RECIPES
+from tests.support.planning import RECIPES, shipped_plan
 
 
 def facts(augmentation: str | None = None, *, has_groups: bool = True, as_printed: bool = True) -> PremiseFacts:
@@ -47,6 +50,18 @@ def test_a_large_encoder_has_a_row_of_its_own() -> None:
     known = {"base": facts(), "large": replace(facts(), checkpoint=large), "simcse": replace(facts(has_groups=False), checkpoint=large)}
     found = TABLES.matches(known)
     assert found["2"] == found["3"] == {"base": "SupMPN", "large": "SupMPN-BERT-large"} and found["A1"] == {"base": "None"}
+
+
+def test_what_is_masked_otherwise_or_learns_otherwise_is_no_row_of_the_paper() -> None:
+    train = next(
+        stage
+        for stage in shipped_plan(RECIPES / "supmpn_sts.yaml").stages
+        if isinstance(stage, Train) and isinstance(stage.objective, SupMPN)
+    )
+    for changes, as_printed in (({}, True), ({"masked": "zero"}, False), ({"phi": 0.1}, False), ({"temperature": 0.1}, False)):
+        objective = SupMPN.model_validate(train.objective.model_dump() | {"temperature": 0.05} | changes)
+        found = TABLES.facts(CellFacts(train=train.model_copy(update={"objective": objective})))
+        assert isinstance(found, PremiseFacts) and found.as_printed == as_printed, changes
 
 
 def test_figure_2_has_its_twelve_sentences() -> None:

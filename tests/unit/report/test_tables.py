@@ -61,6 +61,9 @@ def test_two_systems_with_the_same_seeds_are_paired_by_them(rows: list[ResultRow
     assert found is not None and found.about == "seeds" and found.p is not None and found.table_p is not None
     assert found.p == pytest.approx(ttest_rel([81.1, 81.4, 81.7], [81.0, 80.9, 80.8]).pvalue, rel=0.02)  # read off a grid of quantiles
     assert found.p < found.table_p <= 4 * found.p and " over the 3 comparisons of this table)" in table.verdicts["rcl"]
+    others = [replace(row, seed=row.seed + 10) if row.label == "eq1" else row for row in rows if row.label != "base"]
+    apart = _table(others).line("rcl").cells["STS13"].against_baseline
+    assert apart is not None and apart.p is not None and apart.p != pytest.approx(found.p, rel=0.05)
     comparison = next(one for one in table.comparisons if (one.system, one.relation) == ("rcl", "preceding"))
     assert comparison.differences["STS13"].difference == pytest.approx(found.difference)
 
@@ -236,6 +239,8 @@ def test_with_seeds_and_items_both_are_drawn_again(tmp_path: Path) -> None:
     plain = _table([replace(row, items=None) for row in rows]).line("rcl").cells["Avg"].against_baseline
     assert found is not None and plain is not None and (found.about, plain.about) == ("seeds and items", "seeds")
     assert found.difference == pytest.approx(plain.difference)
+    lacking = _table([*rows[:-1], replace(rows[-1], items=None)]).line("rcl").cells["Avg"].against_baseline
+    assert lacking is not None and lacking.about == "seeds", "where a seed has no items those of the others say nothing of all"
     records = list(csv.DictReader(io.StringIO(comparisons_to_csv(_table(rows)))))
     assert {record["speaks of"] for record in records} == {"seeds and items", "other tasks"}
     assert len(records) == 2 * (len(TASKS) + 2)  # two relations; the average, and on other tasks
@@ -330,6 +335,7 @@ def test_csv_keeps_every_number(rows: list[ResultRow]) -> None:
     records = list(csv.DictReader(io.StringIO(to_csv(_table(rows)))))
     assert [record["label"] for record in records] == ["base", "eq1", "rcl"]
     assert float(records[2]["STS12 mean"]) == 72.6 and records[2]["phis"] == ".01" and records[0]["STS12 sd"] == ""
+    assert float(records[2]["STS12 sd"]) == pytest.approx(0.1)
 
 
 def test_sharing_in_words() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from sentdist.errors import DataError
 from sentdist.report.score_rows import ResultRow
-from sentdist.report.useb import FOUR, RELATION
+from sentdist.report.useb import FOUR, RELATION, TASK_OF_COLUMN, relations_of, useb_scores
 from sentdist.report.useb_figure import relations_alone
 
 
@@ -29,6 +29,18 @@ def test_means_over_seeds_of_each_system_and_relation() -> None:
     assert float(found["a, b", "yy", FOUR[1]]["mean"]) == 53.5 and found["a, b", "yy", FOUR[1]]["seeds"] == "2"
     assert float(found["plain", "", FOUR[3]]["mean"]) == 40.0 and found["plain", "", FOUR[3]]["sd"] == ""
     assert "Dashed" in drawing.caption and "Dashed" not in relations_alone(ROWS).caption
+
+
+def test_one_relation_counts_for_all_parts_of_a_task_and_each_has_a_row_of_its_own() -> None:
+    results: dict[str, float | None] = {}
+    for number, task in enumerate(TASK_OF_COLUMN.values()):
+        results |= {f"{task}.by.x": 50.0 + number, f"{task}.by.y": 40.0 + number}
+    results |= {"twitter-url.by.y": 60.0, "twitter-pit.by.y": 30.0, "scidocs-coview.by.y": 90.0}
+    best, x, y = (useb_scores(results, relation) for relation in (None, "x", "y"))
+    assert relations_of(results) == ("x", "y")
+    assert (x["TURL"], x["PIT"], x["TwitterPara Avg"]) == (best["TURL"], best["PIT"], best["TwitterPara Avg"]) == (52.0, 53.0, 52.5)
+    assert (y["TURL"], y["PIT"], y["TwitterPara Avg"]) == (60.0, 30.0, 45.0)
+    assert best["SciDocs Avg"] == y["SciDocs Avg"] == pytest.approx((44 + 45 + 46 + 90) / 4)
 
 
 def test_a_task_without_scores_is_left_out_and_nothing_at_all_is_refused() -> None:

@@ -20,9 +20,10 @@ from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.leaks import overlaps_of
 from sentdist.plan.specs import Fold, Task
 from sentdist.plan.stage import Json
-from sentdist.plan.stages import Overlap
+from sentdist.plan.stages import Overlap, Train
 from sentdist.plan.unroll import Plan
 from sentdist.report.brief_table import brief_table
+from sentdist.report.encoder_card import encoder_card
 from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEVEL_TITLES, NOT_CHECKED, Leaked, SweepLeaks, sweep_leaks
 from sentdist.report.sweep_report import report_sweep
 from sentdist.stages.context import Context
@@ -90,6 +91,16 @@ def test_a_report_marks_scores_on_what_was_trained_on(tmp_path: Path, tiny_encod
     header, *rows = list(csv.reader(str(report.files["table1.csv"]).splitlines()))
     leaked = {row[0]: row[header.index("STS-B items leaked")] for row in rows}
     assert leaked["fine_tuned"] == "40" and leaked["base"] == ""
+
+
+def test_a_card_tells_what_its_own_corpora_hold(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    plan, context = _world(tmp_path, tiny_encoder_dir)
+    build_overlaps(plan, context)
+    (trained, *_) = (trial.scores.encoder for trial in plan.trials if isinstance(trial.scores.encoder, Train))
+    artifact = context.store.get(trained)
+    assert artifact is not None
+    card = encoder_card(context.store, artifact, name="me/encoder", licence=None, language=())
+    assert "| sts-stsb | stsb | 40 | 40 |" in card and "chooses weights" not in card
 
 
 def test_near_finds_are_marked_too(tmp_path: Path, tiny_encoder_dir: Path) -> None:

@@ -13,6 +13,7 @@ from sentdist.stages.local import run_local
 from sentdist.stages.overlaps import build_overlaps
 from sentdist.stages.planning.resolve import FileResolver
 from sentdist.stages.tasks.load import load_task
+from sentdist.stages.tasks.sts import LoadedSts
 from sentdist.store.sweep import save_sweep, sweep_record
 from tests.support.tasks_data import write_table
 from tests.support.tiny_data import PLACES, SUBJECTS, VERBS, tiny_plan, tiny_values, write_data
@@ -93,7 +94,10 @@ def test_what_a_file_calls_a_group_belongs_together_in_its_test(shape: str, tmp_
     resolver = FileResolver(data_root=tmp_path)
     section = own_section({"kind": "own", "file": "own.csv", "held_out": {"near": None, "test": 0.3}}, where="corpus")
     task = own_test_tasks(section, resolver, where="corpus")[-1]
-    found = load_task(task, str(tmp_path), tuple(resolver.folders.items())).texts()
+    loaded = load_task(task, str(tmp_path), tuple(resolver.folders.items()))
+    if isinstance(loaded, LoadedSts):
+        assert loaded.pairs.score.tolist() == [int(sentence.split()[1]) % 6 for sentence in loaded.pairs.sentence1]
+    found = loaded.texts()
     groups = found.groups().tolist()
     topic = [int(sentences[0].split()[1]) for sentences in found.sentences]
     told = {(None if number >= 380 else number % 20, group) for number, group in zip(topic, groups, strict=True)}

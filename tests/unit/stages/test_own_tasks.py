@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from sentdist.cli import app
 from sentdist.data.leaks import LeakFinder
+from sentdist.data.retrieval import Retrieval
 from sentdist.data.sources.pinned import inspect_source
 from sentdist.data.sts_pairs import Pairs
 from sentdist.errors import DataError, RecipeError
@@ -23,7 +24,7 @@ from sentdist.stages.overlaps import task_texts
 from sentdist.stages.scores.scorer import COSINE, CosineScorer
 from sentdist.stages.tasks.geometry import geometry_of
 from sentdist.stages.tasks.load import load_task
-from sentdist.stages.tasks.retrieval import load_retrieval
+from sentdist.stages.tasks.retrieval import LoadedRetrieval, load_retrieval
 from sentdist.stages.tasks.sts import load_sts
 from tests.support.tasks_data import evaluated, stage_of, write_forums, write_table
 
@@ -107,6 +108,13 @@ def test_geometry_is_a_task_without_a_main_score(planted_encoder_dir: Path, data
     assert (values**2).sum() == pytest.approx(1.0)
 
 
+def test_items_are_kept_with_what_belongs_together(planted_encoder_dir: Path, data: Path, tmp_path: Path) -> None:
+    artifact, context = evaluated(planted_encoder_dir, ("sts=my/pairs",), data=data, store=tmp_path / "store")
+    groups = pq.read_table(context.store.folder(artifact) / "items/sts-my-pairs.parquet")["group"].to_pylist()
+    task = Task(name="sts-my-pairs", kind="sts", source="my/pairs", revision="any")
+    assert groups == load_sts(task, data).texts().groups().tolist() and len(set(groups)) < len(groups)
+
+
 def test_the_geometry_is_of_each_sentence_once_and_its_positives_are_pairs_above_a_score() -> None:
     """Of a, b and c, the pairs (b, c) and (a, c) are 45° apart; (a, b) has the very score that positives are above."""
     pairs = Pairs(subset=("x",) * 3, sentence1=("a", "b", "a"), sentence2=("b", "c", "c"), score=np.array([4.0, 4.5, 5.0]))
@@ -121,6 +129,15 @@ def test_scores_of_a_shipped_task_are_from_0_to_5_and_ones_own_on_any_scale(data
     assert load_sts(own, data).pairs.score.max() == 90.0
     with pytest.raises(DataError, match="expected a number from 0 to 5"):
         load_sts(own.model_copy(update={"name": "stsb"}), data)
+
+
+def test_a_document_counts_however_far_behind_others_it_stands() -> None:
+    names = tuple(f"d{number}" for number in range(200))
+    collection = Retrieval(query_ids=("q",), queries=("which",), document_ids=names, documents=names, qrels={"q": {"d159": 1}})
+    task = Task(name="own", kind="retrieval", source="any", revision="any")
+    angles = np.linspace(0, 1, 201)
+    found = LoadedRetrieval(task=task, collection=collection, rows=(0,)).score(np.stack([np.cos(angles), np.sin(angles)], axis=1), COSINE)
+    assert found.main == pytest.approx(100 / 160)
 
 
 def test_a_limit_takes_queries_from_all_over_the_collection(data: Path) -> None:

@@ -106,6 +106,7 @@ def test_tokens_are_told_apart_by_what_the_ids_depend_on(prepared: Any, tiny_enc
     assert tokenizer_digest(tokenizer) != digest
     longer = train.model_copy(update={"training": train.training.model_copy(update={"max_length": 6})})
     assert tokens_stage(longer, encoder.tokenizer).key != tokens_stage(train, encoder.tokenizer).key
+    assert tokens_stage(train, tokenizer).key != tokens_stage(train, encoder.tokenizer).key
 
 
 @pytest.mark.parametrize(("num_words", "dtype"), [(2**16, np.uint16), (2**16 + 1, np.uint32)])
