@@ -35,7 +35,6 @@ from sentdist.inference.given import (
     given_sentences,
 )
 from sentdist.inference.opening import encoder_use, open_store, store_root
-from sentdist.inference.own_files import own_files
 from sentdist.plan.recipe import Recipe as Recipe
 from sentdist.plan.unroll import Plan as Plan
 from sentdist.print_line import PrintLine
@@ -45,11 +44,11 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from sentdist.inference.embedding_loss import EmbeddingLoss
+    from sentdist.inference.planned_scores import PlannedScores
     from sentdist.inference.ready_encoder import LoadedEncoder
     from sentdist.plan.stage import Json
     from sentdist.report.evaluated import Compared
     from sentdist.report.sweep_report import Report
-    from sentdist.store.store import Artifact
 
 
 class Encoder:
@@ -275,8 +274,7 @@ def evaluate(
     Raises:
         RecipeError: no such task. DataError: data that is missing or cannot be read. EncoderError: as `Encoder.load`.
     """
-    artifact, _ = _scored(_loaded(encoder, store), given_names("evaluate: tasks", tasks), store, data)
-    return numbers(artifact.record.results)
+    return numbers(_planned(encoder, given_names("evaluate: tasks", tasks), store, data).made().record.results)
 
 
 def compare(
@@ -292,18 +290,17 @@ def compare(
         DataError: one encoder twice, no task that both have a score of. Else as `evaluate`.
     """
     names = given_names("compare: tasks", tasks)
-    pair = _loaded(encoder, store), _loaded(other, store)
-    (first, told), (second, _) = (_scored(one, names, store, data) for one in pair)
-    if first.record.key == second.record.key:
-        raise DataError(where="compare", found=f"{pair[0].use.checkpoint} twice", expected="two encoders", remedy="Give another one.")
+    first, second = (_planned(one, names, store, data) for one in (encoder, other))
+    ours, theirs = (one.checkpoint for one in (first, second))
+    if first.stage.key == second.stage.key:
+        raise DataError(where="compare", found=f"{ours} twice", expected="two encoders", remedy="Give another one.")
+    both = first.made(), second.made()
 
     from sentdist.report.evaluated import compare_evaluated, compared_measures
 
-    opened = open_store(_store(store))
-    ours, theirs = (one.use.checkpoint for one in pair)
     labels = (ours, theirs) if ours != theirs else (f"{ours} (first)", f"{theirs} (second)")
-    both = (first, second)
-    return compare_evaluated(labels, [one.record.results for one in both], [opened.folder(one) for one in both], compared_measures(told))
+    folders = [first.context.store.folder(one) for one in both]
+    return compare_evaluated(labels, [one.record.results for one in both], folders, compared_measures(first.names))
 
 
 def report(sweep: str | Recipe | None = None, *, paper: str | None = None, store: Place = None) -> Report:
@@ -359,18 +356,10 @@ def _build(recipe: Recipe, store: Place, data: Place, print_line: PrintLine) -> 
     return [outcome for one in done for outcome in outcomes(one.plan, context.store)]
 
 
-def _scored(loaded: LoadedEncoder, tasks: Sequence[str], store: Place, data: Place) -> tuple[Artifact, tuple[str, ...]]:
-    """Scores of an encoder, from the store or made now, and the names that its tasks have there."""
-    from sentdist.plan.runtime import Runtime
-    from sentdist.stages.planning.planned import planned_evaluation
-    from sentdist.stages.scores.build import build_scores
+def _planned(encoder: AnyEncoder, tasks: Sequence[str], store: Place, data: Place) -> PlannedScores:
+    from sentdist.inference.planned_scores import PlannedScores
 
-    names, found = own_files(tasks, _data(data))
-    opened = open_store(_store(store))
-    use = replace(loaded.use, pooling=loaded.encoder.pooling)
-    runtime = Runtime(engine="torch", gpus_per_worker=float(loaded.encoder.device.type == "cuda"))
-    stage, context = planned_evaluation(use, names, runtime=runtime, store=opened, data=found)
-    return opened.get(stage) or build_scores(stage, context), names
+    return PlannedScores.of(_loaded(encoder, store), tasks, store=open_store(_store(store)), data=_data(data))
 
 
 def _recipe(recipe: AnyRecipe, overrides: Sequence[str]) -> Recipe:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from sentdist.plan.chosen_tasks import OWN_KINDS
+from sentdist.plan.chosen_tasks import OWN_KINDS, own_parts
 
 _NO_FILE = ("generated/", "hub:")  # what a source begins with that is no file
 
@@ -28,7 +28,6 @@ def own_files(tasks: Sequence[str], data: Path | None) -> tuple[tuple[str, ...],
 
 
 def _own_source(task: str) -> str:
-    """The file that KIND=SOURCE[#COMMIT][@SPLIT] names; empty where it names none."""
-    kind, _, place = task.partition("=")
-    source = place.partition("@")[0].partition("#")[0]
+    """The file that a task of one's own names; empty where it names none."""
+    kind, source, *_ = own_parts(task)
     return source if kind in OWN_KINDS and not source.startswith(_NO_FILE) else ""

@@ -52,13 +52,19 @@ def no_task(given: str) -> str:
     return f'"{one_line(given, LONGEST_VALUE)}" is no task.{hint} `sentdist tasks` lists them, and how data of your own are named'
 
 
+def own_parts(given: str) -> tuple[str, str, str, str | None]:
+    """Kind, source, commit and split of KIND=SOURCE[#COMMIT][@SPLIT], as they stand there: None for no split, empty for no commit."""
+    kind, _, place = given.partition("=")
+    place, mark, split = place.partition("@")
+    source, _, commit = place.partition("#")
+    return kind, source, commit, split if mark else None
+
+
 def named_task(given: str) -> NamedTask:
     """A task of the table, or KIND=SOURCE[#COMMIT][@SPLIT]: a source as `corpus.source` names one. Raises RecipeError for anything else."""
     if given in TASKS:
         return NamedTask(name=given, card=TASKS[given])
-    kind, _, place = given.partition("=")
-    place, mark, split = place.partition("@")
-    source, _, commit = place.partition("#")
+    kind, source, commit, split = own_parts(given)
     known = next((known for known in OWN_KINDS if known == kind), None)
     if known is None or not source:
         raise RecipeError(
@@ -67,12 +73,14 @@ def named_task(given: str) -> NamedTask:
             expected=f"KIND=SOURCE or KIND=SOURCE@SPLIT, KIND one of {', '.join(OWN_KINDS)}",
             remedy="Correct it.",
         )
-    if mark and not split:
+    if split == "":
         raise RecipeError(
             where="task", found=f"{given}, without a split", expected="a split behind @", remedy="Leave @ out to take all rows."
         )
-    name = "".join(letter if letter.isalnum() else "-" for letter in f"{kind}-{source.removeprefix('hub:')}-{split}".lower()).strip("-")
-    card = TaskCard(kind=known, source=source, split=split or None, licence="the user's", citation=None)
+    name = "".join(letter if letter.isalnum() else "-" for letter in f"{kind}-{source.removeprefix('hub:')}-{split or ''}".lower()).strip(
+        "-"
+    )
+    card = TaskCard(kind=known, source=source, split=split, licence="the user's", citation=None)
     return NamedTask(name=name, card=card, revision=commit or None)
 
 

@@ -12,7 +12,7 @@ from sentdist.evaluation.bayes import LEAST_TASKS, Practical, another_task, outp
 from sentdist.evaluation.items import why_undefined
 from sentdist.evaluation.significance import Difference
 from sentdist.evaluation.variation import Interval
-from sentdist.plan.chosen_tasks import named_task
+from sentdist.plan.chosen_tasks import named_task, task_names
 from sentdist.plan.measures import Measure
 from sentdist.plan.stage import Json, as_number
 from sentdist.plan.task_kinds import TASK_KINDS
@@ -99,7 +99,7 @@ def score_lines(given: Sequence[str], results: Mapping[str, Json], folder: Path)
 
 def compared_measures(given: Sequence[str]) -> dict[str, Measure]:
     """The main measure of each task by whose scores encoders can be compared. given: tasks and groups."""
-    tasks = [named_task(task) for name in dict.fromkeys(given) for task in TASK_GROUPS.get(name, (name,))]
+    tasks = map(named_task, task_names(given))
     return {task.name: kind.main for task in tasks if (kind := TASK_KINDS[task.card.kind]).is_compared}
 
 

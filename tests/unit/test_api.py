@@ -311,3 +311,9 @@ def _written(folder: Path, values: Mapping[str, Json]) -> Path:
     path = folder / "tiny.yaml"
     path.write_text(yaml.safe_dump(dict(values)))
     return path
+
+
+def test_one_encoder_twice_is_told_before_anything_is_encoded(encoder: sentdist.Encoder, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="twice; expected two encoders"):
+        sentdist.compare(encoder, tiny_encoder_dir, "scenes-sts", store=tmp_path / "store")
+    assert not list(tmp_path.rglob("*.parquet"))
