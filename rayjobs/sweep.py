@@ -7,4 +7,4 @@ import sys
 from sentdist.cli import app
 
 if __name__ == "__main__":
-    app(["sweep", *sys.argv[1:]])  # a job and the command line are one thing
+    app(["sweep", *sys.argv[1:]], prog_name="sentdist")  # a job and the command line are one thing
