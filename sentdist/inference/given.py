@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def given_sentences(where: str, given: str | Iterable[str], *, one_will_do: bool = True) -> list[str]:
-    """A list of sentences; a `str` is one of them, not a sequence of letters.
+    """A list of sentences; a `str` is one of them, not a sequence of letters. Columns of NumPy, pandas, Arrow and Polars are lists, too.
 
     Raises:
         DataError: none, by its place one that is no `str`, has no visible character or half of a surrogate pair, which cannot be written;
@@ -33,7 +33,7 @@ def given_sentences(where: str, given: str | Iterable[str], *, one_will_do: bool
     shape = (1,) if isinstance(given, str) else getattr(given, "shape", (1,))  # one of numpy's strings has a shape, too
     if len(shape) != 1:
         raise DataError(where=where, found=f"an array of shape {shape}", expected="a list of sentences", remedy="Give one dimension.")
-    sentences = [given] if isinstance(given, str) else list(given)
+    sentences = [given] if isinstance(given, str) else given.to_pylist() if hasattr(given, "to_pylist") else list(given)  # Arrow's
     if not sentences or (isinstance(given, str) and not one_will_do):
         raise DataError(
             where=where, found=_counted(given, sentences), expected="a list of sentences",

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 
@@ -16,6 +17,14 @@ from sentdist.inference.given import given_embeddings, given_names, given_senten
 def test_one_sentence_and_any_iterable_of_them() -> None:
     assert given_sentences("w", "a dog") == ["a dog"]
     assert given_sentences("w", (word for word in ("a", "b"))) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [pa.array(["a dog", "a cat"]), pa.chunked_array([["a dog"], ["a cat"]]), pd.Series(["a dog", "a cat"]), np.array(["a dog", "a cat"])],
+)
+def test_a_column_of_another_library_is_a_list_of_sentences(column: Any) -> None:
+    assert given_sentences("here", column) == ["a dog", "a cat"]
 
 
 @pytest.mark.parametrize(
