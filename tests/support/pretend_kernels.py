@@ -96,7 +96,9 @@ def _efficient(q: Tensor, k: Tensor, v: Tensor, bias: None, bounds: Tensor, _: T
 def _efficient_backward(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: None, out: Tensor, bounds: Tensor, *rest: Any, scale: float, **__: Any
 ) -> Any:
-    _, _longest, _also, _sums, p, _seed, call, *_ = rest
+    _, longest, _also, _sums, p, _seed, call, *_ = rest
+    if longest > q.shape[1]:  # as torch 2.13 checks it, in the backward pass alone
+        raise RuntimeError(f"Invalid max_seqlen_k:{longest}")
     if not p:
         return (*(one[None] for one in _gradients(grad[0], q[0], k[0], v[0], bounds, scale)), None)
     return (*(one[None] for one in _dropped_gradients(grad[0], (q[0], k[0], v[0]), bounds, p, scale, int(call))), None)

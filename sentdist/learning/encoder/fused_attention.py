@@ -62,12 +62,13 @@ def fused_attention(
     at_once = sentences_at_once(kernel, num_heads=query.shape[1], longest=longest, p=p)
     if len(lengths) <= at_once:
         return _one_call(kernel, query, key, value, boundaries=boundaries, longest=longest, scale=scale, p=p)
-    firsts = range(0, len(lengths), at_once)
-    num_tokens = [sum(lengths[first : first + at_once]) for first in firsts]
+    runs = [lengths[first : first + at_once] for first in range(0, len(lengths), at_once)]
+    num_tokens = [sum(run) for run in runs]
     parts = zip(*(whole.split(num_tokens) for whole in (query, key, value)), strict=True)  # whose derivative is one copy, not one a part
     return torch.cat([
-        _one_call(kernel, *states, boundaries=boundaries[first : first + at_once + 1] - start, longest=longest, scale=scale, p=p)
-        for first, start, states in zip(firsts, accumulate(num_tokens, initial=0), parts, strict=False)
+        # Its own longest: torch refuses one that has more tokens than the call, in the backward pass.
+        _one_call(kernel, *states, boundaries=boundaries[first : first + len(run) + 1] - start, longest=max(run), scale=scale, p=p)
+        for first, run, start, states in zip(range(0, len(lengths), at_once), runs, accumulate(num_tokens, initial=0), parts, strict=False)
     ])  # fmt: skip
 
 

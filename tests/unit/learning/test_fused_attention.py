@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from sentdist.learning.encoder import fused_attention
 from sentdist.learning.encoder.fused_attention import MOST_SENTENCES, sentences_at_once
 from tests.support.attended import MANY, attended
 from tests.support.pretend_gpu import pretended_gpu
@@ -28,6 +29,17 @@ def test_more_sentences_than_a_grid_has_places(dtype: torch.dtype) -> None:
         there = attended(lengths, num_heads=1, width=8, p=0.0, dtype=dtype, device=gpu)
     here = attended(lengths, num_heads=1, width=8, p=0.0, dtype=dtype, device=torch.device("cpu"))
     torch.testing.assert_close(there.context, here.context)
+    torch.testing.assert_close(there.gradients, here.gradients)
+
+
+@pytest.mark.usefixtures("plain_layers")  # as above
+def test_a_call_is_told_of_its_own_longest_sentence_not_of_one_in_another_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch refuses a longest sentence that has more tokens than the call."""
+    monkeypatch.setattr(fused_attention, "sentences_at_once", lambda *_, **__: 2)
+    lengths, shape = [9, 1, 2, 1, 3], {"num_heads": 1, "width": 8, "p": 0.0, "dtype": torch.float32}
+    with pretended_gpu() as gpu:
+        there = attended(lengths, **shape, device=gpu)  # type: ignore[arg-type]
+    here = attended(lengths, **shape, device=torch.device("cpu"))  # type: ignore[arg-type]
     torch.testing.assert_close(there.gradients, here.gradients)
 
 
