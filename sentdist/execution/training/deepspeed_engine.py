@@ -59,6 +59,7 @@ class DeepSpeedEngine:
         self._zero_stage = zero_stage
         # The groups are made before ZeRO stage 3 turns every parameter into a flat share, which would hide which of them are matrices.
         optimizer = adamw(encoder.to(self.device).train(), optimization)
+        _name_gpu(self.device)
         self._deepspeed = _import_deepspeed(self.device)
         if zero_stage == 3:
             _pass_in_step(encoder)
@@ -140,6 +141,16 @@ class DeepSpeedEngine:
         shares = list(self.encoder.parameters()) if self._zero_stage == 3 else []
         with self._deepspeed.zero.GatheredParameters(shares, enabled=bool(shares)):
             return host_copy(self.encoder.state_dict()) if self.rank == 0 else {}
+
+
+def _name_gpu(device: torch.device) -> None:
+    """Have DeepSpeed compute on this GPU: it takes the one whose number is the rank of this process on its host.
+
+    Ray Train shows a worker the GPUs of all workers on its host, sorted as words: of sixteen those of ranks 2 to 9 stand behind 10 to 15,
+    and where each worker has two, rank 1 has those from 2 on.
+    """
+    if device.index is not None:
+        os.environ["LOCAL_RANK"] = str(device.index)
 
 
 def _import_deepspeed(device: torch.device) -> Any:
