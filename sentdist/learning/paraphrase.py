@@ -13,6 +13,7 @@ from sentdist.errors import EncoderError, first_line
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.learning.encoder.pretrained import load_configuration, load_tokenizer
 from sentdist.learning.encoder.quiet import without_bars
+from sentdist.learning.precision import float32_products
 
 TOP_P = 0.95  # as Parrot samples
 
@@ -49,7 +50,7 @@ def paraphrase(
     by_length = sorted(range(len(sentences)), key=lambda place: (len(sentences[place]), place))
     answers = list(sentences)
     devices = [torch.device(device)] if torch.device(device).type == "cuda" else []
-    with torch.random.fork_rng(devices=devices), torch.inference_mode():
+    with torch.random.fork_rng(devices=devices), torch.inference_mode(), float32_products():
         torch.manual_seed(seed)
         for first in range(0, len(by_length), batch_size):
             places = by_length[first : first + batch_size]

@@ -94,6 +94,17 @@ def apply_matmul_precision(device: torch.device, precision: str) -> str:
     return chosen
 
 
+@contextmanager
+def float32_products() -> Iterator[None]:
+    """Inside, float32 products are those of a process in which nobody has chosen any, whatever a stage before this one asked for."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 @cache
 def _medium_error() -> float:
     """Of "medium" products on this processor: measured once a process, for a tenth of a second."""

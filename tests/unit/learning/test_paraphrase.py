@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -34,6 +35,24 @@ def test_the_seed_decides_and_torchs_generator_is_left_alone(writer: Path) -> No
     torch.rand(3)
     assert paraphrase(SENTENCES, checkpoint=writer, max_tokens=8, seed=1) == first
     assert paraphrase(SENTENCES, checkpoint=writer, max_tokens=8, seed=2) != first
+
+
+def test_what_a_stage_before_it_computed_in_plays_no_part(writer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU "high" is TensorFloat-32, which rounds: other words would be drawn behind a training in tf32 than in a fresh process."""
+    generate, used = module._generate, set[str]()
+
+    def seen(*arguments: Any) -> list[str]:
+        used.add(torch.get_float32_matmul_precision())
+        return generate(*arguments)
+
+    monkeypatch.setattr(module, "_generate", seen)
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("high")
+        paraphrase(SENTENCES, checkpoint=writer, max_tokens=8)
+        assert (used, torch.get_float32_matmul_precision()) == ({"highest"}, "high")
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def test_equal_sentences_get_different_paraphrases(writer: Path) -> None:
