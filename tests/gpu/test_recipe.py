@@ -38,7 +38,9 @@ def test_it_learns_and_scores_what_it_does_on_a_cpu(folder: Path, tmp_path: Path
     _, there = planned(folder, tmp_path / "cuda", "cuda")
     run_local(plan, here)
     run_local(plan, there)
-    assert_same_results(plan, here, there)
+    # No softmax depends on what is added to all its keys: that gradient is rounding alone, of which AdamW makes steps. Between the CPU's
+    # kernels and plain torch these biases come to differ by 1.7e-4, all other weights by 2e-7.
+    assert_same_results(plan, here, there, but_for="key.bias")
     for stage in plan.stages:
         if isinstance(stage, Train) and stage.selection is not None:
             (expected, found) = (context.store.get(stage) for context in (here, there))
