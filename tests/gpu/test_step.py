@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.encoder.flat_attention import _GroupedAttention, length_groups
-from sentdist.learning.encoder.fused_attention import MOST_SENTENCES, fused_attention, fused_kernel
+from sentdist.learning.encoder.fused_attention import MOST_SENTENCES, by_length, dropped_attention, fused_attention, fused_kernel
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.learner import Learner
@@ -65,6 +65,8 @@ def test_its_dropout_keeps_the_mean_and_is_drawn_from_the_gpus_generator(dtype: 
         torch.manual_seed(3)
         same = (values, values, values)
         lengths = [length] * (len(bounds) - 1)
+        if kernel == "efficient":
+            return dropped_attention(*same, by_length(lengths, gpu, num_heads=4), scale=1.0, p=0.25).float()
         return fused_attention(kernel, *same, lengths=lengths, boundaries=bounds, longest=length, scale=1.0, p=0.25).float()
 
     assert float(drawn().mean()) == pytest.approx(1.0, abs=0.01)

@@ -1,6 +1,7 @@
 """What a GPU's attention kernels give, computed as on a CPU, so that whoever compares the two can ask for the same bits.
 
-With dropout the memory-efficient kernel draws as that of torch 2.13 does: by counting, in 32 bits forward and in 64 backward.
+With dropout the memory-efficient kernel draws as that of torch 2.13 does: by counting, in 32 bits forward and in 64 backward. Given
+boundaries, its forward pass takes the longest sentence to have no keys, and counts from 0 for each sentence and head.
 """
 
 from __future__ import annotations
@@ -39,13 +40,15 @@ def _gradients(grad: Tensor, query: Tensor, key: Tensor, value: Tensor, bounds: 
     return [one.view(query.shape) for one in found if one is not None]
 
 
-def _masked(states: States, bounds: Tensor, p: float, call: int, *, bits: int) -> Iterator[tuple[slice, Tensor]]:
-    """Of each sentence where it lies and its factors (H, L, L): 0 with probability p, else 1 / (1 - p); counted in so many bits."""
+def _masked(states: States, bounds: Tensor, p: float, call: int, *, bits: int, keys: int | None = None) -> Iterator[tuple[slice, Tensor]]:
+    """Of each sentence where it lies and its factors (H, L, L): 0 with probability p, else 1 / (1 - p); counted in so many bits.
+    keys: of the longest sentence, as the kernel is told; None: as it is."""
     (_, num_heads, _), longest = states[0].shape, int(bounds.diff().max())
+    keys = longest if keys is None else keys
     for number, (first, last) in enumerate(itertools.pairwise(bounds.tolist())):
         length = last - first
         head_HLL, row_HLL, column_HLL = np.ogrid[:num_heads, :length, :length]
-        begins = ((number * num_heads + head_HLL) * longest**2) & (2**bits - 1)
+        begins = ((number * num_heads + head_HLL) * longest * keys) & (2**bits - 1)
         draw = (begins + row_HLL * length + column_HLL + (call << 40)).astype(np.uint64)
         draw = (draw ^ (draw >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15)
         draw = (draw ^ (draw >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -53,10 +56,10 @@ def _masked(states: States, bounds: Tensor, p: float, call: int, *, bits: int) -
         yield slice(first, last), torch.from_numpy(keeps / (1.0 - p)).to(states[0].dtype)
 
 
-def _dropped(states: States, bounds: Tensor, p: float, scale: float, call: int) -> Tensor:
+def _dropped(states: States, bounds: Tensor, p: float, scale: float, call: int, keys: int | None) -> Tensor:
     """The context (T, H, head width)."""
     out = []
-    for rows, factors in _masked(states, bounds, p, call, bits=32):
+    for rows, factors in _masked(states, bounds, p, call, bits=32, keys=keys):
         query, key, value = (one[rows].transpose(0, 1) for one in states)
         out.append(((query @ key.transpose(1, 2) * scale).softmax(dim=-1) * factors @ value).transpose(0, 1))
     return torch.cat(out)
@@ -84,24 +87,39 @@ def _flash_backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, 
     return tuple(_gradients(grad, q, k, v, bounds, scale))
 
 
-def _efficient(q: Tensor, k: Tensor, v: Tensor, bias: None, bounds: Tensor, _: Tensor, *rest: Any, scale: float) -> tuple[Any, ...]:
+def _flat(bounds: Tensor | None, *states: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """Boundaries, and states as (T, H, head width): of one sentence that is parted, or of several of one length."""
+    count, length = states[0].shape[:2]
+    bounds = torch.arange(0, count * length + 1, length, dtype=torch.int32) if bounds is None else bounds
+    return bounds, [one.flatten(0, 1) for one in states]
+
+
+def _efficient(q: Tensor, k: Tensor, v: Tensor, bias: None, parted: Tensor | None, _: Any, *rest: Any, scale: float) -> tuple[Any, ...]:
     longest, _also, p, mask, _keeps = rest
+    bounds, states = _flat(parted, q, k, v)
+    longest = q.shape[1] if parted is None else longest
     assert mask == 0 and bias is None and len(bounds) - 1 <= GRID
     nothing, call = torch.zeros((), dtype=torch.int64), next(_CALLS)
-    states = (q[0], k[0], v[0])
-    out = _dropped(states, bounds, p, scale, call) if p else _attend(*states, bounds, p, scale)[0]
-    return out[None], torch.zeros(len(bounds) - 1, q.shape[2], longest), nothing, torch.tensor(call), longest, longest
+    query, key, value = states
+    if p:
+        out = _dropped((query, key, value), bounds, p, scale, call, None if parted is None else 0)
+    else:
+        out = _attend(query, key, value, bounds, p, scale)[0]
+    return out.view(q.shape), torch.zeros(len(bounds) - 1, q.shape[2], longest), nothing, torch.tensor(call), longest, longest
 
 
 def _efficient_backward(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: None, out: Tensor, bounds: Tensor, *rest: Any, scale: float, **__: Any
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: None, out: Tensor, parted: Tensor | None, *rest: Any, scale: float, **__: Any
 ) -> Any:
     _, longest, _also, _sums, p, _seed, call, *_ = rest
     if longest > q.shape[1]:  # as torch 2.13 checks it, in the backward pass alone
         raise RuntimeError(f"Invalid max_seqlen_k:{longest}")
-    if not p:
-        return (*(one[None] for one in _gradients(grad[0], q[0], k[0], v[0], bounds, scale)), None)
-    return (*(one[None] for one in _dropped_gradients(grad[0], (q[0], k[0], v[0]), bounds, p, scale, int(call))), None)
+    bounds, (flat_grad, query, key, value) = _flat(parted, grad, q, k, v)
+    if p:
+        found = _dropped_gradients(flat_grad, (query, key, value), bounds, p, scale, int(call))
+    else:
+        found = _gradients(flat_grad, query, key, value, bounds, scale)
+    return (*(one.view(q.shape) for one in found), None)
 
 
 KERNELS: dict[Any, Callable[..., Any]] = {

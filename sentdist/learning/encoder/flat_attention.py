@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 
 from sentdist.learning.encoder.compiled_attention import compiled_attention
-from sentdist.learning.encoder.fused_attention import fused_attention, fused_kernel
+from sentdist.learning.encoder.fused_attention import ByLength, by_length, dropped_attention, fused_attention, fused_kernel
 from sentdist.learning.encoder.private_torch import softmax_backward
 from sentdist.learning.encoder.regularizers import dropout_factors, head_scales
 from sentdist.learning.kernels import calls
@@ -82,6 +82,11 @@ class Segments:
     def grouped(self) -> LengthGroups:
         """Made where it is first read: a GPU's own kernels never do, and at 12,000 sentences making it takes longer than their step."""
         return length_groups(self.lengths, self.boundaries.device, num_heads=self.num_heads)
+
+    @cached_property
+    def by_length(self) -> ByLength:
+        """Made where it is first read, as `grouped`."""
+        return by_length(self.lengths, self.boundaries.device, num_heads=self.num_heads)
 
 
 def group_borders(sorted_lengths: np.ndarray, *, group_cost: float = _GROUP_COST) -> list[int]:
@@ -212,6 +217,8 @@ def flat_attention(
     kernel = fused_kernel(query.device, query.dtype, width)
     if calls.serve_states(query, key, value):
         context = compiled_attention(query, key, value, boundaries=segments.boundaries, scale=scale, p=p)
+    elif kernel == "efficient" and p > 0.0:
+        context = dropped_attention(query, key, value, segments.by_length, scale=scale, p=p)
     elif kernel is not None:
         lengths, boundaries, longest = segments.lengths, segments.boundaries, segments.longest
         context = fused_attention(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from sentdist.gpus import AMPERE
+from sentdist.learning.encoder.batch import sent_to
 from sentdist.learning.encoder.private_torch import has_attention
 
 Kernel = Literal["flash", "efficient"]
@@ -18,7 +21,7 @@ Kernel = Literal["flash", "efficient"]
 WIDEST_FLASH_HEAD = 256
 MOST_OF_FLASH = 4096  # its derivative keeps 128 rows of float32 a sentence: 0.8 GB at width 384
 MOST_SENTENCES = 65_535  # of a call: they are the third dimension of a kernel's grid, and CUDA takes no more there
-# Random numbers of a call of "efficient" with dropout, sentences · heads · longest²: its forward pass counts them in 32 bits, its
+# Random numbers of a call of "efficient" with dropout, sentences · heads · length²: its forward pass counts them in 32 bits, its
 # backward pass in 64 and signed (torch 2.13, kernel_forward.h and kernel_backward.h), so that behind these the two would draw other masks.
 MOST_DRAWS = 2**31
 
@@ -54,12 +57,13 @@ def fused_attention(
     """softmax(q kᵀ · scale) v within each sentence, (T, H, head width), each weight dropped with probability `p`.
 
     What torch's own nested tensors call, with its derivative: `torch.nn.attention.varlen` has no dropout. No weights are kept, so memory
-    grows with T + 128·S, which is what the derivative of `flash` takes, and not with the squares of lengths; masks come from the device's
-    default generator, so a recomputed pass draws them again.
-    lengths: of the S sentences, on the host. boundaries: (S + 1,) int32 on the device of the tokens. One call of the kernel, or as many as
-    its bounds ask for.
+    grows with T + 128·S for `flash`, which is what its derivative takes; that of `efficient` takes 16 KiB for each sentence, head and 64
+    tokens of the longest for a while. Masks come from the device's default generator, so a recomputed pass draws them again.
+    lengths: of the S sentences, on the host. boundaries: (S + 1,) int32 on the device of the tokens. p: 0 for "efficient", which has
+    `dropped_attention` beside it. One call of the kernel, or as many as its bounds ask for.
     """
-    at_once = sentences_at_once(kernel, num_heads=query.shape[1], longest=longest, p=p)
+    assert kernel == "flash" or p == 0.0, "with boundaries that kernel draws other masks in its derivative"
+    at_once = MOST_OF_FLASH if kernel == "flash" else MOST_SENTENCES
     if len(lengths) <= at_once:
         return _one_call(kernel, query, key, value, boundaries=boundaries, longest=longest, scale=scale, p=p)
     runs = [lengths[first : first + at_once] for first in range(0, len(lengths), at_once)]
@@ -72,13 +76,46 @@ def fused_attention(
     ])  # fmt: skip
 
 
-def sentences_at_once(kernel: Kernel, *, num_heads: int, longest: int, p: float) -> int:
-    """How many sentences one call may take."""
-    if kernel == "flash":
-        return MOST_OF_FLASH
-    if p == 0.0:
-        return MOST_SENTENCES
-    return max(1, min(MOST_SENTENCES, MOST_DRAWS // (num_heads * longest**2)))
+@dataclass(frozen=True, kw_only=True)
+class ByLength:
+    """The sentences of a flat tensor by rising length, prepared once per step and read by every layer.
+
+    runs: how many sentences of which length each call takes. tokens: (T,) which token stands where then; back: (T,) the inverse.
+    """
+
+    runs: tuple[tuple[int, int], ...]
+    tokens: Tensor
+    back: Tensor
+
+
+def by_length(lengths: Sequence[int], device: torch.device, *, num_heads: int) -> ByLength:
+    """Prepare them: arithmetic on the host, then copies for which nobody waits."""
+    length_S = np.asarray(lengths, dtype=np.int64)
+    order = np.argsort(length_S, kind="stable")
+    sorted_S, start_S = length_S[order], (np.cumsum(length_S) - length_S)[order]
+    tokens = np.arange(length_S.sum()) + np.repeat(start_S - (np.cumsum(sorted_S) - sorted_S), sorted_S)
+    runs = []
+    for length, count in zip(*(found.tolist() for found in np.unique(sorted_S, return_counts=True)), strict=True):
+        at_once = max(1, min(MOST_SENTENCES, MOST_DRAWS // (num_heads * length**2)))
+        runs += [(min(at_once, count - first), length) for first in range(0, count, at_once)]
+    places = (sent_to(torch.from_numpy(one), device) for one in (tokens, np.argsort(tokens)))
+    return ByLength(runs=tuple(runs), tokens=next(places), back=next(places))
+
+
+def dropped_attention(query: Tensor, key: Tensor, value: Tensor, sentences: ByLength, *, scale: float, p: float) -> Tensor:
+    """As `fused_attention` by "efficient", each weight dropped with probability `p`: a call for each length, without boundaries.
+
+    Given boundaries, that kernel begins to count random numbers at 0 for every sentence and head in its forward pass, and at the place of
+    each in its backward pass, so that their masks differ and gradients are wrong. So torch's sources say, from 2023 to 2026:
+    `_efficient_attention_forward` sets max_seqlen_k to 0, kernel_forward.h multiplies by it, kernel_backward.h by the longest.
+    """
+    sizes = [count * length for count, length in sentences.runs]
+    parts = zip(*(whole.index_select(0, sentences.tokens).split(sizes) for whole in (query, key, value)), strict=True)
+    contexts = []
+    for part, run in zip(parts, sentences.runs, strict=True):
+        query, key, value = (states.unflatten(0, run) for states in part)
+        contexts.append(_efficient(query, key, value, None, None, p, scale).flatten(0, 1))
+    return torch.cat(contexts).index_select(0, sentences.back)
 
 
 def _one_call(
@@ -90,9 +127,14 @@ def _one_call(
             query, key, value, boundaries, boundaries, longest, longest, p, False, False, scale=scale
         )[0]
         return context
-    one, keeps = (states[None] for states in (query, key, value)), torch.is_grad_enabled()
-    context = aten._efficient_attention_forward(*one, None, boundaries, boundaries, longest, longest, p, 0, keeps, scale=scale)[0]
-    return context.squeeze(0)
+    return _efficient(query[None], key[None], value[None], boundaries, longest, p, scale).squeeze(0)
+
+
+def _efficient(query: Tensor, key: Tensor, value: Tensor, boundaries: Tensor | None, longest: int | None, p: float, scale: float) -> Tensor:
+    """(n, L, H, head width), of n sentences of one length; of one that `boundaries` part, where there are some."""
+    forward, keeps = torch.ops.aten._efficient_attention_forward, torch.is_grad_enabled()
+    context: Tensor = forward(query, key, value, None, boundaries, boundaries, longest, longest, p, 0, keeps, scale=scale)[0]
+    return context
 
 
 @cache

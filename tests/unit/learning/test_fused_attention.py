@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from sentdist.learning.encoder import fused_attention
-from sentdist.learning.encoder.fused_attention import MOST_SENTENCES, sentences_at_once
+from sentdist.learning.encoder.fused_attention import MOST_SENTENCES, by_length
 from tests.support.attended import MANY, attended
 from tests.support.pretend_gpu import pretended_gpu
 
@@ -35,7 +35,7 @@ def test_more_sentences_than_a_grid_has_places(dtype: torch.dtype) -> None:
 @pytest.mark.usefixtures("plain_layers")  # as above
 def test_a_call_is_told_of_its_own_longest_sentence_not_of_one_in_another_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch refuses a longest sentence that has more tokens than the call."""
-    monkeypatch.setattr(fused_attention, "sentences_at_once", lambda *_, **__: 2)
+    monkeypatch.setattr(fused_attention, "MOST_SENTENCES", 2)
     lengths, shape = [9, 1, 2, 1, 3], {"num_heads": 1, "width": 8, "p": 0.0, "dtype": torch.float32}
     with pretended_gpu() as gpu:
         there = attended(lengths, **shape, device=gpu)  # type: ignore[arg-type]
@@ -43,9 +43,23 @@ def test_a_call_is_told_of_its_own_longest_sentence_not_of_one_in_another_call(m
     torch.testing.assert_close(there.gradients, here.gradients)
 
 
-def test_how_many_sentences_a_call_takes() -> None:
-    assert sentences_at_once("flash", num_heads=12, longest=8192, p=0.1) == 4096
-    assert sentences_at_once("efficient", num_heads=12, longest=8192, p=0.0) == MOST_SENTENCES
-    assert sentences_at_once("efficient", num_heads=12, longest=32, p=0.1) == MOST_SENTENCES
-    assert sentences_at_once("efficient", num_heads=12, longest=512, p=0.1) == 682
-    assert sentences_at_once("efficient", num_heads=64, longest=8192, p=0.1) == 1
+@pytest.mark.usefixtures("plain_layers")  # as above
+def test_dropout_that_drops_nothing_is_attention_without_it_in_the_order_of_the_tokens() -> None:
+    lengths, shape = [3, 1, 9, 3, 2, 1], {"num_heads": 2, "width": 8, "dtype": torch.float32}
+    with pretended_gpu() as gpu:
+        there = attended(lengths, **shape, p=1e-9, device=gpu)  # type: ignore[arg-type]
+    here = attended(lengths, **shape, p=0.0, device=torch.device("cpu"))  # type: ignore[arg-type]
+    torch.testing.assert_close(there.context, here.context)
+    torch.testing.assert_close(there.gradients, here.gradients)
+
+
+def test_sentences_of_one_length_are_dropped_out_together_as_many_as_their_random_numbers_allow() -> None:
+    lengths = [3, 1, 512, 3, 1, 1]
+    found = by_length(lengths, torch.device("cpu"), num_heads=2)
+    assert found.runs == ((3, 1), (2, 3), (1, 512))
+    sentence_T = torch.repeat_interleave(torch.tensor(lengths))
+    assert sentence_T[found.tokens][:9].tolist() == [1, 4, 5, 0, 0, 0, 3, 3, 3]
+    assert torch.equal(found.tokens[found.back], torch.arange(sum(lengths)))
+    assert by_length([512] * 700, torch.device("cpu"), num_heads=12).runs == ((682, 512), (18, 512))
+    assert by_length([8192] * 2, torch.device("cpu"), num_heads=64).runs == ((1, 8192),) * 2
+    assert by_length([1] * (MOST_SENTENCES + 1), torch.device("cpu"), num_heads=1).runs == ((MOST_SENTENCES, 1), (1, 1))
