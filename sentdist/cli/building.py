@@ -120,7 +120,7 @@ def _devices(given: str) -> Devices:
 
 def _on_devices(devices: Devices, unrolled: Plan, context: Context, to_build: frozenset[str]) -> Iterator[str]:
     """What is left on some GPUs, and how far such a forecast was off for what is finished."""
-    from sentdist.stages.device_forecast import device_forecast, hindsight, parameters_by
+    from sentdist.stages.device_forecast import device_forecast, forecast_check, parameters_by
     from sentdist.stages.planning.resolve import encoder_configuration
 
     parameters = parameters_by(lambda encoder: encoder_configuration(encoder, dict(context.folders)))
@@ -128,7 +128,7 @@ def _on_devices(devices: Devices, unrolled: Plan, context: Context, to_build: fr
         yield device_forecast(unrolled, devices, parameters, missing=to_build).line
     finished = [stage for stage in unrolled.stages if stage.key not in to_build]
     records = {key: found.record for key, found in context.store.get_all(finished).items()}
-    if told := hindsight(unrolled, devices, parameters, records).line(devices):
+    if told := forecast_check(unrolled, devices, parameters, records).line(devices):
         yield told
 
 

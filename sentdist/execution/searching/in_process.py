@@ -21,7 +21,7 @@ from sentdist.stages.context import Context
 from sentdist.stages.devices import left_out_here, old_gpu_here, on_this_machine
 from sentdist.stages.local import build_all
 from sentdist.stages.precisions import check_precisions
-from sentdist.stages.rung_records import standing
+from sentdist.stages.rung_records import rung_score
 from sentdist.stages.train import TrainSession
 from sentdist.store.searches import SearchRecord
 from sentdist.store.store import Artifact
@@ -78,7 +78,7 @@ def run_trial(trial: ToRun, conductor: Conductor, print_line: PrintLine, tracker
     for share in trial.shares:
         stage = to_share(trial.train, share)
         try:
-            if standing(trial.train, share, conductor.context) is None:
+            if rung_score(trial.train, share, conductor.context) is None:
                 with closing(listen):
                     build_all(topological((stage,)), conductor.context, listen=listen)
         except Exception as error:

@@ -90,17 +90,17 @@ class FileResolver:
 
     def own(self, file: OwnFileSection, *, where: str) -> OwnPin:
         """Raises DataError for a file that is not there, cannot be understood, or whose rows cannot be held out."""
-        from sentdist.data.own.rows import Asked, look  # brings pyarrow and scipy, which planning can mostly do without
+        from sentdist.data.own.rows import OwnFileOptions, recognise  # brings pyarrow and scipy, which planning can mostly do without
 
         asked = ("own", file.model_dump_json())
         if asked not in self._own:
             name, path = self._own_file(file.file)
             held_out = file.held_out
-            given = Asked(
+            given = OwnFileOptions(
                 shape=file.shape, columns=file.columns, group=file.group, encoding=file.encoding, separator=file.separator,
                 has_header=file.header, **held_out.model_dump(),
             )  # fmt: skip
-            found = look(name, path, given, hub_revision=file.revision)
+            found = recognise(name, path, given, hub_revision=file.revision)
             if path is not None and name == path.name and (self.data_root is None or path != self.data_root / name):
                 self.folders[found.revision] = str(path.parent)
             rows = OwnRows.model_validate(asdict(found.file))

@@ -22,7 +22,7 @@ from sentdist.plan.stage import Json, Stage, topological
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_all
-from sentdist.stages.rung_records import Standing, standing
+from sentdist.stages.rung_records import RungScore, rung_score
 from sentdist.stages.train import TrainSession
 from sentdist.store.searches import SearchEvent, SearchState, find_search
 from sentdist.store.store import ArtifactStore
@@ -148,7 +148,7 @@ def test_a_training_that_stops_before_its_first_dev_score_fails_its_trial_alone(
     )  # fmt: skip
     (trial,) = search_in_process(planned, context, print_line=lambda line: None).trials
     assert trial.state == "failed" and "a score before `stopping` ends the training" in str(trial.error)
-    found = standing(planned.train("stopped", trial.suggestion), 1.0, context)
+    found = rung_score(planned.train("stopped", trial.suggestion), 1.0, context)
     assert found is not None and found.dev is None and 0 < found.step < 6
 
 
@@ -249,12 +249,12 @@ ONLY: dict[str, Json] = {"methods": {"fine_tuned": {"objective": {"name": "info_
 def nothing_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is asked for was there."""
 
-    def standing(train: Train, share: float, context: Context) -> Standing:
+    def rung_score(train: Train, share: float, context: Context) -> RungScore:
         dev = 50.0 + int(train.key[:4], 16) / 65536
-        return Standing(step=1, dev=dev, last=dev, sentences=144, seconds=1.0)
+        return RungScore(step=1, dev=dev, last=dev, sentences=144, seconds=1.0)
 
     for module in (conducting, in_process):
-        monkeypatch.setattr(module, "standing", standing)
+        monkeypatch.setattr(module, "rung_score", rung_score)
 
 
 @pytest.mark.usefixtures("nothing_is_trained")
