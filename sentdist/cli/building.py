@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sentdist.cli.completing import sweeps
-from sentdist.cli.live import told_live
+from sentdist.cli.live import live_display
 from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot
 from sentdist.cli.printing import empty_table, open_console
 from sentdist.cli.tuning import print_choice, print_space
@@ -217,7 +217,7 @@ def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | Non
     from sentdist.tracking.server import is_server
 
     def build(plan: Plan, where: Context) -> None:
-        with told_live() as (print_line, show):
+        with live_display() as (print_line, show):
             build_locally(plan, where, print_line=print_line, show=show)
 
     end_on_sigterm()
@@ -258,7 +258,7 @@ def build_on_cluster(asked: Plan | PlannedSearch, context: Context, data: Path |
     from sentdist.execution.sweep import SweepSummary
 
     def build(plan: Plan, where: Context) -> SweepSummary:
-        with told_live() as (print_line, show):
+        with live_display() as (print_line, show):
             return run_on_cluster(plan, where, tracking=tracking, print_line=print_line, show=show)
 
     if IN_A_JOB not in os.environ and "SLURM_JOB_ID" not in os.environ:

@@ -8,7 +8,7 @@ from typing import Literal
 from sentdist.errors import ResourceError, counted, named
 from sentdist.execution.disk_estimate import search_disk_estimate
 from sentdist.execution.searching.budgets import Finalists, Hours, check_budget, steady_clock
-from sentdist.execution.searching.halving import goes_on
+from sentdist.execution.searching.halving import survives_rung
 from sentdist.execution.searching.lines import trial_line
 from sentdist.execution.searching.old_rungs import drop_below, drop_left, keep_curve_of
 from sentdist.execution.searching.prices import Forecasts, StoreBefore, spent_on
@@ -276,7 +276,7 @@ class Conductor:
         halving, last = self._search.halving, trial.rungs[-1]
         if halving is None or last.share >= 1.0:
             return True
-        return goes_on(last.dev, self._state.devs_before(trial), halving.keep)
+        return survives_rung(last.dev, self._state.devs_before(trial), halving.keep)
 
     def _end(self, number: int, state: Literal["finished", "pruned", "failed"], *, error: str | None = None) -> None:
         store, train, shares = self.context.store, self._trains[number], self._search.shares

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
-from sentdist.execution.local_progress import told_event
+from sentdist.execution.local_progress import progress_event
 from sentdist.execution.searching.conductor import Conductor, Watch
 from sentdist.execution.searching.suggesters import TunedSuggester
 from sentdist.execution.searching.trial import ToRun
@@ -110,7 +110,7 @@ class _Listener:
                 self._session = session
                 self._curve = TrackedCurve(self._tracker.begin(session.stage.key), session.history)
             self._curve.follow()
-        told = told_event(stage, session, event)
+        told = progress_event(stage, session, event)
         if told is not None and time.monotonic() - self._last > LINE_EVERY_S:
             self._last = time.monotonic()
             self._print_line(told.line)

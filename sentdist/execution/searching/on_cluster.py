@@ -24,7 +24,7 @@ from sentdist.execution.searching.conductor import Conductor, Watch
 from sentdist.execution.searching.suggesters import SCORE, TunedSuggester
 from sentdist.execution.searching.trial import ToRun
 from sentdist.execution.sweep import allocate
-from sentdist.execution.tune_run import STOPPED, end_told, lost_too_often, run_in_tune, take_failure
+from sentdist.execution.tune_run import STOPPED, lost_too_often, report_end, run_in_tune, take_failure
 from sentdist.plan.stages import to_share
 from sentdist.plan.suggestions import PlannedSearch
 from sentdist.print_line import PrintLine
@@ -234,7 +234,7 @@ def _run_trial(config: dict[str, Any], mailbox: Any, submission: Submission, bod
     trial: ToRun = ray.get(mailbox.of.remote(config[NUMBER]))
     context = submission.context
     board = BoardClient(submission, body)
-    with end_told(board):
+    with report_end(board):
         for share in trial.shares:
             while (found := rung_score(trial.train, share, context)) is None:  # again where another search has removed it meanwhile
                 for _ in board.follow(to_share(trial.train, share)):

@@ -17,7 +17,7 @@ from typing import IO
 from sentdist.data.nltk_folder import nltk_folder
 from sentdist.data.own.file_format import READABLE, is_own_name, no_such_file
 from sentdist.data.sources import retrieval_files
-from sentdist.data.sources.mirror import bring
+from sentdist.data.sources.mirror import copy_into_mirror
 from sentdist.data.sources.pinned import inspect_source
 from sentdist.errors import DataError, EncoderError, RecipeError
 from sentdist.hub_errors import HUB_ANSWERS_WITHIN_S, HubTrouble, hub_trouble
@@ -117,7 +117,7 @@ class FileResolver:
             return file, None
         places = [Path(file).expanduser().absolute()]
         if self.data_root is not None:
-            bring(file, self.data_root)
+            copy_into_mirror(file, self.data_root)
             places.append(self.data_root / file)
         path = next((place for place in places if place.is_file()), None)
         if path is None:

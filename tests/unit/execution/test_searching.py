@@ -14,7 +14,7 @@ from sentdist.errors import RecipeError
 from sentdist.execution.searching import budgets, in_process, prices
 from sentdist.execution.searching import conductor as conducting
 from sentdist.execution.searching.conductor import Conductor
-from sentdist.execution.searching.halving import goes_on
+from sentdist.execution.searching.halving import survives_rung
 from sentdist.execution.searching.in_process import search_in_process
 from sentdist.execution.searching.suggesters import TunedSuggester
 from sentdist.plan.search import Axis
@@ -36,12 +36,12 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_best_share_of_a_rung_goes_on() -> None:
-    assert goes_on(50.0, [], 1 / 3), "the first one, for nothing is better"
-    assert not goes_on(49.0, [50.0], 1 / 3)
-    assert goes_on(51.0, [50.0], 1 / 3)
-    assert goes_on(50.0, [50.0], 1 / 3), "nobody is better"
-    assert not goes_on(50.0, [51.0, 52.0, 40.0, 41.0, 42.0], 1 / 3)
-    assert goes_on(51.5, [51.0, 52.0, 40.0, 41.0, 42.0], 1 / 3), "second of six"
+    assert survives_rung(50.0, [], 1 / 3), "the first one, for nothing is better"
+    assert not survives_rung(49.0, [50.0], 1 / 3)
+    assert survives_rung(51.0, [50.0], 1 / 3)
+    assert survives_rung(50.0, [50.0], 1 / 3), "nobody is better"
+    assert not survives_rung(50.0, [51.0, 52.0, 40.0, 41.0, 42.0], 1 / 3)
+    assert survives_rung(51.5, [51.0, 52.0, 40.0, 41.0, 42.0], 1 / 3), "second of six"
 
 
 @pytest.mark.parametrize("suggest", ["random", "quasi_random", "tpe"])
