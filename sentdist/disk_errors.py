@@ -45,7 +45,7 @@ def os_error_of(error: Exception) -> OSError | None:
 
 
 @contextmanager
-def failing_disk_told(where: str) -> Iterator[None]:
+def explain_disk_errors(where: str) -> Iterator[None]:
     """Turn what a disk or file server raises when it fails, whoever met it, into a StoreError; where: if the error names no file."""
     try:
         yield

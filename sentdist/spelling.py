@@ -11,10 +11,10 @@ ALIKE = 0.6  # share of the letters, difflib's own default
 
 def near(name: str, names: Iterable[str], *, alike: float = ALIKE) -> str | None:
     """The one of `names` that was probably meant: spelt much alike, or beginning so; None where there is no such one."""
-    return next(iter(all_near(name, names, most=1, alike=alike)), None)
+    return next(iter(similar_names(name, names, most=1, alike=alike)), None)
 
 
-def all_near(name: str, names: Iterable[str], *, most: int, alike: float = ALIKE) -> list[str]:
+def similar_names(name: str, names: Iterable[str], *, most: int, alike: float = ALIKE) -> list[str]:
     """Up to `most` of the names that may have been meant, the likeliest first. No more than the first 200 letters of a name count."""
     if len(name) > LONGEST_NAME:
         return []

@@ -37,7 +37,7 @@ from sentdist.plan.stages import Rung, Train, training_of
 from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
 from sentdist.stages.planning.planned import planned_search
-from sentdist.stages.rung_records import Standing
+from sentdist.stages.rung_records import RungScore
 from sentdist.store.searches import SearchRecord, find_search, load_search
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.table_text import markdown_table
@@ -253,16 +253,16 @@ def _pretended(store: Path, num_trials: int, suggest: str) -> float:
     planned, context = planned_search(recipe_from_values(values, where="machinery"), store=str(store))
     if find_search(context.store, "machinery") is not None:
         raise SystemExit(f"{store}: holds a search already, which would only be replayed; name an empty folder")
-    with patch.object(conductor, "standing", _standing), patch.object(in_process, "standing", _standing):
+    with patch.object(conductor, "rung_score", _rung_score), patch.object(in_process, "rung_score", _rung_score):
         record = search_in_process(planned, context, print_line=lambda line: None)
     assert len(record.trials) == num_trials
     return time.process_time() - started
 
 
-def _standing(train: Train, share: float, context: Context) -> Standing:
+def _rung_score(train: Train, share: float, context: Context) -> RungScore:
     """As if every training were in the store."""
     dev = 50 + int(train.key[:4], 16) / 6553.6
-    return Standing(step=1, dev=dev, last=dev, sentences=96, seconds=1.0)
+    return RungScore(step=1, dev=dev, last=dev, sentences=96, seconds=1.0)
 
 
 def machinery_page(found: Mapping[str, Mapping[int, float]]) -> str:

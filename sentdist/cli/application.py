@@ -30,7 +30,7 @@ from sentdist.cli import (
 )
 from sentdist.cli.printing import open_console
 from sentdist.cli.unforeseen import kept_traceback, print_traceback
-from sentdist.disk_errors import NO_RIGHT, failing_disk_told, words_for
+from sentdist.disk_errors import NO_RIGHT, explain_disk_errors, words_for
 from sentdist.errors import SentdistError, StoreError, first_line
 from sentdist.execution.sigterm import with_signal_code
 from sentdist.rare_collections import collect_rarely
@@ -52,7 +52,7 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         collect_rarely()
         try:
-            with failing_disk_told("this command"):
+            with explain_disk_errors("this command"):
                 return super().invoke(ctx)
         except SentdistError as error:
             if ctx.params.get("debug"):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sentdist.cli.completing import sweeps
-from sentdist.cli.live import told_live
+from sentdist.cli.live import live_display
 from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot
 from sentdist.cli.printing import empty_table, open_console
 from sentdist.cli.tuning import print_choice, print_space
@@ -120,7 +120,7 @@ def _devices(given: str) -> Devices:
 
 def _on_devices(devices: Devices, unrolled: Plan, context: Context, to_build: frozenset[str]) -> Iterator[str]:
     """What is left on some GPUs, and how far such a forecast was off for what is finished."""
-    from sentdist.stages.device_forecast import device_forecast, hindsight, parameters_by
+    from sentdist.stages.device_forecast import device_forecast, forecast_check, parameters_by
     from sentdist.stages.planning.resolve import encoder_configuration
 
     parameters = parameters_by(lambda encoder: encoder_configuration(encoder, dict(context.folders)))
@@ -128,7 +128,7 @@ def _on_devices(devices: Devices, unrolled: Plan, context: Context, to_build: fr
         yield device_forecast(unrolled, devices, parameters, missing=to_build).line
     finished = [stage for stage in unrolled.stages if stage.key not in to_build]
     records = {key: found.record for key, found in context.store.get_all(finished).items()}
-    if told := hindsight(unrolled, devices, parameters, records).line(devices):
+    if told := forecast_check(unrolled, devices, parameters, records).line(devices):
         yield told
 
 
@@ -217,7 +217,7 @@ def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | Non
     from sentdist.tracking.server import is_server
 
     def build(plan: Plan, where: Context) -> None:
-        with told_live() as (print_line, show):
+        with live_display() as (print_line, show):
             build_locally(plan, where, print_line=print_line, show=show)
 
     end_on_sigterm()
@@ -258,7 +258,7 @@ def build_on_cluster(asked: Plan | PlannedSearch, context: Context, data: Path |
     from sentdist.execution.sweep import SweepSummary
 
     def build(plan: Plan, where: Context) -> SweepSummary:
-        with told_live() as (print_line, show):
+        with live_display() as (print_line, show):
             return run_on_cluster(plan, where, tracking=tracking, print_line=print_line, show=show)
 
     if IN_A_JOB not in os.environ and "SLURM_JOB_ID" not in os.environ:

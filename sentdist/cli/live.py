@@ -22,7 +22,7 @@ BAR_WIDTH = 40
 
 
 @contextmanager
-def told_live() -> Iterator[tuple[PrintLine, Show | None]]:
+def live_display() -> Iterator[tuple[PrintLine, Show | None]]:
     """What prints a line, and what shows a sweep's progress while the context is open; in a pipe or a log there are lines only."""
     console = open_console()
     if not console.is_terminal:

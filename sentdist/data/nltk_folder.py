@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def nltk_folder(data_root: Path | None) -> Path | None:
     """`nltk_data` below the data root where it exists; None otherwise: then NLTK looks in NLTK_DATA and its usual places."""
     if data_root is not None:
-        mirror.bring("nltk_data", data_root)
+        mirror.copy_into_mirror("nltk_data", data_root)
     folder = None if data_root is None else data_root / "nltk_data"
     return folder if folder is not None and folder.is_dir() else None
 

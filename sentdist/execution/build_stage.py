@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from sentdist.disk_errors import failing_disk_told
+from sentdist.disk_errors import explain_disk_errors
 from sentdist.errors import ArtifactLost, named
 from sentdist.execution.board.attempts import may_be_a_lost_peer
 from sentdist.execution.board.event_sink import EventSink
@@ -36,7 +36,7 @@ def build_stage(stage: Stage, submission: Submission, sink: EventSink) -> Artifa
     started = time.perf_counter()
     try:
         sink.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="started", message=_start_message(stage, submission)))
-        with failing_disk_told(f"{stage.kind} {stage.label}"), inputs_watched():
+        with explain_disk_errors(f"{stage.kind} {stage.label}"), inputs_watched():
             artifact = _build(stage, submission, sink)
     except ArtifactLost as loss:  # an input: whoever asked for this stage asks again, see `BoardClient.follow`
         sink.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="lost", message=str(loss)))
@@ -68,10 +68,10 @@ def _build(stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
     demand = stage_demand(stage, context.runtime)
     match stage:
         case Train() | Rung():
-            from sentdist.execution.training.rank import train_as_first
+            from sentdist.execution.training.rank import train_as_first_rank
 
             whole = stage.of if isinstance(stage, Rung) else stage
-            return train_as_first(stage, submission, sink, submission.tracker.begin(whole.key))
+            return train_as_first_rank(stage, submission, sink, submission.tracker.begin(whole.key))
         case Bank() | Targets() if demand.way == "pool" and sink.order is not None:
             from sentdist.execution.training.member import shards_in_group
 
@@ -84,8 +84,8 @@ def _build(stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
         if isinstance(stage, CorpusStage) and not stage.is_generated:
             return build_in_process(stage, context)
         from sentdist.execution.reserved import use_reserved
-        from sentdist.stages.gpu_memory import full_gpu_told
+        from sentdist.stages.gpu_memory import explain_full_gpu
 
         use_reserved(demand)
-        with full_gpu_told(stage, context):
+        with explain_full_gpu(stage, context):
             return build_in_process(stage, context)

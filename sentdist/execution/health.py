@@ -23,7 +23,7 @@ from sentdist.errors import SentdistError, StoreError
 from sentdist.execution.cluster.address import ask, choose, local_nodes, refusal, token
 from sentdist.learning.kernels import library
 from sentdist.services import servers
-from sentdist.services.asking import Reply, basic, get, ray_version
+from sentdist.services.asking import Reply, basic_auth_header, get, ray_version
 from sentdist.services.state import state_of
 from sentdist.sizes import disk_size
 from sentdist.store.local_root import STAGING
@@ -249,7 +249,7 @@ def mlflow(named: str | None) -> Finding:
 
 def _basic() -> str | None:
     user, password = os.environ.get("MLFLOW_TRACKING_USERNAME"), os.environ.get("MLFLOW_TRACKING_PASSWORD")
-    return basic(user, password) if user and password else None
+    return basic_auth_header(user, password) if user and password else None
 
 
 def _away(subject: str, address: str, reply: Reply | None, consequence: str, *, variable: str) -> Finding:

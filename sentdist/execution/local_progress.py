@@ -57,7 +57,7 @@ def local_listener(progress: SweepProgress, print_line: PrintLine, *, show: Show
     """A listener for `run_local` that says every tenth of a training, every dev score and every finished stage."""
 
     def listen(stage: Stage, session: TrainSession | None, event: StepReport | DevScore | Artifact) -> None:
-        told = told_event(stage, session, event)
+        told = progress_event(stage, session, event)
         if told is not None:
             print_line(progress.line(told))
             if show is not None:
@@ -66,7 +66,7 @@ def local_listener(progress: SweepProgress, print_line: PrintLine, *, show: Show
     return listen
 
 
-def told_event(stage: Stage, session: TrainSession | None, event: StepReport | DevScore | Artifact) -> StageEvent | None:
+def progress_event(stage: Stage, session: TrainSession | None, event: StepReport | DevScore | Artifact) -> StageEvent | None:
     """What is said of an event; None for most steps."""
     if isinstance(event, Artifact):
         return StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="finished", seconds=event.record.seconds)

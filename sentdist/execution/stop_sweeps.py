@@ -16,14 +16,14 @@ from sentdist.spelling import did_you_mean
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stopped:
+class StoppedSweep:
     """A sweep that was stopped; num_ended: stages that were being built or waited for it, and that nobody else needs."""
 
     sweep: str
     num_ended: int
 
 
-def stop_sweeps(name: str | None) -> list[Stopped]:
+def stop_sweeps(name: str | None) -> list[StoppedSweep]:
     """Stop a sweep (None: all) on every board of the connected cluster, see `BoardActor.stop`; returns when its work has ended.
 
     Raises:
@@ -40,7 +40,7 @@ def stop_sweeps(name: str | None) -> list[Stopped]:
             remedy=did_you_mean(name or "", known, "`ray job list` shows what was submitted."),
         )
     return [
-        Stopped(sweep=sweep, num_ended=sum(ray.get([board.stop.remote(sweep) for board, sweeps in boards if sweep in sweeps])))
+        StoppedSweep(sweep=sweep, num_ended=sum(ray.get([board.stop.remote(sweep) for board, sweeps in boards if sweep in sweeps])))
         for sweep in chosen
     ]
 

@@ -19,7 +19,7 @@ from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.printer import printed_events
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.build_stage import build_stage
-from sentdist.execution.cluster.growth import Growth, cluster_growth
+from sentdist.execution.cluster.growth import ClusterNodes, cluster_growth
 from sentdist.execution.cluster.ray_errors import cause_of
 from sentdist.execution.disk_estimate import disk_estimate
 from sentdist.execution.progress import Show, progress_of
@@ -112,9 +112,9 @@ def run_sweep(
     before = context.store.get_all(plan.stages).keys()
     missing = [trial for trial in plan.trials if trial.key not in before]
     to_build = frozenset(stage.key for stage in plan.stages) - before
-    offer = offered_to(plan, context, to_build) if missing else None
-    context = context if offer is None else offer.context
-    estimate = disk_estimate(plan, context, to_build, at_once=1 if offer is None else offer.capacity.trainings_at_once)
+    allocation = allocate(plan, context, to_build) if missing else None
+    context = context if allocation is None else allocation.context
+    estimate = disk_estimate(plan, context, to_build, at_once=1 if allocation is None else allocation.capacity.trainings_at_once)
     context.store.check_writable(needed_bytes=estimate.least)
     forget_finished(context.store, before)
     sweep = sweep_record(plan)
@@ -123,15 +123,15 @@ def run_sweep(
     tracker.begin_sweep(sweep, {stage.key: stage for stage in plan.stages})
     outcomes: dict[str, TrialOutcome] = {}
     with _tracked(tracker, outcomes):
-        if offer is not None:
-            for line in [_opening(plan, missing, offer), *offer.notes]:
+        if allocation is not None:
+            for line in [_opening(plan, missing, allocation), *allocation.notes]:
                 print_line(line)
             if warning := estimate.warning(context.store.free_bytes()):
                 print_line(warning)
             progress = progress_of(plan, to_build)
             events_told = partial(printed_events, progress=progress, print_line=print_line, show=show)
-            submission = offer.submission(plan.recipe.name, tracker)
-            outcomes |= _carry_out(submission, missing, offer.capacity.max_concurrent_trials, print_line, events_told)
+            submission = allocation.submission(plan.recipe.name, tracker)
+            outcomes |= _carry_out(submission, missing, allocation.capacity.max_concurrent_trials, print_line, events_told)
     try:
         _build_overlaps(plan, context)
     except (SentdistError, RayError) as error:  # the sweep is over, and its summary is still to be printed
@@ -143,12 +143,12 @@ def run_sweep(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Offer:
+class ClusterAllocation:
     """What the cluster gives to the trainings of a plan. context: with the devices decided. notes, devices: for people."""
 
     context: Context
     capacity: Capacity
-    growth: Growth
+    growth: ClusterNodes
     notes: tuple[str, ...]
     devices: str
 
@@ -163,7 +163,7 @@ class Offer:
         )
 
 
-def offered_to(plan: Plan, context: Context, to_build: Set[str]) -> Offer:
+def allocate(plan: Plan, context: Context, to_build: Set[str]) -> ClusterAllocation:
     """Hold a plan against the cluster that this process is connected to. to_build: keys of the stages that are not in the store.
 
     Raises:
@@ -181,7 +181,7 @@ def offered_to(plan: Plan, context: Context, to_build: Set[str]) -> Offer:
     at_once = offered.trainings_at_once * context.runtime.most_workers
     devices = gpus_line(plan.recipe.runtime, context.runtime, nodes, workers_at_once=at_once, limited_by=offered.limited_by)
     notes = tuple(one for one in (note, growth.line) if one)
-    return Offer(context=context, capacity=offered, growth=growth, notes=notes, devices=devices)
+    return ClusterAllocation(context=context, capacity=offered, growth=growth, notes=notes, devices=devices)
 
 
 def _carry_out(
@@ -242,14 +242,14 @@ def _largest_worker(plan: Plan, context: Context, to_build: Set[str]) -> tuple[f
     return on_host, max((gpu_bytes(stage, sizes[stage.encoder], context.runtime) for stage in trainings), default=0.0)
 
 
-def _opening(plan: Plan, missing: list[Trial], offer: Offer) -> str:
-    runtime, offered = plan.recipe.runtime, offer.capacity
+def _opening(plan: Plan, missing: list[Trial], allocation: ClusterAllocation) -> str:
+    runtime, offered = plan.recipe.runtime, allocation.capacity
     width = counted(runtime.most_workers, "worker")
     if runtime.workers_may_change:
         width = f"{runtime.fewest_workers} to {width}"
     limit = f"{counted(offered.trainings_at_once, 'training')} at once (bound by {offered.limited_by})"
     to_run = f"{len(missing)} of {counted(len(plan.trials), 'trial')} to run"
-    return f"{plan.recipe.name}: {to_run}, {width} a training, {limit}, {offer.devices}; store {offer.context.store.shown}"
+    return f"{plan.recipe.name}: {to_run}, {width} a training, {limit}, {allocation.devices}; store {allocation.context.store.shown}"
 
 
 def _summary(plan: Plan, context: Context, before: Set[str], outcomes: Mapping[str, TrialOutcome], seconds: float) -> SweepSummary:

@@ -13,7 +13,7 @@ from sentdist.errors import ResourceError, named
 from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.event_sink import Body
 from sentdist.execution.board.submission import Submission, stopped
-from sentdist.execution.tune_run import STOPPED, end_told, lost_too_often, run_in_tune, take_failure
+from sentdist.execution.tune_run import STOPPED, lost_too_often, report_end, run_in_tune, take_failure
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Trial
 from sentdist.print_line import PrintLine
@@ -66,7 +66,7 @@ def _run_trial(config: dict[str, str], trials: dict[str, Trial], submission: Sub
     trial = trials[config["trial"]]
     board = BoardClient(submission, body)
     train = trial.scores.encoder
-    with end_told(board):
+    with report_end(board):
         for event in board.follow(trial.scores):
             if event.what == "dev" and isinstance(train, Train) and event.key == train.key:
                 tune.report({"step": event.step, "dev_score": event.score})

@@ -78,7 +78,7 @@ def run_in_tune(
 
 
 @contextmanager
-def end_told(board: BoardClient) -> Iterator[None]:
+def report_end(board: BoardClient) -> Iterator[None]:
     """In a trial's actor: report a stop or a failure, then leave the board."""
     try:
         yield

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from sentdist.errors import DataError, RecipeError
 from sentdist.learning.encoder.batch import Batch, collate
 from sentdist.learning.gather import rank_and_world_size
-from sentdist.objectives.objective import Given, Labels, needs_more
+from sentdist.objectives.objective import Labels, LossInputs, needs_more
 from sentdist.objectives.regression import ON_GRID
 from sentdist.plan.compatibility import check_fit, check_values, settled
 from sentdist.plan.objectives import Objective, has_field, terms_of, uses_bank, uses_hard_negatives, uses_targets, value_of
@@ -40,7 +40,7 @@ class EmbeddingLoss(nn.Module):
             )  # fmt: skip
         check_values(objective, rows, where=self._where)
         self._objective = settled(objective, rows, phi=None)
-        self.loss = make_objective(self._objective, Given(rows=rows, width=width))
+        self.loss = make_objective(self._objective, LossInputs(rows=rows, width=width))
 
     def forward(
         self,

@@ -16,10 +16,10 @@ def keep_gpu_memory_whole() -> None:
     """Have torch keep a GPU's memory as one piece that grows: steps of ever other sizes leave pieces that fit no later one. Only where the
     user has chosen nothing for torch's allocator, and before this process asks torch anything of a GPU: that is when torch reads it.
     """
-    os.environ.update(one_piece(os.environ))
+    os.environ.update(allocator_environment(os.environ))
 
 
-def one_piece(environment: Mapping[str, str]) -> dict[str, str]:
+def allocator_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """What a process is to be started with for that; nothing where the user has chosen."""
     has_chosen = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"} & environment.keys()
     return {} if has_chosen else {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}

@@ -68,7 +68,7 @@ def made_ahead(make: Callable[[], Iterator[T]], *, ahead: int = AHEAD) -> Iterat
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sent:
+class SentBatch:
     """A batch on its way. arrival: when it is there, for the GPU's own streams; None where nothing was copied."""
 
     batch: Batch
@@ -86,18 +86,18 @@ class Sender:
         self._device = device
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
-    def send(self, batch: Batch) -> Sent:
+    def send(self, batch: Batch) -> SentBatch:
         """Begin to copy; in any thread."""
         if self._stream is None:
-            return Sent(batch=batch)
+            return SentBatch(batch=batch)
         # A thread's own device is the first GPU, whatever others compute on; a stream's end goes back to it, which makes a context there.
         with torch.cuda.device(self._device), torch.cuda.stream(self._stream):
             there = batch.pinned().to(self._device)
             arrival = torch.cuda.Event()
             arrival.record(self._stream)
-        return Sent(batch=there, arrival=arrival)
+        return SentBatch(batch=there, arrival=arrival)
 
-    def receive(self, sent: Sent) -> Batch:
+    def receive(self, sent: SentBatch) -> Batch:
         """The batch, for the thread that computes: what it starts from now on runs after the copy."""
         if sent.arrival is not None:
             computing = torch.cuda.current_stream(self._device)

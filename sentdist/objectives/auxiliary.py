@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from sentdist.citation import Citation
-from sentdist.objectives.channels import Channels, misfit_of_channels
-from sentdist.objectives.objective import Given, Misfit, Needs, ObjectiveSpec, Rate, Weight
+from sentdist.objectives.channels import Channels, mismatch_of_channels
+from sentdist.objectives.objective import LossInputs, Mismatch, Needs, ObjectiveSpec, Rate, Weight
 from sentdist.poolings import POOLINGS
 
 if TYPE_CHECKING:
@@ -94,39 +94,39 @@ class Auxiliary(ObjectiveSpec):
             raise ValueError("found no weight for either adversary; expected one above 0, or adversary: none")
         return self
 
-    def misfit_of_encoder(self, *, pooling: str, width: int | None) -> Misfit | None:
+    def mismatch_of_encoder(self, *, pooling: str, width: int | None) -> Mismatch | None:
         """Refused: tasks that would read another representation than the one that is evaluated, and channels that do not add up."""
         if POOLINGS[pooling].head == "training":
-            return Misfit(
+            return Mismatch(
                 found=f"channels of a layer that is dropped at test (pooling {pooling})",
                 expected="channels of what is evaluated",
                 remedy="Use pooling cls, and projected: true for the contrastive term: the layer then stands before that term only.",
             )
-        return None if self.channels is None or width is None else misfit_of_channels(self.channels, width)
+        return None if self.channels is None or width is None else mismatch_of_channels(self.channels, width)
 
-    def misfit_of_frozen_encoder(self) -> Misfit | None:
+    def mismatch_of_frozen_encoder(self) -> Mismatch | None:
         """Refused: adversaries, which only an encoder that moves evades."""
-        return None if self.adversary == "none" else Misfit(f"{self.adversary} adversaries", "adversary: none", "Set adversary: none.")
+        return None if self.adversary == "none" else Mismatch(f"{self.adversary} adversaries", "adversary: none", "Set adversary: none.")
 
     @property
     def used_citations(self) -> tuple[Citation, ...]:
         return tuple(work for work in self.citations if work is not GANIN or self.adversary == "reversal")
 
-    def make_loss(self, given: Given) -> Objective:
+    def make_loss(self, inputs: LossInputs) -> Objective:
         from sentdist.objectives.learned.adversaries import Adversaries
         from sentdist.objectives.learned.auxiliary import AuxiliaryLoss, AuxiliaryWeights
 
-        assert given.targets is not None, "the plan gives every auxiliary its targets"
-        channels = Channels.of(given.needed_width(self.name), self.channels)
+        assert inputs.targets is not None, "the plan gives every auxiliary its targets"
+        channels = Channels.of(inputs.needed_width(self.name), self.channels)
         has_adversaries = self.adversary != "none"
         weights = AuxiliaryWeights(
             pos=self.pos_weight, bow=self.bow_weight, adversary_pos=self.pos_adversary, adversary_bow=self.bow_adversary
         )
         return AuxiliaryLoss(
             channels=channels,
-            targets=given.targets,
+            targets=inputs.targets,
             weights=weights,
-            adversaries=Adversaries(channels=channels, targets=given.targets, learning_rate=self.adversary_learning_rate)
+            adversaries=Adversaries(channels=channels, targets=inputs.targets, learning_rate=self.adversary_learning_rate)
             if has_adversaries
             else None,
             form=self.adversary if has_adversaries else "entropy",

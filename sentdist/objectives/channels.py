@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sentdist.errors import RecipeError
-from sentdist.objectives.objective import Misfit
+from sentdist.objectives.objective import Mismatch
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,9 +28,9 @@ class Channels:
         if sizes is None:
             tags = max(1, round(width * TAG_SHARE))
             sizes = tags, width - tags
-        misfit = misfit_of_channels(sizes, width)
-        if misfit is not None:
-            raise RecipeError(where=f"auxiliary.{misfit.where}", found=misfit.found, expected=misfit.expected, remedy=misfit.remedy)
+        mismatch = mismatch_of_channels(sizes, width)
+        if mismatch is not None:
+            raise RecipeError(where=f"auxiliary.{mismatch.where}", found=mismatch.found, expected=mismatch.expected, remedy=mismatch.remedy)
         return cls(pos=sizes[0], bow=sizes[1])
 
     def split(self, embeddings_SD: Tensor) -> tuple[Tensor, Tensor]:
@@ -39,12 +39,12 @@ class Channels:
         return pos_SD, bow_SD
 
 
-def misfit_of_channels(sizes: tuple[int, int], width: int) -> Misfit | None:
+def mismatch_of_channels(sizes: tuple[int, int], width: int) -> Mismatch | None:
     """Why channels of tags and of words do not share out an encoder's width; None where they do."""
     if sum(sizes) == width and min(sizes) >= 1:
         return None
     fitting = Channels.of(width) if width > 1 else None
-    return Misfit(
+    return Mismatch(
         found=f"{sizes[0]} + {sizes[1]} = {sum(sizes)}",
         expected=f"two numbers above 0 that add up to the encoder's width, {width}",
         remedy=f"Write [{fitting.pos}, {fitting.bow}], or leave channels out." if fitting else "Take a wider encoder.",

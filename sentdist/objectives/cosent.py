@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from sentdist.citation import Citation
 from sentdist.errors import DataError
-from sentdist.objectives.objective import Given, Needs, ObjectiveSpec, Temperature
+from sentdist.objectives.objective import LossInputs, Needs, ObjectiveSpec, Temperature
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,7 +36,7 @@ class CoSENT(ObjectiveSpec):
     name: Literal["cosent"] = "cosent"
     temperature: Temperature = 0.05  # differences of cosines are divided by it
 
-    def loss_of(self, embeddings: Tensor, batch: Batch, given: Given) -> Tensor:
+    def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs) -> Tensor:
         """From the pairs of all ranks: each rank has the whole loss, and its gradient of the pairs that are its own."""
         import torch
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from sentdist.citation import Citation
 from sentdist.objectives.info_nce import PAPER
-from sentdist.objectives.objective import Given, Needs, ObjectiveSpec, Temperature
+from sentdist.objectives.objective import LossInputs, Needs, ObjectiveSpec, Temperature
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,7 +28,7 @@ class Entropy(ObjectiveSpec):
     temperature: Temperature = 1.0  # cosines are divided by it
     hard_negatives: bool = True  # the third column's texts are candidates, too
 
-    def loss_of(self, embeddings: Tensor, batch: Batch, given: Given) -> Tensor:
+    def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs) -> Tensor:
         from sentdist.learning.grad_cache import against_candidates
 
         return against_candidates(partial(entropy_info_nce, temperature=self.temperature, phi=self.phi), embeddings, batch)

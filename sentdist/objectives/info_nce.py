@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from sentdist.citation import Citation
-from sentdist.objectives.objective import Given, Needs, ObjectiveSpec, Temperature
+from sentdist.objectives.objective import LossInputs, Needs, ObjectiveSpec, Temperature
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -58,7 +58,7 @@ class InfoNCE(ObjectiveSpec):
     temperature: Temperature = 1.0  # cosines are divided by it
     hard_negatives: bool = True  # the third column's texts are candidates, too
 
-    def loss_of(self, embeddings: Tensor, batch: Batch, given: Given) -> Tensor:
+    def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs) -> Tensor:
         """A corpus with a negative column gives hard negatives."""
         from sentdist.learning.grad_cache import against_candidates
 

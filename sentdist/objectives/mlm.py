@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from sentdist.citation import Citation
-from sentdist.objectives.objective import Given, Misfit, Needs, ObjectiveSpec
+from sentdist.objectives.objective import LossInputs, Mismatch, Needs, ObjectiveSpec
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,14 +38,14 @@ class MaskedLM(ObjectiveSpec):
     name: Literal["mlm"] = "mlm"
     mask_fraction: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.15
 
-    def misfit_of_frozen_encoder(self) -> Misfit | None:
+    def mismatch_of_frozen_encoder(self) -> Mismatch | None:
         return None
 
-    def make_loss(self, given: Given) -> Objective:
+    def make_loss(self, inputs: LossInputs) -> Objective:
         from sentdist.objectives.learned.mlm import MaskedLMLoss
 
-        encoder = given.needed_encoder(self.name)
-        return MaskedLMLoss(encoder, masked_lm, fraction=self.mask_fraction, precision=given.precision, micro_batch=given.micro_batch)
+        encoder = inputs.needed_encoder(self.name)
+        return MaskedLMLoss(encoder, masked_lm, fraction=self.mask_fraction, precision=inputs.precision, micro_batch=inputs.micro_batch)
 
 
 def masked_lm(logits_KV: Tensor, token_ids_K: Tensor) -> Tensor:

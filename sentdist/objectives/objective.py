@@ -26,7 +26,7 @@ Weight = Annotated[float, Field(ge=0.0)]
 Rate = Annotated[float, Field(gt=0.0)]
 
 
-class Misfit(NamedTuple):
+class Mismatch(NamedTuple):
     """Why an objective has no meaning somewhere, in the words of an error."""
 
     found: str
@@ -92,7 +92,7 @@ class Start:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
+class LossInputs:
     """What a loss may be made with beside its values: the rows, the width of embeddings, the encoder it trains, the bank, the targets.
 
     None: not to be had, as where somebody else's encoder makes the embeddings. precision, micro_batch: for a loss that encodes by itself.
@@ -139,14 +139,14 @@ class ObjectiveSpec(Frozen):
 
     name: str
 
-    def make_loss(self, given: Given) -> Objective:
+    def make_loss(self, inputs: LossInputs) -> Objective:
         """The loss that the training loop calls. An objective that learns something overrides this;
         its parameters start from torch's generator."""
         from sentdist.learning.objective import FunctionObjective
 
-        return FunctionObjective(partial(self.loss_of, given=given))
+        return FunctionObjective(partial(self.loss_of, inputs=inputs))
 
-    def loss_of(self, embeddings: Tensor, batch: Batch, given: Given) -> Tensor:
+    def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs) -> Tensor:
         """Scalar, mean over this rank's B rows, from the (C·B, D) embeddings of `batch.tokens`, column by column."""
         raise NotImplementedError
 
@@ -158,25 +158,25 @@ class ObjectiveSpec(Frozen):
         """Whether the value of a field is what its default stands for, so that nobody need be told of it."""
         return False
 
-    def misfit(self, rows: Rows) -> Misfit | None:
+    def mismatch(self, rows: Rows) -> Mismatch | None:
         """What `needs` cannot say: why these values have no meaning on these rows; None where they have."""
         return None
 
-    def misfit_of_encoder(self, *, pooling: str, width: int | None) -> Misfit | None:
+    def mismatch_of_encoder(self, *, pooling: str, width: int | None) -> Mismatch | None:
         """Why these values have no meaning for an encoder; width: None where planning cannot know it."""
         return None
 
-    def misfit_of_start(self, start: Start | None, rows: Rows) -> Misfit | None:
+    def mismatch_of_start(self, start: Start | None, rows: Rows) -> Mismatch | None:
         """Why training cannot go on with what these values want to keep of the encoder it starts from; None: no start.
         Asked of settled values."""
         return None
 
-    def misfit_of_frozen_encoder(self) -> Misfit | None:
+    def mismatch_of_frozen_encoder(self) -> Mismatch | None:
         """Why these values train nothing, or do something without effect, beside an encoder that stays as it is.
 
         An objective with parameters of its own says that it has them by overriding this.
         """
-        return Misfit("no parameters of its own", "an objective that learns something beside the encoder", "Set freeze_encoder: false.")
+        return Mismatch("no parameters of its own", "an objective that learns something beside the encoder", "Set freeze_encoder: false.")
 
     @property
     def used_citations(self) -> tuple[Citation, ...]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from sentdist.citation import Citation
 from sentdist.objectives.info_nce import PAPER, info_nce
-from sentdist.objectives.objective import Given, Needs, ObjectiveSpec, Rows, Temperature, Weight
+from sentdist.objectives.objective import LossInputs, Needs, ObjectiveSpec, Rows, Temperature, Weight
 from sentdist.objectives.regulators import augmented_by, regulators
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ class RCL(ObjectiveSpec):
     def follows(self, name: str) -> bool:
         return name == "regulator_temperature" and self.regulator_temperature == self.temperature
 
-    def loss_of(self, embeddings: Tensor, batch: Batch, given: Given) -> Tensor:
+    def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs) -> Tensor:
         from sentdist.learning.grad_cache import mean_over_blocks
         from sentdist.learning.objective import anchors_and_candidates, split_columns
 
         anchors_BD, candidates_MD = anchors_and_candidates(embeddings, batch)
         positives_BD = split_columns(embeddings, batch)[1]
-        anchors_NMD, positives_NMD = augmented_by(given.bank, batch, embeddings.device)
+        anchors_NMD, positives_NMD = augmented_by(inputs.bank, batch, embeddings.device)
 
         def of_block(first: int, last: int) -> Tensor:
             return rcl(

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from sentdist.citation import Citation
 from sentdist.errors import DataError
-from sentdist.objectives.objective import Given, Misfit, Needs, ObjectiveSpec, Rate, Rows, Start
+from sentdist.objectives.objective import LossInputs, Mismatch, Needs, ObjectiveSpec, Rate, Rows, Start
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -84,37 +84,37 @@ class Regression(ObjectiveSpec):
     def follows(self, name: str) -> bool:
         return name == "spacing"  # the labels'
 
-    def misfit(self, rows: Rows) -> Misfit | None:
+    def mismatch(self, rows: Rows) -> Mismatch | None:
         assert rows.labels is not None, "a regression needs labels"
         top, spacing = rows.labels
         if self.label_range is not None and self.label_range != (0.0, top):
             low, high = self.label_range
-            return Misfit(f"label_range {low:g} to {high:g}", f"0 to {top:g}, the labels of the corpus", "Correct it, or leave it out.")
+            return Mismatch(f"label_range {low:g} to {high:g}", f"0 to {top:g}, the labels of the corpus", "Correct it, or leave it out.")
         if spacing is None and self.loss not in ("l1", "mse"):
             remedy = "Choose another rounding for the corpus (without one: say their spacing), or the loss l1 or mse."
-            return Misfit("labels that are not rounded", f"labels on a grid for {self.loss}", remedy)
+            return Mismatch("labels that are not rounded", f"labels on a grid for {self.loss}", remedy)
         if self.spacing is not None and self.spacing != spacing:
             expected = "no grid" if spacing is None else f"{spacing:g}, that of the corpus"
-            return Misfit(f"spacing {self.spacing:g}", expected, "Correct it, or leave it out.")
+            return Mismatch(f"spacing {self.spacing:g}", expected, "Correct it, or leave it out.")
         if self.threshold is not None and spacing is not None and self.threshold > spacing / 2:
             found = f"threshold {self.threshold:g} for labels {spacing:g} apart"
             expected = f"at most {spacing / 2:g}: the zones of two labels would overlap"
-            return Misfit(found, expected, "The paper takes 0.2 to 0.3 for integers.")
+            return Mismatch(found, expected, "The paper takes 0.2 to 0.3 for integers.")
         return None
 
-    def misfit_of_start(self, start: Start | None, rows: Rows) -> Misfit | None:
+    def mismatch_of_start(self, start: Start | None, rows: Rows) -> Mismatch | None:
         before = None if start is None else start.term
         if not self.keep_head or (isinstance(before, Regression) and start and start.has_same_terms and before.head == self.head):
             return None
         had = "a start without a regression head" if before is None else before.head if isinstance(before, Regression) else before.name
-        return Misfit(
+        return Mismatch(
             found="no start" if start is None else had,
             expected=f"a start with {self.head}, by the same objective",
             remedy="Leave keep_head out: training then starts with a new head.",
             where="keep_head",
         )
 
-    def misfit_of_frozen_encoder(self) -> Misfit | None:
+    def mismatch_of_frozen_encoder(self) -> Mismatch | None:
         return None
 
     @property
@@ -131,10 +131,10 @@ class Regression(ObjectiveSpec):
         assert self.label_range is not None and self.spacing is not None, "settled, and on rows that fit"
         return round((self.label_range[1] - self.label_range[0]) / self.spacing) + 1
 
-    def make_loss(self, given: Given) -> Objective:
+    def make_loss(self, inputs: LossInputs) -> Objective:
         from sentdist.objectives.learned.regression import RegressionHead, RegressionLoss
 
-        head = RegressionHead(given.needed_width(self.name), features=self.features, num_classes=self.num_classes)
+        head = RegressionHead(inputs.needed_width(self.name), features=self.features, num_classes=self.num_classes)
         return RegressionLoss(head, self.loss_of_outputs, learning_rate=self.head_learning_rate, keeps_heads=self.keep_head)
 
     def loss_of_outputs(self, outputs: Tensor, labels_B: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from sentdist.citation import Citation
 from sentdist.objectives.info_nce import PAPER
-from sentdist.objectives.objective import Given, Needs, ObjectiveSpec, Temperature
+from sentdist.objectives.objective import LossInputs, Needs, ObjectiveSpec, Temperature
 
 if TYPE_CHECKING:
     import torch
@@ -31,7 +31,7 @@ class Regulators(ObjectiveSpec):
     name: Literal["regulators"] = "regulators"
     temperature: Temperature = 1.0  # cosines are divided by it
 
-    def loss_of(self, embeddings: Tensor, batch: Batch, given: Given) -> Tensor:
+    def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs) -> Tensor:
         import torch
 
         from sentdist.learning.grad_cache import mean_over_blocks
@@ -39,7 +39,7 @@ class Regulators(ObjectiveSpec):
 
         sides = batch.num_positives + 1
         columns_CBD = split_columns(embeddings, batch)[:sides]
-        augmented = augmented_by(given.bank, batch, embeddings.device)
+        augmented = augmented_by(inputs.bank, batch, embeddings.device)
         weights = (1.0, *(1.0 / batch.num_positives for _ in range(batch.num_positives)))
 
         def of_block(first: int, last: int) -> Tensor:

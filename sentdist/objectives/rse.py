@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from sentdist.citation import Citation
 from sentdist.objectives.entropy import entropy_info_nce
 from sentdist.objectives.info_nce import info_nce
-from sentdist.objectives.objective import Given, Misfit, Needs, ObjectiveSpec, Rate, Rows, Start, Temperature
+from sentdist.objectives.objective import LossInputs, Mismatch, Needs, ObjectiveSpec, Rate, Rows, Start, Temperature
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,31 +43,31 @@ class RSE(ObjectiveSpec):
     phi: float = 0.0
     keep_relations: bool = False  # go on with the vectors of the encoder that training starts from, relation by relation; False: new ones
 
-    def misfit_of_start(self, start: Start | None, rows: Rows) -> Misfit | None:
+    def mismatch_of_start(self, start: Start | None, rows: Rows) -> Mismatch | None:
         before = () if start is None else start.relations
         if not self.keep_relations or set(before) & set(rows.relation_names):
             return None
         named = f"a start that knows {', '.join(before)}" if before else "a start without relations"
-        return Misfit(
+        return Mismatch(
             found="no start" if start is None else named,
             expected=f"a start, trained with rse, that knows one of {', '.join(rows.relation_names)}",
             remedy="Leave keep_relations out: training then starts with new vectors.",
             where="keep_relations",
         )
 
-    def misfit_of_frozen_encoder(self) -> Misfit | None:
+    def mismatch_of_frozen_encoder(self) -> Mismatch | None:
         return None
 
-    def make_loss(self, given: Given) -> Objective:
+    def make_loss(self, inputs: LossInputs) -> Objective:
         from sentdist.objectives.learned.rse import Relational
 
         return Relational(
             partial(relational_info_nce, temperature=self.temperature, phi=self.phi),
-            relations=given.rows.relation_names,
-            width=given.needed_width(self.name),
+            relations=inputs.rows.relation_names,
+            width=inputs.needed_width(self.name),
             learning_rate=self.relation_learning_rate,
             keeps_relations=self.keep_relations,
-            pooling=None if given.encoder is None else given.encoder.pooling,
+            pooling=None if inputs.encoder is None else inputs.encoder.pooling,
         )
 
 

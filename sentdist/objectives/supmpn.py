@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from sentdist.citation import Citation
-from sentdist.objectives.objective import Given, Needs, ObjectiveSpec, Temperature
+from sentdist.objectives.objective import LossInputs, Needs, ObjectiveSpec, Temperature
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,7 +38,7 @@ class SupMPN(ObjectiveSpec):
     masked: Masked = "excluded"  # an anchor's other positives: left out as printed, or logits of 0 as released
     phi: float = 0.0
 
-    def loss_of(self, embeddings: Tensor, batch: Batch, given: Given) -> Tensor:
+    def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs) -> Tensor:
         """P and Q are those of the batch."""
         from sentdist.learning.grad_cache import mean_over_blocks
         from sentdist.learning.objective import anchors_and_candidates

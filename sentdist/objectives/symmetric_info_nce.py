@@ -10,7 +10,7 @@ from pydantic import model_validator
 
 from sentdist.citation import Citation
 from sentdist.objectives.info_nce import INFONCE
-from sentdist.objectives.objective import Given, Misfit, Needs, ObjectiveSpec, Rate, Temperature
+from sentdist.objectives.objective import LossInputs, Mismatch, Needs, ObjectiveSpec, Rate, Temperature
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -66,16 +66,16 @@ class SymmetricInfoNCE(ObjectiveSpec):
             raise ValueError(f"temperature: found {self.temperature:g}; a learned one stays at or above {LOWEST}")
         return self
 
-    def misfit_of_frozen_encoder(self) -> Misfit | None:
-        return None if self.learn_temperature else super().misfit_of_frozen_encoder()
+    def mismatch_of_frozen_encoder(self) -> Mismatch | None:
+        return None if self.learn_temperature else super().mismatch_of_frozen_encoder()
 
-    def make_loss(self, given: Given) -> Objective:
+    def make_loss(self, inputs: LossInputs) -> Objective:
         from sentdist.learning.objective import FunctionObjective
 
         learned = {"log_temperature": (math.log(self.temperature), self.temperature_learning_rate)} if self.learn_temperature else {}
-        return FunctionObjective(partial(self.loss_of, given=given), **learned)
+        return FunctionObjective(partial(self.loss_of, inputs=inputs), **learned)
 
-    def loss_of(self, embeddings: Tensor, batch: Batch, given: Given, *, log_temperature: Tensor | None = None) -> Tensor:
+    def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs, *, log_temperature: Tensor | None = None) -> Tensor:
         """Mean over this rank's rows, against the candidates of all ranks."""
         from sentdist.learning.gather import gather_rows
         from sentdist.learning.grad_cache import mean_over_blocks

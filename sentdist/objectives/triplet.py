@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from sentdist.citation import Citation
 from sentdist.errors import DataError
-from sentdist.objectives.objective import Given, Needs, ObjectiveSpec
+from sentdist.objectives.objective import LossInputs, Needs, ObjectiveSpec
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,7 +48,7 @@ class TripletMargin(ObjectiveSpec):
             raise ValueError(f"margin: found {self.margin:g}; cosine distances lie in 0 … 2, so no triplet reaches a margin above 2")
         return self
 
-    def loss_of(self, embeddings: Tensor, batch: Batch, given: Given) -> Tensor:
+    def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs) -> Tensor:
         from sentdist.learning.objective import at_least_float32, split_columns
 
         columns_CBD = at_least_float32(split_columns(embeddings, batch))

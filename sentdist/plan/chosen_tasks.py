@@ -13,7 +13,7 @@ from sentdist.plan.specs import Fold, Task
 from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask, DevTask, ResolvedTask, ScoredTask, have_mean
 from sentdist.plan.tasks import TASK_GROUPS, TASKS, TaskCard
 from sentdist.plan.wording import not_one_of
-from sentdist.spelling import all_near, did_you_mean
+from sentdist.spelling import did_you_mean, similar_names
 
 OWN_KINDS = tuple(kind.name for kind in TASK_KINDS.values() if kind.is_own)
 
@@ -47,7 +47,7 @@ def no_task(given: str) -> str:
     if equals:
         return f"{not_one_of(kind, OWN_KINDS)} Data of your own are named KIND=SOURCE"
     known = (*TASK_GROUPS, *TASKS, OWN)
-    meant = all_near(kind, known, most=3) or [name for name in known if kind.startswith(name)][-1:]
+    meant = similar_names(kind, known, most=3) or [name for name in known if kind.startswith(name)][-1:]
     hint = f" Did you mean {' or '.join(meant)}?" if meant else ""
     return f'"{one_line(given, LONGEST_VALUE)}" is no task.{hint} `sentdist tasks` lists them, and how data of your own are named'
 

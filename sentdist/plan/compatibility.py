@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sentdist.errors import RecipeError
 from sentdist.objectives.auxiliary import Auxiliary
-from sentdist.objectives.channels import Channels, misfit_of_channels
+from sentdist.objectives.channels import Channels, mismatch_of_channels
 from sentdist.objectives.info_nce import InfoNCE
-from sentdist.objectives.objective import Misfit, Rows, Start
+from sentdist.objectives.objective import Mismatch, Rows, Start
 from sentdist.plan.corpora import AnyCorpus
 from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus
 from sentdist.plan.objectives import OBJECTIVES, Objective, Single, Sum, has_field, names_where, terms_of, with_phi
@@ -27,9 +27,9 @@ def check_fit(objective: Objective, corpus: Rows, *, where: str) -> None:
         RecipeError: with the reason.
     """
     for term in terms_of(objective):
-        misfit = _misfit_of_needs(term, corpus)
-        if misfit is not None:
-            raise _error(misfit, f"{where}: {term.name} on {corpus.label}")
+        mismatch = _mismatch_of_needs(term, corpus)
+        if mismatch is not None:
+            raise _error(mismatch, f"{where}: {term.name} on {corpus.label}")
     check_values(objective, corpus, where=where)
 
 
@@ -40,9 +40,9 @@ def check_values(objective: Objective, corpus: Rows, *, where: str) -> None:
         RecipeError: with the reason.
     """
     for term in terms_of(objective):
-        misfit = term.misfit(corpus)
-        if misfit is not None:
-            raise _error(misfit, f"{where}: {term.name} on {corpus.label}")
+        mismatch = term.mismatch(corpus)
+        if mismatch is not None:
+            raise _error(mismatch, f"{where}: {term.name} on {corpus.label}")
 
 
 def check_encoder(objective: Objective, *, pooling: str, width: int | None, where: str) -> None:
@@ -52,9 +52,9 @@ def check_encoder(objective: Objective, *, pooling: str, width: int | None, wher
         RecipeError: with the reason.
     """
     for term in terms_of(objective):
-        misfit = term.misfit_of_encoder(pooling=pooling, width=width)
-        if misfit is not None:
-            raise _error(misfit, f"{where}.{misfit.where}" if misfit.where else f"{where}: {term.name}")
+        mismatch = term.mismatch_of_encoder(pooling=pooling, width=width)
+        if mismatch is not None:
+            raise _error(mismatch, f"{where}.{mismatch.where}" if mismatch.where else f"{where}: {term.name}")
 
 
 def check_start(objective: Objective, corpus: AnyCorpus, start: Train | None, *, where: str) -> None:
@@ -64,9 +64,9 @@ def check_start(objective: Objective, corpus: AnyCorpus, start: Train | None, *,
         RecipeError: no start, nothing to keep there, or something of another shape.
     """
     for term in terms_of(objective):
-        misfit = term.misfit_of_start(None if start is None else _start(start, term, objective), corpus)
-        if misfit is not None:
-            raise _error(misfit, f"{where}: {misfit.where}")
+        mismatch = term.mismatch_of_start(None if start is None else _start(start, term, objective), corpus)
+        if mismatch is not None:
+            raise _error(mismatch, f"{where}: {mismatch.where}")
 
 
 def check_encoder_of_start(own: EncoderSpec, start: Train | None, *, where: str) -> None:
@@ -99,20 +99,20 @@ def check_frozen(training: Training, objective: Objective, selection: Selection 
     # A layer in front of a term is trained, too: SimCSE's, which is dropped at test.
     terms = [term.objective for term in objective.terms if not term.projected] if isinstance(objective, Sum) else [objective]
     for term in terms:
-        misfit = term.misfit_of_frozen_encoder()
-        if misfit is not None:
-            found = misfit._replace(found=f"{misfit.found}, beside an encoder that is frozen")
+        mismatch = term.mismatch_of_frozen_encoder()
+        if mismatch is not None:
+            found = mismatch._replace(found=f"{mismatch.found}, beside an encoder that is frozen")
             raise _error(found, f"{where}: training.freeze_encoder with {term.name}")
     if training.layer_decay != 1.0:
-        misfit = Misfit(f"{training.layer_decay:g} for layers that do not move", "1 beside freeze_encoder", "Set layer_decay: 1 there.")
-        raise _error(misfit, f"{where}.training.layer_decay")
+        mismatch = Mismatch(f"{training.layer_decay:g} for layers that do not move", "1 beside freeze_encoder", "Set layer_decay: 1 there.")
+        raise _error(mismatch, f"{where}.training.layer_decay")
     if selection is not None and selection.view.relations is None:
-        misfit = Misfit(
+        mismatch = Mismatch(
             found=f"{selection.name} to choose a checkpoint of an encoder that is frozen: all have one score, and the first would be kept",
             expected="the last weights",
             remedy="Set select: false there.",
         )
-        raise _error(misfit, f"{where}.select")
+        raise _error(mismatch, f"{where}.select")
 
 
 def check_checkpoint(section: EncoderSection, pin: Pin) -> None:
@@ -163,9 +163,9 @@ def check_channels(view: View, probes: Probes | None, *, width: int | None, wher
         RecipeError: naming the channels.
     """
     if probes is not None and probes.channels is not None and width is not None:
-        misfit = misfit_of_channels(probes.channels, width)
-        if misfit is not None:
-            raise _error(misfit, "evaluation.probes.channels")
+        mismatch = mismatch_of_channels(probes.channels, width)
+        if mismatch is not None:
+            raise _error(mismatch, "evaluation.probes.channels")
     if view.channels is None or isinstance(view.channels, str):
         return
     first, last = view.channels
@@ -325,29 +325,29 @@ def _names(objective: Objective) -> tuple[str, ...]:
     return (objective.name, *(term.name for term in terms_of(objective)))
 
 
-def _misfit_of_needs(term: Single, corpus: Rows) -> Misfit | None:
+def _mismatch_of_needs(term: Single, corpus: Rows) -> Mismatch | None:
     needs = term.needs
     if needs.labels == "needed" and corpus.labels is None:
-        return Misfit("rows without labels", "graded pairs", "Name a corpus of kind graded.")
+        return Mismatch("rows without labels", "graded pairs", "Name a corpus of kind graded.")
     if needs.labels == "refused" and corpus.labels is not None:
         remedy = f"Use the objective {names_where(labels='needed')}, or a corpus of kind rows."
-        return Misfit("graded pairs, of which most are no positives", "anchors with positives", remedy)
+        return Mismatch("graded pairs, of which most are no positives", "anchors with positives", remedy)
     if corpus.num_columns < needs.columns:
         remedy = "Give the corpus two columns: [sentence, sentence] for two views of each."
-        return Misfit("sentences alone", "anchors with positives", remedy)
+        return Mismatch("sentences alone", "anchors with positives", remedy)
     if needs.relations and not corpus.relation_names:
-        return Misfit("rows of no relation", "rows that name their relation", "Name a corpus of kind relations.")
+        return Mismatch("rows of no relation", "rows that name their relation", "Name a corpus of kind relations.")
     if needs.positives is not None and corpus.num_positives > needs.positives:
         most = "one positive an anchor" if needs.positives == 1 else f"at most {needs.positives} positives an anchor"
         several = [name for name, one in OBJECTIVES.items() if one.needs.positives is None and one.needs.negatives]
-        return Misfit(
+        return Mismatch(
             f"{corpus.num_positives} positives an anchor", most, f"Use the objective {' or '.join(several)}, or num_positives: 1."
         )
     if corpus.num_columns - 1 - corpus.num_positives < needs.negatives:
         least = "at least one hard negative an anchor" if needs.negatives == 1 else f"at least {needs.negatives} hard negatives an anchor"
-        return Misfit("no hard negatives", least, f"Use {InfoNCE().name}, or a corpus with negatives.")
+        return Mismatch("no hard negatives", least, f"Use {InfoNCE().name}, or a corpus with negatives.")
     return None
 
 
-def _error(misfit: Misfit, where: str) -> RecipeError:
-    return RecipeError(where=where, found=misfit.found, expected=misfit.expected, remedy=misfit.remedy)
+def _error(mismatch: Mismatch, where: str) -> RecipeError:
+    return RecipeError(where=where, found=mismatch.found, expected=mismatch.expected, remedy=mismatch.remedy)

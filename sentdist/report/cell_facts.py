@@ -18,7 +18,7 @@ from sentdist.store.sweep import TrialRecord
 @dataclass(frozen=True, kw_only=True)
 class CellFacts:
     """The training of a cell's first trial and its scores, as their records have them. train: None where nothing was trained, or its record
-    is gone. What a training takes in may be `Gone`."""
+    is gone. What a training takes in may be `MissingStage`."""
 
     train: Train | None = None
     scores: Scores | None = None

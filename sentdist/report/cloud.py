@@ -13,7 +13,20 @@ from scipy.linalg import orthogonal_procrustes
 from sentdist.errors import DataError, counted
 from sentdist.palette import PALETTE
 from sentdist.reading import drop_remedy, read_parquet
-from sentdist.report.style import FAINT, INK, MARKERS, MUTED, Drawing, Looks, canvas, house_style, legend_columns, looks_of, quiet, save
+from sentdist.report.style import (
+    FAINT,
+    INK,
+    MARKERS,
+    MUTED,
+    Drawing,
+    SystemStyles,
+    canvas,
+    house_style,
+    legend_columns,
+    quiet,
+    save,
+    styles_of,
+)
 from sentdist.store.record import Record
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.store.sweep import SweepRecord, TrialRecord
@@ -33,7 +46,7 @@ class Sample:
 
 
 def cloud_drawings(
-    sweep: SweepRecord, store: ArtifactStore, records: Mapping[str, Record], *, systems: Sequence[str], looks: Looks | None = None
+    sweep: SweepRecord, store: ArtifactStore, records: Mapping[str, Record], *, systems: Sequence[str], styles: SystemStyles | None = None
 ) -> Iterator[Drawing]:
     """Spectra and map of these cells (the first ones where there are too many); nothing for scores from before clouds were kept."""
     trials = {cell: [one for one in sweep.trials if one.cell == cell and _has_cloud(one, records)] for cell in systems}
@@ -45,12 +58,12 @@ def cloud_drawings(
     if not folders:
         return
     shown = list(folders)[: len(PALETTE)]
-    yield singular_spectra({cell: [_spectrum(folder) for folder in folders[cell]] for cell in shown}, looks=looks)
+    yield singular_spectra({cell: [_spectrum(folder) for folder in folders[cell]] for cell in shown}, styles=styles)
     task = str(records[next(iter(known.values()))[0].key].results.get("geometry.task"))
     yield embedding_map({cell: _sample(folders[cell][0]) for cell in shown[:MAX_MAPS]}, task=task)
 
 
-def singular_spectra(spectra: Mapping[str, Sequence[np.ndarray]], *, looks: Looks | None = None) -> Drawing:
+def singular_spectra(spectra: Mapping[str, Sequence[np.ndarray]], *, styles: SystemStyles | None = None) -> Drawing:
     """Singular values in falling order, each divided by the first, on a logarithmic scale: a line a system, mean over seeds.
 
     A cloud that uses all directions alike is flat; one that lies in few falls soon (dimensional collapse:
@@ -62,7 +75,7 @@ def singular_spectra(spectra: Mapping[str, Sequence[np.ndarray]], *, looks: Look
     records: list[list[object]] = []
     with house_style():
         figure, (axes,) = canvas(width=6.4, height=3.6)
-        looks = looks or looks_of(spectra)
+        styles = styles or styles_of(spectra)
         for place, (system, seeds) in enumerate(spectra.items()):
             if len({np.shape(values) for values in seeds}) != 1:
                 raise DataError(
@@ -75,7 +88,7 @@ def singular_spectra(spectra: Mapping[str, Sequence[np.ndarray]], *, looks: Look
             label = f"{system} ({counted(len(seeds), 'seed')})" if len(seeds) > 1 else system
             every = max(1, len(means) // 8)
             axes.plot(
-                ranks, means, color=looks[system].color, marker=looks[system].marker, markevery=(place * every // 7, every),
+                ranks, means, color=styles[system].color, marker=styles[system].marker, markevery=(place * every // 7, every),
                 markeredgecolor="white", label=label,
             )  # fmt: skip
             records += [[system, int(rank), float(mean), len(seeds)] for rank, mean in zip(ranks, means, strict=True)]

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from sentdist.errors import DataError
 from sentdist.evaluation.summary import Summary, summarize
 from sentdist.plan.stages import STAGES
-from sentdist.report.style import INK, MUTED, Drawing, Looks, canvas, house_style, in_lines, is_far, looks_of, quiet, save
+from sentdist.report.style import INK, MUTED, Drawing, SystemStyles, canvas, house_style, in_lines, is_far, quiet, save, styles_of
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord
 
@@ -55,7 +55,7 @@ def work_unit(records: Mapping[str, Record]) -> str:
     return "GPU-seconds" if trained and all(trained) else "worker-seconds"
 
 
-def cost_plot(found: Sequence[Cost], *, unit: str, work_unit: str = "worker-seconds", looks: Looks | None = None) -> Drawing:
+def cost_plot(found: Sequence[Cost], *, unit: str, work_unit: str = "worker-seconds", styles: SystemStyles | None = None) -> Drawing:
     """Score against compute of a trial: filled where stages are shared as in this sweep, hollow where each trial builds all of its own."""
     if not found:
         raise DataError(where="cost", found="nothing to draw", expected="a finished system", remedy="Leave the figure out of this report.")
@@ -65,10 +65,10 @@ def cost_plot(found: Sequence[Cost], *, unit: str, work_unit: str = "worker-seco
         named = _named(found, [score.mean for score in summaries])
         height = 1.5 + 0.42 * max(4, len(named))
         figure, (axes,) = canvas(width=7.2, height=height)
-        looks = looks or looks_of(one.system for one in found)
+        styles = styles or styles_of(one.system for one in found)
         floor, is_below = _floor(summaries)
         for one, score, below in zip(found, summaries, is_below, strict=True):
-            color = looks[one.system].color
+            color = styles[one.system].color
             records.append([one.system, score.mean, "" if score.sd is None else score.sd, score.num_seeds, one.shared_s, one.alone_s])
             if below:
                 axes.plot(one.shared_s, floor, "v", color=color, markeredgecolor="white", markersize=9, clip_on=False, zorder=3)

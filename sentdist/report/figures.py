@@ -20,14 +20,14 @@ from sentdist.report.style import (
     MUTED,
     SEQUENTIAL,
     Drawing,
-    Looks,
+    SystemStyles,
     canvas,
     house_style,
     in_lines,
     legend_columns,
-    looks_of,
     quiet,
     save,
+    styles_of,
 )
 
 CELL_LETTERS = 14  # of a column's title in one line of a heat map, at 1.15 inches a column
@@ -135,7 +135,7 @@ def learning_curves(
     curves: Sequence[LearningCurve],
     *,
     dev_unit: str,
-    looks: Looks | None = None,
+    styles: SystemStyles | None = None,
     objectives: Mapping[str, str] | None = None,
     num_systems: int | None = None,
 ) -> Drawing:
@@ -155,10 +155,10 @@ def learning_curves(
         kinds = list(dict.fromkeys(objectives.get(label, "") for label in labels))
         rows = len(kinds) + has_dev
         figure, axes = canvas(width=7.2, height=1.2 + 1.7 * rows, rows=rows, sharex=True)
-        looks = looks or looks_of(labels)
+        styles = styles or styles_of(labels)
         for label in labels:
             runs = [curve for curve in curves if curve.label == label]
-            color, marker = looks[label].color, looks[label].marker
+            color, marker = styles[label].color, styles[label].marker
             losses = _over_seeds([_binned(curve, per_bin) for curve in runs])
             panel = kinds.index(objectives.get(label, ""))
             _band(axes[panel], *losses[:3], color=color, label=f"{label} ({_plural([len(runs)], 'seed')})")

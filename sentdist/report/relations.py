@@ -11,7 +11,7 @@ import numpy as np
 from sentdist.errors import DataError, counted
 from sentdist.evaluation.summary import summarize
 from sentdist.plan.stage import as_number, slug
-from sentdist.report.style import DIVERGING, INK, Drawing, Looks, canvas, house_style, looks_of, quiet, save
+from sentdist.report.style import DIVERGING, INK, Drawing, SystemStyles, canvas, house_style, quiet, save, styles_of
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord
 
@@ -34,7 +34,7 @@ class LinkRow:
         return [self.system, self.relation, *(f"{mean:.1f}" for mean in self.means), str(self.num_seeds)]
 
 
-def relation_drawings(sweep: SweepRecord, records: Mapping[str, Record], *, looks: Looks | None = None) -> Iterator[Drawing]:
+def relation_drawings(sweep: SweepRecord, records: Mapping[str, Record], *, styles: SystemStyles | None = None) -> Iterator[Drawing]:
     """The matrix of every method that has relations and stands at one grid point only,
     then the score over a weight for each relation that was varied."""
     trials = [trial for trial in sweep.trials if trial.key in records]
@@ -49,7 +49,7 @@ def relation_drawings(sweep: SweepRecord, records: Mapping[str, Record], *, look
         names = [str(name) for name in found[0]["names"]]  # type: ignore[union-attr]
         yield relation_matrix(names, [np.array(one["cosines"]) for one in found], system=own[0].cell, name=f"relations-{method}")
     for relation, scores in _curves(trials, records).items():
-        yield weight_curves(scores, relation=relation, name=f"weights-{slug(relation)}", looks=looks)
+        yield weight_curves(scores, relation=relation, name=f"weights-{slug(relation)}", styles=styles)
 
 
 def link_table(sweep: SweepRecord, records: Mapping[str, Record], *, printed: Mapping[str, Sequence[float]]) -> list[list[str]]:
@@ -124,7 +124,7 @@ def weight_curves(
     *,
     relation: str,
     name: str,
-    looks: Looks | None = None,
+    styles: SystemStyles | None = None,
 ) -> Drawing:
     """The score against the weight of one relation, a line a system: mean and band of ± 1 sd over seeds (arXiv 2212.08802, Figure 3)."""
     if not any(curve for curve in scores.values()):
@@ -134,15 +134,15 @@ def weight_curves(
     records: list[list[object]] = []
     with house_style():
         figure, (axes,) = canvas(width=5.4, height=3.2)
-        looks = looks or looks_of(scores)
+        styles = styles or styles_of(scores)
         for system, curve in scores.items():
             weights = sorted(curve)
             found = [summarize(list(curve[weight])) for weight in weights]
             means = np.array([one.mean for one in found])
             spread = np.array([np.nan if one.sd is None else one.sd for one in found])
-            color = looks[system].color
+            color = styles[system].color
             axes.fill_between(weights, means - spread, means + spread, color=color, alpha=0.16, linewidth=0)
-            axes.plot(weights, means, color=color, marker=looks[system].marker, markeredgecolor="white", label=system)
+            axes.plot(weights, means, color=color, marker=styles[system].marker, markeredgecolor="white", label=system)
             records += [
                 [system, weight, one.mean, "" if one.sd is None else one.sd, one.num_seeds]
                 for weight, one in zip(weights, found, strict=True)

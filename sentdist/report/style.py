@@ -75,20 +75,21 @@ class Drawing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class SystemStyle:
     """How a system is drawn."""
 
     color: str
     marker: str
 
 
-Looks = Mapping[str, Look]
+SystemStyles = Mapping[str, SystemStyle]
 
 
-def looks_of(labels: Iterable[str]) -> Looks:
-    """A look for each system by its place; a report makes them once, so that a system looks alike in all its figures."""
+def styles_of(labels: Iterable[str]) -> SystemStyles:
+    """A style for each system by its place; a report makes them once, so that a system looks alike in all its figures."""
     return {
-        label: Look(color=color, marker=MARKERS[place % len(MARKERS)]) for place, (label, color) in enumerate(colors_of(labels).items())
+        label: SystemStyle(color=color, marker=MARKERS[place % len(MARKERS)])
+        for place, (label, color) in enumerate(colors_of(labels).items())
     }
 
 

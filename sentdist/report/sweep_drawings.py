@@ -25,7 +25,7 @@ from sentdist.report.papers.sts_regression import regression_facts
 from sentdist.report.probes import probe_drawings
 from sentdist.report.relations import relation_drawings
 from sentdist.report.score_rows import ResultRow
-from sentdist.report.style import Drawing, Looks, looks_of
+from sentdist.report.style import Drawing, SystemStyles, styles_of
 from sentdist.report.sweep_rows import SweepRows
 from sentdist.report.tables import ResultTable
 from sentdist.report.thresholds import ThresholdCell, loss_shapes, threshold_surfaces
@@ -62,19 +62,19 @@ def sweep_drawings(
         if (score := value[id(row)]) is not None:
             scores.setdefault(row.label, []).append(score)
     systems = _shown_first(scores, found.facts, headline.baseline)
-    looks = _looks(sweep, systems)
+    styles = _styles(sweep, systems)
     if found.curves:
         curves = _readable(found.curves, rows, value, headline.baseline)
         objectives = {label: facts.objective for label, facts in found.facts.items() if facts.objective is not None}
         num_systems = len({curve.label for curve in found.curves})
-        yield learning_curves(curves, dev_unit=dev_unit(sweep.recipe), looks=looks, objectives=objectives, num_systems=num_systems)
+        yield learning_curves(curves, dev_unit=dev_unit(sweep.recipe), styles=styles, objectives=objectives, num_systems=num_systems)
     if spent := list(costs(sweep, records, scores)):
-        yield cost_plot(spent, unit=unit, work_unit=work_unit(records), looks=looks)
-    yield from cloud_drawings(sweep, store, records, systems=systems, looks=looks)
-    yield from relation_drawings(sweep, records, looks=looks)
+        yield cost_plot(spent, unit=unit, work_unit=work_unit(records), styles=styles)
+    yield from cloud_drawings(sweep, store, records, systems=systems, styles=styles)
+    yield from relation_drawings(sweep, records, styles=styles)
     if found.useb_by_relation:
         alone = {row.label for row in found.useb} - {row.label.removesuffix(f", {row.params[RELATION]}") for row in found.useb_by_relation}
-        yield relations_alone(found.useb_by_relation, [row for row in found.useb if row.label in alone], looks=looks)
+        yield relations_alone(found.useb_by_relation, [row for row in found.useb if row.label in alone], styles=styles)
     yield from probe_drawings(sweep, records)
 
 
@@ -122,11 +122,11 @@ def _shown_first(scores: dict[str, list[float]], facts: dict[str, CellFacts], ba
     return sorted(scores, key=lambda label: (facts[label].objective is not None, label != baseline, -means[label]))
 
 
-def _looks(sweep: SweepRecord, systems: Sequence[str]) -> Looks:
-    """One look a cell, for all figures: in the order of the sweep, as MLflow has its colours; where there are more cells than colours,
+def _styles(sweep: SweepRecord, systems: Sequence[str]) -> SystemStyles:
+    """One style a cell, for all figures: in the order of the sweep, as MLflow has its colours; where there are more cells than colours,
     those that pictures show first have each their own."""
     cells = list(dict.fromkeys(trial.cell for trial in sweep.trials))
-    return looks_of(cells if len(cells) <= len(PALETTE) else dict.fromkeys([*systems, *cells]))
+    return styles_of(cells if len(cells) <= len(PALETTE) else dict.fromkeys([*systems, *cells]))
 
 
 def _readable(

@@ -10,14 +10,14 @@ from matplotlib.axes import Axes
 from sentdist.errors import DataError
 from sentdist.evaluation.summary import Summary, summarize
 from sentdist.report.score_rows import ResultRow
-from sentdist.report.style import Drawing, Looks, canvas, house_style, legend_columns, looks_of, quiet, save
+from sentdist.report.style import Drawing, SystemStyles, canvas, house_style, legend_columns, quiet, save, styles_of
 from sentdist.report.useb import FOUR, RELATION
 
 WIDTH_IN = 7.4
 TaskSummaries = Mapping[str, Mapping[str, Summary]]  # relation -> task -> over seeds
 
 
-def relations_alone(rows: Sequence[ResultRow], others: Sequence[ResultRow] = (), *, looks: Looks | None = None) -> Drawing:
+def relations_alone(rows: Sequence[ResultRow], others: Sequence[ResultRow] = (), *, styles: SystemStyles | None = None) -> Drawing:
     """A panel a task, a line a relation, a mark a system: mean over seeds ± 1 standard deviation, filled for the best relation of each.
 
     rows: of systems that were scored by each relation, under `params[RELATION]`. others: of systems that know no relation, each a
@@ -33,17 +33,17 @@ def relations_alone(rows: Sequence[ResultRow], others: Sequence[ResultRow] = (),
         )
     relations = list(dict.fromkeys(str(row.params[RELATION]) for row in rows))
     lines = {label: _means([row for row in others if row.label == label]) for label in dict.fromkeys(row.label for row in others)}
-    looks = looks or looks_of([*systems, *lines])
+    styles = styles or styles_of([*systems, *lines])
     places = {relation: len(relations) - 1 - place for place, relation in enumerate(relations)}
     with house_style():
         figure, panels = canvas(width=WIDTH_IN, height=1.1 + 2 * (0.75 + 0.3 * len(relations)), rows=2, columns=2)
         for panel, (axes, task) in enumerate(zip(panels, FOUR, strict=True)):
             for number, (label, found) in enumerate(systems.items()):
                 offset = 0.5 * (0.5 - (number + 0.5) / len(systems)) if len(systems) > 1 else 0.0
-                _marks(axes, task, found, places, offset, label=label, looks=looks)
+                _marks(axes, task, found, places, offset, label=label, styles=styles)
             for label, scores in lines.items():
                 if task in scores:
-                    axes.axvline(scores[task].mean, color=looks[label].color, linestyle=(0, (4, 2)), linewidth=1.2, label=label, zorder=1)
+                    axes.axvline(scores[task].mean, color=styles[label].color, linestyle=(0, (4, 2)), linewidth=1.2, label=label, zorder=1)
             axes.set_title(task)
             axes.set_yticks(list(places.values()), list(places) if panel % 2 == 0 else [""] * len(places))
             axes.set_ylim(-0.6, len(relations) - 0.4)
@@ -68,11 +68,11 @@ def relations_alone(rows: Sequence[ResultRow], others: Sequence[ResultRow] = (),
 
 
 def _marks(
-    axes: Axes, task: str, found: TaskSummaries, places: Mapping[str, int], offset: float, *, label: str, looks: Looks
+    axes: Axes, task: str, found: TaskSummaries, places: Mapping[str, int], offset: float, *, label: str, styles: SystemStyles
 ) -> None:  # fmt: skip
     known = {relation: scores[task] for relation, scores in found.items() if task in scores}
     best = max(known, key=lambda relation: known[relation].mean, default=None)
-    color, marker = looks[label].color, looks[label].marker
+    color, marker = styles[label].color, styles[label].marker
     for relation, one in known.items():
         height = places[relation] + offset
         if one.sd is not None:

@@ -58,7 +58,7 @@ def ray_version(reply: Reply | None) -> str | None:
         return None
 
 
-def basic(user: str, password: str) -> str:
+def basic_auth_header(user: str, password: str) -> str:
     """How HTTP shows a user and a password."""
     return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
 
@@ -71,7 +71,7 @@ def _trusting(authority: str | None) -> urllib.request.HTTPSHandler:
 
 
 def _login(parts: SplitResult) -> str | None:
-    return basic(unquote(parts.username), unquote(parts.password)) if parts.username and parts.password else None
+    return basic_auth_header(unquote(parts.username), unquote(parts.password)) if parts.username and parts.password else None
 
 
 class _SecretsStay(urllib.request.HTTPRedirectHandler):

@@ -141,7 +141,7 @@ def parameters_by(configuration: Callable[[EncoderSpec], Mapping[str, object]]) 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hindsight:
+class ForecastCheck:
     """Finished stages: seconds that were forecast for one GPU, and seconds × workers that they took."""
 
     stages: int
@@ -160,7 +160,7 @@ class Hindsight:
         )
 
 
-def hindsight(plan: Plan, devices: Devices, parameters: Parameters, records: Mapping[str, Record]) -> Hindsight:
+def forecast_check(plan: Plan, devices: Devices, parameters: Parameters, records: Mapping[str, Record]) -> ForecastCheck:
     """Hold the forecast against the records of finished trainings, by key: as many sentences as were really trained on."""
     done = [stage for stage in plan.stages if isinstance(stage, Train) and stage.key in records]
     forecast_s = taken_s = 0.0
@@ -172,7 +172,7 @@ def hindsight(plan: Plan, devices: Devices, parameters: Parameters, records: Map
         forecast_s += operations_of(stage, plan, parameters) / by_stopping * share / devices.speed
         taken_s += record.seconds * (as_number(record.runtime.get("workers")) or 1.0)
     on_gpu = bool(done) and all(as_number(records[stage.key].runtime.get("gpus_per_worker")) for stage in done)
-    return Hindsight(stages=len(done), forecast_s=forecast_s, taken_s=taken_s, on_gpu=on_gpu)
+    return ForecastCheck(stages=len(done), forecast_s=forecast_s, taken_s=taken_s, on_gpu=on_gpu)
 
 
 def _tokens(longest: int | None, corpus: CorpusStage | None) -> int:

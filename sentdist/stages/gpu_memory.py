@@ -18,7 +18,7 @@ LEAST_TOKENS = 512  # that `runtime.tokens_per_batch` may be
 
 
 @contextmanager
-def full_gpu_told(stage: Stage, context: Context) -> Iterator[None]:
+def explain_full_gpu(stage: Stage, context: Context) -> Iterator[None]:
     """Turn torch's OutOfMemoryError into one sentence.
 
     Raises:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from sentdist.errors import ArtifactLost, StoreError
 from sentdist.store.store import Artifact, ArtifactStore
-from sentdist.store.verified import Use
+from sentdist.store.verified import VerifiedFiles
 
-InUse = dict[str, tuple[ArtifactStore, Artifact, Use]]  # by folder
+InUse = dict[str, tuple[ArtifactStore, Artifact, VerifiedFiles]]  # by folder
 _in_use: list[InUse] = []  # of each stage that this process builds; one may build another one that it needs
 
 
@@ -40,7 +40,7 @@ def inputs_watched(used: InUse | None = None) -> Iterator[None]:
 def note_input(store: ArtifactStore, artifact: Artifact, folder: Path) -> None:
     """Its files, in the folder that the store has given, are read from now on."""
     for used in _in_use:
-        used.setdefault(str(folder), (store, artifact, Use(folder, artifact.record.files)))
+        used.setdefault(str(folder), (store, artifact, VerifiedFiles(folder, artifact.record.files)))
 
 
 def check_inputs() -> None:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sentdist.disk_errors import failing_disk_told
+from sentdist.disk_errors import explain_disk_errors
 from sentdist.errors import ArtifactLost
 from sentdist.learning.freed_memory import give_back_gpu_memory
 from sentdist.plan.stage import Stage
@@ -14,7 +14,7 @@ from sentdist.plan.stages import Rung, Train
 from sentdist.plan.unroll import Plan
 from sentdist.stages.build_in_process import build_in_process
 from sentdist.stages.context import Context
-from sentdist.stages.gpu_memory import full_gpu_told
+from sentdist.stages.gpu_memory import explain_full_gpu
 from sentdist.stages.inputs_in_use import inputs_watched
 from sentdist.store.store import Artifact
 
@@ -48,7 +48,7 @@ def build_here(stage: Stage, context: Context, *, listen: Listener | None = None
     found = context.store.get(stage)
     if found is not None:
         return found
-    with full_gpu_told(stage, context), failing_disk_told(f"{stage.kind} {stage.label}"), inputs_watched():
+    with explain_full_gpu(stage, context), explain_disk_errors(f"{stage.kind} {stage.label}"), inputs_watched():
         if isinstance(stage, Train | Rung):
             from sentdist.stages.train_here import train_here  # torch takes seconds, and corpora need none
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 from sentdist.learning.objective import Objective
 from sentdist.learning.projected import Projected
 from sentdist.learning.weighted_sum import WeightedSum
-from sentdist.objectives.objective import Given
+from sentdist.objectives.objective import LossInputs
 from sentdist.plan import objectives as plan
 from sentdist.plan.objectives import uses_hard_negatives
 from sentdist.plan.stages import Train
 
 
-def make_objective(objective: plan.Objective, given: Given) -> Objective:
+def make_objective(objective: plan.Objective, inputs: LossInputs) -> Objective:
     """The loss behind an objective's values; what it brings of parameters starts from torch's generator."""
     if isinstance(objective, plan.Sum):
-        return WeightedSum([(term.weight, _term(term, given)) for term in objective.terms])
-    return objective.make_loss(given)
+        return WeightedSum([(term.weight, _term(term, inputs)) for term in objective.terms])
+    return objective.make_loss(inputs)
 
 
-def _term(term: plan.Term, given: Given) -> Objective:
-    objective = make_objective(term.objective, given)
+def _term(term: plan.Term, inputs: LossInputs) -> Objective:
+    objective = make_objective(term.objective, inputs)
     if not term.projected:
         return objective
-    encoder = given.needed_encoder("sum")
+    encoder = inputs.needed_encoder("sum")
     return Projected(objective, width=encoder.width, initializer_range=encoder.model.config.initializer_range)
 
 

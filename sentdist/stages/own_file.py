@@ -10,7 +10,7 @@ import pyarrow as pa
 from sentdist.data.own.rows import OwnFile, read_groups, read_queries, read_rows
 from sentdist.data.own.sides import SIDES
 from sentdist.data.retrieval import Retrieval
-from sentdist.data.sources.mirror import bring
+from sentdist.data.sources.mirror import copy_into_mirror
 from sentdist.errors import DataError
 from sentdist.plan.specs import OwnRows
 
@@ -47,7 +47,7 @@ def place_of(name: str, revision: str, folders: Mapping[str, str], root: Path | 
         raise DataError(
             where=name, found="no such file in this run", expected=f"the file with content {revision}", remedy="Plan with corpus.file."
         )
-    bring(name, root)
+    copy_into_mirror(name, root)
     return root / name
 
 

@@ -19,7 +19,7 @@ CHECKPOINT = "checkpoint"  # folder in the artifact of a rung
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class RungScore:
     """How a training stood at a share of its steps. dev: best score until then (× 100), last: the one there; None: not defined."""
 
     step: int
@@ -29,22 +29,22 @@ class Standing:
     seconds: float
 
 
-def standing(train: Train, share: float, context: Context) -> Standing | None:
+def rung_score(train: Train, share: float, context: Context) -> RungScore | None:
     """How a training stood at a share, from the rung itself or anything that goes further; None while nothing does."""
     for above in sorted({share, *(one for one in context.shares if one > share)} - {1.0}):
         found = context.store.get(Rung(of=train, share=above))
         if found is not None:
-            return _standing(train, share, found, _points(found.record.results.get("dev_history")))
+            return _rung_score(train, share, found, _points(found.record.results.get("dev_history")))
     found = context.store.get(train)
     if found is None:
         return None
     place = f"{found.record.place}/{HISTORY_FILE}"
     with reading(None, where=place, expected="the lines that a training writes", kind=StoreError):
         lines = [json.loads(line) for line in context.store.open_file(place).read().decode().splitlines()]
-    return _standing(train, share, found, [(int(line["step"]), line["dev_score"]) for line in lines if "dev_score" in line])
+    return _rung_score(train, share, found, [(int(line["step"]), line["dev_score"]) for line in lines if "dev_score" in line])
 
 
-def _standing(train: Train, share: float, found: Artifact, points: Sequence[tuple[int, float | None]]) -> Standing:
+def _rung_score(train: Train, share: float, found: Artifact, points: Sequence[tuple[int, float | None]]) -> RungScore:
     planned = int(number(found, "num_steps_planned"))
     until: list[tuple[int, float | None]] = []
     for step, score in points:
@@ -54,10 +54,10 @@ def _standing(train: Train, share: float, found: Artifact, points: Sequence[tupl
     total = number(found, "seconds_total") or found.record.seconds
     if not until:  # stopped before the first score
         step = int(number(found, "num_steps") or number(found, "step"))
-        return Standing(step=step, dev=None, last=None, sentences=sentences(train, step), seconds=total)
+        return RungScore(step=step, dev=None, last=None, sentences=sentences(train, step), seconds=total)
     step, last = until[-1]
     last_step = points[-1][0]
-    return Standing(
+    return RungScore(
         step=step,
         dev=max((score for _, score in until if score is not None), default=None),
         last=last,

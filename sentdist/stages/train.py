@@ -31,8 +31,8 @@ from sentdist.learning.learner import Learner, encoder_weights, head_weights
 from sentdist.learning.loop import StepReport, train_steps
 from sentdist.learning.optimization import Optimization
 from sentdist.learning.precision import apply_matmul_precision
-from sentdist.learning.prefetch import Sender, Sent, made_ahead
-from sentdist.objectives.objective import Given
+from sentdist.learning.prefetch import Sender, SentBatch, made_ahead
+from sentdist.objectives.objective import LossInputs
 from sentdist.plan import specs
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
@@ -74,7 +74,7 @@ class TrainSession:
         self._tokens = tokens_of(stage, context, self._encoder.tokenizer)
         self._objective = make_objective(
             stage.objective,
-            Given(
+            LossInputs(
                 rows=stage.corpus,
                 width=self._encoder.width,
                 encoder=self._encoder,
@@ -205,7 +205,7 @@ class TrainSession:
             (folder / HISTORY_FILE).write_text(history_lines(self.history))
         return results
 
-    def _received(self, sent: Iterator[tuple[int, int, Sent]]) -> Iterator[Batch]:
+    def _received(self, sent: Iterator[tuple[int, int, SentBatch]]) -> Iterator[Batch]:
         for self._place_in_epoch, steps_in_epoch, one in sent:
             self.schedule = replace(self.schedule, steps_in_epoch=steps_in_epoch)
             yield self._sender.receive(one)
@@ -216,7 +216,7 @@ class TrainSession:
         is_point = (step + 1) % self.context.runtime.log_every == 0 or step == 0
         return is_point or in_epoch == schedule.steps_in_epoch or schedule.has_dev_at(in_epoch) or self.progress.stopping is not None
 
-    def _sent(self, progress: Progress) -> Iterator[tuple[int, int, Sent]]:
+    def _sent(self, progress: Progress) -> Iterator[tuple[int, int, SentBatch]]:
         """Batches from where the session stands, on their way, each with its place in its epoch and the steps of that; runs in a thread."""
         training, engine = self.stage.training, self.engine
         rows = local_rows(training.batch_size, rank=engine.rank, world_size=engine.world_size)

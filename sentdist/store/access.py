@@ -15,7 +15,7 @@ from sentdist.addresses import opened_as, without_secrets
 from sentdist.disk_errors import NO_RIGHT, WORDS, os_error_of, words_for
 from sentdist.errors import StoreError
 from sentdist.sizes import disk_size
-from sentdist.store.slow_store import told_if_silent
+from sentdist.store.slow_store import warn_if_silent
 
 REASONS: dict[int | None, str] = {
     **WORDS,
@@ -73,7 +73,7 @@ def reading(root: str, *, awaited: bool = False) -> Iterator[None]:
     Object stores give up by themselves; disks and file servers may never answer.
     """
     try:
-        with told_if_silent(root) if awaited else nullcontext():
+        with warn_if_silent(root) if awaited else nullcontext():
             yield
     except OSError as error:
         raise StoreError(
@@ -88,7 +88,7 @@ def reading(root: str, *, awaited: bool = False) -> Iterator[None]:
 def writing(root: str, *, awaited: bool = False) -> Iterator[None]:
     """Turn what a file system raises while it is written into a StoreError. awaited: as `reading` takes it."""
     try:
-        with told_if_silent(root) if awaited else nullcontext():
+        with warn_if_silent(root) if awaited else nullcontext():
             yield
     except OSError as error:
         raise not_written(root, error) from error

@@ -14,7 +14,7 @@ from sentdist.errors import StoreError
 from sentdist.store.access import BRING_BACK
 from sentdist.store.record import RECORD, Record
 from sentdist.store.scratch import scratch_folder
-from sentdist.store.slow_store import told_if_silent
+from sentdist.store.slow_store import warn_if_silent
 
 STAGING = ".staging"  # what is being made; it stays when nothing is, so that the store is known by it
 
@@ -89,7 +89,7 @@ class LocalRoot:
     def write(self, place: str, content: bytes) -> None:
         """Write a file, which appears whole or not at all. Raises: as `make_folder`."""
         path = self._base / place
-        with told_if_silent(self._shown):
+        with warn_if_silent(self._shown):
             self.make_folder(path.parent)
             with whole_file(path, synced=True) as part:
                 part.write_bytes(content)

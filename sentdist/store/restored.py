@@ -19,7 +19,7 @@ MOST_HELD = 20_000
 _held: dict[str, tuple[Json, Stage]] = {}
 
 
-class Gone(Stage):
+class MissingStage(Stage):
     """What stands in a stage for an input whose record is gone or not understood. Only its key is known."""
 
     kind: ClassVar[str] = "gone"
@@ -30,7 +30,7 @@ class Gone(Stage):
 
 def restored(key: str | None, records: Mapping[str, Record]) -> Stage | None:
     """The stage of a record, with its inputs; None where the record is gone or not understood: a kind, a field or a value that this version
-    does not have. Such an input is `Gone`. Keys are those of the records, whatever revision these were made with."""
+    does not have. Such an input is `MissingStage`. Keys are those of the records, whatever revision these were made with."""
     record = records.get(key) if key is not None else None
     if record is None or record.kind not in STAGES:
         return None
@@ -70,7 +70,7 @@ def _value(kind: type[Stage], name: str, value: Json, records: Mapping[str, Reco
 
 
 def _input(key: str, records: Mapping[str, Record]) -> Stage:
-    return restored(key, records) or _keyed(Gone(), key)
+    return restored(key, records) or _keyed(MissingStage(), key)
 
 
 @cache

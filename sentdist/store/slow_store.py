@@ -29,7 +29,7 @@ _beginning = threading.Lock()
 
 
 @contextmanager
-def told_if_silent(shown: str) -> Iterator[None]:
+def warn_if_silent(shown: str) -> Iterator[None]:
     """While the context is open, this thread waits for a store to answer; meant for small requests, since large ones take long."""
     with _beginning:
         if not _watcher:

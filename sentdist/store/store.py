@@ -26,7 +26,7 @@ from sentdist.store.local_root import STAGING, LocalRoot
 from sentdist.store.object_root import ObjectRoot, write_objects
 from sentdist.store.record import RECORD, Artifact, Record, artifacts_named
 from sentdist.store.scratch import scratch_folder
-from sentdist.store.verified import Use, damage_unless_verified
+from sentdist.store.verified import VerifiedFiles, damage_unless_verified
 
 READERS = 16  # records that are read at once
 BUILT_AGAIN = "It counts as not finished and is built again when it is needed."
@@ -192,7 +192,7 @@ class ArtifactStore:
             raise self._set_lost_aside(artifact, damage)
         return folder
 
-    def check_unchanged(self, artifact: Artifact, use: Use) -> None:
+    def check_unchanged(self, artifact: Artifact, use: VerifiedFiles) -> None:
         """Have another look at the files that `folder` gave to this process, which may have been reading them since.
 
         Raises:

@@ -52,7 +52,7 @@ def damage_unless_verified(folder: Path, checksums: Mapping[str, FileChecksum], 
     return damage
 
 
-class Use:
+class VerifiedFiles:
     """The files below a folder that are read from now on, as this process has found them whole.
 
     A file may lie in memory as it lay on the disk (memory mapping), so one that was replaced by its like has changed, too; that other one

@@ -13,7 +13,7 @@ from sentdist.plan.specs import EncoderSpec, LexicalSpec, Task
 from sentdist.plan.stage import Json, Stage, canonical_fields
 from sentdist.plan.stages import Bank, Corpus, Scores, Targets, Train
 from sentdist.plan.task_kinds import ScoredTask
-from sentdist.store.restored import Gone
+from sentdist.store.restored import MissingStage
 from sentdist.store.sweep import TrialRecord
 
 DataSet = tuple[str, str, str]  # name, digest, and what it is read for: train, dev or test
@@ -54,7 +54,7 @@ def _stage(stage: Stage) -> dict[str, Json]:
             return _stage(stage.encoder) | _stage(stage.corpus) | _under("bank", bank)
         case Scores():
             return _scores(stage)
-        case Gone():
+        case MissingStage():
             return {}
     raise TypeError(f"nobody said what parameters the stage {stage.kind} has")
 
@@ -134,7 +134,7 @@ def _data_sets(stage: Stage) -> Iterator[DataSet]:
         case Scores():
             yield from () if isinstance(stage.encoder, EncoderSpec | LexicalSpec) else _data_sets(stage.encoder)
             yield from (_task(task, "test") for task in stage.tasks)
-        case Gone():
+        case MissingStage():
             return
         case _:
             raise TypeError(f"nobody said what data the stage {stage.kind} reads")

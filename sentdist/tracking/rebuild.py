@@ -16,7 +16,7 @@ from sentdist.tracking.sweep_runs import SweepRuns
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rebuilt:
+class RebuiltSweep:
     """One sweep that was brought in."""
 
     name: str
@@ -26,7 +26,7 @@ class Rebuilt:
     not_understood: tuple[str, ...] = ()  # places of records of another version, whose runs have no parameters
 
 
-def rebuild(store: ArtifactStore, tracking_uri: str, name: str | None = None) -> list[Rebuilt]:
+def rebuild(store: ArtifactStore, tracking_uri: str, name: str | None = None) -> list[RebuiltSweep]:
     """(Re)create the runs of one sweep, or of all in the store, and fill in what is missing; doing it twice changes nothing.
 
     Raises:
@@ -38,13 +38,13 @@ def rebuild(store: ArtifactStore, tracking_uri: str, name: str | None = None) ->
     return [_rebuild(store, tracking_uri, found) for found in names]
 
 
-def _rebuild(store: ArtifactStore, uri: str, name: str) -> Rebuilt:
+def _rebuild(store: ArtifactStore, uri: str, name: str) -> RebuiltSweep:
     search = find_search(store, name)
     if search is not None:
         _rebuild_search(search, store, uri)
         if name not in sweep_names(store):  # no finalist yet
             scored = sum(trial.dev is not None for trial in search.trials)
-            return Rebuilt(name=name, num_runs=len(search.trials), num_trials=len(search.trials), num_scored=scored)
+            return RebuiltSweep(name=name, num_runs=len(search.trials), num_trials=len(search.trials), num_scored=scored)
     sweep = load_sweep(store, name)
     records = sweep.records(store)
     server = Server(uri)
@@ -55,7 +55,7 @@ def _rebuild(store: ArtifactStore, uri: str, name: str) -> Rebuilt:
     if touched is None:
         raise _away(name, server)
     num_scored = sum(key in records for key in layout.trials)
-    return Rebuilt(
+    return RebuiltSweep(
         name=name, num_runs=touched, num_trials=len(layout.trials), num_scored=num_scored, not_understood=tuple(not_understood(records))
     )
 

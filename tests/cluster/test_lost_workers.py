@@ -27,7 +27,7 @@ def test_a_training_that_loses_a_worker_or_is_stopped_goes_on_from_its_checkpoin
     from sentdist.execution.board.client import BoardClient
     from sentdist.execution.board.submission import Submission
     from sentdist.execution.build_stage import build_stage
-    from sentdist.execution.stop_sweeps import Stopped, stop_sweeps
+    from sentdist.execution.stop_sweeps import StoppedSweep, stop_sweeps
 
     data = write_data(tmp_path / "data")
     long: Json = {
@@ -55,7 +55,7 @@ def test_a_training_that_loses_a_worker_or_is_stopped_goes_on_from_its_checkpoin
                 if len(steps_after) == 2:
                     stopping = pool.submit(stop_sweeps, "long")
     assert killed_at is not None and min(steps_after) > 12, "it began again instead of going on"  # 12: the first step that is spoken of
-    assert stopping.result() == [Stopped(sweep="long", num_ended=1)]
+    assert stopping.result() == [StoppedSweep(sweep="long", num_ended=1)]
     wait_for(lambda: ray.available_resources().get("CPU") == 2, what="the workers' CPUs")
     assert not on_ray.store.has(stage)
     first.leave()

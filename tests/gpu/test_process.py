@@ -25,7 +25,7 @@ from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec, Training
 from sentdist.plan.stages import Corpus, Train
 from sentdist.stages.context import Context
-from sentdist.stages.gpu_memory import full_gpu_told
+from sentdist.stages.gpu_memory import explain_full_gpu
 from sentdist.store.store import ArtifactStore
 from tests.parity.processes import run_in_processes
 from tests.parity.word_batches import word_batches
@@ -88,7 +88,7 @@ def test_a_memory_that_is_full_is_told_in_a_sentence_and_the_process_goes_on(fol
             pytest.raises(
                 ResourceError, match=r"full with 192 sentences at a time .*Set runtime\.micro_batch=\d+, which changes no result"
             ),
-            full_gpu_told(stage, context),
+            explain_full_gpu(stage, context),
         ):
             torch.empty(torch.cuda.mem_get_info()[1], dtype=torch.uint8, device="cuda")
         train(folder, num_rows=4)

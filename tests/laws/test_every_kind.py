@@ -14,7 +14,7 @@ from sentdist.plan.stage import Stage
 from sentdist.plan.stages import STAGES, Bank
 from sentdist.stages.context import Context
 from sentdist.stages.device_forecast import operations_of
-from sentdist.stages.gpu_memory import full_gpu_told
+from sentdist.stages.gpu_memory import explain_full_gpu
 from sentdist.stages.precisions import precision_of
 from sentdist.stages.worker_memory import EncoderSize, encoder_size
 from sentdist.tracking.parameters import data_sets, stage_parameters
@@ -78,7 +78,7 @@ def test_a_full_gpu_is_told_of_what_was_at_work(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (2**30, 2**33))
     found: dict[str, str] = {}
     for kind, stage in one_of_each().items():
-        with pytest.raises((ResourceError, TypeError)) as raised, full_gpu_told(stage, _context()):
+        with pytest.raises((ResourceError, TypeError)) as raised, explain_full_gpu(stage, _context()):
             raise torch.OutOfMemoryError("CUDA out of memory.")
         found[kind] = str(raised.value)
     assert {kind for kind, words in found.items() if UNKNOWN in words} == {"overlap", "tokens"}

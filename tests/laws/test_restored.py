@@ -13,7 +13,7 @@ from sentdist.plan.stage import KEY_LENGTH, Stage
 from sentdist.plan.stages import STAGES, Bank, Overlap, Rung, Scores, Train
 from sentdist.store import restored as module
 from sentdist.store.record import Record
-from sentdist.store.restored import Gone, restored
+from sentdist.store.restored import MissingStage, restored
 from tests.support.every_stage import one_of_each, plan_of_all_kinds, record_of, records_of
 from tests.support.planning import RECIPES, shipped_plan
 
@@ -72,7 +72,7 @@ def test_an_input_that_is_gone_keeps_its_key_and_the_rest_its_values() -> None:
     first, *others = stage.banks
     del records[first.key]
     found = restored(stage.key, records)
-    assert isinstance(found, Train) and isinstance(found.banks[0], Gone)
+    assert isinstance(found, Train) and isinstance(found.banks[0], MissingStage)
     assert [bank.key for bank in found.banks] == [first.key, *(one.key for one in others)] and found.banks[1:] == tuple(others)
     assert (found.objective, found.training, found.corpus, found.selection) == (
         stage.objective, stage.training, stage.corpus, stage.selection,
@@ -86,7 +86,7 @@ def test_what_is_behind_a_missing_input_comes_back_with_it() -> None:
     encoder = stage.banks[0].encoder
     lost = {key: record for key, record in records.items() if key != encoder.key}
     found = restored(stage.key, lost)
-    assert isinstance(found, Train) and isinstance(found.banks[0].encoder, Gone)
+    assert isinstance(found, Train) and isinstance(found.banks[0].encoder, MissingStage)
     assert restored(stage.key, records) == stage
 
 
@@ -95,7 +95,7 @@ def test_a_rung_comes_back_with_its_training() -> None:
     stage, records = trained()
     rung = Rung(of=stage, share=0.5)
     alone = restored(rung.key, {rung.key: record_of(rung)})
-    assert isinstance(alone, Rung) and isinstance(alone.of, Gone) and alone.of.key == stage.key
+    assert isinstance(alone, Rung) and isinstance(alone.of, MissingStage) and alone.of.key == stage.key
     assert restored(rung.key, records | {rung.key: record_of(rung)}) == rung
 
 

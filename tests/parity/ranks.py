@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from sentdist.learning.encoder.batch import Batch, collate
 from sentdist.learning.gather import average_gradients, by_share, local_rows
 from sentdist.learning.objective import Objective
-from sentdist.objectives.objective import Given, Labels, ObjectiveSpec
+from sentdist.objectives.objective import Labels, LossInputs, ObjectiveSpec
 from tests.parity.processes import run_in_processes
 
 M, D = 12, 5
@@ -24,7 +24,7 @@ def made(values: ObjectiveSpec) -> Objective:
     """The loss behind these values for an encoder of width D, in float64."""
     rows = SimpleNamespace(label="toy", num_columns=3, num_positives=1, labels=Labels(top=5.0, spacing=1.0), relation_names=("a", "b"))
     torch.manual_seed(1)
-    objective = values.make_loss(Given(rows=rows, width=D))
+    objective = values.make_loss(LossInputs(rows=rows, width=D))
     return objective.double() if isinstance(objective, nn.Module) else objective
 
 

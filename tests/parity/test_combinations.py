@@ -17,7 +17,7 @@ from sentdist.learning.loop import train_steps
 from sentdist.learning.objective import Objective
 from sentdist.learning.optimization import Optimization
 from sentdist.learning.weighted_sum import WeightedSum
-from sentdist.objectives.objective import Given
+from sentdist.objectives.objective import LossInputs
 from sentdist.objectives.symmetric_info_nce import SymmetricInfoNCE
 from tests.parity.processes import run_in_processes
 from tests.parity.toy import WIDTH, ToyBank, ToyEncoder, toy_batches
@@ -47,7 +47,7 @@ def with_learned_temperature() -> Objective:
     """InfoNCE in both directions, its temperature learned at a rate of its own."""
     values = SymmetricInfoNCE(temperature=0.3, learn_temperature=True, temperature_learning_rate=0.05)
     rows = SimpleNamespace(label="toy", num_columns=3, num_positives=1, labels=None, relation_names=())
-    return values.make_loss(Given(rows=rows, width=WIDTH))
+    return values.make_loss(LossInputs(rows=rows, width=WIDTH))
 
 
 def train(rank: int, world_size: int, make: Callable[[], Objective], num_columns: int, kinds: tuple[Kind, ...]) -> list[dict[str, Tensor]]:

@@ -16,7 +16,7 @@ from sentdist.plan.stages import Rung, Train, to_share
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
 from sentdist.stages.ranks import ranks_here
-from sentdist.stages.rung_records import standing
+from sentdist.stages.rung_records import rung_score
 from sentdist.stages.rungs import events_until, from_rung, save_on_ranks
 from sentdist.stages.train import TrainSession
 from sentdist.stages.train_here import file_bank
@@ -73,11 +73,11 @@ def test_a_training_through_rungs_is_the_training(tmp_path: Path, tiny_encoder_d
     assert all(
         replace(known, seconds=0) == replace(rung, seconds=0)
         for share in SHARES
-        if (known := standing(train, share, context)) and (rung := standing(other, share, elsewhere))
+        if (known := rung_score(train, share, context)) and (rung := rung_score(other, share, elsewhere))
     )
-    first = standing(other, 0.2, elsewhere)
+    first = rung_score(other, 0.2, elsewhere)
     assert first is not None and first.step == 4
-    assert standing(train, 1.0, context) == replace(standing(other, 1.0, elsewhere) or first, seconds=whole.record.seconds)
+    assert rung_score(train, 1.0, context) == replace(rung_score(other, 1.0, elsewhere) or first, seconds=whole.record.seconds)
 
 
 def test_a_rung_of_no_use_is_not_gone_on_from(tmp_path: Path, tiny_encoder_dir: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -18,7 +18,7 @@ from sentdist.objectives import supmpn as supmpn_file
 from sentdist.objectives.learned.mlm import MaskedLMLoss
 from sentdist.objectives.learned.regression import RegressionLoss
 from sentdist.objectives.learned.rse import Relational
-from sentdist.objectives.objective import Given, ObjectiveSpec
+from sentdist.objectives.objective import LossInputs, ObjectiveSpec
 from sentdist.objectives.regression import Regression
 
 NOTHING: Any = None  # in place of rows of which nothing is asked
@@ -26,18 +26,18 @@ NOTHING: Any = None  # in place of rows of which nothing is asked
 
 def made(spec: ObjectiveSpec, *, bank: BankReader | None = None) -> Objective:
     """The loss of an objective that asks nothing of the rows."""
-    return spec.make_loss(Given(rows=NOTHING, bank=bank))
+    return spec.make_loss(LossInputs(rows=NOTHING, bank=bank))
 
 
 def regression(*, width: int, **values: Any) -> RegressionLoss:
     """As settled on labels 0, 1, 2 where nothing else is said."""
     spec = Regression.model_validate({"label_range": (0.0, 2.0), "spacing": 1.0, "boundary": "none", **values})
-    return cast(RegressionLoss, spec.make_loss(Given(rows=NOTHING, width=width)))
+    return cast(RegressionLoss, spec.make_loss(LossInputs(rows=NOTHING, width=width)))
 
 
 def relational(*, relations: tuple[str, ...], width: int, **values: Any) -> Relational:
     rows: Any = SimpleNamespace(relation_names=relations)
-    return cast(Relational, rse_file.RSE(**values).make_loss(Given(rows=rows, width=width)))
+    return cast(Relational, rse_file.RSE(**values).make_loss(LossInputs(rows=rows, width=width)))
 
 
 def masked_lm(encoder: SentenceEncoder, **values: Any) -> MaskedLMLoss:

@@ -24,7 +24,7 @@ from sentdist.learning.optimization import Optimization
 from sentdist.learning.projected import Projected
 from sentdist.learning.weighted_sum import WeightedSum
 from sentdist.objectives.learned.adversaries import Adversaries
-from sentdist.objectives.objective import Given, Labels
+from sentdist.objectives.objective import Labels, LossInputs
 from sentdist.plan.compatibility import settled
 from sentdist.plan.objectives import OBJECTIVES
 from sentdist.plan.recipe import objective_from_values
@@ -138,7 +138,7 @@ def made_objective(name: str, encoder: SentenceEncoder, precision: str, micro_ba
     rows: Any = SimpleNamespace(
         label="words", num_columns=_num_columns(name), num_positives=1, labels=Labels(top=5.0, spacing=1.0), relation_names=("a", "b")
     )
-    given = Given(
+    given = LossInputs(
         rows=rows,
         width=encoder.width,
         encoder=encoder,

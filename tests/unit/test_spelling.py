@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sentdist.cache import cache_folder
-from sentdist.spelling import LONGEST_NAME, all_near, did_you_mean, near
+from sentdist.spelling import LONGEST_NAME, did_you_mean, near, similar_names
 
 NAMES = ("batch_size", "learning_rate", "length", "max_length")
 
@@ -19,8 +19,8 @@ def test_the_name_that_was_meant_is_spelt_alike_or_begins_so(name: str, meant: s
 
 
 def test_several_may_be_meant_each_once_the_likeliest_first() -> None:
-    assert all_near("length", NAMES, most=3) == ["length", "max_length"]
-    assert all_near("length", NAMES, most=1) == ["length"]
+    assert similar_names("length", NAMES, most=3) == ["length", "max_length"]
+    assert similar_names("length", NAMES, most=1) == ["length"]
 
 
 def test_long_names_cost_nothing_and_are_given_back_whole() -> None:

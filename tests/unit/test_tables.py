@@ -35,7 +35,7 @@ from sentdist.report.sweep_rows import KIND_TABLES
 from sentdist.stages.cards import training_card
 from sentdist.stages.tasks.load import loader_of
 from sentdist.store.forecast import sentences_of
-from sentdist.store.restored import Gone
+from sentdist.store.restored import MissingStage
 from tests.support.planning import RECIPES, shipped_plan
 
 ROOT = RECIPES.parents[1]
@@ -100,7 +100,7 @@ def test_the_readme_s_methods_are_all_that_a_recipe_can_name() -> None:
 
 
 def test_every_kind_of_stage_is_in_the_table() -> None:
-    no_kinds = {CorpusStage.__name__, Gone.__name__}  # what corpora have in common; what stands where a record is gone
+    no_kinds = {CorpusStage.__name__, MissingStage.__name__}  # what corpora have in common; what stands where a record is gone
     assert shipped(Stage) - no_kinds == {stage.__name__ for stage in STAGES.values()}
     assert all(kind == stage.kind for kind, stage in STAGES.items())
 

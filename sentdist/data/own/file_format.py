@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SEPARATED = (".csv", ".tsv", ".txt")
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 READABLE = tuple(dict.fromkeys((*SEPARATED, *TABLES)))
-LOOKED_AT = 1 << 20  # bytes at the beginning, by which the writing is recognised
+LOOKED_AT = 1 << 20  # bytes at the beginning, by which the format is recognised
 LINES_LOOKED_AT = 200
 LONGEST_NAME, MOST_WORDS = 40, 4  # of a column; what is longer is a sentence
 SEPARATOR_LINE = re.compile(r'\ufeff?"?sep=(.)"?', re.IGNORECASE)
@@ -48,7 +48,7 @@ SAID_BY_SUFFIX = {".json": "JSON, a list of objects", ".jsonl": "JSON, an object
 
 
 @dataclass(frozen=True, kw_only=True)
-class Writing:
+class FileFormat:
     """How a file of separated values is written. None: not known yet; a table in Parquet or JSON has neither separator nor header."""
 
     encoding: str | None = None
@@ -78,14 +78,14 @@ def no_such_file(path: Path, file: str) -> DataError:
     return DataError(where=file, found=found, expected=f"a table of texts ({', '.join(READABLE)})", remedy=remedy)
 
 
-def recognised(name: str, path: Path, given: Writing, known_names: Sequence[str]) -> Writing:
-    """The writing of a file, as far as it was not given. known_names: names of columns, by which a header is known for one.
+def recognised(name: str, path: Path, given: FileFormat, known_names: Sequence[str]) -> FileFormat:
+    """The format of a file, as far as it was not given. known_names: names of columns, by which a header is known for one.
 
     Raises:
         DataError: no such file, one that holds nothing or no text, or no separator that gives each line as many fields.
     """
     if suffix_of(path) == ".parquet" or suffix_of(path) == ".gz":
-        return Writing()
+        return FileFormat()
     with reading(path, expected="a table of texts", where=name), path.open("rb") as file:
         begin = file.read(LOOKED_AT)
     if not begin.strip():
@@ -94,7 +94,7 @@ def recognised(name: str, path: Path, given: Writing, known_names: Sequence[str]
         raise _complaint(name, "a spreadsheet or an archive", "a table of texts", "Save it as CSV in your spreadsheet program.")
     encoding = given.encoding or _encoding(name, path, begin)
     if suffix_of(path) not in SEPARATED:
-        return Writing(encoding=encoding)
+        return FileFormat(encoding=encoding)
     with reading(path, expected=f"text in {encoding}", where=name):
         text = codecs.getincrementaldecoder(encoding)().decode(begin, final=len(begin) < LOOKED_AT)
     if not text.strip():
@@ -107,37 +107,37 @@ def recognised(name: str, path: Path, given: Writing, known_names: Sequence[str]
     lines = lines if said is None else lines[1:]
     separator = given.separator or said or _separator(name, path, lines, known_names)
     if given.has_header is not None:
-        return Writing(encoding=encoding, separator=separator, has_header=given.has_header)
-    return Writing(encoding=encoding, separator=separator, has_header=_names_columns(_fields(lines, separator), known_names))
+        return FileFormat(encoding=encoding, separator=separator, has_header=given.has_header)
+    return FileFormat(encoding=encoding, separator=separator, has_header=_names_columns(_fields(lines, separator), known_names))
 
 
-def said_of(writing: Writing, path: Path) -> list[str]:
-    """What of a writing differs from what the suffix and UTF-8 let expect, in words."""
+def format_notes(file_format: FileFormat, path: Path) -> list[str]:
+    """What of a format differs from what the suffix and UTF-8 let expect, in words."""
     said = []
-    if writing.encoding not in (None, "utf-8"):
-        said.append(f"text in {writing.encoding}")
-    if writing.separator is not None and writing.separator != ("\t" if suffix_of(path) == ".tsv" else ","):
-        said.append(f"separated by {SEPARATORS.get(writing.separator, brief(writing.separator))}")
-    if writing.has_header is False:
+    if file_format.encoding not in (None, "utf-8"):
+        said.append(f"text in {file_format.encoding}")
+    if file_format.separator is not None and file_format.separator != ("\t" if suffix_of(path) == ".tsv" else ","):
+        said.append(f"separated by {SEPARATORS.get(file_format.separator, brief(file_format.separator))}")
+    if file_format.has_header is False:
         said.append("no header: columns are called 1, 2, …")
     return said
 
 
-def own_table(name: str, path: Path, writing: Writing) -> pa.Table:
-    """The rows of a file, text columns as large_string; separated values are all text. DataError where it is not as `writing` says."""
+def own_table(name: str, path: Path, file_format: FileFormat) -> pa.Table:
+    """The rows of a file, text columns as large_string; separated values are all text. DataError where it is not as `file_format` says."""
     with reading(path, expected=SAID_BY_SUFFIX.get(suffix_of(path), "a table as its suffix says"), where=name):
         if suffix_of(path) == ".parquet":
             import pyarrow.parquet as pq
 
             table = pq.read_table(path)
         elif suffix_of(path) in SEPARATED:
-            table = _separated(path, writing)
+            table = _separated(path, file_format)
         elif suffix_of(path) == ".gz":
             table = read_lines(path)
         elif suffix_of(path) == ".jsonl":
-            table = read_lines(io.BytesIO(path.read_text(encoding=writing.encoding).encode()))
+            table = read_lines(io.BytesIO(path.read_text(encoding=file_format.encoding).encode()))
         else:
-            table = read_objects(path, encoding=writing.encoding or "utf-8")
+            table = read_objects(path, encoding=file_format.encoding or "utf-8")
         table = with_large_strings(table)
         table.validate(full=True)
     if not table.num_rows:
@@ -259,37 +259,37 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _separated(path: Path, writing: Writing) -> pa.Table:
+def _separated(path: Path, file_format: FileFormat) -> pa.Table:
     import pyarrow as pa
     import pyarrow.csv
 
-    is_tab = writing.separator == "\t"
-    text = path.read_bytes().decode(writing.encoding or "utf-8") if _is_foreign(writing) else None
+    is_tab = file_format.separator == "\t"
+    text = path.read_bytes().decode(file_format.encoding or "utf-8") if _is_foreign(file_format) else None
     with pa.input_stream(str(path)) if text is None else io.StringIO(text) as begin:
         start = begin.read(LOOKED_AT)
     start = start if isinstance(start, str) else start.decode(errors="replace")
     said_line = next(iter(io.StringIO(start, newline="")), "")
     skipped = 0 if _said_separator(said_line) is None else 1
-    first, num_lines = _first_row(start[len(said_line) * skipped :], writing.separator or ",")
-    is_bare = is_tab and not (writing.has_header and all(map(_is_in_marks, first)))  # R and QUOTE_ALL put each cell in marks, names too
+    first, num_lines = _first_row(start[len(said_line) * skipped :], file_format.separator or ",")
+    is_bare = is_tab and not (file_format.has_header and all(map(_is_in_marks, first)))  # R and QUOTE_ALL put each cell in marks, names too
     names = [_without_marks(cell.strip()) if is_tab else cell.strip() for cell in first]
-    names = _told_apart(names) if writing.has_header else [str(number) for number in range(1, len(names) + 1)]
+    names = _told_apart(names) if file_format.has_header else [str(number) for number in range(1, len(names) + 1)]
     table = pyarrow.csv.read_csv(
         path if text is None else io.BytesIO(text.encode()),
         read_options=pyarrow.csv.ReadOptions(
-            column_names=names, skip_rows=skipped + (num_lines if writing.has_header else 0), block_size=1 << 24
+            column_names=names, skip_rows=skipped + (num_lines if file_format.has_header else 0), block_size=1 << 24
         ),
         parse_options=pyarrow.csv.ParseOptions(
-            delimiter=writing.separator or ",", quote_char=False if is_bare else '"', newlines_in_values=not is_bare
+            delimiter=file_format.separator or ",", quote_char=False if is_bare else '"', newlines_in_values=not is_bare
         ),
         convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.large_string()), strings_can_be_null=False),
     )
     if is_bare:
         return unquoted(table)
-    with path.open(encoding=writing.encoding or "utf-8", newline="") as file:
-        check_quotes(path.name, table, file, writing.separator or ",")
-    with path.open(encoding=writing.encoding or "utf-8", newline="") as file:
-        check_escapes(path.name, table, file, writing.separator or ",")
+    with path.open(encoding=file_format.encoding or "utf-8", newline="") as file:
+        check_quotes(path.name, table, file, file_format.separator or ",")
+    with path.open(encoding=file_format.encoding or "utf-8", newline="") as file:
+        check_escapes(path.name, table, file, file_format.separator or ",")
     return table
 
 
@@ -323,8 +323,8 @@ def _told_apart(names: Sequence[str]) -> list[str]:
     return list(given)
 
 
-def _is_foreign(writing: Writing) -> bool:
-    return writing.encoding not in (None, "utf-8")
+def _is_foreign(file_format: FileFormat) -> bool:
+    return file_format.encoding not in (None, "utf-8")
 
 
 def _complaint(name: str, found: str, expected: str, remedy: str) -> DataError:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from sentdist.cache import cache_folder
 from sentdist.data.cells import number_in
-from sentdist.data.own.file_format import Writing, own_table, recognised, said_of
+from sentdist.data.own.file_format import FileFormat, format_notes, own_table, recognised
 from sentdist.data.own.shapes import GRADES, KNOWN_NAMES, Layout, Shape, grades_of, layout_of, scale_of
 from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN, HeldOut, Sides, sides_of
 from sentdist.data.retrieval import Retrieval
@@ -62,7 +62,7 @@ class OwnFile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class OwnFileOptions:
     """What a recipe says of a file; None: to be found out. near: "auto" looks for near-duplicates where there are not too many texts."""
 
     shape: Shape | None = None
@@ -79,7 +79,7 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Looked:
+class RecognisedFile:
     """What was found. revision: of the content. sizes: rows of train, dev and test. told: sentences for a person."""
 
     revision: str
@@ -102,37 +102,37 @@ class _FileRows:
     num_otherwise: int
 
 
-def look(name: str, path: Path | None, asked: Asked, *, hub_revision: str | None = None) -> Looked:
+def recognise(name: str, path: Path | None, options: OwnFileOptions, *, hub_revision: str | None = None) -> RecognisedFile:
     """Find out what a file is and which of its rows are held out. path: None for a data set of the hub.
 
     Raises:
         DataError: what `recognised`, `layout_of`, `scale_of` and `sides_of` refuse.
     """
-    writing = Writing()
+    file_format = FileFormat()
     if path is None:
         table, revision = hub.read(name, split=None, columns=None, revision=hub_revision), str(hub_revision)
     else:
         _check_file(name, path)
-        given = Writing(encoding=asked.encoding, separator=asked.separator, has_header=asked.has_header)
-        writing = recognised(name, path, given, sorted(KNOWN_NAMES))
-        table, revision = own_table(name, path, writing), content_digest(path)
-    layout = layout_of(name, table, shape=asked.shape, columns=asked.columns, group=asked.group)
+        given = FileFormat(encoding=options.encoding, separator=options.separator, has_header=options.has_header)
+        file_format = recognised(name, path, given, sorted(KNOWN_NAMES))
+        table, revision = own_table(name, path, file_format), content_digest(path)
+    layout = layout_of(name, table, shape=options.shape, columns=options.columns, group=options.group)
     rows = _rows(name, table, layout)
     num_texts = len({text for row in rows.texts for text in row})
     low, high = scale_of(name, layout.columns[2], table[layout.columns[2]].to_pylist()) if layout.shape == "graded" else (None, None)
     file = OwnFile(
-        **asdict(writing), shape=layout.shape, columns=layout.columns, group=layout.group, split=layout.split, low=low, high=high,
-        dev=asked.dev, test=asked.test, seed=asked.seed, most=asked.most, near=None, num_linking=len(layout.texts), sides="",
+        **asdict(file_format), shape=layout.shape, columns=layout.columns, group=layout.group, split=layout.split, low=low, high=high,
+        dev=options.dev, test=options.test, seed=options.seed, most=options.most, near=None, num_linking=len(layout.texts), sides="",
     )  # fmt: skip
     file, sides, loosened = _first_possible(
-        name, rows, [replace(file, near=near, num_linking=num) for near, num in _ways(asked, layout, num_texts)], revision
+        name, rows, [replace(file, near=near, num_linking=num) for near, num in _ways(options, layout, num_texts)], revision
     )
     sizes = tuple(int((sides.of_rows == side).sum()) for side in (TRAIN, DEV, TEST))
     told = _told(
-        name, path, writing, layout, table, rows, sides, sizes, scale=(low, high) if low is not None and high is not None else None
+        name, path, file_format, layout, table, rows, sides, sizes, scale=(low, high) if low is not None and high is not None else None
     )
-    told = (*told, *_told_of_likeness(asked, file, loosened, num_texts))
-    return Looked(revision=revision, file=file, sizes=(sizes[0], sizes[1], sizes[2]), told=told)
+    told = (*told, *_told_of_likeness(options, file, loosened, num_texts))
+    return RecognisedFile(revision=revision, file=file, sizes=(sizes[0], sizes[1], sizes[2]), told=told)
 
 
 def read_rows(name: str, path: Path | None, file: OwnFile, side: int, *, revision: str) -> pa.Table:
@@ -223,7 +223,7 @@ def _opened(name: str, path: Path | None, changed: int, file: OwnFile, revision:
     elif content_digest(path) != revision:
         raise changed_since_planning(f"{name} ({path})", revision)
     else:
-        table = own_table(name, path, Writing(encoding=file.encoding, separator=file.separator, has_header=file.has_header))
+        table = own_table(name, path, FileFormat(encoding=file.encoding, separator=file.separator, has_header=file.has_header))
     rows = _rows(name, table, Layout(shape=file.shape, columns=file.columns, group=file.group, split=file.split))
     sides = _sides(name, rows, file, revision)
     if _digest(sides) != file.sides:
@@ -286,13 +286,13 @@ def _no_grades(table: pa.Table, unread: Sequence[str]) -> str:
 
 
 def _told(
-    name: str, path: Path | None, writing: Writing, layout: Layout, table: pa.Table, rows: _FileRows, sides: Sides, sizes: Sequence[int],
+    name: str, path: Path | None, file_format: FileFormat, layout: Layout, table: pa.Table, rows: _FileRows, sides: Sides, sizes: Sequence[int],
     *, scale: tuple[float, float] | None,
 ) -> tuple[str, ...]:  # fmt: skip
     unread = [column for column in table.column_names if column not in (*layout.columns, layout.group, layout.split)]
     read = [
         f"{layout.shape} in {listed(layout.columns)}",
-        *([] if path is None else said_of(writing, path)),
+        *([] if path is None else format_notes(file_format, path)),
         *([_scores_told(rows.grades, *scale)] if scale else []),
         *([f"{listed([column or 'unnamed' for column in unread])} not read{_no_grades(table, unread)}"] if unread else []),
         *([f"{counted(rows.num_empty, 'row')} without a text{' or a score' if scale else ''} left out"] if rows.num_empty else []),
@@ -322,25 +322,25 @@ def _scores_told(grades: Sequence[float], low: float, high: float) -> str:
     return f"scores from {min(grades):g} to {max(grades):g}, on a scale from {low:g} to {high:g}"
 
 
-def _told_of_likeness(asked: Asked, file: OwnFile, loosened: bool, num_texts: int) -> list[str]:
+def _told_of_likeness(options: OwnFileOptions, file: OwnFile, loosened: bool, num_texts: int) -> list[str]:
     """What does not keep rows together, and why."""
     told = []
     if file.shape == "triplets" and file.num_linking < 3:
         told.append(
             "Negatives link nearly all rows: rows that share an anchor or a positive stay on one side, and negatives may stand on several."
         )
-    if asked.near == "auto" and file.near is None:
+    if options.near == "auto" and file.near is None:
         why = "Too many rows look alike to keep all look-alikes" if loosened else f"Among {num_texts:,} texts look-alikes are not kept"
         told.append(f"{why} on one side; corpus.held_out.near=0.8 does, with fewer groups.")
     return told
 
 
-def _ways(asked: Asked, layout: Layout, num_texts: int) -> list[tuple[float | None, int]]:
+def _ways(options: OwnFileOptions, layout: Layout, num_texts: int) -> list[tuple[float | None, int]]:
     """How near-duplicates and how many texts of a row link rows, the strictest way first."""
     nears = (
         [0.8, None]
-        if asked.near == "auto" and num_texts <= MOST_FOR_NEAR
-        else [None if asked.near in ("auto", None) else float(str(asked.near))]
+        if options.near == "auto" and num_texts <= MOST_FOR_NEAR
+        else [None if options.near in ("auto", None) else float(str(options.near))]
     )
     return [(near, num) for near in nears for num in ((3, 2) if layout.shape == "triplets" else (2,))]
 

@@ -16,7 +16,7 @@ from sentdist.data.sources.column_names import check_columns, refuse_repeated
 from sentdist.data.sources.file_facts import FileFacts, content_digest, recall, remember
 from sentdist.errors import DataError, listed
 from sentdist.reading import reading, unreadable
-from sentdist.spelling import all_near, did_you_mean
+from sentdist.spelling import did_you_mean, similar_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,7 +77,7 @@ def existing_root(name: str, data_root: Path | None) -> Path:
             expected="a name below the data root, such as nli/triplets",
             remedy="Put the file under the data root and name it relative to it.",
         )
-    mirror.bring(name, data_root)
+    mirror.copy_into_mirror(name, data_root)
     return data_root
 
 
@@ -87,7 +87,7 @@ RELEASES = {"retrieval/faqir": "FAQIR*.xml", "retrieval/cough": "FAQ_Bank_eval.c
 def missing(name: str, root: Path) -> DataError:
     """Return the error for a source that is not there, with the names nearest to it."""
     known = [*known_names(root), *GENERATED_SOURCES]
-    hints = list(dict.fromkeys([*_same_end(name, known), *all_near(name, known, most=3, alike=0.5)]))[:3]
+    hints = list(dict.fromkeys([*_same_end(name, known), *similar_names(name, known, most=3, alike=0.5)]))[:3]
     remedy = _meant(hints).strip() or "List the folder to see what there is."
     pure = PurePosixPath(name)
     if name in RELEASES:

@@ -54,7 +54,7 @@ def address_of(root: Path | None) -> str | None:
     return None if root is None else _origin(root) or str(root)
 
 
-def bring(name: str, root: Path) -> None:
+def copy_into_mirror(name: str, root: Path) -> None:
     """Bring the files that a source of this name may be made of into a mirror, unless they are there and have not changed; nothing for a
     plain folder. They are those that are called so, with whatever follows a point, an underscore or a slash; those of them that are no
     longer behind the address go away here, too.

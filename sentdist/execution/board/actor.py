@@ -13,6 +13,7 @@ import ray
 from ray.exceptions import RayError
 
 from sentdist.errors import ArtifactLost, SentdistError, named
+from sentdist.execution.board.artifact_lookup import ArtifactLookup
 from sentdist.execution.board.attempts import LOSSES, Attempts, checkpoint_step, end_of, lost_to, retry_of
 from sentdist.execution.board.background import BackgroundTasks
 from sentdist.execution.board.diagnosis import STANDSTILL_S
@@ -20,12 +21,11 @@ from sentdist.execution.board.event_log import EventLog
 from sentdist.execution.board.event_sink import BEATS_IN_TIME, Body, EventSink, GroupMember
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.heartbeats import Heartbeat
-from sentdist.execution.board.inquiry import Inquiry
-from sentdist.execution.board.places import Places
+from sentdist.execution.board.resizable_semaphore import ResizableSemaphore
 from sentdist.execution.board.stage_task import abort, note_failed, note_stopped, start, start_group
 from sentdist.execution.board.submission import Submission, most_pools, newest_may_have, stopped
 from sentdist.execution.board.watchdog import Watchdog
-from sentdist.execution.board.worker_groups import NoGroupError, Order, Started, WorkerGroups
+from sentdist.execution.board.worker_groups import NoGroupError, Order, StartedGroup, WorkerGroups
 from sentdist.execution.cluster.ray_errors import GONE, cause_of
 from sentdist.execution.cluster.snapshot import has_room, read_cluster
 from sentdist.execution.prometheus import COUNTED, IN_FLIGHT, STAGES, add, show
@@ -72,8 +72,8 @@ class BoardActor:
         self._clients: dict[str, asyncio.Event] = {}  # a process that uses the board -> set when it unregisters
         self._stopped: set[str] = set()  # submissions
         self._num_stopping = 0
-        self._pools = Places(lambda: most_pools(self._submissions.values()))
-        self._inquiries: set[Inquiry] = set()
+        self._pools = ResizableSemaphore(lambda: most_pools(self._submissions.values()))
+        self._lookups: set[ArtifactLookup] = set()
         self._waiting: set[str] = set()  # keys of what was started without a group and has perhaps no room yet
         self._groups = WorkerGroups(self._start_group, is_wanted=lambda: bool(self._waiting))
         self._watchdog = Watchdog(silence_s)
@@ -106,16 +106,16 @@ class BoardActor:
         """
         self._refuse_stopped(submission.id)
         self._note_submission(submission)
-        inquiry = Inquiry(submission.context.store)
-        self._inquiries.add(inquiry)
+        lookup = ArtifactLookup(submission.context.store)
+        self._lookups.add(lookup)
         try:
-            while unknown := inquiry.unknown(stage, is_settled=lambda one: self._is_settled(one, submission)):
-                await inquiry.ask(unknown)
+            while unknown := lookup.unknown(stage, is_settled=lambda one: self._is_settled(one, submission)):
+                await lookup.ask(unknown)
                 if submission.id in self._stopped or submission.id not in self._submissions:  # or it has left meanwhile
                     raise stopped(submission.sweep)
-            return [self._ref(stage, submission, inquiry)]
+            return [self._ref(stage, submission, lookup)]
         finally:
-            self._inquiries.discard(inquiry)
+            self._lookups.discard(lookup)
 
     async def post(self, event: StageEvent) -> None:
         """Keep an event and wake those who listen."""
@@ -247,9 +247,9 @@ class BoardActor:
             return False
         return self._groups.can_build(demand, now=True) or not await asyncio.to_thread(has_room, demand)
 
-    def _start_group(self, name: str, demand: Demand) -> Started:
+    def _start_group(self, name: str, demand: Demand) -> StartedGroup:
         task = start_group(GroupMember(name=name, demand=demand, body=self._body, sink=self._sink()))
-        return Started(ended=task, abort=lambda: abort(task, demand))
+        return StartedGroup(ended=task, abort=lambda: abort(task, demand))
 
     def _sink(self) -> EventSink:
         return EventSink(board=_this_board(), every_s=self._silence_s / BEATS_IN_TIME)
@@ -263,7 +263,7 @@ class BoardActor:
 
     def _note_submission(self, submission: Submission) -> None:
         self._submissions.setdefault(submission.id, submission)
-        self._pools.look()
+        self._pools.recheck()
 
     def _is_settled(self, stage: Stage, submission: Submission) -> bool:
         return stage.key in self._work or self._failed_in(stage, submission) is not None
@@ -272,15 +272,15 @@ class BoardActor:
         failed = self._failed.get(stage.key)
         return failed if failed is not None and submission.id in failed.asked_by else None
 
-    def _ref(self, stage: Stage, submission: Submission, inquiry: Inquiry) -> ray.ObjectRef:
+    def _ref(self, stage: Stage, submission: Submission, lookup: ArtifactLookup) -> ray.ObjectRef:
         work = self._work.get(stage.key)
         if work is None:
             if (failed := self._failed_in(stage, submission)) is not None:
                 return failed.ref
-            if (found := inquiry.found(stage.key)) is not None:
+            if (found := lookup.found(stage.key)) is not None:
                 return ray.put(found)
             self._failed.pop(stage.key, None)
-            work = self._start(stage, submission, inquiry)
+            work = self._start(stage, submission, lookup)
             self._work[stage.key] = work
             self._background.start(self._watch_work(stage.key, work))
             if not self._is_watching:
@@ -289,8 +289,8 @@ class BoardActor:
         self._note_need(stage, submission.id, 0)
         return work.ref
 
-    def _start(self, stage: Stage, submission: Submission, inquiry: Inquiry) -> _Work:
-        inputs = [self._ref(needed, submission, inquiry) for needed in stage.inputs]
+    def _start(self, stage: Stage, submission: Submission, lookup: ArtifactLookup) -> _Work:
+        inputs = [self._ref(needed, submission, lookup) for needed in stage.inputs]
         ref = _this_board().drive.remote(stage, submission, *inputs)  # Ray calls it once the inputs exist, and never if one failed
         return _Work(ref=ref, stage=stage, demand=stage_demand(stage, submission.context.runtime))
 
@@ -336,8 +336,8 @@ class BoardActor:
         except Exception as error:  # whoever asked holds the reference and gets the error whole; here it only matters which kind it was
             if self._work.get(key) is work and not isinstance(cause_of(error), ArtifactLost):
                 self._failed[key] = work
-        for inquiry in self._inquiries:
-            inquiry.forget(key)
+        for lookup in self._lookups:
+            lookup.forget(key)
         if self._work.get(key) is work:
             del self._work[key]
             show(IN_FLIGHT, len(self._work))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from sentdist.execution.resources import Demand, Node, workers_on
 
 STANDSTILL_S = 60.0  # how long nothing is said of work that does not move
-SLOWEST_S = 600.0  # between two lines about the same piece of work, which come more and more rarely
+SLOWEST_S = 600.0  # between two lines about the same stage, which come more and more rarely
 STEPS_LATE = 5  # times the longest time between two heartbeats of progress: only then a step is late
 
 
@@ -52,7 +52,7 @@ class LastHeartbeat:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Piece:
+class ActiveStage:
     """A stage that has nothing to wait for but the cluster.
 
     since: when that began, or when its last attempt was lost. heartbeats: of its workers, by name; those that ended in order are not there.
@@ -78,26 +78,26 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True)
 class Notice:
-    """A sentence about a piece of work that does not move."""
+    """A sentence about a stage that does not move."""
 
-    piece: Piece
+    stage: ActiveStage
     sentence: str
 
 
-def notices(pieces: Iterable[Piece], cluster: ClusterState, now: float, *, patience_s: float = STANDSTILL_S) -> list[Notice]:
+def notices(stages: Iterable[ActiveStage], cluster: ClusterState, now: float, *, patience_s: float = STANDSTILL_S) -> list[Notice]:
     """What is to be said now, as if nothing had been said before.
 
     Work that waits while other work of the same board goes on is not mentioned, unless the cluster can no longer carry it at all.
     """
-    pieces = [_without_lost_hosts(piece, cluster) for piece in pieces]
-    found = [Notice(piece=piece, sentence=sentence) for piece in pieces if (sentence := _stands(piece, cluster, now, patience_s))]
-    waiting = [piece for piece in pieces if not piece.heartbeats and now - piece.since >= patience_s]
-    misfits = [piece for piece in waiting if not _fits(piece.demand, cluster)]
-    if not misfits and not any(piece.heartbeats for piece in pieces):
-        misfits = waiting
-    if misfits:
-        others = f"; so do {len(misfits) - 1} others" if len(misfits) > 1 else ""
-        found.append(Notice(piece=misfits[0], sentence=waits_for(misfits[0].demand, cluster) + others))
+    stages = [_without_lost_hosts(stage, cluster) for stage in stages]
+    found = [Notice(stage=stage, sentence=sentence) for stage in stages if (sentence := _stands(stage, cluster, now, patience_s))]
+    waiting = [stage for stage in stages if not stage.heartbeats and now - stage.since >= patience_s]
+    unfit = [stage for stage in waiting if not _fits(stage.demand, cluster)]
+    if not unfit and not any(stage.heartbeats for stage in stages):
+        unfit = waiting
+    if unfit:
+        others = f"; so do {len(unfit) - 1} others" if len(unfit) > 1 else ""
+        found.append(Notice(stage=unfit[0], sentence=waits_for(unfit[0].demand, cluster) + others))
     return found
 
 
@@ -122,45 +122,45 @@ def lost_hosts(before: Sequence[Host], cluster: ClusterState) -> list[Host]:
     return [host for host in before if host.node not in living]
 
 
-def lost_with(host: Host, pieces: Iterable[Piece]) -> str:
+def lost_with(host: Host, stages: Iterable[ActiveStage]) -> str:
     """What a lost host took with it."""
-    lost = [f"{piece.kind} {piece.label}" + (f" at {piece.place}" if piece.place else "") for piece in pieces if _is_on(piece, host)]
+    lost = [f"{stage.kind} {stage.label}" + (f" at {stage.place}" if stage.place else "") for stage in stages if _is_on(stage, host)]
     return f"lost, and with it {', '.join(lost)}" if lost else "lost; nothing of this store ran on it"
 
 
-def hosts_of(piece: Piece, cluster: ClusterState) -> str:
+def hosts_of(stage: ActiveStage, cluster: ClusterState) -> str:
     """Where its workers run."""
-    return ", ".join(sorted({cluster.address(heartbeat.node) for heartbeat in piece.heartbeats.values()}))
+    return ", ".join(sorted({cluster.address(heartbeat.node) for heartbeat in stage.heartbeats.values()}))
 
 
-def _is_on(piece: Piece, host: Host) -> bool:
-    return any(heartbeat.node == host.node for heartbeat in piece.heartbeats.values())
+def _is_on(stage: ActiveStage, host: Host) -> bool:
+    return any(heartbeat.node == host.node for heartbeat in stage.heartbeats.values())
 
 
-def _without_lost_hosts(piece: Piece, cluster: ClusterState) -> Piece:
+def _without_lost_hosts(stage: ActiveStage, cluster: ClusterState) -> ActiveStage:
     """A worker group that lost a host has no worker any more: Ray Train ends the others, too."""
     living = {host.node for host in cluster.hosts}
-    heartbeats = {name: heartbeat for name, heartbeat in piece.heartbeats.items() if not heartbeat.node or heartbeat.node in living}
-    if len(heartbeats) < len(piece.heartbeats) and piece.demand.way == "group":
+    heartbeats = {name: heartbeat for name, heartbeat in stage.heartbeats.items() if not heartbeat.node or heartbeat.node in living}
+    if len(heartbeats) < len(stage.heartbeats) and stage.demand.way == "group":
         heartbeats = {}
-    if len(heartbeats) == len(piece.heartbeats):
-        return piece
-    return replace(piece, heartbeats=heartbeats, since=max([piece.since, *(heartbeat.at for heartbeat in piece.heartbeats.values())]))
+    if len(heartbeats) == len(stage.heartbeats):
+        return stage
+    return replace(stage, heartbeats=heartbeats, since=max([stage.since, *(heartbeat.at for heartbeat in stage.heartbeats.values())]))
 
 
-def _stands(piece: Piece, cluster: ClusterState, now: float, patience_s: float) -> str | None:
-    """Why a piece that has workers does not move, if it does not."""
-    last = f"; last at {piece.place}" if piece.place else ""
-    silent = {name: heartbeat for name, heartbeat in piece.heartbeats.items() if now - heartbeat.at >= patience_s}
+def _stands(stage: ActiveStage, cluster: ClusterState, now: float, patience_s: float) -> str | None:
+    """Why a stage that has workers does not move, if it does not."""
+    last = f"; last at {stage.place}" if stage.place else ""
+    silent = {name: heartbeat for name, heartbeat in stage.heartbeats.items() if now - heartbeat.at >= patience_s}
     if silent:
         name, heartbeat = max(silent.items(), key=lambda item: now - item[1].at)
         who = f" of {name}" if name else ""
         return f"no sign of life{who} for {now - heartbeat.at:.0f} s{last} on host {cluster.address(heartbeat.node)}"
-    if piece.moved_at is None or not piece.heartbeats:
+    if stage.moved_at is None or not stage.heartbeats:
         return None
-    stands_s = now - piece.moved_at
-    if stands_s >= max(patience_s, STEPS_LATE * piece.longest_s):
-        return f"no step for {stands_s:.0f} s, though its processes live{last} on host {hosts_of(piece, cluster)}"
+    stands_s = now - stage.moved_at
+    if stands_s >= max(patience_s, STEPS_LATE * stage.longest_s):
+        return f"no step for {stands_s:.0f} s, though its processes live{last} on host {hosts_of(stage, cluster)}"
     return None
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from sentdist.execution.board.diagnosis import (
     SLOWEST_S,
     STANDSTILL_S,
+    ActiveStage,
     ClusterState,
     Host,
     LastHeartbeat,
-    Piece,
     hosts_of,
     lost_hosts,
     lost_with,
@@ -25,22 +25,22 @@ from sentdist.plan.stage import Stage
 
 @dataclass(kw_only=True)
 class _Watched:
-    """What is known of a piece of work.
+    """What is known of a stage in flight.
 
     every_s, told_at: how rarely and when it was last spoken of. before: the heartbeats of the last attempt, if that was lost;
     the loss of its host is often noticed later. lost_host: the host that it lost.
     """
 
-    piece: Piece
+    active: ActiveStage
     every_s: float
     told_at: float | None = None
     lost_host: str | None = None
     before: Mapping[str, LastHeartbeat] = field(default_factory=dict)
 
     @property
-    def was(self) -> Piece:
-        """The piece with the heartbeats of its last workers."""
-        return self.piece if self.piece.heartbeats else replace(self.piece, heartbeats=self.before)
+    def was(self) -> ActiveStage:
+        """The stage with the heartbeats of its last workers."""
+        return self.active if self.active.heartbeats else replace(self.active, heartbeats=self.before)
 
 
 class Watchdog:
@@ -57,8 +57,8 @@ class Watchdog:
         self._watched = {key: watched for key, watched in self._watched.items() if key in keys}
         for stage, demand in ready:
             if stage.key not in self._watched:
-                piece = Piece(key=stage.key, kind=stage.kind, label=stage.label, demand=demand, since=now)
-                self._watched[stage.key] = _Watched(piece=piece, every_s=self._patience_s)
+                active = ActiveStage(key=stage.key, kind=stage.kind, label=stage.label, demand=demand, since=now)
+                self._watched[stage.key] = _Watched(active=active, every_s=self._patience_s)
 
     def follows(self, key: str) -> bool:
         """Whether it was told of this stage."""
@@ -69,31 +69,31 @@ class Watchdog:
         watched = self._watched.get(heartbeat.key)
         if watched is None:
             return
-        piece = watched.piece
-        heartbeats = {name: last for name, last in piece.heartbeats.items() if name != heartbeat.worker}
+        active = watched.active
+        heartbeats = {name: last for name, last in active.heartbeats.items() if name != heartbeat.worker}
         if not heartbeat.is_last:
             heartbeats[heartbeat.worker] = LastHeartbeat(at=now, node=heartbeat.node)
-        watched.piece = _moved(replace(piece, heartbeats=heartbeats, since=now), heartbeat, now)
+        watched.active = _moved(replace(active, heartbeats=heartbeats, since=now), heartbeat, now)
 
     def begins_again(self, key: str, now: float) -> None:
         """An attempt at a stage was lost, and its workers with it."""
         watched = self._watched.get(key)
         if watched is not None:
-            watched.before = watched.piece.heartbeats or watched.before
-            watched.piece = replace(watched.piece, heartbeats={}, since=now, moved_at=None, longest_s=0.0)
+            watched.before = watched.active.heartbeats or watched.before
+            watched.active = replace(watched.active, heartbeats={}, since=now, moved_at=None, longest_s=0.0)
 
     def look(self, cluster: ClusterState, now: float) -> list[StageEvent]:
         """The lines that are due now: hosts that came and went, and what does not move."""
         events = self._changes(cluster)
         self._cluster = cluster
-        pieces = [watched.piece for watched in self._watched.values()]
-        for notice in notices(pieces, cluster, now, patience_s=self._patience_s):
-            watched = self._watched[notice.piece.key]
+        stages = [watched.active for watched in self._watched.values()]
+        for notice in notices(stages, cluster, now, patience_s=self._patience_s):
+            watched = self._watched[notice.stage.key]
             if watched.told_at is None or now - watched.told_at >= watched.every_s:
                 if watched.told_at is not None:
                     watched.every_s = min(2 * watched.every_s, max(SLOWEST_S, self._patience_s))
                 watched.told_at = now
-                events.append(_about(notice.piece, notice.sentence))
+                events.append(_about(notice.stage, notice.sentence))
         return events
 
     def completed(self, event: StageEvent) -> StageEvent:
@@ -101,7 +101,7 @@ class Watchdog:
         watched = self._watched.get(event.key)
         if event.what != "resumed" or event.message is not None or watched is None:
             return event
-        hosts = hosts_of(watched.piece, self._cluster)
+        hosts = hosts_of(watched.active, self._cluster)
         lost, watched.lost_host = watched.lost_host, None
         told = f"{event.what_happened} on host {hosts}" if hosts else event.what_happened
         return replace(event, message=told if lost is None else f"host {lost} lost; {told}")
@@ -121,15 +121,15 @@ class Watchdog:
         return [*events, *joined]
 
 
-def _moved(piece: Piece, heartbeat: Heartbeat, now: float) -> Piece:
-    if heartbeat.step is None or heartbeat.step == piece.step:
-        return piece
-    gap_s = 0.0 if piece.moved_at is None else now - piece.moved_at
-    return replace(piece, step=heartbeat.step, num_steps=heartbeat.num_steps, moved_at=now, longest_s=max(piece.longest_s, gap_s))
+def _moved(active: ActiveStage, heartbeat: Heartbeat, now: float) -> ActiveStage:
+    if heartbeat.step is None or heartbeat.step == active.step:
+        return active
+    gap_s = 0.0 if active.moved_at is None else now - active.moved_at
+    return replace(active, step=heartbeat.step, num_steps=heartbeat.num_steps, moved_at=now, longest_s=max(active.longest_s, gap_s))
 
 
-def _about(piece: Piece, sentence: str) -> StageEvent:
-    return StageEvent(key=piece.key, kind=piece.kind, label=piece.label, what="notice", message=sentence)
+def _about(active: ActiveStage, sentence: str) -> StageEvent:
+    return StageEvent(key=active.key, kind=active.kind, label=active.label, what="notice", message=sentence)
 
 
 def _of_host(host: Host, what: str) -> StageEvent:

@@ -38,14 +38,14 @@ class Order:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Started:
+class StartedGroup:
     """A group as it was started. ended: returns when it has left, raises what ended it. abort: ends it by force."""
 
     ended: Awaitable[None]
     abort: Callable[[], Awaitable[None]]
 
 
-StartGroup = Callable[[str, Demand], Started]  # with the name of the group
+StartGroup = Callable[[str, Demand], StartedGroup]  # with the name of the group
 
 
 @dataclass(kw_only=True, eq=False)
@@ -63,7 +63,7 @@ class _Waiting:
 class _Group:
     name: str
     demand: Demand
-    started: Started
+    started: StartedGroup
     work: _Waiting | None = None
     order: Order | None = None
     has_begun: bool = False

@@ -33,7 +33,7 @@ class NodeGroup:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Growth:
+class ClusterNodes:
     """The nodes of a cluster. living: those that are there. to_come: those that an autoscaler may add to them."""
 
     living: tuple[Node, ...]
@@ -57,7 +57,7 @@ class Growth:
         return f"{there}; the autoscaler adds the others when work waits for them."
 
 
-def cluster_growth(environment: Mapping[str, str] = os.environ) -> Growth:
+def cluster_growth(environment: Mapping[str, str] = os.environ) -> ClusterNodes:
     """What the cluster that this process is connected to has, and may become.
 
     Read, the first that there is: the environment variable SENTDIST_GROWS_TO (a cluster launcher's file, or a JSON list of
@@ -68,7 +68,7 @@ def cluster_growth(environment: Mapping[str, str] = os.environ) -> Growth:
     """
     rows = ray.nodes()
     workers = nodes_of([row for row in rows if HEAD not in (row["Resources"] or {})])
-    return Growth(living=nodes_of(rows), to_come=nodes_to_come(workers, _groups(environment)))
+    return ClusterNodes(living=nodes_of(rows), to_come=nodes_to_come(workers, _groups(environment)))
 
 
 def nodes_to_come(living: Iterable[Node], groups: Iterable[NodeGroup]) -> tuple[Node, ...]:

@@ -10,7 +10,7 @@ from sentdist.execution.resources import Demand, Node, nodes_of, workers_on
 
 
 def read_cluster(may_have: tuple[float, float] | None = None) -> ClusterState:
-    """Ask Ray; a few milliseconds, in which this thread waits. may_have: see `Growth`."""
+    """Ask Ray; a few milliseconds, in which this thread waits. may_have: see `ClusterNodes`."""
     living = [row for row in ray.nodes() if row["Alive"]]
     free = ray.available_resources()
     return ClusterState(

@@ -39,10 +39,10 @@ class SentenceEmbedder:
         Raises:
             ArtifactLost: the encoder was changed since this worker began to read it.
         """
-        from sentdist.stages.gpu_memory import full_gpu_told
+        from sentdist.stages.gpu_memory import explain_full_gpu
 
         _, sentences = part
-        with full_gpu_told(self._stage, self._context), inputs_watched(self._inputs):
+        with explain_full_gpu(self._stage, self._context), inputs_watched(self._inputs):
             embeddings = self._embed(sentences)
             check_inputs()
             return embeddings

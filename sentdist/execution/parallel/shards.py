@@ -15,7 +15,7 @@ from sentdist.execution.reserved import use_reserved
 from sentdist.execution.resources import stage_demand
 from sentdist.plan.stages import Tokens
 from sentdist.stages.context import Context
-from sentdist.stages.gpu_memory import full_gpu_told
+from sentdist.stages.gpu_memory import explain_full_gpu
 from sentdist.stages.inputs_in_use import InUse, check_inputs, inputs_watched
 from sentdist.stages.ranks import Ranks
 from sentdist.stages.sharded import (
@@ -139,5 +139,5 @@ def _own_body(stage: Sharded | Tokens, context: Context) -> ShardedBody:
 def _making(shard: int, stage: Sharded | Tokens, context: Context, sink: HeartbeatSink | None) -> Iterator[None]:
     """While a worker makes a shard: send its heartbeats, and explain the error of a GPU that is full."""
     beats = nullcontext() if sink is None else Heartbeats(stage, sink, worker=f"shard {shard}")
-    with beats, full_gpu_told(stage, context):
+    with beats, explain_full_gpu(stage, context):
         yield

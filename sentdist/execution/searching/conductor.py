@@ -8,17 +8,17 @@ from typing import Literal
 from sentdist.errors import ResourceError, counted, named
 from sentdist.execution.disk_estimate import search_disk_estimate
 from sentdist.execution.searching.budgets import Finalists, Hours, check_budget, steady_clock
-from sentdist.execution.searching.halving import goes_on
+from sentdist.execution.searching.halving import survives_rung
 from sentdist.execution.searching.lines import trial_line
 from sentdist.execution.searching.old_rungs import drop_below, drop_left, keep_curve_of
-from sentdist.execution.searching.prices import Earlier, Forecasts, paid
+from sentdist.execution.searching.prices import Forecasts, StoreBefore, spent_on
 from sentdist.execution.searching.proposals import Candidate, MakeSuggester, Proposals
 from sentdist.execution.searching.trial import ToRun
 from sentdist.plan.stages import to_share
 from sentdist.plan.suggestions import PlannedSearch
 from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
-from sentdist.stages.rung_records import Standing, standing
+from sentdist.stages.rung_records import RungScore, rung_score
 from sentdist.store.searches import (
     Finalist,
     FinalistsChosen,
@@ -73,7 +73,7 @@ class Conductor:
         self._proposals = Proposals(planned, make, self._state, print_line=print_line)
         self._trains = self._proposals.trains
         self._hours = Hours(self._search.budget, self._clock)
-        self._earlier = Earlier(places=frozenset(), since=None)
+        self._earlier = StoreBefore(places=frozenset(), since=None)
         self._can_note = True
         self._size: int | None = None  # of the file of this search's lines, behind its own last one
         self.reason: str | None = None
@@ -117,7 +117,7 @@ class Conductor:
         if chosen is not None and chosen.reason == self._hours.line:
             self.reason = chosen.reason  # what is left of these hours was for the finalists
         self._check_disk()
-        self._earlier = Earlier.look(store, since=before[0].at if before else None)
+        self._earlier = StoreBefore.read(store, since=before[0].at if before else None)
         self._hours.since = self._clock()
         methods = {method: tuple(fields) for method, fields in self.planned.fields.items()}
         recipe = self.planned.recipe.model_dump(mode="json", exclude_unset=True)
@@ -170,7 +170,7 @@ class Conductor:
         self.reason = ALL_TRIED
         return None
 
-    def arrive(self, number: int, share: float, found: Standing | None = None) -> bool:
+    def arrive(self, number: int, share: float, found: RungScore | None = None) -> bool:
         """Note that a trial has come to a share of its training; whether it goes on. found: how it stood there; None: the store has it.
 
         Raises:
@@ -178,14 +178,14 @@ class Conductor:
         """
         train = self._trains[number]
         stage = to_share(train, share)
-        found = found or standing(train, share, self.context)
+        found = found or rung_score(train, share, self.context)
         self.forecasts.something_was_built()
         if found is None or found.dev is None or found.last is None:
             at_share = f"no dev score at {100 * share:g} % of the training"
             expected = "similarities that differ, and a score before `stopping` ends the training"
             self.fail(number, ResourceError(where=f"trial {number}", found=at_share, expected=expected, remedy="The others go on."))
             return False
-        price = paid(stage, self.context.store, earlier=self._earlier, known=self._state.paid_for)
+        price = spent_on(stage, self.context.store, earlier=self._earlier, known=self._state.paid_for)
         self._note(
             RungReached(
                 number=number, share=share, key=stage.key, place=stage.place, step=found.step, dev=found.dev, last_dev=found.last,
@@ -276,7 +276,7 @@ class Conductor:
         halving, last = self._search.halving, trial.rungs[-1]
         if halving is None or last.share >= 1.0:
             return True
-        return goes_on(last.dev, self._state.devs_before(trial), halving.keep)
+        return survives_rung(last.dev, self._state.devs_before(trial), halving.keep)
 
     def _end(self, number: int, state: Literal["finished", "pruned", "failed"], *, error: str | None = None) -> None:
         store, train, shares = self.context.store, self._trains[number], self._search.shares

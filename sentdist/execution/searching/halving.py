@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 
-def goes_on(score: float, before: Sequence[float], keep: float) -> bool:
+def survives_rung(score: float, before: Sequence[float], keep: float) -> bool:
     """Whether a trial that comes to a rung goes on: it is among the best `keep` of all that are there, itself included; of few, the best.
 
     before: scores of the trials of its method that came there earlier. The rule is the one by which ASHA promotes (Li et al. 2020,

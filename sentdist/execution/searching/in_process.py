@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
-from sentdist.execution.local_progress import told_event
+from sentdist.execution.local_progress import progress_event
 from sentdist.execution.searching.conductor import Conductor, Watch
 from sentdist.execution.searching.suggesters import TunedSuggester
 from sentdist.execution.searching.trial import ToRun
@@ -21,7 +21,7 @@ from sentdist.stages.context import Context
 from sentdist.stages.devices import left_out_here, old_gpu_here, on_this_machine
 from sentdist.stages.local import build_all
 from sentdist.stages.precisions import check_precisions
-from sentdist.stages.rung_records import standing
+from sentdist.stages.rung_records import rung_score
 from sentdist.stages.train import TrainSession
 from sentdist.store.searches import SearchRecord
 from sentdist.store.store import Artifact
@@ -78,7 +78,7 @@ def run_trial(trial: ToRun, conductor: Conductor, print_line: PrintLine, tracker
     for share in trial.shares:
         stage = to_share(trial.train, share)
         try:
-            if standing(trial.train, share, conductor.context) is None:
+            if rung_score(trial.train, share, conductor.context) is None:
                 with closing(listen):
                     build_all(topological((stage,)), conductor.context, listen=listen)
         except Exception as error:
@@ -110,7 +110,7 @@ class _Listener:
                 self._session = session
                 self._curve = TrackedCurve(self._tracker.begin(session.stage.key), session.history)
             self._curve.follow()
-        told = told_event(stage, session, event)
+        told = progress_event(stage, session, event)
         if told is not None and time.monotonic() - self._last > LINE_EVERY_S:
             self._last = time.monotonic()
             self._print_line(told.line)

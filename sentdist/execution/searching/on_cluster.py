@@ -23,19 +23,19 @@ from sentdist.execution.cluster.names import HEAD
 from sentdist.execution.searching.conductor import Conductor, Watch
 from sentdist.execution.searching.suggesters import SCORE, TunedSuggester
 from sentdist.execution.searching.trial import ToRun
-from sentdist.execution.sweep import offered_to
-from sentdist.execution.tune_run import STOPPED, end_told, lost_too_often, run_in_tune, take_failure
+from sentdist.execution.sweep import allocate
+from sentdist.execution.tune_run import STOPPED, lost_too_often, report_end, run_in_tune, take_failure
 from sentdist.plan.stages import to_share
 from sentdist.plan.suggestions import PlannedSearch
 from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
-from sentdist.stages.rung_records import Standing, standing
+from sentdist.stages.rung_records import RungScore, rung_score
 from sentdist.store.searches import SearchRecord
 from sentdist.tracking.tracker import NullTracker, Tracker
 
 NUMBER = "trial"  # the field of a trial's config that names it here
 SHARE = "share"
-STANDING = "standing"  # how the trial stood there, as text: Tune would take a mapping apart
+RUNG_SCORE = "rung_score"  # how the trial stood there, as text: Tune would take a mapping apart
 MAILBOX_S = 600.0  # for a process on the head to start; on a machine with five times as much to do as it can it takes 40 s
 NO_END = 2**31  # trials: the searcher says when there are no more
 
@@ -60,17 +60,17 @@ def search_on_cluster(
         StoreError: the store cannot be written.
     """
     one_of_each = planned.plan([(method, planned.first(method)) for method in planned.methods])
-    offer = offered_to(one_of_each, context, frozenset(stage.key for stage in one_of_each.stages))
-    context = offer.context
+    allocation = allocate(one_of_each, context, frozenset(stage.key for stage in one_of_each.stages))
+    context = allocation.context
     make = partial(TunedSuggester, suggest=planned.search.suggest, seed=planned.search.seed)
-    width = at_once or offer.capacity.max_concurrent_trials
+    width = at_once or allocation.capacity.max_concurrent_trials
     conductor = Conductor(planned, context, make, print_line=print_line, watch=watch, at_once=width)
     conductor.begin()
-    print_line(f"{planned.recipe.name}: search, {counted(width, 'trial')} at once, {offer.devices}; store {context.store.shown}")
-    for note in offer.notes:
+    print_line(f"{planned.recipe.name}: search, {counted(width, 'trial')} at once, {allocation.devices}; store {context.store.shown}")
+    for note in allocation.notes:
         print_line(note)
     try:
-        _fit(conductor, offer.submission(planned.recipe.name, tracker or NullTracker()), at_once=width, print_line=print_line)
+        _fit(conductor, allocation.submission(planned.recipe.name, tracker or NullTracker()), at_once=width, print_line=print_line)
     except BaseException:
         conductor.stop()
         raise
@@ -181,7 +181,7 @@ class _ConductorScheduler(FIFOScheduler):
         if result[SHARE] in [rung.share for rung in self._conductor.trial(number).rungs]:  # its process was lost and began anew
             return str(TrialScheduler.CONTINUE)
         try:
-            goes_on = self._conductor.arrive(number, float(result[SHARE]), Standing(**json.loads(result[STANDING])))
+            goes_on = self._conductor.arrive(number, float(result[SHARE]), RungScore(**json.loads(result[RUNG_SCORE])))
         except Exception as error:
             self.broken = error
             self._stopper.now()
@@ -234,10 +234,10 @@ def _run_trial(config: dict[str, Any], mailbox: Any, submission: Submission, bod
     trial: ToRun = ray.get(mailbox.of.remote(config[NUMBER]))
     context = submission.context
     board = BoardClient(submission, body)
-    with end_told(board):
+    with report_end(board):
         for share in trial.shares:
-            while (found := standing(trial.train, share, context)) is None:  # again where another search has removed it meanwhile
+            while (found := rung_score(trial.train, share, context)) is None:  # again where another search has removed it meanwhile
                 for _ in board.follow(to_share(trial.train, share)):
                     pass
             score = float("nan") if found.dev is None else found.dev
-            tune.report({SCORE: score, SHARE: share, STANDING: json.dumps(asdict(found))})
+            tune.report({SCORE: score, SHARE: share, RUNG_SCORE: json.dumps(asdict(found))})

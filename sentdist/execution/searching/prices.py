@@ -16,7 +16,7 @@ from sentdist.store.store import ArtifactStore
 
 
 @dataclass(frozen=True, kw_only=True)
-class Paid:
+class Spending:
     """Seconds of work and sentences trained on, and the keys of the stages that they went into."""
 
     seconds: float = 0.0
@@ -25,7 +25,7 @@ class Paid:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Earlier:
+class StoreBefore:
     """What a store held before a search. If the search was submitted before, what is younger than `since` was built for it.
     Clocks of hosts differ, so nothing else is asked of them.
 
@@ -36,7 +36,7 @@ class Earlier:
     since: float | None
 
     @classmethod
-    def look(cls, store: ArtifactStore, *, since: float | None) -> Earlier:
+    def read(cls, store: ArtifactStore, *, since: float | None) -> StoreBefore:
         """Raises StoreError where the store cannot be read."""
         return cls(places=frozenset(f"{kind}/{name}" for kind in STAGES for name in store.folder_names(kind)), since=since)
 
@@ -45,9 +45,9 @@ class Earlier:
         return record.place in self.places and (self.since is None or _created(record) < int(self.since))
 
 
-def paid(stage: Train | Rung, store: ArtifactStore, *, earlier: Earlier, known: Set[str]) -> Paid:
+def spent_on(stage: Train | Rung, store: ArtifactStore, *, earlier: StoreBefore, known: Set[str]) -> Spending:
     """What was built in a search for a training until a share; known: keys of stages that others have paid for."""
-    found = Paid()
+    found = Spending()
     asked = [needed for needed in topological((stage,)) if needed.key not in known and needed.purpose != "scores"]
     artifacts = store.get_all(asked)
     for needed in asked:
@@ -60,7 +60,7 @@ def paid(stage: Train | Rung, store: ArtifactStore, *, earlier: Earlier, known: 
         if (train := training_of(needed)) is not None:
             step = int(_number(results.get("step" if isinstance(needed, Rung) else "num_steps")))
             sentences = step * train.training.batch_size * train.corpus.num_columns - int(_number(results.get("sentences_before")))
-        found = Paid(
+        found = Spending(
             seconds=round(found.seconds + max(0.0, seconds), 3),
             sentences=found.sentences + max(0, sentences),
             stages=(*found.stages, needed.key),

@@ -19,7 +19,7 @@ SCORE = "dev_score"  # what a trial reports, and what is searched for
 MODE = "max"
 
 
-def domain(axis: Axis) -> Any:
+def tune_domain(axis: Axis) -> Any:
     """A field's values as Tune has them. What has an order but is no range of numbers is searched by place, so that near is near."""
     values = axis.values
     if axis.choice is not None:
@@ -66,7 +66,7 @@ class TunedSuggester:
 
 
 def _searcher(axes: Mapping[str, Axis], *, suggest: str, seed: int) -> Searcher:
-    space = {path: domain(axis) for path, axis in axes.items()}
+    space = {path: tune_domain(axis) for path, axis in axes.items()}
     match suggest:
         case "grid":
             return _Variants({path: tune.grid_search(list(range(len(axis.values or ())))) for path, axis in axes.items()}, seed=seed)

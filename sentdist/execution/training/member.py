@@ -23,7 +23,7 @@ from sentdist.execution.training.rank import train_rank
 from sentdist.learning.freed_memory import give_back_freed_memory, give_back_gpu_memory
 from sentdist.learning.gather import held_group
 from sentdist.plan.stages import Bank, Rung, Targets, Train
-from sentdist.stages.gpu_memory import full_gpu_told
+from sentdist.stages.gpu_memory import explain_full_gpu
 from sentdist.stages.inputs_in_use import inputs_watched
 from sentdist.stages.ranks import ranks_here
 from sentdist.stages.sharded import Sharded
@@ -81,7 +81,7 @@ def _follow(order: Order, sink: EventSink) -> None:
         SentdistError: what this one alone met, as a GPU that is full or an input that was changed under it; the group is lost with it.
     """
     stage, context = order.stage, order.submission.context
-    with full_gpu_told(stage, context), inputs_watched(), suppress(SentdistError):
+    with explain_full_gpu(stage, context), inputs_watched(), suppress(SentdistError):
         match stage:
             case Train() | Rung():
                 train_rank(stage, context, sink, NullRun())

@@ -19,13 +19,13 @@ from sentdist.execution.training.checkpoint_clock import CheckpointClock
 from sentdist.execution.training.checkpoints import RunningFolder, forget_running
 from sentdist.execution.training.engines import engine_of
 from sentdist.execution.training.reporter import ProgressReporter
-from sentdist.execution.training.resume import begin_or_resume, save_checkpoint, tell_resumed
+from sentdist.execution.training.resume import begin_or_resume, post_resumed, save_checkpoint
 from sentdist.learning.freed_memory import let_freed_memory_go
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Rung, Tokens, Train, training_of
 from sentdist.stages.context import Context
 from sentdist.stages.devices import device_of
-from sentdist.stages.gpu_memory import full_gpu_told
+from sentdist.stages.gpu_memory import explain_full_gpu
 from sentdist.stages.ranks import Ranks, ranks_here
 from sentdist.stages.rungs import events_until, from_rung, publish_training
 from sentdist.stages.start_encoder import load_start_tokenizer
@@ -35,7 +35,7 @@ from sentdist.store.store import Artifact
 from sentdist.tracking.tracker import RunHandle
 
 
-def train_as_first(stage: Train | Rung, submission: Submission, sink: EventSink, run: RunHandle) -> Artifact:
+def train_as_first_rank(stage: Train | Rung, submission: Submission, sink: EventSink, run: RunHandle) -> Artifact:
     """Train as the first worker, together with the others where there are some.
     It goes on from the last checkpoint if an earlier attempt left one; the board asks again when this process or the group is lost.
 
@@ -45,7 +45,7 @@ def train_as_first(stage: Train | Rung, submission: Submission, sink: EventSink,
     """
     if sink.order is not None:
         sink.call_group()
-    with full_gpu_told(stage, submission.context):
+    with explain_full_gpu(stage, submission.context):
         artifact = train_rank(stage, submission.context, sink, run)
     assert artifact is not None, "the first worker commits"
     forget_running(submission.context.store, stage)
@@ -68,7 +68,7 @@ def train_rank(stage: Train | Rung, context: Context, sink: EventSink, run: RunH
         resumed = from_rung(begin_or_resume(make, running, stage, told), stage, context, make=make, ranks=ranks)
         session = resumed.session
         if told is not None and (resumed.note or (resumed.step and resumed.step == session.progress.step)):
-            tell_resumed(stage, session, told, resumed.note)
+            post_resumed(stage, session, told, resumed.note)
         clock = CheckpointClock(context.runtime, rank=ranks.rank, is_leaving=heartbeats.is_leaving)
         with ExitStack() as stack:
             reporter = stack.enter_context(closing(ProgressReporter(stage, session, sink, run, heartbeats))) if ranks.is_first else None

@@ -60,7 +60,7 @@ def save_checkpoint(session: TrainSession, running: RunningFolder, stage: Train 
         sink.post(_event(stage, session, what="checkpoint", message=message))
 
 
-def tell_resumed(stage: Train | Rung, session: TrainSession, sink: EventSink, message: str | None) -> None:
+def post_resumed(stage: Train | Rung, session: TrainSession, sink: EventSink, message: str | None) -> None:
     """Say that a training goes on from a rung, or why it does not."""
     sink.post(_event(stage, session, what="resumed", message=message))
 

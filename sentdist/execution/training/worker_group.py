@@ -25,7 +25,7 @@ from sentdist.execution.board.attempts import GroupLostError
 from sentdist.execution.board.event_sink import GroupMember
 from sentdist.execution.cluster.ray_errors import GONE
 from sentdist.execution.resources import Demand, controller_environment, nodes_of
-from sentdist.learning.freed_memory import one_piece
+from sentdist.learning.freed_memory import allocator_environment
 from sentdist.learning.gather import GPU_BACKEND
 from sentdist.rare_collections import collect_rarely
 from sentdist.store.scratch import scratch_folder
@@ -102,7 +102,7 @@ def _same_interrupt() -> Iterator[None]:
 def _worker_environment(demand: Demand) -> dict[str, str]:
     threads = str(max(1, int(demand.num_cpus)))
     # Ray Train asks torch of the GPU before our code runs there.
-    return {"OMP_NUM_THREADS": threads} | (one_piece(os.environ) if demand.num_gpus else {"DS_ACCELERATOR": "cpu"})
+    return {"OMP_NUM_THREADS": threads} | (allocator_environment(os.environ) if demand.num_gpus else {"DS_ACCELERATOR": "cpu"})
 
 
 def _worker_error(error: TrainingFailedError) -> BaseException:

@@ -14,7 +14,7 @@ from sentdist.report.search.budgets import best_drawing, budget_header, budget_r
 from sentdist.report.search.facts import ScoredFinalist, SearchedMethod, SearchFacts, sentences
 from sentdist.report.search.importance import NO_OPTUNA, importance_drawing, importance_sentences, method_importances
 from sentdist.report.search.parallel import parallel_drawing
-from sentdist.report.style import Drawing, Looks, looks_of
+from sentdist.report.style import Drawing, SystemStyles, styles_of
 from sentdist.report.tables import ResultTable
 from sentdist.store.searches import SearchTrial
 from sentdist.table_text import csv_text
@@ -39,8 +39,8 @@ class SearchPart:
 
 def search_part(facts: SearchFacts, table: ResultTable | None, *, dev_unit: str, links: Mapping[str, str]) -> SearchPart:
     """table: of the finalists' test scores; None before one of them is scored. links: pages elsewhere, by name."""
-    looks = looks_of(method.title for method in facts.methods)
-    rest = [*_budget_blocks(facts, dev_unit, looks), *_field_blocks(facts, looks), *_failed_blocks(facts)]
+    styles = styles_of(method.title for method in facts.methods)
+    rest = [*_budget_blocks(facts, dev_unit, styles), *_field_blocks(facts, styles), *_failed_blocks(facts)]
     files: dict[str, str | bytes] = {"search-trials.csv": trials_csv(facts)}
     for block in rest:
         for one in block.drawings:
@@ -198,7 +198,7 @@ def _scores(chosen: ScoredFinalist, table: ResultTable | None) -> list[str]:
     ]
 
 
-def _budget_blocks(facts: SearchFacts, dev_unit: str, looks: Looks) -> Iterator[Block]:
+def _budget_blocks(facts: SearchFacts, dev_unit: str, styles: SystemStyles) -> Iterator[Block]:
     if any(method.scored for method in facts.methods):
         said = [one for one in (budget_sentence(facts),) if one]
         if not facts.has_equal_budgets:
@@ -210,7 +210,7 @@ def _budget_blocks(facts: SearchFacts, dev_unit: str, looks: Looks) -> Iterator[
         ]
         yield Block(
             title="Who wins at which budget", said=said, header=budget_header(facts), rows=budget_rows(facts),
-            drawings=[best_drawing(facts, dev_unit=dev_unit, looks=looks)],
+            drawings=[best_drawing(facts, dev_unit=dev_unit, styles=styles)],
         )  # fmt: skip
     rows = [_spent(method.title, [method], facts) for method in facts.methods]
     if len(rows) > 1:
@@ -219,7 +219,7 @@ def _budget_blocks(facts: SearchFacts, dev_unit: str, looks: Looks) -> Iterator[
         "Sentences are those trained on because of a trial, entropy encoders included; a training that was in the store already counts in full. "
         f"Work is what had to be done here. {_early(facts)}".strip()
     ]
-    drawings = [price_drawing(facts, dev_unit=dev_unit, looks=looks)] if any(method.scored for method in facts.methods) else []
+    drawings = [price_drawing(facts, dev_unit=dev_unit, styles=styles)] if any(method.scored for method in facts.methods) else []
     yield Block(title="What each method was given", said=said, header=SPENT_HEADER, rows=rows, drawings=drawings)
 
 
@@ -250,7 +250,7 @@ def _spent(title: str, methods: Sequence[SearchedMethod], facts: SearchFacts) ->
     ]
 
 
-def _field_blocks(facts: SearchFacts, looks: Looks) -> Iterator[Block]:
+def _field_blocks(facts: SearchFacts, styles: SystemStyles) -> Iterator[Block]:
     if not any(method.scored for method in facts.methods):
         return
     drawings: list[Drawing] = []
@@ -261,7 +261,7 @@ def _field_blocks(facts: SearchFacts, looks: Looks) -> Iterator[Block]:
         said = [NO_OPTUNA]
     else:
         said = importance_sentences(facts, found)
-        bars = importance_drawing(facts, found, looks=looks)
+        bars = importance_drawing(facts, found, styles=styles)
         drawings += [] if bars is None else [bars]
         order |= {name: [one.field for one in reversed(told)] for name, told in found.items() if told}
     drawings += [

@@ -11,33 +11,33 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 
 from sentdist.evaluation.best_of import BAND, Floats, best_by_cost, best_quantiles, chance_of_more, expected_best
 from sentdist.report.search.facts import SearchedMethod, SearchFacts, sentences
-from sentdist.report.style import INK, MUTED, Drawing, Looks, canvas, house_style, in_lines, legend_columns, quiet, save
+from sentdist.report.style import INK, MUTED, Drawing, SystemStyles, canvas, house_style, in_lines, legend_columns, quiet, save
 from sentdist.store.searches import SearchTrial
 
 BAND_WORDS = f"{100 * (BAND[1] - BAND[0]):.0f} of 100"
 
 
-def best_drawing(facts: SearchFacts, *, dev_unit: str, looks: Looks) -> Drawing:
+def best_drawing(facts: SearchFacts, *, dev_unit: str, styles: SystemStyles) -> Drawing:
     """The expected best of n trials against n, and the best so far against the sentences that were trained on, a line a method."""
     methods = [method for method in facts.methods if method.scored]
     records: list[list[object]] = []
     with house_style():
         figure, (by_trials, by_cost) = canvas(width=7.4, height=3.7, columns=2)
         for method in methods:
-            look, scores = looks[method.title], method.scores
+            style, scores = styles[method.title], method.scores
             numbers = np.arange(1.0, len(scores) + 1)
             (low, high), expected = best_quantiles(scores, are_all=facts.is_exhausted(method)), expected_best(scores)
-            _band(by_trials, numbers, low, high, look.color)
-            by_trials.plot(numbers, expected, color=look.color, marker=look.marker, markevery=_marks(len(numbers)), markeredgecolor="white",
+            _band(by_trials, numbers, low, high, style.color)
+            by_trials.plot(numbers, expected, color=style.color, marker=style.marker, markevery=_marks(len(numbers)), markeredgecolor="white",
                            label=method.title)  # fmt: skip
             rows = zip(numbers.tolist(), expected.tolist(), low.tolist(), high.tolist(), strict=True)
             records += [[method.title, "trials", *row] for row in rows]
             found = best_by_cost([_or_none(trial) for trial in method.trials], method.costs)
             shown = np.isfinite(found.middle)
             lows = np.where(np.isfinite(found.low), found.low, found.middle)
-            _band(by_cost, found.costs[shown], lows[shown], found.high[shown], look.color, step="post")
-            by_cost.plot(found.costs[shown], found.middle[shown], color=look.color, drawstyle="steps-post")
-            by_cost.plot(found.costs[-1], found.middle[-1], look.marker, color=look.color, markeredgecolor="white", zorder=4)
+            _band(by_cost, found.costs[shown], lows[shown], found.high[shown], style.color, step="post")
+            by_cost.plot(found.costs[shown], found.middle[shown], color=style.color, drawstyle="steps-post")
+            by_cost.plot(found.costs[-1], found.middle[-1], style.marker, color=style.color, markeredgecolor="white", zorder=4)
             points = zip(
                 found.costs[shown].tolist(), found.middle[shown].tolist(), lows[shown].tolist(), found.high[shown].tolist(), strict=True
             )
@@ -69,7 +69,7 @@ def best_drawing(facts: SearchFacts, *, dev_unit: str, looks: Looks) -> Drawing:
         return save(figure, name="search-best", caption=caption, header=header, records=records)
 
 
-def price_drawing(facts: SearchFacts, *, dev_unit: str, looks: Looks) -> Drawing:
+def price_drawing(facts: SearchFacts, *, dev_unit: str, styles: SystemStyles) -> Drawing:
     """Every trial by its cost and dev score: finished, pruned and failed ones apart; ringed: what dev chose."""
     methods = [method for method in facts.methods if method.trials]
     records: list[list[object]] = []
@@ -80,7 +80,7 @@ def price_drawing(facts: SearchFacts, *, dev_unit: str, looks: Looks) -> Drawing
         figure, (axes,) = canvas(width=7.2, height=3.9)
         hover: dict[str, list[str]] = {}
         for number, method in enumerate(methods):
-            look, aside = looks[method.title], 1.05 ** (number - (len(methods) - 1) / 2)
+            style, aside = styles[method.title], 1.05 ** (number - (len(methods) - 1) / 2)
             for state, filled in (("finished", True), ("pruned", False)):
                 trials = [trial for trial in method.scored if trial.state == state]
                 if not trials:
@@ -88,8 +88,8 @@ def price_drawing(facts: SearchFacts, *, dev_unit: str, looks: Looks) -> Drawing
                 values = [max(trial.dev or 0.0, floor) for trial in trials]
                 hidden += sum((trial.dev or 0.0) < floor for trial in trials)
                 group = f"price-{state}-{number}"
-                axes.plot([aside * sentences(trial) for trial in trials], values, look.marker, color=look.color if filled else "white",
-                          markeredgecolor="white" if filled else look.color, markeredgewidth=0.8 if filled else 1.1,
+                axes.plot([aside * sentences(trial) for trial in trials], values, style.marker, color=style.color if filled else "white",
+                          markeredgecolor="white" if filled else style.color, markeredgewidth=0.8 if filled else 1.1,
                           markersize=7 if filled else 5.5, alpha=1.0 if filled else 0.75, gid=group, zorder=3 if filled else 2)  # fmt: skip
                 hover[group] = [
                     f"trial {trial.number}, {facts.settings(trial.suggestion, method)}: {trial.dev:.2f}, {state}" for trial in trials
@@ -99,11 +99,11 @@ def price_drawing(facts: SearchFacts, *, dev_unit: str, looks: Looks) -> Drawing
                 [aside * sentences(trial) for trial in failed],
                 [max(trial.dev or floor, floor) for trial in failed],
                 "x",
-                color=look.color,
+                color=style.color,
                 markersize=6,
                 markeredgewidth=1.4,
             )
-            axes.plot([], [], look.marker, color=look.color, markeredgecolor="white", markersize=7, label=method.title)
+            axes.plot([], [], style.marker, color=style.color, markeredgecolor="white", markersize=7, label=method.title)
             if (chosen := _trial_of(method)) is not None and chosen.dev is not None:
                 axes.plot(
                     aside * sentences(chosen),

@@ -10,7 +10,7 @@ from sentdist.errors import counted
 from sentdist.evaluation.importance import LEAST_TRIALS, Field, Importance, importances
 from sentdist.plan.search import Axis
 from sentdist.report.search.facts import SearchedMethod, SearchFacts, shown
-from sentdist.report.style import INK, MUTED, Drawing, Looks, canvas, house_style, save
+from sentdist.report.style import INK, MUTED, Drawing, SystemStyles, canvas, house_style, save
 
 NO_OPTUNA = "Importance of fields was not computed: Optuna is not installed here (`pip install optuna`)."
 
@@ -24,7 +24,7 @@ def method_importances(facts: SearchFacts) -> dict[str, list[Importance] | None]
     return {method.name: _importances(facts, method) for method in facts.methods}
 
 
-def importance_drawing(facts: SearchFacts, found: Mapping[str, Sequence[Importance] | None], *, looks: Looks) -> Drawing | None:
+def importance_drawing(facts: SearchFacts, found: Mapping[str, Sequence[Importance] | None], *, styles: SystemStyles) -> Drawing | None:
     """A panel a method, a bar a field with its interval, and a mark beyond which luck seldom reaches; None where no method has enough
     trials."""
     panels = [(method, told) for method in facts.methods if (told := found[method.name])]
@@ -37,7 +37,7 @@ def importance_drawing(facts: SearchFacts, found: Mapping[str, Sequence[Importan
         figure, every = canvas(width=3.7 * columns if columns > 1 else 5.6, height=rows * (1.0 + 0.34 * most), rows=rows, columns=columns)
         records: list[list[object]] = []
         for axes, (method, told) in zip(every, panels, strict=False):
-            color = looks[method.title].color
+            color = styles[method.title].color
             for place, one in enumerate(told):
                 axes.barh(place, one.share, height=0.58, color=color if one.is_told else _pale(color), linewidth=0, zorder=2)
                 axes.plot([one.low, one.high], [place, place], color=INK, linewidth=1.1, solid_capstyle="butt", zorder=3)

@@ -17,7 +17,7 @@ from typing import IO
 from sentdist.data.nltk_folder import nltk_folder
 from sentdist.data.own.file_format import READABLE, is_own_name, no_such_file
 from sentdist.data.sources import retrieval_files
-from sentdist.data.sources.mirror import bring
+from sentdist.data.sources.mirror import copy_into_mirror
 from sentdist.data.sources.pinned import inspect_source
 from sentdist.errors import DataError, EncoderError, RecipeError
 from sentdist.hub_errors import HUB_ANSWERS_WITHIN_S, HubTrouble, hub_trouble
@@ -90,17 +90,17 @@ class FileResolver:
 
     def own(self, file: OwnFileSection, *, where: str) -> OwnPin:
         """Raises DataError for a file that is not there, cannot be understood, or whose rows cannot be held out."""
-        from sentdist.data.own.rows import Asked, look  # brings pyarrow and scipy, which planning can mostly do without
+        from sentdist.data.own.rows import OwnFileOptions, recognise  # brings pyarrow and scipy, which planning can mostly do without
 
         asked = ("own", file.model_dump_json())
         if asked not in self._own:
             name, path = self._own_file(file.file)
             held_out = file.held_out
-            given = Asked(
+            given = OwnFileOptions(
                 shape=file.shape, columns=file.columns, group=file.group, encoding=file.encoding, separator=file.separator,
                 has_header=file.header, **held_out.model_dump(),
             )  # fmt: skip
-            found = look(name, path, given, hub_revision=file.revision)
+            found = recognise(name, path, given, hub_revision=file.revision)
             if path is not None and name == path.name and (self.data_root is None or path != self.data_root / name):
                 self.folders[found.revision] = str(path.parent)
             rows = OwnRows.model_validate(asdict(found.file))
@@ -117,7 +117,7 @@ class FileResolver:
             return file, None
         places = [Path(file).expanduser().absolute()]
         if self.data_root is not None:
-            bring(file, self.data_root)
+            copy_into_mirror(file, self.data_root)
             places.append(self.data_root / file)
         path = next((place for place in places if place.is_file()), None)
         if path is None:

@@ -89,7 +89,7 @@ def test_what_was_renamed_or_removed_behind_the_address_goes_away(root: str, tmp
     assert sorted(path.name for path in (folder / "nli").iterdir()) == ["mine.csv.0123.part", "mine.jsonl", "minerals.csv"]
     with pytest.raises(DataError, match="no such file"):
         inspect_source("own", data_root=folder)
-    mirror.bring(str(outside), folder)
+    mirror.copy_into_mirror(str(outside), folder)
     assert outside.exists() and address_of(folder) == root
     filesystem.delete_file(f"{BUCKET}/data/nli/mine.jsonl")  # the fixture's own file is what the other tests begin with
 
@@ -102,7 +102,7 @@ def test_a_file_that_came_after_the_listing_stays(root: str) -> None:
     with filesystem.open_output_stream(f"{BUCKET}/data/own_more.csv") as stream:
         stream.write(CSV.encode())
     (folder / "own_more.csv").write_text(CSV)  # brought by another process, whose listing is newer
-    mirror.bring("own", folder)
+    mirror.copy_into_mirror("own", folder)
     assert (folder / "own_more.csv").exists()
     filesystem.delete_file(f"{BUCKET}/data/own_more.csv")
 

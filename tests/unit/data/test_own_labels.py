@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sentdist.data.own.rows import Asked, OwnFile, look, read_rows
+from sentdist.data.own.rows import OwnFile, OwnFileOptions, read_rows, recognise
 from sentdist.data.own.sides import TRAIN
 from sentdist.errors import DataError
 
@@ -25,7 +25,7 @@ def with_column(folder: Path, names: str, cells: Sequence[object], **asked: obje
     path, (first, second, third) = folder / "own.csv", names.split(",")
     rows = [f"a {n} b,c {n} d,{cells[n % len(cells)]}\n" for n in range(60)]
     path.write_text(f"{first},{second},{third}\n" + "".join(rows))
-    return look(path.name, path, Asked(**asked)).file  # type: ignore[arg-type]
+    return recognise(path.name, path, OwnFileOptions(**asked)).file  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -55,11 +55,11 @@ def test_labels_beside_pairs_are_asked_about(tmp_path: Path, names: str, cells: 
     path, columns = tmp_path / "own.csv", names.split(",")[:3]
     path.write_text(names + "\n" + "".join(f"a {n} b,c {n} d,{cells[n % len(cells)]}{f',{n}7' * names.count('qid')}\n" for n in range(60)))
     with pytest.raises(DataError, match=f"{columns[2]} beside {columns[0]}, {columns[1]}.*--columns {','.join(columns)}"):
-        look(path.name, path, Asked())
-    assert look(path.name, path, Asked(columns=tuple(columns[:2]))).file.shape in ("pairs", "faq")
-    assert look(path.name, path, Asked(shape="pairs")).file.columns == tuple(columns[:2])
+        recognise(path.name, path, OwnFileOptions())
+    assert recognise(path.name, path, OwnFileOptions(columns=tuple(columns[:2]))).file.shape in ("pairs", "faq")
+    assert recognise(path.name, path, OwnFileOptions(shape="pairs")).file.columns == tuple(columns[:2])
     if len(cells) > 1:
-        assert look(path.name, path, Asked(columns=tuple(columns))).file.shape == "graded"
+        assert recognise(path.name, path, OwnFileOptions(columns=tuple(columns))).file.shape == "graded"
 
 
 @pytest.mark.parametrize("cells", [("0", "1", "2"), ("-1", "0", "1", "2"), ("0", "2")])
@@ -84,8 +84,8 @@ def test_numbers_that_stand_for_entailment_are_refused(tmp_path: Path, cells: tu
 def test_truths_and_decimals_are_scores(tmp_path: Path, name: str, cells: list[object]) -> None:
     path = tmp_path / "own.parquet"
     pq.write_table(pa.table({"first": [f"a {n} b" for n in range(60)], "second": [f"c {n} d" for n in range(60)], name: cells}), path)
-    asked = Asked(columns=("first", "second", name), near=None)
-    for found in (look(path.name, path, Asked(near=None) if name == "third" else asked), look(path.name, path, asked)):
+    asked = OwnFileOptions(columns=("first", "second", name), near=None)
+    for found in (recognise(path.name, path, OwnFileOptions(near=None) if name == "third" else asked), recognise(path.name, path, asked)):
         assert (found.file.shape, found.file.low, found.file.high) == ("graded", 0.0, 1.0)
         rows = read_rows(path.name, path, found.file, TRAIN, revision=found.revision).to_pylist()
         assert all(row["score"] == 5.0 * (int(row["sentence1"].split()[1]) % 2) for row in rows)

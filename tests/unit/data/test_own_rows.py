@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentdist.data.leaks import LeakFinder
-from sentdist.data.own.file_format import Writing, own_table, recognised
-from sentdist.data.own.rows import Asked, Looked, look, read_queries, read_rows
+from sentdist.data.own.file_format import FileFormat, own_table, recognised
+from sentdist.data.own.rows import OwnFileOptions, RecognisedFile, read_queries, read_rows, recognise
 from sentdist.data.own.shapes import KNOWN_NAMES
 from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN, HeldOut, groups_of, sides_of
 from sentdist.data.sources.files import read_file
@@ -56,8 +56,8 @@ def written(rows: list[tuple[str, ...]], separator: str = ",") -> str:
     return "".join(separator.join(f'"{cell}"' if separator in cell else cell for cell in row) + "\n" for row in rows)
 
 
-def seen(path: Path, **asked: object) -> Looked:
-    return look(path.name, path, Asked(**asked))  # type: ignore[arg-type]
+def seen(path: Path, **asked: object) -> RecognisedFile:
+    return recognise(path.name, path, OwnFileOptions(**asked))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_what_cannot_be_understood_is_told_in_a_sentence(tmp_path: Path, content
     assert said in str(refused.value)
 
 
-def texts_of(looked: Looked, path: Path, side: int) -> TaskTexts:
+def texts_of(looked: RecognisedFile, path: Path, side: int) -> TaskTexts:
     """What the rows of a side test, as the project's tasks put it."""
     if looked.file.shape == "graded":
         rows = read_rows(path.name, path, looked.file, side, revision=looked.revision).to_pylist()
@@ -303,7 +303,7 @@ def test_0_is_a_group_like_any_other(tmp_path: Path) -> None:
 
 def read_cells(path: Path) -> list[dict[str, object]]:
     """The rows of a file as one would see them before any of them is chosen."""
-    return own_table(path.name, path, recognised(path.name, path, Writing(), sorted(KNOWN_NAMES))).to_pylist()
+    return own_table(path.name, path, recognised(path.name, path, FileFormat(), sorted(KNOWN_NAMES))).to_pylist()
 
 
 @pytest.mark.parametrize("separator", [",", "\t"])

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.data.own.file_format import NOTHING, Writing, own_table, recognised
-from sentdist.data.own.rows import Asked, Looked, look, read_rows
+from sentdist.data.own.file_format import NOTHING, FileFormat, own_table, recognised
+from sentdist.data.own.rows import OwnFileOptions, RecognisedFile, read_rows, recognise
 from sentdist.data.own.shapes import KNOWN_NAMES
 from sentdist.data.own.sides import DEV, TEST, TRAIN
 from sentdist.data.sources.pinned import read_source
@@ -21,14 +21,14 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def pairs(found: Looked, path: Path) -> set[tuple[str, str]]:
+def pairs(found: RecognisedFile, path: Path) -> set[tuple[str, str]]:
     """The pairs of all sides."""
     tables = (read_rows(path.name, path, found.file, side, revision=found.revision) for side in (TRAIN, DEV, TEST))
     return {(row["sent0"], row["sent1"]) for table in tables for row in table.to_pylist()}
 
 
 def cells(path: Path) -> list[dict[str, object]]:
-    return own_table(path.name, path, recognised(path.name, path, Writing(), sorted(KNOWN_NAMES))).to_pylist()
+    return own_table(path.name, path, recognised(path.name, path, FileFormat(), sorted(KNOWN_NAMES))).to_pylist()
 
 
 @pytest.mark.parametrize("word", NOTHING)
@@ -40,7 +40,7 @@ def test_words_for_no_value_are_none(tmp_path: Path, name: str, word: str) -> No
         path.write_text("question,answer,group\n" + "".join(",".join(row.values()) + "\n" for row in rows))
     else:
         path.write_text("\n".join(map(json.dumps, rows)))
-    found = look(name, path, Asked(near=None))
+    found = recognise(name, path, OwnFileOptions(near=None))
     assert "15 rows without a text left out" in found.told[0] and "in 45 groups" in found.told[1]
     assert pairs(found, path) == {(f"question {n}", f"answer {n}") for n in range(60) if n % 4}
 
@@ -48,7 +48,7 @@ def test_words_for_no_value_are_none(tmp_path: Path, name: str, word: str) -> No
 def test_a_score_that_is_null_is_no_score(tmp_path: Path) -> None:
     path = tmp_path / "own.csv"
     path.write_text("a,b,c\n" + "".join(f"one {n},other {n},{'NULL' if n % 4 == 0 else n % 3}\n" for n in range(60)))
-    found = look("own.csv", path, Asked(near=None))
+    found = recognise("own.csv", path, OwnFileOptions(near=None))
     assert (found.file.shape, sum(found.sizes)) == ("graded", 45)
 
 
@@ -101,7 +101,7 @@ def test_other_letters_than_those_that_were_written_are_read_only_when_told(
     path.write_bytes("\n".join(lines).encode(encoding))
     with pytest.raises(DataError, match=r"neither UTF-8 nor of Western Europe.*--set corpus\.encoding="):
         cells(path)
-    told = recognised(path.name, path, Writing(encoding=encoding, has_header=False), sorted(KNOWN_NAMES))
+    told = recognised(path.name, path, FileFormat(encoding=encoding, has_header=False), sorted(KNOWN_NAMES))
     assert [tuple(row.values()) for row in own_table(path.name, path, told).to_pylist()] == rows
 
 
@@ -132,7 +132,7 @@ def test_words_of_the_west_are_read_as_windows_writes_them(tmp_path: Path, answe
 def test_json_of_another_shape_is_told_with_what_to_do(tmp_path: Path, name: str, content: str, said: str) -> None:
     (tmp_path / name).write_text(content)
     with pytest.raises(DataError) as refused:
-        look(name, tmp_path / name, Asked())
+        recognise(name, tmp_path / name, OwnFileOptions())
     assert said in str(refused.value) and "no JSON" not in str(refused.value)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sentdist.data.own.file_format import Writing, own_table
+from sentdist.data.own.file_format import FileFormat, own_table
 from sentdist.data.quotes import line_of_escaped_mark, line_of_open_quote
 from sentdist.data.sources.pinned import read_source
 from sentdist.data.texts import open_texts
@@ -48,7 +48,7 @@ BROKEN = 'question,answer\nhow are you,fine\n"who is he,a man\nwhen,now\nsay "hi
 def test_ones_own_file_and_a_source_below_the_data_root_say_the_line(tmp_path: Path) -> None:
     (tmp_path / "faq.csv").write_text(BROKEN)
     with pytest.raises(DataError, match=r"faq\.csv, line 3: found a field that a quotation mark opens and none closes"):
-        own_table("faq.csv", tmp_path / "faq.csv", Writing(encoding="utf-8", separator=",", has_header=True))
+        own_table("faq.csv", tmp_path / "faq.csv", FileFormat(encoding="utf-8", separator=",", has_header=True))
     with pytest.raises(DataError, match=r"faq\.csv, line 3: found a field"):
         read_source("faq", data_root=tmp_path)
 
@@ -57,7 +57,7 @@ def test_fields_of_several_lines_are_read(tmp_path: Path) -> None:
     (tmp_path / "faq.csv").write_text('question,answer\n"how\nare ""you""",fine\n')
     rows = [{"question": 'how\nare "you"', "answer": "fine"}]
     assert read_source("faq", data_root=tmp_path).to_pylist() == rows
-    assert own_table("faq.csv", tmp_path / "faq.csv", Writing(encoding="utf-8", separator=",", has_header=True)).to_pylist() == rows
+    assert own_table("faq.csv", tmp_path / "faq.csv", FileFormat(encoding="utf-8", separator=",", has_header=True)).to_pylist() == rows
 
 
 ESCAPED = 'question,answer\nhow are you,fine\n"he said \\"hi\\" to me","so, what"\nx,y\n'
@@ -68,7 +68,7 @@ def test_marks_behind_backslashes_are_refused_everywhere(tmp_path: Path) -> None
     path.write_text(ESCAPED)
     said = r"faq\.csv, line 3: found quotation marks behind backslashes"
     with pytest.raises(DataError, match=said):
-        own_table("faq.csv", path, Writing(encoding="utf-8", separator=",", has_header=True))
+        own_table("faq.csv", path, FileFormat(encoding="utf-8", separator=",", has_header=True))
     with pytest.raises(DataError, match=said):
         read_source("faq", data_root=tmp_path)
     with pytest.raises(DataError, match=said):
@@ -85,7 +85,7 @@ def test_backslashes_are_letters(tmp_path: Path) -> None:
         writer.writeheader()
         writer.writerows(rows)
     assert read_source("faq", data_root=tmp_path).to_pylist() == rows
-    assert own_table("faq.csv", path, Writing(encoding="utf-8", separator=",", has_header=True)).to_pylist() == rows
+    assert own_table("faq.csv", path, FileFormat(encoding="utf-8", separator=",", has_header=True)).to_pylist() == rows
     assert [one for batch in open_texts(str(path), columns=["answer"]).batches(10) for one in batch["answer"]] == [
         row["answer"] for row in rows
     ]

@@ -16,7 +16,7 @@ from ray.exceptions import ActorUnavailableError, RayError
 from sentdist.execution.board import actor, client
 from sentdist.execution.board.actor import BoardActor
 from sentdist.execution.board.client import BoardClient
-from sentdist.execution.board.places import Places
+from sentdist.execution.board.resizable_semaphore import ResizableSemaphore
 from sentdist.execution.board.submission import Submission
 from sentdist.objectives.entropy import Entropy
 from sentdist.plan.runtime import Runtime
@@ -234,7 +234,7 @@ def test_what_an_autoscaler_may_add_is_the_answer_of_the_newest_submission(fake_
 def test_places_are_given_in_order_and_given_back_by_those_who_are_cancelled() -> None:
     async def scene() -> None:
         number = 1
-        places, came = Places(lambda: number), list[int]()
+        places, came = ResizableSemaphore(lambda: number), list[int]()
         leave = asyncio.Event()
 
         async def visit(who: int) -> None:
@@ -248,7 +248,7 @@ def test_places_are_given_in_order_and_given_back_by_those_who_are_cancelled() -
         tasks[0].cancel()
         await _until(lambda: came == [0, 2])
         number = 2
-        places.look()
+        places.recheck()
         await _until(lambda: came == [0, 2, 3])
         leave.set()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -11,7 +11,7 @@ import pytest
 
 from sentdist.execution.searching import prices
 from sentdist.execution.searching.budgets import Finalists
-from sentdist.execution.searching.prices import Earlier, Forecasts, paid
+from sentdist.execution.searching.prices import Forecasts, StoreBefore, spent_on
 from sentdist.plan.stage import Json, Stage, topological
 from sentdist.plan.stages import Bank, Train, to_share
 from sentdist.plan.suggestions import PlannedSearch
@@ -100,7 +100,7 @@ def regulated(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> tuple[Plann
     return planned, train, bank.encoder, bank
 
 
-NOTHING = Earlier(places=frozenset(), since=None)
+NOTHING = StoreBefore(places=frozenset(), since=None)
 
 
 def test_a_trial_pays_for_what_was_built_for_it(regulated: tuple[PlannedSearch, Train, Train, Bank]) -> None:
@@ -113,13 +113,13 @@ def test_a_trial_pays_for_what_was_built_for_it(regulated: tuple[PlannedSearch, 
         _record(entropy, seconds=30.0, results={"num_steps": 6}),
         _record(bank, seconds=4.0, results={"seconds_before": 1.0}),
     ]
-    whole = paid(train, _store(*records), earlier=NOTHING, known=set())
+    whole = spent_on(train, _store(*records), earlier=NOTHING, known=set())
     assert (whole.seconds, whole.sentences) == (30.0 + 30.0 + 4.0, 3 * rows + 6 * rows)
     assert set(whole.stages) == {train.key, entropy.key, bank.key}
-    shared = paid(train, _store(*records), earlier=NOTHING, known={entropy.key, bank.key})
+    shared = spent_on(train, _store(*records), earlier=NOTHING, known={entropy.key, bank.key})
     assert (shared.seconds, shared.sentences, shared.stages) == (30.0, 3 * rows, (train.key,))
     rung = to_share(entropy, 0.3)
-    part = paid(rung, _store(_record(rung, seconds=9.0, results={"step": 2, "num_steps": 6})), earlier=NOTHING, known=set())
+    part = spent_on(rung, _store(_record(rung, seconds=9.0, results={"step": 2, "num_steps": 6})), earlier=NOTHING, known=set())
     assert (part.seconds, part.sentences) == (9.0, 2 * entropy.training.batch_size * entropy.corpus.num_columns)
 
 
@@ -138,8 +138,8 @@ def test_nobody_pays_for_what_was_there_before(
 ) -> None:
     entropy = regulated[2]
     record = _record(entropy, seconds=7.0, results={"num_steps": 6})
-    earlier = Earlier(places=frozenset({record.place} if there else ()), since=since)
-    assert paid(entropy, _store(record), earlier=earlier, known=set()).seconds == seconds
+    earlier = StoreBefore(places=frozenset({record.place} if there else ()), since=since)
+    assert spent_on(entropy, _store(record), earlier=earlier, known=set()).seconds == seconds
 
 
 def test_a_forecast_is_of_what_the_store_lacks(

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from sentdist.errors import StoreError
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.training.checkpoints import RunningFolder, forget_finished, forget_running, newest_step
-from sentdist.execution.training.rank import train_as_first
+from sentdist.execution.training.rank import train_as_first_rank
 from sentdist.learning.checkpoint import PROGRESS_FILE, EngineFacts, Progress, read_progress, write_progress
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
@@ -246,12 +246,12 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory, tiny_encoder_dir: Path
 
     stage, whole = place(tmp_path_factory.mktemp("whole"))
     build_here(stage.corpus, whole)
-    train_as_first(stage, Submission(context=whole), RecordingSink(), NullRun())
+    train_as_first_rank(stage, Submission(context=whole), RecordingSink(), NullRun())
     begun = tmp_path_factory.mktemp("begun")
     stage, context = place(begun)
     build_here(stage.corpus, context)
     with pytest.raises(HostLost):
-        train_as_first(stage, Submission(context=context), RecordingSink(lost_at=4), NullRun())
+        train_as_first_rank(stage, Submission(context=context), RecordingSink(lost_at=4), NullRun())
 
     def copy(target: Path) -> tuple[Train, Context, Path]:
         shutil.copytree(begun, target)
@@ -286,7 +286,7 @@ def test_every_damage_of_a_real_checkpoint_ends_in_the_parameters_of_an_undistur
         assert set(FILES) <= {path.name for path in folder.iterdir()}
         damage(folder / name)
     sink = RecordingSink()
-    train_as_first(stage, Submission(context=context), sink, NullRun())
+    train_as_first_rank(stage, Submission(context=context), sink, NullRun())
     told = [event.what_happened for event in sink.told if event.what == "resumed"]
     assert ("begins anew" in told[-1]) == both and len(told) == (3 if both else 2)
     found = _weights(stage, context)
@@ -311,7 +311,7 @@ def test_a_checkpoint_of_another_engine_is_told_and_the_training_begins_anew(int
 
         RunningFolder(context.store, stage, ALONE).save(write, step=int(folder.name))
     sink = RecordingSink()
-    train_as_first(stage, Submission(context=context), sink, NullRun())
+    train_as_first_rank(stage, Submission(context=context), sink, NullRun())
     told = [event.what_happened for event in sink.told if event.what == "resumed"]
     assert "the deepspeed engine" in told[0] and "moved to" in told[0] and "begins anew" in told[-1]
     found = _weights(stage, context)

@@ -8,7 +8,7 @@ import pytest
 
 from sentdist.errors import ResourceError
 from sentdist.execution.cluster import growth
-from sentdist.execution.cluster.growth import UNBOUNDED, Growth, _groups, groups_of_launcher, groups_of_list, nodes_to_come
+from sentdist.execution.cluster.growth import UNBOUNDED, ClusterNodes, _groups, groups_of_launcher, groups_of_list, nodes_to_come
 from sentdist.execution.resources import Node, capacity, with_devices
 from sentdist.plan.runtime import Runtime
 
@@ -47,7 +47,7 @@ def test_a_cluster_that_starts_without_gpus_trains_on_those_to_come() -> None:
     runtime = Runtime(engine="torch", gpus_per_worker=1)
     with pytest.raises(ResourceError, match="start the cluster with GPUs"):
         capacity(runtime, living)
-    growth = Growth(living=living, to_come=nodes_to_come(living, groups_of_launcher(LAUNCHER)))
+    growth = ClusterNodes(living=living, to_come=nodes_to_come(living, groups_of_launcher(LAUNCHER)))
     assert capacity(runtime, growth.nodes).trainings_at_once == 3
     assert with_devices(Runtime(engine="torch"), growth.nodes).gpus_per_worker == 1, "device: auto takes them too"
     assert growth.may_have == (8 + 3 * 4 + 4 * 16, 3)
@@ -55,7 +55,7 @@ def test_a_cluster_that_starts_without_gpus_trains_on_those_to_come() -> None:
 
 
 def test_a_cluster_that_nobody_adds_to_is_what_it_is() -> None:
-    growth = Growth(living=(GPU_NODE,))
+    growth = ClusterNodes(living=(GPU_NODE,))
     assert (growth.nodes, growth.may_have, growth.line) == ((GPU_NODE,), None, None)
 
 

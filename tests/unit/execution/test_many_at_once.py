@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sentdist.execution.disk_estimate import search_disk_estimate
-from sentdist.execution.searching.prices import Earlier, Forecasts, paid
+from sentdist.execution.searching.prices import Forecasts, StoreBefore, spent_on
 from sentdist.plan.stages import Train
 from sentdist.plan.suggestions import PlannedSearch
 from sentdist.plan.unroll import Plan
@@ -53,8 +53,8 @@ ASKING: dict[str, Callable[[PlannedSearch, Context], object]] = {
     "what is finished of a plan": lambda planned, context: forecast(_finalists(planned), context.store),
     "what a search writes": lambda planned, context: search_disk_estimate(planned, context, {}),
     "what a training would take": lambda planned, context: Forecasts(planned, context.store).sentences(_training(planned)),
-    "what a training has taken": lambda planned, context: paid(
-        _training(planned), context.store, earlier=Earlier(places=frozenset(), since=None), known=frozenset()
+    "what a training has taken": lambda planned, context: spent_on(
+        _training(planned), context.store, earlier=StoreBefore(places=frozenset(), since=None), known=frozenset()
     ),
     "what can be compared": lambda planned, context: build_overlaps(_finalists(planned), context),
     "what was found": lambda planned, context: context.store.get_all(_finalists(planned).stages),

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.execution.training.engines import engine_of
-from sentdist.execution.training.rank import train_as_first
+from sentdist.execution.training.rank import train_as_first_rank
 from sentdist.learning.engine import TorchEngine
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Train
@@ -50,14 +50,14 @@ def _weights(stage: Train, context: Context) -> dict[str, torch.Tensor]:
 
 def test_a_lost_training_goes_on_and_ends_with_the_same_parameters(prepared: Any) -> None:
     stage, context = prepared("whole")
-    train_as_first(stage, Submission(context=context), RecordingSink(), NullRun())
+    train_as_first_rank(stage, Submission(context=context), RecordingSink(), NullRun())
     again, interrupted = prepared("interrupted")
     submission = Submission(context=interrupted)
     with pytest.raises(HostLost):
-        train_as_first(again, submission, RecordingSink(lost_at=4), NullRun())
+        train_as_first_rank(again, submission, RecordingSink(lost_at=4), NullRun())
     sink = RecordingSink()
     began = time.perf_counter()
-    artifact = train_as_first(again, submission, sink, NullRun())
+    artifact = train_as_first_rank(again, submission, sink, NullRun())
     assert artifact.record.seconds > time.perf_counter() - began, "what the lost attempt took until its last checkpoint counts"
     assert sink.told[0].line.endswith("goes on from step 3 of 6")
     assert min(event.step or 0 for event in sink.told[1:]) >= 4  # it did not begin again
@@ -69,7 +69,7 @@ def test_a_lost_training_goes_on_and_ends_with_the_same_parameters(prepared: Any
 
 def test_a_finished_training_leaves_no_checkpoint_behind(prepared: Any) -> None:
     stage, context = prepared("finished")
-    train_as_first(stage, Submission(context=context), RecordingSink(), NullRun())
+    train_as_first_rank(stage, Submission(context=context), RecordingSink(), NullRun())
     assert not (Path(context.store.root) / "running" / stage.key).exists()
 
 

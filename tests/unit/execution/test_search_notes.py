@@ -12,7 +12,7 @@ from sentdist.execution.searching import prices
 from sentdist.plan.stage import Json, topological
 from sentdist.plan.stages import to_share
 from sentdist.stages.local import build_all
-from sentdist.stages.rung_records import standing
+from sentdist.stages.rung_records import rung_score
 from tests.support.tiny_data import write_data
 from tests.support.tiny_search import RATES, pretended, tiny_search
 
@@ -59,7 +59,7 @@ def test_a_rung_that_another_search_has_pruned_meanwhile_still_counts(tmp_path: 
         trials = [conductor.next() for conductor in both]
         assert trials[0] is not None and trials[1] is not None and trials[0].train.key == trials[1].train.key
         build_all(topological((to_share(trials[0].train, 0.3),)), context)
-        found = standing(trials[0].train, 0.3, context)
+        found = rung_score(trials[0].train, 0.3, context)
         for conductor, trial in zip(both, trials, strict=True):
             conductor.arrive(trial.number, 0.3, found)  # type: ignore[union-attr]
         states.append([conductor.trial(trial.number).state for conductor, trial in zip(both, trials, strict=True)])  # type: ignore[union-attr]

@@ -14,7 +14,7 @@ from sentdist.errors import RecipeError
 from sentdist.execution.searching import budgets, in_process, prices
 from sentdist.execution.searching import conductor as conducting
 from sentdist.execution.searching.conductor import Conductor
-from sentdist.execution.searching.halving import goes_on
+from sentdist.execution.searching.halving import survives_rung
 from sentdist.execution.searching.in_process import search_in_process
 from sentdist.execution.searching.suggesters import TunedSuggester
 from sentdist.plan.search import Axis
@@ -22,7 +22,7 @@ from sentdist.plan.stage import Json, Stage, topological
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_all
-from sentdist.stages.rung_records import Standing, standing
+from sentdist.stages.rung_records import RungScore, rung_score
 from sentdist.stages.train import TrainSession
 from sentdist.store.searches import SearchEvent, SearchState, find_search
 from sentdist.store.store import ArtifactStore
@@ -36,12 +36,12 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_best_share_of_a_rung_goes_on() -> None:
-    assert goes_on(50.0, [], 1 / 3), "the first one, for nothing is better"
-    assert not goes_on(49.0, [50.0], 1 / 3)
-    assert goes_on(51.0, [50.0], 1 / 3)
-    assert goes_on(50.0, [50.0], 1 / 3), "nobody is better"
-    assert not goes_on(50.0, [51.0, 52.0, 40.0, 41.0, 42.0], 1 / 3)
-    assert goes_on(51.5, [51.0, 52.0, 40.0, 41.0, 42.0], 1 / 3), "second of six"
+    assert survives_rung(50.0, [], 1 / 3), "the first one, for nothing is better"
+    assert not survives_rung(49.0, [50.0], 1 / 3)
+    assert survives_rung(51.0, [50.0], 1 / 3)
+    assert survives_rung(50.0, [50.0], 1 / 3), "nobody is better"
+    assert not survives_rung(50.0, [51.0, 52.0, 40.0, 41.0, 42.0], 1 / 3)
+    assert survives_rung(51.5, [51.0, 52.0, 40.0, 41.0, 42.0], 1 / 3), "second of six"
 
 
 @pytest.mark.parametrize("suggest", ["random", "quasi_random", "tpe"])
@@ -148,7 +148,7 @@ def test_a_training_that_stops_before_its_first_dev_score_fails_its_trial_alone(
     )  # fmt: skip
     (trial,) = search_in_process(planned, context, print_line=lambda line: None).trials
     assert trial.state == "failed" and "a score before `stopping` ends the training" in str(trial.error)
-    found = standing(planned.train("stopped", trial.suggestion), 1.0, context)
+    found = rung_score(planned.train("stopped", trial.suggestion), 1.0, context)
     assert found is not None and found.dev is None and 0 < found.step < 6
 
 
@@ -249,12 +249,12 @@ ONLY: dict[str, Json] = {"methods": {"fine_tuned": {"objective": {"name": "info_
 def nothing_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is asked for was there."""
 
-    def standing(train: Train, share: float, context: Context) -> Standing:
+    def rung_score(train: Train, share: float, context: Context) -> RungScore:
         dev = 50.0 + int(train.key[:4], 16) / 65536
-        return Standing(step=1, dev=dev, last=dev, sentences=144, seconds=1.0)
+        return RungScore(step=1, dev=dev, last=dev, sentences=144, seconds=1.0)
 
     for module in (conducting, in_process):
-        monkeypatch.setattr(module, "standing", standing)
+        monkeypatch.setattr(module, "rung_score", rung_score)
 
 
 @pytest.mark.usefixtures("nothing_is_trained")

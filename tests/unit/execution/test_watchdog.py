@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from sentdist.execution.board.attempts import Attempts
-from sentdist.execution.board.diagnosis import ClusterState, Host, LastHeartbeat, Piece, notices
+from sentdist.execution.board.diagnosis import ActiveStage, ClusterState, Host, LastHeartbeat, notices
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.heartbeats import Heartbeat, Heartbeats
 from sentdist.execution.board.watchdog import Watchdog
@@ -26,8 +26,8 @@ BOTH = ClusterState(hosts=(A, B), free_cpus=0.0, free_gpus=0.0)
 ONE = ClusterState(hosts=(A,), free_cpus=1.0, free_gpus=0.0)
 
 
-def _piece(**fields: object) -> Piece:
-    return Piece(**({"key": "k", "kind": "train", "label": "rcl", "demand": GROUP, "since": 0.0} | fields))  # type: ignore[arg-type]
+def _piece(**fields: object) -> ActiveStage:
+    return ActiveStage(**({"key": "k", "kind": "train", "label": "rcl", "demand": GROUP, "since": 0.0} | fields))  # type: ignore[arg-type]
 
 
 def _heartbeats(*times: float) -> dict[str, LastHeartbeat]:
@@ -67,7 +67,7 @@ WAITS = "waits for 2 × 1 CPUs, the cluster has"
         (_piece(heartbeats=_heartbeats(980.0, 980.0), **MOVING), ONE, None),  # and 20 s ago
     ],
 )  # fmt: skip
-def test_what_is_said_of_one_piece_of_work(piece: Piece, cluster: ClusterState, told: str | None) -> None:
+def test_what_is_said_of_one_piece_of_work(piece: ActiveStage, cluster: ClusterState, told: str | None) -> None:
     assert [notice.sentence for notice in notices([piece], cluster, 1000.0)] == ([] if told is None else [told])
 
 
@@ -78,7 +78,7 @@ def test_work_that_waits_its_turn_is_not_spoken_of_unless_nothing_moves_or_it_ca
     (only,) = notices(waiting, BOTH, 1000.0)
     assert only.sentence.endswith("0 are free; so do 2 others")
     (never,) = notices([alive, *waiting, _piece(key="large", demand=TASK)], BOTH, 1000.0)
-    assert never.piece.key == "large"
+    assert never.stage.key == "large"
 
 
 STAGE = Corpus(source="nli/triplets", source_revision="r")

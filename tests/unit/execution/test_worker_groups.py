@@ -14,7 +14,7 @@ from sentdist.errors import DataError
 from sentdist.execution.board import worker_groups
 from sentdist.execution.board.attempts import GroupLostError
 from sentdist.execution.board.submission import Submission
-from sentdist.execution.board.worker_groups import NoGroupError, Started, WorkerGroups
+from sentdist.execution.board.worker_groups import NoGroupError, StartedGroup, WorkerGroups
 from sentdist.execution.resources import Demand
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
@@ -52,14 +52,14 @@ class Toys:
     def build(self, number: int, demand: Demand = GROUP, *, distance: int = 0) -> asyncio.Task[Any]:
         return asyncio.ensure_future(self.groups.build(_stage(number), self.submission, demand, distance=distance))
 
-    def _start(self, name: str, demand: Demand) -> Started:
+    def _start(self, name: str, demand: Demand) -> StartedGroup:
         task = asyncio.ensure_future(self._live(name))
 
         async def abort() -> None:
             self.aborted.append(name)
             task.cancel()
 
-        return Started(ended=task, abort=abort)
+        return StartedGroup(ended=task, abort=abort)
 
     async def _live(self, name: str) -> None:
         await asyncio.sleep(self.starts_in_s)

@@ -71,7 +71,7 @@ def test_what_would_train_nothing_is_refused(objective: Json, corpus: Json, mess
 
 def test_every_objective_has_an_answer() -> None:
     """Those that say they learn something override the refusal; that they do is shown by tests/parity/wiring."""
-    learning = {name for name, one in OBJECTIVES.items() if "misfit_of_frozen_encoder" in vars(one)}
+    learning = {name for name, one in OBJECTIVES.items() if "mismatch_of_frozen_encoder" in vars(one)}
     assert learning == {"regression", "rse", "mlm", "auxiliary", "symmetric_info_nce"}
 
 

@@ -22,7 +22,7 @@ from sentdist.report.forest import forest_plot
 from sentdist.report.papers.rcl import PAPER_REGULATORS, PAPER_TABLES
 from sentdist.report.score_rows import ResultRow
 from sentdist.report.side_by_side import side_by_side
-from sentdist.report.style import Drawing, looks_of
+from sentdist.report.style import Drawing, styles_of
 from sentdist.report.sweep_report import SweepPage
 from sentdist.report.tables import ResultTable, build_table
 from sentdist.report.templating import render
@@ -197,12 +197,12 @@ def test_a_template_that_names_what_is_not_there_is_refused() -> None:
 
 
 def test_a_system_looks_alike_in_all_figures_of_a_report() -> None:
-    """The order in which a figure shows systems changes nothing, where the report has made their looks."""
-    looks = looks_of(["untouched", "Eq. 1", "RCL"])
-    assert len({look.color for look in looks.values()}) == len({look.marker for look in looks.values()}) == 3
+    """The order in which a figure shows systems changes nothing, where the report has made their styles."""
+    styles = styles_of(["untouched", "Eq. 1", "RCL"])
+    assert len({style.color for style in styles.values()}) == len({style.marker for style in styles.values()}) == 3
     curves = [
         LearningCurve(label=label, seed=0, steps=[0, 1], losses=[1.0, 0.5], dev_steps=[1], dev_scores=[70.0]) for label in ("RCL", "Eq. 1")
     ]
-    drawn = learning_curves(curves, dev_unit=UNIT, looks=looks).svg
-    assert looks["RCL"].color.lower() in drawn and looks["Eq. 1"].color.lower() in drawn
-    assert looks["untouched"].color.lower() not in drawn, "a colour is not given to another system because its own is not shown"
+    drawn = learning_curves(curves, dev_unit=UNIT, styles=styles).svg
+    assert styles["RCL"].color.lower() in drawn and styles["Eq. 1"].color.lower() in drawn
+    assert styles["untouched"].color.lower() not in drawn, "a colour is not given to another system because its own is not shown"

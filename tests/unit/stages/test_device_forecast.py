@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from sentdist.cli import app
 from sentdist.errors import RecipeError
 from sentdist.plan.stages import Bank, Train
-from sentdist.stages.device_forecast import PEAKS, UTILISATION, Devices, device_forecast, hindsight, operations_of, parameters_by
+from sentdist.stages.device_forecast import PEAKS, UTILISATION, Devices, device_forecast, forecast_check, operations_of, parameters_by
 from sentdist.store.record import Record
 from tests.support.planning import RECIPES, plan_of, small_recipe
 
@@ -61,10 +61,10 @@ def test_afterwards_it_says_how_far_it_was_off() -> None:
     record = Record.model_construct(seconds=30.0, results=steps, runtime={"workers": 2, "gpus_per_worker": 1.0})
     share = 1.0 if train.stopping is None else 0.1 / train.training.epochs
     whole = operations_of(train, plan, lambda encoder: 1e6) / share / devices.speed
-    found = hindsight(plan, devices, lambda encoder: 1e6, {train.key: record})
+    found = forecast_check(plan, devices, lambda encoder: 1e6, {train.key: record})
     assert found.forecast_s == pytest.approx(whole / 2) and found.taken_s == 60.0 and found.on_gpu
     assert f"{60.0 / found.forecast_s:.2g} times as long." in found.line(devices)
-    assert hindsight(plan, devices, lambda encoder: 1e6, {}).line(devices) == ""
+    assert forecast_check(plan, devices, lambda encoder: 1e6, {}).line(devices) == ""
 
 
 def test_the_command_tells_it(tmp_path: object) -> None:

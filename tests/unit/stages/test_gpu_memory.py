@@ -13,7 +13,7 @@ from sentdist.execution.training import member, rank
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Bank
 from sentdist.stages.context import Context
-from sentdist.stages.gpu_memory import full_gpu_told
+from sentdist.stages.gpu_memory import explain_full_gpu
 from sentdist.tracking.tracker import NullRun
 from tests.unit.stages.test_worker_memory import _stage
 
@@ -31,7 +31,7 @@ def context(**runtime: Any) -> Context:
 
 
 def told(stage: Any, where: Context) -> str:
-    with pytest.raises(ResourceError) as raised, full_gpu_told(stage, where):
+    with pytest.raises(ResourceError) as raised, explain_full_gpu(stage, where):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
     return str(raised.value)
 
@@ -82,6 +82,6 @@ def test_a_rank_whose_gpu_is_full_raises_and_so_ends_the_others(monkeypatch: pyt
     with pytest.raises(ResourceError, match=r"runtime\.micro_batch"):
         member._follow(order, sink)
     with pytest.raises(ResourceError, match=r"runtime\.micro_batch"):
-        rank.train_as_first(order.stage, order.submission, sink, NullRun())
+        rank.train_as_first_rank(order.stage, order.submission, sink, NullRun())
     error[:] = [DataError(where="corpus", found="a row too few", expected="all", remedy="Build it again.")]
     member._follow(order, sink)

@@ -124,7 +124,7 @@ def test_a_copy_that_changes_while_it_is_read_is_made_again_and_the_artifact_sta
     artifact = _commit(store)
     folder = store.folder(artifact)
     os.utime(folder, (0, 0))
-    use = verified.Use(folder, artifact.record.files)
+    use = verified.VerifiedFiles(folder, artifact.record.files)
     store.check_unchanged(artifact, use)
     assert folder.stat().st_mtime > 0, "a copy in use is not taken for an old one"
     with (folder / "data.bin").open("r+b") as file:
@@ -140,13 +140,13 @@ def test_two_processes_that_share_a_copy_begin_anew_once_each_when_it_goes(store
     folder = store.folder(artifact)
     files, uses, mapped = artifact.record.files, [], []
     for _ in range(2):
-        uses.append(verified.Use(folder, files))
+        uses.append(verified.VerifiedFiles(folder, files))
         mapped.append((folder / "data.bin").open("rb"))  # as a mapping holds it, so that no other file has its inode
     shutil.rmtree(folder)
     for number in range(2):
         with pytest.raises(ArtifactLost, match=r"of its copy .*begins anew"):
             store.check_unchanged(artifact, uses[number])
-        uses[number] = verified.Use(store.folder(artifact), files)
+        uses[number] = verified.VerifiedFiles(store.folder(artifact), files)
         mapped.append((folder / "data.bin").open("rb"))
     for use in uses:
         store.check_unchanged(artifact, use)
@@ -218,7 +218,7 @@ def test_copies_from_two_buckets_lie_side_by_side(s3: FaultyS3, store: ArtifactS
         (folder / "data.bin").write_bytes(b"another build, with other times in it")
         second = other.commit(CORPUS, folder, seconds=0.0, runtime={}, environment={}, results={})
     here = store.folder(first)
-    use = verified.Use(here, first.record.files)
+    use = verified.VerifiedFiles(here, first.record.files)
     assert other.folder(second) != here
     store.check_unchanged(first, use)
 

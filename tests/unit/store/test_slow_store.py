@@ -91,7 +91,7 @@ def test_threads_that_ask_at_once_begin_one_watch(monkeypatch: pytest.MonkeyPatc
             threading.Event().wait(0.05)
 
     def ask(_: int) -> None:
-        with slow_store.told_if_silent("store"):
+        with slow_store.warn_if_silent("store"):
             pass
 
     with ThreadPoolExecutor(max_workers=3) as threads:

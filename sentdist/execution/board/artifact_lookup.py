@@ -9,7 +9,7 @@ from sentdist.plan.stage import Stage
 from sentdist.store.store import Artifact, ArtifactStore
 
 
-class Inquiry:
+class ArtifactLookup:
     """The stages that were asked for, with their artifacts. Meanwhile others build: what ended is to be asked for again, see `forget`."""
 
     def __init__(self, store: ArtifactStore) -> None:

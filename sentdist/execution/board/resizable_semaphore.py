@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 
-class Places:
-    """A context for those who need a place; they wait while all are taken. number: of places now; whoever changes it calls `look`."""
+class ResizableSemaphore:
+    """A context for those who need a place; they wait while all are taken. number: of places now; whoever changes it calls `recheck`."""
 
     def __init__(self, number: Callable[[], int]) -> None:
         self._number = number
@@ -26,9 +26,9 @@ class Places:
 
     async def __aexit__(self, *_: object) -> None:
         self._taken -= 1
-        self.look()
+        self.recheck()
 
-    def look(self) -> None:
+    def recheck(self) -> None:
         """Let those who wait see whether there is a place now."""
         for turn in self._waiting:
             if not turn.done():

@@ -9,7 +9,7 @@ import pytest
 
 from sentdist.errors import ResourceError
 from sentdist.execution import local_progress, sweep
-from sentdist.execution.cluster.growth import Growth
+from sentdist.execution.cluster.growth import ClusterNodes
 from sentdist.execution.resources import Node
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
@@ -34,14 +34,14 @@ def test_what_would_end_on_a_gpu_is_refused_before_it_starts(
     settings: list[str], kind: str | None, refused: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes = tuple(Node(cpus=8, gpus=1, old_gpu=name) for name in (None, kind))
-    monkeypatch.setattr(sweep, "cluster_growth", lambda: Growth(living=nodes))
+    monkeypatch.setattr(sweep, "cluster_growth", lambda: ClusterNodes(living=nodes))
     plan, context = demo(tmp_path, *settings)
     to_build = frozenset(stage.key for stage in plan.stages)
     if refused is None:
-        sweep.offered_to(plan, context, to_build)
+        sweep.allocate(plan, context, to_build)
         return
     with pytest.raises(ResourceError, match=refused):
-        sweep.offered_to(plan, context, to_build)
+        sweep.allocate(plan, context, to_build)
 
 
 @pytest.mark.parametrize(("settings", "said"), [(["runtime.workers=2", "runtime.zero_stage=2"], True), ([], False)])
