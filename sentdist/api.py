@@ -250,7 +250,8 @@ def run(
 
     Raises:
         RecipeError, DataError, EncoderError: mistakes, before anything is built.
-        StoreError: no room on the disk. TrainingDiverged: a loss or gradient that is not finite.
+        StoreError: no room on the disk. TrainingDiverged: a loss or gradient that is not finite. The error of the first trial that fails is
+            raised once the others are built.
     """
     return _build(_recipe(recipe, overrides).model_copy(update={"sweep": {}}), store, data, print_line)
 
@@ -353,7 +354,13 @@ def _build(recipe: Recipe, store: Place, data: Place, print_line: PrintLine) -> 
         print_line(line)
     build = partial(build_locally, print_line=print_line)
     done = carry_out(asked, context, found, search=search_here, build=build, print_line=print_line)
-    return [outcome for one in done for outcome in outcomes(one.plan, context.store)]
+    ended: list[Outcome] = []
+    for one in done:
+        for failure in one.summary.failures:
+            assert failure.error is not None, "it is among the failures"
+            raise failure.error
+        ended += outcomes(one.plan, context.store)
+    return ended
 
 
 def _planned(encoder: AnyEncoder, tasks: Sequence[str], store: Place, data: Place) -> PlannedScores:

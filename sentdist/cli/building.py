@@ -21,6 +21,7 @@ from sentdist.inference.opening import IN_A_JOB, store_root
 
 if TYPE_CHECKING:
     from sentdist.execution.carry_out import CarriedOut
+    from sentdist.execution.sweep_end import SweepSummary
     from sentdist.plan.suggestions import PlannedSearch
     from sentdist.plan.unroll import Plan
     from sentdist.stages.context import Context
@@ -216,9 +217,9 @@ def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | Non
     from sentdist.execution.sigterm import end_on_sigterm
     from sentdist.tracking.server import is_server
 
-    def build(plan: Plan, where: Context) -> None:
+    def build(plan: Plan, where: Context) -> SweepSummary:
         with live_display() as (print_line, show):
-            build_locally(plan, where, print_line=print_line, show=show)
+            return build_locally(plan, where, print_line=print_line, show=show)
 
     end_on_sigterm()
     tracking = os.environ.get("MLFLOW_TRACKING_URI")
@@ -230,7 +231,7 @@ def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | Non
     if tracking:
         _bring_to_mlflow([one.name for one in done], context.store, tracking)
     _print_next(done[0].name, context.store)
-    if not done[0].is_well:
+    if not all(one.is_well for one in done):
         raise typer.Exit(1)
 
 
@@ -255,7 +256,6 @@ def build_on_cluster(asked: Plan | PlannedSearch, context: Context, data: Path |
     from sentdist.execution.carry_out import carry_out, search_there
     from sentdist.execution.cluster.connection import connect_to_drive
     from sentdist.execution.run import run_on_cluster
-    from sentdist.execution.sweep import SweepSummary
 
     def build(plan: Plan, where: Context) -> SweepSummary:
         with live_display() as (print_line, show):
@@ -269,7 +269,7 @@ def build_on_cluster(asked: Plan | PlannedSearch, context: Context, data: Path |
     for one in carry_out(asked, context, data, search=search_there, build=build, print_line=typer.echo, tracking=tracking):
         _print_outcome(one, context.store)
         done.append(one)
-    if reports and done[0].summary is not None and done[0].summary.is_reportable:
+    if reports and done[0].summary.is_reportable:
         _publish_report(done[0].name, context.store, tracking)
     _print_next(done[0].name, context.store)
     if not all(one.is_well for one in done):

@@ -19,7 +19,7 @@ from sentdist.store.sweep import load_sweep
 
 if TYPE_CHECKING:
     from sentdist.execution.searching.conductor import Watch
-    from sentdist.execution.sweep import SweepSummary
+    from sentdist.execution.sweep_end import SweepSummary
     from sentdist.tracking.tracker import Tracker
 
 
@@ -47,11 +47,11 @@ class Tuned:
 
 @dataclass(frozen=True, kw_only=True)
 class CarriedOut:
-    """A plan that has been built. tuned: the search that it comes from. summary: of a cluster's sweep; None in one process."""
+    """A plan that has been built. tuned: the search that it comes from. summary: how its trials ended."""
 
     plan: Plan
+    summary: SweepSummary
     tuned: Tuned | None = None
-    summary: SweepSummary | None = None
 
     @property
     def name(self) -> str:
@@ -61,7 +61,7 @@ class CarriedOut:
     @property
     def is_well(self) -> bool:
         """Whether nothing of it failed."""
-        return not (self.summary and self.summary.failures) and (self.tuned is None or self.tuned.is_well)
+        return not self.summary.failures and (self.tuned is None or self.tuned.is_well)
 
 
 def carry_out(
@@ -70,7 +70,7 @@ def carry_out(
     data: Path | None,
     *,
     search: Searching,
-    build: Callable[[Plan, Context], SweepSummary | None],
+    build: Callable[[Plan, Context], SweepSummary],
     print_line: PrintLine,
     tracking: str | None = None,
 ) -> Iterator[CarriedOut]:
@@ -88,8 +88,8 @@ def carry_out(
     else:
         tuned, plan = None, asked
     summary = build(plan, context)
-    yield CarriedOut(plan=plan, tuned=tuned, summary=summary)
-    if summary is not None and summary.was_stopped:
+    yield CarriedOut(plan=plan, summary=summary, tuned=tuned)
+    if summary.was_stopped:
         return
     sweep = load_sweep(context.store, plan.recipe.name)
     recipe = confirmation(sweep, sweep.records(context.store))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sentdist.errors import counted
+from sentdist.errors import SentdistError, counted, named
 from sentdist.execution.board.events import PRINT_EVERY, StageEvent
 from sentdist.execution.disk_estimate import disk_estimate
 from sentdist.execution.progress import Show, SweepProgress, progress_of
+from sentdist.execution.sweep_end import SweepSummary, TrialOutcome
 from sentdist.plan.stage import Stage
 from sentdist.plan.unroll import Plan
 from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
-from sentdist.stages.local import run_local
+from sentdist.stages.local import build_past_failures
 from sentdist.stages.overlaps import build_overlaps
 from sentdist.stages.precisions import check_precisions
 from sentdist.store.store import Artifact
@@ -26,13 +28,17 @@ if TYPE_CHECKING:
     from sentdist.stages.train_here import Listener
 
 
-def build_locally(plan: Plan, context: Context, *, print_line: PrintLine, show: Show | None = None) -> None:
+def build_locally(plan: Plan, context: Context, *, print_line: PrintLine, show: Show | None = None) -> SweepSummary:
     """Build all trials of a plan in this process and note them as a sweep; print_line takes each line of progress, show all of it.
 
+    Trials that fail do not stop the others; they stand in the summary.
+
     Raises:
-        SentdistError: no room on the disk, data that cannot be read, a training that diverged, …
+        SentdistError: what concerns all trials: a device that is not there, a store that cannot be written or has no room.
     """
-    missing = frozenset(stage.key for stage in plan.stages) - context.store.get_all(plan.stages).keys()
+    started = time.perf_counter()
+    before = context.store.get_all(plan.stages).keys()
+    missing = frozenset(stage.key for stage in plan.stages) - before
     estimate = disk_estimate(plan, context, missing)
     context.store.check_writable(needed_bytes=estimate.least)
     if missing:
@@ -40,8 +46,22 @@ def build_locally(plan: Plan, context: Context, *, print_line: PrintLine, show: 
     if warning := estimate.warning(context.store.free_bytes()):
         print_line(warning)
     save_sweep(context.store, sweep_record(plan))
-    run_local(plan, context, listen=local_listener(progress_of(plan, missing), print_line, show=show))
-    build_overlaps(plan, context)
+    progress = progress_of(plan, missing)
+
+    def failed(stage: Stage, error: SentdistError) -> None:
+        told = StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="failed", message=named(error))
+        print_line(progress.line(told))
+
+    errors = build_past_failures(plan.stages, context, listen=local_listener(progress, print_line, show=show), failed=failed)
+    try:
+        build_overlaps(plan, context)
+    except SentdistError as error:  # the sweep is over, and its summary is still to be printed
+        print_line(f"Test items in training data could not be counted: {error}")
+    outcomes = {trial.key: TrialOutcome(key=trial.key, name=trial.name, error=errors.get(trial.key)) for trial in plan.trials}
+    summary = SweepSummary.of(plan, context.store, before, outcomes, time.perf_counter() - started)
+    for line in summary.lines if summary.failures else ():
+        print_line(line)
+    return summary
 
 
 def _with_devices(plan: Plan, context: Context, missing: frozenset[str], print_line: PrintLine) -> Context:

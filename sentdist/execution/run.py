@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sentdist.execution.cluster.connection import connect_to_drive
 from sentdist.execution.progress import Show
-from sentdist.execution.sweep import SweepSummary, run_sweep
+from sentdist.execution.sweep import run_sweep
+from sentdist.execution.sweep_end import SweepSummary
 from sentdist.plan.unroll import Plan
 from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import ray
 from ray.exceptions import RayError, RayTaskError
@@ -32,10 +30,11 @@ from sentdist.execution.resources import (
     share_of_a_gpu,
     with_devices,
 )
+from sentdist.execution.sweep_end import SweepSummary, TrialOutcome
 from sentdist.execution.training.checkpoints import forget_finished
 from sentdist.plan.leaks import overlaps_of
-from sentdist.plan.stage import Stage, topological
-from sentdist.plan.stages import STAGES, Train
+from sentdist.plan.stage import topological
+from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan, Trial
 from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
@@ -43,58 +42,6 @@ from sentdist.stages.precisions import check_precisions
 from sentdist.stages.worker_memory import gpu_bytes, size_of, worker_bytes
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.tracker import NullTracker, Tracker
-
-if TYPE_CHECKING:
-    from sentdist.execution.trials import TrialOutcome
-
-
-@dataclass(frozen=True, kw_only=True)
-class SweepSummary:
-    """What a submission came to. Counts are by kind of stage.
-
-    mentioned: stages that the trials need, one by one.
-    found: were in the store before. built: came into it meanwhile. failures: trials without scores, with what went wrong.
-    """
-
-    name: str
-    num_trials: int
-    mentioned: Counter[str]
-    found: Counter[str]
-    built: Counter[str]
-    failures: tuple[TrialOutcome, ...]
-    seconds: float
-
-    @property
-    def lines(self) -> list[str]:
-        """For people: counts, then one line for each cause of failures."""
-        kinds = [kind for kind in STAGES if self.mentioned[kind]]
-        counts = [f"{kind} {self.mentioned[kind]} mentioned, {self.found[kind]} found, {self.built[kind]} built" for kind in kinds]
-        done = self.num_trials - len(self.failures)
-        lines = [f"{self.name}: {done} of {counted(self.num_trials, 'trial')} with scores, {self.seconds:.0f} s; " + "; ".join(counts)]
-        failed = [failure for failure in self.failures if not isinstance(failure.error, SweepStopped)]
-        for message in dict.fromkeys(failure.message for failure in failed):
-            names = [failure.name for failure in failed if failure.message == message]
-            others = f" and {counted(len(names) - 1, 'other trial')}" if names[1:] else ""
-            lines.append(f"FAILED  {names[0]}{others}: {message}")
-        if failed:
-            lines.append("Everything else is kept. Remove the cause and submit again: only what is missing is built.")
-        if self.was_stopped:
-            left = counted(len(self.failures) - len(failed), "trial")
-            lines.append(
-                f"STOPPED by `sentdist stop`, {left} before the end. What is finished is kept; submitted again, trainings go on from their "
-                "last checkpoints."
-            )
-        return lines
-
-    @property
-    def was_stopped(self) -> bool:
-        """Whether somebody ended the sweep before it had all scores."""
-        return any(isinstance(failure.error, SweepStopped) for failure in self.failures)
-
-    @property
-    def is_reportable(self) -> bool:
-        """Whether nobody stopped it, and a trial has scores."""
-        return not self.was_stopped and len(self.failures) < self.num_trials
 
 
 def run_sweep(
@@ -136,7 +83,7 @@ def run_sweep(
         _build_overlaps(plan, context)
     except (SentdistError, RayError) as error:  # the sweep is over, and its summary is still to be printed
         print_line(f"Test items in training data could not be counted: {without_secrets(str(error))}")
-    summary = _summary(plan, context, before, outcomes, time.perf_counter() - started)
+    summary = SweepSummary.of(plan, context.store, before, outcomes, time.perf_counter() - started)
     for line in [*summary.lines, *(f"tracking: {warning}" for warning in tracker.warnings)]:
         print_line(line)
     return summary
@@ -250,25 +197,3 @@ def _opening(plan: Plan, missing: list[Trial], allocation: ClusterAllocation) ->
     limit = f"{counted(offered.trainings_at_once, 'training')} at once (bound by {offered.limited_by})"
     to_run = f"{len(missing)} of {counted(len(plan.trials), 'trial')} to run"
     return f"{plan.recipe.name}: {to_run}, {width} a training, {limit}, {allocation.devices}; store {allocation.context.store.shown}"
-
-
-def _summary(plan: Plan, context: Context, before: Set[str], outcomes: Mapping[str, TrialOutcome], seconds: float) -> SweepSummary:
-    """before: keys of the stages that the store had then."""
-    built = context.store.get_all(stage for stage in plan.stages if stage.key not in before)
-    kinds = {stage.key: stage.kind for stage in plan.stages}
-    mentioned: Counter[str] = Counter()
-    for key, times in plan.mentions.items():
-        mentioned[kinds[key]] += times
-    return SweepSummary(
-        name=plan.recipe.name,
-        num_trials=len(plan.trials),
-        mentioned=mentioned,
-        found=_count(plan.stages, before),
-        built=_count(plan.stages, built.keys()),
-        failures=tuple(outcome for outcome in outcomes.values() if outcome.error is not None),
-        seconds=seconds,
-    )
-
-
-def _count(stages: tuple[Stage, ...], keys: Set[str]) -> Counter[str]:
-    return Counter(stage.kind for stage in stages if stage.key in keys)

@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ray import tune
 from ray.tune.search import Searcher
 
-from sentdist.errors import ResourceError, named
+from sentdist.errors import ResourceError
 from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.event_sink import Body
 from sentdist.execution.board.submission import Submission, stopped
+from sentdist.execution.sweep_end import TrialOutcome
 from sentdist.execution.tune_run import STOPPED, lost_too_often, report_end, run_in_tune, take_failure
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Trial
 from sentdist.print_line import PrintLine
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrialOutcome:
-    """How a trial ended; `error` as it was raised where it happened, None if the trial has scores."""
-
-    key: str
-    name: str
-    error: BaseException | None = None
-
-    @property
-    def message(self) -> str:
-        """Kind and text of the error."""
-        return "" if self.error is None else named(self.error)
 
 
 def run_trials(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sentdist.disk_errors import explain_disk_errors
-from sentdist.errors import ArtifactLost
+from sentdist.errors import ArtifactLost, SentdistError, StoreError
 from sentdist.learning.freed_memory import give_back_gpu_memory
-from sentdist.plan.stage import Stage
+from sentdist.plan.stage import Stage, topological
 from sentdist.plan.stages import Rung, Train
 from sentdist.plan.unroll import Plan
 from sentdist.stages.build_in_process import build_in_process
@@ -41,6 +41,41 @@ def build_all(stages: Sequence[Stage], context: Context, *, listen: Listener | N
         except ArtifactLost as loss:
             log.warning("%s", loss)
     return [build_here(stage, context, listen=listen) for stage in stages]
+
+
+def build_past_failures(
+    stages: Sequence[Stage],
+    context: Context,
+    *,
+    listen: Listener | None = None,
+    failed: Callable[[Stage, SentdistError], None] | None = None,
+) -> dict[str, SentdistError]:
+    """As `build_all`, but a stage that cannot be built stops only those that need it; what went wrong, by the keys of all of these.
+
+    failed: is called at once with each stage that could not be built.
+
+    Raises:
+        StoreError: the store fails, and with it all that would come.
+    """
+    errors: dict[str, SentdistError] = {}
+    for stage in stages:
+        lacking = next((errors[needed.key] for needed in stage.inputs if needed.key in errors), None)
+        if lacking is not None:
+            errors[stage.key] = lacking
+            continue
+        try:
+            try:
+                build_here(stage, context, listen=listen)
+            except ArtifactLost as loss:
+                log.warning("%s", loss)
+                build_all(topological((stage,)), context, listen=listen)
+        except StoreError:
+            raise
+        except SentdistError as error:
+            errors[stage.key] = error
+            if failed is not None:
+                failed(stage, error)
+    return errors
 
 
 def build_here(stage: Stage, context: Context, *, listen: Listener | None = None) -> Artifact:
