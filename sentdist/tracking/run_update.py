@@ -34,6 +34,7 @@ class RunUpdate:
         self._dropped: list[str] = []
         self._inputs: list[DataSet] = []
         self._files: dict[str, str] = {}
+        self._name: str | None = None
         self._status: str | None = None
         self._ended_ms: int | None = None
 
@@ -45,6 +46,10 @@ class RunUpdate:
         """They are sent after all else, so a tag can say that a run is complete."""
         cut = {name: value[:TAG_LETTERS] for name, value in values.items()}
         self._tags |= {name: value for name, value in cut.items() if self.run.data.tags.get(name) != value}
+
+    def rename(self, name: str) -> None:
+        """Give the run another name."""
+        self._name = name
 
     def drop(self, tag: str) -> None:
         """Take a tag off the run, if it is there."""
@@ -75,12 +80,14 @@ class RunUpdate:
             self._status, self._ended_ms = status, ended_ms
 
     def send(self, client: MlflowClient) -> None:
-        """At most one request for each of: inputs, status, file, a tag that goes and some hundred metrics."""
+        """At most one request for each of: inputs, name, status, file, a tag that goes and some hundred metrics."""
         run_id = self.run.info.run_id
         if self._inputs:
             _send_inputs(client, run_id, self._inputs)
         if self._files:
             _send_files(client, self.run, self._files)
+        if self._name is not None:
+            client.update_run(run_id, name=self._name)
         if self._status is not None:
             client.set_terminated(run_id, self._status, self._ended_ms)
         for tag in self._dropped:

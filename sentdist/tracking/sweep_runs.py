@@ -36,7 +36,7 @@ from sentdist.tracking.server import (
 )
 from sentdist.tracking.shown_metrics import curve_points, final_metrics, metric_name
 from sentdist.tracking.tracker import RunOutcome
-from sentdist.tracking.views import SavedView, views
+from sentdist.tracking.views import CELL, SavedView, views
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -176,21 +176,23 @@ class SweepRuns:
         """The result table on the sweep's run, as note, as CSV and as metrics."""
         sweep, rows = self.sweep, sweep_summary.summary_rows(self.sweep, records)
         run = client.get_run(self._parent_id)
-        links = {key: self._link(key) for key in self.layout.trials}
         note = notes.sweep_note(
             sweep,
             records,
-            trials=links,
+            trials={key: self._link(key) for key in self.layout.trials},
             views=[*self._view_links, *self._report_link(run)],
             store=self._address(""),
             model=run.data.tags.get(MODEL),
         )
-        if run.data.tags.get(NOTE) == note:
+        figures = sweep_summary.choice_metrics(sweep, records)
+        stale = [name for name, value in figures.items() if run.data.metrics.get(name, value) != value]
+        if run.data.tags.get(NOTE) == note and not stale:
             return
         client.log_text(self._parent_id, sweep_summary.summary_csv(rows), "summary.csv")
         update = RunUpdate(run)
-        # A sweep that was stopped had another best one, hence the step.
-        update.figures(sweep_summary.choice_metrics(sweep, records), max(map(_ended_ms, records.values()), default=0), step=len(rows))
+        # MLflow shows the value of the latest step, and a sweep that was stopped, or had other cells, had another best one.
+        steps = [point.step + 1 for name in stale for point in client.get_metric_history(self._parent_id, name)]
+        update.figures(figures, max(map(_ended_ms, records.values()), default=0), step=max([len(rows), *steps]))
         cells = cells_by_dev(sweep, records)
         update.tags({NOTE: note} | ({"sentdist.best": cells[0].label} if cells else {}))
         update.send(client)
@@ -278,7 +280,10 @@ class SweepRuns:
             update.files({RECORDS: json.dumps(shown, indent=1, ensure_ascii=False)})
         update.tags({PARENT: self._parent_id, NOTE: self._note(owner, own, reason or run.data.tags.get(REASON))})
         if owner in self.layout.trials:
-            update.tags({COLOR: self._colors[self.layout.trials[owner].cell]})
+            cell = self.layout.trials[owner].cell
+            if run.data.tags.get(CELL, cell) != cell:  # the grid has another axis now
+                update.rename(self.layout.name(owner))
+            update.tags({COLOR: self._colors[cell], CELL: cell})
         if own:
             update.tags({"sentdist.place": self._address(own[owner].files_place if owner in own else self.sweep.places[owner])})
             update.tags({"sentdist.uses": " ".join(self.layout.made_from(owner))})

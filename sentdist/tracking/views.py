@@ -15,6 +15,9 @@ MAX_VARIED = 8  # columns of parameters; a table wider than a screen hides its s
 TRIALS_ONLY = "tags.`sentdist.trial` != ''"
 SEARCHED_ONLY = "tags.`sentdist.search_trial` != ''"
 STAGES_ONLY = "tags.`sentdist.key` != ''"
+CELL = (
+    "sentdist.cell"  # a trial's method and grid values today: another axis of the grid changes them, and the parameter `cell` cannot change
+)
 PLACES = ("method", "seed", "fold")  # of a trial: no settings
 Mode = Literal["TABLE", "CHART"]
 
@@ -45,7 +48,7 @@ def views(*, order: str, metric: str, scores: Sequence[str], trials: Sequence[Ma
     table: dict[str, Json] = {"orderByKey": _metric(order), "orderByAsc": False, "searchFilter": TRIALS_ONLY, "runsHiddenMode": "SHOW_ALL"}
     # ordered by time, MLflow would fold the stages away below their sweep
     listed: dict[str, Json] = {"orderByKey": "params.`kind`", "orderByAsc": True, "searchFilter": STAGES_ONLY}
-    by_method: Json = {"aggregateFunction": "average", "groupByKeys": [{"mode": "param", "groupByData": "cell"}]}
+    by_method: Json = {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": CELL}]}
     charts = _charts(metric)
     stages = _columns("params", ("kind", "objective.name", "phi", "seed")) + _columns("metrics", ("loss", "train_s", "bank_s"))
     return (

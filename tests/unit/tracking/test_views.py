@@ -26,7 +26,7 @@ def test_the_score_that_orders_the_trials_is_the_first_column() -> None:
     assert trials.state["selectedColumns"][:3] == ["metrics.`best_dev_score`", "metrics.`avg_sts`", "metrics.`sts12`"]  # type: ignore[index]
     assert trials.state["selectedColumns"][-1] == "params.`phis`"  # type: ignore[index]
     assert (trials.state["orderByKey"], trials.state["orderByAsc"]) == ("metrics.`best_dev_score`", False)
-    assert methods.state["groupBy"] == {"aggregateFunction": "average", "groupByKeys": [{"mode": "param", "groupByData": "cell"}]}
+    assert methods.state["groupBy"] == {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": "sentdist.cell"}]}
 
 
 def test_every_chart_lies_in_a_section_that_is_open() -> None:
