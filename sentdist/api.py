@@ -35,6 +35,7 @@ from sentdist.inference.given import (
     given_sentences,
 )
 from sentdist.inference.opening import encoder_use, open_store, store_root
+from sentdist.plan.grid import check_takes_effect
 from sentdist.plan.recipe import Recipe as Recipe
 from sentdist.plan.unroll import Plan as Plan
 from sentdist.print_line import PrintLine
@@ -253,7 +254,7 @@ def run(
         StoreError: no room on the disk. TrainingDiverged: a loss or gradient that is not finite. The error of the first trial that fails is
             raised once the others are built.
     """
-    return _build(_recipe(recipe, overrides).model_copy(update={"sweep": {}}), store, data, print_line)
+    return _build(_recipe(recipe, overrides, has_grid=False), store, data, print_line)
 
 
 def sweep(
@@ -369,14 +370,17 @@ def _planned(encoder: AnyEncoder, tasks: Sequence[str], store: Place, data: Plac
     return PlannedScores.of(_loaded(encoder, store), tasks, store=open_store(_store(store)), data=_data(data))
 
 
-def _recipe(recipe: AnyRecipe, overrides: Sequence[str]) -> Recipe:
+def _recipe(recipe: AnyRecipe, overrides: Sequence[str], *, has_grid: bool = True) -> Recipe:
+    found = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe, overrides)
+    found = found if has_grid else found.model_copy(update={"sweep": {}})
     if not isinstance(recipe, Recipe):
-        return Recipe.load(recipe, overrides)
+        check_takes_effect(found, overrides)
+        return found
     if overrides:
         raise DataError(
             where="overrides", found="overrides beside a Recipe", expected="a path", remedy="Give them to Recipe.load, which checks both."
         )
-    return recipe
+    return found
 
 
 def _loaded(encoder: AnyEncoder, store: Place = None) -> LoadedEncoder:

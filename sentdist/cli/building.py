@@ -200,11 +200,14 @@ def job_command(command: str, recipe: Path, *options: str, store: str | None, da
 
 def _planned(recipe: Path, overrides: list[str], store: str | None, data: Path | None) -> tuple[Plan | PlannedSearch, Context]:
     """What a recipe asks for: trials, or a search for them."""
+    from sentdist.plan.grid import check_takes_effect
     from sentdist.plan.recipe import Recipe
     from sentdist.plan.unroll import Plan
     from sentdist.stages.planning.planned import requested
 
-    asked, context = requested(Recipe.load(recipe, overrides), store=store_root(store), data=data)
+    loaded = Recipe.load(recipe, overrides)
+    check_takes_effect(loaded, overrides)
+    asked, context = requested(loaded, store=store_root(store), data=data)
     for line in asked.notes if isinstance(asked, Plan) else ():
         typer.echo(line)
     return asked, context

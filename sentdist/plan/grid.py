@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from sentdist.errors import LONGEST_VALUE, RecipeError, one_line
+from sentdist.errors import LONGEST_VALUE, RecipeError, brief, one_line
 from sentdist.plan.dotted import with_path
 from sentdist.plan.recipe import Recipe, check_method_in_path, recipe_from_values
 from sentdist.plan.stage import Json
@@ -31,6 +31,31 @@ def grid_points(recipe: Recipe) -> Iterator[dict[str, Json]]:
         )
     for values in itertools.product(*recipe.sweep.values()):
         yield dict(zip(recipe.sweep, values, strict=True))
+
+
+def check_takes_effect(recipe: Recipe, overrides: Sequence[str]) -> None:
+    """Refuse overrides (`a.b=c`, as given to the recipe) of fields that its grid or search sets at each point: nothing would show them.
+
+    Raises:
+        RecipeError: naming the override and what varies the field.
+    """
+    varied: dict[str, tuple[str, Json]] = {path: (f"sweep.{path}", list(values)) for path, values in recipe.sweep.items()}
+    if recipe.search is not None:
+        varied |= {
+            path: (f"search.space.{path}", space.model_dump(mode="json", exclude_unset=True)) for path, space in recipe.search.space.items()
+        }
+    for override in overrides:
+        field, _, value = (part.strip() for part in override.partition("="))
+        for path, (where, values) in varied.items():
+            if field != path and not field.startswith(f"{path}."):
+                continue
+            instead = f"--set {where}=[{value}]" if field == path and where.startswith("sweep.") else f"--set {where}=…"
+            raise RecipeError(
+                where=f"--set {override}",
+                found=f"a field that {where} varies: {brief(values)}",
+                expected="one that takes effect",
+                remedy=f"Say {instead}" + (", or leave the grid out by `sentdist run`." if where.startswith("sweep.") else "."),
+            )
 
 
 def recipe_at(recipe: Recipe, point: Mapping[str, Json], *, section: str = "sweep") -> Recipe:

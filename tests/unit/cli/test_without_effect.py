@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from sentdist.cli import app
+import sentdist
+from sentdist.cli import app, building
+from sentdist.errors import RecipeError
+from sentdist.plan.unroll import Plan
+from tests.support.planning import RECIPES
 
 
 @pytest.mark.parametrize(
@@ -27,6 +31,27 @@ def test_what_it_needs_is_named(command: str, option: str, needs: str, tmp_path:
     words = [{"ENCODER": str(tmp_path / "nowhere"), "FILE": str(file)}.get(word, word) for word in command.split()]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 2 and f"{option}: found no {needs}; expected {needs} beside it" in " ".join(done.output.split()), done.output
+
+
+@pytest.mark.parametrize(
+    ("recipe", "override", "told"),
+    [
+        ("demo.yaml", "methods.rcl.phis=[0.03]", "found a field that sweep.methods.rcl.phis varies: [[0.01], [0.01, 0.02]]"),
+        ("demo.yaml", "methods.rcl.phis.0=0.03", "Say --set sweep.methods.rcl.phis=…, or leave the grid out by `sentdist run`."),
+        ("search.yaml", "training.learning_rate=1e-4", "found a field that search.space.training.learning_rate varies: {'log': ["),
+    ],
+)
+def test_a_value_that_the_grid_or_search_replaces_is_refused(recipe: str, override: str, told: str, tmp_path: Path) -> None:
+    """The sweep ran its own values, under the name that was asked for another one."""
+    done = CliRunner().invoke(app, ["plan", str(RECIPES / recipe), "--set", override, "--store", str(tmp_path)])
+    assert done.exit_code == 2 and f"--set {override}: " in done.output and told in " ".join(done.output.split()), done.output
+
+
+def test_without_its_grid_a_recipe_takes_such_a_value(tmp_path: Path) -> None:
+    planned, _ = building._planned(RECIPES / "demo.yaml", ["methods.rcl.phis=[0.03]", "sweep={}"], str(tmp_path), None)
+    assert isinstance(planned, Plan) and planned.recipe.methods["rcl"].phis == (0.03,)
+    with pytest.raises(RecipeError, match="varies"):
+        sentdist.plan(RECIPES / "demo.yaml", overrides=["methods.rcl.phis=[0.03]"], store=tmp_path)
 
 
 @pytest.mark.parametrize("encoder", ["FOLDER", "minilm-l6"])
