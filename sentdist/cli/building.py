@@ -104,6 +104,9 @@ def plan(
     to_build = frozenset(stage.key for stage in unrolled.stages) - ahead.finished
     if to_build:
         console.print(disk_estimate(unrolled, context, to_build).line(context.store.free_bytes()), highlight=False)
+    if fresh := unrolled.recipe.confirm_seeds:
+        chosen = f"the cell that dev chooses and the baseline are trained with {counted(fresh, 'fresh seed')} (confirm_seeds)"
+        console.print(f"Then {chosen}: {2 * fresh} trials more, not counted above.", markup=False, highlight=False)
     if devices is not None:
         for line in _on_devices(devices, unrolled, context, to_build):
             console.print(line, highlight=False)

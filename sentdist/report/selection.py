@@ -114,14 +114,15 @@ def confirmation_sentence(sweep: SweepRecord, records: Mapping[str, Record], con
     cells = challengers(sweep, records)
     if len(cells) < 2:
         return ""
+    rivals = f"{len(cells)} cells" + ("" if sweep.baseline is None else " beside the baseline")
     if confirmed is None or not confirmed.verdicts:
         return (
-            f"Exploratory: dev chose {cells[0].label} among {len(cells)} cells with the very seeds whose test scores stand above, so its lead is partly "
-            "their luck. With `confirm_seeds: N` in the recipe the chosen cell is trained with fresh seeds, and these speak."
+            f"Exploratory: dev chose {cells[0].label} among {rivals} with the very seeds whose test scores stand above, so its lead is "
+            "partly their luck. With `confirm_seeds: N` in the recipe the chosen cell is trained with fresh seeds, and these speak."
         )
     seeds = max(line.num_seeds for line in confirmed.lines)
     said = " ".join(confirmed.verdicts.values())
-    return f"Confirmed or not, by {seeds} fresh seeds of what dev chose among {len(cells)} cells ({confirmed_name(sweep.name)}): {said}"
+    return f"Confirmed or not, by {seeds} fresh seeds of what dev chose among {rivals} ({confirmed_name(sweep.name)}): {said}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sentdist.errors import counted
 from sentdist.plan.dotted import with_path
 from sentdist.plan.recipe import Recipe, recipe_from_values
 from sentdist.plan.stage import Json
@@ -38,7 +39,7 @@ def confirmation(sweep: SweepRecord, records: Mapping[str, Record]) -> Recipe | 
     }
     values |= {
         "name": confirmed_name(sweep.name),
-        "about": f"{choice.label}, which dev chose among {len(cells)} cells of {sweep.name}, with seeds that chose nothing.",
+        "about": f"{choice.label}, best on dev of {counted(len(cells), 'cell')} of {sweep.name} beside the baseline, with seeds that chose nothing.",
         "methods": methods,
         "headline": trial.method,
         "seeds": list(range(first, first + recipe.confirm_seeds)),

@@ -41,6 +41,7 @@ def test_the_chosen_cell_and_the_baseline_are_trained_with_fresh_seeds(tmp_path:
     sweep = load_sweep(context.store, "tiny")
     recipe = confirmation(sweep, sweep.records(context.store))
     assert recipe is not None and (recipe.name, recipe.seeds, recipe.sweep, recipe.confirm_seeds) == ("tiny-confirmed", (6, 7, 8, 9), {}, 0)
+    assert recipe.about == "rcl (learning_rate=0.002), best on dev of 3 cells of tiny beside the baseline, with seeds that chose nothing."
     assert recipe.headline == "rcl"
     fresh = unroll(recipe, FileResolver(data_root=tmp_path / "data"))
     assert {(trial.method, trial.seed) for trial in fresh.trials} == {
@@ -61,14 +62,21 @@ def test_the_chosen_cell_and_the_baseline_are_trained_with_fresh_seeds(tmp_path:
 def test_a_report_is_exploratory_until_fresh_seeds_speak(tmp_path: Path, tiny_encoder_dir: Path) -> None:
     _, context = _swept(tmp_path, tiny_encoder_dir, confirm_seeds=3)
     before = report_sweep(context.store, "tiny").markdown
-    assert "Exploratory: dev chose rcl (learning" in before and "among 6 cells" not in before and "among 3 cells" in before
+    assert (
+        "Exploratory: dev chose rcl (learning" in before
+        and "among 6 cells" not in before
+        and "among 3 cells beside the baseline with" in before
+    )
     sweep = load_sweep(context.store, "tiny")
     recipe = confirmation(sweep, sweep.records(context.store))
     assert recipe is not None
     fresh = unroll(recipe, FileResolver(data_root=tmp_path / "data"))
     fill_store(context.store, fresh, noise=lambda trial: 0.8 if trial.method == "rcl" else 1.6, num_items={"stsb": 60})
     after = report_sweep(context.store, "tiny").markdown
-    assert "Exploratory: dev chose" not in after and "by 3 fresh seeds of what dev chose among 3 cells (tiny-confirmed): rcl is" in after
+    assert (
+        "Exploratory: dev chose" not in after
+        and "by 3 fresh seeds of what dev chose among 3 cells beside the baseline (tiny-confirmed): rcl is" in after
+    )
 
 
 def test_nothing_is_confirmed_unasked_or_without_a_choice(tmp_path: Path, tiny_encoder_dir: Path) -> None:
