@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from sentdist.errors import counted, duration
 from sentdist.execution.board.events import StageEvent
-from sentdist.plan.stage import Stage
+from sentdist.plan.stage import Json, Stage, topological
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
+from sentdist.plan.wording import value_text
 from sentdist.store.forecast import ENCODED_PER_TRAINED, sentences_of
 
 SILENCE_S = 20.0  # after which a line says what still runs
@@ -31,11 +32,15 @@ class RunningStage:
 class SweepProgress:
     """Follows the events of the stages that a sweep has to build; others' events change nothing.
 
-    work: what each of them costs, by key, in any unit. clock: seconds, for tests.
+    work: what each of them costs, by key, in any unit. apart: what is said beside the label of a stage that others share. clock: seconds,
+    for tests.
     """
 
-    def __init__(self, work: Mapping[str, float], *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, work: Mapping[str, float], *, apart: Mapping[str, str] | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._work = dict(work)
+        self._apart = dict(apart or {})
         self._clock = clock
         self._began = self._last_line = clock()
         self._finished: set[str] = set()
@@ -78,6 +83,8 @@ class SweepProgress:
 
     def line(self, event: StageEvent) -> str:
         """The event as a line: clock, how many stages are finished, stage, what happened."""
+        if event.key in self._apart:
+            event = replace(event, label=f"{event.label} ({self._apart[event.key]})")
         self._take(event)
         self._last_line = self._clock()
         left = f", {self.left}" if event.what == "finished" and self.left else ""
@@ -124,7 +131,32 @@ Show = Callable[[SweepProgress], None]
 
 def progress_of(plan: Plan, missing: frozenset[str], *, clock: Callable[[], float] = time.monotonic) -> SweepProgress:
     """missing: keys of the stages that are to be built."""
-    return SweepProgress({stage.key: _cost(stage, plan) for stage in plan.stages if stage.key in missing}, clock=clock)
+    to_build = [stage for stage in plan.stages if stage.key in missing]
+    return SweepProgress({stage.key: _cost(stage, plan) for stage in to_build}, apart=_told_apart(plan, to_build), clock=clock)
+
+
+def _told_apart(plan: Plan, stages: Iterable[Stage]) -> dict[str, str]:
+    """Of each stage that has its kind and label in common with others: the grid values of all trials that need it, as far as they differ
+    between these stages; where that tells two of them not apart, the first letters of their keys."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for stage in stages:
+        alike.setdefault((stage.kind, stage.label), []).append(stage.key)
+    groups = [keys for keys in alike.values() if keys[1:]]
+    if not groups:
+        return {}
+    settled: dict[str, dict[str, Json]] = {}
+    for trial in plan.trials:
+        params = dict(trial.params)
+        for stage in topological((trial.scores,)):
+            known = settled.setdefault(stage.key, params)
+            settled[stage.key] = {path: value for path, value in known.items() if path in params and params[path] == value}
+    found: dict[str, str] = {}
+    for keys in groups:
+        texts = {key: {path: value_text(value) for path, value in settled[key].items()} for key in keys}
+        differing = [path for path in texts[keys[0]] if len({texts[key].get(path) for key in keys}) > 1]
+        told = {key: ", ".join(f"{path.rpartition('.')[2]}={texts[key][path]}" for path in differing if path in texts[key]) for key in keys}
+        found |= told if len(set(told.values())) == len(keys) and all(told.values()) else {key: key[:8] for key in keys}
+    return found
 
 
 def _cost(stage: Stage, plan: Plan) -> float:

@@ -93,3 +93,28 @@ def test_a_training_weighs_more_than_what_only_encodes() -> None:
 @pytest.mark.parametrize(("seconds", "said"), [(0.4, "0 s"), (45, "45 s"), (150, "2 min"), (5340, "89 min"), (9000, "2.5 h")])
 def test_durations_are_short(seconds: float, said: str) -> None:
     assert duration(seconds) == said
+
+
+def test_stages_of_one_label_are_told_apart_by_the_values_of_the_grid() -> None:
+    """A label says batch size and seed, not each field that a grid may vary: all trainings of a sweep over rates read the same."""
+    methods: Any = {
+        "fine_tuned": {"objective": {"name": "info_nce"}},
+        "entropy": {"objective": {"name": "entropy", "phi": 0.01}, "select": False, "reported": False},
+        "rcl": {"objective": {"name": "rcl"}, "bank": "entropy", "phis": [0.01]},
+    }
+    rates: Any = {"training.learning_rate": [1e-5, 2e-5], "methods.rcl.objective.temperature": [0.1, 0.2]}
+    plan = plan_of(small_recipe(methods=methods, sweep=rates))
+    progress = progress_of(plan, frozenset(stage.key for stage in plan.stages))
+    lines = {}
+    for stage in plan.stages:
+        told = progress.line(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="started", at=0.0))
+        lines[stage.key] = told[8:].partition("]  ")[2].removesuffix("  started")
+    assert len(set(lines.values())) == len(lines)
+    entropy = {line for key, line in lines.items() if line.startswith("train   entropy")}
+    assert {line[line.index("(") :] for line in entropy} == {"(learning_rate=1e-05)", "(learning_rate=2e-05)"}, (
+        "shared by both temperatures"
+    )
+    rcl = {line[line.index("(") :] for line in lines.values() if line.startswith("train   rcl")}
+    assert "(learning_rate=1e-05, temperature=0.1)" in rcl or "(temperature=0.1, learning_rate=1e-05)" in rcl
+    (corpus,) = [line for line in lines.values() if line.startswith("corpus")]
+    assert "(" not in corpus
