@@ -235,14 +235,14 @@ def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | Non
         _print_outcome(one, context.store)
         done.append(one)
     if tracking:
-        _bring_to_mlflow([one.name for one in done], context.store, tracking)
+        _bring_to_mlflow([one.name for one in done], context.store, tracking, reports=done[0].summary.is_reportable)
     _print_next(done[0].name, context.store)
     if not all(one.is_well for one in done):
         raise typer.Exit(1)
 
 
-def _bring_to_mlflow(names: list[str], store: ArtifactStore, tracking: str) -> None:
-    """Write what this process has built into MLflow; a server that is away costs a line, not the run."""
+def _bring_to_mlflow(names: list[str], store: ArtifactStore, tracking: str, *, reports: bool) -> None:
+    """Write what this process has built into MLflow; a server that is away costs a line, not the run. reports: there are scores for one."""
     from sentdist.tracking.rebuild import rebuild
 
     try:
@@ -251,7 +251,8 @@ def _bring_to_mlflow(names: list[str], store: ArtifactStore, tracking: str) -> N
     except SentdistError as error:
         typer.echo(f"MLflow: {error} `sentdist track --rebuild` brings it there later.", err=True)
         return
-    _publish_report(names[0], store, tracking)
+    if reports:
+        _publish_report(names[0], store, tracking)
 
 
 def build_on_cluster(asked: Plan | PlannedSearch, context: Context, data: Path | None, *, job: str, reports: bool = True) -> None:

@@ -56,3 +56,20 @@ def test_python_gets_the_error_once_the_other_trials_are_built(tmp_path: Path, t
     with pytest.raises(TrainingDiverged, match="step"):
         sentdist.sweep(recipe, data=data, store=store, print_line=lines.append)
     assert "2 of 3 trials with scores" in "".join(lines)
+
+
+def test_a_run_without_any_score_is_a_failure_also_beside_mlflow(
+    tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No report can be made of it: asking for one ended it with exit code 2, as if something was typed wrongly."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    monkeypatch.setattr("sentdist.tracking.rebuild.rebuild", lambda *_: [])
+    values = tiny_values(tiny_encoder_dir, baseline=None)
+    methods, training = values["methods"], values["training"]
+    assert isinstance(methods, dict) and isinstance(training, dict)
+    values |= {"methods": {"fine_tuned": methods["fine_tuned"]}, "training": training | {"learning_rate": 1e30}}
+    recipe = tmp_path / "tiny.yaml"
+    recipe.write_text(yaml.safe_dump(values))
+    places = ["--data", str(write_data(tmp_path / "data")), "--store", str(tmp_path / "store")]
+    answer = CliRunner().invoke(app, ["run", str(recipe), "--local", *places])
+    assert answer.exit_code == 1 and "FAILED  fine_tuned" in answer.output, answer.output
