@@ -105,8 +105,8 @@ def plan(
     if to_build:
         console.print(disk_estimate(unrolled, context, to_build).line(context.store.free_bytes()), highlight=False)
     if fresh := unrolled.recipe.confirm_seeds:
-        chosen = f"the cell that dev chooses and the baseline are trained with {counted(fresh, 'fresh seed')} (confirm_seeds)"
-        console.print(f"Then {chosen}: {2 * fresh} trials more, not counted above.", markup=False, highlight=False)
+        chosen = f"Then the cell that dev chooses and the baseline are trained with {counted(fresh, 'fresh seed')} (confirm_seeds)"
+        console.print(f"{chosen}: not counted above.", markup=False, highlight=False)
     if devices is not None:
         for line in _on_devices(devices, unrolled, context, to_build):
             console.print(line, highlight=False)

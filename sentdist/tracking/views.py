@@ -15,9 +15,7 @@ MAX_VARIED = 8  # columns of parameters; a table wider than a screen hides its s
 TRIALS_ONLY = "tags.`sentdist.trial` != ''"
 SEARCHED_ONLY = "tags.`sentdist.search_trial` != ''"
 STAGES_ONLY = "tags.`sentdist.key` != ''"
-CELL = (
-    "sentdist.cell"  # a trial's method and grid values today: another axis of the grid changes them, and the parameter `cell` cannot change
-)
+CELL = "sentdist.cell"  # a trial's method and grid values today: an axis more changes them, and MLflow's parameter `cell` stays
 PLACES = ("method", "seed", "fold")  # of a trial: no settings
 Mode = Literal["TABLE", "CHART"]
 
