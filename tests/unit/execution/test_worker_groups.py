@@ -121,15 +121,19 @@ def test_an_answer_to_an_earlier_order_is_none_to_this_one() -> None:
     _play(scene())
 
 
-def test_who_waited_for_a_group_to_rest_lets_it_go_only_if_it_built_nothing_since() -> None:
+def test_who_waited_for_a_group_to_rest_lets_it_go_only_if_it_built_nothing_since(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def no_rest(*_: object) -> None: ...
+
     async def scene() -> None:
-        toys = Toys(_artifact, linger_s=3600.0)
+        toys = Toys(_artifact, is_wanted=True)
+        rest = toys.groups._rest
+        monkeypatch.setattr(toys.groups, "_rest", no_rest)
         assert [await toys.build(number) for number in range(2)] == ["toy/0", "toy/1"]
-        group, toys.is_wanted = toys.groups._groups["workers-1"], True  # no need to linger
-        await toys.groups._rest(group, 1)
-        assert not toys.left
-        await toys.groups._rest(group, 2)
-        assert toys.left == ["workers-1"]
+        group = toys.groups._groups["workers-1"]
+        await rest(group, 1)
+        assert group.is_idle and not toys.left
+        await rest(group, 2)
+        assert not group.is_idle and toys.left == ["workers-1"]
 
     _play(scene())
 
