@@ -11,6 +11,7 @@ import pytest
 from sentdist.errors import ServerError
 from sentdist.services import folders
 from sentdist.services.folders import private_folder, ray_folder
+from sentdist.services.state import make_secret
 
 NOBODY = 65534
 
@@ -20,6 +21,13 @@ def test_a_private_folder_is_made_for_its_owner_alone(tmp_path: Path) -> None:
     for _ in ("made", "found again"):
         assert private_folder(path) == path
         assert path.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_secret_is_made_once_and_anew_where_a_crash_left_an_empty_file(tmp_path: Path) -> None:
+    (tmp_path / "secret").touch(mode=0o644)
+    made = make_secret(tmp_path / "secret")
+    assert len(made) == 64 and make_secret(tmp_path / "secret") == made
+    assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from sentdist.services import processes, servers
 from sentdist.services.ports import Port, free_port
 from sentdist.services.processes import RunningServer, end, launch, noted
 from sentdist.services.servers import Hardware, down, up
-from sentdist.services.state import State, make_secret, own_store, state_of
+from sentdist.services.state import State, own_store, state_of
 from tests.support.listening import listening
 
 NOBODY = 65534
@@ -77,13 +77,6 @@ def test_the_store_of_another_folder_is_left_alone(tmp_path: Path) -> None:
     assert own_store("/shared/store", tmp_path / "b", theirs | {"SENTDIST_STORE": "/shared/store"}) == ("/shared/store", None)
     assert own_store(store, tmp_path / "a", theirs) == (store, None)
     assert own_store(store, tmp_path / "b", theirs | {"SENTDIST_STORE": "/shared/store"}) == (store, None), "who names it wants it"
-
-
-def test_a_secret_is_made_once_and_anew_where_a_crash_left_an_empty_file(tmp_path: Path) -> None:
-    (tmp_path / "secret").touch(mode=0o644)
-    made = make_secret(tmp_path / "secret")
-    assert len(made) == 64 and make_secret(tmp_path / "secret") == made
-    assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
 
 
 def test_what_the_servers_keep_is_for_their_owner(tmp_path: Path) -> None:
