@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 from sentdist.cli import app
 from sentdist.errors import EncoderError
+from sentdist.learning.encoder.declared import most_tokens
 from sentdist.stages.planning.resolve import FileResolver
 from tests.support.tiny_data import tiny_values, write_data
 from tests.support.tiny_encoders import declares_cls
@@ -44,6 +45,28 @@ def test_evaluate_and_compare_score_as_the_encoder_declares_and_say_so(folders: 
     assert "twice" in call("compare", folders["cls"], folders["cls"], "--other-pooling", "cls", *where).stderr
     both = call("compare", folders["cls"], folders["plain"], *where)
     assert both.exit_code == 0 and "pooling cls −" in both.output.replace("\n", " ") and "pooling mean" in both.output
+
+
+@pytest.mark.parametrize(
+    ("family", "positions", "padding", "declared", "tokens"),
+    [
+        ("bert", 512, 0, None, 512),
+        ("roberta", 514, 1, None, 512),  # whose first two positions are of no token
+        ("mpnet", 514, 1, 384, 384),
+        ("xlm-roberta", 514, 1, 8192, 512),
+        ("bert", None, 0, 128, 128),
+        ("bert", None, 0, None, None),
+    ],
+)
+def test_an_encoder_takes_what_it_declares_and_has_positions_for(
+    family: str, positions: int | None, padding: int, declared: int | None, tokens: int | None, tmp_path: Path
+) -> None:
+    config = {"model_type": family, "max_position_embeddings": positions, "pad_token_id": padding}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    for file, key in {"sentence_bert_config.json": "max_seq_length", "tokenizer_config.json": "model_max_length"}.items():
+        (tmp_path / file).write_text(json.dumps({key: declared or 10**30}))
+        assert most_tokens(tmp_path) == tokens
+        (tmp_path / file).unlink()
 
 
 @pytest.mark.parametrize(

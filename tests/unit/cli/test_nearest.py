@@ -93,13 +93,17 @@ def test_small_tiles_keep_the_text_of_early_hits(
     assert [[hit["text"] for hit in answer["hits"]] for answer in found] == [[SENTENCES[row] for row, _ in best] for best in expected]
 
 
-def test_relations_move_the_query(files: dict[str, Path]) -> None:
-    (found,) = _hits(files["related"], SENTENCES[0], "--corpus", files["plain"], "--relation", "twin", "-k", "8")
+@pytest.mark.parametrize("weights", [(0.0, 1.0), (1.0, 0.5)])
+def test_relations_move_the_query(weights: tuple[float, float], files: dict[str, Path]) -> None:
+    asked = [f"--relation={name}={weight}" for name, weight in zip(RELATIONS.names, weights, strict=True)]
+    (found,) = _hits(files["related"], SENTENCES[0], "--corpus", files["plain"], *asked, "-k", "8")
     embeddings = encode(SentenceEncoder.load(files["encoder"]), SENTENCES).astype(np.float64)
-    moved = embeddings[0] + RELATIONS.vectors[1]
-    cosines = embeddings @ moved / np.linalg.norm(embeddings, axis=1) / np.linalg.norm(moved)
-    assert [hit["row"] for hit in found["hits"]] == np.argsort(-cosines).tolist()
-    np.testing.assert_allclose([hit["score"] for hit in found["hits"]], -np.sort(-cosines), atol=3e-6)
+    scores = np.zeros(len(SENTENCES))
+    for vector, weight in zip(RELATIONS.vectors, weights, strict=True):
+        moved = embeddings[0] + vector
+        scores += weight / sum(weights) * (embeddings @ moved / np.linalg.norm(embeddings, axis=1) / np.linalg.norm(moved))
+    assert [hit["row"] for hit in found["hits"]] == np.argsort(-scores).tolist()
+    np.testing.assert_allclose([hit["score"] for hit in found["hits"]], -np.sort(-scores), atol=3e-6)
 
 
 def test_a_table_shows_brackets_as_they_are(files: dict[str, Path]) -> None:

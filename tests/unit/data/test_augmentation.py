@@ -82,6 +82,13 @@ def test_which_synonym_it_is_depends_on_the_seed(wordnet: Path) -> None:
 
 
 @pytest.mark.data
+def test_a_word_with_another_capital_is_no_synonym_of_it(wordnet: Path) -> None:
+    words = ["polish", "march", "august"] * 30  # the country's, the month, the month
+    found = replace_synonyms(words, folder=wordnet)
+    assert not any(one.lower() == word for one, word in zip(found, words, strict=True))
+
+
+@pytest.mark.data
 def test_capitals_and_punctuation_stay(wordnet: Path) -> None:
     for text in replace_synonyms(["Dogs!"] * 10, fraction=1.0, folder=wordnet):
         assert text[0].isupper() and text.endswith("!") and text != "Dogs!"

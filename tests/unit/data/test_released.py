@@ -112,11 +112,8 @@ def test_bad_candidates_are_named(rows: list[dict[str, object]], message: str, t
 
 
 def test_queries_without_a_relevant_candidate_are_left_out_and_counted(tmp_path: Path) -> None:
-    _write(
-        tmp_path / "mine.jsonl",
-        "\n".join(
-            map(json.dumps, [ROW, {**ROW, "query_id": "r", "relevance": 0}, {**ROW, "query_id": "r", "document_id": "e", "relevance": 0}])
-        ),
-    )
+    judged = [("r", "d", 0), ("r", "e", 0), ("q", "d", 2), ("s", "e", 1), ("q", "e", 0)]
+    rows = [{**ROW, "query_id": query, "document_id": document, "relevance": grade} for query, document, grade in judged]
+    _write(tmp_path / "mine.jsonl", "\n".join(map(json.dumps, rows)))
     found = read_candidates("mine", data_root=tmp_path)
-    assert found.query_ids == ("q",) and found.num_unanswerable == 1
+    assert list(zip(found.query_ids, found.document_ids, found.relevance, strict=True)) == judged[2:] and found.num_unanswerable == 1

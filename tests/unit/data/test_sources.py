@@ -96,6 +96,15 @@ def test_facts_are_remembered_until_the_file_changes(root: Path) -> None:
     assert inspect_source("nli/triplets", data_root=root).revision != first.revision
 
 
+def test_a_file_of_the_same_size_may_hold_something_else(root: Path) -> None:
+    path, revisions = root / "nli" / "swapped.csv", set()
+    for place, text in enumerate(("sentence1,sentence2\na,b\n", "sentence1,sentence2\nb,a\n")):
+        path.write_text(text)
+        os.utime(path, (time.time() - 3600 + place,) * 2)
+        revisions.add(inspect_source("nli/swapped", data_root=root).revision)
+    assert len(revisions) == 2
+
+
 @pytest.mark.parametrize("damage", ["{", '{"file": 1}', "[]"])
 def test_a_damaged_memory_is_looked_through(root: Path, tmp_path: Path, damage: str) -> None:
     _made_long_ago(root / "nli" / "triplets.parquet")

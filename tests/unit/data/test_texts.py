@@ -154,9 +154,10 @@ def test_a_mistake_is_named_with_its_place(name: str, content: str | bytes | Non
     (tmp_path / "corpora.csv").write_text("sentence\none\n")
     if content is not None:
         (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
-    with pytest.raises(DataError) as raised:
-        list(open_texts(str(tmp_path / name), columns=columns).batches(10))
-    assert words in str(raised.value)
+    for rows_per_batch in (10, 1):
+        with pytest.raises(DataError) as raised:
+            list(open_texts(str(tmp_path / name), columns=columns).batches(rows_per_batch))
+        assert words in str(raised.value)
 
 
 def test_nothing_on_standard_input_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,6 +55,11 @@ def test_trials_that_are_all_that_there_can_be_are_each_drawn_once(num: int) -> 
     theirs = [max(draw) for draw in itertools.combinations(OTHERS, min(num, len(OTHERS)))]
     by_hand = np.mean([(one > other) + (one == other) / 2 for one, other in itertools.product(ours, theirs)])
     assert chance_of_more(SCORES, OTHERS, num, are_all=(True, True)) == pytest.approx(by_hand, abs=1e-9)
+    if num <= 4:  # a grid, which is drawn once, beside a search that may have had another luck
+        theirs = [max(draw) for draw in itertools.product(OTHERS, repeat=num)]
+        by_hand = np.mean([(one > other) + (one == other) / 2 for one, other in itertools.product(ours, theirs)])
+        assert chance_of_more(SCORES, OTHERS, num, are_all=(True, False)) == pytest.approx(by_hand, abs=1e-9)
+        assert chance_of_more(OTHERS, SCORES, num, are_all=(False, True)) == pytest.approx(1 - by_hand, abs=1e-9)
     if num <= len(SCORES):
         quantiles = np.quantile(ours, (0.1, 0.9), method="inverted_cdf")
         assert best_quantiles(SCORES, are_all=True)[:, num - 1].tolist() == quantiles.tolist()
@@ -85,6 +90,12 @@ def test_the_band_over_orders_holds_eight_of_ten() -> None:
 def test_the_median_over_orders_rises_with_cost() -> None:
     found = best_by_cost([70.0, 71.0, 72.0, 73.0, 74.0], [1.0] * 5, num_points=6)
     assert found.middle[1:].tolist() == [72.0, 73.0, 74.0, 74.0, 74.0]  # medians of the best of 1 … 5 of five
+
+
+def test_at_the_last_cost_all_trials_are_made_in_whatever_order_their_costs_are_added() -> None:
+    assert 0.1 + 0.2 + 0.3 > 0.3 + 0.2 + 0.1, "by rounding"
+    found = best_by_cost([73.0, 72.0, 71.0], [0.3, 0.2, 0.1])
+    assert found.low[-1] == found.high[-1] == 73.0
 
 
 @pytest.mark.parametrize(("scores", "costs"), [([], []), ([70.0], [-1.0]), ([70.0], [1.0, 2.0]), ([math.nan], [1.0])])

@@ -55,6 +55,8 @@ def test_luck_is_not_told_as_importance() -> None:
     trials = _trials(32)
     told = [importances(FIELDS, trials, np.random.default_rng(seed).normal(70, 1, 32).tolist()) for seed in range(2)]
     assert sum(one.is_told for found in told if found is not None for one in found) <= 1
+    shares = [[one.share for one in found or ()] for found in told]
+    assert shares == [sorted(one, reverse=True) for one in shares]
 
 
 def test_luck_is_what_the_greatest_field_comes_to_when_scores_are_dealt_out_anew() -> None:

@@ -125,7 +125,7 @@ def test_a_curve_is_the_score_at_each_weight(directions: str) -> None:
         second,
         relations,
         NAMES[:2],
-        {"entailment": 1.0},
+        {"entailment": 1.0, "duplicate-question": 0.7},
         relation="duplicate-question",
         grid=(0, 0.5, 2),
         score=lambda similarities: spearman(similarities, gold),

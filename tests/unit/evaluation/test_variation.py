@@ -59,6 +59,17 @@ def test_what_seeds_give_items_is_counted_once(moved: float, is_paired: bool) ->
     assert _half(alone, "ours") == pytest.approx(multiple * np.sqrt(variance))
 
 
+def test_luck_that_is_drawn_spreads_as_far_as_differences_are_said_to() -> None:
+    """What seeds give items is in the spread over seeds already, in draws as in standard errors."""
+    draw, rows = np.random.default_rng(0), range(4)
+    items = 0.1 * (draw.normal(size=(4, 1, 40)) + 2 * draw.normal(size=(4, 3, 40)))
+    items -= items.mean(axis=2, keepdims=True)
+    column = Column([_entry(str(row), draw.normal(80, 0.3, 3), (0, 1, 2), items[row]) for row in rows], [1 / 40] * 40)
+    first, second = np.triu_indices(4, 1)
+    drawn = (column.draws[:, first] - column.draws[:, second]).std(axis=0)
+    np.testing.assert_allclose(drawn, column.pairs(first, second).errors, rtol=0.05)  # 4000 draws know it to 0.011
+
+
 def test_runs_of_one_score_are_copies_only_if_their_items_agree_too() -> None:
     items = np.array([[1.0, -1.0], [1.0, -1.0]])
     assert _entry("same", [70.0, 70.0], (0, 1)).is_copies and _entry("same", [70.0, 70.0], (0, 1), items).is_copies

@@ -13,18 +13,21 @@ from unittest import mock
 import pytest
 from ray.exceptions import ActorUnavailableError, RayError
 
-from sentdist.execution.board import actor, client
+from sentdist.errors import ArtifactLost, DataError, SentdistError
+from sentdist.execution.board import actor, client, event_log
 from sentdist.execution.board.actor import BoardActor
 from sentdist.execution.board.client import BoardClient
+from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.resizable_semaphore import ResizableSemaphore
 from sentdist.execution.board.submission import Submission
 from sentdist.objectives.entropy import Entropy
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec, Training
-from sentdist.plan.stage import Stage
+from sentdist.plan.stage import Stage, topological
 from sentdist.plan.stages import Bank, Corpus, Train
 from sentdist.stages.context import Context
 from sentdist.store.store import Artifact, ArtifactStore
+from tests.support.planning import plan_of, small_recipe
 
 CORPUS = Corpus(source="toy", source_revision="1")
 ENOUGH_S = 5.0
@@ -126,6 +129,53 @@ def test_what_another_submission_finishes_while_the_store_is_asked_is_not_begun_
         await _until(lambda: not board._work)
         slow.gate.set()
         assert await asked == [store.get(CORPUS)] and len(fake_ray.driven) == 1
+
+    _within(scene())
+
+
+@pytest.mark.parametrize(("kind", "begun"), [(DataError, [1, 2]), (ArtifactLost, [2, 2])])
+def test_what_failed_is_begun_again_for_others_and_for_those_whose_input_was_lost(
+    kind: type[SentdistError], begun: list[int], fake_ray: FakeRay, tmp_path: Path
+) -> None:
+    async def scene() -> None:
+        board, mine, others = BoardActor(mock.Mock(), 1.0), *(_submission(ArtifactStore(tmp_path)) for _ in range(2))
+        await board.request(CORPUS, mine)
+        fake_ray.driven[0][1].set_exception(kind(where="here", found="this", expected="that", remedy="None."))
+        await _until(lambda: not board._work)
+        numbers = []
+        for submission in (mine, others):
+            await board.request(CORPUS, submission)
+            numbers.append(len(fake_ray.driven))
+        assert numbers == begun
+
+    _within(scene())
+
+
+def test_what_the_most_waits_for_is_known_by_its_distance(fake_ray: FakeRay, tmp_path: Path) -> None:
+    stages = topological(plan_of(small_recipe()).trials[-1].scores.inputs)
+    ways = {stage.key: 0 for stage in stages}
+    for stage in reversed(stages):  # users before inputs
+        for needed in stage.inputs:
+            ways[needed.key] = max(ways[needed.key], ways[stage.key] + 1)
+
+    async def scene() -> None:
+        board = BoardActor(mock.Mock(), 1.0)
+        await board.request(stages[-1], _submission(ArtifactStore(tmp_path)))
+        assert {key: work.distance for key, work in board._work.items()} == ways and max(ways.values()) > 2
+
+    _within(scene())
+
+
+def test_who_was_away_for_long_hears_the_last_events_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_log, "KEPT_EVENTS", 3)
+
+    async def scene() -> None:
+        log = event_log.EventLog()
+        for number in range(1, 6):
+            await log.add(StageEvent(key="k", kind="train", label=str(number), what="started"))
+        for since, labels in ((0, ["3", "4", "5"]), (2, ["3", "4", "5"]), (4, ["5"])):
+            events, last = await log.after(since, is_over=lambda: False)
+            assert ([event.label for event in events], last) == (labels, 5)
 
     _within(scene())
 

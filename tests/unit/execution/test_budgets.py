@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from sentdist.errors import RecipeError
 from sentdist.execution.searching import prices
-from sentdist.execution.searching.budgets import Finalists
+from sentdist.execution.searching.budgets import Finalists, check_budget
 from sentdist.execution.searching.prices import Forecasts, StoreBefore, spent_on
 from sentdist.plan.stage import Json, Stage, topological
 from sentdist.plan.stages import Bank, Train, to_share
@@ -64,6 +66,21 @@ def test_what_is_kept_for_finalists(
     )
     conductor = pretended(planned, context, clock=lambda: 0.0, at_once=at_once)
     assert conductor.hours_left == pytest.approx(left)
+
+
+@pytest.mark.usefixtures("tenth_of_an_hour")
+@pytest.mark.parametrize(
+    ("enough", "too_little"), [({"sentences": TRAINED}, {"sentences": TRAINED - 1}), ({"hours": 0.1}, {"hours": 0.0999})]
+)
+def test_a_budget_for_just_one_trial_is_enough(
+    enough: dict[str, Json], too_little: dict[str, Json], tmp_path: Path, data: Path, tiny_encoder_dir: Path
+) -> None:
+    for budget, outcome in ((enough, nullcontext()), (too_little, pytest.raises(RecipeError, match="for a trial of each method"))):
+        planned, context = tiny_search(
+            tiny_encoder_dir, data, tmp_path, changes=ONLY, samples=None, budget=budget, halving=None, space=SPACE
+        )
+        with outcome:
+            assert check_budget(planned, Forecasts(planned, context.store))
 
 
 @pytest.mark.usefixtures("tenth_of_an_hour")

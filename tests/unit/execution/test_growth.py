@@ -33,12 +33,16 @@ def test_a_launchers_file_gives_its_workers_and_not_its_head() -> None:
 def test_a_file_without_a_bound_is_bounded_here() -> None:
     (group,) = groups_of_launcher({"available_node_types": {"cpu": {"resources": {"CPU": 2}}}})
     assert group.most == UNBOUNDED
+    bounded = {"max_workers": 2, "available_node_types": {"cpu": {"max_workers": 5, "resources": {"CPU": 2}}}}
+    assert [group.most for group in groups_of_launcher(bounded)] == [2], "of all kinds together there may be no more"
 
 
 def test_nodes_that_live_are_not_counted_twice() -> None:
     groups = groups_of_list([{"nodes": 3, "CPU": 4, "GPU": 1}])
     assert nodes_to_come((Node(cpus=8.0), GPU_NODE), groups) == (GPU_NODE, GPU_NODE)
     assert nodes_to_come((GPU_NODE,) * 5, groups) == ()
+    alike = groups_of_list([{"nodes": 1, "CPU": 4, "GPU": 1}, {"nodes": 2, "CPU": 4, "GPU": 1}])
+    assert [len(nodes_to_come((GPU_NODE,) * living, alike)) for living in range(5)] == [3, 2, 1, 0, 0], "each belongs to one group"
 
 
 def test_a_cluster_that_starts_without_gpus_trains_on_those_to_come() -> None:

@@ -23,7 +23,7 @@ from sentdist.execution.resources import (
 )
 from sentdist.plan.corpora.groups import Augmentation, GroupedCorpus
 from sentdist.plan.runtime import Runtime
-from sentdist.plan.stages import Corpus, Train
+from sentdist.plan.stages import Bank, Corpus, Rung, Scores, Targets, Train
 
 GIB = 2.0**30
 
@@ -82,6 +82,7 @@ def test_memory_bounds_how_many_run_at_once_but_refuses_nothing() -> None:
     [
         (0.25, 3.0, [16.0], 0.25, None),  # its part is enough
         (0.25, 6.0, [16.0], 0.4, "6.0 GiB of a GPU by estimate, of which the smallest has 16.0 GiB: each gets 0.4 of one, not 0.25."),
+        (0.25, 6.8, [16.0], 0.5, "each gets 0.5 of one"),  # 0.425 of it: less than that would not do
         (0.25, 6.0, [16.0, 80.0], 0.4, "each gets 0.4 of one"),  # it may come onto the smaller one
         (0.25, 90.0, [80.0], 1.0, "each gets 1 of one"),
         (0.25, 90.0, [], 0.25, None),  # nobody knows how large they are
@@ -103,8 +104,10 @@ def test_too_small_a_part_of_a_gpu_is_made_larger(
     ("asked", "nodes", "gpus_per_worker", "line"),
     [
         ({}, [(2, 0)], 0, "on CPUs"),
+        ({}, [(2, 1)], 1, "on 1 GPU(s)"),
         ({}, [(16, 8)], 1, "on 8 GPU(s)"),
         ({"workers": 4}, [(16, 8)], 1, "on 8 GPU(s)"),
+        ({"workers": 4}, [(16, 3), (16, 1)], 1, "on 4 GPU(s)"),
         ({"cpus_per_worker": 4}, [(16, 8)], 1, "on 4 GPU(s); idle: 4 (bound by CPUs)"),
         ({"workers": 4}, [(16, 2)], 0, "on CPUs; idle: 2 GPU(s) (4 workers with a GPU and 1 CPU(s) each do not fit)"),
         ({"gpus_per_worker": 0}, [(16, 2)], 0, "on CPUs; idle: 2 GPU(s) (runtime.gpus_per_worker=0)"),
@@ -216,6 +219,13 @@ def test_only_stages_that_run_an_encoder_reserve_gpus() -> None:
     assert (demand.num_cpus, demand.num_gpus) == (4, 0)
     written = GroupedCorpus.model_construct(augmentation=Augmentation.model_construct(name="paraphrases"))
     assert stage_demand(written, Runtime(gpus_per_worker=1)).num_gpus == 1, "a model writes some of its sentences"
+    for workers in (1, 2):
+        found = {
+            kind: stage_demand(kind.model_construct(), Runtime(engine="torch", workers=workers, gpus_per_worker=0.5))
+            for kind in (Train, Rung, Bank, Scores, Targets)
+        }
+        assert {kind for kind, one in found.items() if one.num_gpus == 0.5} == {Train, Rung, Bank, Scores}, "a tagger counts words on CPUs"
+        assert found[Targets].num_gpus == 0.0
 
 
 @pytest.mark.parametrize(("num_nodes", "period", "watches"), [(1, "0.2", "0"), (2, "0.2", "1"), (64, "2.0", "1")])

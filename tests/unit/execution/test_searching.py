@@ -63,6 +63,7 @@ def test_suggestions_lie_in_the_space_and_follow_from_the_seed(suggest: str) -> 
     found = drawn(0)
     for one in found:
         assert one is not None and 1e-5 <= float(str(one["a.rate"])) <= 1e-3
+        assert one["a.rate"] == float(f"{one['a.rate']:.6g}"), "it has one spelling, and stages that meet have one key"
         assert one["a.steps"] in (0.0, 0.5, 1.0) and one["a.size"] in (2, 3, 4) and one["a.phis"] in ([0.1], [0.1, 0.2])
     assert found == drawn(0) != drawn(1)
     assert len({str(one) for one in found}) > 10

@@ -65,6 +65,9 @@ WAITS = "waits for 2 × 1 CPUs, the cluster has"
         (_piece(heartbeats=_heartbeats(900.0, 900.0), **MOVING), ONE, f"{WAITS} 1 of which 1 are free; it goes on when hosts join "
          "(`ray start --address …`), or stop it and submit it again with fewer workers"),
         (_piece(heartbeats=_heartbeats(980.0, 980.0), **MOVING), ONE, None),  # and 20 s ago
+        # a pool's other workers go on
+        (_piece(demand=POOL, heartbeats=_heartbeats(930.0, 930.0), **MOVING), ONE, "no sign of life of rank 0 for 70 s; last at step 60/240 on "
+         "host 10.0.0.1"),
     ],
 )  # fmt: skip
 def test_what_is_said_of_one_piece_of_work(piece: ActiveStage, cluster: ClusterState, told: str | None) -> None:
@@ -142,6 +145,19 @@ def test_a_lost_attempt_takes_its_signs_with_it() -> None:
     assert f"{WAITS} 2 of which 0 are free" in _told(dog.look(BOTH, 91.0))[0]
 
 
+def test_a_step_is_late_by_the_slowest_of_this_attempt() -> None:
+    dog = _followed(GROUP, BOTH)
+    for now, step in ((0.0, 1), (30.0, 2), (35.0, 3), (130.0, 3)):
+        _hear(dog, now, step=step)
+    assert dog.look(BOTH, 134.0) == [], "one took 30 s: five times as long is not over"
+    _hear(dog, 180.0, step=3)
+    assert "no step for 150 s, though its processes live" in _told(dog.look(BOTH, 185.0))[0]
+    dog.begins_again(STAGE.key, 200.0)
+    for now, step in ((210.0, 4), (211.0, 5), (350.0, 5)):
+        _hear(dog, now, step=step)
+    assert "no step for 144 s, though its processes live" in _told(dog.look(BOTH, 355.0))[0]
+
+
 def test_a_host_whose_loss_is_noticed_after_that_of_its_workers_is_told_with_them() -> None:
     dog = _followed(GROUP, BOTH)
     _hear(dog, 10.0, step=60)
@@ -215,6 +231,7 @@ def test_what_is_finished_does_not_wait_for_a_head_that_does_not_answer() -> Non
         (2, [10, 10, 11, 11], False),
         (2, [10, 10, 10], True),
         (1, [10, 5], True),  # a checkpoint that is gone is not progress
+        (2, [10, 5, 10], True),  # nor is it to come to where it was
     ],
 )
 def test_losses_are_counted_since_the_last_checkpoint_that_advanced(

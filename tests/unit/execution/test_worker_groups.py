@@ -101,6 +101,43 @@ def test_one_group_builds_stage_after_stage_and_leaves_when_nothing_comes() -> N
     _play(scene())
 
 
+def test_an_answer_to_an_earlier_order_is_none_to_this_one() -> None:
+    async def scene() -> None:
+        goes_on = asyncio.Event()
+
+        async def act(source: str) -> Any:
+            await goes_on.wait()
+            return source
+
+        toys = Toys(lambda source: source if source == "toy/0" else act(source))
+        assert await toys.build(0) == "toy/0"
+        second = toys.build(1)
+        while len(toys.begun) < 2:
+            await asyncio.sleep(0)
+        toys.groups.finish("workers-1", 1, _artifact("toy/0"))
+        goes_on.set()
+        assert await second == "toy/1"
+
+    _play(scene())
+
+
+def test_who_waited_for_a_group_to_rest_lets_it_go_only_if_it_built_nothing_since(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def no_rest(*_: object) -> None: ...
+
+    async def scene() -> None:
+        toys = Toys(_artifact, is_wanted=True)
+        rest = toys.groups._rest
+        monkeypatch.setattr(toys.groups, "_rest", no_rest)
+        assert [await toys.build(number) for number in range(2)] == ["toy/0", "toy/1"]
+        group = toys.groups._groups["workers-1"]
+        await rest(group, 1)
+        assert group.is_idle and not toys.left
+        await rest(group, 2)
+        assert not group.is_idle and toys.left == ["workers-1"]
+
+    _play(scene())
+
+
 def test_as_many_groups_work_at_once_as_the_submission_may_have() -> None:
     async def scene() -> None:
         toys = Toys(lambda source: asyncio.sleep(0.05, source), at_once=2)

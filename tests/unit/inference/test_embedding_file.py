@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentdist.errors import DataError
-from sentdist.inference.embedding_file import SUFFIXES, check_made_by, embedding_writer, facts_of, open_embeddings
+from sentdist.inference.embedding_file import SUFFIXES, TextsDigest, check_made_by, embedding_writer, facts_of, open_embeddings
+from sentdist.inference.nearest import SearchedFiles
 from sentdist.inference.outputs import check_output
 from sentdist.plan.stage import Json
 
@@ -69,8 +70,27 @@ def test_embeddings_of_another_encoder_are_refused(tmp_path: Path) -> None:
         check_made_by(tmp_path / "a.npy", found, width=4, facts=FACTS)
     with pytest.raises(DataError, match="embeddings made with pooling mean; expected pooling cls"):
         check_made_by(tmp_path / "a.npy", found, width=3, facts=FACTS | {"pooling": "cls"})
+    with pytest.raises(DataError, match="embeddings made with max_length 40; expected max_length 5"):
+        check_made_by(tmp_path / "a.npy", found, width=3, facts=FACTS | {"max_length": 5})
     (tmp_path / "a.npy.json").unlink()  # somebody else's embeddings: nothing is known but their width
     check_made_by(tmp_path / "a.npy", found, width=3, facts=FACTS | {"pooling": "cls"})
+
+
+def test_a_digest_of_texts_knows_where_one_ends_and_not_how_they_are_dealt_out() -> None:
+    def digest(*batches: list[str]) -> str:
+        found = TextsDigest()
+        for batch in batches:
+            found.add(batch)
+        return found.hex
+
+    assert digest(["ab", "c"], ["d"]) == digest(["ab"], ["c", "d"]) == digest(["ab", "c", "d"])
+    assert len({digest(["ab", "c"]), digest(["a", "bc"]), digest(["c", "ab"]), digest(["abc"])}) == 4
+
+
+def test_the_last_tile_of_embeddings_has_the_rows_that_are_left(tmp_path: Path) -> None:
+    _write(tmp_path / "a.npy", np.ones((7, 3), dtype=np.float32))
+    tiles = SearchedFiles(texts=None, embeddings=tmp_path / "a.npy").tiles(rows_per_tile=3)
+    assert [(tile.first_row, tile.num_rows) for tile in tiles] == [(0, 3), (3, 3), (6, 1)]
 
 
 def test_whoever_is_interrupted_while_embeddings_are_replaced_leaves_no_old_ones_beside_new_facts(

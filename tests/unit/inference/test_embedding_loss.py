@@ -55,6 +55,9 @@ def test_rcl_takes_the_augmented_embeddings_of_each_call() -> None:
             anchors, positives, positives, *augmented, first_row=0, temperature=0.2, regulator_temperature=0.3, regulator_weight=0.5
         )
         torch.testing.assert_close(loss(anchors, positives, augmented=augmented), expected, **CLOSE)
+    frozen = [one.requires_grad_() for one in augmented]
+    loss(anchors.requires_grad_(), positives, augmented=frozen).backward()
+    assert anchors.grad is not None and not any(one.grad is not None for one in frozen), "who embedded them learns nothing here"
 
 
 def test_several_positives_and_a_sum() -> None:

@@ -86,7 +86,9 @@ def test_a_small_file_has_small_batches() -> None:
         values(num_rows=10)
 
 
-@pytest.mark.parametrize(("budget", "hours"), [("30m", 0.5), ("2h", 2.0), ("90s", 0.025), ("1.5h", 1.5), ("1d", 24.0)])
+@pytest.mark.parametrize(
+    ("budget", "hours"), [("30m", 0.5), ("2h", 2.0), ("90s", 0.025), ("1m", 1 / 60), ("60s", 1 / 60), ("1.5h", 1.5), ("1d", 24.0)]
+)
 def test_times_are_read_as_people_write_them(budget: str, hours: float) -> None:
     assert hours_of(budget) == pytest.approx(hours)
 

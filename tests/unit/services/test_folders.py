@@ -11,6 +11,7 @@ import pytest
 from sentdist.errors import ServerError
 from sentdist.services import folders
 from sentdist.services.folders import private_folder, ray_folder
+from sentdist.services.state import make_secret
 
 NOBODY = 65534
 
@@ -22,11 +23,21 @@ def test_a_private_folder_is_made_for_its_owner_alone(tmp_path: Path) -> None:
         assert path.stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.parametrize("planted", ["symlink", "file", "open to others", "in a folder of others", "somebody's"])
+def test_a_secret_is_made_once_and_anew_where_a_crash_left_an_empty_file(tmp_path: Path) -> None:
+    (tmp_path / "secret").touch(mode=0o644)
+    made = make_secret(tmp_path / "secret")
+    assert len(made) == 64 and make_secret(tmp_path / "secret") == made
+    assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    "planted", ["symlink", "file", "open to others", "open to a group", "in a folder of others", "in a folder of a group", "somebody's"]
+)
 def test_what_somebody_else_may_have_planted_is_refused(planted: str, tmp_path: Path) -> None:
     path = tmp_path / "mine"
     told = {
-        "symlink": "a symbolic link", "file": "a file", "open to others": "mode 755", "in a folder of others": "others may rename",
+        "symlink": "a symbolic link", "file": "a file", "open to others": "mode 755", "open to a group": "mode 750",
+        "in a folder of others": "others may rename", "in a folder of a group": "others may rename",
         "somebody's": f"one of the user with the number {NOBODY}",
     }[planted]  # fmt: skip
     match planted:
@@ -38,8 +49,13 @@ def test_what_somebody_else_may_have_planted_is_refused(planted: str, tmp_path: 
         case "open to others":
             path.mkdir()
             path.chmod(0o755)
+        case "open to a group":
+            path.mkdir()
+            path.chmod(0o750)
         case "in a folder of others":
             tmp_path.chmod(0o777)  # without the sticky bit that /tmp has
+        case "in a folder of a group":
+            tmp_path.chmod(0o770)
         case "somebody's":
             if os.geteuid() != 0:
                 pytest.skip("only root can give a folder away")

@@ -76,6 +76,7 @@ def test_the_store_of_another_folder_is_left_alone(tmp_path: Path) -> None:
     assert kept is None and str(tmp_path / "a") in (told or "")
     assert own_store("/shared/store", tmp_path / "b", theirs | {"SENTDIST_STORE": "/shared/store"}) == ("/shared/store", None)
     assert own_store(store, tmp_path / "a", theirs) == (store, None)
+    assert own_store(store, tmp_path / "b", theirs | {"SENTDIST_STORE": "/shared/store"}) == (store, None), "who names it wants it"
 
 
 def test_what_the_servers_keep_is_for_their_owner(tmp_path: Path) -> None:

@@ -137,6 +137,12 @@ def test_empty_texts_become_what_senteval_encodes(data: Path) -> None:
     assert rows.num_empty == 2 and rows.texts[0][-2:] == (EMPTY, EMPTY) and rows.labels[-2:] == ("1", "0")
 
 
+def test_texts_of_each_column_may_be_empty(tmp_path: Path) -> None:
+    write_table(tmp_path, "made", [{"first": "a", "second": "", "label": 1}, {"first": "", "second": None, "label": 0}])
+    found = read_labelled("made", columns=("first", "second"), data_root=tmp_path)
+    assert (found.texts, found.num_empty) == ((("a", EMPTY), (EMPTY, EMPTY)), 3)
+
+
 def test_spaces_within_texts_are_made_one(tmp_path: Path) -> None:
     write_table(tmp_path, "made", [{"text": " a\tman  eats ", "label": "x"}, {"text": "b", "label": "y"}])
     assert read_labelled("made", data_root=tmp_path).texts == (("a man eats", "b"),)
@@ -144,8 +150,10 @@ def test_spaces_within_texts_are_made_one(tmp_path: Path) -> None:
 
 def test_a_row_without_a_split_is_in_none(tmp_path: Path) -> None:
     splits = {"a": "train", "b": "", "c": "test", "d": "train"}
-    write_table(tmp_path, "made", [{"text": text, "label": 1, "split": split} for text, split in splits.items()])
-    assert read_labelled("made", splits=("train",), data_root=tmp_path).texts == (("a", "d"),)
+    write_table(tmp_path, "made", [{"text": text, "label": text.upper(), "split": split} for text, split in splits.items()])
+    found = read_labelled("made", splits=("test", "train"), data_root=tmp_path)
+    assert (found.texts, found.labels, found.splits) == ((("a", "c", "d"),), ("A", "C", "D"), ("train", "test", "train"))
+    assert found.rows_of("train") == [0, 2]
     assert read_labelled("made", data_root=tmp_path).texts == (("a", "b", "c", "d"),)
 
 

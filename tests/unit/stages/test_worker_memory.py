@@ -52,9 +52,19 @@ def test_a_frozen_encoder_has_weights_and_one_layer_at_a_time() -> None:
     assert saved > 12 * MINILM.num_parameters
 
 
+def test_layers_that_are_computed_again_leave_what_goes_into_each_and_one_whole() -> None:
+    stage = _stage()
+    whole, less = (
+        gpu_bytes(stage, MINILM, Runtime(recompute_layers=again)) - gpu_bytes(stage, MINILM, Runtime(recompute_layers=again, micro_batch=1))
+        for again in (False, True)
+    )
+    assert less == pytest.approx(whole * (98 + 6 * 4) / (6 * 98)), "98 bytes a unit of each of six layers, or of one beside six float32"
+
+
 def test_the_size_of_an_encoder_is_read_from_its_configuration(tiny_encoder_dir: Path) -> None:
     assert MINILM.num_parameters == pytest.approx(22.7e6, rel=0.01)
     assert BERT_BASE.num_parameters == pytest.approx(109e6, rel=0.01)
+    assert encoder_size({"hidden_size": 384}).inner_width == 4 * 384, "as every BERT has it"
     folder = EncoderSpec(checkpoint="tiny", revision="sha256:1")
     assert encoder_size(encoder_configuration(folder, {"sha256:1": str(tiny_encoder_dir)})).width == 32
     assert encoder_size(encoder_configuration(EncoderSpec(checkpoint="owner/name", revision="c"), {})) == BERT_BASE

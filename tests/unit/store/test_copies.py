@@ -9,8 +9,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyarrow import fs
 
-from sentdist.store.copies import IN_USE_S, make_room
+from sentdist.store.copies import IN_USE_S, copy_of, make_room
 
 
 def test_copies_that_come_and_go_meanwhile_are_no_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,6 +33,17 @@ def test_copies_that_come_and_go_meanwhile_are_no_trouble(tmp_path: Path, monkey
     make_room(tmp_path, 10**18, now=1e9)
     monkeypatch.undo()
     assert (tmp_path / "new").exists() and not (tmp_path / "old").exists()
+
+
+def test_what_two_buckets_hold_under_one_key_is_not_taken_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SENTDIST_CACHE", str(tmp_path / "cache"))
+    for _ in ("copied", "found again"):
+        for data in ("data-1", "data-2"):
+            (tmp_path / data).mkdir(exist_ok=True)
+            (tmp_path / data / "weights").write_text(data)
+            record: Any = SimpleNamespace(key="0" * 16, data=data, files={"weights": 6})
+            copy = copy_of(record, filesystem=fs.LocalFileSystem(), path=str(tmp_path / data), shown="s3://bucket")
+            assert (copy / "weights").read_text() == data
 
 
 def test_old_copies_go_first_until_what_is_wanted_fits_and_a_tenth_of_the_disk_stays_free(

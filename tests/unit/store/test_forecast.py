@@ -62,12 +62,13 @@ def test_earlier_runs_say_how_long_the_rest_takes(plan: Plan, tmp_path: Path) ->
     store = ArtifactStore(tmp_path)
     trainings = [stage for stage in plan.stages if isinstance(stage, Train)]
     banks = [stage for stage in plan.stages if isinstance(stage, Bank)]
-    for stage, speed in zip(trainings[:3], (100, 200.0, 300), strict=True):
+    for stage, speed in zip(trainings[:3], (100, 200.0, 900), strict=True):
         _finish(store, stage, sentences_per_s=speed)
     _finish(store, banks[0], sentences_per_s=1000.0)
     ahead = forecast(plan, store)
     seconds = {kind.kind: kind.seconds for kind in ahead.kinds}
     assert seconds["train"] == pytest.approx(2 * 9984 * 3 / 200)  # the median speed
+    assert ahead.saved == 4, "whatever is finished"
     assert seconds["bank"] == pytest.approx(30)
     assert ahead.seconds == pytest.approx(2 * 9984 * 3 / 200 + 30 + 4 * 2 * 1379 / 1000)
     assert ahead.work_left.startswith("About ")

@@ -49,6 +49,17 @@ def test_checkpoints_of_a_finished_training_go_and_those_of_one_that_may_go_on_s
     assert not folder.exists() and store.at(place) is not None
 
 
+@pytest.mark.parametrize("fresh", ["a.bin", "b.bin", "c.bin"])
+def test_a_folder_is_as_young_as_the_newest_of_its_files(fresh: str, store: ArtifactStore) -> None:
+    folder = Path(store.base) / CORPUS.place
+    for name in ("a.bin", "b.bin", "c.bin"):
+        store.write_text(f"{CORPUS.place}/{name}", "")
+    _age(folder, 2 * 3600.0)
+    assert orphans(store) == [CORPUS.place]
+    os.utime(folder / fresh)
+    assert orphans(store) == []
+
+
 def test_a_folder_that_a_living_process_writes_stays_however_long_nothing_changes_in_it(store: ArtifactStore) -> None:
     with store.staged() as folder:
         (folder / "shards").mkdir()

@@ -296,7 +296,10 @@ def test_dropping_a_bank_drops_what_was_made_from_it(tmp_path: Path, tiny_encode
     bank = context.store.get(last.banks[0])
     assert bank is not None
     expected = {stage.key for stage in plan.stages if _needs(stage, bank.key)}
-    assert {one.key for one in dependents(context.store, bank)} == expected and expected
+    found = dependents(context.store, bank)
+    assert {one.key for one in found} == expected and expected
+    behind = {one.key: set(one.record.inputs) for one in found}
+    assert not any(behind[one] & set(list(behind)[:place]) for place, one in enumerate(behind)), "what was made of another comes before it"
     done = CliRunner().invoke(app, ["store", "drop", bank.key, "--yes", "--store", str(tmp_path / "store")])
     assert done.exit_code == 0, done.output
     assert {stage.key for stage in plan.stages if not context.store.has(stage)} == expected | {bank.key}

@@ -15,18 +15,18 @@ from sentdist.store.scratch import remove_left, scratch_folder
 from sentdist.store.store import STAGING, ArtifactStore
 
 KILLED = """
-import os, signal, sys
+import sys
 from pathlib import Path
 from sentdist.store.scratch import scratch_folder
 with scratch_folder(Path(sys.argv[1]), "tune") as folder:
     (folder / "file").write_text("left")
     print(folder, flush=True)
-    signal.pause()
+    sys.stdin.read()  # until it is killed, or the test fails
 """
 
 
 def _start(parent: Path) -> tuple[subprocess.Popen[str], Path]:
-    process = subprocess.Popen([sys.executable, "-c", KILLED, str(parent)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(parent)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     return process, Path(process.stdout.readline().strip())
 

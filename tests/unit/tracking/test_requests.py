@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,7 @@ from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.mlflow_tracker import make_tracker
 from sentdist.tracking.rebuild import rebuild
-from sentdist.tracking.run_update import Point, batches
+from sentdist.tracking.run_update import Point, RunUpdate, batches
 from sentdist.tracking.server import Server, despite_collisions
 from sentdist.tracking.tracker import NullRun, NullTracker
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
@@ -82,6 +84,29 @@ def test_requests_have_a_size_that_a_server_takes(
     assert [(len(batch.parameters), len(batch.metrics), len(batch.tags)) for batch in found] == sizes
     assert [point for batch in found for point in batch.metrics] == metrics
     assert dict(pair for batch in found for pair in batch.parameters) == parameters
+
+
+def test_what_stands_on_a_run_is_not_sent_again() -> None:
+    """A parameter cannot be changed: MLflow refuses the whole request."""
+    there = SimpleNamespace(params={"seed": "0"}, tags={"kept": "1", "new": "1"}, metrics={"loss": 1.0, "score": 1.0})
+    run: Any = SimpleNamespace(data=there, info=SimpleNamespace(run_id="r", status="FINISHED"), inputs=None)
+    sent: list[str] = []
+
+    class Client:
+        def log_batch(self, run_id: str, metrics: list[Any], params: list[Any], tags: list[Any]) -> None:
+            sent.extend(f"{one.key}={one.value}" for one in (*params, *metrics, *tags))
+
+        def set_terminated(self, run_id: str, status: str, ended_ms: int | None) -> None:
+            sent.append(status)
+
+    for status in ("FINISHED", "FAILED"):
+        update = RunUpdate(run)
+        update.parameters({"seed": "1", "phi": "2"})
+        update.tags({"kept": "1", "new": "2"})
+        update.figures({"loss": 1.0, "score": 2.0}, 0)
+        update.end(status, 1)
+        update.send(Client())  # type: ignore[arg-type]
+    assert sent == ["phi=2", "score=2.0", "new=2", "FAILED", "phi=2", "score=2.0", "new=2"]
 
 
 def test_what_another_request_made_meanwhile_is_tried_again_and_nothing_else() -> None:

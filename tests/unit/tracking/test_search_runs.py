@@ -7,6 +7,7 @@ import json
 from sentdist.plan.dotted import short_names
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking.search_runs import SearchRuns
+from sentdist.tracking.shown_metrics import shown
 from sentdist.tracking.views import TAG
 from tests.support.synthetic_searches import made_up_search
 
@@ -31,6 +32,15 @@ def test_each_method_has_parallel_coordinates_of_its_own_fields() -> None:
     assert "'rcl'" in str(rcl.state["searchFilter"])
     key, value = rcl.tag(102)
     assert key.startswith(TAG) and json.loads(json.loads(value)["state"]) == rcl.state
+
+
+def test_the_best_dev_score_is_that_of_a_trial_that_came_to_its_end() -> None:
+    record = made_up_search(samples=4)
+    devs = [trial.dev or 0.0 for trial in record.trials if trial.state == "finished"]
+    assert SearchRuns(record, STORE)._bests == {"best_dev_score": shown(max(devs))}
+    ended = [trial.model_copy(update={"state": "pruned"}) if trial.dev == max(devs) else trial for trial in record.trials]
+    less = record.model_copy(update={"trials": tuple(ended)})
+    assert SearchRuns(less, STORE)._bests == {"best_dev_score": shown(sorted(devs)[-2])}
 
 
 def test_pages_are_links_within_the_server() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import pickle
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import pytest
 
@@ -32,7 +33,9 @@ from sentdist.tracking.shown_metrics import (
     primary_metric,
     shown,
 )
+from sentdist.tracking.sweep_runs import _ended, _ended_ms, _started_ms
 from sentdist.tracking.sweep_summary import choice_metrics, summary_csv, summary_rows, sweep_metric, sweep_scores
+from sentdist.tracking.tracker import NullRun, RunOutcome, TrackedCurve
 from tests.support.mlflow_fixtures import grid_sweep, small_sweep
 from tests.support.planning import RECIPES, plan_of, shipped_plan, small_recipe
 
@@ -75,6 +78,9 @@ def test_a_sum_and_its_corpora_are_told_in_flat_parameters() -> None:
     assert ("sts/sick (train)", "sha256:0000000000000000", "train") in data_sets(
         layout.stages[next(trial.key for trial in layout.trials.values() if trial.method == "regression")]
     )
+    goes_on = next(layout.stages[str(trial.train)] for trial in layout.trials.values() if trial.method == "regression_on_rcl")
+    assert isinstance(goes_on, Train) and isinstance(goes_on.start, Train)
+    assert set(data_sets(goes_on.corpus)) < set(data_sets(goes_on)) > set(data_sets(goes_on.start.corpus)), "what its start was trained on"
 
 
 def test_an_entropy_encoder_shows_its_phi_of_either_sign() -> None:
@@ -112,6 +118,9 @@ def test_a_training_belongs_to_its_trial_only_if_nobody_else_needs_it() -> None:
             assert layout.owner(train.key) == (trial.key if users == {trial.key} else train.key)
         assert layout.owner(trial.key) == trial.key
     assert set(layout.shared) == {stage.key for stage in plan.stages} - set(layout.trials) - set(layout.own)
+    unknown = RunLayout(sweep=layout.sweep, stages={})
+    for one in layout.trials.values():  # a trial stands beside its training, too, where nothing is known of its scores
+        assert unknown.made_from(one.key) == [one.train] * (one.train in layout.shared)
 
 
 def test_two_methods_that_come_to_the_same_stages_are_one_run() -> None:
@@ -159,6 +168,12 @@ def test_the_choice_of_dev_stands_first_and_has_no_mean_where_a_trial_lacks_a_sc
         noted(trial.key, stsb=test)
     assert [(row.dev, row.scores["stsb"]) for row in summary_rows(sweep, records)] == [(90.0, 60.0), (80.0, 70.0)]
     assert choice_metrics(sweep, records) == {"best_dev_score": 85.0, "stsb": 65.0}
+    for first, second, order in ((90.0, None, [90.0, None]), (None, -5.0, [-5.0, None])):  # what dev knows nothing of stands last
+        noted(sweep.trials[0].train, best_dev_score=first)
+        noted(sweep.trials[1].train, best_dev_score=second)
+        assert [row.dev for row in summary_rows(sweep, records)] == order
+    noted(sweep.trials[0].train, best_dev_score=90.0)
+    noted(sweep.trials[1].train, best_dev_score=80.0)
     noted(sweep.trials[0].key, stsb=None)
     assert choice_metrics(sweep, records) == {"best_dev_score": 85.0}
 
@@ -224,12 +239,14 @@ def test_the_primary_metric_is_one_that_the_trials_have(tasks: list[str], metric
 
 
 def test_metrics_are_finite_numbers_under_names_that_a_server_takes() -> None:
-    found = final_metrics(record("scores", **{"stackfaq": 50.0, "stackfaq.acc@1": 41.0, "worst": None, "bad": math.nan, "text": "x"}))
-    assert found == {"stackfaq": 50.0, "stackfaq.acc_at_1": 41.0, "scores_s": 2.0}
+    found = final_metrics(
+        record("scores", **{"stackfaq": 50.0, "stackfaq.acc@1": 41.0, "stackfaq.map": 0.0, "worst": None, "bad": math.nan, "text": "x"})
+    )
+    assert found == {"stackfaq": 50.0, "stackfaq.acc_at_1": 41.0, "stackfaq.map": 0.0, "scores_s": 2.0}
     assert metric_name("a@b,c") == "a_at_b_c"
-    assert curve_metrics({"step": 5, "loss": 1.5, "lr": 1e-5, "grad_norm": math.inf, "at": 12.0, "task": "stsb-dev"}) == {
+    assert curve_metrics({"step": 5, "loss": 1.5, "lr": 0.0, "grad_norm": math.inf, "at": 12.0, "task": "stsb-dev"}) == {
         "loss": 1.5,
-        "learning_rate": 1e-5,
+        "learning_rate": 0.0,
     }
 
 
@@ -302,6 +319,37 @@ def test_a_run_handle_travels_by_pickle_and_costs_nothing_before_its_first_messa
     again = pickle.loads(pickle.dumps(run))
     assert again.url == run.url == "http://127.0.0.1:9/#/experiments/1/runs/a?workflowType=machine_learning"
     assert again.close() == []
+
+
+@pytest.mark.parametrize(
+    ("outcome", "is_complete", "status"),
+    [
+        (None, True, "FINISHED"), (None, False, "FAILED"), ("failed", True, "FAILED"), ("failed", False, "FAILED"),
+        ("stopped", True, "FINISHED"), ("stopped", False, "KILLED"),
+    ],
+)  # fmt: skip
+def test_how_a_sweep_ended_is_told_by_what_it_has(outcome: RunOutcome | None, is_complete: bool, status: str) -> None:
+    assert _ended(outcome, is_complete=is_complete) == status
+
+
+def test_a_run_took_the_seconds_of_its_record() -> None:
+    made = record("train", seconds=2.5)  # at 2026-01-02T03:04:05Z
+    assert (_started_ms(made), _ended_ms(made)) == (1767323042500, 1767323045000)
+
+
+def test_each_line_of_a_history_is_told_once() -> None:
+    class Run(NullRun):
+        told: ClassVar[list[tuple[int, dict[str, float]]]] = []
+
+        def metrics(self, values: Mapping[str, float], *, step: int) -> None:
+            self.told.append((step, dict(values)))
+
+    history: list[dict[str, Json]] = [{"step": step, "loss": step / 10, "at": 1.0, "task": "stsb-dev"} for step in (1, 2)]
+    curve = TrackedCurve(Run(), history, num_told=1)
+    curve.follow()
+    history.append({"step": 3, "loss": 0.3})
+    curve.follow()
+    assert Run.told == [(2, {"loss": 0.2}), (3, {"loss": 0.3})]
 
 
 def test_a_measure_that_is_the_main_score_already_is_no_second_metric() -> None:
