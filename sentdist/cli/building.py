@@ -221,7 +221,7 @@ def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | Non
     from sentdist.execution.carry_out import carry_out, search_here
     from sentdist.execution.local_progress import build_locally
     from sentdist.execution.sigterm import end_on_sigterm
-    from sentdist.tracking.server import is_server
+    from sentdist.tracking.server import is_server, no_server
 
     def build(plan: Plan, where: Context) -> SweepSummary:
         with live_display() as (print_line, show):
@@ -229,9 +229,11 @@ def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | Non
 
     end_on_sigterm()
     tracking = os.environ.get("MLFLOW_TRACKING_URI")
-    live = tracking if tracking and is_server(tracking) else None  # a wrong address is reported at the end
+    if tracking and not is_server(tracking):
+        typer.echo(f"MLflow is left out: {no_server(tracking)}", err=True)
+        tracking = None
     done = []
-    for one in carry_out(asked, context, data, search=search_here, build=build, print_line=typer.echo, tracking=live):
+    for one in carry_out(asked, context, data, search=search_here, build=build, print_line=typer.echo, tracking=tracking):
         _print_outcome(one, context.store)
         done.append(one)
     if tracking:

@@ -51,12 +51,7 @@ class Server:
 
     def __init__(self, uri: str) -> None:
         if not is_server(uri):
-            raise RecipeError(
-                where="MLFLOW_TRACKING_URI",
-                found=f'"{uri}"',
-                expected="the http(s) address of an MLflow server",
-                remedy="Start one with `mlflow server`, or unset the variable to go without.",
-            )
+            raise no_server(uri)
         self.uri = uri.rstrip("/")
         self.warnings: list[str] = []
         self.trouble = ""  # why the last attempt came to nothing
@@ -129,6 +124,16 @@ class Server:
     def _warn(self, line: str) -> None:
         if line not in self.warnings:
             self.warnings.append(line)
+
+
+def no_server(uri: str) -> RecipeError:
+    """The error for an address that cannot be one of a server."""
+    return RecipeError(
+        where="MLFLOW_TRACKING_URI",
+        found=f'"{uri}"',
+        expected="the http(s) address of an MLflow server",
+        remedy="Start one with `mlflow server`, or unset the variable to go without.",
+    )
 
 
 def is_server(uri: str) -> bool:
