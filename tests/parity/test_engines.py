@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import math
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -170,6 +172,26 @@ def train_and_resume(rank: int, world_size: int, folder: str, kinds: tuple[str |
         list(train_steps(resumed, objective, batches[progress.step_in_epoch :], start=progress.step))
         results[kind] = (expected, resumed.weights(), progress.step)
     return results
+
+
+def held_after_training(rank: int, world_size: int) -> dict[str | int, list[str]]:
+    """What of a training is still there after its engine is gone, by engine."""
+    held: dict[str | int, list[str]] = {}
+    for kind in ENGINES:
+        engine = make_engine(kind)
+        list(train_steps(engine, make.rcl(bank=ToyBank(2)), toy_batches(3, rank=rank, world_size=world_size)))
+        optimizer = engine._optimizer if isinstance(engine, TorchEngine) else engine._engine.optimizer  # type: ignore[attr-defined]
+        parts = {"encoder": weakref.ref(engine.encoder), "optimizer": weakref.ref(optimizer)}
+        del engine, optimizer
+        gc.collect()  # the engine itself, which lets go
+        gc.collect()
+        held[kind] = [name for name, part in parts.items() if part() is not None]
+    return held
+
+
+def test_a_process_that_trains_one_encoder_after_another_keeps_none() -> None:
+    """On a GPU each would leave its weights, and what the optimizer holds, to the next one's."""
+    assert run_in_processes(held_after_training, 1) == [{kind: [] for kind in ENGINES}]
 
 
 @pytest.mark.parametrize("world_size", [1, 2])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import sys
 import warnings
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,6 +73,7 @@ class DeepSpeedEngine:
             dist_init_required=False,
         )
         self.encoder: nn.Module = self._engine.module
+        weakref.finalize(self, _let_go, self._engine, zero_stage).atexit = False
 
     @property
     def lr(self) -> float:
@@ -181,6 +184,23 @@ def _without_mlflow() -> Iterator[None]:
         yield
     finally:
         del sys.modules["mlflow"]
+
+
+def _let_go(engine: Any, zero_stage: int) -> None:
+    """Take out what keeps an engine of DeepSpeed for as long as its process lives: the hooks of ZeRO 1 to 3; and at stage 3
+    a list of the modules of all engines, and what is remembered of each step. A worker of a group trains one encoder after another."""
+    engine.destroy()
+    if zero_stage < 3:
+        return
+    from deepspeed.runtime.zero.parameter_offload import FWD_MODULE_STACK
+    from deepspeed.runtime.zero.partitioned_param_coordinator import PartitionedParameterCoordinator
+
+    own = {id(module) for module in engine.module.modules()}
+    FWD_MODULE_STACK[:] = [module for module in FWD_MODULE_STACK if id(module) not in own]
+    for method in vars(PartitionedParameterCoordinator).values():
+        wrapped = inspect.getclosurevars(method).nonlocals.get("func") if inspect.isfunction(method) else None
+        if hasattr(wrapped, "cache_clear"):
+            wrapped.cache_clear()
 
 
 def _pass_in_step(module: nn.Module) -> None:
