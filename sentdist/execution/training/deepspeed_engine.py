@@ -188,19 +188,23 @@ def _without_mlflow() -> Iterator[None]:
 
 def _let_go(engine: Any, zero_stage: int) -> None:
     """Take out what keeps an engine of DeepSpeed for as long as its process lives: the hooks of ZeRO 1 to 3; and at stage 3
-    a list of the modules of all engines, and what is remembered of each step. A worker of a group trains one encoder after another."""
+    a list of the modules of all engines, and what is remembered of each step. With the last engine of stage 3 goes what it put in place of
+    `torch.nn.functional.linear`, whose sums round differently. A worker of a group trains one encoder after another, and embeds by some."""
     engine.destroy()
     if zero_stage < 3:
         return
     from deepspeed.runtime.zero.parameter_offload import FWD_MODULE_STACK
+    from deepspeed.runtime.zero.partition_parameters import InsertPostInitMethodToModuleSubClasses
     from deepspeed.runtime.zero.partitioned_param_coordinator import PartitionedParameterCoordinator
 
     own = {id(module) for module in engine.module.modules()}
     FWD_MODULE_STACK[:] = [module for module in FWD_MODULE_STACK if id(module) not in own]
     for method in vars(PartitionedParameterCoordinator).values():
-        wrapped = inspect.getclosurevars(method).nonlocals.get("func") if inspect.isfunction(method) else None
+        wrapped: Any = inspect.getclosurevars(method).nonlocals.get("func") if inspect.isfunction(method) else None
         if hasattr(wrapped, "cache_clear"):
             wrapped.cache_clear()
+    if not FWD_MODULE_STACK:
+        torch.nn.functional.linear = InsertPostInitMethodToModuleSubClasses.linear_bk
 
 
 def _pass_in_step(module: nn.Module) -> None:
