@@ -8,6 +8,7 @@ import math
 import weakref
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -172,6 +173,23 @@ def train_and_resume(rank: int, world_size: int, folder: str, kinds: tuple[str |
         list(train_steps(resumed, objective, batches[progress.step_in_epoch :], start=progress.step))
         results[kind] = (expected, resumed.weights(), progress.step)
     return results
+
+
+@pytest.mark.parametrize("names", ["1,0", "MIG-5a1f7e32,GPU-8f0c3b11"])
+def test_the_free_memory_of_a_gpu_with_a_name_is_asked_of_torch(names: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ZeRO 1 and 2 ask for it as they begin; NVIDIA's library knows GPUs by number."""
+    from deepspeed.accelerator import cuda_accelerator
+
+    nvidia = SimpleNamespace(
+        nvmlDeviceGetHandleByIndex=lambda number: number, nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(free=100 + handle)
+    )
+    monkeypatch.setattr(cuda_accelerator, "pynvml", nvidia)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", names)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda number: SimpleNamespace(total_memory=80))
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda number: 8)
+    deepspeed_module._ask_torch_for_memory()
+    cuda = object.__new__(cuda_accelerator.CUDA_Accelerator)
+    assert cuda.available_memory(0) == (101 if names == "1,0" else 72)
 
 
 def held_after_training(rank: int, world_size: int) -> dict[str | int, list[str]]:

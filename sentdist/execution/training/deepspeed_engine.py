@@ -163,6 +163,8 @@ def _import_deepspeed(device: torch.device) -> Any:
         import deepspeed
         import deepspeed.ops
 
+    if device.type == "cuda":
+        _ask_torch_for_memory()
     if device.type == "cpu":  # elsewhere to ask for this table looks for CUDA's compiler, op by op, with a warning each
         # It would compile a shared-memory all-reduce for inference (40 s, needs a compiler), which training never calls.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
@@ -170,6 +172,15 @@ def _import_deepspeed(device: torch.device) -> Any:
     warnings.filterwarnings("ignore", message=r"`torch\.distributed\.\w+` is deprecated", category=FutureWarning)
     deepspeed.init_distributed(dist_init_required=False, verbose=False)
     return deepspeed
+
+
+def _ask_torch_for_memory() -> None:
+    """Where GPUs have names, as parts of one have (`CUDA_VISIBLE_DEVICES=MIG-…`), have DeepSpeed ask torch how much memory is free: at ZeRO
+    stages 1 and 2 it would ask NVIDIA's library by number, if that is installed, and end because a name is none."""
+    from deepspeed.accelerator import cuda_accelerator
+
+    if not all(name.strip().isdigit() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")):
+        cuda_accelerator.pynvml = None
 
 
 @contextmanager
