@@ -33,7 +33,11 @@ def explain_full_gpu(stage: Stage, context: Context) -> Iterator[None]:
 
         if not isinstance(error, torch.OutOfMemoryError) and not any(said in str(error) for said in FULL):
             raise
-        raise _full_gpu(stage, context, *torch.cuda.mem_get_info()) from error
+        try:
+            free, total = torch.cuda.mem_get_info()
+        except RuntimeError:  # other processes left no room for CUDA's own context, without which it tells nothing
+            free, total = 0, torch.cuda.get_device_properties().total_memory
+        raise _full_gpu(stage, context, free, total) from error
 
 
 def _full_gpu(stage: Stage, context: Context, free: int, total: int) -> ResourceError:
