@@ -9,6 +9,10 @@ from sentdist.execution.resources import Demand
 from sentdist.learning.freed_memory import keep_gpu_memory_whole
 from sentdist.stages.devices import why_unusable
 
+# A process keeps so much on a GPU beside what torch allocates: CUDA's context and kernels. About as much as is told of A100 and H100;
+# not measured here.
+CONTEXT_BYTES = 0.6 * 2**30
+
 
 def use_reserved(demand: Demand) -> None:
     """Let torch use no more than this worker has reserved: its CPUs, not all of the node's, and its share of a GPU's memory.
@@ -28,4 +32,12 @@ def use_reserved(demand: Demand) -> None:
             remedy="Look at `nvidia-smi` and install torch for CUDA on that node, or set runtime.gpus_per_worker=0.",
         )
     # Also of a whole one: a process that stays may have served a stage with a part of it before.
-    torch.cuda.set_per_process_memory_fraction(min(1.0, demand.num_gpus))
+    torch.cuda.set_per_process_memory_fraction(_bound(demand.num_gpus))
+
+
+def _bound(num_gpus: float) -> float:
+    """Of a GPU's memory what torch may allocate here. Shares are bounded so that all fit on it together, with what each process keeps
+    there beside them: torch bounds its own allocations alone. A whole GPU is nobody else's."""
+    if num_gpus >= 1:
+        return 1.0
+    return max(num_gpus / 2, num_gpus - CONTEXT_BYTES / torch.cuda.get_device_properties().total_memory)

@@ -15,11 +15,13 @@ from sentdist.stages.context import Context
 from sentdist.stages.worker_memory import fitting_micro_batch, sentences_at_a_time, size_of
 
 LEAST_TOKENS = 512  # that `runtime.tokens_per_batch` may be
+# What CUDA, cuBLAS and NCCL say where they take memory themselves, behind torch's back: none of them raises torch's OutOfMemoryError.
+FULL = ("CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "Cuda failure 2 'out of memory'", "Failed to CUDA calloc")
 
 
 @contextmanager
 def explain_full_gpu(stage: Stage, context: Context) -> Iterator[None]:
-    """Turn torch's OutOfMemoryError into one sentence.
+    """Turn what torch raises when a GPU is full into one sentence.
 
     Raises:
         ResourceError: the GPU's memory is full; with the field to change and a number for it.
@@ -29,9 +31,13 @@ def explain_full_gpu(stage: Stage, context: Context) -> Iterator[None]:
     except RuntimeError as error:
         import torch  # stages that compute nothing with it get by without
 
-        if not isinstance(error, torch.OutOfMemoryError):
+        if not isinstance(error, torch.OutOfMemoryError) and not any(said in str(error) for said in FULL):
             raise
-        raise _full_gpu(stage, context, *torch.cuda.mem_get_info()) from error
+        try:
+            free, total = torch.cuda.mem_get_info()
+        except RuntimeError:  # other processes left no room for CUDA's own context, without which it tells nothing
+            free, total = 0, torch.cuda.get_device_properties().total_memory
+        raise _full_gpu(stage, context, free, total) from error
 
 
 def _full_gpu(stage: Stage, context: Context, free: int, total: int) -> ResourceError:

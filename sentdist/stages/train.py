@@ -151,7 +151,8 @@ class TrainSession:
         return round(self.progress.seconds + time.perf_counter() - began, 3)
 
     def save(self, folder: Path) -> None:
-        """Write a checkpoint from which `load` goes on as if nothing had happened."""
+        """Write a checkpoint from which `load` goes on as if nothing had happened; on a GPU but for roundings, since attention's derivative
+        and others add up there in no fixed order."""
         folder.mkdir(parents=True, exist_ok=True)
         self.engine.save(folder, progress=replace(self.progress, seconds=self.seconds_since(self._began)))
         if self.engine.rank == 0:  # last: an error here leaves no rank waiting for another
@@ -169,7 +170,11 @@ class TrainSession:
         """
         try:
             self._load(folder)
-        except (torch.OutOfMemoryError, torch.AcceleratorError):  # RuntimeErrors that say nothing of the checkpoint
+        except (
+            torch.OutOfMemoryError,
+            torch.AcceleratorError,
+            torch.distributed.DistError,
+        ):  # RuntimeErrors that say nothing of the checkpoint
             raise
         except StoreError as error:
             raise UnusableCheckpoint(f"{error.found}; this training has {error.expected}") from error

@@ -23,6 +23,10 @@ BYTES_PER_PARAMETER = {
 }  # weight, gradient and AdamW's two moments in float32; and the copy that is computed with
 BYTES_PER_FROZEN_PARAMETER = {"fp32": 4, "tf32": 4, "bf16": 6}  # of an encoder that is not trained: no gradient, no moments
 BYTES_PER_UNIT = {"fp32": 98, "tf32": 98, "bf16": 170}  # kept for the backward pass, of each token, layer and unit of width
+# The same on a GPU, counted from what autograd keeps of a BERT (64 to 72, 40 to 44), with room for the layer that is being differentiated.
+BYTES_PER_UNIT_ON_GPU = {"fp32": 80, "tf32": 80, "bf16": 50}
+# There the derivative of attention in float32 takes so much for each sentence, head and 64 tokens of the longest (see fused_attention.py).
+ATTENTION_BYTES = {"fp32": 16 * 2**10, "tf32": 16 * 2**10, "bf16": 0}
 TOKENS_PER_SENTENCE = 24  # NLI has 16 on average, Wikipedia 30; the corpus is not read yet
 MICRO_BATCH_HEAP = 1.5  # a heap that is asked for ever other sizes gives back late: 512 rows in micro-batches of 192 sentences, 2.4 GiB
 CUDA_BYTES = (
@@ -39,6 +43,7 @@ class EncoderSize:
     num_layers: int
     width: int
     inner_width: int
+    num_heads: int
 
     @property
     def num_parameters(self) -> int:
@@ -47,7 +52,7 @@ class EncoderSize:
         return (self.num_tokens + self.num_positions) * self.width + self.num_layers * per_layer
 
 
-BERT_BASE = EncoderSize(num_tokens=30522, num_positions=512, num_layers=12, width=768, inner_width=3072)
+BERT_BASE = EncoderSize(num_tokens=30522, num_positions=512, num_layers=12, width=768, inner_width=3072, num_heads=12)
 
 
 def encoder_size(configuration: Mapping[str, object], *, layers: int | None = None) -> EncoderSize:
@@ -62,6 +67,7 @@ def encoder_size(configuration: Mapping[str, object], *, layers: int | None = No
         num_layers=layers or configured(configuration, "num_hidden_layers", "n_layers") or BERT_BASE.num_layers,
         width=width,
         inner_width=configured(configuration, "intermediate_size", "hidden_dim") or 4 * width,
+        num_heads=configured(configuration, "num_attention_heads", "n_heads") or BERT_BASE.num_heads,
     )
 
 
@@ -83,17 +89,18 @@ def worker_bytes(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
         return held
     sentences = stage.training.batch_size * stage.corpus.num_columns / runtime.fewest_workers
     heap = MICRO_BATCH_HEAP if runtime.micro_batch is not None and runtime.micro_batch < sentences else 1.0
-    return held + HEAP_BYTES + heap * min(sentences, runtime.micro_batch or sentences) * _sentence_bytes(stage, size, runtime)
+    activations = min(sentences, runtime.micro_batch or sentences) * _sentence_bytes(stage, size, runtime, BYTES_PER_UNIT)
+    return held + HEAP_BYTES + heap * activations
 
 
 def gpu_bytes(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
-    """Peak memory of one worker on its GPU, by the same formula; what ZeRO shares out is not taken off."""
-    return CUDA_BYTES + _state_bytes(stage, size) + sentences_at_a_time(stage, runtime) * _sentence_bytes(stage, size, runtime)
+    """Peak memory of one worker on its GPU; what ZeRO shares out is not taken off."""
+    return CUDA_BYTES + _state_bytes(stage, size) + sentences_at_a_time(stage, runtime) * _sentence_bytes_on_gpu(stage, size, runtime)
 
 
 def fitting_micro_batch(stage: Train, size: EncoderSize, runtime: Runtime, *, num_bytes: float) -> int:
     """Sentences whose activations fit into so much of a GPU's memory, by estimate; at least 1."""
-    return max(1, int((num_bytes - CUDA_BYTES - _state_bytes(stage, size)) // _sentence_bytes(stage, size, runtime)))
+    return max(1, int((num_bytes - CUDA_BYTES - _state_bytes(stage, size)) // _sentence_bytes_on_gpu(stage, size, runtime)))
 
 
 def _state_bytes(stage: Train, size: EncoderSize) -> float:
@@ -102,10 +109,16 @@ def _state_bytes(stage: Train, size: EncoderSize) -> float:
     return of_each[stage.training.precision] * size.num_parameters
 
 
-def _sentence_bytes(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
+def _sentence_bytes_on_gpu(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
+    """Activations of one sentence, and what the derivative of its attention takes in one layer after the other."""
+    attention = 0 if stage.training.freeze_encoder else ATTENTION_BYTES[stage.training.precision]
+    return _sentence_bytes(stage, size, runtime, BYTES_PER_UNIT_ON_GPU) + attention * size.num_heads * -(-stage.training.max_length // 64)
+
+
+def _sentence_bytes(stage: Train, size: EncoderSize, runtime: Runtime, bytes_per_unit: Mapping[str, float]) -> float:
     """Activations of one sentence."""
     units = min(TOKENS_PER_SENTENCE, stage.training.max_length) * size.width
-    of_a_layer = BYTES_PER_UNIT[stage.training.precision] * units
+    of_a_layer = bytes_per_unit[stage.training.precision] * units
     if stage.training.freeze_encoder:  # nothing is kept for a backward pass: one layer's at a time
         return of_a_layer
     if runtime.recompute_layers:  # what goes into each, in float32, and all of the one that is computed again

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import math
+import weakref
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -170,6 +173,45 @@ def train_and_resume(rank: int, world_size: int, folder: str, kinds: tuple[str |
         list(train_steps(resumed, objective, batches[progress.step_in_epoch :], start=progress.step))
         results[kind] = (expected, resumed.weights(), progress.step)
     return results
+
+
+@pytest.mark.parametrize("names", ["1,0", "MIG-5a1f7e32,GPU-8f0c3b11"])
+def test_the_free_memory_of_a_gpu_with_a_name_is_asked_of_torch(names: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ZeRO 1 and 2 ask for it as they begin; NVIDIA's library knows GPUs by number."""
+    from deepspeed.accelerator import cuda_accelerator
+
+    nvidia = SimpleNamespace(
+        nvmlDeviceGetHandleByIndex=lambda number: number, nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(free=100 + handle)
+    )
+    monkeypatch.setattr(cuda_accelerator, "pynvml", nvidia)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", names)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda number: SimpleNamespace(total_memory=80))
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda number: 8)
+    deepspeed_module._ask_torch_for_memory()
+    cuda = object.__new__(cuda_accelerator.CUDA_Accelerator)
+    assert cuda.available_memory(0) == (101 if names == "1,0" else 72)
+
+
+def held_after_training(rank: int, world_size: int) -> dict[str | int, list[str]]:
+    """What of a training is still there after its engine is gone, by engine."""
+    held: dict[str | int, list[str]] = {}
+    linear = nn.functional.linear
+    for kind in ENGINES:
+        engine = make_engine(kind)
+        list(train_steps(engine, make.rcl(bank=ToyBank(2)), toy_batches(3, rank=rank, world_size=world_size)))
+        optimizer = engine._optimizer if isinstance(engine, TorchEngine) else engine._engine.optimizer  # type: ignore[attr-defined]
+        parts = {"encoder": weakref.ref(engine.encoder), "optimizer": weakref.ref(optimizer)}
+        del engine, optimizer
+        gc.collect()  # the engine itself, which lets go
+        gc.collect()
+        held[kind] = [name for name, part in parts.items() if part() is not None]
+        held[kind] += ["linear"] if nn.functional.linear is not linear else []
+    return held
+
+
+def test_a_process_that_trains_one_encoder_after_another_keeps_none() -> None:
+    """On a GPU each would leave its weights, and what the optimizer holds, to the next one's; and stage 3 its products to all after it."""
+    assert run_in_processes(held_after_training, 1) == [{kind: [] for kind in ENGINES}]
 
 
 @pytest.mark.parametrize("world_size", [1, 2])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import sys
 import warnings
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,6 +73,7 @@ class DeepSpeedEngine:
             dist_init_required=False,
         )
         self.encoder: nn.Module = self._engine.module
+        weakref.finalize(self, _let_go, self._engine, zero_stage).atexit = False
 
     @property
     def lr(self) -> float:
@@ -155,11 +158,13 @@ def _name_gpu(device: torch.device) -> None:
 
 def _import_deepspeed(device: torch.device) -> Any:
     """DeepSpeed for `device`; imported late because it looks for an accelerator, and writes lines, as it is imported."""
-    os.environ.setdefault("DS_ACCELERATOR", device.type)
+    os.environ["DS_ACCELERATOR"] = device.type  # whatever a user's shell says
     with _without_mlflow():
         import deepspeed
         import deepspeed.ops
 
+    if device.type == "cuda":
+        _ask_torch_for_memory()
     if device.type == "cpu":  # elsewhere to ask for this table looks for CUDA's compiler, op by op, with a warning each
         # It would compile a shared-memory all-reduce for inference (40 s, needs a compiler), which training never calls.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
@@ -167,6 +172,15 @@ def _import_deepspeed(device: torch.device) -> Any:
     warnings.filterwarnings("ignore", message=r"`torch\.distributed\.\w+` is deprecated", category=FutureWarning)
     deepspeed.init_distributed(dist_init_required=False, verbose=False)
     return deepspeed
+
+
+def _ask_torch_for_memory() -> None:
+    """Where GPUs have names, as parts of one have (`CUDA_VISIBLE_DEVICES=MIG-…`), have DeepSpeed ask torch how much memory is free: at ZeRO
+    stages 1 and 2 it would ask NVIDIA's library by number, if that is installed, and end because a name is none."""
+    from deepspeed.accelerator import cuda_accelerator
+
+    if not all(name.strip().isdigit() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")):
+        cuda_accelerator.pynvml = None
 
 
 @contextmanager
@@ -181,6 +195,27 @@ def _without_mlflow() -> Iterator[None]:
         yield
     finally:
         del sys.modules["mlflow"]
+
+
+def _let_go(engine: Any, zero_stage: int) -> None:
+    """Take out what keeps an engine of DeepSpeed for as long as its process lives: the hooks of ZeRO 1 to 3; and at stage 3
+    a list of the modules of all engines, and what is remembered of each step. With the last engine of stage 3 goes what it put in place of
+    `torch.nn.functional.linear`, whose sums round differently. A worker of a group trains one encoder after another, and embeds by some."""
+    engine.destroy()
+    if zero_stage < 3:
+        return
+    from deepspeed.runtime.zero.parameter_offload import FWD_MODULE_STACK
+    from deepspeed.runtime.zero.partition_parameters import InsertPostInitMethodToModuleSubClasses
+    from deepspeed.runtime.zero.partitioned_param_coordinator import PartitionedParameterCoordinator
+
+    own = {id(module) for module in engine.module.modules()}
+    FWD_MODULE_STACK[:] = [module for module in FWD_MODULE_STACK if id(module) not in own]
+    for method in vars(PartitionedParameterCoordinator).values():
+        wrapped: Any = inspect.getclosurevars(method).nonlocals.get("func") if inspect.isfunction(method) else None
+        if hasattr(wrapped, "cache_clear"):
+            wrapped.cache_clear()
+    if not FWD_MODULE_STACK:
+        torch.nn.functional.linear = InsertPostInitMethodToModuleSubClasses.linear_bk
 
 
 def _pass_in_step(module: nn.Module) -> None:

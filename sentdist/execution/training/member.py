@@ -115,5 +115,6 @@ def _answer(question: Any, *args: object, **options: object) -> Any:
 def _let_go() -> None:
     """Give back what a stage leaves behind: nothing of it may be held while the next one runs, or while the group waits."""
     gc.collect()
+    gc.collect()  # an engine of DeepSpeed takes its hooks out as it goes, and only then nothing holds it
     give_back_freed_memory()
     give_back_gpu_memory()

@@ -31,7 +31,7 @@ def test_it_computes_on_the_gpu_that_the_worker_was_given(device: str, named: st
 
     def initialize(*, model: nn.Module, **_: Any) -> tuple[Any, ...]:
         told.append(os.environ["LOCAL_RANK"])  # which names the GPU: deepspeed/runtime/engine.py, _set_distributed_vars
-        return SimpleNamespace(module=model), None, None, None
+        return SimpleNamespace(module=model, destroy=lambda: None), None, None, None
 
     monkeypatch.setattr(dist, "is_initialized", lambda: True)
     monkeypatch.setattr(deepspeed_engine, "rank_and_world_size", lambda: (1, 2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -25,11 +26,13 @@ def demand(num_gpus: float) -> Demand:
 
 
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize(("num_gpus", "fractions"), [(0.0, []), (0.25, [0.25]), (1.0, [1.0]), (2.0, [1.0])])
+@pytest.mark.parametrize(("num_gpus", "fractions"), [(0.0, []), (0.25, [0.25 - 0.6 / 80]), (0.01, [0.005]), (1.0, [1.0]), (2.0, [1.0])])
 def test_a_part_of_a_gpu_bounds_its_memory(num_gpus: float, fractions: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four quarters of a GPU, and four contexts of CUDA, which torch does not count, lie on it together."""
     bounds: list[float] = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda: SimpleNamespace(total_memory=80 * 2**30))
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", bounds.append)
     use_reserved(demand(num_gpus))
     assert bounds == fractions

@@ -44,8 +44,8 @@ def told(stage: Any, where: Context) -> str:
             {"gpus_per_worker": 1},
             [
                 "a GPU of 8.0 GiB, 1.0 GiB free, full with 12,288 sentences at a time",
-                "Set runtime.micro_batch=266, ",
-                "training.batch_size=88",
+                "Set runtime.micro_batch=319, ",
+                "training.batch_size=106",
             ],
         ),
         ({"gpus_per_worker": 0.25}, ["0.25 of a GPU's 8.0 GiB full"]),
@@ -57,6 +57,33 @@ def told(stage: Any, where: Context) -> str:
 def test_of_a_training_the_micro_batch_is_named(runtime: dict[str, Any], sentences: list[str]) -> None:
     found = told(_stage(rows=4096), context(**runtime))
     assert all(sentence in found for sentence in sentences), found
+
+
+@pytest.mark.usefixtures("gpu_of_8_gib")
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.AcceleratorError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported at some other API call"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        torch.distributed.DistBackendError(
+            "NCCL error in: NCCLUtils.cpp:93, unhandled cuda error (run with NCCL_DEBUG=INFO for details)\n"
+            "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 2 'out of memory'"
+        ),
+    ],
+)
+def test_memory_that_is_taken_without_torchs_allocator_is_told_alike(error: RuntimeError) -> None:
+    """The first product of a training asks for a handle of cuBLAS, the first step for the buffers of NCCL."""
+    with pytest.raises(ResourceError, match=r"Set runtime\.micro_batch="), explain_full_gpu(_stage(), context(gpus_per_worker=1)):
+        raise error
+
+
+@pytest.mark.usefixtures("gpu_of_8_gib")
+@pytest.mark.parametrize(
+    "said", ["CUDA error: an illegal memory access was encountered", "NCCL error in: NCCLUtils.cpp:93, unhandled cuda error"]
+)
+def test_what_else_a_gpu_says_stays_as_it_is(said: str) -> None:
+    with pytest.raises(RuntimeError, match=said), explain_full_gpu(_stage(), context(gpus_per_worker=1)):
+        raise RuntimeError(said)
 
 
 @pytest.mark.usefixtures("gpu_of_8_gib")

@@ -268,7 +268,12 @@ def test_bf16_computes_in_bf16_over_float32_weights() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [torch.OutOfMemoryError("full"), torch.AcceleratorError("CUDA error: uncorrectable ECC error encountered")]
+    "error",
+    [
+        torch.OutOfMemoryError("full"),
+        torch.AcceleratorError("CUDA error: uncorrectable ECC error encountered"),
+        torch.distributed.DistBackendError("NCCL error in: NCCLUtils.cpp:93, remote process exited or there was a network error"),
+    ],
 )
 def test_a_gpu_that_fails_while_a_checkpoint_is_loaded_says_nothing_of_the_checkpoint(
     error: RuntimeError, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

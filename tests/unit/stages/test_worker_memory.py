@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
+import numpy as np
 import pytest
+import torch
+from torch.autograd.graph import saved_tensors_hooks
 
 from sentdist.execution.resources import Node, capacity
+from sentdist.learning import precision as precision_module
+from sentdist.learning.encoder.batch import collate
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.precision import autocast
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec, Training
 from sentdist.plan.stages import Corpus, Train
 from sentdist.stages.planning.resolve import encoder_configuration
-from sentdist.stages.worker_memory import BERT_BASE, encoder_size, fitting_micro_batch, gpu_bytes, worker_bytes
+from sentdist.stages.worker_memory import BERT_BASE, BYTES_PER_UNIT_ON_GPU, encoder_size, fitting_micro_batch, gpu_bytes, worker_bytes
+from tests.support.pretend_gpu import pretended_gpu
+from tests.support.tiny_encoders import tiny_encoder
 
 GIB = 2.0**30
 MINILM = encoder_size(encoder_configuration(EncoderSpec(checkpoint="minilm-l6", revision="1"), {}))
@@ -43,8 +54,47 @@ def test_the_estimate_holds_what_was_measured_and_not_half_as_much_again(asked: 
     assert measured_gib <= _bytes(**asked) / GIB < 1.5 * measured_gib  # type: ignore[arg-type]
 
 
+def _kept(folder: Path, *, layers: int, sentences: int, precision: str, dropout: float) -> int:
+    """Bytes that autograd keeps of an encoder of MiniLM's shape on a GPU that is pretended, for sentences of 20 tokens."""
+    shape = {"hidden_size": MINILM.width, "intermediate_size": MINILM.inner_width, "num_attention_heads": MINILM.num_heads}
+    made = tiny_encoder(folder / f"{layers}-{sentences}", "bert", num_hidden_layers=layers, **shape)
+    encoder = SentenceEncoder.load(made, attention_dropout=0.0, hidden_dropout=dropout).train()
+    tokens = collate([np.full(20, 5)] * sentences)
+    kept: dict[int, torch.UntypedStorage] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        storage = getattr(tensor, "host", tensor).untyped_storage()
+        kept[storage.data_ptr()] = storage
+        return tensor
+
+    with_bfloat16 = patch.object(precision_module, "has_bfloat16", lambda: True)  # torch casts for a GPU only where it has one
+    with pretended_gpu() as device, with_bfloat16:
+        encoder.to(device)
+        with saved_tensors_hooks(keep, lambda tensor: tensor), autocast(precision, torch.device("cpu")):
+            out = encoder(tokens.to(device))
+    assert out.requires_grad
+    return sum(storage.nbytes() for storage in kept.values())
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_what_a_gpu_keeps_of_a_layer_is_what_was_counted(precision: str, dropout: float, tmp_path: Path) -> None:
+    """A third more at most: workers that are thought larger than they are share no GPU, and get smaller micro-batches than they could."""
+    kept = partial(_kept, tmp_path, precision=precision, dropout=dropout)
+    of_a_layer = [kept(layers=2, sentences=sentences) - kept(layers=1, sentences=sentences) for sentences in (2, 12)]
+    counted = (of_a_layer[1] - of_a_layer[0]) / (10 * 20) / MINILM.width  # without what a layer's weights take
+    assert counted < BYTES_PER_UNIT_ON_GPU[precision] < 1.34 * counted
+
+
+def test_attention_in_float32_takes_more_the_longer_a_sentence_may_be() -> None:
+    """Of a GPU: 16 KiB for each sentence, head and 64 tokens while a layer is differentiated, which at 512 tokens is half of it all."""
+    short, long = (gpu_bytes(_stage(max_length=length), MINILM, Runtime()) for length in (128, 512))
+    assert long - short == 192 * 12 * 6 * 16 * 1024
+    assert gpu_bytes(_stage(precision="bf16", max_length=512), MINILM, Runtime()) < long
+
+
 def test_a_frozen_encoder_has_weights_and_one_layer_at_a_time() -> None:
-    stage = _stage()
+    stage = _stage(precision="bf16")
     frozen = stage.model_copy(update={"training": stage.training.model_copy(update={"freeze_encoder": True})})
     whole, less = (gpu_bytes(one, MINILM, Runtime()) - gpu_bytes(one, MINILM, Runtime(micro_batch=1)) for one in (stage, frozen))
     assert whole == pytest.approx(6 * less), "MiniLM has six layers"
@@ -53,12 +103,12 @@ def test_a_frozen_encoder_has_weights_and_one_layer_at_a_time() -> None:
 
 
 def test_layers_that_are_computed_again_leave_what_goes_into_each_and_one_whole() -> None:
-    stage = _stage()
+    stage = _stage(precision="bf16")
     whole, less = (
         gpu_bytes(stage, MINILM, Runtime(recompute_layers=again)) - gpu_bytes(stage, MINILM, Runtime(recompute_layers=again, micro_batch=1))
         for again in (False, True)
     )
-    assert less == pytest.approx(whole * (98 + 6 * 4) / (6 * 98)), "98 bytes a unit of each of six layers, or of one beside six float32"
+    assert less == pytest.approx(whole * (50 + 6 * 4) / (6 * 50)), "50 bytes a unit of each of six layers, or of one beside six float32"
 
 
 def test_the_size_of_an_encoder_is_read_from_its_configuration(tiny_encoder_dir: Path) -> None:
