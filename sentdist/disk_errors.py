@@ -36,6 +36,12 @@ def words_for(error: BaseException | None) -> str | None:
     return WORDS.get(error.errno) if isinstance(error, OSError) else None
 
 
+def tells_of_disk(error: SentdistError) -> bool:
+    """Whether an error was raised because a disk or file server fails, or lets nobody in, whatever file was met first."""
+    cause = error.__cause__
+    return words_for(cause) is not None or (isinstance(cause, OSError) and cause.errno in NO_RIGHT)
+
+
 def os_error_of(error: Exception) -> OSError | None:
     """What the system said: the error itself, or the number in the message of a library in Rust (safetensors), which is no OSError."""
     if isinstance(error, OSError):

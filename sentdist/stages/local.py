@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from sentdist.disk_errors import explain_disk_errors
+from sentdist.disk_errors import explain_disk_errors, tells_of_disk
 from sentdist.errors import ArtifactLost, SentdistError, StoreError
 from sentdist.learning.freed_memory import give_back_gpu_memory
 from sentdist.plan.stage import Stage, topological
@@ -55,7 +55,7 @@ def build_past_failures(
     failed: is called at once with each stage that could not be built.
 
     Raises:
-        StoreError: the store fails, and with it all that would come.
+        SentdistError: the store or a disk fails, and with it all that would come.
     """
     errors: dict[str, SentdistError] = {}
     for stage in stages:
@@ -69,9 +69,9 @@ def build_past_failures(
             except ArtifactLost as loss:
                 log.warning("%s", loss)
                 build_all(topological((stage,)), context, listen=listen)
-        except StoreError:
-            raise
         except SentdistError as error:
+            if isinstance(error, StoreError) or tells_of_disk(error):
+                raise
             errors[stage.key] = error
             if failed is not None:
                 failed(stage, error)
