@@ -74,7 +74,7 @@ def _with_devices(plan: Plan, context: Context, missing: frozenset[str], print_l
 
 
 def local_listener(progress: SweepProgress, print_line: PrintLine, *, show: Show | None = None) -> Listener:
-    """A listener for `run_local` that says every tenth of a training, every dev score and every finished stage."""
+    """A listener for what is built in this process: it says every tenth of a training, every dev score and every finished stage."""
 
     def listen(stage: Stage, session: TrainSession | None, event: StepReport | DevScore | Artifact) -> None:
         told = progress_event(stage, session, event)

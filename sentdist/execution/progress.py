@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from sentdist.errors import counted, duration
 from sentdist.execution.board.events import StageEvent
+from sentdist.plan.dotted import short_names
 from sentdist.plan.stage import Json, Stage, topological
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
@@ -137,7 +138,7 @@ def progress_of(plan: Plan, missing: frozenset[str], *, clock: Callable[[], floa
 
 def _told_apart(plan: Plan, stages: Iterable[Stage]) -> dict[str, str]:
     """Of each stage that has its kind and label in common with others: the grid values of all trials that need it, as far as they differ
-    between these stages; where that tells two of them not apart, the first letters of their keys."""
+    between these stages; where that does not tell them apart, the first letters of their keys."""
     alike: dict[tuple[str, str], list[str]] = {}
     for stage in stages:
         alike.setdefault((stage.kind, stage.label), []).append(stage.key)
@@ -154,7 +155,8 @@ def _told_apart(plan: Plan, stages: Iterable[Stage]) -> dict[str, str]:
     for keys in groups:
         texts = {key: {path: value_text(value) for path, value in settled[key].items()} for key in keys}
         differing = [path for path in texts[keys[0]] if len({texts[key].get(path) for key in keys}) > 1]
-        told = {key: ", ".join(f"{path.rpartition('.')[2]}={texts[key][path]}" for path in differing if path in texts[key]) for key in keys}
+        names = short_names([differing])
+        told = {key: ", ".join(f"{names[path]}={texts[key][path]}" for path in differing if path in texts[key]) for key in keys}
         found |= told if len(set(told.values())) == len(keys) and all(told.values()) else {key: key[:8] for key in keys}
     return found
 

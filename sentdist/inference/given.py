@@ -33,7 +33,8 @@ def given_sentences(where: str, given: str | Iterable[str], *, one_will_do: bool
     shape = (1,) if isinstance(given, str) else getattr(given, "shape", (1,))  # one of numpy's strings has a shape, too
     if len(shape) != 1:
         raise DataError(where=where, found=f"an array of shape {shape}", expected="a list of sentences", remedy="Give one dimension.")
-    sentences = [given] if isinstance(given, str) else given.to_pylist() if hasattr(given, "to_pylist") else list(given)  # Arrow's
+    column = given.to_pylist() if hasattr(given, "to_pylist") else given  # Arrow's items are no str
+    sentences = [column] if isinstance(column, str) else list(column)
     if not sentences or (isinstance(given, str) and not one_will_do):
         raise DataError(
             where=where, found=_counted(given, sentences), expected="a list of sentences",

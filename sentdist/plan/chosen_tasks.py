@@ -77,9 +77,8 @@ def named_task(given: str) -> NamedTask:
         raise RecipeError(
             where="task", found=f"{given}, without a split", expected="a split behind @", remedy="Leave @ out to take all rows."
         )
-    name = "".join(letter if letter.isalnum() else "-" for letter in f"{kind}-{source.removeprefix('hub:')}-{split or ''}".lower()).strip(
-        "-"
-    )
+    said = f"{kind}-{source.removeprefix('hub:')}-{split or ''}".lower()
+    name = "".join(letter if letter.isalnum() else "-" for letter in said).strip("-")
     card = TaskCard(kind=known, source=source, split=split, licence="the user's", citation=None)
     return NamedTask(name=name, card=card, revision=commit or None)
 

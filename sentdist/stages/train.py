@@ -170,12 +170,8 @@ class TrainSession:
         """
         try:
             self._load(folder)
-        except (
-            torch.OutOfMemoryError,
-            torch.AcceleratorError,
-            torch.distributed.DistError,
-        ):  # RuntimeErrors that say nothing of the checkpoint
-            raise
+        except (torch.OutOfMemoryError, torch.AcceleratorError, torch.distributed.DistError):
+            raise  # RuntimeErrors that say nothing of the checkpoint
         except StoreError as error:
             raise UnusableCheckpoint(f"{error.found}; this training has {error.expected}") from error
         except (RuntimeError, ValueError, KeyError, TypeError, EOFError, UnpicklingError) as error:

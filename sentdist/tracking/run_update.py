@@ -47,7 +47,7 @@ class RunUpdate:
         cut = {name: value[:TAG_LETTERS] for name, value in values.items()}
         self._tags |= {name: value for name, value in cut.items() if self.run.data.tags.get(name) != value}
 
-    def call(self, name: str) -> None:
+    def set_name(self, name: str) -> None:
         """Give the run another name."""
         self._name = name
 

@@ -282,7 +282,7 @@ class SweepRuns:
         if owner in self.layout.trials:
             cell = self.layout.trials[owner].cell
             if run.data.tags.get(CELL, cell) != cell:  # the grid has another axis now
-                update.call(self.layout.name(owner))
+                update.set_name(self.layout.name(owner))
             update.tags({COLOR: self._colors[cell], CELL: cell})
         if own:
             update.tags({"sentdist.place": self._address(own[owner].files_place if owner in own else self.sweep.places[owner])})

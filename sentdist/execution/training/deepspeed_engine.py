@@ -73,7 +73,7 @@ class DeepSpeedEngine:
             dist_init_required=False,
         )
         self.encoder: nn.Module = self._engine.module
-        weakref.finalize(self, _let_go, self._engine, zero_stage).atexit = False
+        weakref.finalize(self, _release, self._engine, zero_stage).atexit = False
 
     @property
     def lr(self) -> float:
@@ -197,7 +197,7 @@ def _without_mlflow() -> Iterator[None]:
         del sys.modules["mlflow"]
 
 
-def _let_go(engine: Any, zero_stage: int) -> None:
+def _release(engine: Any, zero_stage: int) -> None:
     """Take out what keeps an engine of DeepSpeed for as long as its process lives: the hooks of ZeRO 1 to 3; and at stage 3
     a list of the modules of all engines, and what is remembered of each step. With the last engine of stage 3 goes what it put in place of
     `torch.nn.functional.linear`, whose sums round differently. A worker of a group trains one encoder after another, and embeds by some."""

@@ -10,6 +10,7 @@ from sentdist.data.sources.mirror import address_of
 from sentdist.errors import RecipeError
 from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS, check_has_no_revision
 from sentdist.plan.evaluation import evaluation_of
+from sentdist.plan.grid import check_takes_effect
 from sentdist.plan.recipe import Recipe
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderUse
@@ -25,9 +26,11 @@ def planned(path: Path, *, overrides: Sequence[str] = (), store: str, data: Path
     """The plan of a recipe's file, and where it is to be carried out.
 
     Raises:
-        RecipeError, DataError, EncoderError: as `Recipe.load` and `unroll`.
+        RecipeError, DataError, EncoderError: as `Recipe.load`, `check_takes_effect` and `unroll`.
     """
-    return planned_recipe(Recipe.load(path, overrides), store=store, data=data)
+    recipe = Recipe.load(path, overrides)
+    check_takes_effect(recipe, overrides)
+    return planned_recipe(recipe, store=store, data=data)
 
 
 def requested(recipe: Recipe, *, store: str, data: Path | None = None) -> tuple[Plan | PlannedSearch, Context]:

@@ -33,6 +33,7 @@ def test_what_it_needs_is_named(command: str, option: str, needs: str, tmp_path:
     assert done.exit_code == 2 and f"{option}: found no {needs}; expected {needs} beside it" in " ".join(done.output.split()), done.output
 
 
+@pytest.mark.parametrize("command", ["plan", "leaks"])
 @pytest.mark.parametrize(
     ("recipe", "override", "told"),
     [
@@ -41,9 +42,9 @@ def test_what_it_needs_is_named(command: str, option: str, needs: str, tmp_path:
         ("search.yaml", "training.learning_rate=1e-4", "found a field that search.space.training.learning_rate varies: {'log': ["),
     ],
 )
-def test_a_value_that_the_grid_or_search_replaces_is_refused(recipe: str, override: str, told: str, tmp_path: Path) -> None:
+def test_a_value_that_the_grid_or_search_replaces_is_refused(command: str, recipe: str, override: str, told: str, tmp_path: Path) -> None:
     """The sweep ran its own values, under the name that was asked for another one."""
-    done = CliRunner().invoke(app, ["plan", str(RECIPES / recipe), "--set", override, "--store", str(tmp_path)])
+    done = CliRunner().invoke(app, [command, str(RECIPES / recipe), "--set", override, "--store", str(tmp_path)])
     assert done.exit_code == 2 and f"--set {override}: " in done.output and told in " ".join(done.output.split()), done.output
 
 

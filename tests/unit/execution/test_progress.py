@@ -120,3 +120,12 @@ def test_stages_of_one_label_are_told_apart_by_the_values_of_the_grid() -> None:
     assert "(learning_rate=1e-05, temperature=0.1)" in rcl or "(temperature=0.1, learning_rate=1e-05)" in rcl
     (corpus,) = [line for line in lines.values() if line.startswith("corpus")]
     assert "(" not in corpus
+
+
+def test_two_fields_of_one_last_word_are_told_apart_by_the_word_before_it() -> None:
+    terms: Any = [{"weight": 1.0, "objective": {"name": "info_nce"}}, {"weight": 1.0, "objective": {"name": "triplet"}}]
+    weights: Any = {f"methods.fine_tuned.objective.terms.{number}.weight": [0.5, 2.0] for number in range(2)}
+    plan = plan_of(small_recipe(methods={"fine_tuned": {"objective": {"name": "sum", "terms": terms}}}, sweep=weights))
+    progress = progress_of(plan, frozenset(stage.key for stage in plan.stages))
+    lines = [progress.line(StageEvent(key=one.key, kind=one.kind, label=one.label, what="started", at=0.0)) for one in plan.stages]
+    assert [line for line in lines if "train " in line and "(0.weight=0.5, 1.weight=2)" in line], lines
