@@ -37,11 +37,20 @@ class Attended:
         return off.abs() / squares.sqrt()
 
 
-def attended(lengths: Sequence[int], *, num_heads: int, width: int, p: float, dtype: torch.dtype, device: torch.device) -> Attended:
-    """As a layer in training calls it, with dropout `p`."""
+def attended(
+    lengths: Sequence[int],
+    *,
+    num_heads: int,
+    width: int,
+    p: float,
+    dtype: torch.dtype,
+    device: torch.device,
+    rounded_to: torch.dtype = torch.float32,
+) -> Attended:
+    """As a layer in training calls it, with dropout `p`. rounded_to: which numbers the sentences have, whatever computes with them."""
     generator, num_tokens = torch.Generator().manual_seed(0), sum(lengths)
-    host = [torch.randn(1, num_heads, num_tokens, width, generator=generator).to(dtype) for _ in range(3)]
-    grad = torch.randn(1, num_tokens, num_heads, width, generator=generator).to(dtype)
+    host = [torch.randn(1, num_heads, num_tokens, width, generator=generator).to(rounded_to).to(dtype) for _ in range(3)]
+    grad = torch.randn(1, num_tokens, num_heads, width, generator=generator).to(rounded_to).to(dtype)
     states = [one.to(device).requires_grad_() for one in host]
     bounds = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32).to(device)
     segments = Segments(lengths=lengths, boundaries=bounds, num_heads=num_heads)

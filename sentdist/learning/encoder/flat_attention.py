@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,10 +14,13 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 
 from sentdist.learning.encoder.compiled_attention import compiled_attention
-from sentdist.learning.encoder.fused_attention import ByLength, by_length, dropped_attention, fused_attention, fused_kernel
+from sentdist.learning.encoder.fused_attention import ByLength, by_length, dropped_attention, fused_attention, fused_kernel, served_tile
 from sentdist.learning.encoder.private_torch import softmax_backward
 from sentdist.learning.encoder.regularizers import dropout_factors, head_scales
 from sentdist.learning.kernels import calls
+
+if TYPE_CHECKING:
+    from sentdist.learning.encoder.short_attention import ShortSentences
 
 FLAT_ATTENTION = "sentdist_flat"
 _GROUP_COST = 600.0  # what one more group costs, in squared tokens of a sentence; measured on a CPU, flat between 300 and 1500
@@ -87,6 +90,13 @@ class Segments:
     def by_length(self) -> ByLength:
         """Made where it is first read, as `grouped`."""
         return by_length(self.lengths, self.boundaries.device, num_heads=self.num_heads)
+
+    @cached_property
+    def short(self) -> ShortSentences:
+        """Made where it is first read, as `grouped`."""
+        from sentdist.learning.encoder.short_attention import short_sentences
+
+        return short_sentences(self.lengths, self.boundaries.device, num_heads=self.num_heads)
 
 
 def group_borders(sorted_lengths: np.ndarray, *, group_cost: float = _GROUP_COST) -> list[int]:
@@ -217,6 +227,10 @@ def flat_attention(
     kernel = fused_kernel(query.device, query.dtype, width)
     if calls.serve_states(query, key, value):
         context = compiled_attention(query, key, value, boundaries=segments.boundaries, scale=scale, p=p)
+    elif _are_short(segments, query, p=p):
+        from sentdist.learning.encoder.short_attention import short_attention
+
+        context = short_attention(query, key, value, segments.short, boundaries=segments.boundaries, scale=scale, p=p)
     elif kernel == "efficient" and p > 0.0:
         context = dropped_attention(query, key, value, segments.by_length, scale=scale, p=p)
     elif kernel is not None:
@@ -233,6 +247,17 @@ def flat_attention(
         scales_TH = scales_SH.repeat_interleave(segments.boundaries.diff(), dim=0, output_size=num_tokens)
         context = context * scales_TH[:, :, None]
     return context.unsqueeze(0), None
+
+
+def _are_short(segments: Segments, query: Tensor, *, p: float) -> bool:
+    """Whether kernels for short sentences serve all of these, and run on this machine."""
+    width = query.shape[-1]
+    if segments.longest > served_tile(query.device, query.dtype, width):
+        return False
+    from sentdist.learning.encoder.short_attention import runs_here
+
+    learns = torch.is_grad_enabled()
+    return all(runs_here(query.device, query.dtype, width, tile, drops=p > 0.0, learns=learns) for tile in segments.short.tiles)
 
 
 def register_flat_attention() -> None:

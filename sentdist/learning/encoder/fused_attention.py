@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from itertools import accumulate
 from typing import Any, Literal
 
@@ -40,6 +41,16 @@ def fused_kernel(device: torch.device, dtype: torch.dtype, head_width: int) -> K
         return "flash" if fits and has_attention("_flash_attention_forward") and _capability(device) >= AMPERE else None
     fits = dtype == torch.float32 and head_width % 4 == 0
     return "efficient" if fits and has_attention("_efficient_attention_forward") else None
+
+
+def served_tile(device: torch.device, dtype: torch.dtype, head_width: int) -> int:
+    """The longest sentence that kernels of our own serve, quicker than torch's (see short_attention.py); 0 where they serve none: without
+    Triton, which comes with torch for CUDA, and on a GPU older than Ampere."""
+    if device.type != "cuda" or not _has_triton() or torch.version.hip is not None or _capability(device) < AMPERE:
+        return 0
+    from sentdist.learning.encoder.short_attention import largest_tile
+
+    return largest_tile(head_width, dtype)
 
 
 def fused_attention(
@@ -135,6 +146,11 @@ def _efficient(query: Tensor, key: Tensor, value: Tensor, boundaries: Tensor | N
     forward, keeps = torch.ops.aten._efficient_attention_forward, torch.is_grad_enabled()
     context: Tensor = forward(query, key, value, None, boundaries, boundaries, longest, longest, p, 0, keeps, scale=scale)[0]
     return context
+
+
+@cache
+def _has_triton() -> bool:
+    return find_spec("triton") is not None
 
 
 @cache
