@@ -11,17 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from sentdist.learning.encoder import short_attention
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.encoder.flat_attention import _GroupedAttention, length_groups
-from sentdist.learning.encoder.fused_attention import (
-    MOST_SENTENCES,
-    by_length,
-    dropped_attention,
-    fused_attention,
-    fused_kernel,
-    served_tile,
-)
+from sentdist.learning.encoder.fused_attention import MOST_SENTENCES, by_length, dropped_attention, fused_attention, fused_kernel
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.learner import Learner
@@ -59,42 +51,6 @@ def test_one_operation_is_the_groups(dtype: torch.dtype, tolerance: float, width
     )
     for found, expected in pairs:
         assert float((found - expected).detach().float().norm() / expected.detach().float().norm()) < tolerance
-
-
-@pytest.mark.parametrize("width", [16, 32, 64, 128])
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2), (torch.float16, 3e-3)])
-def test_kernels_for_short_sentences_give_what_a_cpu_gives(
-    dtype: torch.dtype, tolerance: float, width: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gpu, longest = torch.device("cuda"), served_tile(torch.device("cuda"), dtype, width)
-    lengths = [length for length in (1, 16, 7, 64, 3, 128, 20, 20, 17, 33, 100) if length <= longest]
-    monkeypatch.setattr(short_attention, "FEWEST_PROGRAMS", 1)  # each tile by itself
-    used = short_attention.short_sentences(lengths, gpu, num_heads=4).tiles
-    assert used == tuple(tile for tile in short_attention.TILES if tile <= longest)
-    assert all(short_attention.runs_here(gpu, dtype, width, tile, drops=drops, learns=True) for tile in used for drops in (False, True))
-    shape = {"num_heads": 4, "width": width, "p": 0.0, "rounded_to": dtype}
-    there = attended(lengths, **shape, dtype=dtype, device=gpu)
-    here = attended(lengths, **shape, dtype=torch.float32, device=torch.device("cpu"))
-    for found, expected in zip((there.context, *there.gradients), (here.context, *here.gradients), strict=True):
-        assert float((found - expected).norm() / expected.norm()) < tolerance
-
-
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-3), (torch.bfloat16, 0.05)])
-def test_masks_of_kernels_for_short_sentences_are_those_of_their_derivative(dtype: torch.dtype, tolerance: float) -> None:
-    found = attended([*range(1, 129)] * 20, num_heads=12, width=32, p=0.25, dtype=dtype, device=torch.device("cuda"))
-    assert float(found.disagreement().max()) < tolerance
-    ones = torch.ones(2000 * 20, 4, 32, device="cuda", dtype=dtype)
-    bounds = torch.arange(0, len(ones) + 1, 20, dtype=torch.int32, device="cuda")
-    sentences = short_attention.short_sentences([20] * 2000, torch.device("cuda"), num_heads=4)
-    torch.manual_seed(3)
-    context = short_attention.short_attention(ones, ones, ones, sentences, boundaries=bounds, scale=1.0, p=0.25).float()
-    again = short_attention.short_attention(ones, ones, ones, sentences, boundaries=bounds, scale=1.0, p=0.25).float()
-    assert not torch.equal(context, again), "each call draws on"
-    assert float(context.mean()) == pytest.approx(1.0, abs=0.01)
-    assert float(context[..., 0].var()) == pytest.approx(0.25 / 0.75 / 20, rel=0.05)
-    heads = context[..., 0].view(2000, 20, 4) - 1.0
-    for one, other in ((heads[:1000], heads[1000:]), (heads[:, :10], heads[:, 10:]), (heads[..., :2], heads[..., 2:])):
-        assert abs(float((one * other).mean() / heads.var())) < 0.02, "sentences, rows and heads draw apart"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

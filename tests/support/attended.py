@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -13,6 +13,9 @@ from sentdist.learning.encoder.flat_attention import Segments, flat_attention
 
 # 12 heads of 512² weights: behind 1,365 sentences random numbers are more than 32 bits count.
 MANY = (*[3] * 700, 512, *[2] * 699)
+
+
+MASKED = (5, 16, 1, 12, 30, 64)  # tokens of sentences whose masks are read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,3 +63,26 @@ def attended(
         lengths=lengths, context=context.detach().cpu().float().squeeze(0), grad=grad.float().squeeze(0),
         value=host[2].detach().float().squeeze(0).transpose(0, 1), gradients=(query, key, value),
     )  # fmt: skip
+
+
+def off_by_masks(attend: Callable[[Tensor, Tensor, Tensor], Tensor], *, width: int, dtype: torch.dtype, device: torch.device) -> float:
+    """How far gradients are from those of attention with the very masks that `attend` draws: the same at each call, two heads, scale 1.
+
+    Masks are read from values that are unit vectors, whose context is the weights themselves. Its sentences: those of MASKED up to `width`.
+    """
+    lengths = [length for length in MASKED if length <= width]
+    generator, num_tokens = torch.Generator().manual_seed(0), sum(lengths)
+    numbers = [torch.randn(num_tokens, 2, width, generator=generator).to(dtype) for _ in range(4)]
+    query, key, value = (one.to(device).requires_grad_() for one in numbers[:3])
+    units = torch.cat([torch.eye(length, width) for length in lengths])[:, None].expand(-1, 2, -1).to(dtype)
+    applied = attend(query, key, units.to(device)).detach().cpu().double()
+    found = torch.autograd.grad(attend(query, key, value), (query, key, value), numbers[3].to(device))
+    states = [one.double().requires_grad_() for one in numbers[:3]]
+    contexts = []
+    for rows in zip(applied.split(lengths), *(one.split(lengths) for one in states), strict=True):
+        applied_LHL, query_LHW, key_LHW, value_LHW = rows
+        weights = torch.einsum("ihw,jhw->ihj", query_LHW, key_LHW).softmax(dim=-1)
+        kept = applied_LHL[..., : weights.shape[-1]] / weights.detach()
+        contexts.append(torch.einsum("ihj,jhw->ihw", weights * kept, value_LHW))
+    expected = torch.autograd.grad(torch.cat(contexts), states, numbers[3].double())
+    return max(float((one.cpu().double() - other).norm() / other.norm()) for one, other in zip(found, expected, strict=True))

@@ -250,12 +250,14 @@ def flat_attention(
 
 
 def _are_short(segments: Segments, query: Tensor, *, p: float) -> bool:
-    """Whether kernels for short sentences serve all of these, and run on this machine."""
+    """Whether kernels for short sentences serve all of these, run on this machine, and are the quicker ones."""
     width = query.shape[-1]
     if segments.longest > served_tile(query.device, query.dtype, width):
         return False
-    from sentdist.learning.encoder.short_attention import runs_here
+    from sentdist.learning.encoder.short_attention import is_quicker, runs_here
 
+    if not is_quicker(query, num_sentences=segments.num_sentences):
+        return False
     learns = torch.is_grad_enabled()
     return all(runs_here(query.device, query.dtype, width, tile, drops=p > 0.0, learns=learns) for tile in segments.short.tiles)
 

@@ -65,6 +65,15 @@ def largest_tile(width: int, dtype: torch.dtype) -> int:
     return max((tile for tile in TILES if tile * width * dtype.itemsize <= LARGEST_TILE_BYTES), default=0)
 
 
+def is_quicker(query: Tensor, *, num_sentences: int) -> bool:
+    """Than torch's kernels, as measured on an H100: in half precision FlashAttention is where sentences fill its tiles, and where so few
+    of them are there that the time to start kernels is all that counts. query: (T, H, head width)."""
+    num_tokens, num_heads, _ = query.shape
+    if query.dtype == torch.float32:
+        return True
+    return num_tokens <= TILES[-2] * num_sentences and num_sentences * num_heads >= 2 * FEWEST_PROGRAMS
+
+
 @cache
 def runs_here(device: torch.device, dtype: torch.dtype, width: int, tile: int, *, drops: bool, learns: bool) -> bool:
     """Whether this machine can compile and start the kernels for a tile: that takes a C compiler, and memory within a multiprocessor.

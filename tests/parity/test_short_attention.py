@@ -1,0 +1,70 @@
+"""The kernels for attention within short sentences, as Triton interprets them on a CPU; tests/gpu asks a GPU the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sentdist.learning.encoder.fused_attention import served_tile
+
+ROOT = Path(__file__).parents[2]
+BESIDE = Path(sys.prefix) / "triton"  # infra/test.sh puts it there
+
+
+@cache
+def interpreted() -> list[Any]:
+    if not BESIDE.is_dir() and find_spec("triton") is None:
+        pytest.skip(f"Triton is not in {BESIDE}, where infra/test.sh puts it")
+    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), str(BESIDE)])}
+    command = [sys.executable, "-W", "ignore", "-m", "tests.support.interpreted_attention"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_they_give_what_a_cpu_gives_and_both_passes_draw_the_same_masks() -> None:
+    *cases, _masks, _prepared, _tiles, _quicker = interpreted()
+    assert [(case["dtype"], case["width"]) for case in cases] == [("torch.float32", 16), ("torch.float32", 64), ("torch.float16", 32)]
+    for case in cases:
+        assert case["off"] < (3e-3 if case["dtype"] == "torch.float16" else 1e-5), case
+        assert case["gradients"] < (5e-3 if case["dtype"] == "torch.float16" else 1e-5), case
+        assert case["masks"] < (2e-2 if case["dtype"] == "torch.float16" else 1e-4), case  # other masks would be off by 1
+
+
+def test_masks_keep_the_mean_and_are_drawn_apart() -> None:
+    masks = interpreted()[-4]
+    assert masks["mean"] == pytest.approx(1.0, abs=0.03)
+    assert masks["variance"] == pytest.approx(1.0, rel=0.15)
+    assert all(abs(one) < 0.12 for one in masks["likeness"]), "sentences, rows and heads"
+    assert not masks["again"], "each call draws on"
+
+
+def test_sentences_go_to_the_tile_they_fit_into_and_a_launch_that_is_too_small_to_the_next() -> None:
+    prepared, tiles, quicker = interpreted()[-3:]
+    assert prepared["tiles"] == [32, 128] and prepared["counts"] == [400, 101], "3,600 programs are too few for a launch, 4,800 are not"
+    assert prepared["places"] == list(range(501))
+    assert tiles == {
+        "torch.float32 8": 0, "torch.float32 16": 128, "torch.float32 32": 128, "torch.float32 64": 64, "torch.float32 128": 32,
+        "torch.bfloat16 8": 0, "torch.bfloat16 16": 128, "torch.bfloat16 32": 128, "torch.bfloat16 64": 128, "torch.bfloat16 128": 64,
+    }  # fmt: skip
+    assert quicker == [False, True, False, True], "in half precision neither few sentences nor long ones"
+
+
+def test_without_triton_or_a_gpu_nothing_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    assert served_tile(torch.device("cpu"), torch.float32, 32) == 0
+    monkeypatch.setattr("sentdist.learning.encoder.fused_attention._capability", lambda device: (9, 0))
+    monkeypatch.setattr("sentdist.learning.encoder.fused_attention._has_triton", lambda: False)
+    assert served_tile(torch.device("cuda"), torch.float32, 32) == 0
+    monkeypatch.setattr("sentdist.learning.encoder.fused_attention._has_triton", lambda: True)
+    monkeypatch.setattr("sentdist.learning.encoder.fused_attention._capability", lambda device: (7, 5))
+    assert served_tile(torch.device("cuda"), torch.float32, 32) == 0, "older than Ampere"

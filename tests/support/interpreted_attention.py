@@ -1,0 +1,104 @@
+"""Run as a program where Triton interprets its kernels (TRITON_INTERPRET=1): attention within short sentences beside that of a CPU.
+
+Prints a line of JSON a case: how far context and gradients are off, how far the masks of both passes differ, what the masks do.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import accumulate
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+from sentdist.learning.encoder import flat_attention, short_attention
+from sentdist.learning.kernels import calls
+from tests.support.attended import MASKED, Attended, attended, off_by_masks
+
+LENGTHS = (1, 16, 7, 64, 3, 128, 20, 17, 33)
+CPU = torch.device("cpu")
+
+
+def served(lengths: tuple[int, ...], **shape: Any) -> Attended:
+    """By the kernels for short sentences, on the way of a layer in training."""
+    with (
+        patch.object(flat_attention, "served_tile", lambda device, dtype, width: short_attention.largest_tile(width, dtype)),
+        patch.object(short_attention, "is_quicker", lambda query, num_sentences: True),
+        patch.object(flat_attention._GroupedAttention, "forward", None),  # no other way is taken
+    ):
+        torch.manual_seed(3)
+        return attended(lengths, **shape, device=CPU)
+
+
+def beside_a_cpu(dtype: torch.dtype, width: int) -> dict[str, Any]:
+    lengths = tuple(length for length in LENGTHS if length <= short_attention.largest_tile(width, dtype))
+    shape: dict[str, Any] = {"num_heads": 2, "width": width, "p": 0.0, "rounded_to": dtype}
+    there, here = served(lengths, **shape, dtype=dtype), attended(lengths, **shape, dtype=torch.float32, device=CPU)
+    pairs = zip((there.context, *there.gradients), (here.context, *here.gradients), strict=True)
+    dropped = served(lengths, **shape | {"p": 0.25}, dtype=dtype)
+    return {
+        "dtype": str(dtype),
+        "width": width,
+        "off": max(float((found - expected).norm() / expected.norm()) for found, expected in pairs),
+        "masks": float(dropped.disagreement().max()),
+        "gradients": drawing(dtype, width, CPU),
+    }
+
+
+def drawing(dtype: torch.dtype, width: int, device: torch.device) -> float:
+    """How far gradients are from those of attention with the masks that are drawn."""
+    lengths = [length for length in MASKED if length <= width]
+    bounds = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32).to(device)
+    sentences = short_attention.short_sentences(lengths, device, num_heads=2)
+
+    def attend(*states: Tensor) -> Tensor:
+        torch.manual_seed(3)
+        return short_attention.short_attention(*states, sentences, boundaries=bounds, scale=1.0, p=0.25)
+
+    return off_by_masks(attend, width=width, dtype=dtype, device=device)
+
+
+def masks() -> dict[str, Any]:
+    """Of equal weights, each kept with 0.75: their mean, and their variance against that of 20 independent ones; likeness of apart ones."""
+    count, length = 60, 20
+    ones = torch.ones(count * length, 2, 16)
+    bounds = torch.arange(0, len(ones) + 1, length, dtype=torch.int32)
+    sentences = short_attention.short_sentences([length] * count, CPU, num_heads=2)
+    torch.manual_seed(3)
+    drawn = [short_attention.short_attention(ones, ones, ones, sentences, boundaries=bounds, scale=1.0, p=0.25) for _ in range(2)]
+    off = drawn[0][..., 0].view(count, length, 2) - 1.0
+    parts = ((off[:30], off[30:]), (off[:, :10], off[:, 10:]), (off[..., :1], off[..., 1:]))
+    return {
+        "mean": float(drawn[0].mean()),
+        "variance": float(off.var()) * length * 3.0,
+        "likeness": [float((one * other).mean() / off.var()) for one, other in parts],
+        "again": torch.equal(*drawn),
+    }
+
+
+def main() -> None:
+    calls.why_not = lambda: "compiled kernels of a CPU would come first"
+    with patch.object(short_attention, "FEWEST_PROGRAMS", 1):  # each tile by itself
+        for dtype, width in ((torch.float32, 16), (torch.float32, 64), (torch.float16, 32)):
+            print(json.dumps(beside_a_cpu(dtype, width)), flush=True)
+        print(json.dumps(masks()), flush=True)
+    lengths = [3] * 300 + [17] * 100 + [40] * 100 + [128]
+    prepared = short_attention.short_sentences(lengths, CPU, num_heads=12)
+    places = [place for _, places in prepared.launches for place in places.tolist()]
+    print(json.dumps({"tiles": prepared.tiles, "counts": [len(places) for _, places in prepared.launches], "places": places}))
+    tiles = {
+        f"{dtype} {width}": short_attention.largest_tile(width, dtype)
+        for dtype in (torch.float32, torch.bfloat16)
+        for width in (8, 16, 32, 64, 128)
+    }
+    print(json.dumps(tiles))
+    few, many = (torch.empty(20 * count, 12, 32, dtype=torch.bfloat16) for count in (100, 1000))
+    long = torch.empty(100 * 1000, 12, 32, dtype=torch.bfloat16)
+    asked = ((few, 100), (many, 1000), (long, 1000), (few.float(), 100))
+    print(json.dumps([short_attention.is_quicker(query, num_sentences=count) for query, count in asked]))
+
+
+if __name__ == "__main__":
+    main()
