@@ -119,12 +119,26 @@ def gpus() -> Finding:
     if why := _why_unusable():
         text = f"{found}; torch cannot use them ({why}). {TORCH_FOR_A_DRIVER}"
         return Finding(subject="GPUs", state="bad", text=text)
-    return Finding(subject="GPUs", state="good", text=f"{found}; NCCL {nccl or 'unknown'}")
+    why = _without_short_kernels()
+    return Finding(
+        subject="GPUs", state="good", text=f"{found}; NCCL {nccl or 'unknown'}{f'; slower than it could be: {why}' if why else ''}"
+    )
+
+
+def _without_short_kernels() -> str:
+    """Why attention of short sentences is left to torch's slower kernels; nothing where it is not. Ours are compiled for the answer."""
+    said = _said_of_gpus("import torch; from sentdist.learning.encoder.fused_attention import why_not_short as ask", "torch.device('cuda')")
+    return said and f"no kernels for short sentences ({said})"
 
 
 def _why_unusable() -> str:
-    """What torch says in a process of its own, of all GPUs, hidden ones too; nothing where it can use them."""
-    program = "from sentdist.stages.devices import why_unusable; print(why_unusable() or '')"
+    """What torch says of all GPUs, hidden ones too; nothing where it can use them."""
+    return _said_of_gpus("from sentdist.stages.devices import why_unusable as ask")
+
+
+def _said_of_gpus(imports: str, argument: str = "") -> str:
+    """What `ask` answers in a process of its own; nothing for None."""
+    program = f"{imports}; print(ask({argument}) or '')"
     environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     try:
         asked = [sys.executable, "-P", "-W", "ignore", "-c", program]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sentdist.learning.encoder.fused_attention import served_tile
+from sentdist.learning.encoder.fused_attention import served_tile, why_not_short
 
 ROOT = Path(__file__).parents[2]
 BESIDE = Path(sys.prefix) / "triton"  # infra/test.sh puts it there
@@ -51,6 +51,8 @@ def test_sentences_go_to_the_tile_they_fit_into_and_a_launch_that_is_too_small_t
     prepared, tiles, quicker = interpreted()[-3:]
     assert prepared["tiles"] == [32, 128] and prepared["counts"] == [400, 101], "3,600 programs are too few for a launch, 4,800 are not"
     assert prepared["places"] == list(range(501))
+    assert tiles.pop("in use").endswith(", tiles of 16 32 64 128")
+    assert tiles.pop("trouble") == [None, "RuntimeError: Failed to find C compiler."]
     assert tiles == {
         "torch.float32 8": 0, "torch.float32 16": 128, "torch.float32 32": 128, "torch.float32 64": 64, "torch.float32 128": 32,
         "torch.bfloat16 8": 0, "torch.bfloat16 16": 128, "torch.bfloat16 32": 128, "torch.bfloat16 64": 128, "torch.bfloat16 128": 64,
@@ -65,6 +67,9 @@ def test_without_triton_or_a_gpu_nothing_is_served(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("sentdist.learning.encoder.fused_attention._capability", lambda device: (9, 0))
     monkeypatch.setattr("sentdist.learning.encoder.fused_attention._has_triton", lambda: False)
     assert served_tile(torch.device("cuda"), torch.float32, 32) == 0
+    assert why_not_short(torch.device("cuda")) == "Triton is not installed"
     monkeypatch.setattr("sentdist.learning.encoder.fused_attention._has_triton", lambda: True)
     monkeypatch.setattr("sentdist.learning.encoder.fused_attention._capability", lambda device: (7, 5))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "T4")
     assert served_tile(torch.device("cuda"), torch.float32, 32) == 0, "older than Ampere"
+    assert why_not_short(torch.device("cuda")) == "T4 is none of NVIDIA's from Ampere on"

@@ -78,6 +78,14 @@ def masks() -> dict[str, Any]:
     }
 
 
+def _trouble() -> list[str | None]:
+    """As it is here, and where what compiles them fails."""
+    fine = short_attention.trouble(CPU)
+    short_attention.runs_here.cache_clear()
+    with patch.object(short_attention, "_launch", side_effect=RuntimeError("Failed to find C compiler.\nPlease specify")):
+        return [fine, short_attention.trouble(CPU)]
+
+
 def main() -> None:
     calls.why_not = lambda: "compiled kernels of a CPU would come first"
     with patch.object(short_attention, "FEWEST_PROGRAMS", 1):  # each tile by itself
@@ -93,7 +101,7 @@ def main() -> None:
         for dtype in (torch.float32, torch.bfloat16)
         for width in (8, 16, 32, 64, 128)
     }
-    print(json.dumps(tiles))
+    print(json.dumps(tiles | {"in use": short_attention.in_use(), "trouble": _trouble()}))
     few, many = (torch.empty(20 * count, 12, 32, dtype=torch.bfloat16) for count in (100, 1000))
     long = torch.empty(100 * 1000, 12, 32, dtype=torch.bfloat16)
     asked = ((few, 100), (many, 1000), (long, 1000), (few.float(), 100))

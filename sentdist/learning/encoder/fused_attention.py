@@ -46,11 +46,26 @@ def fused_kernel(device: torch.device, dtype: torch.dtype, head_width: int) -> K
 def served_tile(device: torch.device, dtype: torch.dtype, head_width: int) -> int:
     """The longest sentence that kernels of our own serve, quicker than torch's (see short_attention.py); 0 where they serve none: without
     Triton, which comes with torch for CUDA, and on a GPU older than Ampere."""
-    if device.type != "cuda" or not _has_triton() or torch.version.hip is not None or _capability(device) < AMPERE:
+    if device.type != "cuda" or not _may_have_short(device):
         return 0
     from sentdist.learning.encoder.short_attention import largest_tile
 
     return largest_tile(head_width, dtype)
+
+
+def why_not_short(device: torch.device) -> str | None:
+    """Why there are no kernels for short sentences on this GPU; None where there are."""
+    if not _may_have_short(device):
+        return (
+            "Triton is not installed" if not _has_triton() else f"{torch.cuda.get_device_name(device)} is none of NVIDIA's from Ampere on"
+        )
+    from sentdist.learning.encoder.short_attention import trouble
+
+    return trouble(device)
+
+
+def _may_have_short(device: torch.device) -> bool:
+    return _has_triton() and torch.version.hip is None and _capability(device) >= AMPERE
 
 
 def fused_attention(

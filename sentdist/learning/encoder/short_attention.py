@@ -19,12 +19,16 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from sentdist.errors import first_line
 from sentdist.learning.encoder.batch import sent_to
 
 TILES = (16, 32, 64, 128)  # tokens; below 16 there is no product of matrices
 LARGEST_TILE_BYTES = 16 * 2**10  # of one of its operands: five and the weights must lie in a multiprocessor's own memory
 FEWEST_PROGRAMS = 4096  # a launch of fewer does not fill a GPU: its sentences join those of the next tile
 WARPS = {16: 1, 32: 2, 64: 4, 128: 8}
+
+_ran: set[int] = set()  # tiles
+_trouble: list[str] = []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,9 +89,21 @@ def runs_here(device: torch.device, dtype: torch.dtype, width: int, tile: int, *
         context = _ShortAttention.apply(*states, bounds, one, 1.0, 0.5 if drops else 0.0, seed)
         if learns:
             torch.autograd.grad(context, states, torch.zeros_like(context))
-    except Exception:  # whatever a compiler, a driver or Triton says: torch's own kernels do the same, slower
+    except Exception as error:  # whatever a compiler, a driver or Triton says: torch's own kernels do the same, slower
+        _trouble.append(f"{type(error).__name__}: {first_line(error)}")
         return False
+    _ran.add(tile)
     return True
+
+
+def in_use() -> str | None:
+    """Which of them this process has run, for the records of what it computed."""
+    return f"Triton {triton.__version__}, tiles of {' '.join(map(str, sorted(_ran)))}" if _ran else None
+
+
+def trouble(device: torch.device) -> str | None:
+    """Why they cannot run on this machine; None where the smallest does."""
+    return None if runs_here(device, torch.float32, 32, TILES[0], drops=False, learns=False) else _trouble[-1]
 
 
 def short_attention(

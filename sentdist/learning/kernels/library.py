@@ -10,6 +10,7 @@ import platform
 import shutil
 import stat
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -27,6 +28,7 @@ FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fno-math-errno", "-Wall", "-Wno-psabi")
 _COMPILERS = ("g++", "c++")  # what Clang calls for a parallel loop is in no library of torch
 _THREADS_OF_OPENMP = "GOMP_parallel"  # what GCC calls for a parallel loop; LLVM's library has it, too
 _LONGEST_BUILD_S = 300.0
+_ON_GPU = "sentdist.learning.encoder.short_attention"
 
 
 class NoKernelsError(Exception):
@@ -45,9 +47,12 @@ def library() -> ctypes.CDLL | str:
 
 
 def in_use() -> str | None:
-    """What names the kernels that this process has loaded: it changes with sources, compiler and processor. None where it has none."""
+    """What names the kernels that this process has loaded: it changes with sources, compiler and processor. None where it has none.
+    Those of a GPU, where it ran them, stand behind."""
     found = library() if library.cache_info().currsize else None
-    return Path(found._name).stem if isinstance(found, ctypes.CDLL) else None
+    on_gpu = sys.modules.get(_ON_GPU)  # which loads torch
+    names = [Path(found._name).stem if isinstance(found, ctypes.CDLL) else None, on_gpu.in_use() if on_gpu is not None else None]
+    return "; ".join(name for name in names if name) or None
 
 
 def built() -> Path:

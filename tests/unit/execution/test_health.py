@@ -41,9 +41,23 @@ def test_gpus_are_told_with_driver_and_nccl(
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin")
     monkeypatch.setattr(health, "_version", {"nvidia-nccl-cu13": "2.27.5"}.get)
     monkeypatch.setattr(health, "_why_unusable", lambda: why)
+    monkeypatch.setattr(health, "_without_short_kernels", lambda: "no kernels for short sentences (Triton is not installed)")
     found = health.gpus()
     assert (found.subject, found.state) == ("GPUs", state)
     assert said in found.text, found.text
+
+
+def test_what_makes_gpus_slower_than_they_could_be_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "nvidia-smi").write_text(f'#!/bin/sh\necho "{TWO}"\n')
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin")
+    monkeypatch.setattr(health, "_why_unusable", lambda: "")
+    monkeypatch.setattr(
+        health, "_said_of_gpus", lambda imports, argument: "RuntimeError: Failed to find C compiler" if "why_not_short" in imports else ""
+    )
+    assert health.gpus().text.endswith("slower than it could be: no kernels for short sentences (RuntimeError: Failed to find C compiler)")
+    monkeypatch.setattr(health, "_said_of_gpus", lambda imports, argument: "")
+    assert "slower" not in health.gpus().text
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="torch can use a GPU here")

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -55,6 +56,15 @@ def test_processes_that_ask_at_once_build_it_once(tmp_path: Path, own_cache: Pat
     library.library.cache_clear()
     Path(counted).write_text(Path(counted).read_text() + "# another compiler\n")
     assert calls.why_not() is None and len(list(own_cache.glob("*.so"))) == 2
+
+
+def test_kernels_that_ran_on_a_gpu_are_named_behind_those_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = library.in_use()
+    told = iter(["Triton 3.7.1, tiles of 16 64", None])
+    monkeypatch.setitem(sys.modules, library._ON_GPU, SimpleNamespace(in_use=lambda: next(told)))
+    assert library.in_use() == (f"{before}; " if before else "") + "Triton 3.7.1, tiles of 16 64"
+    assert library.in_use() == before
+    assert Path(*library._ON_GPU.split(".")).with_suffix(".py").is_file(), "the module that it is"
 
 
 @pytest.mark.parametrize(
