@@ -1,8 +1,8 @@
 """All that is asked of a GPU, in one go: `python -m rayjobs.benchmarks.gpu --data DIR --out infra/benchmarks`.
 
-Whether it is right (`pytest tests/gpu`); training beside sentence-transformers; encoding; memory. Ray is not needed, sentence-transformers
-is. Parts that are not asked for stay as they were measured: `--what training` fits into a few minutes. `--device cpu --tiny` runs all of it
-small, to see that it runs; those figures mean nothing.
+Whether it is right (`pytest tests/gpu`); training beside sentence-transformers; encoding; memory; attention of short sentences beside
+torch's; where a step goes. Ray is not needed, sentence-transformers is. Parts that are not asked for stay as they were measured, and each
+figure is written when it is there. `--device cpu --tiny` runs all of it small, to see that it runs; those figures mean nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from pathlib import Path
 import torch
 
 from rayjobs.benchmarks import out_folder
+from rayjobs.benchmarks.gpu_kernels import Attended, Profiled, attention, profiled_steps
 from rayjobs.benchmarks.gpu_page import gpu_page
 from rayjobs.benchmarks.gpu_peers import peer_encoding, peer_training
 from rayjobs.benchmarks.interleaved import Sample, machine
@@ -38,7 +39,7 @@ from sentdist.learning.precision import apply_matmul_precision
 from sentdist.plan.stage import Json
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("correctness", "training", "encoding", "memory")
+PARTS = ("correctness", "training", "encoding", "memory", "attention", "profile")
 OURS, PEER = "sentdist", "sentence-transformers"
 ATTENTIONS = ("sdpa", "flash_attention_2")
 
@@ -92,16 +93,17 @@ def main(arguments: list[str] | None = None) -> None:
     parts: dict[str, dict[str, Json]] = json.loads(kept.read_text()) if kept.is_file() else {}
     with tempfile.TemporaryDirectory() as scratch:
         for what in asked.what:
-            measured = _correctness() if what == "correctness" else _measured(what, asked, Path(scratch))
-            parts[what] = {"machine": dict(_machine(asked)), "command": _command(what, asked), **measured}
-            kept.write_text(json.dumps(parts, indent=1))
-            (folder / "gpu.md").write_text(gpu_page(parts))
+            said: dict[str, Json] = {"machine": dict(_machine(asked)), "command": _command(what, asked)}
+            for measured in _correctness() if what == "correctness" else _measured(what, asked, Path(scratch)):
+                parts[what] = {**said, **measured}
+                kept.write_text(json.dumps(parts, indent=1))
+                (folder / "gpu.md").write_text(gpu_page(parts))
     print(f"written: {folder / 'gpu.md'}")
     if parts.get("correctness", {}).get("failed"):
         raise SystemExit(1)
 
 
-def _correctness() -> dict[str, Json]:
+def _correctness() -> Iterator[dict[str, Json]]:
     """Of every test in tests/gpu whether it passed; those that skip say why."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/gpu"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -109,10 +111,11 @@ def _correctness() -> dict[str, Json]:
     lines = done.stdout.splitlines() or done.stderr.splitlines()
     named = {kind: [line for line in lines if line.startswith(kind)] for kind in ("FAILED", "ERROR", "SKIPPED")}
     ended: list[Json] = [] if done.returncode in (0, 1) else [f"pytest ended with {done.returncode}"]
-    return {"summary": lines[-1], "failed": [*named["FAILED"], *named["ERROR"], *ended], "skipped": [*named["SKIPPED"]]}
+    yield {"summary": lines[-1], "failed": [*named["FAILED"], *named["ERROR"], *ended], "skipped": [*named["SKIPPED"]]}
 
 
-def _measured(what: str, asked: argparse.Namespace, scratch: Path) -> dict[str, Json]:
+def _measured(what: str, asked: argparse.Namespace, scratch: Path) -> Iterator[dict[str, Json]]:
+    """What is known after each figure."""
     sizes = TINY if asked.tiny else Sizes()
     table = triplets(Path(asked.data)).slice(0, sizes.rows)
     work = Work(
@@ -121,16 +124,18 @@ def _measured(what: str, asked: argparse.Namespace, scratch: Path) -> dict[str, 
     )  # fmt: skip
     sentences = encoding_sentences(work) if what == "encoding" else list(chain(*(column.to_pylist() for column in table.columns)))
     meter = Meter(work, sizes, sentences)
-    cases = {"training": _training, "encoding": _encoding, "memory": _memory}[what]
-    figures: list[Figure] = []
-    for figure in cases(work, sizes, meter):
+    cases: dict[str, Callable[[Work, Sizes, Meter], Iterator[Figure | Attended | Profiled]]] = {
+        "training": _training, "encoding": _encoding, "memory": _memory, "attention": _attention, "profile": _profile,
+    }  # fmt: skip
+    figures: list[Json] = []
+    for figure in cases[what](work, sizes, meter):
         print(figure, flush=True)
-        figures.append(figure)
-    return {
-        "peaks": {name: round(peak, 1) for name, peak in meter.peaks.items()},
-        "tokens_a_sentence": round(meter.tokens_a_sentence, 1),
-        "figures": [asdict(figure) for figure in figures],
-    }
+        figures.append(asdict(figure))
+        yield {
+            "peaks": {name: round(peak, 1) for name, peak in meter.peaks.items()},
+            "tokens_a_sentence": round(meter.tokens_a_sentence, 1),
+            "figures": figures,
+        }
 
 
 class Meter:
@@ -140,9 +145,11 @@ class Meter:
         encoder = SentenceEncoder.load(work.encoder)
         config = encoder.model.config
         width, inner = config.hidden_size, config.intermediate_size
+        self.num_heads, self.head_width = config.num_attention_heads, width // config.num_attention_heads
         # Products of the layers with their weights; those within attention, which depend on lengths, are left out: a few in a hundred here.
         self._flops_a_token = 2 * config.num_hidden_layers * (4 * width**2 + 2 * width * inner)
-        self.tokens_a_sentence = encoder.tokenize(sentences, max_length=work.max_length).num_tokens / len(sentences)
+        self.lengths = encoder.tokenize(sentences, max_length=work.max_length).lengths
+        self.tokens_a_sentence = sum(self.lengths) / len(sentences)
         self.device, self._steps = torch.device(work.device), sizes.steps
         self._on_gpu = self.device.type == "cuda"
         self.peaks = measured_peaks(self.device, sizes.product)
@@ -232,8 +239,8 @@ def _training(work: Work, sizes: Sizes, meter: Meter) -> Iterator[Figure]:
         for precision in _precisions(meter.device):
             case = replace(work, batch_size=batch_size, precision=precision)
             yield meter.trained(OURS, "", case, sentdist_training)
-            for attention in _attentions(precision):
-                yield meter.trained(PEER, attention, case, partial(peer_training, attention=attention))
+            for way in _attentions(precision):
+                yield meter.trained(PEER, way, case, partial(peer_training, attention=way))
 
 
 def _encoding(work: Work, sizes: Sizes, meter: Meter) -> Iterator[Figure]:
@@ -241,10 +248,10 @@ def _encoding(work: Work, sizes: Sizes, meter: Meter) -> Iterator[Figure]:
         for budget in sizes.budgets:
             case = replace(work, precision=precision, tokens_per_batch=budget)
             yield meter.encoded(OURS, f"{budget} tokens a pass", case, sentdist_encoding)
-        for attention in _attentions(precision):
+        for way in _attentions(precision):
             for batch_size in sizes.peer_batches:
                 case = replace(work, precision=precision, batch_size=batch_size)
-                yield meter.encoded(PEER, f"{attention}, {batch_size} sentences a pass", case, partial(peer_encoding, attention=attention))
+                yield meter.encoded(PEER, f"{way}, {batch_size} sentences a pass", case, partial(peer_encoding, attention=way))
 
 
 def _memory(work: Work, sizes: Sizes, meter: Meter) -> Iterator[Figure]:
@@ -252,6 +259,18 @@ def _memory(work: Work, sizes: Sizes, meter: Meter) -> Iterator[Figure]:
     yield meter.trained(OURS, "all activations kept", case, sentdist_training)
     yield meter.trained(OURS, f"micro_batch {sizes.micro_batch}", replace(case, micro_batch=sizes.micro_batch), sentdist_training)
     yield meter.trained(OURS, "recompute_layers", replace(case, recompute_layers=True), sentdist_training)
+
+
+def _attention(work: Work, sizes: Sizes, meter: Meter) -> Iterator[Attended]:
+    counts = [3 * batch_size for batch_size in sizes.batches]
+    precisions = ("bf16", "fp32", "tf32") if meter.device.type == "cuda" else ("bf16", "fp32")
+    yield from attention(
+        meter.lengths, meter.device, num_heads=meter.num_heads, width=meter.head_width, counts=counts, precisions=precisions
+    )  # fmt: skip
+
+
+def _profile(work: Work, sizes: Sizes, meter: Meter) -> Iterator[Profiled]:
+    yield from profiled_steps(work, batches=sizes.batches, precisions=_precisions(meter.device), steps=sizes.steps)
 
 
 def _attentions(precision: str) -> list[str]:

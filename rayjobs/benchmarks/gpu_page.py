@@ -61,11 +61,46 @@ def _memory(part: Part) -> list[str]:
     return [*_measured(part), markdown_table(head, rows, num_left=3)]
 
 
+def _attention(part: Part) -> list[str]:
+    head = ["sentences", "precision", "dropout", "torch's kernels, ms (host)", "ours, ms (host)", "ours is faster"]
+    pairs = zip(part["figures"][::2], part["figures"][1::2], strict=False)  # in turn; a half that was cut off is left out
+    rows = [
+        [
+            f"{theirs['num_sentences']:,}", theirs["precision"], f"{theirs['dropout']:g}",
+            *(f"{one['milliseconds']} ({one['host_milliseconds']})" for one in (theirs, ours)),
+            f"**{theirs['milliseconds'] / ours['milliseconds']:.2f}×**",
+        ]
+        for theirs, ours in pairs
+    ]  # fmt: skip
+    about = "One layer's attention of the first sentences, forward and derivative; in brackets after how long the host was done with it."
+    return [about, "", markdown_table(head, rows, num_left=2)]
+
+
+def _profile(part: Part) -> list[str]:
+    head = ["rows a batch", "precision", "ms a step", "ms of kernels", "kernels", "operations"]
+    figures = part["figures"]
+    rows = [
+        [
+            str(one["batch_size"]),
+            one["precision"],
+            *(str(one[name]) for name in ("milliseconds", "device_milliseconds", "kernels", "operations")),
+        ]
+        for one in figures
+    ]
+    lines = ["A training step of ours; operations as torch dispatches them.", "", markdown_table(head, rows, num_left=2)]
+    for one in figures:
+        named = [f"- {milliseconds} ms, {calls:g} calls: `{name}`" for name, calls, milliseconds in one["largest"]]
+        lines += ["", f"{one['batch_size']} rows in {one['precision']}:", "", *named] if named else []
+    return lines
+
+
 PAGES: dict[str, Callable[[Part], list[str]]] = {
     "correctness": _correctness,
     "training": _training,
     "encoding": _encoding,
     "memory": _memory,
+    "attention": _attention,
+    "profile": _profile,
 }
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rayjobs.benchmarks import gpu
+from rayjobs.benchmarks.gpu import PARTS
 from rayjobs.benchmarks.gpu_page import gpu_page
 from tests.parity.word_batches import WORDS
 
@@ -44,19 +46,26 @@ def rows_of_words(folder: Path) -> Path:
 def test_it_runs_through_and_its_checks_come_up_where_there_is_no_ray(tiny_encoder_dir: Path, tmp_path: Path) -> None:
     data, out = rows_of_words(tmp_path), tmp_path / "out"
     arguments = ["--data", str(data), "--out", str(out), "--device", "cpu", "--tiny", "--threads", "1", "--max-length", "16"]
-    arguments += ["--encoder", str(tiny_encoder_dir), "--random-weights", "--what", "training", "encoding", "memory"]
+    arguments += ["--encoder", str(tiny_encoder_dir), "--random-weights", "--what", *PARTS[1:]]
     listing = "import pytest; status = pytest.main(['--collect-only', '-q', '-p', 'no:cacheprovider', 'tests/gpu'])"
     done = without_ray(f"{listing}\nfrom rayjobs.benchmarks.gpu import main; main({arguments})\nsys.exit(status)")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "test_every_objective_learns_what_it_learns_on_a_cpu[info_nce-None]" in done.stdout
     parts = json.loads((out / "gpu.json").read_text())
+    attended, profiled = (parts.pop(what)["figures"] for what in ("attention", "profile"))
     names = [(what, one["side"], one["what"], one["precision"]) for what, part in parts.items() for one in part["figures"]]
     assert len(names) == len(set(names)) == 4 + 4 + 3  # two sides in two precisions, likewise, three ways to hold activations
     for one in (one for part in parts.values() for one in part["figures"]):
         assert not one["error"] and one["sentences_per_s"] > 0 and one["share"] > 0, one
+    assert [(one["side"], one["precision"], one["dropout"]) for one in attended] == [
+        (side, precision, dropout) for precision in ("bf16", "fp32") for dropout in (0.0, 0.1) for side in ("torch", "sentdist")
+    ]
+    assert all(one["num_sentences"] == 24 and one["milliseconds"] >= one["host_milliseconds"] > 0.0 for one in attended)
+    assert [one["precision"] for one in profiled] == ["bf16", "fp32"] and all(one["operations"] > 100 for one in profiled)
     page = (out / "gpu.md").read_text()
-    assert page.index("## Training") < page.index("## Encoding") < page.index("## Memory")
-    assert "ours is faster" in page and page.count("×**") == 2
+    places = [page.index(f"## {what.capitalize()}") for what in PARTS[1:]]
+    assert places == sorted(places)
+    assert page.count("ours is faster") == 2 and page.count("×**") == 2 + 4
 
 
 def test_the_page_says_what_failed_and_what_was_left_out() -> None:
@@ -89,6 +98,34 @@ def test_a_case_that_does_not_run_is_a_line_of_the_page(monkeypatch: pytest.Monk
     ]
     gpu.main([*arguments, "--encoder", str(tiny_encoder_dir)])
     assert (tmp_path / "gpu.md").read_text().count("RuntimeError: CUDA out of memory.") == 3
+
+
+def test_what_is_cut_off_keeps_the_figures_that_are_there(monkeypatch: pytest.MonkeyPatch, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    begun: list[object] = []
+
+    def cut_off(*_: object, **__: object) -> Iterator[gpu.Figure]:
+        yield gpu.Figure(side="sentdist", what="first", precision="bf16", batch_size=8, sentences_per_s=1.0)
+        begun.append("second")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gpu, "_memory", cut_off)
+    arguments = [
+        "--data",
+        str(rows_of_words(tmp_path)),
+        "--out",
+        str(tmp_path),
+        "--device",
+        "cpu",
+        "--tiny",
+        "--what",
+        "memory",
+        "--max-length",
+        "16",
+    ]
+    with pytest.raises(KeyboardInterrupt):
+        gpu.main([*arguments, "--encoder", str(tiny_encoder_dir)])
+    assert begun and [one["what"] for one in json.loads((tmp_path / "gpu.json").read_text())["memory"]["figures"]] == ["first"]
+    assert "first" in (tmp_path / "gpu.md").read_text()
 
 
 def test_a_check_that_fails_ends_the_command_with_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
