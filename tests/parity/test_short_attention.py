@@ -31,12 +31,18 @@ def interpreted() -> list[Any]:
 
 
 def test_they_give_what_a_cpu_gives_and_both_passes_draw_the_same_masks() -> None:
-    *cases, _masks, _prepared, _tiles, _quicker = interpreted()
+    *cases, _apart, _masks, _prepared, _tiles, _quicker = interpreted()
     assert [(case["dtype"], case["width"]) for case in cases] == [("torch.float32", 16), ("torch.float32", 64), ("torch.float16", 32)]
     for case in cases:
         assert case["off"] < (3e-3 if case["dtype"] == "torch.float16" else 1e-5), case
         assert case["gradients"] < (5e-3 if case["dtype"] == "torch.float16" else 1e-5), case
         assert case["masks"] < (2e-2 if case["dtype"] == "torch.float16" else 1e-4), case  # other masks would be off by 1
+
+
+def test_sentences_beyond_the_largest_tile_go_to_torch_alone_where_dropout_in_float32_asks_for_a_call_a_length() -> None:
+    apart = interpreted()[-5]
+    assert apart["off"] < 1e-5
+    assert apart["gone"] == [[[2, 70], [1, 128]], [[1, 70], [1, 128]]], "of six sentences three; and all where none is short"
 
 
 def test_masks_keep_the_mean_and_are_drawn_apart() -> None:

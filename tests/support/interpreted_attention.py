@@ -6,6 +6,7 @@ Prints a line of JSON a case: how far context and gradients are off, how far the
 from __future__ import annotations
 
 import json
+from functools import partial
 from itertools import accumulate
 from typing import Any
 from unittest.mock import patch
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from sentdist.learning.encoder import flat_attention, short_attention
+from sentdist.learning.encoder.fused_attention import ByLength
 from sentdist.learning.kernels import calls
 from tests.support.attended import MASKED, Attended, attended, off_by_masks
 
@@ -86,11 +88,44 @@ def _trouble() -> list[str | None]:
         return [fine, short_attention.trouble(CPU)]
 
 
+def long_ones_apart() -> dict[str, Any]:
+    """Sentences beyond the largest tile go to torch's kernel, whose part is played by plain torch; the others do not."""
+    gone: list[tuple[tuple[int, int], ...]] = []
+
+    def by_torch(query: Tensor, key: Tensor, value: Tensor, sentences: ByLength, *, scale: float, p: float) -> Tensor:
+        gone.append(sentences.runs)
+        sizes, out = [count * length for count, length in sentences.runs], []
+        parts = zip(*(whole.index_select(0, sentences.tokens).split(sizes) for whole in (query, key, value)), strict=True)
+        for states, run in zip(parts, sentences.runs, strict=True):
+            rows = [one.unflatten(0, run).transpose(1, 2) for one in states]
+            out.append(((rows[0] @ rows[1].mT * scale).softmax(dim=-1) @ rows[2]).transpose(1, 2).flatten(0, 1))
+        return torch.cat(out).index_select(0, sentences.back)
+
+    shape: dict[str, Any] = {"num_heads": 2, "width": 64, "dtype": torch.float32}
+    lengths = (3, 70, 20, 128, 64, 70)
+    with (
+        patch.object(flat_attention, "fused_kernel", lambda *_: "efficient"),
+        patch.object(flat_attention, "dropped_attention", by_torch),
+        patch.object(short_attention, "short_attention", partial(_without_dropout, short_attention.short_attention)),
+    ):
+        there = served(lengths, **shape, p=0.1)
+        served((70, 128), **shape, p=0.1)
+    here = attended(lengths, **shape, p=0.0, device=CPU)
+    pairs = zip((there.context, *there.gradients), (here.context, *here.gradients), strict=True)
+    return {"off": max(float((found - expected).norm() / expected.norm()) for found, expected in pairs), "gone": gone}
+
+
+def _without_dropout(attend: Any, *states: Any, p: float, **options: Any) -> Tensor:
+    found: Tensor = attend(*states, p=0.0 * p, **options)
+    return found
+
+
 def main() -> None:
     calls.why_not = lambda: "compiled kernels of a CPU would come first"
     with patch.object(short_attention, "FEWEST_PROGRAMS", 1):  # each tile by itself
         for dtype, width in ((torch.float32, 16), (torch.float32, 64), (torch.float16, 32)):
             print(json.dumps(beside_a_cpu(dtype, width)), flush=True)
+        print(json.dumps(long_ones_apart()), flush=True)
         print(json.dumps(masks()), flush=True)
     lengths = [3] * 300 + [17] * 100 + [40] * 100 + [128]
     prepared = short_attention.short_sentences(lengths, CPU, num_heads=12)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface
 
+from sentdist.learning.encoder.batch import sent_to
 from sentdist.learning.encoder.compiled_attention import compiled_attention
 from sentdist.learning.encoder.fused_attention import ByLength, by_length, dropped_attention, fused_attention, fused_kernel, served_tile
 from sentdist.learning.encoder.private_torch import softmax_backward
@@ -91,12 +92,47 @@ class Segments:
         """Made where it is first read, as `grouped`."""
         return by_length(self.lengths, self.boundaries.device, num_heads=self.num_heads)
 
+    def parted(self, longest: int) -> Parted:
+        """Sentences up to `longest` tokens, and the others; made once, for all layers ask for the same."""
+        if longest not in self._parted_at:
+            self._parted_at[longest] = _parted(self, longest)
+        return self._parted_at[longest]
+
+    @cached_property
+    def _parted_at(self) -> dict[int, Parted]:
+        return {}
+
     @cached_property
     def short(self) -> ShortSentences:
         """Made where it is first read, as `grouped`."""
         from sentdist.learning.encoder.short_attention import short_sentences
 
         return short_sentences(self.lengths, self.boundaries.device, num_heads=self.num_heads)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parted:
+    """The sentences of a flat tensor in two. tokens: (T,) those of the short ones, then those of the long ones; back: (T,) the inverse."""
+
+    short: Segments
+    long: Segments
+    tokens: Tensor
+    back: Tensor
+
+
+def _parted(segments: Segments, longest: int) -> Parted:
+    """Arithmetic on the host, then copies for which nobody waits."""
+    length_S = np.asarray(segments.lengths, dtype=np.int64)
+    is_long_S = length_S > longest
+    tokens = np.argsort(np.repeat(is_long_S, length_S), kind="stable")
+
+    def of(lengths: np.ndarray) -> Segments:
+        bounds = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+        return Segments(lengths=lengths.tolist(), boundaries=sent_to(torch.from_numpy(bounds), device), num_heads=segments.num_heads)
+
+    device = segments.boundaries.device
+    places = (sent_to(torch.from_numpy(one), device) for one in (tokens, np.argsort(tokens)))
+    return Parted(short=of(length_S[~is_long_S]), long=of(length_S[is_long_S]), tokens=next(places), back=next(places))
 
 
 def group_borders(sorted_lengths: np.ndarray, *, group_cost: float = _GROUP_COST) -> list[int]:
@@ -232,7 +268,7 @@ def flat_attention(
 
         context = short_attention(query, key, value, segments.short, boundaries=segments.boundaries, scale=scale, p=p)
     elif kernel == "efficient" and p > 0.0:
-        context = dropped_attention(query, key, value, segments.by_length, scale=scale, p=p)
+        context = _long_ones_apart(segments, query, key, value, scale=scale, p=p)
     elif kernel is not None:
         lengths, boundaries, longest = segments.lengths, segments.boundaries, segments.longest
         context = fused_attention(
@@ -247,6 +283,26 @@ def flat_attention(
         scales_TH = scales_SH.repeat_interleave(segments.boundaries.diff(), dim=0, output_size=num_tokens)
         context = context * scales_TH[:, :, None]
     return context.unsqueeze(0), None
+
+
+def _long_ones_apart(segments: Segments, query: Tensor, key: Tensor, value: Tensor, *, scale: float, p: float) -> Tensor:
+    """Dropout in float32, where torch's kernel needs a call a length: only for sentences that kernels for short ones do not serve."""
+    longest = served_tile(query.device, query.dtype, query.shape[-1])
+    if not longest or longest >= segments.longest:  # there are none, or they do not run here
+        return dropped_attention(query, key, value, segments.by_length, scale=scale, p=p)
+    parted = segments.parted(longest)
+    if not parted.short.lengths or not _are_short(parted.short, query, p=p):
+        return dropped_attention(query, key, value, segments.by_length, scale=scale, p=p)
+    from sentdist.learning.encoder.short_attention import short_attention
+
+    num_tokens = [sum(parted.short.lengths), sum(parted.long.lengths)]
+    states = (whole.index_select(0, parted.tokens).split(num_tokens) for whole in (query, key, value))
+    (query, long_query), (key, long_key), (value, long_value) = states
+    contexts = (
+        short_attention(query, key, value, parted.short.short, boundaries=parted.short.boundaries, scale=scale, p=p),
+        dropped_attention(long_query, long_key, long_value, parted.long.by_length, scale=scale, p=p),
+    )
+    return torch.cat(contexts).index_select(0, parted.back)
 
 
 def _are_short(segments: Segments, query: Tensor, *, p: float) -> bool:
