@@ -287,11 +287,9 @@ def flat_attention(
 
 def _long_ones_apart(segments: Segments, query: Tensor, key: Tensor, value: Tensor, *, scale: float, p: float) -> Tensor:
     """Dropout in float32, where torch's kernel needs a call a length: only for sentences that kernels for short ones do not serve."""
-    longest = served_tile(query.device, query.dtype, query.shape[-1])
-    if not longest or longest >= segments.longest:  # there are none, or they do not run here
-        return dropped_attention(query, key, value, segments.by_length, scale=scale, p=p)
-    parted = segments.parted(longest)
-    if not parted.short.lengths or not _are_short(parted.short, query, p=p):
+    served = served_tile(query.device, query.dtype, query.shape[-1])
+    parted = segments.parted(served) if min(segments.lengths) <= served < segments.longest else None
+    if parted is None or not _are_short(parted.short, query, p=p):
         return dropped_attention(query, key, value, segments.by_length, scale=scale, p=p)
     from sentdist.learning.encoder.short_attention import short_attention
 
