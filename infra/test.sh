@@ -24,7 +24,7 @@ enter_venv "[test]" "$root"
 # The kernels that a GPU compiles are interpreted in one test, by Triton: beside the environment, since torch and DeepSpeed change their ways
 # where they find it. Where it cannot be had, that test is left out and says so.
 if [ ! -d "$VIRTUAL_ENV/triton" ]; then
-    python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --target "$VIRTUAL_ENV/triton.new" triton==3.7.1 >/dev/null 2>&1 &&
+    python -m pip install --quiet --disable-pip-version-check --retries 1 --no-deps --no-compile --target "$VIRTUAL_ENV/triton.new" triton==3.7.1 >/dev/null 2>&1 &&
         mv "$VIRTUAL_ENV/triton.new" "$VIRTUAL_ENV/triton" || rm -rf "$VIRTUAL_ENV/triton.new"
 fi
 
