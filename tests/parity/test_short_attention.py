@@ -31,12 +31,17 @@ def interpreted() -> list[Any]:
 
 
 def test_they_give_what_a_cpu_gives_and_both_passes_draw_the_same_masks() -> None:
-    *cases, _apart, _masks, _prepared, _tiles, _quicker = interpreted()
+    *cases, _recomputed, _apart, _masks, _prepared, _tiles, _quicker = interpreted()
     assert [(case["dtype"], case["width"]) for case in cases] == [("torch.float32", 16), ("torch.float32", 64), ("torch.float16", 32)]
     for case in cases:
         assert case["off"] < (3e-3 if case["dtype"] == "torch.float16" else 1e-5), case
         assert case["gradients"] < (5e-3 if case["dtype"] == "torch.float16" else 1e-5), case
         assert case["masks"] < (2e-2 if case["dtype"] == "torch.float16" else 1e-4), case  # other masks would be off by 1
+
+
+def test_a_layer_that_is_computed_again_draws_the_same_masks_and_one_that_encodes_draws_none() -> None:
+    recomputed = interpreted()[-6]
+    assert recomputed["same"] and recomputed["encoded"] < 1e-5
 
 
 def test_sentences_beyond_the_largest_tile_go_to_torch_alone_where_dropout_in_float32_asks_for_a_call_a_length() -> None:

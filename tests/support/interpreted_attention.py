@@ -6,13 +6,16 @@ Prints a line of JSON a case: how far context and gradients are off, how far the
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate
 from typing import Any
 from unittest.mock import patch
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from sentdist.learning.encoder import flat_attention, short_attention
 from sentdist.learning.encoder.fused_attention import ByLength
@@ -25,13 +28,20 @@ CPU = torch.device("cpu")
 
 def served(lengths: tuple[int, ...], **shape: Any) -> Attended:
     """By the kernels for short sentences, on the way of a layer in training."""
+    with _serving():
+        torch.manual_seed(3)
+        return attended(lengths, **shape, device=CPU)
+
+
+@contextmanager
+def _serving() -> Iterator[None]:
+    """They are asked first, and no other way is taken."""
     with (
         patch.object(flat_attention, "served_tile", lambda device, dtype, width: short_attention.largest_tile(width, dtype)),
         patch.object(short_attention, "is_quicker", lambda query, num_sentences: True),
-        patch.object(flat_attention._GroupedAttention, "forward", None),  # no other way is taken
+        patch.object(flat_attention._GroupedAttention, "forward", None),
     ):
-        torch.manual_seed(3)
-        return attended(lengths, **shape, device=CPU)
+        yield
 
 
 def beside_a_cpu(dtype: torch.dtype, width: int) -> dict[str, Any]:
@@ -120,11 +130,34 @@ def _without_dropout(attend: Any, *states: Any, p: float, **options: Any) -> Ten
     return found
 
 
+def recomputed() -> dict[str, Any]:
+    """Of a layer that is computed again, with dropout: its gradients and what is drawn next; and of one that encodes."""
+    states = torch.randn(1, 2, sum(LENGTHS), 16, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    bounds = torch.tensor([0, *accumulate(LENGTHS)], dtype=torch.int32)
+    segments = flat_attention.Segments(lengths=LENGTHS, boundaries=bounds, num_heads=2)
+
+    def attend(states: Tensor) -> Tensor:
+        return flat_attention.flat_attention(nn.Identity().train(), states, states, states, None, segments=segments, dropout=0.3)[0]
+
+    def gradient(run: Callable[[Tensor], Tensor]) -> tuple[Tensor, float]:
+        torch.manual_seed(5)
+        return torch.autograd.grad(run(states).square().sum(), states)[0], float(torch.rand(()))
+
+    with _serving():
+        (kept, next_one), (again, also_next) = gradient(attend), gradient(partial(checkpoint, attend, use_reentrant=False))
+        with torch.inference_mode():
+            encoded = flat_attention.flat_attention(nn.Identity().eval(), *[states.detach()] * 3, None, segments=segments, dropout=0.3)[0]
+    whole = flat_attention.flat_attention(nn.Identity().eval(), states, states, states, None, segments=segments, dropout=0.3)[0]
+    off = float((encoded - whole).detach().norm() / whole.detach().norm())
+    return {"same": torch.equal(kept, again) and next_one == also_next, "encoded": off}
+
+
 def main() -> None:
     calls.why_not = lambda: "compiled kernels of a CPU would come first"
     with patch.object(short_attention, "FEWEST_PROGRAMS", 1):  # each tile by itself
         for dtype, width in ((torch.float32, 16), (torch.float32, 64), (torch.float16, 32)):
             print(json.dumps(beside_a_cpu(dtype, width)), flush=True)
+        print(json.dumps(recomputed()), flush=True)
         print(json.dumps(long_ones_apart()), flush=True)
         print(json.dumps(masks()), flush=True)
     lengths = [3] * 300 + [17] * 100 + [40] * 100 + [128]
