@@ -276,7 +276,7 @@ def evaluate(
     Raises:
         RecipeError: no such task. DataError: data that is missing or cannot be read. EncoderError: as `Encoder.load`.
     """
-    return numbers(_planned(encoder, given_names("evaluate: tasks", tasks), store, data).made().record.results)
+    return numbers(_planned(_loaded(encoder, store), given_names("evaluate: tasks", tasks), store, data).made().record.results)
 
 
 def compare(
@@ -292,7 +292,7 @@ def compare(
         DataError: one encoder twice, no task that both have a score of. Else as `evaluate`.
     """
     names = given_names("compare: tasks", tasks)
-    first, second = (_planned(one, names, store, data) for one in (encoder, other))
+    first, second = (_planned(one, names, store, data) for one in [_loaded(one, store) for one in (encoder, other)])
     ours, theirs = (one.checkpoint for one in (first, second))
     if first.stage.key == second.stage.key:
         raise DataError(where="compare", found=f"{ours} twice", expected="two encoders", remedy="Give another one.")
@@ -364,10 +364,10 @@ def _build(recipe: Recipe, store: Place, data: Place, print_line: PrintLine) -> 
     return ended
 
 
-def _planned(encoder: AnyEncoder, tasks: Sequence[str], store: Place, data: Place) -> PlannedScores:
+def _planned(encoder: LoadedEncoder, tasks: Sequence[str], store: Place, data: Place) -> PlannedScores:
     from sentdist.inference.planned_scores import PlannedScores
 
-    return PlannedScores.of(_loaded(encoder, store), tasks, store=open_store(_store(store)), data=_data(data))
+    return PlannedScores.of(encoder, tasks, store=open_store(_store(store)), data=_data(data))
 
 
 def _recipe(recipe: AnyRecipe, overrides: Sequence[str], *, has_grid: bool = True) -> Recipe:
