@@ -116,36 +116,35 @@ def gpus() -> Finding:
         return Finding(subject="GPUs", state="bad", text=f"nvidia-smi finds none ({why}); look at the driver.")
     kinds = Counter((name, memory) for name, memory, _ in rows)
     found = ", ".join(f"{count} × {name} of {memory}" for (name, memory), count in kinds.items()) + f"; driver {rows[0][2]}"
-    if why := _why_unusable():
+    why, slower = _torch_on_gpus()
+    if why:
         text = f"{found}; torch cannot use them ({why}). {TORCH_FOR_A_DRIVER}"
         return Finding(subject="GPUs", state="bad", text=text)
-    why = _without_short_kernels()
-    return Finding(
-        subject="GPUs", state="good", text=f"{found}; NCCL {nccl or 'unknown'}{f'; slower than it could be: {why}' if why else ''}"
-    )
+    told = f"; slower than it could be: no kernels for short sentences ({slower})" if slower else ""
+    return Finding(subject="GPUs", state="good", text=f"{found}; NCCL {nccl or 'unknown'}{told}")
 
 
-def _without_short_kernels() -> str:
-    """Why attention of short sentences is left to torch's slower kernels; nothing where it is not. Ours are compiled for the answer."""
-    said = _said_of_gpus("import torch; from sentdist.learning.encoder.fused_attention import why_not_short as ask", "torch.device('cuda')")
-    return said and f"no kernels for short sentences ({said})"
-
-
-def _why_unusable() -> str:
-    """What torch says of all GPUs, hidden ones too; nothing where it can use them."""
-    return _said_of_gpus("from sentdist.stages.devices import why_unusable as ask")
-
-
-def _said_of_gpus(imports: str, argument: str = "") -> str:
-    """What `ask` answers in a process of its own; nothing for None."""
-    program = f"{imports}; print(ask({argument}) or '')"
+def _torch_on_gpus() -> tuple[str, str]:
+    """Of all GPUs, hidden ones too, by a process of its own: why torch cannot use them, and why there are no kernels for short sentences,
+    which are compiled for the answer; nothing where torch can, and where there are."""
+    program = """
+import torch
+from sentdist.stages.devices import why_unusable
+print(why := why_unusable() or "")
+if not why:
+    from sentdist.learning.encoder.fused_attention import why_not_short
+    print(why_not_short(torch.device("cuda")) or "")
+"""
     environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     try:
         asked = [sys.executable, "-P", "-W", "ignore", "-c", program]
         said = subprocess.run(asked, env=environment, capture_output=True, text=True, timeout=60 * TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"asked for it, it does not answer: {type(error).__name__}"
-    return said.stdout.strip() if not said.returncode else (said.stderr.strip() or "it ends").splitlines()[-1]
+        return f"asked for it, it does not answer: {type(error).__name__}", ""
+    if said.returncode:
+        return (said.stderr.strip() or "it ends").splitlines()[-1], ""
+    why, slower, *_ = [*said.stdout.splitlines(), "", ""]
+    return why, slower
 
 
 def cpu() -> Finding:

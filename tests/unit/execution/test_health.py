@@ -40,8 +40,7 @@ def test_gpus_are_told_with_driver_and_nccl(
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin")
     monkeypatch.setattr(health, "_version", {"nvidia-nccl-cu13": "2.27.5"}.get)
-    monkeypatch.setattr(health, "_why_unusable", lambda: why)
-    monkeypatch.setattr(health, "_without_short_kernels", lambda: "no kernels for short sentences (Triton is not installed)")
+    monkeypatch.setattr(health, "_torch_on_gpus", lambda: (why, ""))
     found = health.gpus()
     assert (found.subject, found.state) == ("GPUs", state)
     assert said in found.text, found.text
@@ -51,13 +50,10 @@ def test_what_makes_gpus_slower_than_they_could_be_is_told(monkeypatch: pytest.M
     (tmp_path / "nvidia-smi").write_text(f'#!/bin/sh\necho "{TWO}"\n')
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin")
-    monkeypatch.setattr(health, "_why_unusable", lambda: "")
-    monkeypatch.setattr(
-        health, "_said_of_gpus", lambda imports, argument: "RuntimeError: Failed to find C compiler" if "why_not_short" in imports else ""
-    )
-    assert health.gpus().text.endswith("slower than it could be: no kernels for short sentences (RuntimeError: Failed to find C compiler)")
-    monkeypatch.setattr(health, "_said_of_gpus", lambda imports, argument: "")
-    assert "slower" not in health.gpus().text
+    for slower, told in (("RuntimeError: Failed to find C compiler", True), ("", False)):
+        monkeypatch.setattr(health, "_torch_on_gpus", lambda slower=slower: ("", slower))
+        said = f"; slower than it could be: no kernels for short sentences ({slower})"
+        assert health.gpus().state == "good" and health.gpus().text.endswith(said) is told
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="torch can use a GPU here")
@@ -82,7 +78,7 @@ def test_doctor_runs_no_module_of_the_folder_that_it_is_called_in(monkeypatch: p
     (tmp_path / "sentdist" / "__init__.py").write_text("import pathlib; pathlib.Path('ran').touch()")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(Path(health.__file__).parents[2]))
-    health._why_unusable()
+    health._torch_on_gpus()
     assert not (tmp_path / "ran").exists()
 
 

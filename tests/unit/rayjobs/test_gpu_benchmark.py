@@ -43,6 +43,11 @@ def rows_of_words(folder: Path) -> Path:
     return folder
 
 
+def measure_memory(folder: Path, encoder: Path) -> None:
+    arguments = ["--data", str(rows_of_words(folder)), "--out", str(folder), "--device", "cpu", "--tiny", "--what", "memory"]
+    gpu.main([*arguments, "--max-length", "16", "--encoder", str(encoder)])
+
+
 def test_it_runs_through_and_its_checks_come_up_where_there_is_no_ray(tiny_encoder_dir: Path, tmp_path: Path) -> None:
     data, out = rows_of_words(tmp_path), tmp_path / "out"
     arguments = ["--data", str(data), "--out", str(out), "--device", "cpu", "--tiny", "--threads", "1", "--max-length", "16"]
@@ -83,20 +88,7 @@ def test_a_case_that_does_not_run_is_a_line_of_the_page(monkeypatch: pytest.Monk
         raise RuntimeError("CUDA out of memory.\nTried to allocate")
 
     monkeypatch.setattr(gpu, "sentdist_training", out_of_memory)
-    arguments = [
-        "--data",
-        str(rows_of_words(tmp_path)),
-        "--out",
-        str(tmp_path),
-        "--device",
-        "cpu",
-        "--tiny",
-        "--max-length",
-        "16",
-        "--what",
-        "memory",
-    ]
-    gpu.main([*arguments, "--encoder", str(tiny_encoder_dir)])
+    measure_memory(tmp_path, tiny_encoder_dir)
     assert (tmp_path / "gpu.md").read_text().count("RuntimeError: CUDA out of memory.") == 3
 
 
@@ -109,21 +101,8 @@ def test_what_is_cut_off_keeps_the_figures_that_are_there(monkeypatch: pytest.Mo
         raise KeyboardInterrupt
 
     monkeypatch.setattr(gpu, "_memory", cut_off)
-    arguments = [
-        "--data",
-        str(rows_of_words(tmp_path)),
-        "--out",
-        str(tmp_path),
-        "--device",
-        "cpu",
-        "--tiny",
-        "--what",
-        "memory",
-        "--max-length",
-        "16",
-    ]
     with pytest.raises(KeyboardInterrupt):
-        gpu.main([*arguments, "--encoder", str(tiny_encoder_dir)])
+        measure_memory(tmp_path, tiny_encoder_dir)
     assert begun and [one["what"] for one in json.loads((tmp_path / "gpu.json").read_text())["memory"]["figures"]] == ["first"]
     assert "first" in (tmp_path / "gpu.md").read_text()
 
