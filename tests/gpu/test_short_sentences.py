@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 
+from sentdist.learning.encoder import flat_attention, short_sentences
+from sentdist.learning.encoder.compiled_attention import compiled_attention
 from sentdist.learning.encoder.fused_attention import served_tile
 from tests.support.attended import attended
 
 pytestmark = pytest.mark.gpu
-short_attention = pytest.importorskip("sentdist.learning.encoder.short_attention", reason="Triton is not installed", exc_type=ImportError)
-
-
-drawing = pytest.importorskip("tests.support.interpreted_attention", exc_type=ImportError).drawing
+gpu_calls = pytest.importorskip("sentdist.learning.kernels.gpu_calls", reason="Triton is not installed", exc_type=ImportError)
+drawing = pytest.importorskip("tests.support.interpreted_kernels", exc_type=ImportError).drawing
 
 
 @pytest.fixture(autouse=True)
 def serving(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each tile by itself, however few sentences it has, and no other kernels where these are not the quicker ones."""
-    monkeypatch.setattr(short_attention, "FEWEST_PROGRAMS", 1)
-    monkeypatch.setattr(short_attention, "is_quicker", lambda query, num_sentences: True)
+    monkeypatch.setattr(short_sentences, "FEWEST_PROGRAMS", 1)
+    monkeypatch.setattr(flat_attention, "is_quicker", lambda query, num_sentences: True)
 
 
 @pytest.mark.parametrize("width", [16, 32, 64, 128])
@@ -27,9 +29,9 @@ def serving(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_they_give_what_a_cpu_gives(dtype: torch.dtype, tolerance: float, width: int) -> None:
     gpu, longest = torch.device("cuda"), served_tile(torch.device("cuda"), dtype, width)
     lengths = [length for length in (1, 16, 7, 64, 3, 128, 20, 20, 17, 33, 100) if length <= longest]
-    used = short_attention.short_sentences(lengths, gpu, num_heads=4).tiles
-    assert used == tuple(tile for tile in short_attention.TILES if tile <= longest)
-    assert all(short_attention.runs_here(gpu, dtype, width, tile, drops=drops, learns=True) for tile in used for drops in (False, True))
+    used = short_sentences.short_sentences(lengths, gpu, num_heads=4).tiles
+    assert used == tuple(tile for tile in short_sentences.TILES if tile <= longest)
+    assert all(gpu_calls.run_here(gpu, dtype, width, tile, drops=drops, learns=True) for tile in used for drops in (False, True))
     shape = {"num_heads": 4, "width": width, "p": 0.0, "rounded_to": dtype}
     there = attended(lengths, **shape, dtype=dtype, device=gpu)
     here = attended(lengths, **shape, dtype=torch.float32, device=torch.device("cpu"))
@@ -44,10 +46,10 @@ def test_masks_are_those_of_the_derivative_and_drawn_apart(dtype: torch.dtype, t
     assert drawing(dtype, 64, torch.device("cuda")) < (2e-2 if dtype == torch.bfloat16 else 1e-4)
     ones = torch.ones(2000 * 20, 4, 32, device="cuda", dtype=dtype)
     bounds = torch.arange(0, len(ones) + 1, 20, dtype=torch.int32, device="cuda")
-    sentences = short_attention.short_sentences([20] * 2000, torch.device("cuda"), num_heads=4)
+    launches = short_sentences.short_sentences([20] * 2000, torch.device("cuda"), num_heads=4).launches
+    attend = partial(compiled_attention, gpu_calls, boundaries=bounds, scale=1.0, p=0.25, launches=launches)
     torch.manual_seed(3)
-    context = short_attention.short_attention(ones, ones, ones, sentences, boundaries=bounds, scale=1.0, p=0.25).float()
-    again = short_attention.short_attention(ones, ones, ones, sentences, boundaries=bounds, scale=1.0, p=0.25).float()
+    context, again = attend(ones, ones, ones).float(), attend(ones, ones, ones).float()
     assert not torch.equal(context, again), "each call draws on"
     assert float(context.mean()) == pytest.approx(1.0, abs=0.01)
     assert float(context[..., 0].var()) == pytest.approx(0.25 / 0.75 / 20, rel=0.05)

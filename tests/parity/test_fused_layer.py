@@ -148,11 +148,11 @@ def test_another_activation_or_width_computes_as_before(
 def test_sharded_weights_and_other_types_are_not_served(tmp_path: Path) -> None:
     encoder = SentenceEncoder.load(tiny_encoder(tmp_path, "bert"))
     layer = encoder.model.encoder.layer[0]
-    whole = fused_layer._parameters(layer, fused_layer._LINEARS)
-    assert calls.serve(torch.zeros(1, 4, 32), *whole, products=torch.bfloat16)
-    assert not calls.serve(torch.zeros(1, 4, 32), *whole, torch.empty(0), products=torch.float32)  # a share that is not gathered
-    assert not calls.serve(torch.zeros(1, 4, 32, dtype=torch.float64), *whole, products=torch.float32)
-    assert not calls.serve(torch.zeros(1, 4, 32), *whole, products=torch.float16)
+    whole = fused_layer._PARAMETERS(layer)
+    assert calls.serve(torch.zeros(1, 4, 32), *whole, between=torch.bfloat16)
+    assert not calls.serve(torch.zeros(1, 4, 32), *whole, torch.empty(0), between=torch.float32)  # a share that is not gathered
+    assert not calls.serve(torch.zeros(1, 4, 32, dtype=torch.float64), *whole, between=torch.float32)
+    assert not calls.serve(torch.zeros(1, 4, 32), *whole, between=torch.float16)
 
 
 def test_a_frozen_layer_gets_no_gradient(tmp_path: Path) -> None:

@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sentdist.learning.encoder.fused_attention import served_tile, why_not_short
-
-ROOT = Path(__file__).parents[2]
-BESIDE = Path(sys.prefix) / "triton"  # infra/test.sh puts it there
+from tests.support.interpreted import interpreted as interpret
 
 
 @cache
 def interpreted() -> list[Any]:
-    if not BESIDE.is_dir() and find_spec("triton") is None:
-        pytest.skip(f"Triton is not in {BESIDE}, where infra/test.sh puts it")
-    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), str(BESIDE)])}
-    command = [sys.executable, "-W", "ignore", "-m", "tests.support.interpreted_attention"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return interpret("tests.support.interpreted_kernels")
 
 
 def test_they_give_what_a_cpu_gives_and_both_passes_draw_the_same_masks() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sentdist.learning.kernels.calls import Mask
+from sentdist.learning.kernels.values import Mask
 
 
 def factors(mask: Mask | None, shape: tuple[int, ...]) -> Tensor:

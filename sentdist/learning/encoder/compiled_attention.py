@@ -1,4 +1,4 @@
-"""Attention within sentences on a processor, by the compiled kernel: for layers that are not fused as a whole."""
+"""Attention within sentences by kernels of our own: for layers that are not computed as one operation."""
 
 from __future__ import annotations
 
@@ -8,29 +8,39 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from sentdist.learning.kernels import calls
-from sentdist.learning.kernels.calls import Mask, Sentences, States
+from sentdist.learning.kernels.values import Kernels, Mask, Sentences, States
 
 
-def compiled_attention(query: Tensor, key: Tensor, value: Tensor, *, boundaries: Tensor, scale: float, p: float) -> Tensor:
+def compiled_attention(
+    kernels: Kernels,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    boundaries: Tensor,
+    scale: float,
+    p: float,
+    launches: tuple[tuple[int, Tensor], ...] = (),
+) -> Tensor:
     """softmax(q kᵀ · scale) v within each sentence, (T, H, head width), each weight dropped with probability `p`.
 
-    boundaries: (S + 1,) int32. No weights are kept: memory grows with T, not with the squares of lengths.
+    boundaries: (S + 1,) int32. launches: for a GPU's kernels, see `ShortSentences`. No weights are kept: memory grows with T, not with the
+    squares of lengths. Seeds of masks are drawn from the device's default generator, so a recomputed pass draws them again.
     """
     num_heads, width = query.shape[1:]
-    sentences = Sentences(boundaries=boundaries, heads=num_heads, head_width=width, scale=scale)
-    (mask,) = calls.draw_masks([p])
+    sentences = Sentences(boundaries=boundaries, heads=num_heads, head_width=width, scale=scale, launches=launches)
+    (mask,) = kernels.draw_masks([p], query.device)
     rows = (states.reshape(len(query), num_heads * width) for states in (query, key, value))
-    context: Tensor = _Attention.apply(*rows, sentences, mask)
+    context: Tensor = _Attention.apply(*rows, kernels, sentences, mask)
     return context.view(query.shape)
 
 
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, sentences: Sentences, mask: Mask | None) -> Tensor:
-        context, statistics = calls.attention(States(query, key, value), sentences, mask, keep=True)
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, kernels: Kernels, sentences: Sentences, mask: Mask | None) -> Tensor:
+        context, statistics = kernels.attention(States(query, key, value), sentences, mask, keep=True)
         ctx.save_for_backward(query, key, value, statistics)
-        ctx.sentences, ctx.mask = sentences, mask
+        ctx.kernels, ctx.sentences, ctx.mask = kernels, sentences, mask
         return context
 
     @staticmethod
@@ -38,5 +48,7 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, statistics = ctx.saved_tensors
         to = torch.empty_like(query), torch.empty_like(key), torch.empty_like(value)
-        calls.attention_backward(States(query, key, value), ctx.sentences, ctx.mask, grad=grad.contiguous(), statistics=statistics, to=to)
-        return *to, None, None
+        ctx.kernels.attention_backward(
+            States(query, key, value), ctx.sentences, ctx.mask, grad=grad.contiguous(), statistics=statistics, to=to
+        )  # fmt: skip
+        return *to, None, None, None

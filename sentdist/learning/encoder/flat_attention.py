@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,10 +18,8 @@ from sentdist.learning.encoder.compiled_attention import compiled_attention
 from sentdist.learning.encoder.fused_attention import ByLength, by_length, dropped_attention, fused_attention, fused_kernel, served_tile
 from sentdist.learning.encoder.private_torch import softmax_backward
 from sentdist.learning.encoder.regularizers import dropout_factors, head_scales
+from sentdist.learning.encoder.short_sentences import ShortSentences, is_quicker, short_sentences
 from sentdist.learning.kernels import calls
-
-if TYPE_CHECKING:
-    from sentdist.learning.encoder.short_attention import ShortSentences
 
 FLAT_ATTENTION = "sentdist_flat"
 _GROUP_COST = 600.0  # what one more group costs, in squared tokens of a sentence; measured on a CPU, flat between 300 and 1500
@@ -105,8 +103,6 @@ class Segments:
     @cached_property
     def short(self) -> ShortSentences:
         """Made where it is first read, as `grouped`."""
-        from sentdist.learning.encoder.short_attention import short_sentences
-
         return short_sentences(self.lengths, self.boundaries.device, num_heads=self.num_heads)
 
 
@@ -262,11 +258,9 @@ def flat_attention(
     query, key, value = (states.squeeze(0).transpose(0, 1) for states in (query, key, value))
     kernel = fused_kernel(query.device, query.dtype, width)
     if calls.serve_states(query, key, value):
-        context = compiled_attention(query, key, value, boundaries=segments.boundaries, scale=scale, p=p)
+        context = compiled_attention(calls, query, key, value, boundaries=segments.boundaries, scale=scale, p=p)
     elif _are_short(segments, query, p=p):
-        from sentdist.learning.encoder.short_attention import short_attention
-
-        context = short_attention(query, key, value, segments.short, boundaries=segments.boundaries, scale=scale, p=p)
+        context = _short_attention(segments, query, key, value, scale=scale, p=p)
     elif kernel == "efficient" and p > 0.0:
         context = _long_ones_apart(segments, query, key, value, scale=scale, p=p)
     elif kernel is not None:
@@ -291,29 +285,38 @@ def _long_ones_apart(segments: Segments, query: Tensor, key: Tensor, value: Tens
     parted = segments.parted(served) if min(segments.lengths) <= served < segments.longest else None
     if parted is None or not _are_short(parted.short, query, p=p):
         return dropped_attention(query, key, value, segments.by_length, scale=scale, p=p)
-    from sentdist.learning.encoder.short_attention import short_attention
-
     num_tokens = [sum(parted.short.lengths), sum(parted.long.lengths)]
     states = (whole.index_select(0, parted.tokens).split(num_tokens) for whole in (query, key, value))
     (query, long_query), (key, long_key), (value, long_value) = states
     contexts = (
-        short_attention(query, key, value, parted.short.short, boundaries=parted.short.boundaries, scale=scale, p=p),
+        _short_attention(parted.short, query, key, value, scale=scale, p=p),
         dropped_attention(long_query, long_key, long_value, parted.long.by_length, scale=scale, p=p),
     )
     return torch.cat(contexts).index_select(0, parted.back)
 
 
+def _short_attention(segments: Segments, query: Tensor, key: Tensor, value: Tensor, *, scale: float, p: float) -> Tensor:
+    from sentdist.learning.kernels import gpu_calls  # Triton comes with it
+
+    launches = segments.short.launches
+    return compiled_attention(gpu_calls, query, key, value, boundaries=segments.boundaries, scale=scale, p=p, launches=launches)
+
+
 def _are_short(segments: Segments, query: Tensor, *, p: float) -> bool:
     """Whether kernels for short sentences serve all of these, run on this machine, and are the quicker ones."""
-    width = query.shape[-1]
-    if segments.longest > served_tile(query.device, query.dtype, width):
-        return False
-    from sentdist.learning.encoder.short_attention import is_quicker, runs_here
+    return is_quicker(query, num_sentences=segments.num_sentences) and serve_short(
+        segments, query.device, query.dtype, query.shape[-1], drops=p > 0.0
+    )
 
-    if not is_quicker(query, num_sentences=segments.num_sentences):
+
+def serve_short(segments: Segments, device: torch.device, dtype: torch.dtype, width: int, *, drops: bool) -> bool:
+    """Whether a GPU's kernels for short sentences serve all of these and run on this machine. width: of a head."""
+    if segments.longest > served_tile(device, dtype, width):
         return False
+    from sentdist.learning.kernels.gpu_calls import run_here
+
     learns = torch.is_grad_enabled()
-    return all(runs_here(query.device, query.dtype, width, tile, drops=p > 0.0, learns=learns) for tile in segments.short.tiles)
+    return all(run_here(device, dtype, width, tile, drops=drops, learns=learns) for tile in segments.short.tiles)
 
 
 def register_flat_attention() -> None:

@@ -16,6 +16,7 @@ from torch import Tensor
 from sentdist.gpus import AMPERE
 from sentdist.learning.encoder.batch import sent_to
 from sentdist.learning.encoder.private_torch import has_attention
+from sentdist.learning.encoder.short_sentences import largest_tile
 
 Kernel = Literal["flash", "efficient"]
 
@@ -44,12 +45,10 @@ def fused_kernel(device: torch.device, dtype: torch.dtype, head_width: int) -> K
 
 
 def served_tile(device: torch.device, dtype: torch.dtype, head_width: int) -> int:
-    """The longest sentence that kernels of our own serve, quicker than torch's (see short_attention.py); 0 where they serve none: without
+    """The longest sentence that kernels of our own serve (see kernels/short_attention.py); 0 where they serve none: without
     Triton, which comes with torch for CUDA, and on a GPU older than Ampere."""
     if device.type != "cuda" or not _may_have_short(device):
         return 0
-    from sentdist.learning.encoder.short_attention import largest_tile
-
     return largest_tile(head_width, dtype)
 
 
@@ -59,7 +58,7 @@ def why_not_short(device: torch.device) -> str | None:
         return (
             "Triton is not installed" if not _has_triton() else f"{torch.cuda.get_device_name(device)} is none of NVIDIA's from Ampere on"
         )
-    from sentdist.learning.encoder.short_attention import trouble
+    from sentdist.learning.kernels.gpu_calls import trouble
 
     return trouble(device)
 

@@ -1,10 +1,10 @@
-"""A layer of the BERT family as one operation of a processor: matrix products by torch, all between them by compiled kernels."""
+"""A layer of the BERT family as one operation: matrix products by torch, all between them by kernels of our own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from transformers.activations import GELUActivation
 
-from sentdist.learning.encoder.flat_attention import Segments
+from sentdist.learning.encoder.flat_attention import Segments, serve_short
 from sentdist.learning.encoder.regularizers import head_scales
 from sentdist.learning.kernels import calls
-from sentdist.learning.kernels.calls import Mask, Sentences, States
+from sentdist.learning.kernels.values import Kernels, Mask, Normed, Sentences, States
 from sentdist.learning.products import product
 
 _LINEARS = (
@@ -24,13 +24,17 @@ _LINEARS = (
 _NORMS = ("attention.output.LayerNorm", "output.LayerNorm")
 _DROPOUTS = ("attention.self.dropout", "attention.output.dropout", "output.dropout")
 _ACTIVATION = "intermediate.intermediate_act_fn"
+_DROPPED = attrgetter(*(f"{name}.p" for name in _DROPOUTS))
+_OF_NORMS = attrgetter(*(f"{part}.{kind}" for part in _NORMS for kind in ("weight", "bias")))
+_PARAMETERS = attrgetter(*(f"{part}.{kind}" for part in (*_LINEARS, *_NORMS) for kind in ("weight", "bias")))
 
 
 def fuse_layers(model: nn.Module) -> None:
-    """Let each layer of `model` that has BERT's parts compute as one operation, on a CPU and among flat sentences.
+    """Let each layer of `model` that has BERT's parts compute as one operation among flat sentences.
 
-    Names, parameters, value and gradient stay. Dropout draws other masks, by kernels/lanes.h, since a mask that is drawn again need not be
-    kept. Where weights are on a GPU or not in float32, or this machine has no kernels, a layer computes as before.
+    Names, parameters, value and gradient stay. Dropout draws other masks, by the kernels, since a mask that is drawn again need not be
+    kept. Where weights are not in float32 or not whole, the machine has no kernels, or a sentence is too long for those of its GPU, a
+    layer computes as before.
     """
     for layer in model.modules():
         if _has_parts_of_bert(layer):
@@ -75,57 +79,69 @@ def _has_parts_of_bert(layer: nn.Module) -> bool:
 def _forward(
     layer: nn.Module, hidden_states: Tensor, *, segments: Segments | None = None, drophead: float = 0.0, **_: object
 ) -> Tensor | None:
-    """(1, T, W) to (1, T, W) float32; None where the kernels do not serve."""
-    # Without a derivative the products are those of the layer's own parts, in whose place packed ones may stand.
-    parameters = _parameters(layer, (*_LINEARS, *_NORMS) if torch.is_grad_enabled() else _NORMS)
-    if segments is None or not calls.serve(hidden_states, *parameters, products=_product_type()):
+    """(1, T, W) to (1, T, W) float32; None where no kernels serve."""
+    kernels = None if segments is None else _kernels(layer, segments, hidden_states)
+    if segments is None or kernels is None:
         return None
-    asked = _asked(layer, segments, drophead=drophead)
+    asked = _asked(layer, segments, kernels, hidden_states.device, drophead=drophead)
     hidden = hidden_states.squeeze(0).contiguous()
     if not torch.is_grad_enabled():
         return _infer(layer, hidden, asked).unsqueeze(0)
-    with torch.autocast("cpu", enabled=False):
-        out: Tensor = _Layer.apply(hidden, asked, *parameters)
+    with torch.autocast(hidden.device.type, enabled=False):
+        out: Tensor = _Layer.apply(hidden, asked, *_PARAMETERS(layer))
     return out.unsqueeze(0)
+
+
+def _kernels(layer: Any, segments: Segments, hidden_states: Tensor) -> Kernels | None:
+    """Those that serve a layer's weights and these sentences, on the device where they are."""
+    device = hidden_states.device
+    # Without a derivative the products are those of the layer's own parts, in whose place packed ones may stand.
+    parameters = _PARAMETERS(layer) if torch.is_grad_enabled() else _OF_NORMS(layer)
+    dtype = _product_type(device)
+    if device.type == "cpu":
+        return calls if calls.serve(hidden_states, *parameters, between=dtype) else None
+    drops = layer.training and layer.attention.self.dropout.p > 0.0
+    if not serve_short(segments, device, dtype, layer.attention.self.attention_head_size, drops=drops):
+        return None
+    from sentdist.learning.kernels import gpu_calls  # Triton comes with it
+
+    return gpu_calls if gpu_calls.serve(hidden_states, *parameters, between=dtype) else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Asked:
     """What a layer computes, beside its weights. dtype: of the products. masks: of attention, of its output, of the layer's output."""
 
+    kernels: Kernels
     sentences: Sentences
     dtype: torch.dtype
     masks: tuple[Mask | None, ...]
     epsilons: tuple[float, float]
 
 
-def _asked(layer: Any, segments: Segments, *, drophead: float) -> _Asked:
-    """Draw what the layer drops, from torch's default generator: a recomputed pass draws it again."""
+def _asked(layer: Any, segments: Segments, kernels: Kernels, device: torch.device, *, drophead: float) -> _Asked:
+    """Draw what the layer drops, from the device's default generator: a recomputed pass draws it again."""
     heads = segments.num_heads
-    dropouts = [layer.get_submodule(name).p if layer.training else 0.0 for name in _DROPOUTS]
-    masks = calls.draw_masks(dropouts)
+    dropouts = _DROPPED(layer) if layer.training else (0.0,) * len(_DROPOUTS)
+    masks = kernels.draw_masks(dropouts, device)
     scales = None
     if drophead > 0.0 and layer.training:
-        scales = head_scales(segments.num_sentences, heads, drophead, device=torch.device("cpu"))
+        scales = head_scales(segments.num_sentences, heads, drophead, device=device)
     attention = layer.attention.self
     return _Asked(
+        kernels=kernels,
         sentences=Sentences(
-            boundaries=segments.boundaries, heads=heads, head_width=attention.attention_head_size, scale=attention.scaling, head_scales=scales
+            boundaries=segments.boundaries, heads=heads, head_width=attention.attention_head_size, scale=attention.scaling, head_scales=scales,
+            launches=() if kernels is calls else segments.short.launches,
         ),
-        dtype=_product_type(),
+        dtype=_product_type(device),
         masks=masks,
         epsilons=(layer.attention.output.LayerNorm.eps, layer.output.LayerNorm.eps),
     )  # fmt: skip
 
 
-def _product_type() -> torch.dtype:
-    return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else torch.float32
-
-
-def _parameters(layer: nn.Module, names: Sequence[str]) -> list[Tensor]:
-    """Weight and bias of each."""
-    parts: list[Any] = [layer.get_submodule(name) for name in names]
-    return [tensor for part in parts for tensor in (part.weight, part.bias)]
+def _product_type(device: torch.device) -> torch.dtype:
+    return torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else torch.float32
 
 
 def _infer(layer: Any, hidden: Tensor, asked: _Asked) -> Tensor:
@@ -133,14 +149,14 @@ def _infer(layer: Any, hidden: Tensor, asked: _Asked) -> Tensor:
     inside, outside = layer.attention, layer.output
     entered = hidden.to(asked.dtype)
     states = States(inside.self.query(entered), inside.self.key(entered), inside.self.value(entered))
-    context, _ = calls.attention(states, asked.sentences, asked.masks[0], keep=False)
-    middle = _normed(inside.output, context, asked.masks[1], hidden)
-    return _normed(outside, layer.intermediate(middle.product_ready), asked.masks[2], middle.out).out
+    context, _ = asked.kernels.attention(states, asked.sentences, asked.masks[0], keep=False)
+    middle = _normed(asked.kernels, inside.output, context, asked.masks[1], hidden)
+    return _normed(asked.kernels, outside, layer.intermediate(middle.product_ready), asked.masks[2], middle.out).out
 
 
-def _normed(part: Any, entered: Tensor, mask: Mask | None, residual: Tensor) -> calls.Normed:
+def _normed(kernels: Kernels, part: Any, entered: Tensor, mask: Mask | None, residual: Tensor) -> Normed:
     norm = part.LayerNorm
-    return calls.add_norm(part.dense(entered), None, mask, residual, norm.weight, norm.bias, epsilon=norm.eps, keep=False)
+    return kernels.add_norm(part.dense(entered), None, mask, residual, norm.weight, norm.bias, epsilon=norm.eps, keep=False)
 
 
 @dataclass(frozen=True)
@@ -167,16 +183,19 @@ class _Weights:
 
 @dataclass(frozen=True)
 class _Kept:
-    """What the derivative reads: tensors of T rows, in the type of the products but for those of the norms, and the three projections.
+    """What the derivative reads: tensors of T rows, in the type of the products but for those of the norms, and all matrices in that type.
 
     GELU's output and the first norm's are not among them: the derivative makes them again while it passes over what they are made from.
     """
 
     entered: Tensor
     projection: Tensor
+    context_matrix: Tensor
+    inner_matrix: Tensor
+    outer_matrix: Tensor
     states: Tensor
     context: Tensor
-    statistics: Tensor
+    statistics: Tensor | None
     middle: Tensor
     middle_inverse: Tensor
     inner: Tensor
@@ -186,23 +205,27 @@ class _Kept:
 
 def _compute(hidden: Tensor, asked: _Asked, weights: _Weights) -> tuple[Tensor, _Kept]:
     """(T, W) float32 to the layer's output, (T, W) float32, and what the derivative reads."""
-    dtype = asked.dtype
+    kernels, dtype = asked.kernels, asked.dtype
     entered = hidden.to(dtype)
     projection = torch.cat([weights.query, weights.key, weights.value]).to(dtype)
+    context_matrix, inner_matrix, outer_matrix = (one.to(dtype) for one in (weights.context, weights.inner, weights.outer))
     states = product(entered, projection.t())
-    context, statistics = calls.attention(_split(states, weights), asked.sentences, asked.masks[0], keep=True)
-    middle = calls.add_norm(
-        product(context, weights.context.to(dtype).t()), weights.context_bias, asked.masks[1], hidden, weights.middle_norm, weights.middle_shift,
+    context, statistics = kernels.attention(_split(states, weights), asked.sentences, asked.masks[0], keep=True)
+    middle = kernels.add_norm(
+        product(context, context_matrix.t()), weights.context_bias, asked.masks[1], hidden, weights.middle_norm, weights.middle_shift,
         epsilon=asked.epsilons[0], keep=True,
     )  # fmt: skip
-    inner = product(middle.product_ready, weights.inner.to(dtype).t())
-    activated = calls.gelu(inner, weights.inner_bias)
-    last = calls.add_norm(
-        product(activated, weights.outer.to(dtype).t()), weights.outer_bias, asked.masks[2], middle.out, weights.last_norm, weights.last_shift,
+    inner = product(middle.product_ready, inner_matrix.t())
+    activated = kernels.gelu(inner, weights.inner_bias)
+    last = kernels.add_norm(
+        product(activated, outer_matrix.t()), weights.outer_bias, asked.masks[2], middle.out, weights.last_norm, weights.last_shift,
         epsilon=asked.epsilons[1], keep=True,
     )  # fmt: skip
-    assert statistics is not None and middle.for_derivative is not None and last.for_derivative is not None
-    kept = _Kept(entered, projection, states, context, statistics, *middle.for_derivative, inner, *last.for_derivative)
+    assert middle.for_derivative is not None and last.for_derivative is not None
+    kept = _Kept(
+        entered, projection, context_matrix, inner_matrix, outer_matrix, states, context, statistics, *middle.for_derivative, inner,
+        *last.for_derivative,
+    )  # fmt: skip
     return last.out, kept
 
 
@@ -219,40 +242,37 @@ class _Layer(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        asked, dtype, saved = ctx.asked, ctx.asked.dtype, ctx.saved_tensors  # which may be asked for once
+        asked, saved = ctx.asked, ctx.saved_tensors  # which may be asked for once
+        kernels, dtype = asked.kernels, asked.dtype
         weights, kept = _Weights(*saved[: len(fields(_Weights))]), _Kept(*saved[len(fields(_Weights)) :])
-        last = calls.add_norm_backward(
+        needed: Any = _Weights(*ctx.needs_input_grad[2:])
+        last = kernels.add_norm_backward(
             grad.contiguous(), None, (kept.last, kept.last_inverse), weights.last_norm, asked.masks[2], dtype=dtype
         )  # fmt: skip
-        needed: Any = _Weights(*ctx.needs_input_grad[2:])
-        to_inner_product = product(last.product, weights.outer.to(dtype))
-        activated, to_inner_bias = calls.gelu_backward(kept.inner, weights.inner_bias, to_inner_product)
-        to_outer = _weight_grad(last.product, activated, needed.outer)
+        to_inner_product = product(last.product, kept.outer_matrix)
+        activated, to_inner_bias = kernels.gelu_backward(kept.inner, weights.inner_bias, to_inner_product)
+        to_outer = kernels.weight_grad(last.product, activated) if needed.outer else None
         del activated
-        middle = calls.add_norm_backward(
-            last.residual, product(to_inner_product, weights.inner.to(dtype)), (kept.middle, kept.middle_inverse), weights.middle_norm, asked.masks[1],
+        middle = kernels.add_norm_backward(
+            last.residual, product(to_inner_product, kept.inner_matrix), (kept.middle, kept.middle_inverse), weights.middle_norm, asked.masks[1],
             dtype=dtype, shift=weights.middle_shift,
         )  # fmt: skip
-        to_inner = _weight_grad(to_inner_product, middle.again, needed.inner)
-        to_context = _weight_grad(middle.product, kept.context, needed.context)
+        to_inner = kernels.weight_grad(to_inner_product, middle.again) if needed.inner else None
+        to_context = kernels.weight_grad(middle.product, kept.context) if needed.context else None
         to_states = torch.empty_like(kept.states)
-        calls.attention_backward(
-            _split(kept.states, weights), asked.sentences, asked.masks[0], grad=product(middle.product, weights.context.to(dtype)),
+        kernels.attention_backward(
+            _split(kept.states, weights), asked.sentences, asked.masks[0], grad=product(middle.product, kept.context_matrix),
             statistics=kept.statistics, to=_thirds(to_states),
         )  # fmt: skip
         in_one = needed.query or needed.key or needed.value
-        to_query, to_key, to_value = (None, None, None) if not in_one else _weight_grad(to_states, kept.entered, True).chunk(3)
-        to_query_bias, to_key_bias, to_value_bias = calls.column_sums(to_states).chunk(3)
-        to_hidden = calls.add_to(middle.residual, product(to_states, kept.projection))
+        to_query, to_key, to_value = kernels.weight_grad(to_states, kept.entered).chunk(3) if in_one else (None, None, None)
+        to_query_bias, to_key_bias, to_value_bias = kernels.column_sums(to_states).chunk(3)
+        to_hidden = kernels.add_product(middle.residual, to_states, kept.projection)
         of_weights = (  # in the order of _Weights
             to_query, to_query_bias, to_key, to_key_bias, to_value, to_value_bias, to_context, middle.bias, to_inner, to_inner_bias,
             to_outer, last.bias, middle.weight, middle.shift, last.weight, last.shift,
         )  # fmt: skip
         return to_hidden, None, *of_weights
-
-
-def _weight_grad(grad: Tensor, entered: Any, is_needed: bool) -> Any:
-    return product(grad.t(), entered).float() if is_needed else None
 
 
 def _split(states: Tensor, weights: _Weights) -> States:

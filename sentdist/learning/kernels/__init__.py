@@ -1,1 +1,2 @@
-"""What a transformer layer does between its matrix products, on a processor: C++ that is compiled where it runs, once."""
+"""What a transformer layer does between its matrix products: C++ for processors (`calls`), Triton for GPUs (`gpu_calls`), each compiled
+where it runs, once. Both have the functions of `values.Kernels`."""

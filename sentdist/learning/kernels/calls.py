@@ -1,62 +1,34 @@
-"""The kernels as functions of tensors: (T, W) in float32 or bfloat16, W a multiple of LANES; (T,) and (W,) in float32."""
+"""The kernels of a processor as functions of tensors: (T, W) in float32 or bfloat16, W a multiple of LANES; (T,) and (W,) in float32."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from sentdist.learning import products
 from sentdist.learning.kernels.library import library
+from sentdist.learning.kernels.values import Mask, Normed, NormGrads, Sentences, States, Thirds
 
 LANES = 16  # widths are multiples of it
 ELEMENTS = (torch.float32, torch.bfloat16)
 _int64, _float = ctypes.c_int64, ctypes.c_float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mask:
-    """Which values of a tensor are zeroed, each with probability `p` (to 2⁻³²), by a number drawn from the seed (64 bits) and its place."""
-
-    seed: int
-    p: float
-
-
-def draw_masks(dropouts: Sequence[float]) -> tuple[Mask | None, ...]:
-    """A mask for each probability, None for 0, with seeds from torch's default generator; nothing is drawn where all are 0."""
+def draw_masks(dropouts: Sequence[float], device: torch.device) -> tuple[Mask | None, ...]:
+    """See `Kernels`: a value is zeroed with its probability to 2⁻³²."""
     if not any(dropouts):
         return (None,) * len(dropouts)
-    seeds = torch.empty(len(dropouts), dtype=torch.int64).random_().tolist()
+    seeds = torch.empty(len(dropouts), dtype=torch.int64, device=device).random_().tolist()
     return tuple(Mask(seed=seed, p=p) if p > 0.0 else None for seed, p in zip(seeds, dropouts, strict=True))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sentences:
-    """S sentences in a flat tensor and the heads that attend in each. boundaries: (S + 1,) int32. head_scales: (S, H) float32."""
-
-    boundaries: Tensor
-    heads: int
-    head_width: int
-    scale: float
-    head_scales: Tensor | None = None
-
-
-class States(NamedTuple):
-    """Queries, keys and values, (T, H · head width) each, with one stride between rows; and what is added to each row of them, or None."""
-
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    biases: tuple[Tensor, Tensor, Tensor] | None = None
-
-
-def serve(*tensors: Tensor, products: torch.dtype) -> bool:
+def serve(*tensors: Tensor, between: torch.dtype) -> bool:
     """Whether the kernels take these float32 tensors, of whole lanes, between matrix products of a type."""
     are_served = all(_is_served(tensor, torch.float32) and tensor.shape[-1] % LANES == 0 for tensor in tensors)
-    return products in ELEMENTS and are_served and why_not() is None
+    return between in ELEMENTS and are_served and why_not() is None
 
 
 def serve_states(*states: Tensor) -> bool:
@@ -76,9 +48,8 @@ def why_not() -> str | None:
 
 
 def attention(states: States, sentences: Sentences, mask: Mask | None, *, keep: bool) -> tuple[Tensor, Tensor | None]:
-    """softmax(q kᵀ · scale), dropped out, times v, times the head's scale, within each sentence: (T, H · head width).
+    """See `Kernels`. Kept are (T, H, 2) float32: each row's largest score, and one over the sum of its powers.
 
-    keep: also return what `attention_backward` needs, (T, H, 2) float32: each row's largest score, and one over the sum of its powers.
     Places of the weights, for `mask`: sentence by sentence, head by head, query by query, key by key.
     """
     rows, width = len(states.query), sentences.heads * sentences.head_width
@@ -91,9 +62,9 @@ def attention(states: States, sentences: Sentences, mask: Mask | None, *, keep: 
 
 
 def attention_backward(
-    states: States, sentences: Sentences, mask: Mask | None, *, grad: Tensor, statistics: Tensor, to: tuple[Tensor, Tensor, Tensor]
+    states: States, sentences: Sentences, mask: Mask | None, *, grad: Tensor, statistics: Tensor | None, to: Thirds
 ) -> None:
-    """Write the gradients of queries, keys and values, which share one stride, from that of the context, (T, H · head width)."""
+    """See `Kernels`."""
     assert all(rows.stride() == to[0].stride() for rows in to)
     _call(
         "attention_backward", grad.dtype, *_heads(states, sentences, mask), _at(sentences.head_scales), _at(grad),
@@ -101,19 +72,10 @@ def attention_backward(
     )  # fmt: skip
 
 
-class Normed(NamedTuple):
-    """What `add_norm` gives: (T, W) float32; the same in the type of the products; and, for `add_norm_backward`, (T, W) float32 before
-    weight and shift with (T,) one over the standard deviation."""
-
-    out: Tensor
-    product_ready: Tensor
-    for_derivative: tuple[Tensor, Tensor] | None
-
-
 def add_norm(
     product: Tensor, bias: Tensor | None, mask: Mask | None, residual: Tensor, weight: Tensor, shift: Tensor, *, epsilon: float, keep: bool
 ) -> Normed:
-    """LayerNorm(dropout(product + bias) + residual), all of one pass over the rows."""
+    """See `Kernels`."""
     rows, width = product.shape
     out = torch.empty_like(residual)
     rounded = torch.empty_like(product) if product.dtype == torch.bfloat16 else None
@@ -123,20 +85,6 @@ def add_norm(
         _int64(rows), _int64(width), _at(normalized), _at(inverse), _at(out), _at(rounded),
     )  # fmt: skip
     return Normed(out, out if rounded is None else rounded, None if normalized is None or inverse is None else (normalized, inverse))
-
-
-class NormGrads(NamedTuple):
-    """Gradients of what `add_norm` was given: the residual's in float32, the product's in its type, the others (W,) float32.
-
-    again: `product_ready`, made once more; None where no shift was given.
-    """
-
-    residual: Tensor
-    product: Tensor
-    bias: Tensor
-    weight: Tensor
-    shift: Tensor
-    again: Tensor | None
 
 
 def add_norm_backward(
@@ -149,10 +97,7 @@ def add_norm_backward(
     dtype: torch.dtype,
     shift: Tensor | None = None,
 ) -> NormGrads:
-    """grad: (T, W) float32, of `out`; more: what else arrives there, of the product's type, or None; kept: `for_derivative`.
-
-    shift: what `add_norm` was given, where its output is wanted again, which then need not be kept.
-    """
+    """See `Kernels`."""
     rows, width = grad.shape
     again = None if shift is None else torch.empty_like(grad, dtype=dtype)
     to_bias, to_weight, to_shift = grad.new_empty(3, width)
@@ -165,21 +110,21 @@ def add_norm_backward(
 
 
 def gelu(product: Tensor, bias: Tensor) -> Tensor:
-    """GELU(product + bias), by the error function."""
+    """See `Kernels`."""
     out = torch.empty_like(product)
     _call("gelu", product.dtype, _at(product), _at(bias), *map(_int64, product.shape), _at(out))
     return out
 
 
 def gelu_backward(product: Tensor, bias: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
-    """Turn the gradient of what `gelu` gave into that of the product, in place; returns what it gave, made again, and the bias's."""
+    """See `Kernels`."""
     again, to_bias = torch.empty_like(product), torch.empty_like(bias)
     _call("gelu_backward", product.dtype, _at(product), _at(bias), *map(_int64, product.shape), _at(grad), _at(again), _at(to_bias))
     return again, to_bias
 
 
 def column_sums(values: Tensor) -> Tensor:
-    """Σ over rows of (T, W) in float32: (W,)."""
+    """See `Kernels`."""
     sums = values.new_empty(values.shape[1], dtype=torch.float32)
     _call("column_sums", values.dtype, _at(values), *map(_int64, values.shape), _at(sums))
     return sums
@@ -190,6 +135,16 @@ def add_to(sums: Tensor, values: Tensor) -> Tensor:
     assert sums.shape == values.shape
     _call("add_to", values.dtype, _at(values), _int64(values.numel()), _at(sums))
     return sums
+
+
+def add_product(sums: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """See `Kernels`."""
+    return add_to(sums, products.product(left, right))
+
+
+def weight_grad(grad: Tensor, entered: Tensor) -> Tensor:
+    """See `Kernels`."""
+    return products.product(grad.t(), entered).float()
 
 
 def _heads(states: States, sentences: Sentences, mask: Mask | None) -> tuple[object, ...]:
@@ -204,6 +159,7 @@ def _heads(states: States, sentences: Sentences, mask: Mask | None) -> tuple[obj
 def _dropout(mask: Mask | None) -> tuple[object, object, object]:
     if mask is None:
         return ctypes.c_uint64(0), ctypes.c_uint32(0), _float(1.0)
+    assert isinstance(mask.seed, int)
     return ctypes.c_uint64(mask.seed), ctypes.c_uint32(round(mask.p * 2**32)), _float(1.0 / (1.0 - mask.p))
 
 

@@ -28,7 +28,7 @@ FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fno-math-errno", "-Wall", "-Wno-psabi")
 _COMPILERS = ("g++", "c++")  # what Clang calls for a parallel loop is in no library of torch
 _THREADS_OF_OPENMP = "GOMP_parallel"  # what GCC calls for a parallel loop; LLVM's library has it, too
 _LONGEST_BUILD_S = 300.0
-_ON_GPU = "sentdist.learning.encoder.short_attention"
+_ON_GPU = "sentdist.learning.kernels.gpu_calls"
 
 
 class NoKernelsError(Exception):

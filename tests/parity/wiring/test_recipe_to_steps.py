@@ -22,7 +22,7 @@ from sentdist.learning.encoder.batch import TokenBatch
 from sentdist.learning.encoder.regularizers import Dropout
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.kernels import calls
-from sentdist.learning.kernels.calls import Mask
+from sentdist.learning.kernels.values import Mask
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Json, topological
 from sentdist.stages.inputs import folder_of

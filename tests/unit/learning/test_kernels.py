@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sentdist.learning.kernels import calls
-from sentdist.learning.kernels.calls import Mask, Sentences, States
+from sentdist.learning.kernels.values import Mask, Sentences, States
 from tests.support.kernel_reference import attended, factors
 
 LENGTHS = [1, 2, 15, 16, 17, 33, 70, 4]
@@ -198,6 +198,6 @@ def test_dropout_drops_as_often_as_it_says_and_its_seeds_and_places_are_independ
 
 def test_each_mask_is_drawn_for_itself() -> None:
     torch.manual_seed(0)
-    first, none, last = calls.draw_masks([0.1, 0.0, 0.1])
+    first, none, last = calls.draw_masks([0.1, 0.0, 0.1], torch.device("cpu"))
     assert first is not None and none is None and last is not None
     assert first.seed != last.seed and (first.p, last.p) == (0.1, 0.1)

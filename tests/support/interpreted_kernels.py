@@ -1,6 +1,6 @@
-"""Run as a program where Triton interprets its kernels (TRITON_INTERPRET=1): attention within short sentences beside that of a CPU.
+"""Run as a program where Triton interprets its kernels (TRITON_INTERPRET=1): those of a GPU beside what a CPU computes.
 
-Prints a line of JSON a case: how far context and gradients are off, how far the masks of both passes differ, what the masks do.
+Prints a line of JSON a case: how far values and gradients are off, how far the masks of both passes differ, what the masks do.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from sentdist.learning.encoder import flat_attention, short_attention
+from sentdist.learning.encoder import flat_attention, short_sentences
+from sentdist.learning.encoder.compiled_attention import compiled_attention
 from sentdist.learning.encoder.fused_attention import ByLength
-from sentdist.learning.kernels import calls
+from sentdist.learning.kernels import calls, gpu_calls, short_attention
 from tests.support.attended import MASKED, Attended, attended, off_by_masks
 
 LENGTHS = (1, 16, 7, 64, 3, 128, 20, 17, 33)
@@ -37,15 +38,15 @@ def served(lengths: tuple[int, ...], **shape: Any) -> Attended:
 def _serving() -> Iterator[None]:
     """They are asked first, and no other way is taken."""
     with (
-        patch.object(flat_attention, "served_tile", lambda device, dtype, width: short_attention.largest_tile(width, dtype)),
-        patch.object(short_attention, "is_quicker", lambda query, num_sentences: True),
+        patch.object(flat_attention, "served_tile", lambda device, dtype, width: short_sentences.largest_tile(width, dtype)),
+        patch.object(flat_attention, "is_quicker", lambda query, num_sentences: True),
         patch.object(flat_attention._GroupedAttention, "forward", None),
     ):
         yield
 
 
 def beside_a_cpu(dtype: torch.dtype, width: int) -> dict[str, Any]:
-    lengths = tuple(length for length in LENGTHS if length <= short_attention.largest_tile(width, dtype))
+    lengths = tuple(length for length in LENGTHS if length <= short_sentences.largest_tile(width, dtype))
     shape: dict[str, Any] = {"num_heads": 2, "width": width, "p": 0.0, "rounded_to": dtype}
     there, here = served(lengths, **shape, dtype=dtype), attended(lengths, **shape, dtype=torch.float32, device=CPU)
     pairs = zip((there.context, *there.gradients), (here.context, *here.gradients), strict=True)
@@ -63,11 +64,11 @@ def drawing(dtype: torch.dtype, width: int, device: torch.device) -> float:
     """How far gradients are from those of attention with the masks that are drawn."""
     lengths = [length for length in MASKED if length <= width]
     bounds = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32).to(device)
-    sentences = short_attention.short_sentences(lengths, device, num_heads=2)
+    sentences = short_sentences.short_sentences(lengths, device, num_heads=2)
 
     def attend(*states: Tensor) -> Tensor:
         torch.manual_seed(3)
-        return short_attention.short_attention(*states, sentences, boundaries=bounds, scale=1.0, p=0.25)
+        return compiled_attention(gpu_calls, *states, boundaries=bounds, scale=1.0, p=0.25, launches=sentences.launches)
 
     return off_by_masks(attend, width=width, dtype=dtype, device=device)
 
@@ -77,9 +78,10 @@ def masks() -> dict[str, Any]:
     count, length = 60, 20
     ones = torch.ones(count * length, 2, 16)
     bounds = torch.arange(0, len(ones) + 1, length, dtype=torch.int32)
-    sentences = short_attention.short_sentences([length] * count, CPU, num_heads=2)
+    sentences = short_sentences.short_sentences([length] * count, CPU, num_heads=2)
     torch.manual_seed(3)
-    drawn = [short_attention.short_attention(ones, ones, ones, sentences, boundaries=bounds, scale=1.0, p=0.25) for _ in range(2)]
+    attend = partial(compiled_attention, gpu_calls, boundaries=bounds, scale=1.0, p=0.25, launches=sentences.launches)
+    drawn = [attend(ones, ones, ones) for _ in range(2)]
     off = drawn[0][..., 0].view(count, length, 2) - 1.0
     parts = ((off[:30], off[30:]), (off[:, :10], off[:, 10:]), (off[..., :1], off[..., 1:]))
     return {
@@ -92,10 +94,10 @@ def masks() -> dict[str, Any]:
 
 def _trouble() -> list[str | None]:
     """As it is here, and where what compiles them fails."""
-    fine = short_attention.trouble(CPU)
-    short_attention.runs_here.cache_clear()
+    fine = gpu_calls.trouble(CPU)
+    gpu_calls.run_here.cache_clear()
     with patch.object(short_attention, "_launch", side_effect=RuntimeError("Failed to find C compiler.\nPlease specify")):
-        return [fine, short_attention.trouble(CPU)]
+        return [fine, gpu_calls.trouble(CPU)]
 
 
 def long_ones_apart() -> dict[str, Any]:
@@ -116,7 +118,7 @@ def long_ones_apart() -> dict[str, Any]:
     with (
         patch.object(flat_attention, "fused_kernel", lambda *_: "efficient"),
         patch.object(flat_attention, "dropped_attention", by_torch),
-        patch.object(short_attention, "short_attention", partial(_without_dropout, short_attention.short_attention)),
+        patch.object(flat_attention, "compiled_attention", partial(_without_dropout, compiled_attention)),
     ):
         there = served(lengths, **shape, p=0.1)
         served((70, 128), **shape, p=0.1)
@@ -154,26 +156,26 @@ def recomputed() -> dict[str, Any]:
 
 def main() -> None:
     calls.why_not = lambda: "compiled kernels of a CPU would come first"
-    with patch.object(short_attention, "FEWEST_PROGRAMS", 1):  # each tile by itself
+    with patch.object(short_sentences, "FEWEST_PROGRAMS", 1):  # each tile by itself
         for dtype, width in ((torch.float32, 16), (torch.float32, 64), (torch.float16, 32)):
             print(json.dumps(beside_a_cpu(dtype, width)), flush=True)
         print(json.dumps(recomputed()), flush=True)
         print(json.dumps(long_ones_apart()), flush=True)
         print(json.dumps(masks()), flush=True)
     lengths = [3] * 300 + [17] * 100 + [40] * 100 + [128]
-    prepared = short_attention.short_sentences(lengths, CPU, num_heads=12)
+    prepared = short_sentences.short_sentences(lengths, CPU, num_heads=12)
     places = [place for _, places in prepared.launches for place in places.tolist()]
     print(json.dumps({"tiles": prepared.tiles, "counts": [len(places) for _, places in prepared.launches], "places": places}))
     tiles = {
-        f"{dtype} {width}": short_attention.largest_tile(width, dtype)
+        f"{dtype} {width}": short_sentences.largest_tile(width, dtype)
         for dtype in (torch.float32, torch.bfloat16)
         for width in (8, 16, 32, 64, 128)
     }
-    print(json.dumps(tiles | {"in use": short_attention.in_use(), "trouble": _trouble()}))
+    print(json.dumps(tiles | {"in use": gpu_calls.in_use(), "trouble": _trouble()}))
     few, many = (torch.empty(20 * count, 12, 32, dtype=torch.bfloat16) for count in (100, 1000))
     long = torch.empty(100 * 1000, 12, 32, dtype=torch.bfloat16)
     asked = ((few, 100), (many, 1000), (long, 1000), (few.float(), 100))
-    print(json.dumps([short_attention.is_quicker(query, num_sentences=count) for query, count in asked]))
+    print(json.dumps([short_sentences.is_quicker(query, num_sentences=count) for query, count in asked]))
 
 
 if __name__ == "__main__":

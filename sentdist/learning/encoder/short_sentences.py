@@ -1,0 +1,63 @@
+"""Sentences by the tile of a GPU's kernel that they fit into (see kernels/short_attention.py), and where that kernel is the quicker one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sentdist.learning.encoder.batch import sent_to
+
+TILES = (16, 32, 64, 128)  # tokens; below 16 there is no product of matrices
+LARGEST_TILE_BYTES = 16 * 2**10  # of one of its operands: five and the weights must lie in a multiprocessor's own memory
+FEWEST_PROGRAMS = 4096  # a launch of fewer does not fill a GPU: its sentences join those of the next tile
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShortSentences:
+    """The sentences of a flat tensor by the tile they fit into, prepared once per step and read by every layer.
+
+    launches: a tile, and the places of its sentences, int32 on the device.
+    """
+
+    launches: tuple[tuple[int, Tensor], ...]
+
+    @property
+    def tiles(self) -> tuple[int, ...]:
+        return tuple(tile for tile, _ in self.launches)
+
+
+def short_sentences(lengths: Sequence[int], device: torch.device, *, num_heads: int) -> ShortSentences:
+    """Prepare them: arithmetic on the host, then a copy for which nobody waits. The longest must fit into the last tile."""
+    tile_S = np.searchsorted(TILES, np.asarray(lengths, dtype=np.int64))
+    order = np.argsort(tile_S, kind="stable")
+    tiles: list[int] = []
+    counts: list[int] = []
+    held = 0
+    for tile, count in enumerate(np.bincount(tile_S).tolist()):
+        held += count
+        if held and (tile == tile_S.max() or held * num_heads >= FEWEST_PROGRAMS):
+            tiles.append(TILES[tile])
+            counts.append(held)
+            held = 0
+    parts = sent_to(torch.from_numpy(order.astype(np.int32)), device).split(counts)
+    return ShortSentences(launches=tuple(zip(tiles, parts, strict=True)))
+
+
+def largest_tile(width: int, dtype: torch.dtype) -> int:
+    """The longest sentence for which there is a tile, with heads of a width; 0 where there is none."""
+    if width not in (16, 32, 64, 128):
+        return 0
+    return max((tile for tile in TILES if tile * width * dtype.itemsize <= LARGEST_TILE_BYTES), default=0)
+
+
+def is_quicker(query: Tensor, *, num_sentences: int) -> bool:
+    """Than torch's kernels, as measured on an H100: in half precision FlashAttention is where sentences fill its tiles, and where so few
+    of them are there that the time to start kernels is all that counts. query: (T, H, head width)."""
+    num_tokens, num_heads, _ = query.shape
+    if query.dtype == torch.float32:
+        return True
+    return num_tokens <= TILES[-2] * num_sentences and num_sentences * num_heads >= 2 * FEWEST_PROGRAMS

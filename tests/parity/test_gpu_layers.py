@@ -1,0 +1,67 @@
+"""A GPU's kernels for whole layers, as Triton interprets them on a CPU; tests/gpu asks a GPU the same."""
+
+from __future__ import annotations
+
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from sentdist.learning.encoder import fused_layer
+from sentdist.learning.encoder.flat_attention import Segments
+from tests.support.interpreted import interpreted
+
+pytestmark = pytest.mark.parity
+
+
+@cache
+def layers() -> dict[str, Any]:
+    return {case["what"]: case for case in interpreted("tests.support.interpreted_layers")}
+
+
+def test_rows_give_what_torch_gives_and_both_passes_draw_the_same_masks() -> None:
+    cases = [case for what, case in layers().items() if what.startswith(("norm", "gelu"))]
+    assert len(cases) == 12
+    for case in cases:
+        bound = 5e-4 if "float16" in case["what"] else 1e-6
+        assert case["off"] < bound and case["gradients"] < bound, case
+        assert case.get("dropped", 0.0) == (pytest.approx(0.25, abs=0.02) if case["what"].endswith("True") else 0.0)
+
+
+def test_a_layer_gives_what_torch_gives() -> None:
+    found = layers()["layers"]
+    assert found["counted"] == 10, "two layers: trained, frozen, encoded, and twice where they are computed again"
+    assert max(found["loss"], found["gradients"], found["encoded"]) < 2e-6, found
+    assert found["recomputed"] == 0.0
+    assert found["frozen"] == ["1"], "a frozen layer gets no gradient, the one behind it does"
+
+
+def test_gradients_under_dropout_are_those_of_the_drawn_function() -> None:
+    found = layers()["dropped"]
+    for slope, gradient in found["slopes"]:
+        assert gradient == pytest.approx(slope, rel=0.03)  # of float32
+    assert found["recomputed"] == 0.0
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_a_gpu_layer_asks_for_its_sentences_and_the_type_of_its_products(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no kernel serves its sentences, it computes as before."""
+    given: list[tuple[object, ...]] = []
+
+    def serve(segments: Segments, device: torch.device, products: torch.dtype, width: int, *, drops: bool) -> bool:
+        given.append((segments, device.type, products, width, drops))
+        return False
+
+    part = SimpleNamespace(weight=None, bias=None, LayerNorm=SimpleNamespace(weight=None, bias=None))
+    dense = SimpleNamespace(dense=part, LayerNorm=part)
+    attention = SimpleNamespace(query=part, key=part, value=part, dropout=nn.Dropout(0.1), attention_head_size=32)
+    layer = SimpleNamespace(attention=SimpleNamespace(self=attention, output=dense), intermediate=dense, output=dense, training=True)
+    monkeypatch.setattr(fused_layer, "serve_short", serve)
+    states = SimpleNamespace(device=torch.device("cuda"))
+    segments = Segments(lengths=(3, 2), boundaries=torch.tensor([0, 3, 5]), num_heads=2)
+    monkeypatch.setattr(fused_layer, "_product_type", lambda device: dtype)
+    assert fused_layer._kernels(layer, segments, states) is None  # type: ignore[arg-type]
+    assert given == [(segments, "cuda", dtype, 32, True)]

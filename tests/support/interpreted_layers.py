@@ -1,0 +1,83 @@
+"""Run as a program where Triton interprets its kernels (TRITON_INTERPRET=1): a GPU's layers beside torch. A line of JSON a case."""
+
+from __future__ import annotations
+
+import copy
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.kernels import calls, gpu_calls
+from tests.support.gpu_layers import (
+    SHORT,
+    by_gpu_kernels,
+    distance,
+    gelu_beside_torch,
+    loss_and_gradients,
+    norm_beside_torch,
+    off,
+    slope_beside_gradient,
+)
+from tests.support.tiny_encoders import SENTENCES, tiny_encoder
+
+CPU = torch.device("cpu")
+HEADS = {"num_attention_heads": 2, "hidden_size": 32, "intermediate_size": 48}
+
+
+def whole_layers(folder: Path) -> dict[str, Any]:
+    encoder = SentenceEncoder.load(tiny_encoder(folder, "bert", layer_norm_eps=0.1, **HEADS), hidden_dropout=0.0, attention_dropout=0.0)
+    frozen = copy.deepcopy(encoder)
+    frozen.model.encoder.layer[0].requires_grad_(False)
+    with patch.object(calls, "why_not", lambda: "not now"):
+        expected_loss, expected = loss_and_gradients(copy.deepcopy(encoder).double())
+        with torch.no_grad():
+            embeddings = copy.deepcopy(encoder).eval().double()(encoder.tokenize(SENTENCES))
+    with by_gpu_kernels() as counted:
+        loss, gradients = loss_and_gradients(encoder)
+        _, of_frozen = loss_and_gradients(frozen)
+        with torch.no_grad():
+            found = encoder.eval()(encoder.tokenize(SENTENCES))
+        again = copy.deepcopy(encoder).train()
+        again.recompute_layers()
+        _, recomputed = loss_and_gradients(again)
+    return {
+        "what": "layers", "counted": len(counted), "loss": off(loss, expected_loss), "gradients": distance(gradients, expected),
+        "encoded": off(found, embeddings), "frozen": sorted({name.split(".")[3] for name in of_frozen if ".layer." in name}),
+        "recomputed": distance(recomputed, gradients),
+    }  # fmt: skip
+
+
+def dropped(folder: Path) -> dict[str, Any]:
+    """Gradients behind each mask and with whole heads dropped; a layer that is computed again draws the same."""
+    encoder = SentenceEncoder.load(
+        tiny_encoder(folder, "bert", layer_norm_eps=0.1, **HEADS), hidden_dropout=0.3, attention_dropout=0.3, drophead=0.3
+    )
+    with by_gpu_kernels():
+        slopes = [slope_beside_gradient(encoder, name) for name in ("attention.self.value", "attention.output.dense", "output.dense")]
+        torch.manual_seed(3)
+        _, kept = loss_and_gradients(encoder, sentences=SHORT)
+        encoder.recompute_layers()
+        torch.manual_seed(3)
+        _, again = loss_and_gradients(encoder, sentences=SHORT)
+    return {"what": "dropped", "slopes": slopes, "recomputed": distance(again, kept)}
+
+
+def main() -> None:
+    with patch.object(gpu_calls, "PROGRAMS", 4):  # several rows a program
+        for dtype in (torch.float32, torch.float16):
+            for width in (48, 384):
+                for whole in (False, True):
+                    print(json.dumps(norm_beside_torch(CPU, dtype, width, whole=whole)), flush=True)
+                print(json.dumps(gelu_beside_torch(CPU, dtype, width)), flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            print(json.dumps(whole_layers(Path(folder) / "plain")), flush=True)
+            print(json.dumps(dropped(Path(folder) / "dropped")), flush=True)
+
+
+if __name__ == "__main__":
+    main()
