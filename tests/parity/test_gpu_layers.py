@@ -55,13 +55,11 @@ def test_a_gpu_layer_asks_for_its_sentences_and_the_type_of_its_products(dtype: 
         given.append((segments, device.type, products, width, drops))
         return False
 
-    part = SimpleNamespace(weight=None, bias=None, LayerNorm=SimpleNamespace(weight=None, bias=None))
-    dense = SimpleNamespace(dense=part, LayerNorm=part)
-    attention = SimpleNamespace(query=part, key=part, value=part, dropout=nn.Dropout(0.1), attention_head_size=32)
-    layer = SimpleNamespace(attention=SimpleNamespace(self=attention, output=dense), intermediate=dense, output=dense, training=True)
+    attention = SimpleNamespace(dropout=nn.Dropout(0.1), attention_head_size=32)
+    layer = SimpleNamespace(attention=SimpleNamespace(self=attention), training=True)
     monkeypatch.setattr(fused_layer, "serve_short", serve)
-    states = SimpleNamespace(device=torch.device("cuda"))
+    states: Any = SimpleNamespace(device=torch.device("cuda"))
     segments = Segments(lengths=(3, 2), boundaries=torch.tensor([0, 3, 5]), num_heads=2)
     monkeypatch.setattr(fused_layer, "_product_type", lambda device: dtype)
-    assert fused_layer._kernels(layer, segments, states) is None  # type: ignore[arg-type]
+    assert fused_layer._kernels(layer, segments, [states]) is None
     assert given == [(segments, "cuda", dtype, 32, True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from operator import attrgetter
@@ -80,32 +81,33 @@ def _forward(
     layer: nn.Module, hidden_states: Tensor, *, segments: Segments | None = None, drophead: float = 0.0, **_: object
 ) -> Tensor | None:
     """(1, T, W) to (1, T, W) float32; None where no kernels serve."""
-    kernels = None if segments is None else _kernels(layer, segments, hidden_states)
+    learns = torch.is_grad_enabled()
+    # Without a derivative the products are those of the layer's own parts, in whose place packed ones may stand.
+    parameters = _PARAMETERS(layer) if learns else _OF_NORMS(layer)
+    kernels = None if segments is None else _kernels(layer, segments, (hidden_states, *parameters))
     if segments is None or kernels is None:
         return None
     asked = _asked(layer, segments, kernels, hidden_states.device, drophead=drophead)
     hidden = hidden_states.squeeze(0).contiguous()
-    if not torch.is_grad_enabled():
+    if not learns:
         return _infer(layer, hidden, asked).unsqueeze(0)
     with torch.autocast(hidden.device.type, enabled=False):
-        out: Tensor = _Layer.apply(hidden, asked, *_PARAMETERS(layer))
+        out: Tensor = _Layer.apply(hidden, asked, *parameters)
     return out.unsqueeze(0)
 
 
-def _kernels(layer: Any, segments: Segments, hidden_states: Tensor) -> Kernels | None:
-    """Those that serve a layer's weights and these sentences, on the device where they are."""
-    device = hidden_states.device
-    # Without a derivative the products are those of the layer's own parts, in whose place packed ones may stand.
-    parameters = _PARAMETERS(layer) if torch.is_grad_enabled() else _OF_NORMS(layer)
+def _kernels(layer: Any, segments: Segments, tensors: Sequence[Tensor]) -> Kernels | None:
+    """Those that serve a layer's input and weights and these sentences, on the device where they are."""
+    device = tensors[0].device
     dtype = _product_type(device)
     if device.type == "cpu":
-        return calls if calls.serve(hidden_states, *parameters, between=dtype) else None
+        return calls if calls.serve(*tensors, between=dtype) else None
     drops = layer.training and layer.attention.self.dropout.p > 0.0
     if not serve_short(segments, device, dtype, layer.attention.self.attention_head_size, drops=drops):
         return None
     from sentdist.learning.kernels import gpu_calls  # Triton comes with it
 
-    return gpu_calls if gpu_calls.serve(hidden_states, *parameters, between=dtype) else None
+    return gpu_calls if gpu_calls.serve(*tensors, between=dtype) else None
 
 
 @dataclass(frozen=True, kw_only=True)
