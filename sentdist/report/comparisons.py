@@ -14,7 +14,7 @@ from sentdist.evaluation.variation import ALPHA
 from sentdist.report.columns import AVERAGE, TableColumns, complete_rows
 from sentdist.report.score_rows import SystemRows
 
-Relation = Literal["baseline", "preceding"]
+Relation = Literal["baseline", "chosen", "preceding"]
 SPEAKS_OF = {
     "seeds and items": "other seeds and test items",
     "items": "other test items, for these very encoders",
