@@ -45,7 +45,7 @@ def forest_plot(
             axes.text(*at, said if p is not None else f"{said}  no test", transform=axes.get_yaxis_transform(), va="center", fontsize=8.5,
                       color=INK if sure else MUTED, weight="bold" if sure else "normal")  # fmt: skip
         axes.set_yticks(range(len(differences)), list(differences))
-        axes.set_xlabel(f"{unit} from {baseline}")
+        axes.set_xlabel(f"{unit} from {baseline}", wrap=True)
         records = [[label, *_row_of(label, against), *_numbers(found)] for label, found in differences.items()]
         caption = f"Difference from {baseline}, with its 95 % interval{_over(differences.values())}. Filled and bold: p < 0.05 over the table; hollow: not, or untested."
         caption += _sentence(apart) + _beyond(num_beyond)
@@ -85,7 +85,7 @@ def task_forest(
             else:
                 axes.set_yticks([])
             axes.tick_params(labelsize=7.5)
-        figure.supxlabel(f"difference from {baseline} ({unit})", fontsize=9, color=MUTED)
+        figure.supxlabel(f"difference from {baseline} ({unit})", fontsize=9, color=MUTED, wrap=True)
         records = [
             [system, *_row_of(system, against), task, *_numbers(one)] for system, found in everyone.items() for task, one in found.items()
         ]

@@ -53,15 +53,15 @@ class References:
             return ""
         values = f"value{'s' if len(self.keys) > 1 else ''}"
         said = f"Each row is compared with {self.title} at the same {values} of {_names(self.keys)}, rows of {self.title} with none."
-        if not self.elsewhere:
-            return said
-        compared = "not compared" if self.first is None else f"compared with {self.first}"
-        return f"{said} Without such a row, and {compared}: {listed(self.elsewhere)}."
+        return f"{said} {self.apart}".rstrip()
 
     @property
-    def exceptions(self) -> str:
-        """Rows that `words` does not speak of, and what they are compared with; "" for none."""
-        return f"{listed(self.elsewhere)}: from {self.first}." if self.elsewhere and self.first is not None else ""
+    def apart(self) -> str:
+        """A sentence on the rows that have no reference at their own point; "" for none."""
+        if not self.elsewhere:
+            return ""
+        compared = "Not compared" if self.first is None else f"Compared with {self.first}"
+        return f"{compared}, for want of a row at the same values: {listed(self.elsewhere)}."
 
 
 def references(systems: Sequence[SystemRows], baseline: str | None, grid: GridBaseline | None) -> References:

@@ -56,7 +56,7 @@ def sweep_drawings(
     measured: dict[str, Difference] = {one.system: one.differences[column] for one in compared if column in one.differences}
     if measured:
         rows_of = headline.references
-        yield forest_plot(measured, baseline=rows_of.words, unit=f"difference: {unit}", against=rows_of.own, apart=rows_of.exceptions)
+        yield forest_plot(measured, baseline=rows_of.words, unit=f"difference: {unit}", against=rows_of.own, apart=rows_of.apart)
         yield from _task_forest(headline)
     scores: dict[str, list[float]] = {}
     for row in rows:
@@ -115,7 +115,7 @@ def _task_forest(table: ResultTable) -> Iterator[Drawing]:
     known = {system: found for system, found in differences.items() if found}
     if known and len(tasks) > 1:
         rows_of = table.references
-        yield task_forest(known, baseline=rows_of.words, tasks=tasks, unit=table.unit, against=rows_of.own, apart=rows_of.exceptions)
+        yield task_forest(known, baseline=rows_of.words, tasks=tasks, unit=table.unit, against=rows_of.own, apart=rows_of.apart)
 
 
 def _shown_first(scores: dict[str, list[float]], facts: dict[str, CellFacts], baseline: str | None) -> list[str]:

@@ -151,7 +151,7 @@ def test_notes_say_what_each_row_is_compared_with() -> None:
     assert notes[1].startswith("↑ ↓: above or below Eq. 1 at the same batch_size, more than chance explains")
     assert notes[2] == (
         "Each row is compared with Eq. 1 at the same value of batch_size, rows of Eq. 1 with none. "
-        "Without such a row, and compared with eq1 64: base."
+        "Compared with eq1 64, for want of a row at the same values: base."
     )
     several = build_table(
         _rows({**SQUARE, "rcl 128 1e-05": SQUARE["eq1 128 1e-05"]}), title="t", tasks=["a"], baseline=None, average=False, grid=EQ1
@@ -159,7 +159,7 @@ def test_notes_say_what_each_row_is_compared_with() -> None:
     assert several.notes[2] == "Each row is compared with Eq. 1 at the same values of batch_size and rate, rows of Eq. 1 with none."
     assert several.references.words == "Eq. 1 at the same batch_size and rate"
     alone = build_table(_rows({"eq1 128": BOTH["eq1 128"], **CELLS}), title="t", tasks=["a"], baseline=None, average=False, grid=EQ1)
-    assert alone.notes[2].endswith("Without such a row, and not compared: base.")
+    assert alone.notes[2].endswith("Not compared, for want of a row at the same values: base.")
 
 
 def test_cells_and_tests_of_a_page_name_the_row_that_was_used() -> None:
@@ -225,9 +225,9 @@ def test_a_report_of_a_grid_compares_at_equal_points_and_says_so(tmp_path: Path)
                 rf"^- rcl {re.escape(point)} is [\d.]+ points (above|below) Eq. 1 {re.escape(point)} ", report.markdown, re.MULTILINE
             )
     assert "Each row is compared with Eq. 1 at the same values of learning_rate and batch_size, rows of Eq. 1 with none." in report.markdown
-    assert "Without such a row, and compared with Eq. 1 (learning_rate=0.001, batch_size=32): base." in report.markdown
+    apart = "Compared with Eq. 1 (learning_rate=0.001, batch_size=32), for want of a row at the same values: base."
     assert "Difference from Eq. 1 at the same learning_rate and batch_size, with its 95 % interval" in report.markdown
-    assert "base: from Eq. 1 (learning_rate=0.001, batch_size=32)." in report.markdown
+    assert report.markdown.count(f"rows of Eq. 1 with none. {apart}") == 1 and report.markdown.count(f"or untested. {apart}") == 2
     drawn = {row["system"]: row for row in csv.DictReader(io.StringIO(str(report.files["differences.csv"])))}
     tested = {
         row["system"]: row
