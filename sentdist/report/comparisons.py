@@ -33,7 +33,10 @@ class OtherTasks:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """One system against another: the difference in every column that both have, and what the average would be on other tasks."""
+    """One system against another: the difference in every column that both have, and what the average would be on other tasks.
+
+    relation: `other` is the row's reference, what dev chose of the baseline where it chose `system`, or the row above.
+    """
 
     system: str
     other: str
