@@ -45,12 +45,12 @@ def forest_plot(
             axes.text(*at, said if p is not None else f"{said}  no test", transform=axes.get_yaxis_transform(), va="center", fontsize=8.5,
                       color=INK if sure else MUTED, weight="bold" if sure else "normal")  # fmt: skip
         axes.set_yticks(range(len(differences)), list(differences))
-        axes.set_xlabel(f"{unit} from {baseline}", wrap=True)
+        below = axes.set_xlabel(f"{unit} from {baseline}")
         records = [[label, *_row_of(label, against), *_numbers(found)] for label, found in differences.items()]
         caption = f"Difference from {baseline}, with its 95 % interval{_over(differences.values())}. Filled and bold: p < 0.05 over the table; hollow: not, or untested."
         caption += _sentence(apart) + _beyond(num_beyond)
         header = ["system", *_header(against), *HEADER]
-        return save(figure, name="differences", caption=caption, header=header, records=records)
+        return save(figure, name="differences", caption=caption, header=header, records=records, below=below)
 
 
 def task_forest(
@@ -85,7 +85,7 @@ def task_forest(
             else:
                 axes.set_yticks([])
             axes.tick_params(labelsize=7.5)
-        figure.supxlabel(f"difference from {baseline} ({unit})", fontsize=9, color=MUTED, wrap=True)
+        below = figure.supxlabel(f"difference from {baseline} ({unit})", fontsize=9, color=MUTED)
         records = [
             [system, *_row_of(system, against), task, *_numbers(one)] for system, found in everyone.items() for task, one in found.items()
         ]
@@ -95,7 +95,7 @@ def task_forest(
             caption += f" The {len(differences)} of {len(everyone)} systems that differ most."
         caption += _sentence(apart) + _beyond(num_beyond)
         header = ["system", *_header(against), "task", *HEADER]
-        return save(figure, name="differences-by-task", caption=caption, header=header, records=records)
+        return save(figure, name="differences-by-task", caption=caption, header=header, records=records, below=below)
 
 
 def _header(against: Mapping[str, str]) -> list[str]:

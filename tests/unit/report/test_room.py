@@ -53,7 +53,7 @@ def test_a_system_far_off_stands_at_the_edge_and_is_told_with_its_number() -> No
 @pytest.mark.parametrize("system", ["a", "rcl (batch_size=128, learning_rate=3e-05, phis={0.01, 0.02, 0.03})"])
 def test_the_words_under_a_forest_are_whole(system: str) -> None:
     """However long the name of the baseline, and wherever a system's name leaves the axis."""
-    baseline, unit = "Eq. 1 fine-tuning at the same batch_size, learning_rate and max_length", "Spearman's correlation × 100"
+    baseline, unit = "Eq. $_$ fine-tuning at the same batch_size, learning_rate and max_length", "Spearman's correlation × 100"
     one = _difference(0.5)
     for drawing in (
         forest_plot({system: one}, baseline=baseline, unit=f"difference: average of 7 tasks ({unit})"),
