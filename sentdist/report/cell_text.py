@@ -29,9 +29,16 @@ def leaked_text(cell: Cell) -> str:
 TEST_COLUMNS = ("system", "task", "difference", "95 % interval", "p", "p over the table", "would be found", "speaks of")
 
 
+def test_columns(table: ResultTable) -> tuple[str, ...]:
+    """What stands over `tests_of`: TEST_COLUMNS, and where rows have several references, from which a difference is."""
+    system, *rest = TEST_COLUMNS
+    return (system, "from", *rest) if table.references.own else TEST_COLUMNS
+
+
 def tests_of(table: ResultTable) -> list[tuple[str, ...]]:
-    """Every difference from the baseline, under TEST_COLUMNS."""
-    return [row for comparison in table.comparisons if comparison.relation == "baseline" for row in _tests(comparison)]
+    """Every difference from the baseline, under `test_columns`."""
+    found = [(one, row) for one in table.comparisons if one.relation != "preceding" for row in _tests(one)]
+    return [(row[0], one.other, *row[1:]) if table.references.own else row for one, row in found]
 
 
 def _tests(comparison: Comparison) -> Iterator[tuple[str, ...]]:
@@ -65,13 +72,13 @@ def _tests(comparison: Comparison) -> Iterator[tuple[str, ...]]:
         )
 
 
-def tooltip(cell: Cell) -> str:
-    """The interval, and the difference from the baseline with its p."""
+def tooltip(cell: Cell, line: Line) -> str:
+    """The interval, and the difference from the baseline, or the row's own reference, with its p."""
     parts = []
     if cell.interval is not None:
         parts.append(f"95 % interval over {SPEAKS_OF[cell.interval.about]}: {cell.interval.low:.2f} to {cell.interval.high:.2f}")
     if (found := cell.against_baseline) is not None:
-        text = f"{found.difference:+.2f} against the baseline"
+        text = f"{found.difference:+.2f} against {line.reference or 'the baseline'}"
         if found.low is not None and found.high is not None and found.table_p is not None:
             text += f" ({found.low:+.2f} to {found.high:+.2f}), p {p_text(found.table_p)} over the table"
         elif found.reason:

@@ -14,7 +14,7 @@ from sentdist.evaluation.variation import ALPHA
 from sentdist.report.columns import AVERAGE, TableColumns, complete_rows
 from sentdist.report.score_rows import SystemRows
 
-Relation = Literal["baseline", "preceding"]
+Relation = Literal["baseline", "chosen", "preceding"]
 SPEAKS_OF = {
     "seeds and items": "other seeds and test items",
     "items": "other test items, for these very encoders",
@@ -33,7 +33,10 @@ class OtherTasks:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """One system against another: the difference in every column that both have, and what the average would be on other tasks."""
+    """One system against another: the difference in every column that both have, and what the average would be on other tasks.
+
+    relation: `other` is the row's reference, what dev chose of the baseline where it chose `system`, or the row above.
+    """
 
     system: str
     other: str

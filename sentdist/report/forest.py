@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,6 +16,7 @@ from sentdist.report.style import INK, MUTED, Drawing, canvas, house_style, is_f
 
 PANELS_A_ROW = 4
 MOST_LINES = 40  # a panel; the table has all
+NONE: Mapping[str, str] = MappingProxyType({})
 HEADER = ("difference", "low", "high", "p", "p over table", "speaks of")
 
 
@@ -23,8 +25,14 @@ def forest_plot(
     *,
     baseline: str,
     unit: str,
+    against: Mapping[str, str] = NONE,
+    apart: str = "",
 ) -> Drawing:
-    """One line a system: its difference from the baseline with the 95 % interval; filled where p < 0.05 over the table."""
+    """One line a system: its difference from the baseline with the 95 % interval; filled where p < 0.05 over the table.
+
+    baseline: what differences are from, in words. against: system -> the row that its difference is from, where not all are from one;
+    apart: a sentence on systems of which `baseline` does not speak.
+    """
     _some(differences)
     with house_style():
         figure, (axes,) = canvas(width=7.2, height=1.1 + 0.36 * len(differences))
@@ -37,11 +45,12 @@ def forest_plot(
             axes.text(*at, said if p is not None else f"{said}  no test", transform=axes.get_yaxis_transform(), va="center", fontsize=8.5,
                       color=INK if sure else MUTED, weight="bold" if sure else "normal")  # fmt: skip
         axes.set_yticks(range(len(differences)), list(differences))
-        axes.set_xlabel(f"{unit} from {baseline}")
-        records = [[label, *_numbers(found)] for label, found in differences.items()]
+        below = axes.set_xlabel(f"{unit} from {baseline}")
+        records = [[label, *_row_of(label, against), *_numbers(found)] for label, found in differences.items()]
         caption = f"Difference from {baseline}, with its 95 % interval{_over(differences.values())}. Filled and bold: p < 0.05 over the table; hollow: not, or untested."
-        caption += _beyond(num_beyond)
-        return save(figure, name="differences", caption=caption, header=["system", *HEADER], records=records)
+        caption += _sentence(apart) + _beyond(num_beyond)
+        header = ["system", *_header(against), *HEADER]
+        return save(figure, name="differences", caption=caption, header=header, records=records, below=below)
 
 
 def task_forest(
@@ -50,10 +59,12 @@ def task_forest(
     baseline: str,
     tasks: Sequence[str],
     unit: str,
+    against: Mapping[str, str] = NONE,
+    apart: str = "",
 ) -> Drawing:
     """A panel a task, a line a system, one scale for all: which tasks a difference of averages comes from.
 
-    Of many systems those are drawn that differ most, on average over tasks.
+    Of many systems those are drawn that differ most, on average over tasks. baseline, against, apart: see `forest_plot`.
     """
     _some(differences)
     everyone, differences = differences, _most_different(differences)
@@ -74,14 +85,29 @@ def task_forest(
             else:
                 axes.set_yticks([])
             axes.tick_params(labelsize=7.5)
-        figure.supxlabel(f"difference from {baseline} ({unit})", fontsize=9, color=MUTED)
-        records = [[system, task, *_numbers(one)] for system, found in everyone.items() for task, one in found.items()]
+        below = figure.supxlabel(f"difference from {baseline} ({unit})", fontsize=9, color=MUTED)
+        records = [
+            [system, *_row_of(system, against), task, *_numbers(one)] for system, found in everyone.items() for task, one in found.items()
+        ]
         over = _over([one for found in everyone.values() for one in found.values()])
         caption = f"Difference from {baseline} task by task, with its 95 % interval{over}, on one scale. Filled: p < 0.05 over the table; hollow: not, or untested."
         if len(differences) < len(everyone):
             caption += f" The {len(differences)} of {len(everyone)} systems that differ most."
-        caption += _beyond(num_beyond)
-        return save(figure, name="differences-by-task", caption=caption, header=["system", "task", *HEADER], records=records)
+        caption += _sentence(apart) + _beyond(num_beyond)
+        header = ["system", *_header(against), "task", *HEADER]
+        return save(figure, name="differences-by-task", caption=caption, header=header, records=records, below=below)
+
+
+def _header(against: Mapping[str, str]) -> list[str]:
+    return ["against"] if against else []
+
+
+def _row_of(system: str, against: Mapping[str, str]) -> list[str]:
+    return [against[system]] if against else []
+
+
+def _sentence(words: str) -> str:
+    return f" {words}" if words else ""
 
 
 def _most_different(differences: Mapping[str, Mapping[str, Difference]]) -> Mapping[str, Mapping[str, Difference]]:

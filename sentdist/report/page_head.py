@@ -25,12 +25,12 @@ def finding(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record
     summary = line.cells[table.lead].summary
     assert summary is not None
     said = f"{line.label} scores {summary.mean:.2f} ({column_words(table)})"
-    found = line.cells[table.lead].against_baseline
-    if found is None:
+    compared = table.compared(line.label)
+    if compared is None:
         return f"{said}{_standing(line, table)}."
+    both = "; dev chose both" if compared.relation == "chosen" else ""
     doubt = ", on what is there so far" if line.exploratory else ""
-    assert table.baseline is not None
-    return f"{said}: {distance_and_verdict(found, table.baseline)}{doubt}."
+    return f"{said}: {distance_and_verdict(compared.differences[table.lead], compared.other)}{both}{doubt}."
 
 
 def _candidates(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record]) -> list[str]:

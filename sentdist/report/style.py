@@ -16,6 +16,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.text import Text
 
 from sentdist.palette import colors_of
 from sentdist.table_text import csv_text
@@ -141,15 +142,32 @@ def save(
     header: Sequence[str],
     records: Sequence[Sequence[object]],
     hover: Mapping[str, Sequence[str]] | None = None,
+    below: Text | None = None,
 ) -> Drawing:
-    """Render to SVG and PNG, with no date inside."""
+    """Render to SVG and PNG, with no date inside. below: words under an axis, which take several lines where one runs out of the figure."""
     svg, png = io.StringIO(), io.BytesIO()
     raster = FigureCanvasAgg(figure)
     figure.set_dpi(DOTS_AN_INCH)  # of small letters drawn with fewer dots, the widths are wrong by a twentieth
     figure.set_facecolor("white")
     figure.draw_without_rendering()  # lays the figure out, once for both formats; `savefig` would do it for each
+    if below is not None and _break_where_cut(below, figure.bbox.width):
+        figure.draw_without_rendering()
     figure.set_layout_engine("none")
     raster.print_png(png, metadata={"Software": None})
     FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None, "Creator": None})  # sets the figure's dots an inch to 72
     rows = ([f"{value:.6g}" if isinstance(value, float) else value for value in record] for record in records)
     return Drawing(name=name, caption=caption, svg=svg.getvalue(), png=png.getvalue(), table=csv_text([header, *rows]), hover=hover or {})
+
+
+def _break_where_cut(words: Text, width: float) -> bool:
+    """Break words into lines if they run out of a figure of this width; whether they did.
+
+    matplotlib's own `wrap` takes a $ for the beginning of a formula.
+    """
+    box = words.get_window_extent()
+    if box.x0 >= 0 and box.x1 <= width:
+        return False
+    middle = (box.x0 + box.x1) / 2
+    share = 1.9 * min(middle, width - middle) / box.width  # letters differ in width: a twentieth is left
+    words.set_text(textwrap.fill(words.get_text(), max(12, int(share * len(words.get_text())))))
+    return True

@@ -54,8 +54,9 @@ def sweep_drawings(
     yield from _loss_shapes(found)
     compared = [one for one in headline.comparisons if one.relation == "baseline"]
     measured: dict[str, Difference] = {one.system: one.differences[column] for one in compared if column in one.differences}
-    if measured and headline.baseline:
-        yield forest_plot(measured, baseline=headline.baseline, unit=f"difference: {unit}")
+    if measured:
+        rows_of = headline.references
+        yield forest_plot(measured, baseline=rows_of.words, unit=f"difference: {unit}", against=rows_of.own, apart=rows_of.apart)
         yield from _task_forest(headline)
     scores: dict[str, list[float]] = {}
     for row in rows:
@@ -104,7 +105,7 @@ def _kind(task: str, recipe: Mapping[str, Json]) -> str:
 
 
 def _task_forest(table: ResultTable) -> Iterator[Drawing]:
-    """Every comparison with the baseline on every task, where there are several."""
+    """Every row's comparison with its reference on every task, where there are several."""
     tasks = [column for column in table.columns if column != AVERAGE]
     differences = {
         one.system: {task: found for task in tasks if (found := one.differences.get(task)) is not None}
@@ -112,8 +113,9 @@ def _task_forest(table: ResultTable) -> Iterator[Drawing]:
         if one.relation == "baseline"
     }
     known = {system: found for system, found in differences.items() if found}
-    if known and table.baseline and len(tasks) > 1:
-        yield task_forest(known, baseline=table.baseline, tasks=tasks, unit=table.unit)
+    if known and len(tasks) > 1:
+        rows_of = table.references
+        yield task_forest(known, baseline=rows_of.words, tasks=tasks, unit=table.unit, against=rows_of.own, apart=rows_of.apart)
 
 
 def _shown_first(scores: dict[str, list[float]], facts: dict[str, CellFacts], baseline: str | None) -> list[str]:

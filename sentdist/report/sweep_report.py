@@ -16,6 +16,7 @@ from sentdist.report.block import Block
 from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEAKS_TITLE, NOT_CHECKED, SweepLeaks, sweep_leaks
 from sentdist.report.page_head import finding, page_facts
 from sentdist.report.paper import tables_of
+from sentdist.report.references import GridBaseline
 from sentdist.report.relations import LINK_HEADER, link_table
 from sentdist.report.score_rows import ResultRow
 from sentdist.report.search.blocks import SearchPart, search_part
@@ -38,6 +39,7 @@ from sentdist.report.table_csv import comparisons_to_csv, to_csv
 from sentdist.report.tables import ResultTable, SharedStages, build_table
 from sentdist.report.templating import render
 from sentdist.report.works import works_of_sweep
+from sentdist.store.chosen import cells_by_dev
 from sentdist.store.confirmation import confirmed_name
 from sentdist.store.record import Record
 from sentdist.store.restored import not_understood
@@ -110,7 +112,8 @@ def report_sweep(store: ArtifactStore, name: str, *, links: Mapping[str, str] | 
         )
     leaks = sweep_leaks(sweep, store, records)
     baseline = None if facts is None else facts.chosen_cell(sweep.baseline)
-    tables = list(result_tables(sweep, found, _shared(sweep, records), leaks, baseline=baseline))
+    grid = _grid_baseline(sweep, records) if facts is None else None  # finalists of a search: with what dev chose, wherever it stands
+    tables = list(result_tables(sweep, found, _shared(sweep, records), leaks, baseline=baseline, grid=grid))
     printed = [
         one
         for table in tables
@@ -168,38 +171,44 @@ def _report(page: SweepPage, files: dict[str, str | bytes]) -> Report:
 
 
 def result_tables(
-    sweep: SweepRecord, found: SweepRows, shared: SharedStages | None, leaks: SweepLeaks, *, baseline: str | None = None
+    sweep: SweepRecord,
+    found: SweepRows,
+    shared: SharedStages | None,
+    leaks: SweepLeaks,
+    *,
+    baseline: str | None = None,
+    grid: GridBaseline | None = None,
 ) -> Iterator[ResultTable]:
     """The tables of scores of a sweep: pairs first, then one a retrieval task, then one a kind of other tasks.
 
-    baseline: a cell; None: the first of the sweep's baseline.
+    baseline: a cell; None: the first of the sweep's baseline. grid: to compare rows at equal points.
     """
     baseline = baseline or next((trial.cell for trial in sweep.trials if trial.method == sweep.baseline), None)
     if found.sts:
         rows = found.sts
         tasks = list(rows[0].scores)
         yield build_table(
-            rows, title=STS_TITLE, tasks=tasks, baseline=_present(baseline, rows), average=has_average(tasks), shared=shared,
+            rows, title=STS_TITLE, tasks=tasks, baseline=_present(baseline, rows), grid=grid, average=has_average(tasks), shared=shared,
             exploratory=found.exploratory, leaked=leaks.of_columns(tasks, {TASK_TITLES.get(task, task): task for task in found.tasks}),
         )  # fmt: skip
     for number, (task, rows) in enumerate(found.retrieval.items()):
         columns = list(rows[0].scores)
         said = None if found.sts or number else shared
         yield build_table(
-            rows, title=f"Retrieval: {task}", tasks=columns, baseline=_present(baseline, rows), measure=TASK_KINDS["retrieval"].main,
+            rows, title=f"Retrieval: {task}", tasks=columns, baseline=_present(baseline, rows), grid=grid, measure=TASK_KINDS["retrieval"].main,
             average=False, shared=said, exploratory=found.exploratory, leaked=leaks.of_columns(columns, dict.fromkeys(columns, task)),
         )  # fmt: skip
     for number, (kind, rows) in enumerate(found.other.items()):
         columns = list(rows[0].scores)
         said = None if found.sts or found.retrieval or number else shared
         yield build_table(
-            rows, title=KIND_TABLES[kind], tasks=columns, baseline=_present(baseline, rows), measure=TASK_KINDS[kind].main,
+            rows, title=KIND_TABLES[kind], tasks=columns, baseline=_present(baseline, rows), grid=grid, measure=TASK_KINDS[kind].main,
             average=has_average(columns), shared=said,
             exploratory=found.exploratory, leaked=leaks.of_columns(columns, {TASK_TITLES.get(task, task): task for task in found.tasks}),
         )  # fmt: skip
     if found.useb:
         yield build_table(
-            found.useb, title=useb.TITLE, tasks=list(useb.COLUMNS), baseline=_present(baseline, found.useb), measure=useb.MEASURE, average=False,
+            found.useb, title=useb.TITLE, tasks=list(useb.COLUMNS), baseline=_present(baseline, found.useb), grid=grid, measure=useb.MEASURE, average=False,
             exploratory=found.exploratory, leaked=leaks.of_columns(list(useb.COLUMNS), useb.TASK_OF_COLUMN),
         )  # fmt: skip
     if found.useb_by_relation:
@@ -218,6 +227,18 @@ def _confirmed_table(store: ArtifactStore, sweep: SweepRecord) -> ResultTable | 
     if not (found.sts or found.retrieval or found.other):
         return None
     return next(iter(result_tables(fresh, found, None, sweep_leaks(fresh, store, records))), None)
+
+
+def _grid_baseline(sweep: SweepRecord, records: Mapping[str, Record]) -> GridBaseline | None:
+    """The sweep's baseline, as tables call it, and what dev says of all cells."""
+    methods = sweep.recipe["methods"]
+    assert isinstance(methods, dict)
+    if sweep.baseline is None:
+        return None
+    own = methods[sweep.baseline]
+    title = own.get("title") if isinstance(own, dict) else None
+    by_dev = tuple(cell.label for cell in cells_by_dev(sweep, records))
+    return GridBaseline(method=sweep.baseline, title=str(title or sweep.baseline), by_dev=by_dev)
 
 
 def _present(baseline: str | None, rows: list[ResultRow]) -> str | None:

@@ -38,7 +38,8 @@ COMPARED = ("system", "against", "relation", "task", "speaks of", "difference", 
 
 
 def comparisons_to_csv(table: ResultTable) -> str:
-    """One line a difference: its interval and p alone, p over all of its relation in the table, and what would have been found."""
+    """One line a difference: its interval and p alone, p over all of its relation in the table (`chosen` counts with `baseline`), and what
+    would have been found."""
     rows: list[Sequence[str]] = [COMPARED]
     for comparison in table.comparisons:
         names = (comparison.system, comparison.other, comparison.relation)

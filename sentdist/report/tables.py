@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sentdist.errors import DataError, counted, duration
 from sentdist.evaluation.significance import Difference, may_be_best
@@ -15,6 +15,7 @@ from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.columns import AVERAGE, TableColumns, complete_rows, lead_column, table_columns
 from sentdist.report.comparisons import Comparison, compare, in_words
 from sentdist.report.leaks import Leaked
+from sentdist.report.references import GridBaseline, References, references
 from sentdist.report.score_rows import ResultRow, Scalar, SystemRows, group_rows
 
 
@@ -34,7 +35,8 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One system of a table; `cells` has the tasks and, where asked for, the average. exploratory: why it is no evidence; "" if it is."""
+    """One system of a table; `cells` has the tasks and, where asked for, the average. exploratory: why it is no evidence; "" if it is.
+    reference: the row it is compared with, where a table's rows have several."""
 
     label: str
     method: str
@@ -44,6 +46,7 @@ class Line:
     is_baseline: bool
     exploratory: str
     cells: Mapping[str, Cell]
+    reference: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,14 +72,16 @@ class SharedStages:
 
 @dataclass(frozen=True, kw_only=True)
 class ResultTable:
-    """An aggregated table. `unit` names the score; `verdicts` say of each system in words how it compares with the baseline in the lead
-    column, `remarks` what else there is to say; `notes` explain the marks."""
+    """An aggregated table. `unit` names the score; `verdicts` say of each system in words how it compares with its reference in the lead
+    column, `remarks` what else there is to say; `notes` explain the marks. baseline: the reference of all rows; in a grid of those that
+    have none at their own point."""
 
     title: str
     unit: str
     columns: tuple[str, ...]
     lines: tuple[Line, ...]
     baseline: str | None
+    references: References
     comparisons: tuple[Comparison, ...]
     verdicts: Mapping[str, str]
     remarks: tuple[str, ...]
@@ -96,6 +101,11 @@ class ResultTable:
         """The line of one system."""
         return next(line for line in self.lines if line.label == label)
 
+    def compared(self, label: str) -> Comparison | None:
+        """How a system compares in the lead column: what dev chose with what it chose of the baseline's, else a row with its reference."""
+        found = {one.relation: one for one in self.comparisons if one.system == label and self.lead in one.differences}
+        return found.get("chosen", found.get("baseline"))
+
 
 def build_table(
     rows: Sequence[ResultRow],
@@ -109,10 +119,12 @@ def build_table(
     shared: SharedStages | None = None,
     exploratory: Mapping[str, str] | None = None,
     leaked: Mapping[tuple[str, str], Leaked] | None = None,
+    grid: GridBaseline | None = None,
 ) -> ResultTable:
     """Aggregate rows into a table.
 
-    `baseline` is the label of the row that arrows refer to; `preceding` also tests each line against the one above it, for the CSV.
+    `baseline` is the label of the row that arrows refer to; with a `grid` they refer to the row at the same point of it, see `references`.
+    `preceding` also tests each line against the one above it, for the CSV.
     measure: of all columns, or one that has their range, and whose unit says what they are.
     exploratory: label -> why its rows are not all that were planned; fewer seeds than others have is found here. leaked: (label, task)
     -> how much of the test its training data hold. Raises DataError when the baseline is not among the rows, or a task is in none of them.
@@ -122,33 +134,54 @@ def build_table(
     columns = (*tasks, AVERAGE) if average else tuple(tasks)
     found = table_columns(systems, dict.fromkeys(tasks, measure), average=average)
     doubts = _doubts(systems, exploratory or {})
-    against_baseline = [(system.label, baseline) for system in systems if baseline is not None and system.label != baseline]
+    rows_of = references(systems, baseline, grid)
     in_order = [(system.label, above.label) for above, system in itertools.pairwise(systems) if preceding]
-    to_baseline = compare(systems, against_baseline, found, relation="baseline", tasks=tasks)
+    to_baseline, to_chosen = _to_references(systems, rows_of, found, tasks)
     to_preceding = compare(systems, in_order, found, relation="preceding", tasks=tasks)
     headline = lead_column(columns)
-    num_tests = sum(one.p is not None for comparison in to_baseline for one in comparison.differences.values())
-    verdicts = {
-        comparison.system: in_words(
-            comparison,
-            headline,
-            num_tests=num_tests,
-            exploratory="; ".join(doubt for label in (comparison.system, comparison.other) if (doubt := doubts.get(label))),
-        )
-        for comparison in to_baseline
-        if headline in comparison.differences
-    }
+    verdicts, of_chosen = (
+        _verdicts(some, headline, doubts, num_tests=_num_tests([*to_baseline, *to_chosen])) for some in (to_baseline, to_chosen)
+    )
     return ResultTable(
         title=title,
         unit=measure.unit,
         columns=columns,
-        lines=tuple(_lines(systems, columns, tasks, baseline, to_baseline, found, doubts, leaked or {})),
+        lines=tuple(_lines(systems, columns, tasks, rows_of, to_baseline, found, doubts, leaked or {})),
         baseline=baseline,
-        comparisons=(*to_baseline, *to_preceding),
+        references=rows_of,
+        comparisons=(*to_baseline, *to_chosen, *to_preceding),
         verdicts=verdicts,
-        remarks=(shared.sentence(),) if shared else (),
-        notes=tuple(_notes(systems, tasks, found, unit=measure.unit, baseline=baseline, average=average, leaked=leaked or {})),
+        remarks=(*(f"Of what dev chose: {said}" for said in of_chosen.values()), *((shared.sentence(),) if shared else ())),
+        notes=tuple(_notes(systems, tasks, found, unit=measure.unit, rows_of=rows_of, average=average, leaked=leaked or {})),
     )
+
+
+def _to_references(
+    systems: Sequence[SystemRows], rows_of: References, found: TableColumns, tasks: Sequence[str]
+) -> tuple[list[Comparison], list[Comparison]]:
+    """Rows with their references, and what dev chose with what it chose; p of both is told over both together."""
+    pairs = [*rows_of.of.items(), *rows_of.chosen.items()]
+    compared = compare(systems, pairs, found, relation="baseline", tasks=tasks)
+    end = len(rows_of.of)
+    return compared[:end], [replace(one, relation="chosen") for one in compared[end:]]
+
+
+def _num_tests(comparisons: Sequence[Comparison]) -> int:
+    return sum(one.p is not None for comparison in comparisons for one in comparison.differences.values())
+
+
+def _verdicts(comparisons: Sequence[Comparison], column: str, doubts: Mapping[str, str], *, num_tests: int) -> dict[str, str]:
+    """label -> what its comparison says in a column."""
+    return {
+        comparison.system: in_words(
+            comparison,
+            column,
+            num_tests=num_tests,
+            exploratory="; ".join(doubt for label in (comparison.system, comparison.other) if (doubt := doubts.get(label))),
+        )
+        for comparison in comparisons
+        if column in comparison.differences
+    }
 
 
 def _doubts(systems: Sequence[SystemRows], given: Mapping[str, str]) -> dict[str, str]:
@@ -167,7 +200,7 @@ def _lines(
     systems: Sequence[SystemRows],
     columns: Sequence[str],
     tasks: Sequence[str],
-    baseline: str | None,
+    rows_of: References,
     comparisons: Sequence[Comparison],
     found: TableColumns,
     doubts: Mapping[str, str],
@@ -183,7 +216,7 @@ def _lines(
             params=system.params,
             num_seeds=len(system.rows),
             is_fixed=system.is_fixed,
-            is_baseline=system.label == baseline,
+            is_baseline=system.label in rows_of.baselines,
             exploratory=doubts.get(system.label, ""),
             cells={
                 column: Cell(
@@ -196,6 +229,7 @@ def _lines(
                 )
                 for column in columns
             },
+            reference=rows_of.own.get(system.label, ""),
         )
 
 
@@ -217,15 +251,17 @@ def _notes(
     found: TableColumns,
     *,
     unit: str,
-    baseline: str | None,
+    rows_of: References,
     average: bool,
     leaked: Mapping[tuple[str, str], Leaked],
 ) -> list[str]:
     seeds = sorted({len(system.rows) for system in systems if not system.is_fixed})
     spread = "" if seeds in ([], [1]) else f"; mean ± standard deviation over {_range(seeds)} seeds"
     notes = [f"{unit}{spread}."]
-    if baseline is not None:
-        notes.append(f"↑ ↓: above or below {baseline}, more than chance explains (5 %, over all comparisons of the table).")
+    if rows_of.title:
+        notes.append(f"↑ ↓: above or below {rows_of.words}, more than chance explains (5 %, over all comparisons of the table).")
+    if rows_of.note:
+        notes.append(rows_of.note)
     tested = any(int(column.is_testable.sum()) > 1 for column in found.by_name.values())
     notes.append(
         "Bold: may be the best of its column (model confidence set, 95 % over the table)." if tested else "Bold: the highest of its column."

@@ -50,6 +50,19 @@ def test_a_system_far_off_stands_at_the_edge_and_is_told_with_its_number() -> No
     assert all("-45" in one.table for one in (forest, by_task)) and "random,35," in price.table
 
 
+@pytest.mark.parametrize("system", ["a", "rcl (batch_size=128, learning_rate=3e-05, phis={0.01, 0.02, 0.03})"])
+def test_the_words_under_a_forest_are_whole(system: str) -> None:
+    """However long the name of the baseline, and wherever a system's name leaves the axis."""
+    baseline, unit = "Eq. $_$ fine-tuning at the same batch_size, learning_rate and max_length", "Spearman's correlation × 100"
+    one = _difference(0.5)
+    for drawing in (
+        forest_plot({system: one}, baseline=baseline, unit=f"difference: average of 7 tasks ({unit})"),
+        task_forest({system: {"a": one, "b": one}}, baseline=baseline, tasks=["a", "b"], unit=unit),
+    ):
+        picture = imread(io.BytesIO(drawing.png))[..., :3]
+        assert min(picture[:, 0].min(), picture[:, -1].min()) == 1.0, "white at the left and right border, where words would be cut"
+
+
 def test_what_is_not_far_off_is_drawn_where_it_is() -> None:
     for distances in ([-45.0, 0.1], [-3.0, -1.0, 0.5, 2.0], [-4.0, 2.0, -16.0]):
         found = {f"system {place}": _difference(one) for place, one in enumerate(distances)}
