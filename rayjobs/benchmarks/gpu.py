@@ -117,6 +117,8 @@ def _correctness() -> Iterator[dict[str, Json]]:
 def _measured(what: str, asked: argparse.Namespace, scratch: Path) -> Iterator[dict[str, Json]]:
     """What is known after each figure."""
     sizes = TINY if asked.tiny else Sizes()
+    if asked.batches:
+        sizes = replace(sizes, batches=tuple(asked.batches))
     table = triplets(Path(asked.data)).slice(0, sizes.rows)
     work = Work(
         encoder=_encoder(asked, scratch), triplets=table, batch_size=0, max_length=asked.max_length, precision="bf16", temperature=0.05,
@@ -307,9 +309,8 @@ def _machine(asked: argparse.Namespace) -> dict[str, str]:
 def _command(what: str, asked: argparse.Namespace) -> str:
     encoder = (f" --encoder {Path(asked.encoder).name}" if asked.encoder else "") + (" --random-weights" if asked.random_weights else "")
     tiny = " --tiny" if asked.tiny else ""
-    return (
-        f"python -m rayjobs.benchmarks.gpu --data DIR --what {what} --device {asked.device}{encoder} --max-length {asked.max_length}{tiny}"
-    )
+    batches = f" --batches {' '.join(map(str, asked.batches))}" if asked.batches else ""
+    return f"python -m rayjobs.benchmarks.gpu --data DIR --what {what} --device {asked.device}{encoder} --max-length {asked.max_length}{batches}{tiny}"
 
 
 def _arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -320,6 +321,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--encoder", help="folder of a checkpoint; else the packaged MiniLM")
     parser.add_argument("--random-weights", action="store_true", help="take architecture and tokenizer alone: speed is the same")
+    parser.add_argument("--batches", type=int, nargs="+", help="rows of a step; else 64, 512 and 4,096")
     parser.add_argument("--max-length", type=int, default=128)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)
     parser.add_argument("--tiny", action="store_true", help="to see that it runs")

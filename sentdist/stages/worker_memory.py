@@ -24,7 +24,8 @@ BYTES_PER_PARAMETER = {
 BYTES_PER_FROZEN_PARAMETER = {"fp32": 4, "tf32": 4, "bf16": 6}  # of an encoder that is not trained: no gradient, no moments
 BYTES_PER_UNIT = {"fp32": 98, "tf32": 98, "bf16": 170}  # kept for the backward pass, of each token, layer and unit of width
 # The same on a GPU, counted from what autograd keeps of a BERT (64 to 72, 40 to 44), with room for the layer that is being differentiated.
-# On an H100 MiniLM took 23.4 GiB of NLI at 4,096 rows in bf16 where this says 33.0, for it thinks sentences longer (gpu.md).
+# On an H100 MiniLM took 23.4 GiB of NLI at 4,096 rows in bf16 where this says 33.0, for it thinks sentences longer; by kernels for whole
+# layers 16.9 (gpu.md): a plan knows neither whether a host has them nor how long sentences are.
 BYTES_PER_UNIT_ON_GPU = {"fp32": 80, "tf32": 80, "bf16": 50}
 # There the derivative of attention in float32 takes so much for each sentence, head and 64 tokens of the longest (see fused_attention.py).
 ATTENTION_BYTES = {"fp32": 16 * 2**10, "tf32": 16 * 2**10, "bf16": 0}

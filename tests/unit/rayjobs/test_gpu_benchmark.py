@@ -44,7 +44,19 @@ def rows_of_words(folder: Path) -> Path:
 
 
 def measure_memory(folder: Path, encoder: Path) -> None:
-    arguments = ["--data", str(rows_of_words(folder)), "--out", str(folder), "--device", "cpu", "--tiny", "--what", "memory"]
+    arguments = [
+        "--data",
+        str(rows_of_words(folder)),
+        "--out",
+        str(folder),
+        "--device",
+        "cpu",
+        "--tiny",
+        "--what",
+        "memory",
+        "--batches",
+        "4",
+    ]
     gpu.main([*arguments, "--max-length", "16", "--encoder", str(encoder)])
 
 
@@ -90,6 +102,8 @@ def test_a_case_that_does_not_run_is_a_line_of_the_page(monkeypatch: pytest.Monk
     monkeypatch.setattr(gpu, "sentdist_training", out_of_memory)
     measure_memory(tmp_path, tiny_encoder_dir)
     assert (tmp_path / "gpu.md").read_text().count("RuntimeError: CUDA out of memory.") == 3
+    part = json.loads((tmp_path / "gpu.json").read_text())["memory"]
+    assert [one["batch_size"] for one in part["figures"]] == [4] * 3 and " --batches 4 " in part["command"]
 
 
 def test_what_is_cut_off_keeps_the_figures_that_are_there(monkeypatch: pytest.MonkeyPatch, tiny_encoder_dir: Path, tmp_path: Path) -> None:
