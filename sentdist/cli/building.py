@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -237,24 +237,24 @@ def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | Non
         _print_outcome(one, context.store)
         done.append(one)
     if tracking:
-        _bring_to_mlflow([one.name for one in done], context.store, tracking, reports=done[0].summary.is_reportable)
+        _bring_to_mlflow(done, context.store, tracking)
     _print_next(done[0].name, context.store)
     if not all(one.is_well for one in done):
         raise typer.Exit(1)
 
 
-def _bring_to_mlflow(names: list[str], store: ArtifactStore, tracking: str, *, reports: bool) -> None:
-    """Write what this process has built into MLflow; a server that is away costs a line, not the run. reports: there are scores for one."""
+def _bring_to_mlflow(done: Sequence[CarriedOut], store: ArtifactStore, tracking: str) -> None:
+    """Write what this process has built, and what failed, into MLflow; a server that is away costs a line, not the run."""
     from sentdist.tracking.rebuild import rebuild
 
     try:
-        for name in names:
-            rebuild(store, tracking, name)
+        for one in done:
+            rebuild(store, tracking, one.name, failures={failure.key: failure.message for failure in one.summary.failures})
     except SentdistError as error:
         typer.echo(f"MLflow: {error} `sentdist track --rebuild` brings it there later.", err=True)
         return
-    if reports:
-        _publish_report(names[0], store, tracking)
+    if done[0].summary.is_reportable:
+        _publish_report(done[0].name, store, tracking)
 
 
 def build_on_cluster(asked: Plan | PlannedSearch, context: Context, data: Path | None, *, job: str, reports: bool = True) -> None:

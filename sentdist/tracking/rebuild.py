@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sentdist.errors import ResourceError
@@ -26,8 +27,12 @@ class RebuiltSweep:
     not_understood: tuple[str, ...] = ()  # places of records of another version, whose runs have no parameters
 
 
-def rebuild(store: ArtifactStore, tracking_uri: str, name: str | None = None) -> list[RebuiltSweep]:
+def rebuild(
+    store: ArtifactStore, tracking_uri: str, name: str | None = None, *, failures: Mapping[str, str] | None = None
+) -> list[RebuiltSweep]:
     """(Re)create the runs of one sweep, or of all in the store, and fill in what is missing; doing it twice changes nothing.
+
+    failures: key of a trial -> why it failed just now, which no record says.
 
     Raises:
         RecipeError: the address is none of a server.
@@ -35,10 +40,10 @@ def rebuild(store: ArtifactStore, tracking_uri: str, name: str | None = None) ->
         ResourceError: the server is away or refuses; what was brought in stays.
     """
     names = [name] if name else list(dict.fromkeys([*sweep_names(store), *search_names(store)]))
-    return [_rebuild(store, tracking_uri, found) for found in names]
+    return [_rebuild(store, tracking_uri, found, failures or {}) for found in names]
 
 
-def _rebuild(store: ArtifactStore, uri: str, name: str) -> RebuiltSweep:
+def _rebuild(store: ArtifactStore, uri: str, name: str, failures: Mapping[str, str]) -> RebuiltSweep:
     search = find_search(store, name)
     if search is not None:
         _rebuild_search(search, store, uri)
@@ -51,7 +56,7 @@ def _rebuild(store: ArtifactStore, uri: str, name: str) -> RebuiltSweep:
     layout = RunLayout.of_records(sweep, records)
     runs = SweepRuns(layout, store, page=server.page)
     with patience():
-        touched = server.attempt(f"rebuild the sweep {name}", lambda client: runs.rebuild(client, records))
+        touched = server.attempt(f"rebuild the sweep {name}", lambda client: runs.rebuild(client, records, failures))
     if touched is None:
         raise _away(name, server)
     num_scored = sum(key in records for key in layout.trials)

@@ -202,21 +202,23 @@ class SweepRuns:
         records = self.sweep.records(self.store)
         self.open(client, is_running=False, started_ms=_first_ms(records))
         if NOTE not in client.get_run(self._parent_id).data.tags:  # this server saw nothing of the sweep yet
-            self.rebuild(client, records)
+            self.rebuild(client, records, {})
         self._look_up(client)
         client.log_artifacts(self._parent_id, str(folder), "report")
         if (folder / "report.html").exists():
             client.set_tag(self._parent_id, REPORT, "report/report.html")
         self.summarize(client, records)
 
-    def rebuild(self, client: MlflowClient, records: Mapping[str, Record]) -> int:
-        """`refresh` for a sweep that this process does not drive: what runs is left running."""
+    def rebuild(self, client: MlflowClient, records: Mapping[str, Record], failures: Mapping[str, str]) -> int:
+        """`refresh` for a sweep that this process does not show while it runs: what runs is left running. failures: see `rebuild`."""
         self.open(client, is_running=False, started_ms=_first_ms(records))
         is_new = NOTE not in client.get_run(self._parent_id).data.tags
         touched = self.refresh(client, records)
+        for key, reason in failures.items():
+            self.fail(client, key, reason, "failed")
         if not all(key in records for key in self.layout.trials):
-            if is_new:
-                client.set_terminated(self._parent_id, "KILLED")
+            if is_new or failures:
+                client.set_terminated(self._parent_id, "FAILED" if failures else "KILLED")
         elif client.get_run(self._parent_id).info.status != "FINISHED":
             client.set_terminated(self._parent_id, "FINISHED", max((_ended_ms(record) for record in records.values()), default=None))
         return touched

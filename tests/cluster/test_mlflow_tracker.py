@@ -184,6 +184,27 @@ def test_a_rebuild_takes_few_requests_a_trial_and_none_when_all_is_there(server:
     assert took[12][1] == took[4][1]
 
 
+def test_what_failed_in_one_process_is_a_failed_run_until_it_is_built(server: MlflowServer, client: MlflowClient, tmp_path: Path) -> None:
+    """Under `--local` MLflow is written when all is over, and a failure stands in no record."""
+    store, plan = ArtifactStore(tmp_path), small_sweep("in-one-process")
+    found = Tracked(plan, store, client)
+    save_sweep(store, sweep_record(plan))
+    failed = next(trial for trial in plan.trials if trial.method == "fine_tuned")
+    lost = {failed.key, failed.scores.encoder.key}
+    for stage in (one for one in plan.stages if one.key not in lost):
+        make_up(stage, store)
+    rebuild(store, server.uri, plan.recipe.name, failures={failed.key: "TrainingDiverged: step 3"})
+    run = found.trials[failed.name]
+    assert (run.info.status, run.data.tags["sentdist.reason"]) == ("FAILED", "TrainingDiverged: step 3")
+    assert run.data.params["method"] == "fine_tuned"
+    assert {one.info.status for name, one in found.trials.items() if name != failed.name} == {"FINISHED"}
+    assert found.parent.info.status == "FAILED"
+    for stage in plan.stages:
+        make_up(stage, store)
+    rebuild(store, server.uri, plan.recipe.name)
+    assert {one.info.status for one in found.runs()} == {"FINISHED"} and "sentdist.reason" not in found.trials[failed.name].data.tags
+
+
 def test_two_runs_of_one_trial_become_one(tracked: Tracked, server: MlflowServer) -> None:
     """Two drivers that look for a run at the same moment make one each."""
     before = tracked.state()

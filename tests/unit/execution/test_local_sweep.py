@@ -63,7 +63,8 @@ def test_a_run_without_any_score_is_a_failure_also_beside_mlflow(
 ) -> None:
     """No report can be made of it: asking for one ended it with exit code 2, as if something was typed wrongly."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
-    monkeypatch.setattr("sentdist.tracking.rebuild.rebuild", lambda *_: [])
+    brought: list[dict[str, str]] = []
+    monkeypatch.setattr("sentdist.tracking.rebuild.rebuild", lambda *_, failures: brought.append(failures))
     values = tiny_values(tiny_encoder_dir, baseline=None)
     methods, training = values["methods"], values["training"]
     assert isinstance(methods, dict) and isinstance(training, dict)
@@ -73,3 +74,5 @@ def test_a_run_without_any_score_is_a_failure_also_beside_mlflow(
     places = ["--data", str(write_data(tmp_path / "data")), "--store", str(tmp_path / "store")]
     answer = CliRunner().invoke(app, ["run", str(recipe), "--local", *places])
     assert answer.exit_code == 1 and "FAILED  fine_tuned" in answer.output, answer.output
+    ((reason, *others),) = [list(failures.values()) for failures in brought]
+    assert "diverged" in reason.lower() and len(others) == answer.output.count("FAILED  ") - 1, "MLflow is told why"
