@@ -44,12 +44,14 @@ def with_key(values: dict[str, Json], sections: Sequence[str], key: str, value: 
 
 
 def short_names(groups: Iterable[Sequence[str]]) -> dict[str, str]:
-    """Dotted path -> its last part; the last two where that would name two paths of one group."""
+    """Dotted path -> its last part; as many of its last parts as tell it from the other paths of each group it is in."""
     found: dict[str, str] = {}
     for group in groups:
-        last = [path.rpartition(".")[2] for path in group]
-        for path, name in zip(group, last, strict=True):
-            found[path] = ".".join(path.split(".")[-2:]) if last.count(name) > 1 else found.get(path, name)
+        for path in group:
+            parts, others = path.split("."), [other.split(".") for other in group if other != path]
+            enough = (count for count in range(1, len(parts)) if all(other[-count:] != parts[-count:] for other in others))
+            name = ".".join(parts[-next(enough, len(parts)) :])
+            found[path] = max(found.get(path, ""), name, key=len)
     return found
 
 

@@ -31,6 +31,7 @@ from sentdist.plan.corpora import AnyCorpus, CorpusSection
 from sentdist.plan.corpora.kind import Planning
 from sentdist.plan.corpora.own import OwnSection
 from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus, link_task
+from sentdist.plan.dotted import short_names
 from sentdist.plan.grid import grid_points, paths_that_matter, recipe_at
 from sentdist.plan.objectives import Objective, names_with, phi_of, uses_targets
 from sentdist.plan.own_rows import for_its_rows
@@ -65,7 +66,8 @@ class Trial:
     @property
     def cell(self) -> str:
         """Method and grid values without seed and fold: what a report averages over."""
-        values = ", ".join(f"{name.rpartition('.')[2]}={value_text(value)}" for name, value in self.params)
+        names = short_names([[name for name, _ in self.params]])
+        values = ", ".join(f"{names[name]}={value_text(value)}" for name, value in self.params)
         return f"{self.title} ({values})" if values else self.title
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sentdist.errors import listed
+from sentdist.plan.dotted import short_names
 from sentdist.report.score_rows import Scalar, SystemRows
 
 
@@ -115,5 +116,5 @@ def _chosen(systems: Sequence[SystemRows], grid: GridBaseline) -> dict[str, str]
 
 def _names(keys: Sequence[str]) -> str:
     """Fields as cells name them."""
-    *before, last = (key.rpartition(".")[2] for key in keys)
+    *before, last = short_names([keys]).values()
     return f"{', '.join(before)} and {last}" if before else last

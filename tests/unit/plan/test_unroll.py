@@ -71,6 +71,13 @@ def test_the_untouched_checkpoint_is_one_trial_for_all_seeds_and_grid_points() -
     assert [(trial.seed, trial.params) for trial in base] == [(None, ())]
 
 
+def test_two_grid_fields_with_one_last_word_are_told_apart() -> None:
+    """A row said `temperature` twice, and nobody knew whose was which."""
+    grid: dict[str, Json] = {f"methods.{name}.objective.temperature": [0.05, 0.1] for name in ("entropy", "rcl")}
+    cells = [trial.cell for trial in plan_of(small_recipe(sweep=grid)).trials]
+    assert "rcl (entropy.objective.temperature=0.05, rcl.objective.temperature=0.1)" in cells and len(set(cells)) == len(cells)
+
+
 def test_a_grid_value_is_named_only_where_it_matters() -> None:
     plan = plan_of(small_recipe(sweep={"methods.rcl.phis": [[0.01], [0.01, 0.02]]}))
     cells = [trial.cell for trial in plan.trials]
