@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -161,8 +161,7 @@ def _normed(kernels: Kernels, part: Any, entered: Tensor, mask: Mask | None, res
     return kernels.add_norm(part.dense(entered), None, mask, residual, norm.weight, norm.bias, epsilon=norm.eps, keep=False)
 
 
-@dataclass(frozen=True)
-class _Weights:
+class _Weights(NamedTuple):
     """A layer's parameters, in the order of _LINEARS and _NORMS."""
 
     query: Tensor
@@ -183,8 +182,7 @@ class _Weights:
     last_shift: Tensor
 
 
-@dataclass(frozen=True)
-class _Kept:
+class _Kept(NamedTuple):
     """What the derivative reads: tensors of T rows, in the type of the products but for those of the norms, and all matrices in that type.
 
     GELU's output and the first norm's are not among them: the derivative makes them again while it passes over what they are made from.
@@ -237,7 +235,7 @@ class _Layer(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, asked: _Asked, *parameters: Tensor) -> Tensor:
         out, kept = _compute(hidden, asked, _Weights(*parameters))
-        ctx.save_for_backward(*parameters, *(getattr(kept, field.name) for field in fields(_Kept)))
+        ctx.save_for_backward(*parameters, *kept)
         ctx.asked = asked
         return out
 
@@ -246,7 +244,7 @@ class _Layer(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         asked, saved = ctx.asked, ctx.saved_tensors  # which may be asked for once
         kernels, dtype = asked.kernels, asked.dtype
-        weights, kept = _Weights(*saved[: len(fields(_Weights))]), _Kept(*saved[len(fields(_Weights)) :])
+        weights, kept = _Weights(*saved[: len(_Weights._fields)]), _Kept(*saved[len(_Weights._fields) :])
         needed: Any = _Weights(*ctx.needs_input_grad[2:])
         last = kernels.add_norm_backward(
             grad.contiguous(), None, (kept.last, kept.last_inverse), weights.last_norm, asked.masks[2], dtype=dtype
