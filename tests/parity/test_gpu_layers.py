@@ -12,14 +12,14 @@ from torch import nn
 
 from sentdist.learning.encoder import fused_layer
 from sentdist.learning.encoder.flat_attention import Segments
-from tests.support.interpreted import interpreted
+from tests.support.interpreted import run_interpreted
 
 pytestmark = pytest.mark.parity
 
 
 @cache
 def layers() -> dict[str, Any]:
-    return {case["what"]: case for case in interpreted("tests.support.interpreted_layers")}
+    return {case["what"]: case for case in run_interpreted("tests.support.interpreted_layers")}
 
 
 def test_rows_give_what_torch_gives_and_both_passes_draw_the_same_masks() -> None:

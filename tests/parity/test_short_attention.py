@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from sentdist.learning.encoder.fused_attention import served_tile, why_not_short
-from tests.support.interpreted import interpreted as interpret
+from tests.support.interpreted import run_interpreted
 
 
 @cache
 def interpreted() -> list[Any]:
-    return interpret("tests.support.interpreted_kernels")
+    return run_interpreted("tests.support.interpreted_kernels")
 
 
 def test_they_give_what_a_cpu_gives_and_both_passes_draw_the_same_masks() -> None:

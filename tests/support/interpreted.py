@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 BESIDE = Path(sys.prefix) / "triton"  # infra/test.sh puts it there
 
 
-def interpreted(module: str) -> list[Any]:
+def run_interpreted(module: str) -> list[Any]:
     """What a program printed, a line of JSON each."""
     if not BESIDE.is_dir() and find_spec("triton") is None:
         pytest.skip(f"Triton is not in {BESIDE}, where infra/test.sh puts it")
