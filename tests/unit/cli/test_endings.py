@@ -1,0 +1,151 @@
+"""How `run` and `sweep` end: exit codes, what goes to MLflow, what is said; the building itself is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from sentdist.cli import app, building
+from sentdist.errors import ResourceError
+from sentdist.execution import carry_out
+from sentdist.execution.cluster import connection
+from sentdist.report import sweep_report
+from sentdist.store import searches, sweep
+from sentdist.tracking import mlflow_tracker, rebuild
+from tests.support.planning import RECIPES
+
+DEMO = str(RECIPES / "demo.yaml")
+SERVER = "http://127.0.0.1:9"
+
+
+@pytest.fixture
+def ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tuple[Result, list[tuple[str, Any]]]]:
+    """Runs a command whose building ends as it is told to; gives what it said, and what was done afterwards."""
+    for name in ("SENTDIST_STORE", "SENTDIST_DATA", "RAY_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    monkeypatch.setattr(connection, "connect_to_drive", lambda: None)
+    done: list[tuple[str, Any]] = []
+
+    def run(
+        *words: str, well: tuple[bool, ...] = (True,), reportable: bool = True, uri: str | None = SERVER, is_away: bool = False
+    ) -> tuple[Result, list[tuple[str, Any]]]:
+        summary = SimpleNamespace(is_reportable=reportable)
+        parts = [SimpleNamespace(name=f"part{number}", is_well=one, summary=summary, tuned=None) for number, one in enumerate(well)]
+
+        def carried_out(*given: object, tracking: str | None, **named: object) -> list[SimpleNamespace]:
+            done.append(("carried out", tracking))
+            return parts
+
+        monkeypatch.setattr(carry_out, "carry_out", carried_out)
+
+        def brought(store: object, tracking: str, name: str) -> None:
+            if is_away:
+                raise ResourceError(where="MLflow", found="nobody", expected="an answer", remedy="Look.")
+            done.append(("rebuilt", (tracking, name)))
+
+        monkeypatch.setattr(building, "_print_outcome", lambda one, store: done.append(("told", one.name)))
+        monkeypatch.setattr(building, "_print_next", lambda name, store: done.append(("next", name)))
+        monkeypatch.setattr(building, "_publish_report", lambda name, store, tracking: done.append(("report", (name, tracking))))
+        monkeypatch.setattr(rebuild, "rebuild", brought)
+        done.clear()
+        return CliRunner().invoke(app, [*words, "--store", str(tmp_path / "store")], env={"MLFLOW_TRACKING_URI": uri}), done
+
+    return run
+
+
+Ended = Callable[..., tuple[Result, list[tuple[str, Any]]]]
+
+
+@pytest.mark.parametrize("more", [(), ("--local",)])
+@pytest.mark.parametrize(("well", "code"), [((True,), 0), ((False,), 1), ((True, True), 0), ((True, False), 1), ((False, True), 1)])
+@pytest.mark.parametrize("command", ["run", "sweep"])
+def test_the_exit_code_is_1_if_anything_failed_in_any_part(
+    command: str, well: tuple[bool, ...], code: int, more: tuple[str, ...], ended: Ended
+) -> None:
+    answer, done = ended(command, DEMO, *more, well=well)
+    assert answer.exit_code == code, answer.output
+    assert [what for name, what in done if name == "told"] == [f"part{number}" for number in range(len(well))]
+    assert done[-1] == ("next", "part0"), "also after a failure it is said how to go on"
+
+
+@pytest.mark.parametrize(
+    ("command", "more", "reportable", "is_reported"),
+    [
+        ("sweep", (), True, True),
+        ("sweep", (), False, False),
+        ("run", (), True, False),
+        ("sweep", ("--local",), True, True),
+        ("sweep", ("--local",), False, False),
+        ("run", ("--local",), True, True),
+    ],
+)
+def test_a_report_goes_to_mlflow_where_there_are_scores_and_of_a_sweep_on_a_cluster(
+    command: str, more: tuple[str, ...], reportable: bool, is_reported: bool, ended: Ended
+) -> None:
+    _, done = ended(command, DEMO, *more, reportable=reportable)
+    assert [what for name, what in done if name == "report"] == [("part0", SERVER)] * is_reported
+
+
+def test_all_that_was_built_here_goes_to_mlflow(ended: Ended) -> None:
+    answer, done = ended("sweep", DEMO, "--local", well=(True, True))
+    assert done[0] == ("carried out", SERVER), "a search is shown while it goes on"
+    assert answer.exit_code == 0 and [what for name, what in done if name == "rebuilt"] == [(SERVER, "part0"), (SERVER, "part1")]
+
+
+@pytest.mark.parametrize("uri", [None, "", "127.0.0.1:9", "file:///tmp/runs"])
+def test_what_is_no_server_is_left_out_of_a_local_run_in_a_line(uri: str | None, ended: Ended) -> None:
+    answer, done = ended("sweep", DEMO, "--local", uri=uri)
+    assert answer.exit_code == 0 and {name for name, _ in done} == {"carried out", "told", "next"} and not done[0][1], answer.output
+    assert ("MLflow is left out: " in answer.stderr) == bool(uri)
+
+
+def test_a_server_that_is_away_costs_a_line_and_not_the_run(ended: Ended) -> None:
+    answer, done = ended("sweep", DEMO, "--local", is_away=True)
+    assert answer.exit_code == 0 and "`sentdist track --rebuild` brings it there later." in answer.stderr, answer.output
+    assert not [name for name, _ in done if name == "report"], "of what is not there"
+
+
+@pytest.mark.parametrize(("variable", "is_told"), [(None, True), ("SLURM_JOB_ID", False), (building.IN_A_JOB, False)])
+def test_how_the_cluster_could_drive_it_is_said_where_it_does_not(
+    variable: str | None, is_told: bool, ended: Ended, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SLURM_JOB_ID", building.IN_A_JOB):
+        monkeypatch.delenv(name, raising=False)
+    if variable is not None:
+        monkeypatch.setenv(variable, "{}")
+    answer, _ = ended("sweep", DEMO)
+    assert ("ray job submit" in answer.output) == is_told
+
+
+@pytest.mark.parametrize("is_search", [True, False])
+def test_the_report_that_is_kept_has_the_trackers_pages_and_goes_there_too(
+    is_search: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done: list[tuple[str, Any]] = []
+    tracker = SimpleNamespace(
+        log_search=lambda search: {"parallel": "a page"}, trials_page="the trials", warnings=["it was slow"],
+        log_report=lambda found, folder: done.append(("logged", (found, sorted(path.name for path in folder.iterdir())))),
+        register_best=lambda found: "models:/demo/3",
+    )  # fmt: skip
+    monkeypatch.setattr(mlflow_tracker, "make_tracker", lambda uri, store: tracker if uri == SERVER else None)
+    monkeypatch.setattr(searches, "find_search", lambda store, name: "a search" if is_search else None)
+    monkeypatch.setattr(sweep, "load_sweep", lambda store, name: name)
+    monkeypatch.setattr(sweep_report, "report_sweep", lambda store, name, links: done.append(("links", links)) or sweep_report.Report(
+        name=name, lead="", markdown="m", html="h", files={}))  # fmt: skip
+    store: Any = SimpleNamespace(write_folder=lambda folder, place: f"store/{place}")
+    building._publish_report("demo", store, SERVER)
+    assert done == [("links", {"parallel": "a page"} if is_search else {}), ("logged", ("demo", ["report.html", "report.md"]))]
+    said = capsys.readouterr()
+    assert said.out.splitlines() == [
+        "Report: store/reports/demo/report.html",
+        "MLflow, trials best first: the trials",
+        *["MLflow, parallel: a page"] * is_search,
+        "Registered, as dev chose: models:/demo/3 (@best)",
+    ]
+    assert said.err == "MLflow: it was slow\n"
