@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import threading
@@ -9,6 +10,8 @@ import time
 from collections.abc import Iterator
 from concurrent import futures
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import grpc
 import pytest
@@ -226,3 +229,36 @@ def test_a_certificate_that_is_not_there_is_told(lacks: str, is_named: bool, tmp
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     with socket.create_server(("127.0.0.1", 0)) as head, pytest.raises(ResourceError, match=f"{lacks}.*since RAY_USE_TLS is set"):
         ask(f"127.0.0.1:{head.getsockname()[1]}")
+
+
+@pytest.mark.parametrize(
+    ("words", "uid", "network", "is_mine"),
+    [
+        (["/opt/ray/raylet", "--gcs-address=10.0.0.1:6379", "--node_id=aa"], 0, "ours", True),
+        (["/opt/ray/raylet", "--gcs-address=10.0.0.1:6379", "--node_id=aa"], 1, "ours", False),
+        (["/opt/ray/raylet", "--gcs-address=10.0.0.1:6379", "--node_id=aa"], 0, "a container's", False),
+        (["/opt/ray/raylet", "--node_id=aa"], 0, "ours", False),
+        (["vi", "/opt/ray/raylet", "--gcs-address=10.0.0.1:6379", "--node_id=aa"], 0, "ours", False),
+        ([], 0, "ours", False),
+    ],
+)
+def test_only_ray_nodes_of_the_user_in_this_network_are_theirs(
+    words: list[str], uid: int, network: str, is_mine: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = SimpleNamespace(pid=7, info={"cmdline": words, "uids": SimpleNamespace(real=os.getuid() + uid)})
+    monkeypatch.setattr("psutil.process_iter", lambda fields: [process])
+    monkeypatch.setattr(cluster_address, "_shares_our_network", lambda pid: network == "ours")
+    assert cluster_address.local_nodes() == [LocalNode(address="10.0.0.1:6379", node_id="aa")] * is_mine
+
+
+def test_each_certificate_is_shown_as_what_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[Any] = []
+    monkeypatch.setenv("RAY_USE_TLS", "1")
+    for name in ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT"):
+        (tmp_path / name).write_text(name)
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setattr(grpc, "ssl_channel_credentials", lambda authority, key, chain: shown.append((authority, key, chain)))
+    monkeypatch.setattr(grpc, "secure_channel", lambda address, credentials, options: shown.append(dict(options)))
+    cluster_address._channel("10.0.0.1:6379")
+    assert shown[0] == (b"RAY_TLS_CA_CERT", b"RAY_TLS_SERVER_KEY", b"RAY_TLS_SERVER_CERT")
+    assert shown[1]["grpc.enable_http_proxy"] == 0, "a proxy would be told the token"

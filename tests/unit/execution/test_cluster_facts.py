@@ -1,0 +1,156 @@
+"""What is asked of a cluster and told to it, with Ray stood in for: its state, who leaves it, how it may grow, what errors say."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import ray
+from ray.autoscaler._private.kuberay import node_provider
+from ray.exceptions import RayTaskError
+
+from sentdist.errors import ResourceError
+from sentdist.execution.cluster import growth, leaving, own_cluster, snapshot
+from sentdist.execution.cluster.ray_errors import cause_of, reason
+from sentdist.execution.resources import Demand
+
+ROWS = [
+    {"Alive": True, "NodeID": "aa", "NodeManagerAddress": "10.0.0.2", "Resources": {"CPU": 8.0, "GPU": 2.0}},
+    {"Alive": False, "NodeID": "bb", "NodeManagerAddress": "10.0.0.3", "Resources": {"CPU": 8.0}},
+    {"Alive": True, "NodeID": "cc", "NodeManagerAddress": "10.0.0.1", "Resources": {"CPU": 4.0}},
+]
+
+
+def test_a_clusters_state_is_that_of_its_living_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot.ray, "nodes", lambda: ROWS)
+    monkeypatch.setattr(snapshot.ray, "available_resources", lambda: {"CPU": 3.0, "GPU": 1.0})
+    found = snapshot.read_cluster((40.0, 8.0))
+    assert [(host.node, host.address, host.offers.cpus, host.offers.gpus) for host in found.hosts] == [
+        ("aa", "10.0.0.2", 8.0, 2.0), ("cc", "10.0.0.1", 4.0, 0.0),
+    ]  # fmt: skip
+    assert (found.cpus, found.gpus, found.free_cpus, found.free_gpus, found.may_have) == (12.0, 2.0, 3.0, 1.0, (40.0, 8.0))
+    monkeypatch.setattr(snapshot.ray, "available_resources", dict)
+    assert (snapshot.read_cluster().free_cpus, snapshot.read_cluster().free_gpus) == (0.0, 0.0), "Ray leaves out what is taken"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "has"),
+    [
+        ([], False),
+        ([{"CPU": 2.0, "GPU": 1.0}], True),
+        ([{"CPU": 1.0, "GPU": 1.0}, {"CPU": 2.0}], False),  # on no single one
+        ([{}, {"CPU": 2.0, "GPU": 1.0}], True),
+    ],
+)
+def test_there_is_room_where_one_node_has_it(nodes: list[dict[str, float]], has: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "available_resources_per_node", lambda: dict(enumerate(nodes)))
+    assert snapshot.has_room(Demand(way="group", workers=4, num_cpus=2.0, num_gpus=1.0)) == has
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Nodes that a head was told will go, and until when (ms since 1970); it refuses the one that is called dd."""
+    asked: list[tuple[str, int]] = []
+
+    def drain_node(node: str, why: int, words: str, deadline_ms: int) -> tuple[bool, str]:
+        asked.append((node, deadline_ms))
+        return node != "dd", "it is busy"
+
+    monkeypatch.setattr(leaving, "GcsClient", lambda address: SimpleNamespace(drain_node=drain_node))
+    monkeypatch.setattr(leaving.ray, "nodes", lambda: ROWS)
+    monkeypatch.setattr(leaving.ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="10.0.0.1:6379", get_node_id=lambda: "aa"))
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("everywhere", "nodes", "addresses"), [(False, ["aa"], ["10.0.0.2"]), (True, ["aa", "cc"], ["10.0.0.1", "10.0.0.2"])]
+)
+def test_the_living_hosts_that_go_are_told_with_the_time_that_is_left(
+    everywhere: bool, nodes: list[str], addresses: list[str], told: list[tuple[str, int]]
+) -> None:
+    before = time.time()
+    assert leaving.leave(within_s=90.0, everywhere=everywhere) == addresses
+    assert [node for node, _ in told] == nodes
+    assert all(before + 89 < deadline / 1000 < time.time() + 91 for _, deadline in told)
+
+
+def test_a_host_that_cannot_be_told_to_go_is_named(told: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaving.ray, "nodes", lambda: [*ROWS, ROWS[0] | {"NodeID": "dd", "NodeManagerAddress": "10.0.0.9"}])
+    with pytest.raises(ResourceError, match=r"host 10\.0\.0\.9: found that it cannot be told to go \(it is busy\)"):
+        leaving.leave(within_s=90.0, everywhere=True)
+
+
+def test_an_autoscaler_that_told_ray_what_there_may_be_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = [
+        SimpleNamespace(max_count=3, resources={"CPU": 4}),
+        SimpleNamespace(max_count=-1, resources={"CPU": 2, "GPU": 1}),  # without a bound
+        SimpleNamespace(max_count=0, resources={"CPU": 1}),
+        SimpleNamespace(max_count=5, resources={}),
+    ]
+    from ray._private.state import state
+
+    monkeypatch.setattr(state, "get_cluster_config", lambda: SimpleNamespace(node_group_configs=groups))
+    found = [(group.most, group.offers.cpus, group.offers.gpus) for group in growth._groups_of_ray()]
+    assert found == [(3, 4.0, 0.0), (growth.UNBOUNDED, 2.0, 1.0)]
+    monkeypatch.setattr(state, "get_cluster_config", lambda: None)
+    assert growth._groups_of_ray() == ()
+
+
+def test_a_raycluster_grows_only_where_its_autoscaler_is_on() -> None:
+    worker = {
+        "groupName": "cpu", "replicas": 1, "minReplicas": 0, "maxReplicas": 4, "rayStartParams": {},
+        "template": {"spec": {"containers": [{"name": "ray", "resources": {"limits": {"cpu": "2", "memory": "4Gi"}}}]}},
+    }  # fmt: skip
+    spec = {"headGroupSpec": {"rayStartParams": {}, "template": worker["template"]}, "workerGroupSpecs": [worker]}
+    assert [(group.most, group.offers.cpus) for group in growth.groups_of_kuberay(spec | {"enableInTreeAutoscaling": True})] == [(4, 2.0)]
+    assert growth.groups_of_kuberay(spec) == growth.groups_of_kuberay(spec | {"enableInTreeAutoscaling": False}) == ()
+
+
+@pytest.mark.parametrize(("status", "is_told"), [(403, False), (404, False), (500, True), (None, True)])
+def test_kubernetes_that_does_not_answer_is_told_and_one_that_gives_no_right_is_not(
+    status: int | None, is_told: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def get(path: str) -> dict[str, Any]:
+        error = OSError("it is away")
+        error.response = SimpleNamespace(status_code=status)  # type: ignore[attr-defined]
+        raise error
+
+    monkeypatch.setattr(node_provider, "KubernetesHttpApiClient", lambda namespace: SimpleNamespace(get=get))
+    pod = {"RAY_CLUSTER_NAME": "mine", "RAY_CLUSTER_NAMESPACE": "default", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+    assert growth._kuberay_spec(pod) == {}
+    assert ("it is away): nodes that are there count. SENTDIST_GROWS_TO can say it instead." in capsys.readouterr().err) == is_told
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1:6379", "127.0.0.1:6379", "localhost:6379", "10.0.0.7:6379"])
+def test_the_launchers_file_counts_on_the_head_of_its_cluster(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth.ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address=address))
+    monkeypatch.setattr(growth.ray.util, "get_node_ip_address", lambda: "10.0.0.1")
+    assert not growth._is_of_this_cluster(tmp_path / "file")
+    (tmp_path / "file").touch()
+    assert growth._is_of_this_cluster(tmp_path / "file") == (not address.startswith("10.0.0.7"))
+
+
+def test_a_cluster_for_a_measurement_has_no_gpus_and_ends_with_it_also_by_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[Any] = []
+    monkeypatch.setattr(own_cluster.ray, "init", lambda **asked: done.append(asked))
+    monkeypatch.setattr(own_cluster.ray, "shutdown", lambda: done.append("ended"))
+    with pytest.raises(ValueError, match="wrong"), own_cluster.own_cluster(num_cpus=3):
+        raise ValueError("wrong")
+    assert (done[0]["num_cpus"], done[0]["num_gpus"], done[0]["include_dashboard"]) == (3, 0, False) and done[1:] == ["ended"]
+    assert not Path(done[0]["_temp_dir"]).exists()
+
+
+def test_what_a_body_raised_comes_out_of_all_of_rays_wrappers() -> None:
+    error = ValueError("of the body")
+    once = RayTaskError("inner", "trace", error)
+    assert cause_of(RayTaskError("outer", "trace", once)) is error and cause_of(once) is error and cause_of(error) is error
+
+
+def test_the_reason_of_a_loss_shows_no_password() -> None:
+    lost = ray.exceptions.WorkerCrashedError()
+    assert reason(lost).startswith("WorkerCrashedError: ")
+    assert reason(OSError("\n no way to s3://me:secret@host/bucket\nmore")) == "OSError: no way to s3://host/bucket"
+    assert reason(OSError()) == "OSError"
