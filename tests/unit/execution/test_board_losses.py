@@ -1,0 +1,269 @@
+"""What a board, its clients and its printer do when processes, boards or inputs are lost. Ray is stood in for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal
+from unittest import mock
+
+import pytest
+from ray.exceptions import ActorUnavailableError, RayActorError, RayTaskError, WorkerCrashedError
+
+from sentdist.errors import ArtifactLost, DataError, ResourceError, SentdistError, SweepStopped
+from sentdist.execution.board import actor, client, printer, stage_task
+from sentdist.execution.board.actor import BoardActor
+from sentdist.execution.board.attempts import GroupLostError, end_of, may_be_a_lost_peer
+from sentdist.execution.board.client import BoardClient
+from sentdist.execution.board.diagnosis import STANDSTILL_S
+from sentdist.execution.board.event_sink import EventSink
+from sentdist.execution.board.events import StageEvent
+from sentdist.execution.board.submission import Submission, stopped
+from sentdist.execution.progress import SweepProgress
+from sentdist.execution.resources import Demand
+from sentdist.plan.corpora.rows import Corpus
+from sentdist.plan.runtime import Runtime
+from sentdist.stages.context import Context
+from sentdist.store.store import ArtifactStore
+from tests.support.waiting import wait_for
+
+STAGE = Corpus(source="toy", source_revision="1")
+SAID = {"where": "here", "found": "this", "expected": "that", "remedy": "None."}
+
+
+def _demand(way: Literal["task", "group", "pool"]) -> Demand:
+    return Demand(way=way, workers=1, num_cpus=1.0, num_gpus=0.0)
+
+
+def _submission(root: Path, *, max_failures: int = 1) -> Submission:
+    runtime = Runtime(engine="torch", max_failures=max_failures)
+    return Submission(context=Context(store=ArtifactStore(root), runtime=runtime), sweep="mine")
+
+
+@pytest.fixture
+def driven(tmp_path: Path) -> Iterator[Callable[..., tuple[object, list[StageEvent], list[tuple[Any, ...]]]]]:
+    """Drives a stage whose attempts end so; what came of it, the events, and what was noted in its run."""
+
+    def drive(*ends: object, max_failures: int = 1) -> tuple[object, list[StageEvent], list[tuple[Any, ...]]]:
+        noted: list[tuple[Any, ...]] = []
+        left = list(ends)
+
+        async def attempt(*_: object) -> object:
+            end = left.pop(0)
+            if isinstance(end, BaseException):
+                raise end
+            return end
+
+        async def scene() -> tuple[object, list[StageEvent]]:
+            board = BoardActor(mock.Mock(), 1.0)
+            board._attempt = attempt  # type: ignore[method-assign, assignment]
+            try:
+                found: object = await board.drive(STAGE, _submission(tmp_path, max_failures=max_failures))
+            except Exception as error:
+                found = error
+            last = board._events.last_number
+            return found, (await board._events.after(0, is_over=lambda: True))[0] if last else []
+
+        with mock.patch.object(actor, "note_failed", SimpleNamespace(remote=lambda *given: noted.append(given[1:]))):
+            found, events = asyncio.run(scene())
+        assert not left
+        return found, events, noted
+
+    yield drive
+
+
+Driven = Callable[..., tuple[object, list[StageEvent], list[tuple[Any, ...]]]]
+
+
+def test_a_stage_whose_process_is_lost_is_built_again_until_that_was_too_often(driven: Driven) -> None:
+    found, events, noted = driven(WorkerCrashedError(), "built")
+    assert found == "built" and [event.what for event in events] == ["retry"] and not noted
+    found, events, noted = driven(WorkerCrashedError(), WorkerCrashedError())
+    assert isinstance(found, ResourceError) and "lost 2 times before its first checkpoint (WorkerCrashedError" in str(found)
+    assert [event.what for event in events] == ["retry", "failed"]
+    assert [(key, message.partition(":")[0]) for key, message in noted] == [(STAGE.key, "ResourceError")]
+
+
+def test_a_mistake_that_took_a_group_is_final_and_told_as_it_is(driven: Driven) -> None:
+    error = DataError(**SAID)
+    found, events, noted = driven(GroupLostError(error), max_failures=5)
+    assert found is error and [event.what for event in events] == ["failed"] and len(noted) == 1
+
+
+def test_a_lost_input_that_took_a_group_is_no_failure(driven: Driven) -> None:
+    error = ArtifactLost(**SAID)
+    found, events, noted = driven(GroupLostError(error), max_failures=5)
+    assert found is error and [event.what for event in events] == ["lost"] and not noted, "who asked for it asks again"
+    assert end_of(STAGE, DataError(**SAID)).what == "failed"
+
+
+@pytest.mark.parametrize(("way", "is_waiting"), [("task", False), ("pool", True)])
+def test_a_process_that_has_started_waits_for_room_no_more_and_one_that_drives_others_does(
+    way: Literal["task", "pool"], is_waiting: bool
+) -> None:
+    async def scene() -> None:
+        board = BoardActor(mock.Mock(), 1.0)
+        board._waiting.add(STAGE.key)
+        board._work[STAGE.key] = actor._Work(ref=mock.Mock(), stage=STAGE, demand=_demand(way))
+        await board.post(StageEvent(key=STAGE.key, kind="corpus", label="toy", what="started"))
+        assert (STAGE.key in board._waiting) == is_waiting
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize(
+    ("error", "way", "may_be"),
+    [
+        (RuntimeError("connection closed by peer"), "group", True),
+        (RuntimeError("connection closed by peer"), "pool", True),
+        (RuntimeError("of its own"), "task", False),
+        (DataError(**SAID), "group", False),
+    ],
+)
+def test_only_what_has_peers_can_have_lost_one(error: Exception, way: Literal["task", "group", "pool"], may_be: bool) -> None:
+    assert may_be_a_lost_peer(error, _demand(way)) == may_be
+
+
+def test_a_worker_is_heard_several_times_before_its_silence_is_told() -> None:
+    assert 3 * EventSink(board=None).every_s < STANDSTILL_S
+
+
+@pytest.fixture
+def followed(tmp_path: Path) -> Callable[..., tuple[list[Any], Any]]:
+    """What a client gives out of a stage, and whether it opened another board, where its attempts to follow end so."""
+
+    def follow(*ends: object) -> tuple[list[Any], Any]:
+        left = list(ends)
+        driver: Any = BoardClient.__new__(BoardClient)
+        driver.reopen = mock.Mock()
+
+        def once(stage: object) -> Iterator[object]:
+            end = left.pop(0)
+            if isinstance(end, BaseException):
+                raise end
+            yield end
+
+        driver._follow = once
+        return list(driver.follow(STAGE)), driver.reopen
+
+    return follow
+
+
+def test_a_client_puts_up_with_two_boards_that_die_and_with_some_damaged_inputs(followed: Callable[..., tuple[list[Any], Any]]) -> None:
+    died, lost = RayActorError(), ArtifactLost(**SAID)
+    found, reopened = followed(died, lost, died, "built")
+    assert found == ["built"] and reopened.call_count == client.FRESH_BOARDS - 1 == 2
+    with pytest.raises(RayActorError):
+        followed(*[died] * client.FRESH_BOARDS, "built")
+    found, reopened = followed(*[lost] * (client.MOST_LOSSES - 1), "built")
+    assert found == ["built"] and not reopened.called
+    with pytest.raises(ArtifactLost):
+        followed(*[lost] * client.MOST_LOSSES, "built")
+    with pytest.raises(DataError):
+        followed(DataError(**SAID), "built")
+
+
+@pytest.mark.parametrize(("check", "told"), [(None, ValueError), (stopped("mine"), SweepStopped)])
+def test_work_that_was_stopped_ends_as_stopped_whatever_it_raised(
+    check: SentdistError | None, told: type[Exception], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    answers = {"last_number": 0, "request": ["wanted"], "events": None, "check": check, "wanted": ValueError("of an ended process")}
+
+    def get(ref: str) -> Any:
+        if isinstance(answer := answers[ref], Exception):
+            raise RayTaskError("f", "trace", answer)
+        return answer
+
+    def remote(name: str) -> Any:
+        return SimpleNamespace(remote=lambda *_: name)
+
+    monkeypatch.setattr(client, "ray", SimpleNamespace(get=get, wait=lambda refs, **_: (["wanted"], ["events"])))
+    driver: Any = BoardClient.__new__(BoardClient)
+    driver.submission, driver.actor = _submission(tmp_path), SimpleNamespace(**{name: remote(name) for name in answers})
+    with pytest.raises(told):
+        list(driver.follow(STAGE))
+
+
+@pytest.mark.parametrize(("way", "by_force"), [("task", True), ("pool", True), ("group", False)])
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_group_is_interrupted_first_and_ended_by_force_where_that_does_not_help(
+    way: Literal["task", "group", "pool"], by_force: bool, ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only Ray Train's controller gives back what its workers have reserved; what waits in a library ends by force alone."""
+    forces: list[bool] = []
+
+    async def waited(tasks: object, timeout: float) -> tuple[list[int], list[int]]:
+        return ([1], []) if ends else ([], [1])
+
+    async def scene() -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        monkeypatch.setattr(stage_task.asyncio, "wait", waited)
+        monkeypatch.setattr(stage_task.asyncio, "wrap_future", lambda _: future)
+        await stage_task.abort(mock.Mock(), _demand(way))
+
+    monkeypatch.setattr(stage_task.ray, "cancel", lambda task, force: forces.append(force))
+    asyncio.run(scene())
+    assert forces == [by_force] + [True] * (not ends)
+
+
+def test_ray_itself_never_tries_a_stage_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Losses are the board's to count, and it tells them."""
+    asked: list[dict[str, Any]] = []
+    options = SimpleNamespace(options=lambda **named: asked.append(named) or SimpleNamespace(remote=lambda *_: "ref"))
+    monkeypatch.setattr(stage_task, "_build", options)
+    monkeypatch.setattr(stage_task, "_stay", options)
+    task, sink = Demand(way="task", workers=1, num_cpus=2.0, num_gpus=1.0), EventSink(board=None)
+    stage_task.start(mock.Mock(), STAGE, _submission(tmp_path), task, sink)
+    stage_task.start_group(stage_task.GroupMember(name="mine", demand=task, body=mock.Mock(), sink=sink))
+    assert [(one["max_retries"], one["num_cpus"], one["num_gpus"]) for one in asked] == [(0, 2.0, 1.0)] * 2
+
+
+def test_a_printer_goes_on_with_the_board_that_takes_the_place_of_a_dead_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The events of the fresh one are numbered from zero."""
+    asked: list[int | None] = []
+    event = StageEvent(key="k", kind="scores", label="of the fresh one", what="finished", seconds=1.0)
+    monkeypatch.setattr(printer, "LOOK_UP_S", 0.01)
+
+    def get(since: int | None) -> tuple[list[StageEvent], int]:
+        if since is None:
+            return [], 7
+        if since == 7:
+            raise ActorUnavailableError("it died", b"0" * 16)
+        return ([event], 1) if since == 0 else ([], since)
+
+    def events(since: int | None) -> int | None:
+        asked.append(since)
+        return since
+
+    monkeypatch.setattr(printer, "ray", SimpleNamespace(wait=lambda refs, timeout: (refs, []) if refs[0] != 1 else ([], refs), get=get))
+    board: Any = SimpleNamespace(events=events, submission=_submission(tmp_path), reopen=mock.Mock())
+    lines: list[str] = []
+    with printer.printed_events(board, SweepProgress({}), lines.append):
+        wait_for(lambda: bool(lines), what="the fresh board's event")
+    assert asked[:4] == [None, 7, 0, 1] and board.reopen.call_count == 1 and "of the fresh one" in lines[0]
+
+
+def test_where_nothing_happens_the_store_is_asked_once_at_a_time_and_again_later(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A store that does not answer tells so itself; a board that waits cannot."""
+    asked, answer = list[object](), [False]
+
+    def names(store: object) -> list[str]:
+        asked.append(store)
+        wait_for(lambda: answer[0], what="the store's answer")
+        return []
+
+    monkeypatch.setattr(printer, "sweep_names", names)
+    monkeypatch.setattr(printer, "LOOK_UP_S", 0.01)
+    monkeypatch.setattr(printer, "ray", SimpleNamespace(wait=lambda refs, timeout: ([], refs)))
+    progress, shown = SweepProgress({}), list[object]()
+    monkeypatch.setattr(progress, "silence_line", lambda: "nothing for long")
+    board: Any = SimpleNamespace(events=lambda since: 0, submission=_submission(tmp_path), reopen=mock.Mock())
+    lines: list[str] = []
+    with printer.printed_events(board, progress, lines.append, show=shown.append):
+        wait_for(lambda: len(lines) > 3, what="lines")
+        assert len(asked) == 1, "while it has not answered"
+        answer[0] = True
+        wait_for(lambda: len(asked) > 1, what="another question")
+    assert asked[0] is board.submission.context.store and shown
