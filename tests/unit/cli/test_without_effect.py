@@ -20,9 +20,11 @@ from tests.support.planning import RECIPES
         ("search ENCODER dog --corpus FILE --gpus-per-worker 1", "--gpus-per-worker", "--workers"),
         ("search ENCODER dog --corpus FILE --query-column text", "--query-column", "--queries"),
         ("evaluate ENCODER --gpus-per-worker 1", "--gpus-per-worker", "--workers"),
+        ("search ENCODER dog --corpus FILE --gpus-per-worker 0", "--gpus-per-worker", "--workers"),
         ("similarity ENCODER dog cat --directions one", "--directions", "--relation"),
         ("similarity ENCODER dog cat --overwrite", "--overwrite", "--out"),
         ("compare ENCODER minilm-l6 --rope 1", "--rope", "--bayes"),
+        ("compare ENCODER minilm-l6 --rope 0", "--rope", "--bayes"),
     ],
 )
 def test_what_it_needs_is_named(command: str, option: str, needs: str, tmp_path: Path) -> None:

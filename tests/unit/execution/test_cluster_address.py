@@ -174,6 +174,40 @@ def test_connecting_wants_the_auth_mode_said(monkeypatch: pytest.MonkeyPatch) ->
         connect()
 
 
+def test_who_has_joined_already_is_asked_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    monkeypatch.setenv("RAY_ADDRESS", "nowhere")
+    monkeypatch.setattr(connection.ray, "is_initialized", lambda: True)
+    connect()
+
+
+def test_a_mode_that_ray_does_not_know_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "Token")
+    with pytest.raises(RecipeError, match="found Token; expected token or disabled"):
+        connect()
+
+
+@pytest.mark.parametrize("in_a_job", [True, False])
+def test_which_cluster_it_is_is_said_where_a_person_reads_it(
+    in_a_job: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:6379")
+    monkeypatch.delenv(connection.IN_A_JOB, raising=False)
+    if in_a_job:
+        monkeypatch.setenv(connection.IN_A_JOB, "{}")
+    monkeypatch.setattr(connection, "ask", lambda address: "good")
+    for name in ("init", "shutdown"):
+        monkeypatch.setattr(connection.ray, name, lambda **_: None)
+    monkeypatch.setattr(connection.atexit, "register", lambda _: None)
+    signals: list[str] = []
+    monkeypatch.setattr(connection, "end_on_sigterm", lambda: signals.append("in order"))
+    connection.connect_to_drive()
+    assert signals == ["in order"]
+    said = "" if in_a_job else "Ray cluster: 127.0.0.1:6379, named by RAY_ADDRESS.\n"
+    assert capsys.readouterr().err == said
+
+
 def test_a_driver_disconnects_before_ray_waits_for_prints(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[object] = []
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")

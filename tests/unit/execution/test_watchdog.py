@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import pytest
 
+from sentdist.execution.board import heartbeats as heartbeats_module
 from sentdist.execution.board.attempts import Attempts
 from sentdist.execution.board.diagnosis import ActiveStage, ClusterState, Host, LastHeartbeat, notices
 from sentdist.execution.board.events import StageEvent
@@ -110,6 +111,16 @@ def test_a_line_comes_after_a_minute_and_then_more_and_more_rarely() -> None:
     assert max(later - earlier for earlier, later in pairwise(said_at)) == 600
 
 
+def test_what_is_followed_on_keeps_what_is_known_of_it_and_what_is_over_does_not() -> None:
+    """The board says every few seconds what is in flight."""
+    dog = _followed(GROUP, ONE)
+    for now in (20.0, 50.0):
+        dog.follow([(STAGE, GROUP)], now)
+    assert f"{WAITS} 1 of which 1 are free" in _told(dog.look(ONE, 65.0))[0], "it waits for more than a minute"
+    dog.follow([], 210.0)
+    assert not dog.follows(STAGE.key)
+
+
 def test_a_host_that_goes_and_the_training_that_goes_on() -> None:
     dog = _followed(GROUP, BOTH)
     _hear(dog, 10.0, step=60)
@@ -181,6 +192,33 @@ def test_a_pulse_says_that_it_lives_how_far_it_is_and_when_it_ends() -> None:
         wait_for(lambda: bool(observed), what="the first sign")
         heartbeats.report_step(7, 9)
     assert [(one.worker, one.step, one.is_last) for one in observed] == [("rank 3", None, False), ("rank 3", 7, True)]
+
+
+def test_a_pulse_that_an_error_ends_says_nothing_of_an_end_in_order() -> None:
+    """A rank that only loses its peers goes with what took them: it is known to have been here."""
+    observed: list[Heartbeat] = []
+
+    class Ear:
+        every_s = 60.0
+
+        def beat(self, heartbeat: Heartbeat) -> None:
+            observed.append(heartbeat)
+
+    with pytest.raises(RuntimeError, match="connection closed"), Heartbeats(STAGE, Ear()):
+        wait_for(lambda: bool(observed), what="the first sign")
+        raise RuntimeError("connection closed by peer")
+    assert [one.is_last for one in observed] == [False]
+
+
+def test_a_head_that_does_not_say_who_leaves_stops_no_pulse(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask() -> dict[str, int]:
+        raise RuntimeError("GCS is away")
+
+    assert not heartbeats_module._is_draining("")
+    monkeypatch.setattr(heartbeats_module.state, "get_draining_nodes", ask)
+    assert not heartbeats_module._is_draining(A.node)
+    monkeypatch.setattr(heartbeats_module.state, "get_draining_nodes", lambda: {A.node: 0})
+    assert heartbeats_module._is_draining(A.node) and not heartbeats_module._is_draining(B.node)
 
 
 def test_a_pulse_notices_that_its_host_is_about_to_leave() -> None:
