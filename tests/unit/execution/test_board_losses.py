@@ -20,7 +20,7 @@ from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.diagnosis import STANDSTILL_S
 from sentdist.execution.board.event_sink import EventSink
 from sentdist.execution.board.events import StageEvent
-from sentdist.execution.board.submission import Submission, stopped
+from sentdist.execution.board.submission import Submission, most_pools, stopped
 from sentdist.execution.progress import SweepProgress
 from sentdist.execution.resources import Demand
 from sentdist.plan.corpora.rows import Corpus
@@ -267,3 +267,61 @@ def test_where_nothing_happens_the_store_is_asked_once_at_a_time_and_again_later
         answer[0] = True
         wait_for(lambda: len(asked) > 1, what="another question")
     assert asked[0] is board.submission.context.store and shown
+
+
+def test_a_client_that_opens_another_board_parts_from_the_one_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Else a board that lives, and only did not answer in time, waits for a client that nobody is."""
+    told: list[tuple[str, str]] = []
+
+    def handle(name: str) -> Any:
+        called = {
+            "register": lambda submission, client: told.append((f"{name} register", client)),
+            "watch": lambda client, answer: told.append((f"{name} watch", client)),
+            "unregister": lambda client: told.append((f"{name} unregister", client)),
+        }
+        return SimpleNamespace(**{method: SimpleNamespace(remote=call) for method, call in called.items()})
+
+    boards = iter((handle("first"), handle("second")))
+    options = SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda *_: next(boards)))
+    monkeypatch.setattr(client, "ray", SimpleNamespace(remote=lambda _: options))
+    driver = BoardClient(_submission(tmp_path), mock.Mock())
+    old = driver._client_id
+    driver.reopen()
+    assert old != driver._client_id and old.partition("/")[0] == driver._client_id.partition("/")[0] == driver.submission.id
+    assert told == [
+        ("first register", old), ("first watch", old), ("first unregister", old),
+        ("second register", driver._client_id), ("second watch", driver._client_id),
+    ]  # fmt: skip
+
+
+def test_a_board_whose_last_submission_leaves_while_it_is_stopped_answers_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    killed: list[object] = []
+    monkeypatch.setattr(actor.ray, "kill", killed.append)
+    monkeypatch.setattr(actor, "_this_board", lambda: "the board")
+    monkeypatch.setattr(actor, "ANSWER_S", 0.05)
+    over = asyncio.Event()
+
+    async def ended(works: object) -> None:
+        await over.wait()
+
+    async def scene() -> None:
+        board, mine = BoardActor(mock.Mock(), 1.0), _submission(tmp_path)
+        board._note_submission(mine)
+        stopping = asyncio.ensure_future(board.stop("mine"))
+        await asyncio.sleep(0)
+        leaving = asyncio.ensure_future(board.leave(mine.id))
+        await asyncio.sleep(0.01)
+        over.set()
+        await leaving
+        assert await stopping == 0 and not killed, "the caller of `stop` has no answer yet"
+        await asyncio.sleep(0.2)
+        assert killed == ["the board"]
+
+    monkeypatch.setattr(actor, "_ended", ended)
+    asyncio.run(scene())
+
+
+def test_an_elastic_training_may_have_a_pool_driven_for_each_of_its_most_workers(tmp_path: Path) -> None:
+    elastic, fixed = (Context(store=ArtifactStore(tmp_path), runtime=Runtime(engine="torch", workers=workers)) for workers in ((1, 3), 2))
+    assert most_pools([Submission(context=elastic, trainings_at_once=2)]) == 6
+    assert most_pools([Submission(context=fixed), Submission(context=elastic, trainings_at_once=2)]) == 6 and most_pools([]) == 1

@@ -148,6 +148,18 @@ def test_a_worker_that_stops_and_one_that_ends() -> None:
     assert dog.look(BOTH, 120.0) == []
 
 
+def test_a_worker_that_has_ended_in_order_is_never_called_silent() -> None:
+    dog = _followed(POOL, BOTH)
+    _hear(dog, 0.0)
+    dog.on_heartbeat(Heartbeat(key=STAGE.key, worker="rank 0", node=A.node, is_last=True), 5.0)
+    _hear(dog, 300.0, nodes=(B.node,))
+    dog.on_heartbeat(Heartbeat(key=STAGE.key, worker="rank 1", node=B.node), 300.0)
+    dog.on_heartbeat(Heartbeat(key=STAGE.key, worker="rank 0", node=B.node, is_last=True), 300.0)
+    assert dog.look(BOTH, 310.0) == []
+    dog.on_heartbeat(Heartbeat(key=STAGE.key, worker="rank 1", node=B.node), 400.0)
+    assert dog.look(BOTH, 410.0) == []
+
+
 def test_a_lost_attempt_takes_its_signs_with_it() -> None:
     dog = _followed(GROUP, BOTH)
     _hear(dog, 0.0, step=1)

@@ -1,0 +1,112 @@
+"""`sentdist store`: what is listed, checked, removed and collected is what was asked for, and the exit code says what was found."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from sentdist.cli import app
+from sentdist.plan.stage import Stage
+from sentdist.plan.stages import Train
+from sentdist.store.store import RECORD, ArtifactStore
+from tests.support.planning import plan_of, small_recipe
+
+STAGES = plan_of(small_recipe()).stages
+CORPUS = next(stage for stage in STAGES if stage.kind == "corpus")
+TRAIN = next(stage for stage in STAGES if isinstance(stage, Train) and CORPUS in stage.inputs)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArtifactStore:
+    """A corpus and a training on it."""
+    made = ArtifactStore(tmp_path)
+    for stage in (CORPUS, TRAIN):
+        with made.staged() as folder:
+            (folder / "data.bin").write_bytes(b"0123456789")
+            made.commit(stage, folder, seconds=1.0, runtime={}, environment={}, results={})
+    return made
+
+
+@pytest.fixture
+def call(store: ArtifactStore) -> Callable[..., Result]:
+    return lambda *words, answer=None: CliRunner().invoke(app, ["store", *words, "--store", store.root], input=answer)
+
+
+def _is_there(store: ArtifactStore, stage: Stage) -> bool:
+    return store.at(stage.place) is not None
+
+
+def _data(store: ArtifactStore, stage: Stage) -> Path:
+    return Path(store.base) / stage.place / "data.bin"
+
+
+def test_a_kind_is_listed_alone_and_one_that_there_is_not_is_refused(call: Callable[..., Result]) -> None:
+    assert [line.split()[-1] for line in call("list").output.splitlines()] == sorted([CORPUS.place, TRAIN.place])
+    assert [line.split()[-1] for line in call("list", "train").output.splitlines()] == [TRAIN.place]
+    for command in ("list", "check"):
+        done = call(command, "trains")
+        assert done.exit_code == 2 and "Did you mean" in done.output
+
+
+def test_one_damaged_artifact_among_others_ends_a_check_with_1(call: Callable[..., Result], store: ArtifactStore) -> None:
+    whole = call("check")
+    assert whole.exit_code == 0 and "2 artifacts, 20 " in whole.output and "0 damaged." in whole.output and "older" not in whole.output
+    _data(store, TRAIN).write_bytes(b"0123456780")
+    done = call("check")
+    assert done.exit_code == 1 and done.stdout.splitlines()[0].startswith(f"{TRAIN.place}: ") and "2 artifacts" in done.output
+    assert done.output.rstrip().endswith("1 damaged.")
+    alone = call("check", "corpus")
+    assert alone.exit_code == 0 and "1 artifact, 10 " in alone.output, "of that kind alone"
+
+
+def test_artifacts_of_before_digests_are_counted_in_a_check(call: Callable[..., Result], store: ArtifactStore) -> None:
+    path = Path(store.base) / CORPUS.place / RECORD
+    record = store.at(CORPUS.place)
+    assert record is not None
+    path.write_text(record.record.model_copy(update={"digests": {}}).model_dump_json())
+    assert "1 of them older than digests: only their sizes were compared" in call("check").output
+
+
+@pytest.mark.parametrize(
+    ("words", "answer", "code", "left"),
+    [
+        ((), "y\n", 0, ()),
+        ((), "n\n", 1, ("corpus", "train")),
+        ((), "", 1, ("corpus", "train")),
+        (("--yes",), None, 0, ()),
+        (("--yes", "--alone"), None, 0, ("train",)),
+    ],
+)
+def test_what_is_removed_is_asked_for_and_takes_what_was_made_from_it_along(
+    words: tuple[str, ...], answer: str | None, code: int, left: tuple[str, ...], call: Callable[..., Result], store: ArtifactStore
+) -> None:
+    done = call("drop", CORPUS.key, *words, answer=answer)
+    assert done.exit_code == code, done.output
+    assert tuple(stage.kind for stage in (CORPUS, TRAIN) if _is_there(store, stage)) == left
+    removed = 2 - len(left)
+    assert ("removed." in done.output) == bool(removed)
+    if removed == 2:
+        assert done.output.splitlines()[:2] == [TRAIN.place, CORPUS.place], "what was made from it goes first"
+
+
+@pytest.mark.parametrize(
+    ("words", "goes"), [((), False), (("--older-than-hours", "0.25"), True), (("--older-than-hours", "0.25", "--dry-run"), False)]
+)
+def test_what_nobody_has_touched_for_some_hours_is_collected_unless_it_is_only_asked(
+    words: tuple[str, ...], goes: bool, call: Callable[..., Result], store: ArtifactStore
+) -> None:
+    (Path(store.base) / CORPUS.place / RECORD).unlink()
+    for path in (_data(store, CORPUS), _data(store, CORPUS).parent):
+        os.utime(path, (time.time() - 1800,) * 2)
+    done = call("gc", *words)
+    assert done.exit_code == 0 and _data(store, CORPUS).exists() != goes, done.output
+    number = 1 if words else 0
+    assert done.output.splitlines() == [
+        *[CORPUS.place] * number,
+        f"{number} orphan{'' if number == 1 else 's'} {'found' if '--dry-run' in words else 'removed'}.",
+    ]
