@@ -18,6 +18,7 @@ from sentdist.execution.board.actor import BoardActor
 from sentdist.execution.board.attempts import GroupLostError, end_of, may_be_a_lost_peer
 from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.diagnosis import STANDSTILL_S
+from sentdist.execution.board.event_log import EventLog
 from sentdist.execution.board.event_sink import EventSink
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.submission import Submission, most_pools, stopped
@@ -325,3 +326,18 @@ def test_an_elastic_training_may_have_a_pool_driven_for_each_of_its_most_workers
     elastic, fixed = (Context(store=ArtifactStore(tmp_path), runtime=Runtime(engine="torch", workers=workers)) for workers in ((1, 3), 2))
     assert most_pools([Submission(context=elastic, trainings_at_once=2)]) == 6
     assert most_pools([Submission(context=fixed), Submission(context=elastic, trainings_at_once=2)]) == 6 and most_pools([]) == 1
+
+
+def test_who_listens_to_a_sweep_that_is_stopped_is_woken_without_news() -> None:
+    async def scene() -> None:
+        log, is_over = EventLog(), [False]
+        listening = asyncio.ensure_future(log.after(None, is_over=lambda: is_over[0]))
+        await asyncio.sleep(0.01)
+        await log.wake()
+        await asyncio.sleep(0.01)
+        assert not listening.done(), "woken, and nothing has happened"
+        is_over[0] = True
+        await log.wake()
+        assert await asyncio.wait_for(listening, 5.0) == ([], 0)
+
+    asyncio.run(scene())

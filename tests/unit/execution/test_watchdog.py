@@ -234,10 +234,13 @@ def test_a_head_that_does_not_say_who_leaves_stops_no_pulse(monkeypatch: pytest.
 
 
 def test_a_pulse_notices_that_its_host_is_about_to_leave() -> None:
+    beats: list[Heartbeat] = []
+
     class Ear:
         every_s = 0.01
 
-        def beat(self, heartbeat: Heartbeat) -> None: ...
+        def beat(self, heartbeat: Heartbeat) -> None:
+            beats.append(heartbeat)
 
     draining = False
     with Heartbeats(STAGE, Ear(), is_draining=lambda node: draining) as heartbeats:
@@ -245,6 +248,8 @@ def test_a_pulse_notices_that_its_host_is_about_to_leave() -> None:
         draining = True
         wait_for(heartbeats.is_leaving, what="the notice")
         draining = False
+        seen = len(beats)
+        wait_for(lambda: len(beats) > seen + 2, what="more beats")
         assert heartbeats.is_leaving(), "a host that is told to go does not come back"
 
 

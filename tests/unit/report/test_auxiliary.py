@@ -5,13 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import xml.etree.ElementTree as ElementTree
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.image import imread
 
 from sentdist.errors import DataError
-from sentdist.report.papers.auxiliary import AUXILIARY_TABLES, TABLES, AuxiliaryFacts
+from sentdist.objectives.info_nce import InfoNCE
+from sentdist.plan.specs import View
+from sentdist.report.papers.auxiliary import AUXILIARY_TABLES, TABLES, AuxiliaryFacts, auxiliary_facts
 from sentdist.report.probes import probe_plot
 from sentdist.report.score_rows import ResultRow
 from sentdist.report.tables import ResultTable, build_table
@@ -50,6 +54,12 @@ def test_the_embedding_and_its_channels_find_their_rows() -> None:
     }  # fmt: skip
     (gain,) = next(row.paper_gain for row in averages.rows if row.label == "adversaries")
     assert gain == pytest.approx(0.64)
+
+
+@pytest.mark.parametrize(("channels", "part"), [(None, "whole"), ("tags", "pos"), ("words", "bow"), ((0, 128), "pos"), ((128, 768), "bow")])
+def test_the_first_channels_are_those_of_tags_and_the_others_those_of_words(channels: Any, part: str) -> None:
+    cell: Any = SimpleNamespace(train=SimpleNamespace(objective=InfoNCE()), view=View(channels=channels))
+    assert auxiliary_facts(cell) == AuxiliaryFacts(has_tasks=False, part=part)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("known", [{"one": SIMCSE}, {"one": WHOLE, "two": WHOLE, "simcse": SIMCSE}])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from rayjobs.benchmarks.similarity import read_sentences
 from sentdist.objectives.supmpn import SupMPN
 from sentdist.plan.stages import Train
 from sentdist.report.cell_facts import CellFacts
-from sentdist.report.papers.supmpn import SUPMPN_TABLES, TABLES, PremiseFacts
+from sentdist.report.papers.supmpn import PRINTED_FRACTIONS, SUPMPN_TABLES, TABLES, PremiseFacts
 from sentdist.report.score_rows import ResultRow
 from sentdist.report.tables import ResultTable, build_table
 from tests.support.planning import RECIPES, shipped_plan
@@ -62,6 +64,21 @@ def test_what_is_masked_otherwise_or_learns_otherwise_is_no_row_of_the_paper() -
         objective = SupMPN.model_validate(train.objective.model_dump() | {"temperature": 0.05} | changes)
         found = TABLES.facts(CellFacts(train=train.model_copy(update={"objective": objective})))
         assert isinstance(found, PremiseFacts) and found.as_printed == as_printed, changes
+
+
+def test_a_corpus_that_is_filled_otherwise_or_reworded_by_another_share_is_no_row_of_the_paper() -> None:
+    stages = shipped_plan(RECIPES / "supmpn_sts.yaml").stages
+    train = next(stage for stage in stages if isinstance(stage, Train) and isinstance(stage.objective, SupMPN))
+    objective = train.objective.model_copy(update={"temperature": 0.05})
+    printed = {name: SimpleNamespace(name=name, fraction=fraction) for name, fraction in PRINTED_FRACTIONS.items()}
+    other = {name: SimpleNamespace(name=name, fraction=fraction / 2) for name, fraction in PRINTED_FRACTIONS.items()}
+    cases: list[tuple[dict[str, Any], bool]] = [({}, True), ({"at_least": 2}, False), ({"fill": "own"}, False)]
+    cases += [({"augmentation": one}, True) for one in printed.values()] + [({"augmentation": one}, False) for one in other.values()]
+    for changes, as_printed in cases:
+        corpus = train.corpus.model_copy(update=changes)
+        found = TABLES.facts(CellFacts(train=train.model_copy(update={"objective": objective, "corpus": corpus})))
+        assert isinstance(found, PremiseFacts) and found.as_printed == as_printed, changes
+        assert found.augmentation == getattr(changes.get("augmentation"), "name", None)
 
 
 def test_figure_2_has_its_twelve_sentences() -> None:

@@ -41,6 +41,7 @@ def test_a_name_gives_those_that_made_it_and_no_others() -> None:
     assert givers("google-bert/bert-base-uncased") == ["bert"]
     assert givers("sentence-transformers/nli-roberta-base-v2") == ["sbert", "roberta", "snli", "mnli"]
     assert givers("minilm-l6") == ["minilm"]
+    assert givers("sentence-transformers/all-MiniLM-L6-v2") == ["sbert", "minilm"], "capitals are the hub's"
     assert givers("nli/new_protocols") == ["new_protocols"]
     assert givers("my/folder") == []
 

@@ -105,6 +105,23 @@ def test_a_card_tells_what_its_own_corpora_hold(tmp_path: Path, tiny_encoder_dir
     assert "| sts-stsb | stsb | 40 | 40 |" in card and "chooses weights" not in card
 
 
+def test_a_card_has_its_own_corpora_and_the_scores_of_compared_tasks_alone(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    """The store has another training, on other data, and what a geometry is has no test."""
+    data = write_data(tmp_path / "data")
+    write_table(data, "my/others", [{"one": f"a dog of {number}", "other": f"{number} years"} for number in range(60)])
+    for name, corpus in (("one", {"source": "nli/triplets"}), ("two", {"source": "my/others", "columns": ["one", "other"]})):
+        tasks: Json = ["stsb", "geometry-stsb"]
+        values = tiny_values(tiny_encoder_dir, name=name, corpus=corpus, evaluation={"tasks": tasks})  # type: ignore[arg-type]
+        plan, context = tiny_plan(values, data=data, store=tmp_path / "store")
+        fill_store(context.store, plan, noise=lambda trial: 1.0, num_items={"stsb": 40, "geometry-stsb": 40})
+    for trial in plan.trials:
+        if isinstance(trial.scores.encoder, Train) and not trial.scores.encoder.banks:
+            trained = context.store.get(trial.scores.encoder)
+            assert trained is not None
+            card = encoder_card(context.store, trained, name="me/encoder", licence=None, language=())
+            assert "my-others" in card and "nli-triplets" not in card and "| stsb | " in card and "| geometry" not in card
+
+
 def test_near_finds_are_marked_too(tmp_path: Path, tiny_encoder_dir: Path) -> None:
     """One test pair stands in a row but for a word behind it."""
     corpus: Json = {"source": "nli/triplets", "columns": ["sent0", "hard_neg"]}
