@@ -15,8 +15,11 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+import sentdist
 from sentdist.cli import app
 from sentdist.execution import local_progress, sigterm
+from sentdist.store.forecast import forecast
+from sentdist.store.store import ArtifactStore
 from tests.support.machine_speed import slower_than_reference
 from tests.support.tiny_data import tiny_values, write_data
 
@@ -212,6 +215,52 @@ def test_what_was_run_is_not_planned_again(tiny_run: dict[str, str]) -> None:
     assert "Nothing to build." in answer.output
     more = _call("plan", tiny_run["recipe"], "--data", tiny_run["data"], "--store", tiny_run["store"], "--set", "seeds=[7, 8]")
     assert "at the speed of earlier runs" in more.output
+
+
+def _cells(output: str) -> dict[str, list[str]]:
+    """The table of a plan, by stage."""
+    rows = [line.split() for line in output.splitlines()]
+    return {row[0]: row[1:] for row in rows if row and row[0] in ("corpus", "train", "bank", "scores") and len(row) > 4}
+
+
+def test_a_plan_counts_what_is_there_and_what_is_to_build(tiny_run: dict[str, str]) -> None:
+    places = ("--data", tiny_run["data"], "--store", tiny_run["store"])
+    done = _call("plan", tiny_run["recipe"], *places)
+    there = {"corpus": ["1", "–"], "train": ["4", "–"], "bank": ["2", "–"], "scores": ["3", "–"]}
+    assert {kind: row[2:4] for kind, row in _cells(done.output).items()} == there, "mentioned, distinct, in the store, to build"
+    assert "It writes about" not in done.output
+    more = _call("plan", tiny_run["recipe"], *places, "--set", "seeds=[0,7]", "--trials", "--on", "1xH100")
+    left = {"corpus": ["4", "1", "1", "–"], "train": ["8", "8", "4", "4"], "bank": ["4", "4", "2", "2"], "scores": ["5", "5", "3", "2"]}
+    assert {kind: row[:4] for kind, row in _cells(more.output).items()} == left
+    assert "It writes about" in more.output and "Of what is finished, 4 trainings: forecast" in more.output
+    marks = [line.rpartition("  (")[2] for line in more.output.splitlines() if line.startswith("scores/")]
+    assert marks == [
+        f"{'to build' if 'seed 7' in line else 'in the store'})" for line in more.output.splitlines() if line.startswith("scores/")
+    ]
+
+
+def test_what_a_plan_only_guesses_is_told_as_a_guess(tmp_path: Path) -> None:
+    ahead = forecast(sentdist.plan(DEMO, store=tmp_path), ArtifactStore(tmp_path))
+    output = _call("plan", DEMO, "--store", str(tmp_path)).output
+    told = {kind.kind: "about" in next(line for line in output.splitlines() if line.split()[:1] == [kind.kind]) for kind in ahead.kinds}
+    assert told == {kind.kind: kind.is_guessed and bool(kind.sentences) for kind in ahead.kinds} and set(told.values()) == {True, False}
+
+
+def test_a_leak_stands_beside_the_score_that_a_run_prints(tiny_run: dict[str, str]) -> None:
+    assert "leaked" in tiny_run["output"].partition("main score × 100")[2].partition("Best on dev")[0]
+
+
+def test_a_score_below_that_of_two_encoders_is_told_in_its_order_with_both_p(tiny_run: dict[str, str]) -> None:
+    places = [
+        line.split()[-1].rpartition("-")[2] for line in _call("store", "list", "train", "--store", tiny_run["store"]).output.splitlines()
+    ]
+    arguments = ("--tasks", "stsb,scenes-sts", "--data", tiny_run["data"], "--store", tiny_run["store"])
+    alone = [_call("evaluate", place, *arguments).output for place in places[:2]]
+    scores = [float(next(line for line in output.splitlines() if line.split()[:1] == ["stsb"]).split()[2]) for output in alone]
+    row = next(line.split() for line in _call("compare", *places[:2], *arguments).output.splitlines() if line.split()[:1] == ["stsb"])
+    assert [float(row[2]), float(row[3])] == scores and float(row[4]) == pytest.approx(scores[0] - scores[1], abs=0.011)
+    p, over_all = (float(one.lstrip("<= ")) for one in row[-2:])
+    assert over_all >= p, "over more comparisons"
 
 
 def test_the_store_can_be_looked_at(tiny_run: dict[str, str]) -> None:

@@ -1,0 +1,89 @@
+"""How answers look: where they go, which side columns stand on, what is said of words that an encoder does not know."""
+
+from __future__ import annotations
+
+import io
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from sentdist.cli.options import check_in_use, named_gpus, weights_of
+from sentdist.cli.printing import LOG_WIDTH, empty_table, open_console, sentence_progress, tell_unknown, two_decimals
+from sentdist.errors import DataError
+
+
+@pytest.mark.parametrize("stderr", [True, False])
+def test_a_console_writes_where_it_was_opened_and_wide_where_no_terminal_is(stderr: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    console = open_console(stderr=stderr)
+    console.print("x" * (LOG_WIDTH - 1), highlight=False)
+    said = capsys.readouterr()
+    assert (
+        console.width == LOG_WIDTH
+        and (said.err, said.out)[not stderr] == "x" * (LOG_WIDTH - 1) + "\n"
+        and not (said.out if stderr else said.err)
+    )
+
+
+def test_names_stand_left_and_numbers_right() -> None:
+    table = empty_table("t", "name", "n")
+    for row in (("a", "1"), ("abc", "100")):
+        table.add_row(*row)
+    assert [column.justify for column in table.columns] == ["left", "right"]
+    console = Console(file=io.StringIO(), width=40)
+    console.print(table)
+    lines = [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+    (short,), (long,) = ([line for line in lines if line.startswith(f"  {name} ")] for name in ("a", "abc"))
+    assert len(short) == len(long) and short.endswith("  1")
+    assert (two_decimals(1), two_decimals(2.345), two_decimals(None)) == ("1.00", "2.35", "–")
+
+
+def test_a_log_has_no_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    with sentence_progress("encoding", 10) as advance:
+        advance(5)
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (0, ""),
+        (1, "1 sentence without a word that the encoder's tokenizer knows: 'xx'. Its embedding says nothing of it."),
+        (2, "2 sentences without a word that the encoder's tokenizer knows, such as 'xx': their embeddings say nothing of them"),
+    ],
+)
+def test_sentences_that_no_word_is_known_of_are_counted(number: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    loaded: Any = SimpleNamespace(unknown=SimpleNamespace(num_sentences=number, first="xx"))
+    tell_unknown(loaded)
+    assert capsys.readouterr().err.startswith(said) and bool(said) == bool(number)
+
+
+@pytest.mark.parametrize(
+    ("value", "is_refused"), [(None, False), (False, False), (0, True), (0.0, True), ("", True), (True, True), (1, True)]
+)
+def test_what_was_given_is_refused_where_it_has_no_effect_also_if_it_is_nothing(value: object, is_refused: bool) -> None:
+    check_in_use({"--x": value}, needs="--y", is_given=True)
+    if is_refused:
+        with pytest.raises(DataError, match="--x: found no --y"):
+            check_in_use({"--x": value}, needs="--y", is_given=False)
+    else:
+        check_in_use({"--x": value}, needs="--y", is_given=False)
+
+
+def test_no_gpu_is_a_number_of_gpus() -> None:
+    assert named_gpus(None) == {} and named_gpus(0.0) == {"gpus_per_worker": 0.0} and named_gpus(0.5) == {"gpus_per_worker": 0.5}
+
+
+def test_relations_weigh_one_unless_said_and_are_named_once() -> None:
+    assert weights_of(["a", "b=0.5", "c=0"]) == {"a": 1.0, "b": 0.5, "c": 0.0} and weights_of([]) == {}
+    for given, told in (
+        (["a", "a=2"], "a=2 twice"),
+        (["a=inf"], "a=inf"),
+        (["a=-1"], "a=-1"),
+        (["=1"], "=1"),
+        (["a=nan"], "a=nan"),
+        (["a=x"], "a=x"),
+    ):
+        with pytest.raises(DataError, match=f"--relation: found {told}; expected"):
+            weights_of(given)
