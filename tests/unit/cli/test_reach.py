@@ -13,6 +13,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+import sentdist
 from sentdist import cli
 from sentdist.cli import app, scoring
 from sentdist.execution import health, stop_sweeps
@@ -25,6 +26,8 @@ from sentdist.services import servers
 from sentdist.services.state import State
 from sentdist.stages.planning import planned
 from sentdist.store import searches
+from sentdist.store.store import ArtifactStore
+from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking import mlflow_tracker, rebuild
 from tests.support.planning import RECIPES
 from tests.support.tiny_encoders import SENTENCES
@@ -236,6 +239,15 @@ def test_the_report_of_a_search_links_to_the_server_that_is_named(
     done = _call("report", "demo", "--store", tmp_path, *(("--uri", uri) if uri else ()))
     assert done.exit_code == 7, done.output
     assert told[0][1] == {"links": links} and [given[0] for given, _ in asked] == ([uri] if uri else [])
+
+
+def test_who_names_no_sweep_is_told_those_of_the_store_that_was_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SENTDIST_STORE", raising=False)
+    plan = sentdist.plan(RECIPES / "demo.yaml", store=tmp_path / "mine")
+    save_sweep(ArtifactStore(tmp_path / "mine"), sweep_record(plan))
+    assert "Name a sweep: demo." in _call("report", "--store", tmp_path / "mine").output
+    assert "Run `sentdist sweep RECIPE` first." in _call("report").output
 
 
 @pytest.mark.parametrize("paper", [False, True])

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from sentdist.cli.terminal_page import terminal_page
 
@@ -73,3 +75,19 @@ def test_real_reports_have_no_tags_entities_links_or_escapes_and_keep_their_numb
     shown = re.sub("!.*|^Figure .*", "", markdown.partition("\n## Citations\n")[0])
     rows = {number for line in shown.splitlines() if line.startswith("|") for number in numbers.findall(line)}
     assert rows <= set(numbers.findall(printed))
+
+
+def test_columns_stand_as_their_rule_says_and_bold_is_what_stands_between_asterisks() -> None:
+    page = "| a | b | c |\n|:--|--:|---|\n| x | 1 | **2** of 3 |\n| longer | 100 | 4 |\n"
+    (table,) = terminal_page(page, has_styles=True)
+    assert isinstance(table, Table) and [column.justify for column in table.columns] == ["left", "right", "right"]
+    (line,) = terminal_page("one **two** three **four**\n", has_styles=True)
+    assert isinstance(line, Text) and line.plain == "one two three four"
+    assert [(line.plain[span.start : span.end], span.style) for span in line.spans] == [("two", "bold"), ("four", "bold")]
+
+
+def test_no_two_blank_lines_follow_each_other_and_words_of_a_picture_go_with_it() -> None:
+    page = "# mine\n\n| a |\n|--:|\n| 1 |\n\n\n![Said *of* it.](a.svg)\n\nSaid *of* it.\n\nSaid *of* another.\n"
+    parts = list(terminal_page(page, has_styles=False))
+    texts = ["table" if isinstance(part, Table) else part.plain for part in parts]
+    assert texts == ["mine", "", "table", "Said *of* another."]

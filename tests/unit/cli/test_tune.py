@@ -59,6 +59,9 @@ def test_the_best_encoder_for_a_file_is_searched_told_and_written(words: list[st
     card = (encoder / "README.md").read_text()
     assert "## Scores" in card and "retrieval-mine-csv-test" in card and (encoder / "modules.json").is_file()
     assert (folder / "report/report.html").is_file()
+    (encoder / "mine.txt").write_text("kept")
+    again = call(words)
+    assert again.exit_code == 0 and (encoder / "mine.txt").is_file(), again.output
 
 
 def test_what_is_stopped_is_kept_and_said(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,3 +126,19 @@ def test_an_encoder_keeps_the_pooling_that_it_declares(words: list[str], tmp_pat
     assert call([*words, "--encoder", str(tmp_path / "cls")]).exit_code == 0
     recipe = load_recipe(tmp_path / ".sentdist/tuned/tune-mine/recipe.yaml")
     assert [method.encoder["pooling"] for method in recipe.methods.values()] == ["mean", "mean", "cls", "cls"]
+
+
+def test_a_commit_stands_behind_the_at_of_a_name_and_not_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a@b").mkdir()
+    (tmp_path / "a@b/file.csv").touch()
+    assert tune._split_commit("owner/name@abc") == ("owner/name", "abc") and tune._split_commit("owner/name") == ("owner/name", None)
+    assert tune._split_commit("a@b/file.csv") == ("a@b/file.csv", None) and tune._split_commit("minilm-l6") == ("minilm-l6", None)
+    assert tune._place_of("hub:owner/data@abc") == ("hub:owner/data", "abc")
+    assert tune._place_of("a@b/file.csv") == (str(tmp_path / "a@b/file.csv"), None) and tune._place_of("nowhere.csv") == (
+        "nowhere.csv",
+        None,
+    )
+    said = {"shape": "pairs", "revision": "abc", "columns": ["a", "b"]}
+    assert tune._said_of_file(shape="pairs", revision="abc", columns=["a", "b"]) == said
+    assert tune._said_of_file(shape=None, revision=None, columns=[]) == {}

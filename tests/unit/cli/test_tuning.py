@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
-from sentdist.cli import app
+from sentdist.cli import app, building, tuning
+from sentdist.execution.searching import prices
+from sentdist.plan.suggestions import PlannedSearch
+from sentdist.stages.context import Context
 from sentdist.stages.planning import planned
 from sentdist.stages.planning.resolve import FileResolver
+from sentdist.store import searches
 from sentdist.store.searches import load_search
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep
@@ -69,3 +75,45 @@ def test_a_test_set_that_is_not_there_is_told_before_a_search(tmp_path: Path, ti
     command = ["sweep", str(recipe), "--local", "--store", str(tmp_path / "store"), "--data", str(write_data(tmp_path / "data"))]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 2 and "absent" in done.output and not (tmp_path / "store").exists(), done.output
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_a_plan_says_minutes_and_how_many_trials_of_this_very_search_there_are(
+    is_same: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[PlannedSearch] = []
+    before = SimpleNamespace(identity="another", trials=[None] * 3)
+
+    def find(store: ArtifactStore, name: str) -> SimpleNamespace:
+        return before
+
+    def shown(planned: PlannedSearch, context: Context) -> None:
+        asked.append(planned)
+        tuning.print_space(planned, context)
+
+    monkeypatch.setattr(building, "print_space", shown)
+    monkeypatch.setattr(prices.Forecasts, "seconds", lambda forecasts, train: 150.0)
+    monkeypatch.setattr(searches, "find_search", find)
+    command = ["plan", str(RECIPES / "search.yaml"), "--store", str(tmp_path)]
+    first = CliRunner().invoke(app, command, env={"COLUMNS": "200"})
+    assert first.exit_code == 0 and "about 2.5 minutes." in first.output and "In the store" not in first.output, first.output
+    before.identity = asked[0].identity if is_same else "a third"
+    again = CliRunner().invoke(app, command, env={"COLUMNS": "200"})
+    assert ("In the store: 3 trials of this search; it goes on from there." in again.output) == is_same
+
+
+def test_what_dev_chose_is_told_with_its_own_price_and_that_of_its_method(capsys: pytest.CaptureFixture[str]) -> None:
+    trials = [SimpleNamespace(number=number, state=state, paid_s=paid)
+              for number, state, paid in ((4, "finished", 10.0), (7, "finished", 20.0), (1, "pruned", 3.0), (2, "failed", 1.0))]  # fmt: skip
+    finalists = [
+        SimpleNamespace(number=number, method="rcl", place=place, dev=80.0 - place, suggestion={"training.learning_rate": 1e-4})
+        for place, number in ((1, 7), (2, 4))
+    ]
+    record = SimpleNamespace(name="mine", reason="all trials are made", trials=trials, finalists=finalists, of_method=lambda name: trials)
+    planned = SimpleNamespace(recipe=SimpleNamespace(methods={"rcl": SimpleNamespace(title="RCL")}), methods=["rcl", "other"])
+    tuning.print_choice(SimpleNamespace(planned=planned, record=record))  # type: ignore[arg-type]
+    said = capsys.readouterr().out
+    rows = [re.split(r"  +", line.strip()) for line in said.splitlines() if line.strip().startswith("RCL")]
+    assert [(row[1], row[3], row[4]) for row in rows] == [("1", "79.00", "20 s"), ("2", "78.00", "10 s")]
+    assert rows[0][5:] == ["2 finished, 1 pruned, 1 failed", "34 s"] and rows[1][5:] == []
+    assert "other: no trial came to its end, so nothing is chosen." in said

@@ -14,7 +14,9 @@ from typing import cast
 import numpy as np
 import pytest
 from matplotlib.image import imread
+from typer.testing import CliRunner
 
+from sentdist.cli import app
 from sentdist.evaluation.optimism import Optimism
 from sentdist.plan.wording import value_text
 from sentdist.report.search.blocks import SearchPart, _optimism, lead, search_part
@@ -238,3 +240,5 @@ def test_a_search_without_a_sweep_has_a_report_too(tmp_path: Path) -> None:
     made = report_sweep(store, "tuned")
     assert made.markdown.startswith("# tuned\n\nAfter 3 trials of each of 2 methods; ")
     assert "search-best.svg" in made.files
+    answer = CliRunner().invoke(app, ["report", "tuned", "--store", str(tmp_path), "--out", str(tmp_path / "out")])
+    assert answer.exit_code == 0 and "After 3 trials of each of 2 methods" in answer.output, answer.output
