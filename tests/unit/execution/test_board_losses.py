@@ -15,6 +15,7 @@ from ray.exceptions import ActorUnavailableError, RayActorError, RayTaskError, W
 from sentdist.errors import ArtifactLost, DataError, ResourceError, SentdistError, SweepStopped
 from sentdist.execution.board import actor, client, printer, stage_task
 from sentdist.execution.board.actor import BoardActor
+from sentdist.execution.board.artifact_lookup import ArtifactLookup
 from sentdist.execution.board.attempts import GroupLostError, end_of, may_be_a_lost_peer
 from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.diagnosis import STANDSTILL_S
@@ -28,6 +29,7 @@ from sentdist.plan.corpora.rows import Corpus
 from sentdist.plan.runtime import Runtime
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
+from tests.support.planning import plan_of, small_recipe
 from tests.support.waiting import wait_for
 
 STAGE = Corpus(source="toy", source_revision="1")
@@ -341,3 +343,33 @@ def test_who_listens_to_a_sweep_that_is_stopped_is_woken_without_news() -> None:
         assert await asyncio.wait_for(listening, 5.0) == ([], 0)
 
     asyncio.run(scene())
+
+
+def test_nothing_is_asked_of_the_inputs_of_what_is_there(tmp_path: Path) -> None:
+    """A store may be far away, and a sweep that goes on has thousands of stages."""
+    train = next(stage for stage in plan_of(small_recipe()).stages if stage.inputs)
+    store = ArtifactStore(tmp_path)
+    with store.staged() as folder:
+        store.commit(train, folder, seconds=1.0, runtime={}, environment={}, results={})
+
+    async def scene() -> None:
+        for stage, others in ((train, set[str]()), (STAGE, set[str]())):
+            lookup = ArtifactLookup(store)
+            asked = lookup.unknown(stage, is_settled=lambda one: False)
+            assert set(asked) == {stage.key}
+            await lookup.ask(asked)
+            assert set(lookup.unknown(stage, is_settled=lambda one: False)) == others
+        lookup = ArtifactLookup(ArtifactStore(tmp_path / "empty"))
+        await lookup.ask(lookup.unknown(train, is_settled=lambda one: False))
+        assert set(lookup.unknown(train, is_settled=lambda one: False)) == {one.key for one in train.inputs}
+
+    asyncio.run(scene())
+
+
+def test_a_board_is_that_of_its_store_and_of_the_code_that_it_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Else a job would have its work done by the older code of another."""
+    names = set()
+    for digest in ("a" * 40, "b" * 40):
+        monkeypatch.setattr(client, "code_digest", lambda digest=digest: digest)
+        names |= {client.board_name(ArtifactStore(tmp_path / place)) for place in ("one", "two", "one")}
+    assert len(names) == 4 and all(name.startswith(client.BOARDS) for name in names)
