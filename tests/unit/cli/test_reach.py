@@ -181,6 +181,7 @@ def test_a_search_over_workers_has_their_number_gpus_and_depth(
     ("more", "over_workers", "workers", "gpus"),
     [
         ((), False, 1, None),
+        (("--gpus-per-worker", "0"), False, 1, 0.0),  # in this process, and not on its GPU
         (("--workers", "1"), True, 1, None),
         (("--workers", "3"), True, 3, None),
         (("--workers", "3", "--gpus-per-worker", "0"), True, 3, 0.0),

@@ -6,6 +6,8 @@ import csv
 import io
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,11 +19,11 @@ from matplotlib.patches import Rectangle
 from sentdist.evaluation.importance import Importance
 from sentdist.evaluation.significance import Difference
 from sentdist.palette import PALETTE
-from sentdist.report import cloud, cost, figures, forest, probes, similarity, thresholds, useb_figure
+from sentdist.report import cloud, cost, figures, forest, probes, similarity, sweep_drawings, thresholds, useb_figure
 from sentdist.report.inline_svg import inline_svg
 from sentdist.report.score_rows import ResultRow
 from sentdist.report.search import budgets, importance, parallel
-from sentdist.report.search.facts import SearchFacts, search_facts
+from sentdist.report.search.facts import SearchedMethod, SearchFacts, search_facts
 from sentdist.report.style import FAR, INK, Drawing, is_far, legend_columns, save, styles_of
 from sentdist.report.useb import FOUR, RELATION
 from tests.support.synthetic_searches import made_up_search
@@ -86,7 +88,7 @@ def test_each_cell_of_a_heat_map_stands_in_its_row_and_column_and_the_best_is_fr
     assert {row["batch size"] + row["φ set"]: row["seeds"] for row in rows} == {"32a": "2", "32b": "1", "64a": "1", "128b": "1"}
     (frame,) = (patch for patch in axes.patches if isinstance(patch, Rectangle))
     assert (frame.get_x(), frame.get_y()) == (columns["a"], lines["64"])
-    assert [text.get_text() for text in axes.texts if text.get_weight() == "bold"] == ["90.00"]
+    assert [text.get_text() for text in axes.texts if text.get_fontweight() == "bold"] == ["90.00"]
 
 
 def test_losses_are_means_of_bins_that_stand_at_the_middle_of_their_steps(drawn: Drawn) -> None:
@@ -122,14 +124,14 @@ def test_a_forest_fills_and_prints_bold_what_the_whole_table_tells(drawn: Drawn)
     (axes,) = figure.axes
     assert [label.get_text() for label in axes.get_yticklabels()] == list(DIFFERENCES) and axes.yaxis_inverted(), "from top to bottom"
     said = {place: text for place, text in enumerate(axes.texts)}
-    assert [said[place].get_weight() for place in range(4)] == ["bold", "normal", "normal", "normal"]
+    assert [said[place].get_fontweight() for place in range(4)] == ["bold", "normal", "normal", "normal"]
     assert "0.2" in said[1].get_text() and said[3].get_text().endswith("no test") and said[2].get_text().startswith("−0.70")
     lines = [collection for collection in axes.collections if hasattr(collection, "get_segments")]
     ends = [tuple(np.ravel(segment)) for one in lines for segment in one.get_segments()]
     assert [(round(low, 3), place, round(high, 3)) for low, place, high, _ in ends[:3]] == [(0.5, 0, 1.5), (0.4, 1, 1.4), (-1.2, 2, -0.2)]
     points, left, right = (one for one in axes.collections if one not in lines)
     assert [list(point) for point in points.get_offsets()] == [[1.0, 0], [0.9, 1], [-0.7, 2], [0.5, 3]]
-    assert [same_color(colour, INK) for colour in points.get_facecolors()] == [True, False, False, False]
+    assert [same_color(colour, INK) for colour in points.get_facecolor()] == [True, False, False, False]
     assert len(left.get_offsets()) == 1 and not len(right.get_offsets()) and left.get_offsets()[0][1] == 4
     assert (rows[1]["p"], rows[1]["p over table"]) == ("0.01", "0.2")
 
@@ -220,11 +222,25 @@ def test_the_best_of_all_surfaces_has_the_one_star(drawn: Drawn) -> None:
     assert starred == [(2, "99.00 ★", (1.5, 0.5))]
 
 
+@pytest.mark.parametrize(("cells", "number"), [([(1.0, 0.2), (1.0, 0.3)], 1), ([(1.0, 0.2), (2.0, 0.2)], 1), ([(1.0, 0.2)] * 2, 0)])
+def test_a_search_over_one_of_slope_and_threshold_is_drawn_too(
+    cells: list[tuple[float, float]], number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {
+        f"cell {place}": thresholds.ThresholdCell(loss="l1", boundary="none", slope=slope, threshold=threshold)
+        for place, (slope, threshold) in enumerate(cells)
+    }
+    rows = [ResultRow(method="m", label=label, params={}, seed=0, scores={"t": 70.0}) for label in known]
+    monkeypatch.setattr(sweep_drawings, "regression_facts", lambda label: SimpleNamespace(cell=known[label]))
+    facts: Any = {label: label for label in known}
+    assert len(list(sweep_drawings._thresholds(rows, {id(row): 70.0 for row in rows}, facts, UNIT))) == number
+
+
 def test_probes_have_their_own_means_and_deviations_in_each_panel(drawn: Drawn) -> None:
     found = {"one": {"tags_from_pos": [0.8, 0.9], "tags_from_bow": [0.2], "words_from_pos": [0.1, 0.3], "words_from_bow": [0.6]}}
     figure, rows = drawn(lambda: probes.probe_plot(found))
     for axes, target in zip(figure.axes, probes.TARGETS, strict=True):
-        for container, part in zip(axes.containers, probes.PARTS, strict=True):
+        for part, container in zip(probes.PARTS, list[Any](axes.containers), strict=True):
             (row,) = (row for row in rows if (row["target"], row["part"]) == (target, part))
             values = found["one"][f"{target}_from_{part}"]
             mean, sd = float(np.mean(values)), float(row["sd"] or 0)
@@ -260,7 +276,11 @@ def test_a_cost_stands_at_what_it_takes_with_sharing_and_alone_and_below_the_axi
     ]  # fmt: skip
     figure, _ = drawn(lambda: cost.cost_plot(found, unit=UNIT))
     axes = figure.axes[0]
-    assert [container.lines[0].get_xydata()[0].tolist() for container in axes.containers] == [[10.0, 81.0], [20.0, 80.5], [25.0, 81.5]]
+    assert [container.lines[0].get_xydata()[0].tolist() for container in list[Any](axes.containers)] == [
+        [10.0, 81.0],
+        [20.0, 80.5],
+        [25.0, 81.5],
+    ]
     hollow = [line.get_xydata()[0].tolist() for line in axes.lines if line.get_marker() == "o" and same_color(line.get_color(), "white")]
     assert hollow == [[30.0, 81.0], [26.0, 81.5]]
     caption = cost.cost_plot(found, unit=UNIT).caption
@@ -298,6 +318,14 @@ def test_fields_that_luck_tells_as_well_are_pale(drawn: Drawn, facts: SearchFact
 def test_a_trial_that_was_let_go_farther_is_above_one_that_was_pruned_whatever_their_scores(
     facts: SearchFacts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """One that was pruned has the highest score of all."""
+
+    def lucky(method: SearchedMethod) -> SearchedMethod:
+        pruned = next(trial for trial in method.trials if trial.state == "pruned")
+        best = pruned.model_copy(update={"rungs": tuple(rung.model_copy(update={"dev": 99.0}) for rung in pruned.rungs)})
+        return replace(method, trials=tuple(best if trial is pruned else trial for trial in method.trials))
+
+    facts = replace(facts, methods=tuple(map(lucky, facts.methods)))
     asked: list[tuple[Any, ...]] = []
     monkeypatch.setattr(importance, "importances", lambda *given: asked.append(given))
     importance.method_importances(facts)
