@@ -119,3 +119,17 @@ def test_brackets_in_an_error_are_shown_as_they_are(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(sweep, "load_sweep", fail)
     done = CliRunner().invoke(app, ["report", "demo", "--store", str(tmp_path)])
     assert "a[bold]b[/bold]: found [red]; expected that" in done.stderr and done.exit_code == 2
+
+
+@pytest.mark.parametrize("words", [("leaks", DEMO, "--out"), ("schema", "--output")], ids=" ".join)
+@pytest.mark.parametrize("place", ["folder", ""])
+def test_a_folder_where_a_file_is_to_be_written_is_a_mistake(
+    words: tuple[str, ...], place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`leaks --out FOLDER` ended as an error that nobody foresaw."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SENTDIST_STORE", str(tmp_path / "store"))
+    Path("folder").mkdir()
+    done = CliRunner().invoke(app, [*words, place])
+    assert done.exit_code == 2 and f"{words[-1]} {place or '.'}: found" in done.stderr, done.output
+    assert "expected a file that can be written" in done.stderr and len(done.stderr.splitlines()) == 1
