@@ -18,7 +18,6 @@ from matplotlib.patches import Rectangle
 
 from sentdist.evaluation.importance import Importance
 from sentdist.evaluation.significance import Difference
-from sentdist.palette import PALETTE
 from sentdist.report import cloud, cost, figures, forest, probes, similarity, sweep_drawings, thresholds, useb_figure
 from sentdist.report.inline_svg import inline_svg
 from sentdist.report.score_rows import ResultRow
@@ -43,7 +42,12 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Drawing]], 
 
     for module in MODULES:
         monkeypatch.setattr(module, "save", keep)
-    return lambda draw: (lambda drawing: (kept[-1], list(csv.DictReader(io.StringIO(drawing.table)))))(draw())
+
+    def drawn(draw: Callable[[], Drawing]) -> tuple[Figure, list[dict[str, str]]]:
+        table = draw().table
+        return kept[-1], list(csv.DictReader(io.StringIO(table)))
+
+    return drawn
 
 
 Drawn = Callable[[Callable[[], Drawing]], tuple[Figure, list[dict[str, str]]]]
@@ -361,7 +365,3 @@ def test_trials_that_lie_below_the_axis_of_dev_scores_are_counted_whatever_their
 
 def test_large_counts_are_told_by_their_thousands() -> None:
     assert [budgets.count_text(value) for value in (999, 1000, 250_000, 1e6, 1.5e6, 2e9)] == ["999", "1k", "250k", "1M", "1.5M", "2G"]
-
-
-def test_one_colour_means_one_system() -> None:
-    assert len(set(PALETTE)) == len(PALETTE)

@@ -8,9 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -330,10 +328,3 @@ def test_shell_scripts_get_a_folder_or_an_exit_code_and_the_variable_that_helps(
         with pytest.raises(SystemExit) as ending:
             folders.main(["private", str(tmp_path / "file"), *more])
         assert f"{named}=/path/to/a/folder/of/yours" in str(ending.value.code), "a text: exit code 1"
-
-
-def test_a_place_is_noted_whole(tmp_path: Path) -> None:
-    one = RunningServer(name="ray", pid=1, began=time.time(), mark="m", ports={"ray": 1}, folder="f", home="h", host="here", store="s")
-    one.note(tmp_path / "note")
-    assert processes.noted(tmp_path / "note") == one and processes.noted(tmp_path / "none") is None
-    assert replace(one, mark="other") != one
