@@ -16,6 +16,8 @@ from typer.testing import CliRunner, Result
 import sentdist
 from sentdist import cli
 from sentdist.cli import app, scoring
+from sentdist.cli.options import check_folder
+from sentdist.errors import DataError
 from sentdist.execution import health, stop_sweeps
 from sentdist.execution.banks import owner
 from sentdist.execution.cluster import connection, leaving
@@ -312,3 +314,11 @@ def test_the_recipes_of_one_folder_stand_together_those_of_subfolders_after_them
     listed = [line.partition(".yaml")[0].rpartition("recipes/")[2] for line in _call("recipes").output.splitlines()]
     assert len(listed) == len(list(RECIPES.rglob("*.yaml")))
     assert [name.count("/") for name in listed] == sorted(name.count("/") for name in listed) and listed[0].count("/") == 0
+
+
+def test_a_link_that_leads_nowhere_is_no_place_for_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    for place in (tmp_path / "link", tmp_path / "link" / "below"):
+        with pytest.raises(DataError, match="expected a folder, which is made"):
+            check_folder(place)
+    check_folder(tmp_path / "new" / "one")

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
@@ -55,6 +56,17 @@ def test_encode_keeps_ids_and_normalizes(corpus: Path, expected: np.ndarray, tin
     assert table["id"].to_pylist() == [f"d{number}" for number in range(len(SENTENCES))]
     unit = expected / np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(np.array(table["embedding"].to_pylist()), unit, atol=5e-4)  # float16 has 11 bits
+
+
+@pytest.mark.parametrize(("more", "dtype"), [((), np.float32), (("--dtype", "float16"), np.float16)])
+def test_embeddings_are_of_the_type_that_is_asked_for(more: tuple[str, ...], dtype: type, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    for name, told in (("out.npy", dtype), ("out.parquet", pa.from_numpy_dtype(dtype))):
+        answer = _call("encode", tiny_encoder_dir, "-", *more, "--out", tmp_path / name, stdin="a man")
+        assert answer.exit_code == 0 and np.dtype(dtype).name in answer.output, answer.output
+        found = (
+            np.load(tmp_path / name).dtype if name.endswith("npy") else pq.read_schema(tmp_path / name).field("embedding").type.value_type
+        )
+        assert found == told
 
 
 def test_precision_and_length_reach_the_encoder(expected: np.ndarray, tiny_encoder_dir: Path, tmp_path: Path) -> None:

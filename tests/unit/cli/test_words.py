@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sentdist.cli import app
+from sentdist.plan.tasks import TASKS
 from sentdist.plan.tune_recipe import TUNABLE
 
 DEMO = str(Path(__file__).parents[3] / "rayjobs/recipes/demo.yaml")
@@ -157,3 +158,17 @@ def test_a_column_of_scores_that_holds_words_is_told(tmp_path: Path) -> None:
         ],
     )
     assert "score not read (score holds no numbers: 'high')" in answer.output, answer.output
+
+
+def test_each_task_stands_under_its_kind_and_nowhere_else() -> None:
+    lines = CliRunner().invoke(app, ["tasks"]).output.partition("Groups:")[0].splitlines()
+    found: dict[str, str] = {}
+    for line in lines:
+        kind, rest = line[:14].strip(), line[15:]
+        if kind:
+            last = kind
+        else:
+            for name in rest.split(", "):
+                assert name not in found
+                found[name] = last
+    assert found == {name: card.kind for name, card in TASKS.items()}

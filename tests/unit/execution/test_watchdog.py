@@ -191,6 +191,14 @@ def test_a_host_whose_loss_is_noticed_after_that_of_its_workers_is_told_with_the
     assert dog.completed(resumed).what_happened == "host 10.0.0.2 lost; goes on from step 55 of 240 on host 10.0.0.1"
 
 
+def test_the_host_of_workers_is_known_also_after_two_losses_in_a_row() -> None:
+    dog = _followed(GROUP, BOTH)
+    _hear(dog, 10.0, step=60)
+    dog.begins_again(STAGE.key, 12.0)
+    dog.begins_again(STAGE.key, 13.0)  # the next attempt found no worker
+    assert _told(dog.look(ONE, 15.0)) == [f"host 10.0.0.2: lost, and with it corpus {STAGE.label} at step 60/240"]
+
+
 def test_a_pulse_says_that_it_lives_how_far_it_is_and_when_it_ends() -> None:
     observed: list[Heartbeat] = []
 
@@ -204,6 +212,28 @@ def test_a_pulse_says_that_it_lives_how_far_it_is_and_when_it_ends() -> None:
         wait_for(lambda: bool(observed), what="the first sign")
         heartbeats.report_step(7, 9)
     assert [(one.worker, one.step, one.is_last) for one in observed] == [("rank 3", None, False), ("rank 3", 7, True)]
+
+
+@pytest.mark.parametrize(("every_s", "look_s"), [(0.01, 600.0), (600.0, 0.01)])
+def test_a_pulse_beats_and_looks_each_as_often_as_it_is_to(every_s: float, look_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look that waited for the next beat would see a notice too late, and a beat that waited for a look would be missed."""
+    done = {"beats": 0, "looks": 0}
+
+    class Ear:
+        def __init__(self) -> None:
+            self.every_s = every_s
+
+        def beat(self, heartbeat: Heartbeat) -> None:
+            done["beats"] += 1
+
+    def is_draining(node: str) -> bool:
+        done["looks"] += 1
+        return False
+
+    monkeypatch.setattr(heartbeats_module, "LOOK_S", look_s)
+    with Heartbeats(STAGE, Ear(), is_draining=is_draining):
+        wait_for(lambda: done["beats" if every_s < look_s else "looks"] > 3, what="three more", seconds=20.0)
+    assert every_s < look_s or done["beats"] == 2, "the first and the last"
 
 
 def test_a_pulse_that_an_error_ends_says_nothing_of_an_end_in_order() -> None:

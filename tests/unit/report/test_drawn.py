@@ -240,6 +240,12 @@ def test_a_search_over_one_of_slope_and_threshold_is_drawn_too(
     assert len(list(sweep_drawings._thresholds(rows, {id(row): 70.0 for row in rows}, facts, UNIT))) == number
 
 
+def test_pictures_with_room_for_a_few_take_untouched_encoders_the_baseline_and_the_best() -> None:
+    scores = {"low": [70.0], "eq1": [75.0], "best": [80.0, 82.0], "base": [60.0], "good": [80.0]}
+    facts: Any = {label: SimpleNamespace(objective=None if label == "base" else "rcl") for label in scores}
+    assert sweep_drawings._shown_first(scores, facts, "eq1") == ["base", "eq1", "best", "good", "low"]
+
+
 def test_probes_have_their_own_means_and_deviations_in_each_panel(drawn: Drawn) -> None:
     found = {"one": {"tags_from_pos": [0.8, 0.9], "tags_from_bow": [0.2], "words_from_pos": [0.1, 0.3], "words_from_bow": [0.6]}}
     figure, rows = drawn(lambda: probes.probe_plot(found))

@@ -31,6 +31,7 @@ def test_a_row_waits_for_all_of_its_folds() -> None:
         trial.key: SimpleNamespace(results={"faqir": score}) for trial, score in zip(trials, (50.0, 60.0, 70.0), strict=True)
     }
     (row,) = fold_means(sweep, records, {"MAP": "faqir"})
+    assert fold_means(sweep, records, {"MAP": "faqir", "Acc@1": "of another version"}) == [], "a row has all columns"
     assert row.label == "RCL" and row.scores == {"MAP": pytest.approx(60.0)}
     named = {"a": None, "b": 1.0, "name": "x"}, {"a": 2.0, "b": 3.0, "name": "x"}
     assert means_over_folds(named) == means_over_folds(named[::-1]) == {"a": None, "b": 2.0}

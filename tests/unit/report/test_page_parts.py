@@ -7,6 +7,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from sentdist.report.page_head import finding, page_facts
 from sentdist.report.paper_page import OurRow, report_paper
 from sentdist.report.printed import STS_COLUMNS, PaperRow, PaperTable
 from sentdist.report.score_rows import ResultRow
+from sentdist.report.sweep_report import _stage_rows
 from sentdist.report.table_csv import comparisons_to_csv, to_csv
 from sentdist.report.tables import ResultTable, build_table
 from sentdist.report.works import _of_machines, _of_tests
@@ -161,6 +163,37 @@ def test_our_row_says_what_it_gains_over_our_base_how_far_it_is_from_theirs_and_
     doubted = replace(own, flattered="the test chose it", line=replace(own.line, exploratory="dev has not spoken"))
     assert paper_page._our_row(PRINTED, PRINTED.rows[1], doubted).label == "↳ rcl (mine, 3 seeds, exploratory; the test chose it)"
     assert paper_page._our_row(PRINTED, PRINTED.rows[1], replace(own, base=None)).cells[-1] == ("",)
+
+
+@pytest.mark.parametrize(("ours", "titles"), [(None, ["t", "u"]), ("u", ["u"])])
+def test_a_printed_table_may_name_the_one_of_ours_that_it_is_about(
+    ours: str | None, titles: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two benchmarks have a column CR."""
+    tables = [replace(_table({"rcl": [score]}, tasks=["STS12"]), title=title) for title, score in (("t", 1.0), ("u", 2.0))]
+    sweep = SimpleNamespace(paper="p", records=lambda store: {})
+    found = {"sweep_names": ["s"], "load_sweep": sweep, "sweep_rows": SimpleNamespace(facts={"rcl": SimpleNamespace(flattered="")}),
+             "sweep_leaks": None, "result_tables": tables}  # fmt: skip
+    for name, answer in found.items():
+        monkeypatch.setattr(paper_page, name, lambda *_, answer=answer: answer)
+    printed: Any = SimpleNamespace(tables={"9": replace(PRINTED, ours=ours)}, further=None, our_rows=lambda facts: {"9": {"rcl": "RCL"}})
+    rows = paper_page._our_rows(SimpleNamespace(), "p", printed)["9"]["RCL"]  # type: ignore[arg-type]
+    assert [{1.0: "t", 2.0: "u"}[row.line.cells["STS12"].summary.mean] for row in rows] == titles  # type: ignore[union-attr]
+
+
+def test_sharing_spares_each_time_but_the_first() -> None:
+    records = {key: _record(key, kind).model_copy(update={"seconds": 10.0}) for key, kind in (("c", "corpus"), ("t", "train"))}
+    trials = tuple(
+        TrialRecord(
+            key=f"s{seed}", method="m", cell="m", name="m", params={}, seed=seed, fold=None, train="t", stages=("c", "t", f"s{seed}")
+        )
+        for seed in range(3)
+    )
+    places = {"c": "corpus/c", "t": "train/t", **{f"s{seed}": f"scores/s{seed}" for seed in range(3)}}
+    sweep = SweepRecord(name="s", about="", recipe={}, baseline=None, paper=None, places=places, trials=trials)
+    assert _stage_rows(sweep, records) == [
+        ["corpus", "3", "1", "1", "10", "20"], ["train", "3", "1", "1", "10", "20"], ["scores", "3", "3", "0", "0", "0"],
+    ]  # fmt: skip
 
 
 def test_an_average_counts_over_the_same_tasks_alone() -> None:

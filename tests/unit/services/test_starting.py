@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -328,3 +329,15 @@ def test_shell_scripts_get_a_folder_or_an_exit_code_and_the_variable_that_helps(
         with pytest.raises(SystemExit) as ending:
             folders.main(["private", str(tmp_path / "file"), *more])
         assert f"{named}=/path/to/a/folder/of/yours" in str(ending.value.code), "a text: exit code 1"
+
+
+def test_a_folder_for_sockets_that_is_a_little_too_long_is_refused_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Path(f"/tmp/sd-{os.getpid()}-{'x' * 12}")
+    place.mkdir(mode=0o700)
+    try:
+        monkeypatch.setenv("SENTDIST_TEMP", str(place))
+        with pytest.raises(ServerError, match=f"expected at most {folders.LONGEST}"):
+            folders.ray_folder("4294967295")
+        assert folders.LONGEST < len(str(place)) + 20 < 80, "what sockets themselves would take"
+    finally:
+        shutil.rmtree(place)
