@@ -91,5 +91,5 @@ def test_no_two_blank_lines_follow_each_other_and_words_of_a_picture_go_with_it(
     parts = list(terminal_page(page, has_styles=False))
     texts = ["table" if isinstance(part, Table) else part.plain for part in parts]
     assert texts == ["mine", "", "table", "Said *of* another."]
-    close = list(terminal_page("one\n| a |\n|--:|\n| 1 |\n\ntwo\n", has_styles=False))
+    close = list(terminal_page("one\n| a |\n|--:|\n| 1 |\n\n\ntwo\n", has_styles=False))
     assert ["table" if isinstance(part, Table) else part.plain for part in close] == ["one", "table", "two"]

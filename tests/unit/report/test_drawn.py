@@ -300,6 +300,28 @@ def test_a_cost_stands_at_what_it_takes_with_sharing_and_alone_and_below_the_axi
     assert low < 70.0 < high
 
 
+def test_of_many_systems_those_are_named_that_no_cheaper_one_equals_as_stages_are_shared() -> None:
+    many = [
+        cost.Cost(system=f"s{place}", scores=[70.0 + place], shared_s=10.0 + place, alone_s=100.0 - place, num_trials=1)
+        for place in range(40)
+    ]
+    assert cost._named(many, [one.scores[0] for one in many]) == list(range(40))[-cost.MOST_NAMES :]
+    equal = [cost.Cost(system=f"s{place}", scores=[70.0], shared_s=10.0 + place, alone_s=50.0, num_trials=1) for place in range(40)]
+    assert cost._named(equal, [70.0] * 40) == [0], "the cheapest of equal ones"
+
+
+def test_the_curve_of_regulators_is_drawn_at_the_setting_that_has_most_numbers(drawn: Drawn) -> None:
+    cells = [("rcl", 64, 2), ("rcl", 64, 4), ("rcl", 64, 6), ("rcl", 32, 2), ("rcl", 32, 8), ("info_nce", 64, 0), ("info_nce", 32, 0)]
+    facts: Any = {
+        f"{name} {batch} {number}": SimpleNamespace(objective=name, batch_size=batch, regularizers=None, num_regulators=number)
+        for name, batch, number in cells
+    }
+    rows = [ResultRow(method="m", label=label, params={}, seed=0, scores={"t": 70.0}) for label in facts]
+    value: dict[int, float | None] = {id(row): 70.0 + place for place, row in enumerate(rows)}
+    _, table = drawn(lambda: next(iter(sweep_drawings._regulators(rows, value, facts, UNIT, paper=None))))
+    assert [(row["regulators"], row["mean"]) for row in table] == [("0", "75"), ("2", "70"), ("4", "71"), ("6", "72")]
+
+
 @pytest.fixture(scope="module")
 def facts() -> SearchFacts:
     return search_facts(made_up_search(samples=20), None, {})
