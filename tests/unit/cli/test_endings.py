@@ -38,8 +38,9 @@ def ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
         summary = SimpleNamespace(is_reportable=reportable)
         parts = [SimpleNamespace(name=f"part{number}", is_well=one, summary=summary, tuned=None) for number, one in enumerate(well)]
 
-        def carried_out(*given: object, tracking: str | None, **named: object) -> list[SimpleNamespace]:
+        def carried_out(asked: Any, *given: object, tracking: str | None, **named: object) -> list[SimpleNamespace]:
             done.append(("carried out", tracking))
+            done.append(("trials", len(asked.trials)))
             return parts
 
         monkeypatch.setattr(carry_out, "carry_out", carried_out)
@@ -92,16 +93,28 @@ def test_a_report_goes_to_mlflow_where_there_are_scores_and_of_a_sweep_on_a_clus
     assert [what for name, what in done if name == "report"] == [("part0", SERVER)] * is_reported
 
 
+@pytest.mark.parametrize("more", [(), ("--local",)])
+def test_a_run_has_no_grid_whatever_was_set_and_a_sweep_has_its_own(more: tuple[str, ...], ended: Ended) -> None:
+    grid = ("--set", "sweep={methods.rcl.phis: [[0.01], [0.02], [0.03]]}")
+    numbers = {
+        words: dict(ended(*words, *more)[1])["trials"]
+        for words in (("run", DEMO), ("run", DEMO, *grid), ("sweep", DEMO), ("sweep", DEMO, *grid))
+    }
+    without, still_without, own, three = numbers.values()
+    assert without == still_without and three > own > without, numbers
+
+
 def test_all_that_was_built_here_goes_to_mlflow(ended: Ended) -> None:
     answer, done = ended("sweep", DEMO, "--local", well=(True, True))
-    assert done[0] == ("carried out", SERVER), "a search is shown while it goes on"
+    assert ("carried out", SERVER) in done, "a search is shown while it goes on"
     assert answer.exit_code == 0 and [what for name, what in done if name == "rebuilt"] == [(SERVER, "part0"), (SERVER, "part1")]
 
 
 @pytest.mark.parametrize("uri", [None, "", "127.0.0.1:9", "file:///tmp/runs"])
 def test_what_is_no_server_is_left_out_of_a_local_run_in_a_line(uri: str | None, ended: Ended) -> None:
     answer, done = ended("sweep", DEMO, "--local", uri=uri)
-    assert answer.exit_code == 0 and {name for name, _ in done} == {"carried out", "told", "next"} and not done[0][1], answer.output
+    assert answer.exit_code == 0 and {name for name, _ in done} == {"carried out", "trials", "told", "next"}, answer.output
+    assert not dict(done)["carried out"]
     assert ("MLflow is left out: " in answer.stderr) == bool(uri)
 
 

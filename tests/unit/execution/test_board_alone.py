@@ -304,3 +304,20 @@ def test_places_are_given_in_order_and_given_back_by_those_who_are_cancelled() -
         await asyncio.gather(*tasks, return_exceptions=True)
 
     _within(scene())
+
+
+def test_what_waits_for_an_input_is_ended_before_that_input(fake_ray: FakeRay, tmp_path: Path) -> None:
+    """Else what waits would see the input's end as a failure of its own."""
+    stages = topological(plan_of(small_recipe()).trials[-1].scores.inputs)
+    cancelled: list[object] = []
+
+    async def scene() -> None:
+        board, submission = BoardActor(mock.Mock(), 1.0), _submission(ArtifactStore(tmp_path))
+        await board.request(stages[-1], submission)
+        works = board._release({submission.id})
+        assert cancelled == [work.ref for work in works] and not board._work
+        place = {work.stage.key: number for number, work in enumerate(works)}
+        assert all(place[stage.key] < place[needed.key] for stage in stages for needed in stage.inputs if stage.key in place)
+
+    with mock.patch("ray.cancel", side_effect=lambda ref, recursive: cancelled.append(ref)):
+        _within(scene())
