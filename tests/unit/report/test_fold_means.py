@@ -79,3 +79,14 @@ def test_a_printed_table_stands_beside_ours_where_two_rows_have_one_of_ours_each
         number="1", caption="c", columns=("STS12",), rows=tuple(PaperRow(label=one, scores=(71.0,)) for one in "AB"), base=None, paper="p"
     )
     assert len(list(told_apart(table, {"1": printed}, {"1": matches}))) == shown
+
+
+@pytest.mark.parametrize(("columns", "shown"), [(("Avg",), 1), (("STS13", "Avg"), 0), (("STS12", "Avg"), 1)])
+def test_an_average_alone_is_compared_where_the_paper_printed_nothing_else(columns: tuple[str, ...], shown: int) -> None:
+    rows = [ResultRow(method=label, label=label, params={}, seed=0, scores={"STS12": 70.0, "STS14": 71.0}) for label in "ab"]
+    table = build_table(rows, title="t", tasks=["STS12", "STS14"], baseline=None, average=True)
+    printed = PaperTable(
+        number="1", caption="c", columns=columns, rows=tuple(PaperRow(label=one, scores=(71.0,) * len(columns)) for one in "AB"), base=None,
+        paper="p",
+    )  # fmt: skip
+    assert len(list(told_apart(table, {"1": printed}, {"1": {"a": "A", "b": "B"}}))) == shown

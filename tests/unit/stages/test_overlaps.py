@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import numpy as np
@@ -23,6 +24,7 @@ from sentdist.plan.specs import Fold, Task
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Overlap, Train
 from sentdist.plan.unroll import Plan
+from sentdist.report import encoder_card as encoder_card_module
 from sentdist.report.brief_table import brief_table
 from sentdist.report.encoder_card import encoder_card
 from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEVEL_TITLES, NOT_CHECKED, Leaked, SweepLeaks, sweep_leaks
@@ -105,7 +107,9 @@ def test_a_card_tells_what_its_own_corpora_hold(tmp_path: Path, tiny_encoder_dir
     assert "| sts-stsb | stsb | 40 | 40 |" in card and "chooses weights" not in card
 
 
-def test_a_card_has_its_own_corpora_and_the_scores_of_compared_tasks_alone(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+def test_a_card_has_its_own_corpora_and_the_scores_of_compared_tasks_alone(
+    tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The store has another training, on other data, and what a geometry is has no test."""
     data = write_data(tmp_path / "data")
     write_table(data, "my/others", [{"one": f"a dog of {number}", "other": f"{number} years"} for number in range(60)])
@@ -119,6 +123,12 @@ def test_a_card_has_its_own_corpora_and_the_scores_of_compared_tasks_alone(tmp_p
             trained = context.store.get(trial.scores.encoder)
             assert trained is not None
             card = encoder_card(context.store, trained, name="me/encoder", licence=None, language=())
+            with monkeypatch.context() as grouped:
+                found = SimpleNamespace(sizes={"stsb": (40, 20)}, interval=lambda task, label: None)
+                grouped.setattr(encoder_card_module, "table_columns", lambda *_, **__: found)
+                in_pairs = encoder_card(context.store, trained, name="me/encoder", licence=None, language=())
+            (row,) = (line for line in in_pairs.splitlines() if line.startswith("| stsb |"))
+            assert row.split("|")[-2].strip() == "40", "items, also where some belong together"
             assert "my-others" in card and "nli-triplets" not in card and "| stsb | " in card and "| geometry" not in card
 
 
