@@ -118,13 +118,13 @@ def test_a_card_has_its_own_corpora_and_the_scores_of_compared_tasks_alone(
         values = tiny_values(tiny_encoder_dir, name=name, corpus=corpus, evaluation={"tasks": tasks})  # type: ignore[arg-type]
         plan, context = tiny_plan(values, data=data, store=tmp_path / "store")
         fill_store(context.store, plan, noise=lambda trial: 1.0, num_items={"stsb": 40, "geometry-stsb": 40})
+    found = SimpleNamespace(sizes={"stsb": (40, 20)}, interval=lambda task, label: None)
     for trial in plan.trials:
         if isinstance(trial.scores.encoder, Train) and not trial.scores.encoder.banks:
             trained = context.store.get(trial.scores.encoder)
             assert trained is not None
             card = encoder_card(context.store, trained, name="me/encoder", licence=None, language=())
             with monkeypatch.context() as grouped:
-                found = SimpleNamespace(sizes={"stsb": (40, 20)}, interval=lambda task, label: None)
                 grouped.setattr(encoder_card_module, "table_columns", lambda *_, **__: found)
                 in_pairs = encoder_card(context.store, trained, name="me/encoder", licence=None, language=())
             (row,) = (line for line in in_pairs.splitlines() if line.startswith("| stsb |"))
