@@ -35,8 +35,11 @@ def ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
     def run(
         *words: str, well: tuple[bool, ...] = (True,), reportable: bool = True, uri: str | None = SERVER, is_away: bool = False
     ) -> tuple[Result, list[tuple[str, Any]]]:
-        summary = SimpleNamespace(is_reportable=reportable)
-        parts = [SimpleNamespace(name=f"part{number}", is_well=one, summary=summary, tuned=None) for number, one in enumerate(well)]
+        parts = [
+            SimpleNamespace(name=f"part{number}", is_well=one, tuned=None, summary=SimpleNamespace(
+                is_reportable=reportable, failures=() if one else (SimpleNamespace(key=f"key{number}", message="it diverged"),)))
+            for number, one in enumerate(well)
+        ]  # fmt: skip
 
         def carried_out(asked: Any, *given: object, tracking: str | None, **named: object) -> list[SimpleNamespace]:
             done.append(("carried out", tracking))
@@ -45,10 +48,10 @@ def ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
 
         monkeypatch.setattr(carry_out, "carry_out", carried_out)
 
-        def brought(store: object, tracking: str, name: str) -> None:
+        def brought(store: object, tracking: str, name: str, *, failures: dict[str, str]) -> None:
             if is_away:
                 raise ResourceError(where="MLflow", found="nobody", expected="an answer", remedy="Look.")
-            done.append(("rebuilt", (tracking, name)))
+            done.append(("rebuilt", (tracking, name, failures)))
 
         monkeypatch.setattr(building, "_print_outcome", lambda one, store: done.append(("told", one.name)))
         monkeypatch.setattr(building, "_print_next", lambda name, store: done.append(("next", name)))
@@ -105,9 +108,10 @@ def test_a_run_has_no_grid_whatever_was_set_and_a_sweep_has_its_own(more: tuple[
 
 
 def test_all_that_was_built_here_goes_to_mlflow(ended: Ended) -> None:
-    answer, done = ended("sweep", DEMO, "--local", well=(True, True))
+    answer, done = ended("sweep", DEMO, "--local", well=(True, False))
     assert ("carried out", SERVER) in done, "a search is shown while it goes on"
-    assert answer.exit_code == 0 and [what for name, what in done if name == "rebuilt"] == [(SERVER, "part0"), (SERVER, "part1")]
+    brought = [what for name, what in done if name == "rebuilt"]
+    assert answer.exit_code == 1 and brought == [(SERVER, "part0", {}), (SERVER, "part1", {"key1": "it diverged"})]
 
 
 @pytest.mark.parametrize("uri", [None, "", "127.0.0.1:9", "file:///tmp/runs"])
