@@ -5,9 +5,11 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sentdist.store.record import Record
 from sentdist.store.scratch import scratch_folder
 from sentdist.tracking.parameters import DataSet
 from sentdist.tracking.server import despite_collisions
@@ -176,3 +178,18 @@ def _send_files(client: MlflowClient, run: Run, texts: Mapping[str, str]) -> Non
         for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8")
             repository.log_artifact(str(folder / name))
+
+
+def closed_ms(record: Record) -> int:
+    """When a stage ended, as MLflow counts time."""
+    return int(datetime.fromisoformat(record.created_at).timestamp() * 1000)
+
+
+def began_ms(record: Record) -> int:
+    """When it was begun."""
+    return closed_ms(record) - int(record.seconds * 1000)
+
+
+def first_ms(records: Mapping[str, Record]) -> int | None:
+    """When the first of the stages was begun."""
+    return min(map(began_ms, records.values()), default=None)

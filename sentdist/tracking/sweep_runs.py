@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +17,7 @@ from sentdist.store.sweep import SweepRecord
 from sentdist.tracking import notes, sweep_summary
 from sentdist.tracking.notes import Link
 from sentdist.tracking.run_layout import RunLayout
-from sentdist.tracking.run_update import RunUpdate
+from sentdist.tracking.run_update import RunUpdate, began_ms, closed_ms, first_ms
 from sentdist.tracking.server import (
     NOTE,
     PARENT,
@@ -126,7 +125,7 @@ class SweepRuns:
         owner = self.layout.owner(record.key)
         own = self._own_records(owner) | {record.key: record}
         self._find_inputs(client, owner)
-        run = self._ensure(client, owner, started_ms=min(map(_started_ms, own.values())))
+        run = self._ensure(client, owner, started_ms=min(map(began_ms, own.values())))
         self._update(run, owner, own).send(client)
 
     def fail(self, client: MlflowClient, key: str, reason: str, outcome: RunOutcome) -> None:
@@ -158,7 +157,7 @@ class SweepRuns:
         runs = self._look_up(client)
         missing = [owner for owner in shown if owner not in runs]
         if missing:
-            at_once(lambda owner: self._make(client, owner, started_ms=min(map(_started_ms, shown[owner].values()))), missing)
+            at_once(lambda owner: self._make(client, owner, started_ms=min(map(began_ms, shown[owner].values()))), missing)
             runs = self._look_up(client)  # once more: another driver may have made the same ones
         unscored = {owner for owner in missing if owner not in shown[owner]}
 
@@ -192,7 +191,7 @@ class SweepRuns:
         update = RunUpdate(run)
         # MLflow shows the value of the latest step, and a sweep that was stopped, or had other cells, had another best one.
         steps = [point.step + 1 for name in stale for point in client.get_metric_history(self._parent_id, name)]
-        update.figures(figures, max(map(_ended_ms, records.values()), default=0), step=max([len(rows), *steps]))
+        update.figures(figures, max(map(closed_ms, records.values()), default=0), step=max([len(rows), *steps]))
         cells = cells_by_dev(sweep, records)
         update.tags({NOTE: note} | ({"sentdist.best": cells[0].label} if cells else {}))
         update.send(client)
@@ -200,7 +199,7 @@ class SweepRuns:
     def log_report(self, client: MlflowClient, folder: Path) -> None:
         """A report's files, below `report/` on the sweep's run."""
         records = self.sweep.records(self.store)
-        self.open(client, is_running=False, started_ms=_first_ms(records))
+        self.open(client, is_running=False, started_ms=first_ms(records))
         if NOTE not in client.get_run(self._parent_id).data.tags:  # this server saw nothing of the sweep yet
             self.rebuild(client, records, {})
         self._look_up(client)
@@ -211,7 +210,7 @@ class SweepRuns:
 
     def rebuild(self, client: MlflowClient, records: Mapping[str, Record], failures: Mapping[str, str]) -> int:
         """`refresh` for a sweep that this process does not show while it runs: what runs is left running. failures: see `rebuild`."""
-        self.open(client, is_running=False, started_ms=_first_ms(records))
+        self.open(client, is_running=False, started_ms=first_ms(records))
         is_new = NOTE not in client.get_run(self._parent_id).data.tags
         touched = self.refresh(client, records)
         for key, reason in failures.items():
@@ -220,7 +219,7 @@ class SweepRuns:
             if is_new or failures:
                 client.set_terminated(self._parent_id, "FAILED" if failures else "KILLED")
         elif client.get_run(self._parent_id).info.status != "FINISHED":
-            client.set_terminated(self._parent_id, "FINISHED", max((_ended_ms(record) for record in records.values()), default=None))
+            client.set_terminated(self._parent_id, "FINISHED", max((closed_ms(record) for record in records.values()), default=None))
         return touched
 
     @property
@@ -271,9 +270,9 @@ class SweepRuns:
         shown: dict[str, object] = {}  # by kind: in one file, since each costs a request
         for key, record in own.items():
             if key != owner and self.layout.owner(key) != owner:  # a training with a run of its own: its figures, not its curve
-                update.figures(final_metrics(record), _started_ms(record))
+                update.figures(final_metrics(record), began_ms(record))
                 continue
-            update.figures(final_metrics(record), _ended_ms(record))
+            update.figures(final_metrics(record), closed_ms(record))
             if not is_complete:
                 shown[record.kind] = record.model_dump(mode="json")
                 if record.kind == "train":
@@ -290,7 +289,7 @@ class SweepRuns:
             update.tags({"sentdist.place": self._address(own[owner].files_place if owner in own else self.sweep.places[owner])})
             update.tags({"sentdist.uses": " ".join(self.layout.made_from(owner))})
         if owner in own:
-            update.end("FINISHED", max(_ended_ms(own[owner]), run.info.start_time))
+            update.end("FINISHED", max(closed_ms(own[owner]), run.info.start_time))
             update.drop(REASON)  # of an earlier attempt
             update.tags({PUBLISHED: _stamp(own)})
         return update
@@ -379,19 +378,6 @@ class SweepRuns:
 
 def _stamp(own: Mapping[str, Record]) -> str:
     return " ".join(f"{key}@{record.created_at}" for key, record in sorted(own.items()))
-
-
-def _ended_ms(record: Record) -> int:
-    return int(datetime.fromisoformat(record.created_at).timestamp() * 1000)
-
-
-def _started_ms(record: Record) -> int:
-    return _ended_ms(record) - int(record.seconds * 1000)
-
-
-def _first_ms(records: Mapping[str, Record]) -> int | None:
-    """When the first of the stages was begun."""
-    return min(map(_started_ms, records.values()), default=None)
 
 
 def _ended(outcome: RunOutcome | None, *, is_complete: bool) -> str:

@@ -17,7 +17,7 @@ from sentdist.learning.kernels.values import Mask
 from sentdist.learning.precision import autocast
 from tests.support.tiny_encoders import SENTENCES
 
-ROWS = 21
+ROWS = 17  # one more than a tile of GELU's
 SHORT = ("two birds", "the dog runs quickly")
 
 
@@ -55,6 +55,9 @@ def norm_beside_torch(device: torch.device, dtype: torch.dtype, width: int, *, w
         ),
         "gradients": max(map(off, found, wanted)),
         "dropped": float((factors == 0.0).double().mean()),
+        "alike": max(float((factors[:-1] == factors[1:]).double().mean()), float((factors[:, :-1] == factors[:, 1:]).double().mean()))
+        if whole
+        else 0.0,
     }
 
 

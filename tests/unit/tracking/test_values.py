@@ -21,7 +21,7 @@ from sentdist.tracking.notes import Link, stage_note, sweep_note, trial_note
 from sentdist.tracking.parameters import data_sets
 from sentdist.tracking.run_handle import MlflowRun
 from sentdist.tracking.run_layout import RunLayout
-from sentdist.tracking.run_update import TAG_LETTERS
+from sentdist.tracking.run_update import TAG_LETTERS, began_ms, closed_ms
 from sentdist.tracking.server import add_model_metrics
 from sentdist.tracking.shown_metrics import (
     averages,
@@ -33,7 +33,7 @@ from sentdist.tracking.shown_metrics import (
     primary_metric,
     shown,
 )
-from sentdist.tracking.sweep_runs import _ended, _ended_ms, _started_ms
+from sentdist.tracking.sweep_runs import _ended
 from sentdist.tracking.sweep_summary import choice_metrics, summary_csv, summary_rows, sweep_metric, sweep_scores
 from sentdist.tracking.tracker import NullRun, RunOutcome, TrackedCurve
 from tests.support.mlflow_fixtures import grid_sweep, small_sweep
@@ -334,7 +334,7 @@ def test_how_a_sweep_ended_is_told_by_what_it_has(outcome: RunOutcome | None, is
 
 def test_a_run_took_the_seconds_of_its_record() -> None:
     made = record("train", seconds=2.5)  # at 2026-01-02T03:04:05Z
-    assert (_started_ms(made), _ended_ms(made)) == (1767323042500, 1767323045000)
+    assert (began_ms(made), closed_ms(made)) == (1767323042500, 1767323045000)
 
 
 def test_each_line_of_a_history_is_told_once() -> None:
