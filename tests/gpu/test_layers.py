@@ -11,7 +11,7 @@ import torch
 from sentdist.learning.encoder import fused_layer
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.kernels import calls
-from tests.support.tiny_encoders import SENTENCES, tiny_encoder
+from tests.support.tiny_encoders import SENTENCES, tiny_encoder, with_vectors
 
 pytestmark = pytest.mark.gpu
 gpu_calls = pytest.importorskip("sentdist.learning.kernels.gpu_calls", reason="Triton is not installed", exc_type=ImportError)
@@ -42,6 +42,7 @@ def test_rows(dtype: torch.dtype, bound: float, width: int) -> None:
 @pytest.mark.parametrize(("precision", "bound"), [("fp32", 2e-6), ("bf16", 2e-2)])
 def test_a_layer_gives_what_torch_gives(precision: str, bound: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = SentenceEncoder.load(tiny_encoder(tmp_path, "bert", **HEADS), hidden_dropout=0.0, attention_dropout=0.0)
+    with_vectors(encoder)
     with monkeypatch.context() as patch:
         patch.setattr(calls, "why_not", lambda: "not now")
         expected_loss, expected = beside.loss_and_gradients(copy.deepcopy(encoder).double())
@@ -58,6 +59,7 @@ def test_a_layer_gives_what_torch_gives(precision: str, bound: float, tmp_path: 
 def test_gradient_under_dropout_is_that_of_the_drawn_function(name: str, tmp_path: Path) -> None:
     folder = tiny_encoder(tmp_path, "bert", **HEADS)
     encoder = SentenceEncoder.load(folder, hidden_dropout=0.3, attention_dropout=0.3, drophead=0.3).to(GPU)
+    with_vectors(encoder)
     slope, gradient = beside.slope_beside_gradient(encoder, name)
     assert gradient == pytest.approx(slope, rel=0.03)
 
@@ -72,6 +74,7 @@ def test_a_sentence_beyond_the_largest_tile_is_computed_as_before(tmp_path: Path
 
 def test_encoding_by_kernels_gives_the_same_embeddings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = SentenceEncoder.load(tiny_encoder(tmp_path, "bert", **HEADS)).eval()
+    with_vectors(encoder)
     with torch.no_grad():
         expected = copy.deepcopy(encoder).double()(encoder.tokenize(SENTENCES))
         counted = []

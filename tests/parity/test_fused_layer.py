@@ -15,7 +15,7 @@ from sentdist.learning.encoder import fused_layer
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.kernels import calls
-from tests.support.tiny_encoders import SENTENCES, tiny_encoder
+from tests.support.tiny_encoders import SENTENCES, tiny_encoder, with_vectors
 
 pytestmark = pytest.mark.parity
 
@@ -65,6 +65,7 @@ def distance(found: dict[str, Tensor], expected: dict[str, Tensor]) -> float:
 def test_loss_and_gradient(family: str, bf16: bool, bound: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tiny_encoder(tmp_path, family, layer_norm_eps=0.1)
     encoder = SentenceEncoder.load(folder, hidden_dropout=0.0, attention_dropout=0.0)
+    with_vectors(encoder)
     expected_loss, expected = without_kernels(monkeypatch, encoder)
     asked = Asked(monkeypatch)
     loss, gradients = loss_and_gradients(encoder, bf16=bf16)

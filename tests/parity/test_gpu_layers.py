@@ -48,6 +48,13 @@ def test_gradients_under_dropout_are_those_of_the_drawn_function() -> None:
     assert found["recomputed"] == 0.0
 
 
+def test_each_mask_has_a_seed_of_its_own_and_nothing_is_drawn_for_none() -> None:
+    found = layers()["masks"]
+    first, last, again = found["seeds"]
+    assert first == again != last and found["p"] == [0.1, 0.2]
+    assert found["quiet"] == [None, None] and found["undrawn"]
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_a_gpu_layer_asks_for_its_sentences_and_the_type_of_its_products(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no kernel serves its sentences, it computes as before."""

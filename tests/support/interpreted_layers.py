@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 import torch
 
+from sentdist.learning.encoder import short_sentences
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.kernels import calls, gpu_calls
 from tests.support.gpu_layers import (
@@ -23,7 +24,7 @@ from tests.support.gpu_layers import (
     off,
     slope_beside_gradient,
 )
-from tests.support.tiny_encoders import SENTENCES, tiny_encoder
+from tests.support.tiny_encoders import SENTENCES, tiny_encoder, with_vectors
 
 CPU = torch.device("cpu")
 HEADS = {"num_attention_heads": 2, "hidden_size": 32, "intermediate_size": 48}
@@ -31,6 +32,7 @@ HEADS = {"num_attention_heads": 2, "hidden_size": 32, "intermediate_size": 48}
 
 def whole_layers(folder: Path) -> dict[str, Any]:
     encoder = SentenceEncoder.load(tiny_encoder(folder, "bert", layer_norm_eps=0.1, **HEADS), hidden_dropout=0.0, attention_dropout=0.0)
+    with_vectors(encoder)
     frozen = copy.deepcopy(encoder)
     frozen.model.encoder.layer[0].requires_grad_(False)
     with patch.object(calls, "why_not", lambda: "not now"):
@@ -57,6 +59,7 @@ def dropped(folder: Path) -> dict[str, Any]:
     encoder = SentenceEncoder.load(
         tiny_encoder(folder, "bert", layer_norm_eps=0.1, **HEADS), hidden_dropout=0.3, attention_dropout=0.3, drophead=0.3
     )
+    with_vectors(encoder)
     with by_gpu_kernels():
         slopes = [slope_beside_gradient(encoder, name) for name in ("attention.self.value", "attention.output.dense", "output.dense")]
         torch.manual_seed(3)
@@ -67,8 +70,26 @@ def dropped(folder: Path) -> dict[str, Any]:
     return {"what": "dropped", "slopes": slopes, "recomputed": distance(again, kept)}
 
 
+def drawn() -> dict[str, Any]:
+    """Seeds of masks, and what the generator gives next where none is asked for."""
+    torch.manual_seed(1)
+    first, none, last = gpu_calls.draw_masks([0.1, 0.0, 0.2], CPU)
+    assert first is not None and none is None and last is not None
+    torch.manual_seed(1)
+    again, *_ = gpu_calls.draw_masks([0.1, 0.1, 0.1], CPU)
+    torch.manual_seed(1)
+    quiet, next_one = gpu_calls.draw_masks([0.0, 0.0], CPU), torch.rand(())
+    torch.manual_seed(1)
+    assert again is not None
+    return {
+        "what": "masks", "p": [first.p, last.p], "seeds": [int(first.seed), int(last.seed), int(again.seed)], "quiet": list(quiet),
+        "undrawn": torch.equal(next_one, torch.rand(())),
+    }  # fmt: skip
+
+
 def main() -> None:
-    with patch.object(gpu_calls, "PROGRAMS", 4):  # several rows a program
+    print(json.dumps(drawn()), flush=True)
+    with patch.object(gpu_calls, "PROGRAMS", 4), patch.object(short_sentences, "FEWEST_PROGRAMS", 1):  # several rows a program, all tiles
         for dtype in (torch.float32, torch.float16):
             for width in (48, 384):
                 for whole in (False, True):
