@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sentdist.learning.encoder import fused_layer
+from sentdist.learning.encoder import fused_layer, short_sentences
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.kernels import calls
 from tests.support.tiny_encoders import SENTENCES, tiny_encoder, with_vectors
@@ -25,6 +25,13 @@ DIGITS = ((torch.float32, 1e-6), (torch.bfloat16, 5e-3), (torch.float16, 1e-3))
 def tried() -> None:
     """Kernels are tried once before they serve, which must not be counted."""
     assert all(gpu_calls.rows_run_here(GPU, dtype) for dtype, _ in DIGITS)
+
+
+@pytest.fixture(autouse=True)
+def several(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several rows a program, and each tile by itself."""
+    monkeypatch.setattr(gpu_calls, "PROGRAMS", 4)
+    monkeypatch.setattr(short_sentences, "FEWEST_PROGRAMS", 1)
 
 
 @pytest.mark.parametrize("width", [48, 384, 768, 1024, 3072])

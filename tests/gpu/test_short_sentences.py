@@ -31,7 +31,8 @@ def test_they_give_what_a_cpu_gives(dtype: torch.dtype, tolerance: float, width:
     lengths = [length for length in (1, 16, 7, 64, 3, 128, 20, 20, 17, 33, 100) if length <= longest]
     used = short_sentences.short_sentences(lengths, gpu, num_heads=4).tiles
     assert used == tuple(tile for tile in short_sentences.TILES if tile <= longest)
-    assert all(gpu_calls.run_here(gpu, dtype, width, tile, drops=drops, learns=True) for tile in used for drops in (False, True))
+    kernel = partial(gpu_calls.AttentionKernel, device=gpu, dtype=dtype, width=width, learns=True)
+    assert all(gpu_calls.runs_here(kernel(tile=tile, drops=drops)) for tile in used for drops in (False, True))
     shape = {"num_heads": 4, "width": width, "p": 0.0, "rounded_to": dtype}
     there = attended(lengths, **shape, dtype=dtype, device=gpu)
     here = attended(lengths, **shape, dtype=torch.float32, device=torch.device("cpu"))

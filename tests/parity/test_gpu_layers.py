@@ -60,8 +60,8 @@ def test_a_gpu_layer_asks_for_its_sentences_and_the_type_of_its_products(dtype: 
     """Where no kernel serves its sentences, it computes as before."""
     given: list[tuple[object, ...]] = []
 
-    def serve(segments: Segments, device: torch.device, products: torch.dtype, width: int, *, drops: bool) -> bool:
-        given.append((segments, device.type, products, width, drops))
+    def serve(segments: Segments, device: torch.device, products: torch.dtype, width: int, **asked: bool) -> bool:
+        given.append((segments, device.type, products, width, asked))
         return False
 
     attention = SimpleNamespace(dropout=nn.Dropout(0.1), attention_head_size=32)
@@ -70,5 +70,8 @@ def test_a_gpu_layer_asks_for_its_sentences_and_the_type_of_its_products(dtype: 
     states: Any = SimpleNamespace(device=torch.device("cuda"))
     segments = Segments(lengths=(3, 2), boundaries=torch.tensor([0, 3, 5]), num_heads=2)
     monkeypatch.setattr(fused_layer, "_product_type", lambda device: dtype)
-    assert fused_layer._kernels(layer, segments, [states]) is None
-    assert given == [(segments, "cuda", dtype, 32, True)]
+    with torch.no_grad():
+        assert fused_layer._kernels(layer, segments, [states], drophead=0.0) is None
+    assert fused_layer._kernels(layer, segments, [states], drophead=0.1) is None
+    quiet, loud = ({"drops": True, "adds": learns, "scales": learns} for learns in (False, True))
+    assert given == [(segments, "cuda", dtype, 32, quiet), (segments, "cuda", dtype, 32, loud)]

@@ -82,7 +82,7 @@ def by_gpu_kernels() -> Iterator[list[int]]:
     """Layers are computed by a GPU's kernels wherever they are; yields how often."""
     counted: list[int] = []
 
-    def kernels(*_: object) -> object:
+    def kernels(*_: object, **__: object) -> object:
         counted.append(1)
         return gpu_calls
 

@@ -21,6 +21,7 @@ from sentdist.learning.encoder import flat_attention, short_sentences
 from sentdist.learning.encoder.compiled_attention import compiled_attention
 from sentdist.learning.encoder.fused_attention import ByLength
 from sentdist.learning.kernels import calls, gpu_calls, short_attention
+from sentdist.learning.kernels.values import Sentences, States
 from tests.support.attended import MASKED, Attended, attended, off_by_masks
 
 LENGTHS = (1, 16, 7, 64, 3, 128, 20, 17, 33)
@@ -93,11 +94,38 @@ def masks() -> dict[str, Any]:
 
 
 def _trouble() -> list[str | None]:
-    """As it is here, and where what compiles them fails."""
-    fine = gpu_calls.trouble(CPU)
-    gpu_calls.run_here.cache_clear()
-    with patch.object(short_attention, "_launch", side_effect=RuntimeError("Failed to find C compiler.\nPlease specify")):
-        return [fine, gpu_calls.trouble(CPU)]
+    """As it is here; where what compiles them fails; on a full GPU, and when it is not full any more; in other products of float32."""
+    found = [gpu_calls.trouble(CPU), _in_vain(RuntimeError("Failed to find C compiler.\nPlease specify"))]
+    try:
+        _in_vain(RuntimeError("Triton Error [CUDA]: out of memory"))
+    except RuntimeError as full:
+        found.append(f"raised: {full}")
+    found.append(gpu_calls.trouble(CPU))
+    torch.set_float32_matmul_precision("high")
+    with patch.object(short_attention, "_launch", side_effect=RuntimeError("not so")):
+        found.append(gpu_calls.trouble(CPU))
+    torch.set_float32_matmul_precision("highest")
+    return found
+
+
+def _in_vain(error: Exception) -> str | None:
+    """What is said where kernels are tried for the first time and cannot start."""
+    gpu_calls._trouble_with.cache_clear()
+    with patch.object(short_attention, "_launch", side_effect=error):
+        found = gpu_calls.trouble(CPU)
+    gpu_calls._trouble_with.cache_clear()
+    return found
+
+
+def _strided() -> bool:
+    """Whether queries, keys and values of different strides are refused."""
+    rows, bounds = torch.zeros(3, 16), torch.tensor([0, 3], dtype=torch.int32)
+    sentences = Sentences(boundaries=bounds, heads=1, head_width=16, scale=1.0, launches=((16, torch.zeros(1, dtype=torch.int32)),))
+    try:
+        gpu_calls.attention(States(rows, rows, torch.zeros(3, 32)[:, :16]), sentences, None, keep=False)
+    except AssertionError:
+        return True
+    return False
 
 
 def long_ones_apart() -> dict[str, Any]:
@@ -171,7 +199,10 @@ def main() -> None:
         for dtype in (torch.float32, torch.bfloat16)
         for width in (8, 16, 32, 64, 128)
     }
-    print(json.dumps(tiles | {"in use": gpu_calls.in_use(), "trouble": _trouble()}))
+    # A CPU has no product of halves that is written in float32.
+    patch.object(gpu_calls, "weight_grad", lambda grad, entered: grad.float().t() @ entered.float()).start()
+    patch.object(gpu_calls, "add_product", lambda sums, left, right: sums + left.float() @ right.float()).start()
+    print(json.dumps(tiles | {"in use": gpu_calls.in_use(), "trouble": _trouble(), "tried": gpu_calls.in_use(), "strided": _strided()}))
     few, many = (torch.empty(20 * count, 12, 32, dtype=torch.bfloat16) for count in (100, 1000))
     long = torch.empty(100 * 1000, 12, 32, dtype=torch.bfloat16)
     asked = ((few, 100), (many, 1000), (long, 1000), (few.float(), 100))

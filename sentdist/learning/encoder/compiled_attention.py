@@ -30,7 +30,7 @@ def compiled_attention(
     num_heads, width = query.shape[1:]
     sentences = Sentences(boundaries=boundaries, heads=num_heads, head_width=width, scale=scale, launches=launches)
     (mask,) = kernels.draw_masks([p], query.device)
-    rows = (states.reshape(len(query), num_heads * width) for states in (query, key, value))
+    rows = (states.reshape(len(query), num_heads * width).contiguous() for states in (query, key, value))
     context: Tensor = _Attention.apply(*rows, kernels, sentences, mask)
     return context.view(query.shape)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 
@@ -309,14 +309,25 @@ def _are_short(segments: Segments, query: Tensor, *, p: float) -> bool:
     )
 
 
-def serve_short(segments: Segments, device: torch.device, dtype: torch.dtype, width: int, *, drops: bool) -> bool:
-    """Whether a GPU's kernels for short sentences serve all of these and run on this machine. width: of a head."""
+def serve_short(
+    segments: Segments,
+    device: torch.device,
+    dtype: torch.dtype,
+    width: int,
+    *,
+    drops: bool,
+    adds: bool = False,
+    scales: bool = False,
+) -> bool:
+    """Whether a GPU's kernels for short sentences serve all of these and run on this machine. width: of a head; see `AttentionKernel`."""
     if segments.longest > served_tile(device, dtype, width):
         return False
-    from sentdist.learning.kernels.gpu_calls import run_here
+    from sentdist.learning.kernels.gpu_calls import AttentionKernel, runs_here
 
-    learns = torch.is_grad_enabled()
-    return all(run_here(device, dtype, width, tile, drops=drops, learns=learns) for tile in segments.short.tiles)
+    kernel = partial(
+        AttentionKernel, device=device, dtype=dtype, width=width, drops=drops, learns=torch.is_grad_enabled(), adds=adds, scales=scales
+    )  # fmt: skip
+    return all(runs_here(kernel(tile=tile)) for tile in segments.short.tiles)
 
 
 def register_flat_attention() -> None:

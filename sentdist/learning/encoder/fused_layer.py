@@ -84,7 +84,7 @@ def _forward(
     learns = torch.is_grad_enabled()
     # Without a derivative the products are those of the layer's own parts, in whose place packed ones may stand.
     parameters = _PARAMETERS(layer) if learns else _OF_NORMS(layer)
-    kernels = None if segments is None else _kernels(layer, segments, (hidden_states, *parameters))
+    kernels = None if segments is None else _kernels(layer, segments, (hidden_states, *parameters), drophead=drophead)
     if segments is None or kernels is None:
         return None
     asked = _asked(layer, segments, kernels, hidden_states.device, drophead=drophead)
@@ -96,14 +96,15 @@ def _forward(
     return out.unsqueeze(0)
 
 
-def _kernels(layer: Any, segments: Segments, tensors: Sequence[Tensor]) -> Kernels | None:
+def _kernels(layer: Any, segments: Segments, tensors: Sequence[Tensor], *, drophead: float) -> Kernels | None:
     """Those that serve a layer's input and weights and these sentences, on the device where they are."""
     device = tensors[0].device
     dtype = _product_type(device)
     if device.type == "cpu":
         return calls if calls.serve(*tensors, between=dtype) else None
-    drops = layer.training and layer.attention.self.dropout.p > 0.0
-    if not serve_short(segments, device, dtype, layer.attention.self.attention_head_size, drops=drops):
+    drops, scales = layer.training and layer.attention.self.dropout.p > 0.0, layer.training and drophead > 0.0
+    adds, width = torch.is_grad_enabled(), layer.attention.self.attention_head_size  # else the layer's own parts have added their biases
+    if not serve_short(segments, device, dtype, width, drops=drops, adds=adds, scales=scales):
         return None
     from sentdist.learning.kernels import gpu_calls  # Triton comes with it
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 
 import torch
 import triton
@@ -19,7 +20,8 @@ WIDEST = 4096  # of rows that one program holds
 PROGRAMS = 1024  # that share the rows of a sum
 TILE = (16, 128)  # rows and columns of a program for GELU
 
-_trouble: list[str] = []
+_LAYERS = 0  # beside tiles, among what was used
+_used: set[int] = set()
 
 
 def draw_masks(dropouts: Sequence[float], device: torch.device) -> tuple[Mask | None, ...]:
@@ -40,60 +42,109 @@ def serve(*tensors: Tensor, between: torch.dtype) -> bool:
     return are_served and (between == torch.float32 or between in HALVES) and rows_run_here(tensors[0].device, between)
 
 
-@cache
+@dataclass(frozen=True, kw_only=True)
+class AttentionKernel:
+    """Which kernels attention needs. width: of a head. tile: see `ShortSentences`. adds: biases; scales: heads. learns: also those of the
+    derivative."""
+
+    device: torch.device
+    dtype: torch.dtype
+    width: int
+    tile: int
+    drops: bool
+    learns: bool
+    adds: bool = False
+    scales: bool = False
+
+
+def runs_here(kernel: AttentionKernel) -> bool:
+    """Whether this machine can compile and start it: that takes a C compiler, and memory within a multiprocessor.
+
+    Raises:
+        torch.OutOfMemoryError: the GPU is full, which says nothing about the kernel.
+    """
+    return _trouble_with(kernel, short_attention.float32_products()) is None
+
+
 def rows_run_here(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether this machine can compile and start those over rows, with a derivative."""
+    """The same of those over rows, with their derivative, between products of a type."""
+    return _trouble_with_rows(device, dtype) is None
+
+
+@cache
+def _trouble_with(kernel: AttentionKernel, products: str) -> str | None:
+    """products: how float32 is multiplied now, which is part of a kernel."""
+    return _tried(partial(_try_attention, kernel))
+
+
+@cache
+def _trouble_with_rows(device: torch.device, dtype: torch.dtype) -> str | None:
+    return _tried(partial(_try_rows, device, dtype))
+
+
+def _tried(run: Callable[[], None]) -> str | None:
+    """Why something cannot run on this machine; None where it can."""
+    before = set(_used)
+    try:
+        run()
+    except Exception as error:  # whatever a compiler, a driver or Triton says: torch's own kernels do the same, slower
+        if isinstance(error, torch.OutOfMemoryError) or "out of memory" in str(error).lower():
+            raise
+        return f"{type(error).__name__}: {first_line(error)}"
+    finally:
+        _used.intersection_update(before)  # what was only tried computed nothing
+    return None
+
+
+def _try_attention(kernel: AttentionKernel) -> None:
+    rows = torch.zeros(1, kernel.width, device=kernel.device, dtype=kernel.dtype)
+    bounds = torch.arange(2, dtype=torch.int32, device=kernel.device)
+    bias = torch.zeros(kernel.width, device=kernel.device)
+    sentences = Sentences(
+        boundaries=bounds, heads=1, head_width=kernel.width, scale=1.0, launches=((kernel.tile, bounds[:1]),),
+        head_scales=bias[None, :1] if kernel.scales else None,
+    )  # fmt: skip
+    mask = Mask(seed=torch.zeros((), dtype=torch.int64, device=kernel.device), p=0.5) if kernel.drops else None
+    states = States(rows, rows, rows, (bias, bias, bias) if kernel.adds else None)
+    context, _ = attention(states, sentences, mask, keep=kernel.learns)
+    if kernel.learns:
+        to_query, to_key, to_value = torch.empty_like(rows), torch.empty_like(rows), torch.empty_like(rows)
+        attention_backward(states, sentences, mask, grad=context, statistics=None, to=(to_query, to_key, to_value))
+
+
+def _try_rows(device: torch.device, dtype: torch.dtype) -> None:
     rows, ones = torch.ones(2, 16, device=device, dtype=dtype), torch.ones(16, device=device)
     mask = Mask(seed=torch.zeros((), dtype=torch.int64, device=device), p=0.5)
-    try:
-        normed = add_norm(rows, ones, mask, rows.float(), ones, ones, epsilon=1.0, keep=True)
-        assert normed.for_derivative is not None
-        add_norm_backward(normed.out, rows, normed.for_derivative, ones, mask, dtype=dtype, shift=ones)
-        gelu_backward(rows, ones, gelu(rows, ones))
-        add_product(torch.zeros(2, 2, device=device), rows, weight_grad(rows, rows)[:, :2].to(dtype))
-    except Exception as error:  # as below
-        _trouble.append(f"{type(error).__name__}: {first_line(error)}")
-        return False
-    return True
-
-
-@cache
-def run_here(device: torch.device, dtype: torch.dtype, width: int, tile: int, *, drops: bool, learns: bool) -> bool:
-    """Whether this machine can compile and start those for attention: that takes a C compiler, and memory within a multiprocessor.
-
-    width: of a head. tile: see `ShortSentences`. learns: those of the derivative, too.
-    """
-    rows = torch.zeros(1, width, device=device, dtype=dtype)
-    bounds = torch.arange(2, dtype=torch.int32, device=device)
-    sentences = Sentences(boundaries=bounds, heads=1, head_width=width, scale=1.0, launches=((tile, bounds[:1]),))
-    (mask,) = (Mask(seed=torch.zeros((), dtype=torch.int64, device=device), p=0.5),) if drops else (None,)
-    states = States(rows, rows, rows)
-    try:
-        context, _ = attention(states, sentences, mask, keep=learns)
-        if learns:
-            attention_backward(states, sentences, mask, grad=context, statistics=None, to=(rows.clone(), rows.clone(), rows.clone()))
-    except Exception as error:  # whatever a compiler, a driver or Triton says: torch's own kernels do the same, slower
-        _trouble.append(f"{type(error).__name__}: {first_line(error)}")
-        return False
-    return True
+    normed = add_norm(rows, ones, mask, rows.float(), ones, ones, epsilon=1.0, keep=True)
+    assert normed.for_derivative is not None
+    add_norm_backward(normed.out, rows, normed.for_derivative, ones, mask, dtype=dtype, shift=ones)
+    gelu_backward(rows, ones, gelu(rows, ones))
+    add_product(torch.zeros(2, 16, device=device), rows, weight_grad(rows, rows).to(dtype))
 
 
 def in_use() -> str | None:
     """Which of them this process has run, for the records of what it computed."""
-    tiles = " ".join(map(str, sorted(short_attention.ran)))
-    return f"Triton {triton.__version__}, tiles of {tiles}" if tiles else None
+    if not _used:
+        return None
+    tiles = " ".join(map(str, sorted(_used - {_LAYERS})))
+    return ", ".join([f"Triton {triton.__version__}", *(["layers"] if _LAYERS in _used else []), *([f"tiles of {tiles}"] if tiles else [])])
 
 
 def trouble(device: torch.device) -> str | None:
-    """Why they cannot run on this machine; None where the smallest does."""
-    run = run_here(device, torch.float32, 32, 16, drops=False, learns=False) and rows_run_here(device, torch.float32)
-    return None if run else _trouble[-1]
+    """Why they cannot run on this machine; None where the smallest do."""
+    for dtype in (torch.float32, torch.bfloat16):
+        kernel = AttentionKernel(device=device, dtype=dtype, width=32, tile=16, drops=False, learns=False)
+        found = _trouble_with(kernel, short_attention.float32_products()) or _trouble_with_rows(device, dtype)
+        if found is not None:
+            return found
+    return None
 
 
 def attention(states: States, sentences: Sentences, mask: Mask | None, *, keep: bool) -> tuple[Tensor, Tensor | None]:
     """See `Kernels`: nothing is kept, for weights are made again in the derivative. Sentences must fit into the tiles of `launches`."""
     context = states.query.new_empty(len(states.query), sentences.heads * sentences.head_width)
     short_attention.attend(states, sentences, mask, context)
+    _used.update(tile for tile, _ in sentences.launches)
     return context, None
 
 
@@ -109,6 +160,8 @@ def add_norm(
 ) -> Normed:
     """See `Kernels`."""
     num_rows, width = product.shape
+    _check_whole(product, residual)
+    _used.add(_LAYERS)
     out = torch.empty_like(residual)
     rounded = torch.empty_like(product) if product.dtype in HALVES else None
     normalized, inverse = (torch.empty_like(residual), residual.new_empty(num_rows)) if keep else (out, out)
@@ -133,6 +186,7 @@ def add_norm_backward(
 ) -> NormGrads:
     """See `Kernels`."""
     num_rows, width = grad.shape
+    _check_whole(grad, more, *kept)
     again = None if shift is None else torch.empty_like(grad, dtype=dtype)
     to_residual, to_product = torch.empty_like(grad), torch.empty_like(grad, dtype=dtype)
     rows_each = -(-num_rows // PROGRAMS)
@@ -150,6 +204,7 @@ def add_norm_backward(
 def gelu(product: Tensor, bias: Tensor) -> Tensor:
     """See `Kernels`."""
     num_rows, width = product.shape
+    _check_whole(product)
     out = torch.empty_like(product)
     rows, columns = TILE
     with on_device(product):
@@ -160,6 +215,7 @@ def gelu(product: Tensor, bias: Tensor) -> Tensor:
 def gelu_backward(product: Tensor, bias: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
     """See `Kernels`."""
     num_rows, width = product.shape
+    _check_whole(product, grad)
     again = torch.empty_like(product)
     rows, columns = TILE
     across = -(-width // columns)
@@ -189,6 +245,11 @@ def weight_grad(grad: Tensor, entered: Tensor) -> Tensor:
     if grad.dtype == torch.float32:
         return grad.t() @ entered
     return torch.mm(grad.t(), entered, out_dtype=torch.float32)
+
+
+def _check_whole(*tensors: Tensor | None) -> None:
+    """That rows lie one behind the other, as kernels take them."""
+    assert all(one is None or one.is_contiguous() for one in tensors)
 
 
 def _block(width: int) -> dict[str, int]:

@@ -19,8 +19,6 @@ from sentdist.learning.kernels.values import Mask, Sentences, States, Thirds
 
 WARPS = {16: 1, 32: 2, 64: 4, 128: 8}
 
-ran: set[int] = set()  # tiles that this process has used
-
 
 def attend(states: States, sentences: Sentences, mask: Mask | None, context: Tensor) -> None:
     """Write the context, (T, H · head width)."""
@@ -29,11 +27,13 @@ def attend(states: States, sentences: Sentences, mask: Mask | None, context: Ten
 
 def attend_backward(states: States, sentences: Sentences, mask: Mask | None, grad: Tensor, to: Thirds) -> None:
     """Write the gradients of queries, keys and values from that of the context."""
+    assert grad.is_contiguous() and all(one.stride() == (to[0].stride(0), 1) for one in to)
     _launch(_attend_backward, (*states[:3], grad, *to), states, sentences, mask, to[0].stride(0))
 
 
 def _launch(kernel: Any, tensors: tuple[Tensor, ...], states: States, sentences: Sentences, mask: Mask | None, *strides: int) -> None:
     query, unused = states.query, sentences.boundaries
+    assert all(one.stride() == (query.stride(0), 1) for one in states[:3])
     biases = states.biases or (unused,) * 3
     scales = unused if sentences.head_scales is None else sentences.head_scales
     with on_device(query):
@@ -42,14 +42,13 @@ def _launch(kernel: Any, tensors: tuple[Tensor, ...], states: States, sentences:
                 *tensors, *biases, scales, sentences.boundaries, places, *dropout_numbers(mask, unused), sentences.scale, sentences.heads,
                 query.stride(0), *strides,
                 WIDTH=sentences.head_width, TILE=tile, DROPS=mask is not None, ADDS=states.biases is not None,
-                SCALES=sentences.head_scales is not None, PRODUCTS=_products(query.dtype), num_warps=WARPS[tile], num_stages=1,
+                SCALES=sentences.head_scales is not None, PRODUCTS=float32_products(), num_warps=WARPS[tile], num_stages=1,
             )  # fmt: skip
-            ran.add(tile)
 
 
-def _products(dtype: torch.dtype) -> str:
+def float32_products() -> str:
     """How Triton multiplies float32: in TensorFloat-32, or in three such products, which keep the digits of float32."""
-    return "tf32" if dtype == torch.float32 and torch.get_float32_matmul_precision() != "highest" else "tf32x3"
+    return "tf32x3" if torch.get_float32_matmul_precision() == "highest" else "tf32"
 
 
 # Numbers of a batch, of which Triton would make kernels of their own for each multiple of 16.
