@@ -65,6 +65,7 @@ def test_of_a_training_the_micro_batch_is_named(runtime: dict[str, Any], sentenc
     [
         torch.AcceleratorError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported at some other API call"),
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("Triton Error [CUDA]: out of memory"),
         torch.distributed.DistBackendError(
             "NCCL error in: NCCLUtils.cpp:93, unhandled cuda error (run with NCCL_DEBUG=INFO for details)\n"
             "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 2 'out of memory'"
