@@ -15,7 +15,7 @@ from sentdist.stages.context import Context
 from sentdist.stages.worker_memory import fitting_micro_batch, sentences_at_a_time, size_of
 
 LEAST_TOKENS = 512  # that `runtime.tokens_per_batch` may be
-# What CUDA, cuBLAS, NCCL and Triton say where they take memory themselves, behind torch's back: none of them raises torch's OutOfMemoryError.
+# What CUDA, cuBLAS, NCCL and Triton say where they take memory behind torch's back: none of them raises torch's OutOfMemoryError.
 FULL = (
     "CUDA error: out of memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
