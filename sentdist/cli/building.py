@@ -13,10 +13,10 @@ import typer
 
 from sentdist.cli.completing import sweeps
 from sentdist.cli.live import live_display
-from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot
+from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot, named_file
 from sentdist.cli.printing import empty_table, open_console
 from sentdist.cli.tuning import print_choice, print_space
-from sentdist.errors import DataError, RecipeError, SentdistError, counted, first_line
+from sentdist.errors import RecipeError, SentdistError, counted
 from sentdist.inference.opening import IN_A_JOB, store_root
 
 if TYPE_CHECKING:
@@ -46,11 +46,8 @@ def schema(
     if output is None:
         typer.echo(schema_text(), nl=False)
         return
-    try:
+    with named_file(f"--output {output}"):
         output.write_text(schema_text(), encoding="utf-8")
-    except OSError as error:
-        found = "no such folder" if isinstance(error, FileNotFoundError) else error.strerror or first_line(error)
-        raise DataError(where=f"--output {output}", found=found, expected="a file that can be written", remedy="Name another.") from None
     typer.echo(f"Written: {output}")
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated
 
 import typer
 
-from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot, made_folder
+from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot, made_folder, named_file
 from sentdist.cli.printing import empty_table, open_console
-from sentdist.disk_errors import words_for
-from sentdist.errors import DataError, first_line
 from sentdist.inference.opening import store_root
 from sentdist.reading import drop_remedy, read_parquet
 from sentdist.table_text import write_csv
@@ -44,7 +42,9 @@ def leaks(
     table = empty_table(f"{plan.recipe.name}: test items in training data", *LEAKS_HEADER)
     path = out or Path(".sentdist") / "leaks" / f"{plan.recipe.name}.csv"
     made_folder(path.parent)
-    with _sheet(path) as sheet:
+    with named_file(f"--out {path}"):
+        sheet = path.open("w", newline="", encoding="utf-8")
+    with sheet:
         write_csv(sheet, [["training data", "task", "item", "level", "one", "other", "train_one", "train_other"]])
         for corpus in {corpus.key: corpus for overlap in overlaps_of(plan) for corpus in overlap.inputs}.values():
             build_here(corpus, context)
@@ -59,13 +59,3 @@ def leaks(
     console.print(table)
     console.print(LEAKS_NOTE, highlight=False)
     typer.echo(f"All items: {path}")
-
-
-def _sheet(path: Path) -> TextIO:
-    try:
-        return path.open("w", newline="", encoding="utf-8")
-    except OSError as error:
-        if words_for(error) is not None:
-            raise
-        found = "a folder" if isinstance(error, IsADirectoryError) else error.strerror or first_line(error)
-        raise DataError(where=f"--out {path}", found=found, expected="a file that can be written", remedy="Name another.") from None

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from sentdist.cli.completing import fields, recipes
+from sentdist.disk_errors import words_for
 from sentdist.errors import DataError, first_line
 from sentdist.inference.opening import DEFAULT_STORE
 from sentdist.poolings import POOLINGS
@@ -99,6 +101,19 @@ def made_folder(path: Path) -> Path:
             where=f"--out {path}", found=error.strerror or first_line(error), expected="a folder, which is made", remedy="Name another."
         ) from None
     return path
+
+
+@contextmanager
+def named_file(where: str) -> Iterator[None]:
+    """DataError where a file that a user names for output cannot be written; a disk that fails is told as everywhere."""
+    try:
+        yield
+    except OSError as error:
+        if words_for(error) is not None:
+            raise
+        kinds = {FileNotFoundError: "no such folder", IsADirectoryError: "a folder"}
+        found = kinds.get(type(error), error.strerror or first_line(error))
+        raise DataError(where=where, found=found, expected="a file that can be written", remedy="Name another.") from None
 
 
 def given_names(*columns: str | None) -> list[str]:

@@ -11,6 +11,7 @@ import torch
 from sentdist.learning.encoder import fused_layer, short_sentences
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.kernels import calls
+from tests.support.layers import distance, loss_and_gradients, off, slope_beside_gradient
 from tests.support.tiny_encoders import SENTENCES, tiny_encoder, with_vectors
 
 pytestmark = pytest.mark.gpu
@@ -52,14 +53,14 @@ def test_a_layer_gives_what_torch_gives(precision: str, bound: float, tmp_path: 
     with_vectors(encoder)
     with monkeypatch.context() as patch:
         patch.setattr(calls, "why_not", lambda: "not now")
-        expected_loss, expected = beside.loss_and_gradients(copy.deepcopy(encoder).double())
+        expected_loss, expected = loss_and_gradients(copy.deepcopy(encoder).double())
     counted = []
     monkeypatch.setattr(gpu_calls, "gelu", lambda *given, call=gpu_calls.gelu: counted.append(1) or call(*given))
-    loss, gradients = beside.loss_and_gradients(encoder.to(GPU), precision)
+    loss, gradients = loss_and_gradients(encoder.to(GPU), precision)
     assert len(counted) == 2, "two layers"
-    assert beside.off(loss, expected_loss) < bound and beside.distance(gradients, expected) < bound
+    assert off(loss, expected_loss) < bound and distance(gradients, expected) < bound
     encoder.recompute_layers()
-    assert beside.distance(beside.loss_and_gradients(encoder, precision)[1], gradients) < bound
+    assert distance(loss_and_gradients(encoder, precision)[1], gradients) < bound
 
 
 @pytest.mark.parametrize("name", ["attention.self.value", "attention.output.dense", "output.dense"])
@@ -67,7 +68,7 @@ def test_gradient_under_dropout_is_that_of_the_drawn_function(name: str, tmp_pat
     folder = tiny_encoder(tmp_path, "bert", **HEADS)
     encoder = SentenceEncoder.load(folder, hidden_dropout=0.3, attention_dropout=0.3, drophead=0.3).to(GPU)
     with_vectors(encoder)
-    slope, gradient = beside.slope_beside_gradient(encoder, name)
+    slope, gradient = slope_beside_gradient(encoder, name)
     assert gradient == pytest.approx(slope, rel=0.03)
 
 
@@ -89,4 +90,4 @@ def test_encoding_by_kernels_gives_the_same_embeddings(tmp_path: Path, monkeypat
             gpu_calls, "add_norm", lambda *given, call=gpu_calls.add_norm, **named: counted.append(1) or call(*given, **named)
         )
         found = encoder.to(GPU)(encoder.tokenize(SENTENCES))
-    assert len(counted) == 4 and beside.off(found, expected) < 2e-6
+    assert len(counted) == 4 and off(found, expected) < 2e-6

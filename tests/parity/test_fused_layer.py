@@ -15,6 +15,7 @@ from sentdist.learning.encoder import fused_layer
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.kernels import calls
+from tests.support.layers import distance, loss_and_gradients, slope_beside_gradient
 from tests.support.tiny_encoders import SENTENCES, tiny_encoder, with_vectors
 
 pytestmark = pytest.mark.parity
@@ -39,25 +40,10 @@ class Asked:
         return counted
 
 
-def loss_and_gradients(encoder: SentenceEncoder, *, bf16: bool = False) -> tuple[Tensor, dict[str, Tensor]]:
-    encoder.train().zero_grad()
-    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-        embeddings = encoder(encoder.tokenize(SENTENCES * 3)).double()
-    loss = embeddings.mul(torch.linspace(-1, 1, embeddings.shape[1])).square().sum()
-    loss.backward()
-    return loss.detach(), {name: one.grad.double() for name, one in encoder.named_parameters() if one.grad is not None}
-
-
 def without_kernels(monkeypatch: pytest.MonkeyPatch, encoder: SentenceEncoder) -> tuple[Tensor, dict[str, Tensor]]:
     with monkeypatch.context() as patch:
         patch.setattr(calls, "why_not", lambda: "not now")
         return loss_and_gradients(copy.deepcopy(encoder).double())
-
-
-def distance(found: dict[str, Tensor], expected: dict[str, Tensor]) -> float:
-    assert found.keys() == expected.keys()
-    wrong = sum(float((found[name] - expected[name]).square().sum()) for name in expected)
-    return float((wrong / sum(float(one.square().sum()) for one in expected.values())) ** 0.5)
 
 
 @pytest.mark.parametrize("family", [*FUSED, *ATTENTION_ONLY])
@@ -68,7 +54,7 @@ def test_loss_and_gradient(family: str, bf16: bool, bound: float, tmp_path: Path
     with_vectors(encoder)
     expected_loss, expected = without_kernels(monkeypatch, encoder)
     asked = Asked(monkeypatch)
-    loss, gradients = loss_and_gradients(encoder, bf16=bf16)
+    loss, gradients = loss_and_gradients(encoder, "bf16" if bf16 else "fp32")
     layers = encoder.model.config.num_hidden_layers
     assert asked.counts == {"attention": layers, **dict.fromkeys(("add_norm", "gelu"), 0)} | (
         {"add_norm": 2 * layers, "gelu": layers} if family in FUSED else {}
@@ -110,26 +96,9 @@ def test_drophead_and_dropout_act_in_training_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["attention.self.query", "attention.output.dense", "output.dense"])
 def test_gradient_under_dropout_is_that_of_the_drawn_function(name: str, tmp_path: Path) -> None:
     """With the generator reset, the dropped network is one fixed function: central differences give its gradient, behind each mask."""
-    encoder = SentenceEncoder.load(tiny_encoder(tmp_path, "bert"), hidden_dropout=0.3, attention_dropout=0.3).train()
-    tokens = encoder.tokenize(SENTENCES * 3)
-    weight = encoder.model.encoder.layer[0].get_submodule(name).weight
-    direction = torch.randn(weight.shape, generator=torch.Generator().manual_seed(0))
-
-    def loss() -> Tensor:
-        torch.manual_seed(5)
-        total: Tensor = encoder(tokens).double().pow(3).sum()
-        return total
-
-    def loss_at(shift: float) -> float:
-        with torch.no_grad():
-            weight.add_(shift * direction)
-            found = float(loss())
-            weight.sub_(shift * direction)
-        return found
-
-    (gradient,) = torch.autograd.grad(loss(), weight)
-    numeric = (loss_at(1e-3) - loss_at(-1e-3)) / 2e-3
-    assert float((gradient * direction).sum()) == pytest.approx(numeric, rel=0.03)  # of float32
+    encoder = SentenceEncoder.load(tiny_encoder(tmp_path, "bert"), hidden_dropout=0.3, attention_dropout=0.3)
+    slope, gradient = slope_beside_gradient(encoder, name, sentences=SENTENCES * 3)
+    assert gradient == pytest.approx(slope, rel=0.03)  # of float32
 
 
 @pytest.mark.parametrize(

@@ -14,16 +14,8 @@ import torch
 from sentdist.learning.encoder import short_sentences
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.kernels import calls, gpu_calls
-from tests.support.gpu_layers import (
-    SHORT,
-    by_gpu_kernels,
-    distance,
-    gelu_beside_torch,
-    loss_and_gradients,
-    norm_beside_torch,
-    off,
-    slope_beside_gradient,
-)
+from tests.support.gpu_layers import by_gpu_kernels, gelu_beside_torch, norm_beside_torch
+from tests.support.layers import SHORT, distance, loss_and_gradients, off, slope_beside_gradient
 from tests.support.tiny_encoders import SENTENCES, tiny_encoder, with_vectors
 
 CPU = torch.device("cpu")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from sentdist.learning.kernels.values import Kernels, Mask, Sentences, States
+from sentdist.learning.kernels.values import Kernels, Launches, Mask, Sentences, States
 
 
 def compiled_attention(
@@ -20,11 +20,11 @@ def compiled_attention(
     boundaries: Tensor,
     scale: float,
     p: float,
-    launches: tuple[tuple[int, Tensor], ...] = (),
+    launches: Launches = (),
 ) -> Tensor:
     """softmax(q kᵀ · scale) v within each sentence, (T, H, head width), each weight dropped with probability `p`.
 
-    boundaries: (S + 1,) int32. launches: for a GPU's kernels, see `ShortSentences`. No weights are kept: memory grows with T, not with the
+    boundaries: (S + 1,) int32. launches: for a GPU's kernels. No weights are kept: memory grows with T, not with the
     squares of lengths. Seeds of masks are drawn from the device's default generator, so a recomputed pass draws them again.
     """
     num_heads, width = query.shape[1:]

@@ -101,6 +101,11 @@ class Segments:
         return {}
 
     @cached_property
+    def are_served(self) -> dict[tuple[object, ...], bool]:
+        """Answers of `serve_short`: all layers ask the same."""
+        return {}
+
+    @cached_property
     def short(self) -> ShortSentences:
         """Made where it is first read, as `grouped`."""
         return short_sentences(self.lengths, self.boundaries.device, num_heads=self.num_heads)
@@ -322,12 +327,14 @@ def serve_short(
     """Whether a GPU's kernels for short sentences serve all of these and run on this machine. width: of a head; see `AttentionKernel`."""
     if segments.longest > served_tile(device, dtype, width):
         return False
-    from sentdist.learning.kernels.gpu_calls import AttentionKernel, runs_here
+    learns = torch.is_grad_enabled()
+    asked = (device, dtype, width, drops, learns, adds, scales)
+    if asked not in segments.are_served:
+        from sentdist.learning.kernels.gpu_calls import AttentionKernel, runs_here  # Triton comes with it
 
-    kernel = partial(
-        AttentionKernel, device=device, dtype=dtype, width=width, drops=drops, learns=torch.is_grad_enabled(), adds=adds, scales=scales
-    )  # fmt: skip
-    return all(runs_here(kernel(tile=tile)) for tile in segments.short.tiles)
+        kernel = partial(AttentionKernel, device=device, dtype=dtype, width=width, drops=drops, learns=learns, adds=adds, scales=scales)
+        segments.are_served[asked] = all(runs_here(kernel(tile=tile)) for tile in segments.short.tiles)
+    return segments.are_served[asked]
 
 
 def register_flat_attention() -> None:

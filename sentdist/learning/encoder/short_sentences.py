@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from sentdist.learning.encoder.batch import sent_to
+from sentdist.learning.kernels.values import Launches
 
 TILES = (16, 32, 64, 128)  # tokens; below 16 there is no product of matrices
 LARGEST_TILE_BYTES = 16 * 2**10  # of one of its operands: five and the weights must lie in a multiprocessor's own memory
@@ -18,12 +19,9 @@ FEWEST_PROGRAMS = 4096  # a launch of fewer does not fill a GPU: its sentences j
 
 @dataclass(frozen=True, kw_only=True)
 class ShortSentences:
-    """The sentences of a flat tensor by the tile they fit into, prepared once per step and read by every layer.
+    """The sentences of a flat tensor by the tile they fit into, prepared once per step and read by every layer."""
 
-    launches: a tile, and the places of its sentences, int32 on the device.
-    """
-
-    launches: tuple[tuple[int, Tensor], ...]
+    launches: Launches
 
     @property
     def tiles(self) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from sentdist.errors import first_line
 from sentdist.learning.kernels import gpu_rows, short_attention
-from sentdist.learning.kernels.gpu_draws import dropout_numbers, on_device
+from sentdist.learning.kernels.gpu_common import dropout_numbers, on_device
 from sentdist.learning.kernels.values import Mask, Normed, NormGrads, Sentences, States, Thirds
 
 HALVES = (torch.bfloat16, torch.float16)

@@ -1,5 +1,5 @@
-"""What a transformer layer does to each token by itself, in Triton: bias, dropout, residual and layer norm in one pass over the rows; bias
-and GELU in another.
+"""What a transformer layer does to each token by itself, in Triton: bias, dropout, residual and layer norm (Ba et al. 2016, arXiv
+1607.06450) in one pass over the rows; bias and GELU by the error function (Hendrycks & Gimpel 2016, arXiv 1606.08415) in another.
 
 Sums over rows are taken in parts, a program each, which the caller adds up: in one order, so that two runs have the same digits.
 """
@@ -11,7 +11,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
-from sentdist.learning.kernels.gpu_draws import row_factors
+from sentdist.learning.kernels.gpu_common import row_factors
 
 # Numbers of a batch, of which Triton would make kernels of their own for each multiple of 16.
 compiled: Any = triton.jit(

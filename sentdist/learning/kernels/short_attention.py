@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from sentdist.learning.kernels.gpu_draws import dropout_numbers, kept_or_not, on_device
+from sentdist.learning.kernels.gpu_common import dropout_numbers, kept_or_not, on_device
 from sentdist.learning.kernels.values import Mask, Sentences, States, Thirds
 
 WARPS = {16: 1, 32: 2, 64: 4, 128: 8}
@@ -76,6 +76,16 @@ def _state(rows, bias, place, inside, column, ADDS: tl.constexpr):  # type: igno
 
 
 @triton.jit
+def _states(  # type: ignore[no-untyped-def]
+    query_T, key_T, value_T, query_bias, key_bias, value_bias, place, inside, column, ADDS: tl.constexpr
+):  # fmt: skip
+    """The tiles of queries, keys and values."""
+    query = _state(query_T, query_bias, place, inside, column, ADDS)
+    key = _state(key_T, key_bias, place, inside, column, ADDS)
+    return query, key, _state(value_T, value_bias, place, inside, column, ADDS)
+
+
+@triton.jit
 def _weights(query, key, inside, scale, PRODUCTS: tl.constexpr):  # type: ignore[no-untyped-def]
     """The softmax over the keys of a sentence, in float32."""
     scores = tl.dot(query, tl.trans(key), input_precision=PRODUCTS) * scale
@@ -100,9 +110,9 @@ def _attend(  # type: ignore[no-untyped-def]
     WIDTH: tl.constexpr, TILE: tl.constexpr, DROPS: tl.constexpr, ADDS: tl.constexpr, SCALES: tl.constexpr, PRODUCTS: tl.constexpr,
 ):  # fmt: skip
     sentence, head, row, inside, column = _place(bounds, sentences, heads, WIDTH, TILE)
-    query = _state(query_T, query_bias, row * stride + column, inside, column, ADDS)
-    key = _state(key_T, key_bias, row * stride + column, inside, column, ADDS)
-    value = _state(value_T, value_bias, row * stride + column, inside, column, ADDS)
+    query, key, value = _states(
+        query_T, key_T, value_T, query_bias, key_bias, value_bias, row * stride + column, inside, column, ADDS
+    )  # fmt: skip
     weights = _weights(query, key, inside, scale, PRODUCTS)
     if DROPS:
         weights *= _factors(seed, sentence, head, kept_factor, dropped, TILE)
@@ -119,9 +129,9 @@ def _attend_backward(  # type: ignore[no-untyped-def]
     WIDTH: tl.constexpr, TILE: tl.constexpr, DROPS: tl.constexpr, ADDS: tl.constexpr, SCALES: tl.constexpr, PRODUCTS: tl.constexpr,
 ):  # fmt: skip
     sentence, head, row, inside, column = _place(bounds, sentences, heads, WIDTH, TILE)
-    query = _state(query_T, query_bias, row * stride + column, inside, column, ADDS)
-    key = _state(key_T, key_bias, row * stride + column, inside, column, ADDS)
-    value = _state(value_T, value_bias, row * stride + column, inside, column, ADDS)
+    query, key, value = _states(
+        query_T, key_T, value_T, query_bias, key_bias, value_bias, row * stride + column, inside, column, ADDS
+    )  # fmt: skip
     grad = tl.load(grad_T + row * (heads * WIDTH) + column, mask=inside, other=0.0)
     if SCALES:
         grad = (grad * tl.load(head_scales + sentence * heads + head)).to(query.dtype)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 Thirds = tuple[Tensor, Tensor, Tensor]
+Launches = tuple[tuple[int, Tensor], ...]  # a tile of tokens, and the places of the sentences for it, int32 on the device
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +31,7 @@ class Mask:
 class Sentences:
     """S sentences in a flat tensor and the heads that attend in each. boundaries: (S + 1,) int32. head_scales: (S, H) float32.
 
-    launches: for a GPU's kernels, see `ShortSentences`.
+    launches: for a GPU's kernels.
     """
 
     boundaries: Tensor
@@ -38,7 +39,7 @@ class Sentences:
     head_width: int
     scale: float
     head_scales: Tensor | None = None
-    launches: tuple[tuple[int, Tensor], ...] = ()
+    launches: Launches = ()
 
 
 class States(NamedTuple):

@@ -1,4 +1,4 @@
-"""Masks of dropout within kernels in Triton."""
+"""What kernels in Triton share: the GPU they start on, and masks of dropout by Philox (Salmon et al. 2011)."""
 
 from __future__ import annotations
 
