@@ -14,9 +14,7 @@ UNTOUCHED = Method()
 
 def check_method(name: str, method: Method, methods: dict[str, Method]) -> None:
     here = f"methods.{name}"
-    for field, other in (("start", method.start), ("bank", method.bank), ("of", method.of)):
-        if other is None:
-            continue
+    for field, other in method.inputs.items():
         known(f"{here}.{field}", other, tuple(known for known in methods if known != name))
         if methods[other].objective is None:
             raise ValueError(f'{here}.{field}: "{other}" is the untouched checkpoint; expected a method with an objective')
@@ -32,6 +30,15 @@ def check_method(name: str, method: Method, methods: dict[str, Method]) -> None:
     if method.lexical is not None and (method.objective is not None or method.of is not None or method.encoder):
         raise ValueError(f"{here}.lexical: is a row without an encoder; expected neither objective, of nor encoder beside it")
     _check_untouched(here, method)
+
+
+def inputs_of(name: str, methods: Mapping[str, Method]) -> set[str]:
+    """A method and all those whose encoders it needs."""
+    found, further = set(), {name}
+    while further:
+        found |= further
+        further = {other for known in further for other in methods[known].inputs.values()} - found
+    return found
 
 
 def _check_untouched(here: str, method: Method) -> None:

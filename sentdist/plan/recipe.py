@@ -28,7 +28,17 @@ from sentdist.plan.own_tasks import OWN
 from sentdist.plan.papers import PAPERS
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.search import Axis, Budget, Halving, Search
-from sentdist.plan.sections import EncoderSection, EvaluationSection, FoldsSection, Method, Name, Override, SelectionSection, TargetsSection
+from sentdist.plan.sections import (
+    CHANGED_BY_METHODS,
+    EncoderSection,
+    EvaluationSection,
+    FoldsSection,
+    Method,
+    Name,
+    Override,
+    SelectionSection,
+    TargetsSection,
+)
 from sentdist.plan.specs import Probes, Regularizers, Stopping, Training, View
 from sentdist.plan.stage import Json
 from sentdist.plan.strict_yaml import MOST_BYTES, parsed_yaml
@@ -92,8 +102,8 @@ class Recipe(Frozen):
     def _names_exist(self) -> Recipe:
         for name, method in self.methods.items():
             check_method(name, method, self.methods)
-            _check_overrides(f"methods.{name}.training", self.training, method.training)
-            _check_overrides(f"methods.{name}.encoder", self.encoder, method.encoder)
+            for section in CHANGED_BY_METHODS:
+                _check_overrides(f"methods.{name}.{section}", getattr(self, section), getattr(method, section))
             if method.corpus is not None:
                 known(f"methods.{name}.corpus", method.corpus, tuple(self.corpora))
         check_titles(self.methods)

@@ -15,21 +15,18 @@ from sentdist.plan.corpora import SECTIONS as CORPUS_SECTIONS
 from sentdist.plan.field_comments import CommentedSchema
 from sentdist.plan.inheritance import LIKE
 from sentdist.plan.recipe import Recipe
-from sentdist.plan.sections import EncoderSection, Method
-from sentdist.plan.specs import Training
-from sentdist.plan.stage import Frozen, Json
+from sentdist.plan.sections import CHANGED_BY_METHODS, Method
+from sentdist.plan.stage import Json
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 NAMED = re.compile(r"# yaml-language-server: \$schema=((?:[^:]*/)?recipe\.schema\.json)")  # a path, no address of a server
 MOST_LETTERS = 1000
-# Fields of a method that change some fields of a section of the recipe; in `Method` itself any mapping, checked against the section later.
-CHANGES: dict[str, type[Frozen]] = {"training": Training, "encoder": EncoderSection}
 
 
 def recipe_schema() -> dict[str, Json]:
     """The schema, looser than `Recipe` where one field depends on another: names that refer to each other, settings that have no effect."""
     schema = Recipe.model_json_schema(schema_generator=CommentedSchema)
-    for field, section in CHANGES.items():
+    for field, section in CHANGED_BY_METHODS.items():  # in `Method` itself any mapping, checked against the section later
         properties = schema["$defs"][Method.__name__]["properties"]
         properties[field] = {"$ref": f"#/$defs/{section.__name__}", "description": properties[field]["description"]}
     corpora = schema["properties"]["corpora"]

@@ -9,7 +9,7 @@ from pydantic import Field
 from sentdist.frozen import NAME, ONE_LINE, Frozen
 from sentdist.plan.corpora.relations import LinksSection
 from sentdist.plan.objectives import Objective
-from sentdist.plan.specs import Precision, Probes, Regularizers, Shape, Stopping, View
+from sentdist.plan.specs import Precision, Probes, Regularizers, Shape, Stopping, Training, View
 from sentdist.plan.tasks import TASK_GROUPS
 from sentdist.poolings import PoolingName
 
@@ -89,3 +89,13 @@ class Method(Frozen):
     seed: int | None = None  # one training, with what it starts from, for all of the recipe's seeds: a pre-training, a first stage
     select: bool = True  # keep the best checkpoint by the recipe's selection task; False keeps the last weights
     reported: bool = True  # False: only an input of other methods
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """The methods whose encoders it needs, by the field that names them."""
+        named = {"start": self.start, "bank": self.bank, "of": self.of}
+        return {field: name for field, name in named.items() if name is not None}
+
+
+# The sections of a recipe of which a method can change fields, in a mapping of that name.
+CHANGED_BY_METHODS: dict[str, type[Frozen]] = {"encoder": EncoderSection, "training": Training}
