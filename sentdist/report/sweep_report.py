@@ -181,9 +181,10 @@ def result_tables(
 ) -> Iterator[ResultTable]:
     """The tables of scores of a sweep: pairs first, then one a retrieval task, then one a kind of other tasks.
 
-    baseline: a cell; None: the first of the sweep's baseline. grid: to compare rows at equal points.
+    baseline: a cell; None: of the sweep's baseline what dev chose, by the grid, else its first. grid: to compare rows at equal points.
     """
-    baseline = baseline or next((trial.cell for trial in sweep.trials if trial.method == sweep.baseline), None)
+    cells = [trial.cell for trial in sweep.trials if trial.method == sweep.baseline]
+    baseline = baseline or next((cell for cell in (() if grid is None else grid.by_dev) if cell in cells), next(iter(cells), None))
     if found.sts:
         rows = found.sts
         tasks = list(rows[0].scores)

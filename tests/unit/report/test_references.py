@@ -204,7 +204,7 @@ def _report(folder: Path, sweep: Json, dev: Mapping[tuple[str, float], float] | 
     spread = {("fine_tuned", 1e-3): 1.0, ("fine_tuned", 2e-3): 2.0, ("rcl", 1e-3): 1.2, ("rcl", 2e-3): 0.8}
 
     def of(trial: Trial) -> tuple[str, float]:
-        return trial.method, float(str(dict(trial.params).get("training.learning_rate", 1e-3)))
+        return trial.method, next((float(str(value)) for path, value in trial.params if path.endswith("learning_rate")), 1e-3)
 
     fill_store(
         store,
@@ -251,3 +251,15 @@ def test_a_finding_on_dev_sets_what_was_chosen_beside_what_was_chosen(tmp_path: 
     assert found and "- Of what dev chose: rcl (learning\\_rate=0.002) is " in report.markdown.replace("learning_rate", "learning\\_rate")
     together = _report(tmp_path / "together", {"training.learning_rate": RATES}, dev | {("fine_tuned", 2e-3): 84.0})
     assert "points above fine_tuned (learning_rate=0.002), " in together.lead and "Of what dev chose" not in together.markdown
+
+
+def test_where_the_baseline_alone_varies_all_are_compared_with_what_dev_chose_of_it(tmp_path: Path) -> None:
+    dev = {("fine_tuned", 1e-3): 80.0, ("fine_tuned", 2e-3): 82.0}
+    report = _report(tmp_path, {"methods.fine_tuned.training.learning_rate": RATES}, dev)
+    tested = csv.DictReader(io.StringIO(str(report.files["table1-comparisons.csv"])))
+    against = {row["system"]: row["against"] for row in tested if row["relation"] == "baseline"}
+    assert set(against.values()) == {"fine_tuned (learning_rate=0.002)"} and against.keys() == {
+        "base",
+        "rcl",
+        "fine_tuned (learning_rate=0.001)",
+    }
