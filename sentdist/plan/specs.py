@@ -72,6 +72,10 @@ class Training(Frozen):
     # (`regularizers` turns them off), as in the STS regression paper's code, which leaves the frozen encoder in training mode.
     freeze_encoder: bool = False
 
+    def steps_per_epoch(self, num_rows: int) -> int:
+        """Full batches in so many rows."""
+        return num_rows // self.batch_size
+
 
 class Regularizers(Frozen):
     """Dropouts during training; None keeps what the checkpoint was made with."""

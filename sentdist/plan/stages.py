@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from sentdist.plan.corpora import CORPORA, AnyCorpus
 from sentdist.plan.corpora.rows import Corpus
-from sentdist.plan.objectives import Objective, phi_of, uses_bank, uses_targets
+from sentdist.plan.objectives import Objective, phi_of, uses_bank, uses_hard_negatives, uses_targets
 from sentdist.plan.selection import Selection
 from sentdist.plan.specs import EncoderSpec, LexicalSpec, Precision, Probes, Regularizers, Stopping, Training, View
 from sentdist.plan.stage import Purpose, Stage, slug
@@ -60,6 +60,17 @@ class Train(Stage):
         if (self.targets is not None) != uses_targets(self.objective):
             raise ValueError(f"objective {self.objective.name} uses {'no' if self.targets else 'its'} targets")
         return self
+
+    @property
+    def num_columns(self) -> int:
+        """Columns of the corpus that take part: an objective can leave out hard negatives that are there."""
+        corpus = self.corpus
+        return corpus.num_columns if uses_hard_negatives(self.objective) else min(corpus.num_columns, 1 + corpus.num_positives)
+
+    @property
+    def sentences_per_step(self) -> int:
+        """Of the global batch."""
+        return self.training.batch_size * self.num_columns
 
     @property
     def label(self) -> str:

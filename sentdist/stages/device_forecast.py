@@ -14,7 +14,7 @@ from sentdist.plan.stage import Stage, as_number, longest_path
 from sentdist.plan.stages import Bank, Corpus, Scores, Targets, Train
 from sentdist.plan.unroll import Plan
 from sentdist.spelling import did_you_mean
-from sentdist.stages.worker_memory import encoder_size, sentences_at_a_time
+from sentdist.stages.worker_memory import encoder_size, sentences_at_a_time, sentences_of_a_worker
 from sentdist.store.forecast import sentences_of
 from sentdist.store.record import Record
 
@@ -110,8 +110,8 @@ def operations_of(stage: Stage, plan: Plan, parameters: Parameters) -> float:
     match stage:
         case Train():
             runtime = plan.recipe.runtime
-            of_a_worker = -(-stage.training.batch_size * stage.corpus.num_columns // runtime.fewest_workers)
-            each = FORWARD + BACKWARD + (FORWARD if sentences_at_a_time(stage, runtime) < of_a_worker else 0)
+            in_parts = sentences_at_a_time(stage, runtime) < sentences_of_a_worker(stage, runtime)
+            each = FORWARD + BACKWARD + (FORWARD if in_parts else 0)
             each = FORWARD if stage.training.freeze_encoder else each
             share = 1.0 if stage.stopping is None else STOPPED_SHARE / stage.training.epochs
             tokens = _tokens(stage.training.max_length, stage.corpus)

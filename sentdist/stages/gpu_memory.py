@@ -72,7 +72,7 @@ def _training(stage: Train, context: Context, num_bytes: float) -> tuple[str, st
     size = size_of(stage.encoder, context)
     # By estimate, and if that had it fit by half: the estimate knows nothing of long sentences, and nothing of who else uses the GPU.
     fewer = min(at_a_time // 2, fitting_micro_batch(stage, size, context.runtime, num_bytes=num_bytes))
-    rows = max(1, fewer * context.runtime.fewest_workers // stage.corpus.num_columns)
+    rows = max(1, fewer * context.runtime.fewest_workers // stage.num_columns)
     remedy = f"Set runtime.micro_batch={fewer}, which changes no result, or training.batch_size={rows}, which does."
     return tried, f"{remedy} What is finished is kept."
 

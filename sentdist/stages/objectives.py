@@ -7,8 +7,6 @@ from sentdist.learning.projected import Projected
 from sentdist.learning.weighted_sum import WeightedSum
 from sentdist.objectives.objective import LossInputs
 from sentdist.plan import objectives as plan
-from sentdist.plan.objectives import uses_hard_negatives
-from sentdist.plan.stages import Train
 
 
 def make_objective(objective: plan.Objective, inputs: LossInputs) -> Objective:
@@ -24,9 +22,3 @@ def _term(term: plan.Term, inputs: LossInputs) -> Objective:
         return objective
     encoder = inputs.needed_encoder("sum")
     return Projected(objective, width=encoder.width, initializer_range=encoder.model.config.initializer_range)
-
-
-def num_columns(stage: Train) -> int:
-    """Columns that take part: hard negatives can be left out of a corpus that has them."""
-    corpus = stage.corpus
-    return corpus.num_columns if uses_hard_negatives(stage.objective) else min(corpus.num_columns, 1 + corpus.num_positives)

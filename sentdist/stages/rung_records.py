@@ -54,14 +54,14 @@ def _rung_score(train: Train, share: float, found: Artifact, points: Sequence[tu
     total = number(found, "seconds_total") or found.record.seconds
     if not until:  # stopped before the first score
         step = int(number(found, "num_steps") or number(found, "step"))
-        return RungScore(step=step, dev=None, last=None, sentences=sentences(train, step), seconds=total)
+        return RungScore(step=step, dev=None, last=None, sentences=step * train.sentences_per_step, seconds=total)
     step, last = until[-1]
     last_step = points[-1][0]
     return RungScore(
         step=step,
         dev=max((score for _, score in until if score is not None), default=None),
         last=last,
-        sentences=sentences(train, step),
+        sentences=step * train.sentences_per_step,
         seconds=round(total * step / last_step if last_step else total, 3),
     )
 
@@ -72,11 +72,6 @@ def _points(found: Json) -> list[tuple[int, float | None]]:
         if isinstance(found, list)
         else []
     )
-
-
-def sentences(train: Train, step: int) -> int:
-    """That so many steps train on."""
-    return step * train.training.batch_size * train.corpus.num_columns
 
 
 def number(found: Artifact, name: str) -> float:

@@ -20,7 +20,7 @@ from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
 from sentdist.stages.inputs_in_use import check_inputs
 from sentdist.stages.ranks import Ranks
-from sentdist.stages.rung_records import CHECKPOINT, number, sentences
+from sentdist.stages.rung_records import CHECKPOINT, number
 from sentdist.stages.train import TrainSession
 from sentdist.store.scratch import scratch_folder
 from sentdist.store.store import Artifact
@@ -68,7 +68,7 @@ def rung_results(resumed: ResumedSession, *, seconds: float) -> dict[str, Json]:
         "best_step": progress.best_step,
         "best_dev_score": defined(progress.best_score),
         "dev_history": [[one.step, defined(one.score)] for one in progress.history],
-        "sentences": sentences(train, progress.step),
+        "sentences": progress.step * train.sentences_per_step,
         "seconds_total": seconds,
         **before(resumed),
     }
@@ -78,7 +78,7 @@ def before(resumed: ResumedSession) -> dict[str, Json]:
     """What the record of a training or rung says of the rungs below it; nothing where there were none."""
     if not resumed.step:
         return {}
-    return {"seconds_before": round(resumed.seconds, 3), "sentences_before": sentences(resumed.session.stage, resumed.step)}
+    return {"seconds_before": round(resumed.seconds, 3), "sentences_before": resumed.step * resumed.session.stage.sentences_per_step}
 
 
 def publish_training(resumed: ResumedSession, stage: Train | Rung, context: Context, ranks: Ranks, *, started: float) -> Artifact | None:

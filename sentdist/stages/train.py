@@ -41,7 +41,7 @@ from sentdist.stages.context import Context
 from sentdist.stages.dev_scorer import DevScorer
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.learning_curve import Curve, history_lines
-from sentdist.stages.objectives import make_objective, num_columns
+from sentdist.stages.objectives import make_objective
 from sentdist.stages.start_encoder import load_encoder, start_folder
 from sentdist.stages.tagging import targets_of
 from sentdist.stages.tokens import tokens_of
@@ -65,7 +65,7 @@ class TrainSession:
         self._began = time.perf_counter()
         self._bank = bank
         self._corpus = OpenedCorpus.open(folder_of(stage.corpus, context))
-        self._ids_CR = self._corpus.ids[: num_columns(stage)]
+        self._ids_CR = self._corpus.ids[: stage.num_columns]
         torch.manual_seed(stage.seed)  # heads that start random start alike on all ranks
         self._encoder = load_encoder(stage, context)
         self._encoder.checked_length(stage.training.max_length)
@@ -328,7 +328,7 @@ class _Schedule:
 
     @staticmethod
     def of(stage: Train, num_rows: int) -> _Schedule:
-        per_epoch = max(1, num_rows // stage.training.batch_size)
+        per_epoch = max(1, stage.training.steps_per_epoch(num_rows))
         every = 1.0 if stage.selection is None else stage.selection.every_fraction
         by_step = stage.stopping is None or stage.stopping.reading == "step"
         stopping = 1 if by_step or stage.stopping is None else max(1, round(per_epoch * stage.stopping.interval_fraction))

@@ -80,8 +80,13 @@ def size_of(encoder: EncoderSpec, context: Context) -> EncoderSize:
 
 def sentences_at_a_time(stage: Train, runtime: Runtime) -> int:
     """Sentences whose activations a worker holds at a time."""
-    of_a_worker = -(-stage.training.batch_size * stage.corpus.num_columns // runtime.fewest_workers)
+    of_a_worker = sentences_of_a_worker(stage, runtime)
     return min(of_a_worker, runtime.micro_batch or of_a_worker)
+
+
+def sentences_of_a_worker(stage: Train, runtime: Runtime) -> int:
+    """The largest share of a batch, whose rows are shared out whole."""
+    return -(-stage.training.batch_size // runtime.fewest_workers) * stage.num_columns
 
 
 def worker_bytes(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
@@ -89,7 +94,7 @@ def worker_bytes(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
     held = PROCESS_BYTES + _state_bytes(stage, size)
     if runtime.gpus_per_worker:
         return held
-    sentences = stage.training.batch_size * stage.corpus.num_columns / runtime.fewest_workers
+    sentences = stage.sentences_per_step / runtime.fewest_workers
     heap = MICRO_BATCH_HEAP if runtime.micro_batch is not None and runtime.micro_batch < sentences else 1.0
     activations = min(sentences, runtime.micro_batch or sentences) * _sentence_bytes(stage, size, runtime, BYTES_PER_UNIT)
     return held + HEAP_BYTES + heap * activations

@@ -113,8 +113,7 @@ def sentences_of(stage: Stage, rows: Mapping[str, int]) -> int:
     """Sentences that a stage trains on or encodes, at most. rows: of each corpus, by key."""
     match stage:
         case Train():
-            trained = rows[stage.corpus.key] // stage.training.batch_size * stage.training.batch_size
-            return trained * stage.corpus.num_columns * stage.training.epochs
+            return stage.training.epochs * stage.training.steps_per_epoch(rows[stage.corpus.key]) * stage.sentences_per_step
         case Bank() | Targets():
             return rows[stage.corpus.key] * stage.corpus.num_columns
         case Scores():

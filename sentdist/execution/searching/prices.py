@@ -59,7 +59,7 @@ def spent_on(stage: Train | Rung, store: ArtifactStore, *, earlier: StoreBefore,
         sentences = 0
         if (train := training_of(needed)) is not None:
             step = int(_number(results.get("step" if isinstance(needed, Rung) else "num_steps")))
-            sentences = step * train.training.batch_size * train.corpus.num_columns - int(_number(results.get("sentences_before")))
+            sentences = step * train.sentences_per_step - int(_number(results.get("sentences_before")))
         found = Spending(
             seconds=round(found.seconds + max(0.0, seconds), 3),
             sentences=found.sentences + max(0, sentences),

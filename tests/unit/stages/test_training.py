@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from sentdist.errors import DataError, RecipeError, ResourceError, TrainingDiverged
+from sentdist.execution.searching.prices import StoreBefore, spent_on
 from sentdist.learning.checkpoint import Progress
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.engine import TorchEngine
@@ -28,7 +29,10 @@ from sentdist.plan.stages import Train
 from sentdist.stages import dev_scorer
 from sentdist.stages.learning_curve import Curve
 from sentdist.stages.local import run_local
+from sentdist.stages.rung_records import rung_score
 from sentdist.stages.train import TrainSession
+from sentdist.stages.worker_memory import sentences_at_a_time
+from sentdist.store.forecast import sentences_of
 from tests.parity.toy import ToyBank, ToyEncoder, toy_batches
 from tests.support import make
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
@@ -328,3 +332,22 @@ def test_of_checkpoints_with_equal_dev_scores_the_first_is_kept(
     assert artifact is not None
     results = artifact.record.results
     assert results["best_step"] == int(str(results["num_steps"])) // 2, "halfway and at the end it is scored"
+
+
+@pytest.mark.parametrize("hard_negatives", [True, False])
+def test_a_training_is_forecast_by_the_sentences_that_its_steps_take(
+    hard_negatives: bool, tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports: list[StepReport] = []
+    monkeypatch.setattr(Curve, "add", lambda self, report, add=Curve.add: (reports.append(report), add(self, report)))
+    method: dict[str, object] = {"objective": {"name": "info_nce", "hard_negatives": hard_negatives}}
+    values = tiny_values(tiny_encoder_dir, methods={"eq1": method}, baseline="eq1", selection={"task": "stsb-dev"})
+    plan, context = tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")
+    (train,) = (stage for stage in plan.stages if isinstance(stage, Train))
+    run_local(plan, context)
+    taken = [report.num_sentences for report in reports]
+    assert set(taken) == {8 * (3 if hard_negatives else 2)} == {train.sentences_per_step} == {sentences_at_a_time(train, context.runtime)}
+    assert sum(taken) == sentences_of(train, plan.rows)
+    score = rung_score(train, 1.0, context)
+    assert score is not None and score.sentences == sum(taken)
+    assert spent_on(train, context.store, earlier=StoreBefore(places=frozenset(), since=None), known=set()).sentences == sum(taken)
