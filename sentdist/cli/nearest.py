@@ -82,7 +82,7 @@ def search(
 
     mapped = None if embeddings is None else embeddings.absolute()  # as workers on other nodes look for it
     searched, reader = SearchedFiles(texts=texts, embeddings=mapped), TileReader(use=use, embeddings=mapped)
-    loaded = LoadedEncoder.load(use)
+    loaded = LoadedEncoder.load(use, device=None if workers is None else "cpu")  # this machine's GPUs are the workers'
     searched.check(loaded)
     vectors = embed_queries(loaded, asked, weights)
     found, started = CorpusSearch(vectors, depth=depth), time.perf_counter()

@@ -84,7 +84,7 @@ def down() -> None:
 
 
 def leave(
-    within: Annotated[float, typer.Option("--within", min=1, help="Seconds until it is taken away.")] = 60,
+    within: Annotated[int, typer.Option("--within", min=1, max=86_400, help="Seconds until it is taken away.")] = 60,
     everywhere: Annotated[bool, typer.Option("--all", help="All hosts of the cluster will be.")] = False,
 ) -> None:
     """Tell the cluster that this host will be taken away.
@@ -97,4 +97,4 @@ def leave(
 
     connect()
     told = tell(within_s=within, everywhere=everywhere)
-    typer.echo(f"{counted(len(told), 'host')} to go within {within:g} s: {', '.join(told)}. Trainings there write their checkpoints now.")
+    typer.echo(f"{counted(len(told), 'host')} to go within {within} s: {', '.join(told)}. Trainings there write their checkpoints now.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import itertools
 import os
 import shlex
 import shutil
@@ -11,7 +12,7 @@ import sqlite3
 import sys
 import time
 import zlib
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -63,10 +64,11 @@ def up(state: State, hardware: Hardware, print_line: PrintLine) -> None:
     """Start what does not run yet, find what does, and return when both answer; within `START_S`, with a line at least every 10 s.
 
     Raises:
-        ServerError: a port is taken, a server ended while it started, or does not answer.
+        ServerError: a port is taken or asked for twice, a server ended while it started, or does not answer.
     """
     if os.name != "posix":
         raise ServerError(where="sentdist up", found=sys.platform, expected="Linux or macOS", remedy="On Windows use WSL 2.")
+    _check_distinct([port for server in SERVERS for port in _ports(state, server)])
     state.prepare()
     with _alone(state, print_line):
         _up(state, hardware, print_line)
@@ -257,6 +259,15 @@ def _ports(state: State, server: str) -> tuple[Port, ...]:
         Port(number=state.ports.ray, who="Ray's head", option="--ray-port"),
         Port(number=state.ports.dashboard, who="Ray's dashboard", option="--dashboard-port"),
     )
+
+
+def _check_distinct(ports: Sequence[Port]) -> None:
+    for one, other in itertools.combinations(ports, 2):
+        if one.number == other.number:
+            raise ServerError(
+                where=f"sentdist up {one.option} and {other.option}", found=f"{one.number} twice", expected="a port each",
+                remedy=f"Give {other.who} another: {other.option} {free_port()} ({other.variable} does the same).",
+            )  # fmt: skip
 
 
 def _answers(state: State, server: str) -> bool:

@@ -12,7 +12,7 @@ from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Bank, Encoded, Rung, Scores, Targets, Train
 from sentdist.sizes import memory_size
 from sentdist.stages.context import Context
-from sentdist.stages.worker_memory import fitting_micro_batch, sentences_at_a_time, size_of
+from sentdist.stages.worker_memory import fitting_micro_batch, gpu_bytes, sentences_at_a_time, size_of
 
 LEAST_TOKENS = 512  # that `runtime.tokens_per_batch` may be
 # What CUDA, cuBLAS, NCCL and Triton say where they take memory behind torch's back: none of them raises torch's OutOfMemoryError.
@@ -74,6 +74,10 @@ def _training(stage: Train, context: Context, num_bytes: float) -> tuple[str, st
     fewer = min(at_a_time // 2, fitting_micro_batch(stage, size, context.runtime, num_bytes=num_bytes))
     rows = max(1, fewer * context.runtime.fewest_workers // stage.num_columns)
     remedy = f"Set runtime.micro_batch={fewer}, which changes no result, or training.batch_size={rows}, which does."
+    recomputed = context.runtime.model_copy(update={"recompute_layers": True})
+    if not context.runtime.recompute_layers and gpu_bytes(stage, size, recomputed) < num_bytes:  # a third slower, small parts several times
+        slower = f"runtime.micro_batch={fewer}, which is slower"
+        remedy = f"Set runtime.recompute_layers=true, or {slower}: neither changes a result. training.batch_size={rows} does."
     return tried, f"{remedy} What is finished is kept."
 
 

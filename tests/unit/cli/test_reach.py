@@ -22,7 +22,9 @@ from sentdist.execution import health, stop_sweeps
 from sentdist.execution.banks import owner
 from sentdist.execution.cluster import connection, leaving
 from sentdist.execution.parallel import nearest as parallel_nearest
+from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.plan.recipe import load_recipe
+from sentdist.plan.specs import EncoderUse
 from sentdist.report import paper_page, sweep_report
 from sentdist.services import servers
 from sentdist.services.state import State
@@ -87,6 +89,13 @@ def test_a_host_leaves_in_the_time_that_is_said_and_takes_the_others_along_only_
     done = _call("leave", *more)
     assert done.exit_code == 0 and told == [((), {"within_s": within_s, "everywhere": everywhere})], done.output
     assert f"2 hosts to go within {within_s:g} s: 10.0.0.1, 10.0.0.2." in done.output
+
+
+@pytest.mark.parametrize("within", ["inf", "nan", "1e9", "0", "90000"])
+def test_a_time_that_is_none_is_refused_before_a_cluster_is_asked(within: str, listen: Callable[..., Told]) -> None:
+    told = listen(leaving, "leave", ["10.0.0.1"])
+    done = _call("leave", "--within", within)
+    assert done.exit_code == 2 and not told and "--within" in done.output, done.output
 
 
 @pytest.mark.usefixtures("joined")
@@ -172,7 +181,9 @@ def test_a_search_over_workers_has_their_number_gpus_and_depth(
     made = _call("encode", tiny_encoder_dir, tmp_path / "lines.txt", "--out", tmp_path / "lines.npy")
     assert made.exit_code == 0, made.output
     monkeypatch.chdir(tmp_path)
+    loads = listen(LoadedEncoder, "load", LoadedEncoder.load(EncoderUse(checkpoint=str(tiny_encoder_dir))))
     done = _call("search", tiny_encoder_dir, "a dog", "--embeddings", "lines.npy", "-k", "3", "--workers", "2", "--gpus-per-worker", "0")
+    assert [named for _, named in loads] == [{"device": "cpu"}], "this machine's GPUs are the workers'"
     ((_, searched, reader, _), named) = told[0]
     assert done.exit_code == 7 and named["depth"] == 3, done.output
     assert (named["runtime"].workers, named["runtime"].gpus_per_worker) == (2, 0.0)

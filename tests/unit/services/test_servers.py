@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
 import shutil
@@ -253,6 +254,16 @@ def test_a_port_that_is_taken_is_told_before_anything_starts(started: list[objec
         told = rf"process {os.getpid()} .* sentdist up --dashboard-port \d+ \(SENTDIST_DASHBOARD_PORT"
         with pytest.raises(ServerError, match=told):
             _up(state)
+    assert not started
+
+
+def test_one_port_for_two_servers_is_refused_before_anything_starts(started: list[object], tmp_path: Path) -> None:
+    for one, other in itertools.combinations(FREE, 2):
+        told = (
+            rf"sentdist up --{one}-port and --{other}-port: found {FREE[one]} twice; .* --{other}-port \d+ \(SENTDIST_{other.upper()}_PORT"
+        )
+        with pytest.raises(ServerError, match=told):
+            _up(_prepared(tmp_path / other, **FREE | {other: FREE[one]}))
     assert not started
 
 
