@@ -59,7 +59,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "learning": set(),
     "data": set(),
     "evaluation": set(),
-    "stages": {"objectives", "plan", "store", "learning", "data", "evaluation", "tracking"},
+    "stages": {"objectives", "plan", "store", "learning", "data", "evaluation"},
     "inference": {"objectives", "plan", "store", "learning", "data", "evaluation", "stages"},
     "tracking": {"plan", "store"},
     "execution": {"objectives", "plan", "store", "learning", "data", "evaluation", "stages", "inference", "tracking", "services"},

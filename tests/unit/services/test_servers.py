@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import shlex
 import shutil
@@ -22,7 +21,7 @@ import pytest
 
 from sentdist.errors import ServerError
 from sentdist.services import processes, servers
-from sentdist.services.ports import Port, free_port
+from sentdist.services.ports import Port
 from sentdist.services.processes import RunningServer, end, launch, noted
 from sentdist.services.servers import Hardware, down, up
 from sentdist.services.state import State, own_store, state_of
@@ -255,26 +254,6 @@ def test_a_port_that_is_taken_is_told_before_anything_starts(started: list[objec
         with pytest.raises(ServerError, match=told):
             _up(state)
     assert not started
-
-
-def test_one_port_for_two_servers_is_refused_before_anything_starts(started: list[object], tmp_path: Path) -> None:
-    for one, other in itertools.combinations(FREE, 2):
-        told = (
-            rf"sentdist up --{one}-port and --{other}-port: found {FREE[one]} twice; .* --{other}-port \d+ \(SENTDIST_{other.upper()}_PORT"
-        )
-        with pytest.raises(ServerError, match=told):
-            _up(_prepared(tmp_path / other, **FREE | {other: FREE[one]}))
-    assert not started
-
-
-def test_a_port_that_is_chosen_is_none_that_the_system_gives_to_connections() -> None:
-    """Ray's client server listens half a minute after its port was chosen, and if it cannot, Ray ends."""
-    first, _ = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()) if sys.platform == "linux" else (49152, 0)
-    found = {free_port() for _ in range(20)}
-    assert len(found) > 1 and min(found) > 29_999 and max(found) < first
-    taken = [socket.create_server(("127.0.0.1", number)) for number in found]
-    for one in taken:
-        one.close()
 
 
 STUBBORN = """
