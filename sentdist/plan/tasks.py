@@ -128,6 +128,7 @@ TASK_GROUPS: dict[str, tuple[str, ...]] = {
     "transfer-dev": ("mr-dev", "cr-dev", "subj-dev", "mpqa-dev", "sst2-dev", "trec-dev", "mrpc-dev"),
     "retrieval": ("stackfaq", "scifact", "cranfield"),
     "pairs": ("qqp-pairs", "mrpc-pairs"),
+    # Before the groups that are parts of it: its average stands first.
     "useb": (
         "askubuntu",
         "cqadupstack",
@@ -137,7 +138,7 @@ TASK_GROUPS: dict[str, tuple[str, ...]] = {
         "scidocs-cocite",
         "scidocs-coview",
         "scidocs-coread",
-    ),  # before its parts: its average stands first
+    ),
     "twitter": ("twitter-url", "twitter-pit"),
     "reranking": ("semeval2016-cqa",),
     "scidocs": ("scidocs-cite", "scidocs-cocite", "scidocs-coview", "scidocs-coread"),
