@@ -8,7 +8,6 @@ Mistakes are a `SentdistError`: where, what was found, what was expected, what t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,6 +25,7 @@ from sentdist.execution.outcomes import Outcome as Outcome
 from sentdist.execution.outcomes import numbers, outcomes
 from sentdist.inference.given import (
     given_count,
+    given_data,
     given_embeddings,
     given_encoder,
     given_loaded,
@@ -33,6 +33,7 @@ from sentdist.inference.given import (
     given_names,
     given_pairs,
     given_sentences,
+    given_store,
 )
 from sentdist.inference.opening import encoder_use, open_store, store_root
 from sentdist.plan.grid import check_takes_effect
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from sentdist.inference.embedding_loss import EmbeddingLoss
     from sentdist.inference.planned_scores import PlannedScores
     from sentdist.inference.ready_encoder import LoadedEncoder
+    from sentdist.plan.specs import EncoderUse
     from sentdist.plan.stage import Json
     from sentdist.report.evaluated import Compared
     from sentdist.report.sweep_report import Report
@@ -88,7 +90,7 @@ class Encoder:
         from sentdist.inference.ready_encoder import LoadedEncoder
 
         use = encoder_use(
-            checked, _store(store), revision=revision, pooling=pooling, max_length=length, precision=precision, normalize=False
+            checked, given_store(store), revision=revision, pooling=pooling, max_length=length, precision=precision, normalize=False
         )
         return cls(LoadedEncoder.load(use))
 
@@ -237,7 +239,7 @@ def plan(recipe: AnyRecipe, *, overrides: Sequence[str] = (), store: Place = Non
     """
     from sentdist.stages.planning.planned import planned_trials
 
-    return planned_trials(_recipe(recipe, overrides), store=store_root(_store(store)), data=_data(data))[0]
+    return planned_trials(_recipe(recipe, overrides), store=store_root(given_store(store)), data=given_data(data))[0]
 
 
 def run(
@@ -276,7 +278,7 @@ def evaluate(
     Raises:
         RecipeError: no such task. DataError: data that is missing or cannot be read. EncoderError: as `Encoder.load`.
     """
-    return numbers(_planned(_loaded(encoder, store), given_names("evaluate: tasks", tasks), store, data).made().record.results)
+    return numbers(_planned(_use(encoder, store), given_names("evaluate: tasks", tasks), store, data).made().record.results)
 
 
 def compare(
@@ -292,8 +294,9 @@ def compare(
         DataError: one encoder twice, no task that both have a score of. Else as `evaluate`.
     """
     names = given_names("compare: tasks", tasks)
-    first, second = (_planned(one, names, store, data) for one in [_loaded(one, store) for one in (encoder, other)])
-    ours, theirs = (one.checkpoint for one in (first, second))
+    uses = [_use(one, store) for one in (encoder, other)]
+    first, second = (_planned(use, names, store, data) for use in uses)
+    ours, theirs = first.checkpoint, second.checkpoint
     if first.stage.key == second.stage.key:
         raise DataError(where="compare", found=f"{ours} twice", expected="two encoders", remedy="Give another one.")
     both = first.made(), second.made()
@@ -318,10 +321,10 @@ def report(sweep: str | Recipe | None = None, *, paper: str | None = None, store
     if paper is not None:
         from sentdist.report.paper_page import report_paper
 
-        return report_paper(open_store(_store(store)), name)
+        return report_paper(open_store(given_store(store)), name)
     from sentdist.report.sweep_report import report_sweep
 
-    return report_sweep(open_store(_store(store)), name)
+    return report_sweep(open_store(given_store(store)), name)
 
 
 def objective(name: str, *, width: int | None = None, relations: Sequence[str] = (), **values: Json) -> EmbeddingLoss:
@@ -345,8 +348,10 @@ def objective(name: str, *, width: int | None = None, relations: Sequence[str] =
 def _build(recipe: Recipe, store: Place, data: Place, print_line: PrintLine) -> list[Outcome]:
     from sentdist.stages.planning.planned import requested
 
-    found = _data(data)
-    asked, context = requested(recipe, store=store_root(_store(store)), data=found)  # before torch is loaded: a mistake is told at once
+    found = given_data(data)
+    asked, context = requested(
+        recipe, store=store_root(given_store(store)), data=found
+    )  # before torch is loaded: a mistake is told at once
 
     from sentdist.execution.carry_out import carry_out, search_here
     from sentdist.execution.local_progress import build_locally
@@ -364,10 +369,14 @@ def _build(recipe: Recipe, store: Place, data: Place, print_line: PrintLine) -> 
     return ended
 
 
-def _planned(encoder: LoadedEncoder, tasks: Sequence[str], store: Place, data: Place) -> PlannedScores:
+def _use(encoder: AnyEncoder, store: Place) -> EncoderUse:
+    return encoder.loaded.use if isinstance(encoder, Encoder) else encoder_use(given_encoder("encoder", encoder), given_store(store))
+
+
+def _planned(use: EncoderUse, tasks: Sequence[str], store: Place, data: Place) -> PlannedScores:
     from sentdist.inference.planned_scores import PlannedScores
 
-    return PlannedScores.of(encoder, tasks, store=open_store(_store(store)), data=_data(data))
+    return PlannedScores.of(use, tasks, store=open_store(given_store(store)), data=given_data(data))
 
 
 def _recipe(recipe: AnyRecipe, overrides: Sequence[str], *, has_grid: bool = True) -> Recipe:
@@ -383,18 +392,5 @@ def _recipe(recipe: AnyRecipe, overrides: Sequence[str], *, has_grid: bool = Tru
     return found
 
 
-def _loaded(encoder: AnyEncoder, store: Place = None) -> LoadedEncoder:
-    return encoder.loaded if isinstance(encoder, Encoder) else Encoder.load(encoder, store=store).loaded
-
-
-def _store(store: Place) -> str | None:
-    return str(store) if store is not None else os.environ.get("SENTDIST_STORE")
-
-
-def _data(data: Place) -> Path | None:
-    named = data if data is not None else os.environ.get("SENTDIST_DATA")
-    if not named or "://" not in str(named):
-        return Path(named).expanduser() if named else None
-    from sentdist.data.sources.mirror import data_folder
-
-    return data_folder(named)
+def _loaded(encoder: AnyEncoder) -> LoadedEncoder:
+    return encoder.loaded if isinstance(encoder, Encoder) else Encoder.load(encoder).loaded

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -29,10 +28,9 @@ from sentdist.inference.opening import encoder_use, open_store
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sentdist.inference.planned_scores import PlannedScores
     from sentdist.plan.specs import EncoderUse
-    from sentdist.plan.stages import Scores
     from sentdist.report.evaluated import Compared
-    from sentdist.stages.context import Context
     from sentdist.store.store import Artifact, ArtifactStore
 
 ROPE = 0.5  # points within which two scores count as equal
@@ -70,17 +68,15 @@ def evaluate(
         return
     check_in_use({"--gpus-per-worker": gpus_per_worker or None}, needs="--workers", is_given=workers is not None)
 
-    given, data = _given(tasks, data)
     opened = open_store(store)
-    runtime = {"workers": workers or 1} | named_gpus(gpus_per_worker)
-    stage, context = _planned(use, given, opened, data=data, runtime=runtime)
-    artifact = _scored(stage, context, over_workers=workers is not None)
+    planned = _planned(use, tasks, opened, data, workers=workers or 1, **named_gpus(gpus_per_worker))
+    artifact = _scored(planned, over_workers=workers is not None)
 
     from sentdist.report.evaluated import score_lines  # brings scipy: a mistake in a name is told before
 
-    title = f"{encoder}, pooling {_pooling_of(stage)}"
+    title = f"{encoder}, pooling {planned.pooling}"
     table = empty_table(title, "task", "measure", "× 100", "95 % on other items", "n", "not scored")
-    lines = list(score_lines(given, artifact.record.results, opened.folder(artifact)))
+    lines = list(score_lines(planned.names, artifact.record.results, opened.folder(artifact)))
     for line in lines:
         interval = "" if line.interval is None else f"{line.interval.low:.2f} to {line.interval.high:.2f}"
         together = f" ({line.num_groups:,} apart)" if line.num_groups < line.num_items else ""
@@ -115,23 +111,20 @@ def compare(
 ) -> None:
     """Say whether two encoders differ, by the test that reports use."""
     check_in_use({"--rope": rope}, needs="--bayes", is_given=bayes)
-    given, data = _given(tasks, data)
     opened = open_store(store)
     used = partial(encoder_use, store=store, max_length=max_length, precision=precision)
     uses = (used(encoder, revision=revision, pooling=pooling), used(other, revision=other_revision, pooling=other_pooling))
-    stages = [_planned(use, given, opened, data=data) for use in uses]
-    (first, _), (second, _) = stages
-    if first.key == second.key:
+    first, second = (_planned(use, tasks, opened, data) for use in uses)
+    if first.stage.key == second.stage.key:
         raise DataError(where="sentdist compare", found=f"{encoder} twice", expected="two encoders", remedy="Name another one.")
-    scored = [_scored(stage, context) for stage, context in stages]
-    poolings = _pooling_of(first), _pooling_of(second)
-    labels = (encoder, other) if encoder != other else (f"{encoder} ({poolings[0]})", f"{other} ({poolings[1]})")
+    scored = [_scored(planned) for planned in (first, second)]
+    labels = (encoder, other) if encoder != other else (f"{encoder} ({first.pooling})", f"{other} ({second.pooling})")
 
     from sentdist.report.evaluated import compare_evaluated, compared_measures, second_opinion  # as above
 
     results, folders = [one.record.results for one in scored], [opened.folder(one) for one in scored]
-    found = compare_evaluated(labels, results, folders, compared_measures(given))
-    _print_differences(found, title=f"{encoder}, pooling {poolings[0]} − {other}, pooling {poolings[1]}")
+    found = compare_evaluated(labels, results, folders, compared_measures(first.names))
+    _print_differences(found, title=f"{encoder}, pooling {first.pooling} − {other}, pooling {second.pooling}")
     for sentence in (found.sentence, *found.notes, *(second_opinion(found, rope=ROPE if rope is None else rope) if bayes else ())):
         typer.echo(sentence)
 
@@ -149,43 +142,21 @@ def _print_differences(found: Compared, *, title: str) -> None:
     open_console().print(table)
 
 
-def _given(tasks: list[str] | None, data: Path | None) -> tuple[tuple[str, ...], Path | None]:
-    """Names of tasks, and where their data lie."""
-    from sentdist.inference.own_files import own_files  # brings pydantic, which no help needs
-
-    return own_files([name.strip() for names in tasks or ["sts"] for name in names.split(",")], data)
-
-
-def _pooling_of(stage: Scores) -> str:
-    """How the token vectors of the encoder that is scored become one embedding."""
-    from sentdist.plan.specs import EncoderSpec
-
-    assert isinstance(stage.encoder, EncoderSpec), "encoders are scored as they are given"
-    return stage.encoder.pooling
-
-
-def _planned(
-    use: EncoderUse,
-    given: tuple[str, ...],
-    opened: ArtifactStore,
-    *,
-    data: Path | None,
-    runtime: Mapping[str, float] | None = None,
-) -> tuple[Scores, Context]:
-    """The scores of an encoder on these tasks."""
+def _planned(use: EncoderUse, tasks: list[str] | None, opened: ArtifactStore, data: Path | None, **runtime: float) -> PlannedScores:
+    """The scores of an encoder on tasks, as they are typed."""
+    from sentdist.inference.planned_scores import PlannedScores
     from sentdist.plan.runtime import Runtime
-    from sentdist.stages.planning.planned import planned_evaluation
 
-    asked = Runtime.model_validate({"engine": "torch", "workers": 1, **(runtime or {})})
-    return planned_evaluation(use, given, runtime=asked, store=opened, data=data)
+    given = [name.strip() for names in tasks or ["sts"] for name in names.split(",")]
+    asked = Runtime.model_validate({"engine": "torch", **runtime})
+    return PlannedScores.of(use, given, store=opened, data=data, runtime=asked)
 
 
-def _scored(stage: Scores, context: Context, *, over_workers: bool = False) -> Artifact:
+def _scored(planned: PlannedScores, *, over_workers: bool = False) -> Artifact:
     """From the store, or made now."""
-    if (known := context.store.get(stage)) is not None:
+    if (known := planned.known) is not None:
         return known
 
-    from sentdist.stages.scores.build import build_scores
     from sentdist.stages.scores.embed_sentences import embed_here
 
     embed = embed_here
@@ -194,15 +165,10 @@ def _scored(stage: Scores, context: Context, *, over_workers: bool = False) -> A
 
         embed = embed_over_workers
     else:
-        from sentdist.stages.devices import old_gpu_here, on_this_machine
-        from sentdist.stages.precisions import check_precisions
-
-        runtime, devices = on_this_machine(context.runtime)
-        check_precisions([stage], runtime, old_gpu=old_gpu_here(runtime))
-        context = replace(context, runtime=runtime)
+        planned, devices = planned.here()
         typer.echo(f"Encoding {devices}.")
     with sentence_progress("encoding", None) as advance:
-        return build_scores(stage, context, make_embed=partial(embed, on_progress=advance))
+        return planned.encoded(partial(embed, on_progress=advance))
 
 
 def _on_mteb(use: EncoderUse, given: list[str], out: Path | None, *, without: Mapping[str, object]) -> None:

@@ -1,8 +1,9 @@
-"""What a Python program gives: sentences, embeddings, checked before anything is loaded."""
+"""What a Python program gives: sentences, embeddings, places; checked before anything is loaded."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence, Set
 from numbers import Integral
 from pathlib import Path
@@ -186,3 +187,18 @@ def given_embeddings(where: str, given: ArrayLike, *, of: int) -> np.ndarray:
             expected=f"({of}, width), a row of numbers for each sentence of the corpus", remedy="Encode the corpus again.",
         )  # fmt: skip
     return embeddings_SD
+
+
+def given_store(store: str | Path | None) -> str | None:
+    """The address of the store that is asked for, by the argument or the environment."""
+    return str(store) if store is not None else os.environ.get("SENTDIST_STORE")
+
+
+def given_data(data: str | Path | None) -> Path | None:
+    """The data root that is asked for, by the argument or the environment."""
+    named = data if data is not None else os.environ.get("SENTDIST_DATA")
+    if not named or "://" not in str(named):
+        return Path(named).expanduser() if named else None
+    from sentdist.data.sources.mirror import data_folder
+
+    return data_folder(named)

@@ -71,10 +71,10 @@ def encoder_use(
     encoder: str,
     store: str | None,
     *,
-    revision: str | None,
-    pooling: str | None,
-    max_length: int | None,
-    precision: str,
+    revision: str | None = None,
+    pooling: str | None = None,
+    max_length: int | None = None,
+    precision: str = "fp32",
     normalize: bool = False,
 ) -> EncoderUse:
     """The encoder of this name, not yet loaded.

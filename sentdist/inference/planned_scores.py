@@ -1,4 +1,4 @@
-"""The scores of an encoder in memory: planned first, so that a mistake is told before anything is encoded, then made."""
+"""The scores of an encoder: planned first, so that a mistake is told before anything is loaded, then made."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sentdist.inference.own_files import own_files
-from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.plan.runtime import Runtime
+from sentdist.plan.specs import EncoderSpec, EncoderUse
 from sentdist.plan.stages import Scores
 from sentdist.stages.context import Context
 from sentdist.stages.planning.planned import planned_evaluation
-from sentdist.stages.scores.build import build_scores
+from sentdist.stages.scores.embed_sentences import MakeEmbed, embed_here
 from sentdist.store.store import Artifact, ArtifactStore
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedScores:
-    """A stage of scores and where it is carried out. checkpoint: what its encoder was loaded from. names: of its tasks and groups, as they
+    """A stage of scores and where it is carried out. checkpoint: its encoder as it was asked for. names: of its tasks and groups, as they
     stand there."""
 
     checkpoint: str
@@ -27,18 +27,48 @@ class PlannedScores:
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, loaded: LoadedEncoder, tasks: Sequence[str], *, store: ArtifactStore, data: Path | None) -> PlannedScores:
-        """Of an encoder on tasks; files of one's own by their paths, see `own_files`.
+    def of(
+        cls, use: EncoderUse, tasks: Sequence[str], *, store: ArtifactStore, data: Path | None, runtime: Runtime | None = None
+    ) -> PlannedScores:
+        """Of an encoder on tasks; files of one's own by their paths, see `own_files`. runtime: None is one process.
 
         Raises:
             RecipeError, DataError, EncoderError: as `planned_evaluation`.
         """
         names, found = own_files(tasks, data)
-        use = replace(loaded.use, pooling=loaded.encoder.pooling)
-        runtime = Runtime(engine="torch", gpus_per_worker=float(loaded.encoder.device.type == "cuda"))
-        stage, context = planned_evaluation(use, names, runtime=runtime, store=store, data=found)
+        stage, context = planned_evaluation(use, names, runtime=runtime or Runtime(engine="torch"), store=store, data=found)
         return cls(checkpoint=use.checkpoint, stage=stage, context=context, names=names)
 
+    @property
+    def pooling(self) -> str:
+        """How the token vectors of the encoder become one embedding."""
+        assert isinstance(self.stage.encoder, EncoderSpec), "encoders are scored as they are given"
+        return self.stage.encoder.pooling
+
+    @property
+    def known(self) -> Artifact | None:
+        """What the store has."""
+        return self.context.store.get(self.stage)
+
+    def here(self) -> tuple[PlannedScores, str]:
+        """With the device of this process decided, and what to say of it.
+
+        Raises:
+            ResourceError: tf32 or bf16 on a device that has no such products.
+        """
+        from sentdist.stages.devices import old_gpu_here, on_this_machine
+        from sentdist.stages.precisions import check_precisions
+
+        runtime, devices = on_this_machine(self.context.runtime)
+        check_precisions([self.stage], runtime, old_gpu=old_gpu_here(runtime))
+        return replace(self, context=replace(self.context, runtime=runtime)), devices
+
     def made(self) -> Artifact:
-        """From the store, or made now."""
-        return self.context.store.get(self.stage) or build_scores(self.stage, self.context)
+        """From the store, or made now in this process."""
+        return self.known or self.here()[0].encoded()
+
+    def encoded(self, make_embed: MakeEmbed = embed_here) -> Artifact:
+        """Made now. make_embed: what embeds sentences."""
+        from sentdist.stages.scores.build import build_scores  # brings scipy: a mistake in a name is told before
+
+        return build_scores(self.stage, self.context, make_embed=make_embed)

@@ -16,6 +16,7 @@ import sentdist
 from sentdist import DataError, RecipeError, StoreError, api
 from sentdist.cli import app
 from sentdist.execution import carry_out
+from sentdist.inference.given import given_data, given_store
 from sentdist.learning.relation_file import Relations, write_relations
 from sentdist.report import paper_page
 from sentdist.stages.planning import planned
@@ -94,7 +95,7 @@ def test_a_store_that_is_given_goes_before_that_of_the_environment(
         monkeypatch.delenv(name, raising=False)
         if environment is not None:
             monkeypatch.setenv(name, environment)
-    assert api._store(given) == found and api._data(given) == (None if found is None else Path(found))
+    assert given_store(given) == found and given_data(given) == (None if found is None else Path(found))
 
 
 def test_every_function_asks_the_store_and_data_that_are_given(

@@ -22,13 +22,13 @@ from sentdist.execution import health, stop_sweeps
 from sentdist.execution.banks import owner
 from sentdist.execution.cluster import connection, leaving
 from sentdist.execution.parallel import nearest as parallel_nearest
+from sentdist.inference import planned_scores
 from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.plan.recipe import load_recipe
 from sentdist.plan.specs import EncoderUse
 from sentdist.report import paper_page, sweep_report
 from sentdist.services import servers
 from sentdist.services.state import State
-from sentdist.stages.planning import planned
 from sentdist.store import searches
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
@@ -206,10 +206,10 @@ def test_scoring_over_workers_has_their_number_and_gpus(
 ) -> None:
     told = listen(scoring, "_scored", typer.Exit(7))
     done = _call("evaluate", "minilm-l6", "--tasks", " scenes-sts , scenes-faq", "--store", tmp_path, *more)
-    (((stage, context), named),) = told
+    (((asked,), named),) = told
     assert done.exit_code == 7 and named == {"over_workers": over_workers}, done.output
-    assert [task.name for task in stage.tasks] == ["scenes-sts", "scenes-faq"]
-    assert context.runtime.workers == workers and (gpus is None or context.runtime.gpus_per_worker == gpus)
+    assert [task.name for task in asked.stage.tasks] == ["scenes-sts", "scenes-faq"]
+    assert asked.context.runtime.workers == workers and (gpus is None or asked.context.runtime.gpus_per_worker == gpus)
 
 
 @pytest.mark.parametrize("refused", [("--tasks", "sts"), ("--workers", "2"), ("--gpus-per-worker", "1")])
@@ -219,7 +219,7 @@ def test_what_mteb_takes_no_notice_of_is_refused_beside_it(refused: tuple[str, s
 
 
 def test_each_encoder_of_a_comparison_has_its_own_options(listen: Callable[..., Told], tmp_path: Path) -> None:
-    told = listen(planned, "planned_evaluation", (SimpleNamespace(key="same"), None))
+    told = listen(planned_scores, "planned_evaluation", (SimpleNamespace(key="same"), None))
     mine, other = ("--revision", "1" * 40, "--pooling", "cls"), ("--other-revision", "2" * 40, "--other-pooling", "max")
     done = _call(
         "compare",
