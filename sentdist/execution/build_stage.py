@@ -70,8 +70,7 @@ def _build(stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
         case Train() | Rung():
             from sentdist.execution.training.rank import train_as_first_rank
 
-            whole = stage.of if isinstance(stage, Rung) else stage
-            return train_as_first_rank(stage, submission, sink, submission.tracker.begin(whole.key))
+            return train_as_first_rank(stage, submission, sink, submission.tracker.begin(stage.whole.key))
         case Bank() | Targets() if demand.way == "pool" and sink.order is not None:
             from sentdist.execution.training.member import shards_in_group
 

@@ -78,6 +78,11 @@ class Train(Stage):
         banks = f"-n{len(self.banks)}" if self.banks else ""
         return slug(f"{self.objective.name}{phi}{banks}-{self.encoder.checkpoint}-b{self.training.batch_size}-s{self.seed}")
 
+    @property
+    def whole(self) -> Train:
+        """The training that this is, or is a part of: itself."""
+        return self
+
 
 class Rung(Stage):
     """A training until a share of its steps, to go on from: its dev scores so far and its checkpoint.
@@ -101,6 +106,11 @@ class Rung(Stage):
     @property
     def label(self) -> str:
         return f"{self.of.label}-to-{100 * self.share:g}"
+
+    @property
+    def whole(self) -> Train:
+        """The training that this is, or is a part of."""
+        return self.of
 
 
 class Bank(Stage):
@@ -214,11 +224,6 @@ _KINDS: tuple[type[Stage], ...] = (*CORPORA, Targets, Train, Rung, Bank, Scores,
 STAGES: dict[str, type[Stage]] = {stage.kind: stage for stage in _KINDS}
 
 
-def training_of(stage: Stage) -> Train | None:
-    """The training that a stage is, or is a part of; None of other kinds."""
-    return stage if isinstance(stage, Train) else stage.of if isinstance(stage, Rung) else None
-
-
 def to_share(train: Train, share: float) -> Train | Rung:
     """The stage that holds a training until a share of its steps."""
     return train if share >= 1.0 else Rung(of=train, share=share)
@@ -236,5 +241,4 @@ __all__ = [
     "Tokens",
     "Train",
     "to_share",
-    "training_of",
 ]

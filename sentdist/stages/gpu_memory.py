@@ -49,8 +49,8 @@ def explain_full_gpu(stage: Stage, context: Context) -> Iterator[None]:
 def _full_gpu(stage: Stage, context: Context, free: int, total: int) -> ResourceError:
     share = context.runtime.gpus_per_worker if 0 < context.runtime.gpus_per_worker < 1 else 1.0
     match stage:
-        case (Train() as train) | Rung(of=train):
-            tried, remedy = _training(train, context, total * share)
+        case Train() | Rung():
+            tried, remedy = _training(stage.whole, context, total * share)
         case Bank() | Scores() | Encoded():
             tried, remedy = _encoding(context.runtime)
         case CorpusStage() | Targets():

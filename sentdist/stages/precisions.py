@@ -41,8 +41,8 @@ def check_precisions(stages: Iterable[Stage], runtime: Runtime, *, old_gpu: str 
 def precision_of(stage: Stage) -> str | None:
     """In which the stage computes; None for one that multiplies nothing."""
     match stage:
-        case (Train() as train) | Rung(of=train):
-            return train.training.precision
+        case Train() | Rung():
+            return stage.whole.training.precision
         case Bank() | Scores() | Encoded():
             return stage.precision
         case CorpusStage() | Targets() | Overlap() | Tokens():

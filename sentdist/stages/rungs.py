@@ -15,7 +15,7 @@ from sentdist.errors import StoreError, first_line
 from sentdist.learning.checkpoint import DevScore, UnusableCheckpoint, defined
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Json
-from sentdist.plan.stages import Rung, Train, training_of
+from sentdist.plan.stages import Rung, Train
 from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
 from sentdist.stages.inputs_in_use import check_inputs
@@ -134,10 +134,9 @@ def save_on_ranks(session: TrainSession, folder: Path, ranks: Ranks) -> None:
 
 def _below(stage: Train | Rung, context: Context) -> Artifact | None:
     """The highest finished rung below a share, of those that the context names."""
-    train, top = training_of(stage), stage.share if isinstance(stage, Rung) else 1.0
-    assert train is not None
+    top = stage.share if isinstance(stage, Rung) else 1.0
     for share in sorted((share for share in context.shares if share < top), reverse=True):
-        found = context.store.get(Rung(of=train, share=share))
+        found = context.store.get(Rung(of=stage.whole, share=share))
         if found is not None:
             return found
     return None

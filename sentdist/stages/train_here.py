@@ -12,7 +12,7 @@ from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Rung, Train, training_of
+from sentdist.plan.stages import Rung, Train
 from sentdist.stages.context import Context
 from sentdist.stages.devices import device_of
 from sentdist.stages.inputs import folder_of
@@ -29,10 +29,8 @@ Listener = Callable[[Stage, TrainSession | None, StepReport | DevScore | Artifac
 def train_here(stage: Train | Rung, context: Context, *, listen: Listener | None = None) -> Artifact:
     """Train on one rank with the torch engine; it goes on from a rung where there is one."""
     started = time.perf_counter()
-    train = training_of(stage)
-    assert train is not None
     make_engine = partial(TorchEngine, device=device_of(context.runtime))
-    make = partial(TrainSession, train, context, make_engine=make_engine, bank=file_bank(train, context))
+    make = partial(TrainSession, stage.whole, context, make_engine=make_engine, bank=file_bank(stage.whole, context))
     resumed = from_rung(make(), stage, context, make=make, ranks=ALONE)
     if resumed.note is not None:
         log.warning("%s: %s", stage.label, resumed.note)

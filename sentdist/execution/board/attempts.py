@@ -10,7 +10,7 @@ from sentdist.execution.cluster.ray_errors import PROCESS_LOST, cause_of, reason
 from sentdist.execution.resources import Demand
 from sentdist.execution.training.checkpoints import newest_step
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import training_of
+from sentdist.plan.stages import Rung, Train
 from sentdist.store.store import ArtifactStore
 
 
@@ -91,4 +91,4 @@ def end_of(stage: Stage, error: BaseException) -> StageEvent:
 
 def checkpoint_step(store: ArtifactStore, stage: Stage) -> int:
     """The step from which a stage would go on; 0 for what has no checkpoint."""
-    return (newest_step(store, stage) or 0) if training_of(stage) is not None else 0
+    return (newest_step(store, stage) or 0) if isinstance(stage, Train | Rung) else 0

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 from sentdist.plan.stage import Stage, topological
-from sentdist.plan.stages import STAGES, Rung, Train, training_of
+from sentdist.plan.stages import STAGES, Rung, Train
 from sentdist.plan.suggestions import PlannedSearch
 from sentdist.store.forecast import ENCODED_PER_TRAINED, sentences_of, speed_of
 from sentdist.store.record import Record
@@ -57,7 +57,8 @@ def spent_on(stage: Train | Rung, store: ArtifactStore, *, earlier: StoreBefore,
         results = artifact.record.results
         seconds = artifact.record.seconds - (_number(results.get("seconds_before")) if isinstance(needed, Train) else 0.0)
         sentences = 0
-        if (train := training_of(needed)) is not None:
+        if isinstance(needed, Train | Rung):
+            train = needed.whole
             step = int(_number(results.get("step" if isinstance(needed, Rung) else "num_steps")))
             sentences = step * train.sentences_per_step - int(_number(results.get("sentences_before")))
         found = Spending(

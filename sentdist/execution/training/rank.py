@@ -22,7 +22,7 @@ from sentdist.execution.training.reporter import ProgressReporter
 from sentdist.execution.training.resume import begin_or_resume, post_resumed, save_checkpoint
 from sentdist.learning.freed_memory import let_freed_memory_go
 from sentdist.plan.runtime import Runtime
-from sentdist.plan.stages import Rung, Tokens, Train, training_of
+from sentdist.plan.stages import Rung, Tokens, Train
 from sentdist.stages.context import Context
 from sentdist.stages.devices import device_of
 from sentdist.stages.gpu_memory import explain_full_gpu
@@ -57,14 +57,12 @@ def train_rank(stage: Train | Rung, context: Context, sink: EventSink, run: RunH
     started = time.perf_counter()
     use_reserved(stage_demand(stage, context.runtime))
     ranks = ranks_here()
-    train = training_of(stage)
-    assert train is not None
     with ExitStack() as at_end, Heartbeats(stage, sink, worker=f"rank {ranks.rank}" if ranks.world_size > 1 else "") as heartbeats:
         at_end.callback(let_freed_memory_go)  # which the session keeps
-        _make_tokens(train, context, ranks)
+        _make_tokens(stage.whole, context, ranks)
         running = RunningFolder(context.store, stage, ranks)
         told = sink if ranks.is_first else None
-        make = partial(_start_session, train, context, ranks)
+        make = partial(_start_session, stage.whole, context, ranks)
         resumed = from_rung(begin_or_resume(make, running, stage, told), stage, context, make=make, ranks=ranks)
         session = resumed.session
         if told is not None and (resumed.note or (resumed.step and resumed.step == session.progress.step)):
