@@ -79,8 +79,9 @@ def _build(stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
             from sentdist.execution.parallel.shards import build_over_workers
 
             return build_over_workers(stage, context, sink=sink)
+    assert demand.way == "task", f"nobody said how workers build the stage {stage.kind} together"
     with Heartbeats(stage, sink):
-        if isinstance(stage, CorpusStage) and not stage.is_generated:
+        if isinstance(stage, CorpusStage) and not stage.uses_gpu:
             return build_in_process(stage, context)
         from sentdist.execution.reserved import use_reserved
         from sentdist.stages.gpu_memory import explain_full_gpu

@@ -9,10 +9,8 @@ from typing import Literal
 
 from sentdist.errors import ResourceError
 from sentdist.gpus import GPUS
-from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Bank, Rung, Scores, Targets, Train
 from sentdist.sizes import memory_size
 
 # Ray Train's controller answers `ray.train.report` once a health check: at its default of 2 s a dev score would cost up to 2 s.
@@ -195,23 +193,18 @@ def stage_demand(stage: Stage, runtime: Runtime) -> Demand:
     Raises:
         TypeError: a kind of which nothing is known here.
     """
-    on_gpu = runtime.gpus_per_worker
-    match stage:
-        case Train() | Rung() if uses_worker_group(runtime):
+    num_gpus = runtime.gpus_per_worker if stage.uses_gpu else 0.0
+    match stage.built_by:
+        case None:
+            raise TypeError(f"nobody said what the stage {stage.kind} reserves")
+        case "group" if uses_worker_group(runtime):
             may_change = runtime.workers_may_change
             change = ElasticWidth(fewest=runtime.fewest_workers, every_s=runtime.checkpoint_every_s) if may_change else None
-            return Demand(way="group", workers=runtime.most_workers, num_cpus=runtime.cpus_per_worker, num_gpus=on_gpu, change=change)
-        case Bank() if runtime.most_workers > 1:
-            return pool_demand(runtime, gpus=on_gpu)
-        case Targets() if runtime.most_workers > 1:
-            return pool_demand(runtime, gpus=0.0)
-        case CorpusStage() if not stage.is_generated:
-            return Demand(way="task", workers=1, num_cpus=runtime.cpus_per_worker, num_gpus=0.0)
-        case Train() | Rung() | Bank() | Scores() | CorpusStage():
-            return Demand(way="task", workers=1, num_cpus=runtime.cpus_per_worker, num_gpus=on_gpu)
-        case Targets():
-            return Demand(way="task", workers=1, num_cpus=runtime.cpus_per_worker, num_gpus=0.0)
-    raise TypeError(f"nobody said what the stage {stage.kind} reserves")
+            return Demand(way="group", workers=runtime.most_workers, num_cpus=runtime.cpus_per_worker, num_gpus=num_gpus, change=change)
+        case "pool" if runtime.most_workers > 1:
+            return pool_demand(runtime, gpus=num_gpus)
+        case "one" | "pool" | "group":
+            return Demand(way="task", workers=1, num_cpus=runtime.cpus_per_worker, num_gpus=num_gpus)
 
 
 def pool_demand(runtime: Runtime, *, gpus: float) -> Demand:

@@ -17,6 +17,7 @@ from sentdist.frozen import Frozen
 
 Json = JsonValue
 Purpose = Literal["training", "scores", "aside"]
+Processes = Literal["one", "pool", "group"]
 
 # Sources `generated/…` were once called `embedded/…`. Keys and places of artifacts keep that word, so that finished work stays finished.
 _SOURCE, _SOURCE_IN_KEYS = '"generated/', '"embedded/'
@@ -31,12 +32,15 @@ class Stage(Frozen):
     purpose: "training" for what an encoder is made of, whose seconds are a trial's cost; "scores" for what scores it;
     "aside" for what no plan has.
     speed_of: the kind of stage by whose finished artifacts the work of this one is forecast; None: it is not forecast.
+    built_by: the processes that build it where there are several: "one"; a "pool", of which each makes parts by itself; a "group", all at
+    once. None: no cluster is asked for it, whoever needs it makes it.
     """
 
     kind: ClassVar[str]
     revision: ClassVar[int]
     purpose: ClassVar[Purpose]
     speed_of: ClassVar[str | None]
+    built_by: ClassVar[Processes | None]
 
     @cached_property
     def key(self) -> str:
@@ -55,6 +59,16 @@ class Stage(Frozen):
     def label(self) -> str:
         """A few words for people: they stand before the key in the name of the artifact's folder."""
         return self.kind
+
+    @property
+    def precision_used(self) -> str | None:
+        """In which an encoder computes here; None where there is none."""
+        raise TypeError(f"nobody said in which precision the stage {self.kind} computes")
+
+    @property
+    def uses_gpu(self) -> bool:
+        """Whether it computes on a GPU where trainings have one."""
+        return self.precision_used is not None
 
     @property
     def place(self) -> str:

@@ -11,7 +11,7 @@ from sentdist.plan.corpora.rows import Corpus
 from sentdist.plan.objectives import Objective, phi_of, uses_bank, uses_hard_negatives, uses_targets
 from sentdist.plan.selection import Selection
 from sentdist.plan.specs import EncoderSpec, LexicalSpec, Precision, Probes, Regularizers, Stopping, Training, View
-from sentdist.plan.stage import Purpose, Stage, slug
+from sentdist.plan.stage import Processes, Purpose, Stage, slug
 from sentdist.plan.task_kinds import DevTask, ScoredTask
 
 
@@ -22,6 +22,8 @@ class Targets(Stage):
     revision: ClassVar[int] = 1
     purpose: ClassVar[Purpose] = "training"
     speed_of: ClassVar[str | None] = "targets"
+    built_by: ClassVar[Processes | None] = "pool"
+    precision_used: ClassVar[None] = None
 
     corpus: AnyCorpus
     tagger: str = "nltk"  # or "module:function"
@@ -40,6 +42,7 @@ class Train(Stage):
     revision: ClassVar[int] = 1
     purpose: ClassVar[Purpose] = "training"
     speed_of: ClassVar[str | None] = "train"
+    built_by: ClassVar[Processes | None] = "group"
 
     encoder: EncoderSpec
     start: Train | None = None  # continue from this encoder; None: from the checkpoint
@@ -73,6 +76,10 @@ class Train(Stage):
         return self.training.batch_size * self.num_columns
 
     @property
+    def precision_used(self) -> Precision:
+        return self.training.precision
+
+    @property
     def label(self) -> str:
         phi = f"{value:+g}" if (value := phi_of(self.objective)) else ""
         banks = f"-n{len(self.banks)}" if self.banks else ""
@@ -95,6 +102,7 @@ class Rung(Stage):
     revision: ClassVar[int] = 1
     purpose: ClassVar[Purpose] = "aside"
     speed_of: ClassVar[str | None] = None
+    built_by: ClassVar[Processes | None] = "group"
 
     of: Train
     share: Annotated[float, Field(gt=0.0, lt=1.0)]
@@ -102,6 +110,10 @@ class Rung(Stage):
     @property
     def inputs(self) -> tuple[Stage, ...]:
         return self.of.inputs
+
+    @property
+    def precision_used(self) -> Precision:
+        return self.of.precision_used
 
     @property
     def label(self) -> str:
@@ -120,12 +132,17 @@ class Bank(Stage):
     revision: ClassVar[int] = 1
     purpose: ClassVar[Purpose] = "training"
     speed_of: ClassVar[str | None] = "bank"
+    built_by: ClassVar[Processes | None] = "pool"
 
     encoder: Train
     corpus: AnyCorpus
     dtype: Literal["float16", "float32"] = "float16"
     max_length: Annotated[int, Field(ge=3)] = 75
     precision: Precision = "fp32"
+
+    @property
+    def precision_used(self) -> Precision:
+        return self.precision
 
     @property
     def label(self) -> str:
@@ -139,6 +156,7 @@ class Scores(Stage):
     revision: ClassVar[int] = 1
     purpose: ClassVar[Purpose] = "scores"
     speed_of: ClassVar[str | None] = "bank"  # scores encode as fast as banks do
+    built_by: ClassVar[Processes | None] = "one"
 
     encoder: EncoderSpec | Train | LexicalSpec
     tasks: tuple[ScoredTask, ...]
@@ -153,6 +171,10 @@ class Scores(Stage):
         if (self.probes is None) != (self.targets is None):
             raise ValueError("probes go with targets")
         return self
+
+    @property
+    def precision_used(self) -> Precision:
+        return self.precision
 
     @property
     def label(self) -> str:
@@ -174,6 +196,8 @@ class Overlap(Stage):
     revision: ClassVar[int] = 3
     purpose: ClassVar[Purpose] = "aside"
     speed_of: ClassVar[str | None] = None
+    built_by: ClassVar[Processes | None] = None
+    precision_used: ClassVar[None] = None
 
     of: AnyCorpus | DevTask
     tasks: tuple[ScoredTask, ...]
@@ -191,11 +215,16 @@ class Encoded(Stage):
     revision: ClassVar[int] = 1
     purpose: ClassVar[Purpose] = "aside"
     speed_of: ClassVar[str | None] = None
+    built_by: ClassVar[Processes | None] = None
 
     encoder: EncoderSpec | Train
     max_length: Annotated[int, Field(ge=3)] | None = None
     precision: Precision = "fp32"
     sentences: str  # digest
+
+    @property
+    def precision_used(self) -> Precision:
+        return self.precision
 
     @property
     def label(self) -> str:
@@ -210,6 +239,8 @@ class Tokens(Stage):
     revision: ClassVar[int] = 1
     purpose: ClassVar[Purpose] = "aside"
     speed_of: ClassVar[str | None] = None
+    built_by: ClassVar[Processes | None] = None
+    precision_used: ClassVar[None] = None
 
     corpus: AnyCorpus
     tokenizer: str  # digest

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sentdist.errors import ResourceError
-from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Bank, Encoded, Overlap, Rung, Scores, Targets, Tokens, Train
 
 
 def check_precisions(stages: Iterable[Stage], runtime: Runtime, *, old_gpu: str | None = None) -> None:
@@ -20,7 +18,7 @@ def check_precisions(stages: Iterable[Stage], runtime: Runtime, *, old_gpu: str 
         ResourceError: a stage computes in TensorFloat-32, and no GPU is used; or in that or bfloat16, and a GPU that may be used has none.
     """
     for stage in stages:
-        precision = precision_of(stage)
+        precision = stage.precision_used
         where = f"{stage.kind} {stage.label}: precision={precision}"
         if precision == "tf32" and not runtime.gpus_per_worker:
             raise ResourceError(
@@ -36,15 +34,3 @@ def check_precisions(stages: Iterable[Stage], runtime: Runtime, *, old_gpu: str 
                 expected="NVIDIA GPUs that have them (Ampere or later)",
                 remedy="Use fp32, which is the same everywhere, or leave these GPUs out.",
             )
-
-
-def precision_of(stage: Stage) -> str | None:
-    """In which the stage computes; None for one that multiplies nothing."""
-    match stage:
-        case Train() | Rung():
-            return stage.whole.training.precision
-        case Bank() | Scores() | Encoded():
-            return stage.precision
-        case CorpusStage() | Targets() | Overlap() | Tokens():
-            return None
-    raise TypeError(f"nobody said in which precision the stage {stage.kind} computes")

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from sentdist.plan.stage import Json, Purpose, Stage
+from sentdist.plan.stage import Json, Processes, Purpose, Stage
 from sentdist.plan.stages import STAGES
 from sentdist.store.record import Record
 
@@ -26,6 +26,7 @@ class MissingStage(Stage):
     revision: ClassVar[int] = 0
     purpose: ClassVar[Purpose] = "aside"
     speed_of: ClassVar[str | None] = None
+    built_by: ClassVar[Processes | None] = None
 
 
 def restored(key: str | None, records: Mapping[str, Record]) -> Stage | None:

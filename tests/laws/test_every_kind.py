@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -11,11 +11,11 @@ from sentdist.errors import ResourceError
 from sentdist.execution.disk_estimate import bytes_beside_weights
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import STAGES, Bank
+from sentdist.plan.stages import STAGES, Bank, Rung, Train
 from sentdist.stages.context import Context
 from sentdist.stages.device_forecast import operations_of
 from sentdist.stages.gpu_memory import explain_full_gpu
-from sentdist.stages.precisions import precision_of
+from sentdist.stages.sharded import Sharded
 from sentdist.stages.worker_memory import EncoderSize, encoder_size
 from sentdist.tracking.parameters import data_sets, stage_parameters
 from tests.support.every_stage import one_of_each, plan_of_all_kinds
@@ -70,8 +70,19 @@ def test_forecasts_refuse_what_no_plan_has(kind: str) -> None:
 
 
 def test_precision_is_that_of_every_kind_that_has_one() -> None:
-    of_kind = {kind: precision_of(stage) for kind, stage in one_of_each().items()}
+    of_kind = {kind: stage.precision_used for kind, stage in one_of_each().items()}
     assert {kind for kind, precision in of_kind.items() if precision} == {"train", "rung", "bank", "scores", "encoded"}
+
+
+def test_the_training_of_a_rung_is_what_it_is_a_part_of() -> None:
+    train, rung = one_of_each()["train"], one_of_each()["rung"]
+    assert isinstance(train, Train) and isinstance(rung, Rung)
+    assert rung.whole is rung.of is train.whole is train
+
+
+def test_who_builds_a_kind_together_has_a_body_for_it() -> None:
+    assert {kind for kind in STAGES.values() if kind.built_by == "pool"} == set(get_args(Sharded))
+    assert {kind for kind in STAGES.values() if kind.built_by == "group"} == {Train, Rung}
 
 
 def test_a_full_gpu_is_told_of_what_was_at_work(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from sentdist.plan.objectives import OBJECTIVE_NAMES, OBJECTIVES, objective_rows
 from sentdist.plan.papers import PAPERS
 from sentdist.plan.recipe import SECTIONS
 from sentdist.plan.runtime import Runtime
-from sentdist.plan.stage import Stage
+from sentdist.plan.stage import Processes, Stage
 from sentdist.plan.stages import STAGES, Train
 from sentdist.plan.task_kinds import TASK_KINDS, DevTask, ScoredTask
 from sentdist.plan.tasks import TASKS
@@ -110,6 +110,7 @@ def test_a_kind_of_stage_says_what_it_is_for_and_what_it_takes(kind: str) -> Non
     kind_of_stage = STAGES[kind]
     assert kind_of_stage.purpose in ("training", "scores", "aside")
     assert kind_of_stage.speed_of is None or kind_of_stage.speed_of in STAGES
+    assert kind_of_stage.built_by is None or kind_of_stage.built_by in get_args(Processes)
     if kind_of_stage.purpose == "aside":
         return
     stage = stages()[kind]

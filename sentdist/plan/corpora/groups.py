@@ -71,7 +71,7 @@ class GroupedCorpus(CorpusStage):
         return 1 + self.num_positives + self.num_negatives
 
     @property
-    def is_generated(self) -> bool:
+    def uses_gpu(self) -> bool:
         return self.augmentation is not None and self.augmentation.name == "paraphrases"
 
     @property

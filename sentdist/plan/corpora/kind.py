@@ -10,7 +10,7 @@ from sentdist.frozen import Frozen
 from sentdist.objectives.objective import Labels
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.specs import Fold, OwnRows, Task
-from sentdist.plan.stage import Purpose, Stage
+from sentdist.plan.stage import Processes, Purpose, Stage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +68,8 @@ class CorpusStage(Stage):
 
     purpose: ClassVar[Purpose] = "training"
     speed_of: ClassVar[str | None] = None
+    built_by: ClassVar[Processes | None] = "one"
+    precision_used: ClassVar[None] = None
 
     recipe_kind: ClassVar[str]
     holds: ClassVar[str]
@@ -96,8 +98,8 @@ class CorpusStage(Stage):
         return ()
 
     @property
-    def is_generated(self) -> bool:
-        """Whether a model writes some of its sentences, which wants a GPU where trainings have one."""
+    def uses_gpu(self) -> bool:
+        """Whether a model writes some of its sentences."""
         return False
 
     @property

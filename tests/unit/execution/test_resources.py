@@ -23,9 +23,11 @@ from sentdist.execution.resources import (
 )
 from sentdist.plan.corpora.groups import Augmentation, GroupedCorpus
 from sentdist.plan.runtime import Runtime
+from sentdist.plan.specs import Training
 from sentdist.plan.stages import Bank, Corpus, Rung, Scores, Targets, Train
 
 GIB = 2.0**30
+TRAIN = Train.model_construct(training=Training())
 
 
 @pytest.mark.parametrize(
@@ -145,9 +147,9 @@ def test_a_training_whose_workers_may_change_runs_with_the_fewest(cpus: list[flo
 
 
 def test_what_changes_its_workers_waits_for_the_fewest() -> None:
-    demand = stage_demand(Train.model_construct(), Runtime(engine="torch", workers=(2, 4), checkpoint_every_s=30))
+    demand = stage_demand(TRAIN, Runtime(engine="torch", workers=(2, 4), checkpoint_every_s=30))
     assert (demand.way, demand.workers, demand.enough, demand.change) == ("group", 4, 2, ElasticWidth(fewest=2, every_s=30))
-    assert stage_demand(Train.model_construct(), Runtime(engine="torch", workers=(2, 2))).change is None
+    assert stage_demand(TRAIN, Runtime(engine="torch", workers=(2, 2))).change is None
 
 
 @pytest.mark.parametrize(
@@ -220,12 +222,10 @@ def test_only_stages_that_run_an_encoder_reserve_gpus() -> None:
     written = GroupedCorpus.model_construct(augmentation=Augmentation.model_construct(name="paraphrases"))
     assert stage_demand(written, Runtime(gpus_per_worker=1)).num_gpus == 1, "a model writes some of its sentences"
     for workers in (1, 2):
-        found = {
-            kind: stage_demand(kind.model_construct(), Runtime(engine="torch", workers=workers, gpus_per_worker=0.5))
-            for kind in (Train, Rung, Bank, Scores, Targets)
-        }
-        assert {kind for kind, one in found.items() if one.num_gpus == 0.5} == {Train, Rung, Bank, Scores}, "a tagger counts words on CPUs"
-        assert found[Targets].num_gpus == 0.0
+        runtime = Runtime(engine="torch", workers=workers, gpus_per_worker=0.5)
+        stages = (TRAIN, Rung.model_construct(of=TRAIN), Bank.model_construct(), Scores.model_construct())
+        assert {stage_demand(stage, runtime).num_gpus for stage in stages} == {0.5}
+        assert stage_demand(Targets.model_construct(), runtime).num_gpus == 0.0, "a tagger counts words on CPUs"
 
 
 @pytest.mark.parametrize(("num_nodes", "period", "watches"), [(1, "0.2", "0"), (2, "0.2", "1"), (64, "2.0", "1")])

@@ -7,16 +7,16 @@ import pytest
 from sentdist.errors import ResourceError
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import STAGES
-from sentdist.stages.precisions import check_precisions, precision_of
+from sentdist.stages.precisions import check_precisions
 from tests.support.planning import RECIPES, shipped_plan
 
 
 def test_every_kind_of_stage_that_has_a_precision_is_asked_for_it() -> None:
     stages = {type(stage): stage for stage in shipped_plan(RECIPES / "demo.yaml").stages}
     having = {kind for kind in STAGES.values() if "precision" in kind.model_fields or "training" in kind.model_fields}
-    assert having >= {kind for kind, stage in stages.items() if precision_of(stage) is not None}
-    assert all(precision_of(stages[kind]) == "fp32" for kind in having & set(stages))
-    assert {kind.__name__ for kind in having} == {"Train", "Bank", "Scores", "Encoded"}, "precision_of has a case for each"
+    assert having >= {kind for kind, stage in stages.items() if stage.precision_used is not None}
+    assert all(stages[kind].precision_used == "fp32" for kind in having & set(stages))
+    assert {kind.__name__ for kind in having} == {"Train", "Bank", "Scores", "Encoded"}
 
 
 def test_a_sweep_in_tf32_is_refused_on_cpus_and_goes_on_with_gpus() -> None:
