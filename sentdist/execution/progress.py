@@ -13,7 +13,7 @@ from sentdist.plan.stage import Json, Stage, topological
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
 from sentdist.plan.wording import value_text
-from sentdist.store.forecast import ENCODED_PER_TRAINED, sentences_of
+from sentdist.store.forecast import ENCODED_PER_TRAINED
 
 SILENCE_S = 20.0  # after which a line says what still runs
 MOST_NAMED = 3  # stages in a line
@@ -163,5 +163,5 @@ def _told_apart(plan: Plan, stages: Iterable[Stage]) -> dict[str, str]:
 
 def _cost(stage: Stage, plan: Plan) -> float:
     """In sentences through the encoder; a corpus takes a moment."""
-    sentences = sentences_of(stage, plan.rows) or 1
+    sentences = stage.num_sentences(plan.rows) or 1
     return sentences * (ENCODED_PER_TRAINED if isinstance(stage, Train) else 1.0)

@@ -70,6 +70,10 @@ class Stage(Frozen):
         """Whether it computes on a GPU where trainings have one."""
         return self.precision_used is not None
 
+    def num_sentences(self, rows: Mapping[str, int]) -> int:
+        """Sentences that it trains on or encodes, at most. rows: of each corpus, by key. Raises TypeError for what no plan has."""
+        raise TypeError(f"nobody said how many sentences the stage {self.kind} goes through")
+
     @property
     def place(self) -> str:
         """Folder of the artifact below the root of a store."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -12,7 +13,7 @@ from sentdist.plan.objectives import Objective, phi_of, uses_bank, uses_hard_neg
 from sentdist.plan.selection import Selection
 from sentdist.plan.specs import EncoderSpec, LexicalSpec, Precision, Probes, Regularizers, Stopping, Training, View
 from sentdist.plan.stage import Processes, Purpose, Stage, slug
-from sentdist.plan.task_kinds import DevTask, ScoredTask
+from sentdist.plan.task_kinds import DevTask, ScoredTask, num_encoded
 
 
 class Targets(Stage):
@@ -29,6 +30,9 @@ class Targets(Stage):
     tagger: str = "nltk"  # or "module:function"
     tagger_revision: str
     num_words: Annotated[int, Field(ge=1)] = 20_000
+
+    def num_sentences(self, rows: Mapping[str, int]) -> int:
+        return rows[self.corpus.key] * self.corpus.num_columns
 
     @property
     def label(self) -> str:
@@ -74,6 +78,9 @@ class Train(Stage):
     def sentences_per_step(self) -> int:
         """Of the global batch."""
         return self.training.batch_size * self.num_columns
+
+    def num_sentences(self, rows: Mapping[str, int]) -> int:
+        return self.training.epochs * self.training.steps_per_epoch(rows[self.corpus.key]) * self.sentences_per_step
 
     @property
     def precision_used(self) -> Precision:
@@ -140,6 +147,9 @@ class Bank(Stage):
     max_length: Annotated[int, Field(ge=3)] = 75
     precision: Precision = "fp32"
 
+    def num_sentences(self, rows: Mapping[str, int]) -> int:
+        return rows[self.corpus.key] * self.corpus.num_columns
+
     @property
     def precision_used(self) -> Precision:
         return self.precision
@@ -171,6 +181,9 @@ class Scores(Stage):
         if (self.probes is None) != (self.targets is None):
             raise ValueError("probes go with targets")
         return self
+
+    def num_sentences(self, rows: Mapping[str, int]) -> int:
+        return sum(map(num_encoded, self.tasks))
 
     @property
     def precision_used(self) -> Precision:

@@ -12,7 +12,7 @@ from sentdist.frozen import Frozen
 from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.measures import Measure
 from sentdist.plan.specs import OwnRows, Task
-from sentdist.plan.tasks import TaskCard
+from sentdist.plan.tasks import TASKS, TaskCard
 
 
 class ClassificationTask(Frozen):
@@ -112,6 +112,7 @@ ScoredTask = ChosenTask | LinkTask
 DevTask = Task | ClassificationTask | ParaphraseTask | RerankingTask | ForumsTask | TripletTask  # those that can choose checkpoints
 
 Floor = Literal["word_overlap", "bm25"]
+UNKNOWN_PAIRS = 1000  # of a task whose size is not published
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,6 +301,21 @@ TASK_KINDS: dict[str, TaskKind] = {
         ),
     )
 }  # fmt: skip
+
+
+def num_encoded(task: ScoredTask) -> int:
+    """Sentences that a task encodes, repetitions included: two of a pair, query or triple, all of a labelled row."""
+    return TASK_KINDS[task.kind].encodes(task, _published_items(task) or UNKNOWN_PAIRS)
+
+
+def has_known_size(task: ScoredTask) -> bool:
+    """Whether planning knows how many that are."""
+    return isinstance(task, LinkTask) or _published_items(task) is not None
+
+
+def _published_items(task: ScoredTask) -> int | None:
+    known = TASKS.get(task.name)
+    return None if known is None else known.num_items
 
 
 def have_mean(kinds: Iterable[str]) -> bool:

@@ -15,7 +15,6 @@ from sentdist.plan.stages import Bank, Corpus, Scores, Targets, Train
 from sentdist.plan.unroll import Plan
 from sentdist.spelling import did_you_mean
 from sentdist.stages.worker_memory import encoder_size, sentences_at_a_time, sentences_of_a_worker
-from sentdist.store.forecast import sentences_of
 from sentdist.store.record import Record
 
 TERA = 1e12
@@ -115,15 +114,15 @@ def operations_of(stage: Stage, plan: Plan, parameters: Parameters) -> float:
             each = FORWARD if stage.training.freeze_encoder else each
             share = 1.0 if stage.stopping is None else STOPPED_SHARE / stage.training.epochs
             tokens = _tokens(stage.training.max_length, stage.corpus)
-            return each * share * parameters(stage.encoder) * sentences_of(stage, plan.rows) * tokens
+            return each * share * parameters(stage.encoder) * stage.num_sentences(plan.rows) * tokens
         case Bank():
             tokens = _tokens(stage.max_length, stage.corpus)
-            return FORWARD * parameters(stage.encoder.encoder) * sentences_of(stage, plan.rows) * tokens
+            return FORWARD * parameters(stage.encoder.encoder) * stage.num_sentences(plan.rows) * tokens
         case Scores(encoder=LexicalSpec()) | CorpusStage() | Targets():  # no encoder
             return 0.0
         case Scores(encoder=(Train() | EncoderSpec()) as encoder):
             spec = encoder.encoder if isinstance(encoder, Train) else encoder
-            return FORWARD * parameters(spec) * sentences_of(stage, plan.rows) * _tokens(stage.max_length, None)
+            return FORWARD * parameters(spec) * stage.num_sentences(plan.rows) * _tokens(stage.max_length, None)
     raise TypeError(f"nobody said how much the stage {stage.kind} computes")
 
 

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sentdist.errors import counted
-from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.stage import Stage, as_number
-from sentdist.plan.stages import STAGES, Bank, Scores, Targets, Train
-from sentdist.plan.task_kinds import TASK_KINDS, ScoredTask
-from sentdist.plan.tasks import TASKS
+from sentdist.plan.stages import STAGES, Scores
+from sentdist.plan.task_kinds import has_known_size
 from sentdist.plan.unroll import Plan
 from sentdist.store.store import ArtifactStore
 
 MAX_RECORDS = 40  # of each kind: enough for a median, and still quick on an object store
-UNKNOWN_PAIRS = 1000  # of a task whose size is not published
 ENCODED_PER_TRAINED = 3.0  # sentences, in the same time: there is no backward pass, which takes twice a forward pass
 
 
@@ -101,40 +96,12 @@ def forecast(plan: Plan, store: ArtifactStore) -> Forecast:
                 mentions=sum(plan.mentions[stage.key] for stage in stages),
                 distinct=len(stages),
                 finished=len(stages) - len(left),
-                sentences=sum(sentences_of(stage, plan.rows) for stage in left),
-                is_guessed=any(isinstance(stage, Scores) and not all(map(_has_known_size, stage.tasks)) for stage in left),
+                sentences=sum(stage.num_sentences(plan.rows) for stage in left),
+                is_guessed=any(isinstance(stage, Scores) and not all(map(has_known_size, stage.tasks)) for stage in left),
                 sentences_per_s=speed_of(store, kind) if left else None,
             )
         )
     return Forecast(kinds=tuple(kinds), finished=finished)
-
-
-def sentences_of(stage: Stage, rows: Mapping[str, int]) -> int:
-    """Sentences that a stage trains on or encodes, at most. rows: of each corpus, by key."""
-    match stage:
-        case Train():
-            return stage.training.epochs * stage.training.steps_per_epoch(rows[stage.corpus.key]) * stage.sentences_per_step
-        case Bank() | Targets():
-            return rows[stage.corpus.key] * stage.corpus.num_columns
-        case Scores():
-            return sum(_encoded(task) for task in stage.tasks)
-        case CorpusStage():
-            return 0
-    raise TypeError(f"nobody said how many sentences the stage {stage.kind} goes through")
-
-
-def _encoded(task: ScoredTask) -> int:
-    """Sentences that a task encodes, repetitions included: two of a pair, query or triple, all of a labelled row."""
-    return TASK_KINDS[task.kind].encodes(task, _published_items(task) or UNKNOWN_PAIRS)
-
-
-def _has_known_size(task: ScoredTask) -> bool:
-    return isinstance(task, LinkTask) or _published_items(task) is not None
-
-
-def _published_items(task: ScoredTask) -> int | None:
-    known = TASKS.get(task.name)
-    return None if known is None else known.num_items
 
 
 def speed_of(store: ArtifactStore, kind: type[Stage]) -> float | None:

@@ -44,6 +44,7 @@ def test_forecasts_know_every_kind_that_a_plan_has(kind: str) -> None:
     stage, plan = one_of_each()[kind], plan_of_all_kinds()
     computes = kind in ("train", "bank", "scores")
     assert (operations_of(stage, plan, lambda encoder: 1e6) > 0) == computes
+    assert (stage.num_sentences(plan.rows) > 0) == (kind == "targets" or computes)
     assert _written(stage) > 0
 
 
@@ -67,6 +68,8 @@ def test_forecasts_refuse_what_no_plan_has(kind: str) -> None:
         operations_of(stage, plan_of_all_kinds(), lambda encoder: 1e6)
     with pytest.raises(TypeError, match=UNKNOWN):
         _written(stage)
+    with pytest.raises(TypeError, match=UNKNOWN):
+        stage.num_sentences(plan_of_all_kinds().rows)
 
 
 def test_precision_is_that_of_every_kind_that_has_one() -> None:

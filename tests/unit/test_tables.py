@@ -34,7 +34,6 @@ from sentdist.report.paper import tables_of
 from sentdist.report.sweep_rows import KIND_TABLES
 from sentdist.stages.cards import training_card
 from sentdist.stages.tasks.load import loader_of
-from sentdist.store.forecast import sentences_of
 from sentdist.store.restored import MissingStage
 from tests.support.planning import RECIPES, shipped_plan
 
@@ -116,7 +115,7 @@ def test_a_kind_of_stage_says_what_it_is_for_and_what_it_takes(kind: str) -> Non
     stage = stages()[kind]
     assert stage_demand(stage, Runtime()).workers >= 1
     plan = shipped_plan(next(path for path in sorted(RECIPES.rglob("*.yaml")) if kind in {s.kind for s in shipped_plan(path).stages}))
-    assert all(sentences_of(one, plan.rows) >= 0 for one in plan.stages)
+    assert all(one.num_sentences(plan.rows) >= 0 for one in plan.stages)
 
 
 @pytest.mark.parametrize("corpus", CORPORA, ids=RECIPE_CORPUS_KINDS)

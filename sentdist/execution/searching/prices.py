@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sentdist.plan.stage import Stage, topological
 from sentdist.plan.stages import STAGES, Rung, Train
 from sentdist.plan.suggestions import PlannedSearch
-from sentdist.store.forecast import ENCODED_PER_TRAINED, sentences_of, speed_of
+from sentdist.store.forecast import ENCODED_PER_TRAINED, speed_of
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 
@@ -88,7 +88,7 @@ class Forecasts:
             if stage.speed_of is None or stage.purpose != "training":
                 continue
             speed = self._speed(type(stage))
-            sentences = sentences_of(stage, self._rows)
+            sentences = stage.num_sentences(self._rows)
             if speed is None and sentences:
                 return None
             total += sentences / speed if speed else 0.0
@@ -96,17 +96,17 @@ class Forecasts:
 
     def sentences(self, train: Train) -> int:
         """The sentences that it and the entropy encoders that the store lacks would train on, at most."""
-        return sum(sentences_of(stage, self._rows) for stage in self._missing(train) if isinstance(stage, Train))
+        return sum(stage.num_sentences(self._rows) for stage in self._missing(train) if isinstance(stage, Train))
 
     def whole_sentences(self, stage: Stage) -> int:
         """That a stage itself trains on, or encodes."""
-        return sentences_of(stage, self._rows)
+        return stage.num_sentences(self._rows)
 
     def whole_seconds(self, stages: Iterable[Stage]) -> float | None:
         """Seconds for stages, one after another, whatever the store holds of them; None while no speed is known."""
         total = 0.0
         for stage in stages:
-            if stage.speed_of is None or not (sentences := sentences_of(stage, self._rows)):
+            if stage.speed_of is None or not (sentences := stage.num_sentences(self._rows)):
                 continue
             speed, training = self._speed(type(stage)), self._speed(Train)
             if speed is None and training is not None:

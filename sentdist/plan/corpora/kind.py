@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
@@ -96,6 +96,9 @@ class CorpusStage(Stage):
     def relation_names(self) -> tuple[str, ...]:
         """The relations of its rows, in the order of their numbers; empty where they have none."""
         return ()
+
+    def num_sentences(self, rows: Mapping[str, int]) -> int:
+        return 0  # an encoder sees none of them here
 
     @property
     def uses_gpu(self) -> bool:

@@ -32,7 +32,6 @@ from sentdist.stages.local import run_local
 from sentdist.stages.rung_records import rung_score
 from sentdist.stages.train import TrainSession
 from sentdist.stages.worker_memory import sentences_at_a_time
-from sentdist.store.forecast import sentences_of
 from tests.parity.toy import ToyBank, ToyEncoder, toy_batches
 from tests.support import make
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
@@ -347,7 +346,7 @@ def test_a_training_is_forecast_by_the_sentences_that_its_steps_take(
     run_local(plan, context)
     taken = [report.num_sentences for report in reports]
     assert set(taken) == {8 * (3 if hard_negatives else 2)} == {train.sentences_per_step} == {sentences_at_a_time(train, context.runtime)}
-    assert sum(taken) == sentences_of(train, plan.rows)
+    assert sum(taken) == train.num_sentences(plan.rows)
     score = rung_score(train, 1.0, context)
     assert score is not None and score.sentences == sum(taken)
     assert spent_on(train, context.store, earlier=StoreBefore(places=frozenset(), since=None), known=set()).sentences == sum(taken)
