@@ -76,8 +76,7 @@ def bytes_beside_weights(stage: Stage, plan: Plan, sizes: Mapping[EncoderSpec, E
     """What a stage writes beside an encoder's weights and checkpoints. sizes: of the encoders of banks."""
     match stage:
         case Bank():
-            sentences = plan.rows[stage.corpus.key] * stage.corpus.num_columns
-            return sentences * sizes[stage.encoder.encoder].width * NUMBER_BYTES[stage.dtype]
+            return stage.num_sentences(plan.rows) * sizes[stage.encoder.encoder].width * NUMBER_BYTES[stage.dtype]
         case CorpusStage():
             return plan.rows[stage.key] * stage.num_columns * SENTENCE_BYTES
         case Train() | Targets() | Scores():
