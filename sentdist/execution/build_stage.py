@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from sentdist.disk_errors import explain_disk_errors
-from sentdist.errors import ArtifactLost, named
-from sentdist.execution.board.attempts import may_be_a_lost_peer
+from sentdist.errors import named
+from sentdist.execution.board.attempts import end_of, may_be_a_lost_peer
 from sentdist.execution.board.event_sink import EventSink
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.heartbeats import Heartbeats
@@ -35,21 +35,20 @@ def build_stage(stage: Stage, submission: Submission, sink: EventSink) -> Artifa
         return found
     started = time.perf_counter()
     try:
-        sink.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="started", message=_start_message(stage, submission)))
+        sink.post(StageEvent.of(stage, "started", message=_start_message(stage, submission)))
         with explain_disk_errors(f"{stage.kind} {stage.label}"), inputs_watched():
             artifact = _build(stage, submission, sink)
-    except ArtifactLost as loss:  # an input: whoever asked for this stage asks again, see `BoardClient.follow`
-        sink.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="lost", message=str(loss)))
-        raise
     except Exception as error:
         if sink.order is not None and may_be_a_lost_peer(error, stage_demand(stage, submission.context.runtime)):
             raise
-        submission.tracker.fail(stage.key, named(error))
-        sink.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="failed", message=named(error)))
+        event = end_of(stage, error)
+        if event.what == "failed":
+            submission.tracker.fail(stage.key, named(error))
+        sink.post(event)
         raise
     submission.tracker.finish(artifact.record)
     seconds = time.perf_counter() - started
-    sink.post(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="finished", seconds=seconds))
+    sink.post(StageEvent.of(stage, "finished", seconds=seconds))
     return artifact
 
 

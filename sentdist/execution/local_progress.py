@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sentdist.errors import SentdistError, counted, named
-from sentdist.execution.board.events import PRINT_EVERY, StageEvent
+from sentdist.execution.board.events import StageEvent, progress_event
 from sentdist.execution.disk_estimate import disk_estimate
 from sentdist.execution.progress import Show, SweepProgress, progress_of
 from sentdist.execution.sweep_end import SweepSummary, TrialOutcome
@@ -49,8 +49,7 @@ def build_locally(plan: Plan, context: Context, *, print_line: PrintLine, show: 
     progress = progress_of(plan, missing)
 
     def failed(stage: Stage, error: SentdistError) -> None:
-        told = StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="failed", message=named(error))
-        print_line(progress.line(told))
+        print_line(progress.line(StageEvent.of(stage, "failed", message=named(error))))
 
     errors = build_past_failures(plan.stages, context, listen=local_listener(progress, print_line, show=show), failed=failed)
     try:
@@ -84,27 +83,3 @@ def local_listener(progress: SweepProgress, print_line: PrintLine, *, show: Show
                 show(progress)
 
     return listen
-
-
-def progress_event(stage: Stage, session: TrainSession | None, event: StepReport | DevScore | Artifact) -> StageEvent | None:
-    """What is said of an event; None for most steps."""
-    if isinstance(event, Artifact):
-        return StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="finished", seconds=event.record.seconds)
-    from sentdist.learning.checkpoint import DevScore  # loaded: a training runs
-
-    assert session is not None, "only trainings have steps"
-    selection = session.stage.selection
-    num_steps = session.schedule.num_steps
-    if isinstance(event, DevScore):
-        assert selection is not None, "a dev score needs a selection"
-        return StageEvent(
-            key=stage.key, kind=stage.kind, label=stage.label, what="dev", step=event.step, num_steps=num_steps,
-            task=selection.name, score=event.score, is_best=session.progress.best_step == event.step,
-        )  # fmt: skip
-    every = max(1, round(num_steps * PRINT_EVERY))
-    if (event.step + 1) % every:
-        return None
-    return StageEvent(
-        key=stage.key, kind=stage.kind, label=stage.label, what="step", step=event.step + 1, num_steps=num_steps, loss=event.loss,
-        sentences_per_s=event.num_sentences / event.seconds.total if event.seconds.total else None,
-    )  # fmt: skip

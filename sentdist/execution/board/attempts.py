@@ -79,14 +79,14 @@ def may_be_a_lost_peer(error: Exception, demand: Demand) -> bool:
 def retry_of(stage: Stage, attempts: Attempts, loss: BaseException) -> StageEvent:
     """The event of a loss after which the stage is tried again."""
     said = f"its process or host was lost ({reason(loss)}); {attempts.next_one}"
-    return StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="retry", message=said)
+    return StageEvent.of(stage, "retry", message=said)
 
 
 def end_of(stage: Stage, error: BaseException) -> StageEvent:
     """The event of an error that ends a stage. A lost input is no failure: whoever asked for the stage asks again."""
     if isinstance(error, ArtifactLost):
-        return StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="lost", message=str(error))
-    return StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="failed", message=named(error))
+        return StageEvent.of(stage, "lost", message=str(error))
+    return StageEvent.of(stage, "failed", message=named(error))
 
 
 def checkpoint_step(store: ArtifactStore, stage: Stage) -> int:

@@ -4,13 +4,36 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 from sentdist.errors import counted
+from sentdist.plan.stage import Stage
+from sentdist.store.store import Artifact
+
+if TYPE_CHECKING:
+    from sentdist.execution.board.diagnosis import ActiveStage
+    from sentdist.learning.checkpoint import DevScore
+    from sentdist.learning.loop import StepReport
+    from sentdist.stages.train import TrainSession
 
 What = Literal["started", "resumed", "checkpoint", "notice", "retry", "step", "dev", "finished", "lost", "failed"]
 
 PRINT_EVERY = 0.1  # of a training: the fraction of steps between two lines
+
+
+class EventFacts(TypedDict, total=False):
+    """What may be told of what happened, see `StageEvent`."""
+
+    step: int
+    num_steps: int
+    num_workers: int | None
+    loss: float
+    sentences_per_s: float | None
+    task: str
+    score: float
+    is_best: bool
+    seconds: float
+    message: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +55,11 @@ class StageEvent:
     seconds: float | None = None
     message: str | None = None
     at: float = field(default_factory=time.time)
+
+    @classmethod
+    def of(cls, stage: Stage | ActiveStage, what: What, **facts: Unpack[EventFacts]) -> StageEvent:
+        """Something that happens to a stage now."""
+        return cls(key=stage.key, kind=stage.kind, label=stage.label, what=what, **facts)
 
     @property
     def line(self) -> str:
@@ -65,3 +93,26 @@ class StageEvent:
                 return f"waits for an input that is built again: {self.message}"
             case "failed":
                 return f"FAILED: {self.message}"
+
+
+def progress_event(stage: Stage, session: TrainSession | None, event: StepReport | DevScore | Artifact) -> StageEvent | None:
+    """What is said of an event: of every tenth of a training, every dev score and what is finished; None for most steps.
+
+    Which steps are told of follows from their numbers alone: they are the same in a training that goes on from a checkpoint.
+    """
+    if isinstance(event, Artifact):
+        return StageEvent.of(stage, "finished", seconds=event.record.seconds)
+    from sentdist.learning.checkpoint import DevScore  # loaded: a training runs
+
+    assert session is not None, "only trainings have steps"
+    num_steps = session.schedule.num_steps
+    if isinstance(event, DevScore):
+        selection = session.stage.selection
+        assert selection is not None, "a dev score needs a selection"
+        is_best = session.progress.best_step == event.step
+        return StageEvent.of(stage, "dev", step=event.step, num_steps=num_steps, task=selection.name, score=event.score, is_best=is_best)
+    step = event.step + 1
+    if step % max(1, round(num_steps * PRINT_EVERY)):
+        return None
+    speed = event.num_sentences / event.seconds.total if event.seconds.total else None
+    return StageEvent.of(stage, "step", step=step, num_steps=num_steps, loss=event.loss, sentences_per_s=speed)

@@ -93,7 +93,7 @@ class Watchdog:
                 if watched.told_at is not None:
                     watched.every_s = min(2 * watched.every_s, max(SLOWEST_S, self._patience_s))
                 watched.told_at = now
-                events.append(_about(notice.stage, notice.sentence))
+                events.append(StageEvent.of(notice.stage, "notice", message=notice.sentence))
         return events
 
     def completed(self, event: StageEvent) -> StageEvent:
@@ -126,10 +126,6 @@ def _moved(active: ActiveStage, heartbeat: Heartbeat, now: float) -> ActiveStage
         return active
     gap_s = 0.0 if active.moved_at is None else now - active.moved_at
     return replace(active, step=heartbeat.step, num_steps=heartbeat.num_steps, moved_at=now, longest_s=max(active.longest_s, gap_s))
-
-
-def _about(active: ActiveStage, sentence: str) -> StageEvent:
-    return StageEvent(key=active.key, kind=active.kind, label=active.label, what="notice", message=sentence)
 
 
 def _of_host(host: Host, what: str) -> StageEvent:

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
-from sentdist.execution.local_progress import progress_event
+from sentdist.execution.board.events import progress_event
 from sentdist.execution.searching.conductor import Conductor, Watch
 from sentdist.execution.searching.suggesters import TunedSuggester
 from sentdist.execution.searching.trial import ToRun

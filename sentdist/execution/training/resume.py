@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sentdist.execution.board.event_sink import EventSink
-from sentdist.execution.board.events import StageEvent
+from sentdist.execution.board.events import StageEvent, What
 from sentdist.execution.training.checkpoints import RunningFolder
 from sentdist.learning.checkpoint import UnusableCheckpoint
 from sentdist.plan.stages import Rung, Train
@@ -37,11 +37,11 @@ def begin_or_resume(make: Callable[[], TrainSession], running: RunningFolder, st
         session = make()
     if sink is not None:
         for note in notes:
-            sink.post(_event(stage, session, what="resumed", message=note))
+            sink.post(_event(stage, session, "resumed", message=note))
         if step is not None:
-            sink.post(_event(stage, session, what="resumed"))
+            sink.post(_event(stage, session, "resumed"))
         elif notes:
-            sink.post(_event(stage, session, what="resumed", message="begins anew: no checkpoint is of use"))
+            sink.post(_event(stage, session, "resumed", message="begins anew: no checkpoint is of use"))
     return session
 
 
@@ -57,18 +57,17 @@ def save_checkpoint(session: TrainSession, running: RunningFolder, stage: Train 
     problem = running.save(session.save, step=session.progress.step)
     if problem is not None and sink is not None:
         message = f"its checkpoint could not be written ({problem}); the training goes on, the checkpoint before it stays"
-        sink.post(_event(stage, session, what="checkpoint", message=message))
+        sink.post(_event(stage, session, "checkpoint", message=message))
 
 
 def post_resumed(stage: Train | Rung, session: TrainSession, sink: EventSink, message: str | None) -> None:
     """Say that a training goes on from a rung, or why it does not."""
-    sink.post(_event(stage, session, what="resumed", message=message))
+    sink.post(_event(stage, session, "resumed", message=message))
 
 
-def _event(stage: Train | Rung, session: TrainSession, *, what: str, message: str | None = None) -> StageEvent:
+def _event(stage: Train | Rung, session: TrainSession, what: What, message: str | None = None) -> StageEvent:
     may_change = what == "resumed" and session.context.runtime.workers_may_change
-    return StageEvent(
-        key=stage.key, kind=stage.kind, label=stage.label, what=what, message=message,  # type: ignore[arg-type]
-        step=session.progress.step, num_steps=session.schedule.num_steps,
+    return StageEvent.of(
+        stage, what, message=message, step=session.progress.step, num_steps=session.schedule.num_steps,
         num_workers=session.engine.world_size if may_change else None,
     )  # fmt: skip

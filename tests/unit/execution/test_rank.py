@@ -33,8 +33,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, tiny_encoder_dir: Path) -
     data = write_data(tmp_path_factory.mktemp("data"))
     values = tiny_values(tiny_encoder_dir, runtime={"engine": "torch", "checkpoint_every_s": 1e-9, "log_every": 1})
 
-    def place(name: str) -> tuple[Train, Context]:
-        plan, context = tiny_plan(values, data=data, store=tmp_path_factory.mktemp(name))
+    def place(name: str, **changes: Any) -> tuple[Train, Context]:
+        plan, context = tiny_plan(values | changes, data=data, store=tmp_path_factory.mktemp(name))
         train = next(stage for stage in plan.stages if isinstance(stage, Train) and stage.selection is not None and not stage.banks)
         build_here(train.corpus, context)
         return train, context
@@ -65,6 +65,17 @@ def test_a_lost_training_goes_on_and_ends_with_the_same_parameters(prepared: Any
     for name, weight in expected.items():
         # one machine, one engine, one number of threads, hence one order of sums: nothing may differ
         torch.testing.assert_close(found[name], weight, rtol=0, atol=0)
+
+
+def test_a_training_that_goes_on_tells_of_the_steps_that_it_would_have_told_of(prepared: Any) -> None:
+    training = {"batch_size": 8, "learning_rate": 1e-3, "max_length": 20, "epochs": 4}
+    stage, context = prepared("told", training=training)
+    lost, after = RecordingSink(lost_at=6), RecordingSink()
+    with pytest.raises(HostLost):
+        train_as_first_rank(stage, Submission(context=context), lost, NullRun())
+    train_as_first_rank(stage, Submission(context=context), after, NullRun())
+    assert after.told[0].line.endswith("goes on from step 5 of 24")
+    assert [[event.step for event in sink.told if event.what == "step"] for sink in (lost, after)] == [[2, 4, 6], list(range(6, 25, 2))]
 
 
 def test_a_finished_training_leaves_no_checkpoint_behind(prepared: Any) -> None:
