@@ -31,6 +31,10 @@ def test_means_over_seeds_of_each_system_and_relation() -> None:
     assert "Dashed" in drawing.caption and "Dashed" not in relations_alone(ROWS).caption
 
 
+def test_equal_rows_are_the_same_figure() -> None:
+    assert relations_alone(ROWS).svg == relations_alone(ROWS).svg
+
+
 def test_one_relation_counts_for_all_parts_of_a_task_and_each_has_a_row_of_its_own() -> None:
     results: dict[str, float | None] = {}
     for number, task in enumerate(TASK_OF_COLUMN.values()):
