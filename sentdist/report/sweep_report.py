@@ -11,7 +11,7 @@ from sentdist.errors import StoreError, listed
 from sentdist.plan.recipe import recipe_text
 from sentdist.plan.stage import as_number
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.report import citations, useb
+from sentdist.report import citations
 from sentdist.report.block import Block
 from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEAKS_TITLE, NOT_CHECKED, SweepLeaks, sweep_leaks
 from sentdist.report.page_head import finding, page_facts
@@ -21,7 +21,6 @@ from sentdist.report.relations import LINK_HEADER, link_table
 from sentdist.report.score_rows import ResultRow
 from sentdist.report.search.blocks import SearchPart, search_part
 from sentdist.report.search.facts import SearchFacts, search_facts
-from sentdist.report.seed_results import has_average
 from sentdist.report.selection import (
     SELECTION_HEADER,
     SELECTION_TITLE,
@@ -34,7 +33,7 @@ from sentdist.report.selection import (
 from sentdist.report.side_by_side import SideBySide
 from sentdist.report.style import Drawing
 from sentdist.report.sweep_drawings import dev_unit, sweep_drawings
-from sentdist.report.sweep_rows import KIND_TABLES, TASK_TITLES, SweepRows, shared_trainings, sweep_rows
+from sentdist.report.sweep_rows import STS_TITLE, SweepRows, shared_trainings, sweep_rows, table_rows
 from sentdist.report.table_csv import comparisons_to_csv, to_csv
 from sentdist.report.tables import ResultTable, SharedStages, build_table
 from sentdist.report.templating import render
@@ -46,8 +45,6 @@ from sentdist.store.restored import not_understood
 from sentdist.store.searches import find_search
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, load_sweep, sweep_names
-
-STS_TITLE = "Semantic textual similarity"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,43 +176,26 @@ def result_tables(
     baseline: str | None = None,
     grid: GridBaseline | None = None,
 ) -> Iterator[ResultTable]:
-    """The tables of scores of a sweep: pairs first, then one a retrieval task, then one a kind of other tasks.
+    """The tables of scores of a sweep; the first one tells what was shared.
 
     baseline: a cell; None: of the sweep's baseline what dev chose, by the grid, else its first. grid: to compare rows at equal points.
     """
     cells = [trial.cell for trial in sweep.trials if trial.method == sweep.baseline]
     baseline = baseline or next((cell for cell in (() if grid is None else grid.by_dev) if cell in cells), next(iter(cells), None))
-    if found.sts:
-        rows = found.sts
-        tasks = list(rows[0].scores)
+    for number, one in enumerate(table_rows(found)):
         yield build_table(
-            rows, title=STS_TITLE, tasks=tasks, baseline=_present(baseline, rows), grid=grid, average=has_average(tasks), shared=shared,
-            exploratory=found.exploratory, leaked=leaks.of_columns(tasks, {TASK_TITLES.get(task, task): task for task in found.tasks}),
-        )  # fmt: skip
-    for number, (task, rows) in enumerate(found.retrieval.items()):
-        columns = list(rows[0].scores)
-        said = None if found.sts or number else shared
-        yield build_table(
-            rows, title=f"Retrieval: {task}", tasks=columns, baseline=_present(baseline, rows), grid=grid, measure=TASK_KINDS["retrieval"].main,
-            average=False, shared=said, exploratory=found.exploratory, leaked=leaks.of_columns(columns, dict.fromkeys(columns, task)),
-        )  # fmt: skip
-    for number, (kind, rows) in enumerate(found.other.items()):
-        columns = list(rows[0].scores)
-        said = None if found.sts or found.retrieval or number else shared
-        yield build_table(
-            rows, title=KIND_TABLES[kind], tasks=columns, baseline=_present(baseline, rows), grid=grid, measure=TASK_KINDS[kind].main,
-            average=has_average(columns), shared=said,
-            exploratory=found.exploratory, leaked=leaks.of_columns(columns, {TASK_TITLES.get(task, task): task for task in found.tasks}),
-        )  # fmt: skip
-    if found.useb:
-        yield build_table(
-            found.useb, title=useb.TITLE, tasks=list(useb.COLUMNS), baseline=_present(baseline, found.useb), grid=grid, measure=useb.MEASURE, average=False,
-            exploratory=found.exploratory, leaked=leaks.of_columns(list(useb.COLUMNS), useb.TASK_OF_COLUMN),
-        )  # fmt: skip
-    if found.useb_by_relation:
-        yield build_table(
-            found.useb_by_relation, title=useb.TITLE_BY_RELATION, tasks=list(useb.FOUR), baseline=None, measure=useb.MEASURE, preceding=False,
-        )  # fmt: skip
+            one.rows,
+            title=one.title,
+            tasks=one.columns,
+            baseline=_present(baseline, one.rows) if one.is_compared else None,
+            measure=one.measure,
+            average=one.average,
+            preceding=one.is_compared,
+            shared=None if number else shared,
+            exploratory=found.exploratory,
+            leaked=leaks.of_columns(one.columns, one.task_of),
+            grid=grid if one.is_compared else None,
+        )
 
 
 def _confirmed_table(store: ArtifactStore, sweep: SweepRecord) -> ResultTable | None:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sentdist.plan.measures import Measure
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.tasks import TASKS
 from sentdist.reading import drop_remedy, read_json_lines
+from sentdist.report import useb
 from sentdist.report.cell_facts import CellFacts, cell_facts
 from sentdist.report.figures import LearningCurve
 from sentdist.report.score_rows import ResultRow, Scalar
-from sentdist.report.seed_results import SeedResults, scores_of, seed_results
-from sentdist.report.useb import RELATION, TASK_OF_COLUMN, has_useb, relations_of, useb_scores
+from sentdist.report.seed_results import SeedResults, has_average, scores_of, seed_results
 from sentdist.store.curves import HISTORY_FILE
 from sentdist.store.record import Record
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.store.sweep import SweepRecord, TrialRecord
 
+STS_TITLE = "Semantic textual similarity"
 TASK_TITLES = {name: card.title for name, card in TASKS.items() if card.title is not None}
 RETRIEVAL_TITLES = {"acc@1": "Acc@1", "acc@3": "Acc@3", "acc@5": "Acc@5", "map": "MAP", "mrr": "MRR", "ndcg@10": "nDCG@10"}
 
@@ -40,44 +41,85 @@ class SweepRows:
     useb_by_relation: list[ResultRow]  # the same for each relation alone
     curves: list[LearningCurve]
     tasks: list[str]
-    unfinished: list[TrialRecord] = field(default_factory=list)
-    exploratory: dict[str, str] = field(default_factory=dict)  # label -> why it is no evidence
+    unfinished: list[TrialRecord]
+    exploratory: dict[str, str]  # label -> why it is no evidence
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableRows:
+    """What one table of scores shows. task_of: column -> the task whose test set it is about. average: whether it has one, of its columns;
+    is_compared: whether its rows are compared with each other."""
+
+    title: str
+    rows: list[ResultRow]
+    columns: list[str]
+    task_of: Mapping[str, str]
+    measure: Measure
+    average: bool
+    is_compared: bool = True
 
 
 def sweep_rows(sweep: SweepRecord, store: ArtifactStore, records: dict[str, Record]) -> SweepRows:
     """Rows of every cell and seed all of whose folds have scores in the store; trials without scores are listed as unfinished. A mean over
     fewer folds would be another number, of other test items."""
     scores = scores_of(sweep, records)
-    found = SweepRows(
-        sts=[],
-        retrieval={},
-        other={},
-        useb=[],
-        useb_by_relation=[],
-        facts={},
-        curves=[],
-        tasks=[],
-        unfinished=[t for t in sweep.trials if t.key not in scores],
+    results = seed_results(sweep, records)
+    tasks = list(dict.fromkeys(task for one in results for kind in ("sts", "retrieval", *KIND_TABLES) for task in one.tasks(kind)))
+    first_of_cell: dict[str, TrialRecord] = {}
+    for one in results:
+        first_of_cell.setdefault(one.cell, one.trials[0])
+
+    def of_kind(kind: str) -> list[ResultRow]:
+        return [_row(one, store, records, _main_scores(found)) for one in results if (found := one.tasks(kind))]
+
+    def of_retrieval(task: str) -> list[ResultRow]:
+        columns = {f"{task}:{measure}": (task, f"{task}.{measure}") for measure in RETRIEVAL_TITLES}
+        return [_row(one, store, records, columns) for one in results if task in one.tasks("retrieval")]
+
+    of_useb = [(one, _useb_row(one, store, records)) for one in results if useb.has_useb([task.name for task in one.scores.tasks])]
+    return SweepRows(
+        sts=of_kind("sts"),
+        retrieval={task: rows for task in tasks if (rows := of_retrieval(task))},
+        other={kind: rows for kind in KIND_TABLES if (rows := of_kind(kind))},
+        facts={cell: cell_facts(trial, records) for cell, trial in first_of_cell.items()},
+        useb=[row for _, row in of_useb],
+        useb_by_relation=[_by_one_relation(row, name, one.results) for one, row in of_useb for name in useb.relations_of(one.results)],
+        curves=[curve for one in results for curve in _curves(one, store, records)],
+        tasks=tasks,
+        unfinished=[trial for trial in sweep.trials if trial.key not in scores],
+        exploratory=dict(_incomplete(sweep, scores)),
     )
-    found.exploratory.update(_incomplete(sweep, scores))
-    for one in seed_results(sweep, records):
-        found.facts.setdefault(one.cell, cell_facts(one.trials[0], records))
-        kinds = {kind: one.tasks(kind) for kind in ("sts", "retrieval", *KIND_TABLES)}
-        for task in itertools.chain.from_iterable(kinds.values()):
-            found.tasks.append(task) if task not in found.tasks else None
-        if kinds["sts"]:
-            found.sts.append(_row(one, store, records, _main_scores(kinds["sts"])))
-        for task in kinds["retrieval"]:
-            columns = {f"{task}:{measure}": (task, f"{task}.{measure}") for measure in RETRIEVAL_TITLES}
-            found.retrieval.setdefault(task, []).append(_row(one, store, records, columns))
-        for kind in KIND_TABLES:
-            if kinds[kind]:
-                found.other.setdefault(kind, []).append(_row(one, store, records, _main_scores(kinds[kind])))
-        if has_useb([task.name for task in one.scores.tasks]):
-            found.useb.append(_useb_row(one, store, records))
-            found.useb_by_relation.extend(_by_one_relation(found.useb[-1], relation, one.results) for relation in relations_of(one.results))
-        found.curves.extend(_curves(one, store, records))
-    return found
+
+
+def table_rows(found: SweepRows) -> Iterator[TableRows]:
+    """The tables of a sweep: pairs first, then one a retrieval task, then one a kind of other tasks, then the benchmark of several."""
+    task_of = {TASK_TITLES.get(task, task): task for task in found.tasks}
+
+    def of_kind(kind: str, title: str, rows: list[ResultRow]) -> TableRows:
+        columns = list(rows[0].scores)
+        measure = TASK_KINDS[kind].main
+        return TableRows(title=title, rows=rows, columns=columns, task_of=task_of, measure=measure, average=has_average(columns))
+
+    if found.sts:
+        yield of_kind("sts", STS_TITLE, found.sts)
+    for task, rows in found.retrieval.items():
+        columns = list(rows[0].scores)
+        yield TableRows(
+            title=f"Retrieval: {task}", rows=rows, columns=columns, task_of=dict.fromkeys(columns, task),
+            measure=TASK_KINDS["retrieval"].main, average=False,
+        )  # fmt: skip
+    for kind, rows in found.other.items():
+        yield of_kind(kind, KIND_TABLES[kind], rows)
+    if found.useb:
+        columns = list(useb.COLUMNS)
+        yield TableRows(
+            title=useb.TITLE, rows=found.useb, columns=columns, task_of=useb.TASK_OF_COLUMN, measure=useb.MEASURE, average=False
+        )
+    if found.useb_by_relation:
+        yield TableRows(
+            title=useb.TITLE_BY_RELATION, rows=found.useb_by_relation, columns=list(useb.FOUR), task_of={},
+            measure=useb.MEASURE, average=True, is_compared=False,
+        )  # fmt: skip
 
 
 def _incomplete(sweep: SweepRecord, scores: Container[str]) -> Iterator[tuple[str, str]]:
@@ -123,13 +165,13 @@ def _row(one: SeedResults, store: ArtifactStore, records: dict[str, Record], col
 
 def _useb_row(one: SeedResults, store: ArtifactStore, records: dict[str, Record]) -> ResultRow:
     """One row of the benchmark; items stand behind the columns that are single tasks read in one way."""
-    columns = {} if relations_of(one.results) else {title: (task, task) for title, task in TASK_OF_COLUMN.items()}
-    return replace(_row(one, store, records, columns), scores=useb_scores(one.results))
+    columns = {} if useb.relations_of(one.results) else {title: (task, task) for title, task in useb.TASK_OF_COLUMN.items()}
+    return replace(_row(one, store, records, columns), scores=useb.useb_scores(one.results))
 
 
 def _by_one_relation(row: ResultRow, relation: str, results: Mapping[str, float | None]) -> ResultRow:
-    params = {**row.params, RELATION: relation}
-    return replace(row, label=f"{row.label}, {relation}", params=params, items=None, scores=useb_scores(results, relation))
+    params = {**row.params, useb.RELATION: relation}
+    return replace(row, label=f"{row.label}, {relation}", params=params, items=None, scores=useb.useb_scores(results, relation))
 
 
 def _items_name(task: str) -> str:
