@@ -38,6 +38,7 @@ def files(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> d
     (folder / "corpus.jsonl").write_text("".join(json.dumps({"key": f"d{n}", "body": text}) + "\n" for n, text in enumerate(SENTENCES)))
     (folder / "plain.txt").write_text("\n".join(SENTENCES))
     (folder / "queries.txt").write_text("\n".join(QUERIES))
+    (folder / "asked.csv").write_text("body,said\n" + "".join(f"something else,{query}\n" for query in QUERIES))
     made = _call("encode", tiny_encoder_dir, folder / "plain.txt", "--out", folder / "embeddings.npy")
     assert made.exit_code == 0, made.output
     np.save(folder / "narrow.npy", np.ones((len(SENTENCES), 5), dtype=np.float32))
@@ -62,6 +63,7 @@ def expected(tiny_encoder_dir: Path) -> list[list[tuple[int, float]]]:
         (*QUERIES, "--corpus", "{corpus}", "--column", "body", "--id", "key"),
         ("--queries", "{queries}", "--corpus", "{plain}"),
         ("--queries", "-", "--corpus", "{plain}"),
+        ("--queries", "{asked}", "--query-column", "said", "--corpus", "{corpus}", "--column", "body"),
         (*QUERIES, "--corpus", "-"),
         (*QUERIES, "--corpus", "{plain}", "--embeddings", "{embeddings}"),
         (*QUERIES, "--embeddings", "{embeddings}"),

@@ -143,6 +143,15 @@ def test_a_mistake_is_told_in_one_sentence(
     assert len(answer.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize(("more", "stays"), [((), True), (("--overwrite",), False)])
+def test_scores_that_are_there_stay_unless_told(
+    more: tuple[str, ...], stays: bool, tiny_encoder_dir: Path, files: dict[str, Path], tmp_path: Path
+) -> None:
+    (out := tmp_path / "scores.csv").write_text("kept")
+    answer = _call("similarity", tiny_encoder_dir, files["pairs"], "--out", out, *more)
+    assert (answer.exit_code, out.read_text() == "kept") == ((2, True) if stays else (0, False)), answer.output
+
+
 def test_names_of_files_may_hold_spaces(tiny_encoder_dir: Path, files: dict[str, Path], tmp_path: Path) -> None:
     spaced = [shutil.copy(files[name], tmp_path / f"my {name}.txt") for name in ("heads", "tails")]
     assert (

@@ -196,6 +196,17 @@ def test_a_submission_that_leaves_while_the_store_is_asked_begins_nothing(fake_r
     _within(scene())
 
 
+def test_a_sweep_that_was_stopped_is_no_more_among_those_that_are_built(fake_ray: FakeRay, tmp_path: Path) -> None:
+    async def scene() -> None:
+        board = BoardActor(mock.Mock(), 1.0)
+        for sweep in ("mine", "other"):
+            await board.request(CORPUS, _submission(ArtifactStore(tmp_path), sweep=sweep))
+        assert await board.sweeps() == {"mine": 1, "other": 1} and await board.stop("mine") == 0
+        assert await board.sweeps() == {"other": 1}
+
+    _within(scene())
+
+
 def test_a_driver_that_finds_its_board_again_is_not_cleared_up(fake_ray: FakeRay, tmp_path: Path) -> None:
     """The answer to its first registration was lost with a connection; the second one counts."""
 

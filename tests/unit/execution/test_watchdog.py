@@ -66,6 +66,7 @@ WAITS = "waits for 2 × 1 CPUs, the cluster has"
         (_piece(heartbeats=_heartbeats(900.0, 900.0), **MOVING), ONE, f"{WAITS} 1 of which 1 are free; it goes on when hosts join "
          "(`ray start --address …`), or stop it and submit it again with fewer workers"),
         (_piece(heartbeats=_heartbeats(980.0, 980.0), **MOVING), ONE, None),  # and 20 s ago
+        (_piece(heartbeats={"": LastHeartbeat(at=930.0, node="")}), BOTH, "no sign of life for 70 s on host that is not known"),  # outside Ray
         # a pool's other workers go on
         (_piece(demand=POOL, heartbeats=_heartbeats(930.0, 930.0), **MOVING), ONE, "no sign of life of rank 0 for 70 s; last at step 60/240 on "
          "host 10.0.0.1"),

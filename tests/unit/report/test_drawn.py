@@ -18,6 +18,7 @@ from matplotlib.patches import Rectangle
 
 from sentdist.evaluation.importance import Importance
 from sentdist.evaluation.significance import Difference
+from sentdist.palette import PALETTE
 from sentdist.report import cloud, cost, figures, forest, probes, similarity, sweep_drawings, thresholds, useb_figure
 from sentdist.report.inline_svg import inline_svg
 from sentdist.report.score_rows import ResultRow
@@ -77,7 +78,7 @@ def test_the_band_of_regulators_is_the_mean_and_a_deviation_to_both_sides(drawn:
 
 
 def test_each_cell_of_a_heat_map_stands_in_its_row_and_column_and_the_best_is_framed(drawn: Drawn) -> None:
-    cells = {("32", "a"): [80.0, 82.0], ("32", "b"): [85.0], ("64", "a"): [90.0], ("128", "b"): [70.0]}
+    cells = {("32", "a"): [80.0, 82.0], ("32", "b"): [85.0], ("64", "a"): [70.0], ("128", "b"): [90.0]}
     figure, rows = drawn(lambda: figures.heat_map(cells, unit=UNIT))
     axes = figure.axes[0]
     lines = {label.get_text(): round(at - 0.5) for label, at in zip(axes.get_yticklabels(), axes.get_yticks(), strict=True)}
@@ -91,7 +92,7 @@ def test_each_cell_of_a_heat_map_stands_in_its_row_and_column_and_the_best_is_fr
     assert len([text for text in axes.texts if text.get_text() == "not run"]) == 2 and colours.mask.sum() == 2
     assert {row["batch size"] + row["φ set"]: row["seeds"] for row in rows} == {"32a": "2", "32b": "1", "64a": "1", "128b": "1"}
     (frame,) = (patch for patch in axes.patches if isinstance(patch, Rectangle))
-    assert (frame.get_x(), frame.get_y()) == (columns["a"], lines["64"])
+    assert (frame.get_x(), frame.get_y()) == (columns["b"], lines["128"])
     assert [text.get_text() for text in axes.texts if text.get_fontweight() == "bold"] == ["90.00"]
 
 
@@ -137,6 +138,7 @@ def test_a_forest_fills_and_prints_bold_what_the_whole_table_tells(drawn: Drawn)
     assert [list(point) for point in points.get_offsets()] == [[1.0, 0], [0.9, 1], [-0.7, 2], [0.5, 3]]
     assert [same_color(colour, INK) for colour in points.get_facecolor()] == [True, False, False, False]
     assert len(left.get_offsets()) == 1 and not len(right.get_offsets()) and left.get_offsets()[0][1] == 4
+    assert left.get_paths()[0].vertices[0][0] < 0 < right.get_paths()[0].vertices[0][0], "arrows point to where it lies"
     assert (rows[1]["p"], rows[1]["p over table"]) == ("0.01", "0.2")
 
 
@@ -244,6 +246,15 @@ def test_pictures_with_room_for_a_few_take_untouched_encoders_the_baseline_and_t
     scores = {"low": [70.0], "eq1": [75.0], "best": [80.0, 82.0], "base": [60.0], "good": [80.0]}
     facts: Any = {label: SimpleNamespace(objective=None if label == "base" else "rcl") for label in scores}
     assert sweep_drawings._shown_first(scores, facts, "eq1") == ["base", "eq1", "best", "good", "low"]
+
+
+@pytest.mark.parametrize("spare", [0, 3])
+def test_of_more_cells_than_colours_those_that_are_shown_first_have_each_their_own(spare: int) -> None:
+    cells = [f"cell {place}" for place in range(len(PALETTE) + spare)]
+    sweep: Any = SimpleNamespace(trials=[SimpleNamespace(cell=cell) for cell in cells for _ in "01"])
+    styles = sweep_drawings._styles(sweep, cells[::-1])
+    shown = cells if not spare else cells[::-1][: len(PALETTE)]
+    assert [styles[cell].color for cell in shown] == list(PALETTE) and styles.keys() == {*cells}
 
 
 def test_probes_have_their_own_means_and_deviations_in_each_panel(drawn: Drawn) -> None:

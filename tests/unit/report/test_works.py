@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.specs import EncoderSpec, Regularizers
 from sentdist.plan.stages import Scores, Train
-from sentdist.plan.tasks import TASKS
+from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.report.citations import CITATIONS, givers
-from sentdist.report.works import works_of_stages
+from sentdist.report.works import works_of_stages, works_of_sweep
 from tests.support.planning import RECIPES, shipped_plan
 
 NOBODY_S = ("generated/", "text/wiki", "./", "pairs.csv")  # made here; Wikipedia's, which has no paper; a user's own
@@ -34,6 +36,13 @@ def test_the_data_and_checkpoints_of_a_shipped_recipe_are_cited(path: Path) -> N
 def test_the_texts_of_a_task_are_cited() -> None:
     assert {name for name, card in TASKS.items() if _is_somebody_s(card.source) and card.citation is None} == set()
     assert {card.citation for card in TASKS.values()} - {None} <= set(CITATIONS)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_score_cites_the_texts_of_its_task_and_one_of_the_seven_of_sts_the_protocol_too(task: str) -> None:
+    found: Any = SimpleNamespace(tasks=[task], other={}, facts={})
+    protocol = {"simcse"} if task in TASK_GROUPS["sts"] else set()
+    assert works_of_sweep(found, {}, []) == sorted({TASKS[task].citation} - {None} | protocol)
 
 
 def test_a_name_gives_those_that_made_it_and_no_others() -> None:
