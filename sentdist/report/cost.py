@@ -106,7 +106,7 @@ def _floor(summaries: Sequence[Summary]) -> tuple[float, list[bool]]:
     best = max(one.mean for one in summaries)
     is_below = is_far([best - one.mean for one in summaries])
     lowest = min(one.mean - (one.sd or 0.0) for one, below in zip(summaries, is_below, strict=True) if not below)
-    return lowest - 0.2 * (best - lowest or 1.0), is_below
+    return lowest - 0.2 * (best - lowest), is_below
 
 
 def _counts(sweep: SweepRecord, key: str) -> bool:

@@ -300,6 +300,7 @@ def test_two_encoders_are_compared_by_the_test_of_reports(tiny_run: dict[str, st
     second = _call("compare", places[0], places[1], *arguments, "--bayes", "--rope", "1").output
     found = re.search(r"stsb: first better ([\d.]+), equal ([\d.]+), second better ([\d.]+)", second)
     assert found is not None and sum(map(float, found.groups())) == pytest.approx(1.0, abs=0.02) and "within 1 points" in second, second
+    assert "within 0 points" in _call("compare", places[0], places[1], *arguments, "--bayes", "--rope", "0").output
     assert "two encoders" in _call("compare", places[0], places[0], *arguments).output
 
 

@@ -112,6 +112,21 @@ def test_a_disk_that_fails_is_a_failure_and_a_file_that_is_not_there_a_mistake(
     assert done.exit_code == code and len(done.stderr.splitlines()) == 1 and not done.stdout, done.output
 
 
+def test_a_disk_that_fails_under_a_command_is_told_with_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "it clicks", "/mnt/file")
+
+    monkeypatch.setattr(sweep, "load_sweep", fail)
+    done = CliRunner().invoke(app, ["report", "demo", "--store", str(tmp_path)])
+    assert done.stderr.startswith("/mnt/file: ") and "a disk or file server that answers" in done.stderr, done.output
+
+
+@pytest.mark.parametrize(("words", "is_said"), [(("plan", DEMO, DEMO), True), (("models", "minilm-l6", "mine"), False)])
+def test_who_names_two_recipes_is_told_that_a_command_takes_one(words: tuple[str, ...], is_said: bool) -> None:
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2 and ("one recipe a command" in done.stderr) == is_said, done.output
+
+
 def test_brackets_in_an_error_are_shown_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise DataError(where="a[bold]b[/bold]", found="[red]", expected="that", remedy="None.")

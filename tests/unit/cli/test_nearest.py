@@ -112,6 +112,8 @@ def test_a_table_shows_brackets_as_they_are(files: dict[str, Path]) -> None:
     answer = _call("search", files["encoder"], "a man", "--corpus", "-", "-k", "5", stdin="the [red]dog[/]\na cat")
     assert "the [red]dog[/]" in answer.stdout
     assert "The corpus has 2 sentences, fewer than 5: all of them are shown." in answer.stderr
+    assert "fewer than" not in _call("search", files["encoder"], "a man", "--corpus", "-", "-k", "2", stdin="a dog\na cat").stderr
+    assert '"größer"' in _call("search", files["encoder"], "größer", "--corpus", files["plain"], "--format", "jsonl").stdout
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from sentdist.inference import planned_scores
 from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.plan.recipe import load_recipe
 from sentdist.plan.specs import EncoderUse
-from sentdist.report import paper_page, sweep_report
+from sentdist.report import evaluated, paper_page, sweep_report
 from sentdist.services import servers
 from sentdist.services.state import State
 from sentdist.store import searches
@@ -182,11 +182,11 @@ def test_a_search_over_workers_has_their_number_gpus_and_depth(
     assert made.exit_code == 0, made.output
     monkeypatch.chdir(tmp_path)
     loads = listen(LoadedEncoder, "load", LoadedEncoder.load(EncoderUse(checkpoint=str(tiny_encoder_dir))))
-    done = _call("search", tiny_encoder_dir, "a dog", "--embeddings", "lines.npy", "-k", "3", "--workers", "2", "--gpus-per-worker", "0")
+    done = _call("search", tiny_encoder_dir, "a dog", "--embeddings", "lines.npy", "-k", "3", "--workers", "2", "--gpus-per-worker", "0.5")
     assert [named for _, named in loads] == [{"device": "cpu"}], "this machine's GPUs are the workers'"
     ((_, searched, reader, _), named) = told[0]
     assert done.exit_code == 7 and named["depth"] == 3, done.output
-    assert (named["runtime"].workers, named["runtime"].gpus_per_worker) == (2, 0.0)
+    assert (named["runtime"].workers, named["runtime"].gpus_per_worker) == (2, 0.5)
     assert searched.embeddings == reader.embeddings == tmp_path / "lines.npy", "workers are started in other folders"
 
 
@@ -210,6 +210,23 @@ def test_scoring_over_workers_has_their_number_and_gpus(
     assert done.exit_code == 7 and named == {"over_workers": over_workers}, done.output
     assert [task.name for task in asked.stage.tasks] == ["scenes-sts", "scenes-faq"]
     assert asked.context.runtime.workers == workers and (gpus is None or asked.context.runtime.gpus_per_worker == gpus)
+
+
+def test_a_precision_that_no_device_here_has_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    done = _call("evaluate", "minilm-l6", "--tasks", "scenes-sts", "--precision", "tf32", "--gpus-per-worker", "0", "--store", tmp_path)
+    assert done.exit_code == 2 and "found a computation on CPUs" in done.output, done.output
+
+
+@pytest.mark.parametrize(("num_groups", "told"), [(3, "1,200 (3 apart)"), (1200, "1,200")])
+def test_a_score_says_how_many_of_its_items_stand_for_themselves(
+    num_groups: int, told: str, listen: Callable[..., Told], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    line = evaluated.ScoreLine(task="scenes-sts", measure="spearman", score=80.0, num_items=1200, num_groups=num_groups)
+    listen(scoring, "_scored", SimpleNamespace(record=SimpleNamespace(results={})))
+    listen(evaluated, "score_lines", [line])
+    monkeypatch.setattr(ArtifactStore, "folder", lambda *_: tmp_path)
+    shown = _call("evaluate", "minilm-l6", "--tasks", "scenes-sts", "--store", tmp_path).output
+    assert told in shown and ("apart" in told) == ("apart" in shown)
 
 
 @pytest.mark.parametrize("refused", [("--tasks", "sts"), ("--workers", "2"), ("--gpus-per-worker", "1")])
@@ -325,6 +342,12 @@ def test_the_recipes_of_one_folder_stand_together_those_of_subfolders_after_them
     listed = [line.partition(".yaml")[0].rpartition("recipes/")[2] for line in _call("recipes").output.splitlines()]
     assert len(listed) == len(list(RECIPES.rglob("*.yaml")))
     assert [name.count("/") for name in listed] == sorted(name.count("/") for name in listed) and listed[0].count("/") == 0
+
+
+def test_a_plan_keeps_the_schema_that_its_recipe_names(tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text("# yaml-language-server: $schema=recipe.schema.json\n" + (RECIPES / "demo.yaml").read_text())
+    assert _call("plan", recipe, "--store", tmp_path / "store").exit_code == 0 and (tmp_path / "recipe.schema.json").is_file()
 
 
 def test_a_link_that_leads_nowhere_is_no_place_for_a_folder(tmp_path: Path) -> None:

@@ -68,7 +68,13 @@ def test_two_columns_two_files_and_a_table_of_scores_agree(
     tiny_encoder_dir: Path, embeddings: np.ndarray, files: dict[str, Path], tmp_path: Path
 ) -> None:
     expected = _cosines(embeddings[:4], embeddings[4:])
-    for arguments in ((files["pairs"],), (files["heads"], files["tails"]), (files["pairs"], "--column", "head", "--column", "tail")):
+    named = ("--column", "head", "--column", "tail")
+    for arguments in (
+        (files["pairs"],),
+        (files["heads"], files["tails"]),
+        (files["pairs"], *named),
+        (files["pairs"], files["pairs"], *named),
+    ):
         answer = _call("similarity", tiny_encoder_dir, *arguments)
         assert answer.exit_code == 0, answer.output
         np.testing.assert_allclose(np.array(answer.output.split(), dtype=float), expected, **CLOSE)
@@ -91,6 +97,9 @@ def test_relations_score_pairs_as_a_recipe_s_view_does(
     assert answer.exit_code == 0, answer.output
     expected = np.maximum(forward, backward) if directions == "max_both" else forward
     np.testing.assert_allclose(np.array(answer.output.split(), dtype=float), expected, **CLOSE)
+    for place, pair in enumerate(zip(HEADS, TAILS, strict=True)):
+        alone = _call("similarity", related, *pair, "--relation", "entailment", "--relation", "twin=0.5", "--directions", directions)
+        np.testing.assert_allclose(float(alone.output), expected[place], **CLOSE)
 
 
 def test_two_sentences_are_shown_under_every_relation(related: Path, embeddings: np.ndarray) -> None:

@@ -135,4 +135,7 @@ def test_texts_that_the_tokenizer_does_not_know_are_told(tiny_encoder_dir: Path,
         in _call("similarity", tiny_encoder_dir, "你好", "the dog runs").stderr
     )
     assert f"2 sentences {said}" in _call("search", tiny_encoder_dir, "the dog", "--corpus", tmp_path / "texts.txt").stderr
+    for more in ((), ("--out", tmp_path / "scores.csv")):
+        scored = _call("similarity", tiny_encoder_dir, tmp_path / "texts.txt", tmp_path / "texts.txt", *more)
+        assert scored.exit_code == 0 and "sentences without a word" in scored.stderr, scored.output
     assert "without a word" not in _call("similarity", tiny_encoder_dir, "the zebra", "a dog !").stderr

@@ -241,6 +241,21 @@ def test_a_driver_that_finds_its_board_again_is_not_cleared_up(fake_ray: FakeRay
     _within(scene())
 
 
+@pytest.mark.parametrize(("later", "noted"), [("mine", 0), ("other", 1)])
+def test_a_sweep_whose_driver_died_is_noted_as_stopped_unless_it_was_submitted_again(
+    later: str, noted: int, fake_ray: FakeRay, tmp_path: Path
+) -> None:
+    async def scene() -> None:
+        board, note = BoardActor(mock.Mock(), 1.0), mock.AsyncMock()
+        dead, other = (_submission(ArtifactStore(tmp_path), sweep=sweep) for sweep in ("mine", later))
+        await board.request(CORPUS, other)
+        with mock.patch.object(actor, "note_stopped", SimpleNamespace(remote=note)):
+            await board._clear_up(dead)
+        assert note.await_count == noted
+
+    _within(scene())
+
+
 def test_a_later_submission_on_a_larger_cluster_may_drive_more_pools(fake_ray: FakeRay, tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path)
     trained = {

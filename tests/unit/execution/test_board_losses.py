@@ -133,6 +133,34 @@ def test_a_worker_is_heard_several_times_before_its_silence_is_told() -> None:
     assert 3 * EventSink(board=None).every_s < STANDSTILL_S
 
 
+@pytest.mark.parametrize("is_room", [True, False])
+def test_a_process_of_its_own_gets_the_room_of_idle_groups_and_beats_as_the_board_listens(is_room: bool, tmp_path: Path) -> None:
+    order: list[str] = []
+    sinks: list[EventSink] = []
+
+    async def start(body: object, stage: object, submission: object, demand: object, sink: EventSink) -> str:
+        order.append("start")
+        sinks.append(sink)
+        return "built"
+
+    async def make_room() -> None:
+        order.append("make room")
+
+    async def scene() -> None:
+        board = BoardActor(mock.Mock(), 1.0, 90.0)
+        board._groups.make_room = make_room  # type: ignore[method-assign]
+        assert await board._attempt(STAGE, _submission(tmp_path), _demand("task")) == "built"
+
+    with (
+        mock.patch.object(actor, "start", start),
+        mock.patch.object(actor, "has_room", lambda demand: is_room),
+        mock.patch.object(actor, "_this_board"),
+    ):
+        asyncio.run(scene())
+    assert order == (["start"] if is_room else ["make room", "start"])
+    assert 3 * sinks[0].every_s < 90.0
+
+
 @pytest.fixture
 def followed(tmp_path: Path) -> Callable[..., tuple[list[Any], Any]]:
     """What a client gives out of a stage, and whether it opened another board, where its attempts to follow end so."""

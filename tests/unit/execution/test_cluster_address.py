@@ -113,6 +113,7 @@ def head() -> Iterator[str]:
     ("environment", "answer"),
     [
         ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "right"}, "no node here"),
+        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "right\n"}, "no node here"),  # with the line's end of a file
         ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "wrong"}, "refused"),
         ({"RAY_AUTH_MODE": "disabled"}, "refused"),
         ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": "/nowhere/token"}, "no token"),
@@ -134,6 +135,33 @@ def test_the_token_file_is_read(head: str, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "token"))
     assert ask(head) == "no node here"
+
+
+def test_a_head_is_found_behind_an_address_in_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not _has_ipv6():
+        pytest.skip("no IPv6 on this machine")
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "right")
+    server = grpc.server(futures.ThreadPoolExecutor(1), handlers=[_Gate("right")])
+    port = server.add_insecure_port("[::1]:0")
+    server.start()
+    assert ask(f"[::1]:{port}") == "no node here"
+    server.stop(None).wait()
+
+
+def _has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("said", "told"), [("wrong", "RAY_AUTH_TOKEN"), ("", "/its/token")])
+def test_of_a_token_that_is_refused_its_place_is_told(said: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": said, "RAY_AUTH_TOKEN_PATH": "/its/token"}.items():
+        monkeypatch.setenv(name, value)
+    assert f"a token that it refuses (that of {told})" in str(refusal(CHOSEN, "refused"))
 
 
 @pytest.fixture(params=["closed", "deaf", "another program"])

@@ -56,6 +56,7 @@ WAITS = "waits for 2 × 1 CPUs, the cluster has"
          "are free; it goes on when hosts join (`ray start --address …`), or stop it and submit it again with fewer workers"),
         (_piece(heartbeats=_heartbeats(990.0, 990.0), **MOVING), BOTH, None),
         (_piece(heartbeats=_heartbeats(990.0, 930.0), **MOVING), BOTH, "no sign of life of rank 1 for 70 s; last at step 60/240 on host 10.0.0.2"),
+        (_piece(heartbeats=_heartbeats(930.0, 920.0)), BOTH, "no sign of life of rank 1 for 80 s on host 10.0.0.2"),  # the longer silent one
         (_piece(heartbeats={"": LastHeartbeat(at=900.0, node=A.node)}), BOTH, "no sign of life for 100 s on host 10.0.0.1"),
         (_piece(heartbeats=_heartbeats(990.0, 990.0), **(MOVING | {"moved_at": 900.0})), BOTH, "no step for 100 s, though its processes live; last at "
          "step 60/240 on host 10.0.0.1, 10.0.0.2"),

@@ -18,7 +18,6 @@ from matplotlib.patches import Rectangle
 
 from sentdist.evaluation.importance import Importance
 from sentdist.evaluation.significance import Difference
-from sentdist.palette import PALETTE
 from sentdist.report import cloud, cost, figures, forest, probes, similarity, sweep_drawings, thresholds, useb_figure
 from sentdist.report.inline_svg import inline_svg
 from sentdist.report.score_rows import ResultRow
@@ -246,15 +245,6 @@ def test_pictures_with_room_for_a_few_take_untouched_encoders_the_baseline_and_t
     scores = {"low": [70.0], "eq1": [75.0], "best": [80.0, 82.0], "base": [60.0], "good": [80.0]}
     facts: Any = {label: SimpleNamespace(objective=None if label == "base" else "rcl") for label in scores}
     assert sweep_drawings._shown_first(scores, facts, "eq1") == ["base", "eq1", "best", "good", "low"]
-
-
-@pytest.mark.parametrize("spare", [0, 3])
-def test_of_more_cells_than_colours_those_that_are_shown_first_have_each_their_own(spare: int) -> None:
-    cells = [f"cell {place}" for place in range(len(PALETTE) + spare)]
-    sweep: Any = SimpleNamespace(trials=[SimpleNamespace(cell=cell) for cell in cells for _ in "01"])
-    styles = sweep_drawings._styles(sweep, cells[::-1])
-    shown = cells if not spare else cells[::-1][: len(PALETTE)]
-    assert [styles[cell].color for cell in shown] == list(PALETTE) and styles.keys() == {*cells}
 
 
 def test_probes_have_their_own_means_and_deviations_in_each_panel(drawn: Drawn) -> None:

@@ -22,7 +22,7 @@ from sentdist.report.page_head import finding, page_facts
 from sentdist.report.paper_page import OurRow, report_paper
 from sentdist.report.printed import STS_COLUMNS, PaperRow, PaperTable
 from sentdist.report.score_rows import ResultRow
-from sentdist.report.sweep_report import _stage_rows
+from sentdist.report.sweep_report import _geometry_rows, _stage_rows
 from sentdist.report.table_csv import comparisons_to_csv, to_csv
 from sentdist.report.tables import ResultTable, build_table
 from sentdist.report.works import _of_machines, _of_tests
@@ -241,3 +241,13 @@ def test_a_page_cites_ray_where_workers_shared_a_training_or_ray_carried_it_out(
         ({"workers": 1, "engine": "deepspeed"}, {}, []), ({}, {"executed by": "ray"}, ["ray"]),
     ):  # fmt: skip
         assert list(_of_machines([_record("a", runtime=dict(runtime), **environment)])) == works
+
+
+def test_the_geometry_of_a_system_is_the_mean_over_its_own_finished_trials() -> None:
+    measures = ("alignment", "uniformity", "mean_cosine", "effective_rank")
+    values = {"a0": ("one", 1.0), "a1": ("one", 3.0), "b0": ("two", 8.0), "b1": ("two", None)}
+    sweep: Any = SimpleNamespace(trials=[SimpleNamespace(key=key, cell=cell) for key, (cell, _) in values.items()])
+    records: Any = {
+        key: SimpleNamespace(results={f"geometry.{name}": value for name in measures}) for key, (_, value) in values.items() if value
+    }
+    assert _geometry_rows(sweep, records) == [["one", *["2.000"] * 4], ["two", *["8.000"] * 4]]

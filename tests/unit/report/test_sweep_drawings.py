@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from sentdist.palette import PALETTE
 from sentdist.plan.chosen_tasks import can_choose
 from sentdist.plan.measures import Measure
 from sentdist.plan.recipe import recipe_from_values
@@ -16,7 +19,7 @@ from sentdist.plan.task_kinds import TASK_KINDS, TaskKind
 from sentdist.plan.tasks import TASKS
 from sentdist.report.columns import AVERAGE
 from sentdist.report.score_rows import ResultRow
-from sentdist.report.sweep_drawings import dev_unit, score_unit
+from sentdist.report.sweep_drawings import _styles, dev_unit, score_unit
 from sentdist.report.sweep_report import report_sweep
 from sentdist.report.tables import build_table
 from sentdist.store.store import ArtifactStore
@@ -121,3 +124,12 @@ def test_figures_show_the_measure_that_the_sentences_speak_of(tmp_path: Path) ->
     tested = {row["system"]: row["difference"] for row in tables["table1-comparisons.csv"]
               if (row["relation"], row["task"]) == ("baseline", "stackfaq:map")}  # fmt: skip
     assert drawn == tested
+
+
+@pytest.mark.parametrize("spare", [0, 3])
+def test_of_more_cells_than_colours_those_that_are_shown_first_have_each_their_own(spare: int) -> None:
+    cells = [f"cell {place}" for place in range(len(PALETTE) + spare)]
+    sweep: Any = SimpleNamespace(trials=[SimpleNamespace(cell=cell) for cell in cells for _ in "01"])
+    styles = _styles(sweep, cells[::-1])
+    shown = cells if not spare else cells[::-1][: len(PALETTE)]
+    assert [styles[cell].color for cell in shown] == list(PALETTE) and styles.keys() == {*cells}

@@ -319,6 +319,7 @@ def test_doctor_looks_at_the_servers_of_this_folder(tmp_path: Path) -> None:
     assert [is_sound for is_sound, _ in found] == [True, False, True]
     assert "has ended" in found[1][1] and "source .sentdist/env" in found[2][1]
     assert shell["RAY_ADDRESS"] == "127.0.0.1:7379" and shell["MLFLOW_TRACKING_URI"] == "http://127.0.0.1:7001"
+    assert len(list(servers.examine(state, shell))) == 2, "it knows them by now"
     shell["RAY_ADDRESS"] = "10.0.0.1:6379"
     assert "this shell uses other ones (RAY_ADDRESS=10.0.0.1:6379" in list(servers.examine(state, shell))[2][1]
     assert shell["RAY_ADDRESS"] == "10.0.0.1:6379"
@@ -333,10 +334,10 @@ def test_a_server_is_known_though_the_clock_was_set(stubborn: RunningServer) -> 
 
 def test_a_secret_goes_only_to_what_was_started_here(stubborn: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever takes the port of a dashboard that is gone must not learn the token."""
-    asked: list[str] = []
+    asked: list[str | None] = []
 
     def answers(url: str, token: str | None = None) -> bool:
-        asked.append(url)
+        asked.append(token)
         return True
 
     monkeypatch.setattr(servers, "answers", answers)
@@ -350,7 +351,7 @@ def test_a_secret_goes_only_to_what_was_started_here(stubborn: RunningServer, tm
         ours = RunningServer(name="ray", pid=os.getpid(), began=psutil.Process().create_time(), mark="none")
         assert ours.listens_at(port) and not ours.listens_at(1)
         _noted(state, ours)
-        assert servers._answers(state, "ray") and len(asked) == 1
+        assert servers._answers(state, "ray") and asked == [state.token_file.read_text().strip()] != [""]
 
 
 def test_a_copied_folder_ends_no_servers_and_removes_nothing(stubborn: RunningServer, tmp_path: Path) -> None:
