@@ -135,30 +135,21 @@ def test_a_worker_is_heard_several_times_before_its_silence_is_told() -> None:
 
 @pytest.mark.parametrize("is_room", [True, False])
 def test_a_process_of_its_own_gets_the_room_of_idle_groups_and_beats_as_the_board_listens(is_room: bool, tmp_path: Path) -> None:
-    order: list[str] = []
-    sinks: list[EventSink] = []
-
-    async def start(body: object, stage: object, submission: object, demand: object, sink: EventSink) -> str:
-        order.append("start")
-        sinks.append(sink)
-        return "built"
-
-    async def make_room() -> None:
-        order.append("make room")
+    order = mock.Mock(start=mock.AsyncMock(return_value="built"), make_room=mock.AsyncMock())
 
     async def scene() -> None:
         board = BoardActor(mock.Mock(), 1.0, 90.0)
-        board._groups.make_room = make_room  # type: ignore[method-assign]
+        board._groups.make_room = order.make_room  # type: ignore[method-assign]
         assert await board._attempt(STAGE, _submission(tmp_path), _demand("task")) == "built"
 
     with (
-        mock.patch.object(actor, "start", start),
+        mock.patch.object(actor, "start", order.start),
         mock.patch.object(actor, "has_room", lambda demand: is_room),
         mock.patch.object(actor, "_this_board"),
     ):
         asyncio.run(scene())
-    assert order == (["start"] if is_room else ["make room", "start"])
-    assert 3 * sinks[0].every_s < 90.0
+    assert [call[0] for call in order.mock_calls] == (["start"] if is_room else ["make_room", "start"])
+    assert 3 * order.start.call_args.args[-1].every_s < 90.0
 
 
 @pytest.fixture
