@@ -349,9 +349,8 @@ def _build(recipe: Recipe, store: Place, data: Place, print_line: PrintLine) -> 
     from sentdist.stages.planning.planned import requested
 
     found = given_data(data)
-    asked, context = requested(
-        recipe, store=store_root(given_store(store)), data=found
-    )  # before torch is loaded: a mistake is told at once
+    place = store_root(given_store(store))
+    asked, context = requested(recipe, store=place, data=found)  # before torch is loaded: a mistake is told at once
 
     from sentdist.execution.carry_out import carry_out, search_here
     from sentdist.execution.local_progress import build_locally

@@ -38,7 +38,7 @@ from sentdist.report.table_csv import comparisons_to_csv, to_csv
 from sentdist.report.tables import ResultTable, SharedStages, build_table
 from sentdist.report.templating import render
 from sentdist.report.works import works_of_sweep
-from sentdist.store.chosen import cells_by_dev
+from sentdist.store.chosen import cells_by_dev, chosen_of_baseline
 from sentdist.store.confirmation import confirmed_name
 from sentdist.store.record import Record
 from sentdist.store.restored import not_understood
@@ -108,7 +108,7 @@ def report_sweep(store: ArtifactStore, name: str, *, links: Mapping[str, str] | 
             where=f"sweep {name}", found="no finished trial", expected="at least one, with all of its folds", remedy="Run the sweep first."
         )
     leaks = sweep_leaks(sweep, store, records)
-    baseline = None if facts is None else facts.chosen_cell(sweep.baseline)
+    baseline = _chosen_baseline(sweep, records) if facts is None else facts.chosen_cell(sweep.baseline)
     grid = _grid_baseline(sweep, records) if facts is None else None  # finalists of a search: with what dev chose, wherever it stands
     tables = list(result_tables(sweep, found, _shared(sweep, records), leaks, baseline=baseline, grid=grid))
     printed = [
@@ -178,10 +178,9 @@ def result_tables(
 ) -> Iterator[ResultTable]:
     """The tables of scores of a sweep; the first one tells what was shared.
 
-    baseline: a cell; None: of the sweep's baseline what dev chose, by the grid, else its first. grid: to compare rows at equal points.
+    baseline: a cell; None: the first of the sweep's baseline. grid: to compare rows at equal points.
     """
-    cells = [trial.cell for trial in sweep.trials if trial.method == sweep.baseline]
-    baseline = baseline or next((cell for cell in (() if grid is None else grid.by_dev) if cell in cells), next(iter(cells), None))
+    baseline = baseline or next((trial.cell for trial in sweep.trials if trial.method == sweep.baseline), None)
     for number, one in enumerate(table_rows(found)):
         yield build_table(
             one.rows,
@@ -220,6 +219,11 @@ def _grid_baseline(sweep: SweepRecord, records: Mapping[str, Record]) -> GridBas
     title = own.get("title") if isinstance(own, dict) else None
     by_dev = tuple(cell.label for cell in cells_by_dev(sweep, records))
     return GridBaseline(method=sweep.baseline, title=str(title or sweep.baseline), by_dev=by_dev)
+
+
+def _chosen_baseline(sweep: SweepRecord, records: Mapping[str, Record]) -> str | None:
+    chosen = chosen_of_baseline(sweep, records)
+    return None if chosen is None else chosen.label
 
 
 def _present(baseline: str | None, rows: list[ResultRow]) -> str | None:

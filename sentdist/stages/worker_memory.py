@@ -94,9 +94,9 @@ def worker_bytes(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
     held = PROCESS_BYTES + _state_bytes(stage, size)
     if runtime.gpus_per_worker:
         return held
-    sentences = stage.sentences_per_step / runtime.fewest_workers
-    heap = MICRO_BATCH_HEAP if runtime.micro_batch is not None and runtime.micro_batch < sentences else 1.0
-    activations = min(sentences, runtime.micro_batch or sentences) * _sentence_bytes(stage, size, runtime, BYTES_PER_UNIT)
+    at_a_time = sentences_at_a_time(stage, runtime)
+    heap = MICRO_BATCH_HEAP if at_a_time < sentences_of_a_worker(stage, runtime) else 1.0
+    activations = at_a_time * _sentence_bytes(stage, size, runtime, BYTES_PER_UNIT)
     return held + HEAP_BYTES + heap * activations
 
 

@@ -66,6 +66,11 @@ def challengers(sweep: SweepRecord, records: Mapping[str, Record]) -> list[DevCe
     return [cell for cell in cells_by_dev(sweep, records) if cell.trials[0].method != sweep.baseline]
 
 
+def chosen_of_baseline(sweep: SweepRecord, records: Mapping[str, Record]) -> DevCell | None:
+    """What dev chose of the baseline's cells; None where it chose none."""
+    return next((cell for cell in cells_by_dev(sweep, records) if cell.trials[0].method == sweep.baseline), None)
+
+
 def dev_score(trial: TrialRecord, records: Mapping[str, Record]) -> tuple[str, float] | None:
     """Name of the dev tasks that chose the weights of a scored trial, and their score (× 100); None where none did."""
     train = restored(trial.train, records)

@@ -10,7 +10,7 @@ from sentdist.plan.method_checks import inputs_of
 from sentdist.plan.recipe import Recipe, recipe_from_values
 from sentdist.plan.sections import CHANGED_BY_METHODS, Method
 from sentdist.plan.stage import Json
-from sentdist.store.chosen import cells_by_dev, challengers
+from sentdist.store.chosen import challengers, chosen_of_baseline
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord
 
@@ -32,7 +32,7 @@ def confirmation(sweep: SweepRecord, records: Mapping[str, Record]) -> Recipe | 
     if not cells:
         return None
     choice, trial = cells[0], cells[0].trials[0]
-    rival = next((cell for cell in cells_by_dev(sweep, records) if cell.trials[0].method == sweep.baseline), None)
+    rival = chosen_of_baseline(sweep, records)
     theirs = {} if rival is None else rival.trials[0].params
     own = None if rival is None else _own_fields(recipe.methods, rival.trials[0], beside=trial)
     values = dict(sweep.recipe)

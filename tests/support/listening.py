@@ -1,4 +1,4 @@
-"""A server on loopback that keeps what it was shown."""
+"""Ports of loopback: a server that keeps what it was shown, and numbers for servers that are not started."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+
+FREE = {"ray": 7379, "dashboard": 7265, "mlflow": 7001}
 
 
 class Listening:

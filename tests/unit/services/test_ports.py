@@ -13,8 +13,7 @@ from sentdist.errors import ServerError
 from sentdist.services.ports import free_port
 from sentdist.services.servers import Hardware, up
 from sentdist.services.state import state_of
-
-FREE = {"ray": 7379, "dashboard": 7265, "mlflow": 7001}
+from tests.support.listening import FREE
 
 
 @pytest.mark.parametrize(("one", "other"), list(itertools.combinations(FREE, 2)))

@@ -25,7 +25,7 @@ from sentdist.services.ports import Port
 from sentdist.services.processes import RunningServer, end, launch, noted
 from sentdist.services.servers import Hardware, down, up
 from sentdist.services.state import State, own_store, state_of
-from tests.support.listening import listening
+from tests.support.listening import FREE, listening
 
 NOBODY = 65534
 
@@ -106,9 +106,6 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], Mapping[st
     for name, value in {"RAY_ADDRESS": "10.0.0.1:6379", "RAY_AUTH_MODE": "disabled", "MLFLOW_TRACKING_PASSWORD": "of another"}.items():
         monkeypatch.setenv(name, value)
     return seen
-
-
-FREE = dict(ray=7379, dashboard=7265, mlflow=7001)
 
 
 def _up(state: State, **hardware: Any) -> list[str]:

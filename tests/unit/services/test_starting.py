@@ -24,10 +24,8 @@ from sentdist.services.ports import Port, answers
 from sentdist.services.processes import MARK, RunningServer, launch
 from sentdist.services.servers import Hardware, up
 from sentdist.services.state import State, state_of
-from tests.support.listening import listening
+from tests.support.listening import FREE, listening
 from tests.support.waiting import wait_for
-
-FREE = {"ray": 7379, "dashboard": 7265, "mlflow": 7001}
 
 
 class Scene:
