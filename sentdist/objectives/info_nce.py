@@ -50,13 +50,19 @@ class InfoNCE(ObjectiveSpec):
     """Eq. 1 of RCL (arXiv 2209.13241): cross-entropy over the positives (and hard negatives) of the whole batch."""
 
     title: ClassVar[str] = "contrastive cross-entropy (RCL Eq. 1, arXiv 2209.13241)"
-    about: ClassVar[str] = "contrastive cross-entropy: RCL's Eq. 1, SimCSE, multiple-negatives ranking"
+    about: ClassVar[str] = "contrastive cross-entropy: RCL's Eq. 1 (temperature 1), SimCSE's (0.05)"
     citations: ClassVar[tuple[Citation, ...]] = (INFONCE, SIMCSE)
     needs: ClassVar[Needs] = Needs(columns=2, positives=1, labels="refused")
 
     name: Literal["info_nce"] = "info_nce"
     temperature: Temperature = 1.0  # cosines are divided by it
     hard_negatives: bool = True  # the third column's texts are candidates, too
+
+    @property
+    def remark(self) -> str | None:
+        if "temperature" in self.model_fields_set:
+            return None
+        return "divides cosines by 1, as RCL's Eq. 1 does; SimCSE and multiple-negatives ranking take `temperature: 0.05`"
 
     def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs) -> Tensor:
         """A corpus with a negative column gives hard negatives."""

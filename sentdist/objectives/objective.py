@@ -179,6 +179,11 @@ class ObjectiveSpec(Frozen):
         return Mismatch("no parameters of its own", "an objective that learns something beside the encoder", "Set freeze_encoder: false.")
 
     @property
+    def remark(self) -> str | None:
+        """What a user should know of values that have a meaning, but perhaps not the one they thought of; it is told behind the name."""
+        return None
+
+    @property
     def used_citations(self) -> tuple[Citation, ...]:
         """Whose work these values rest on."""
         return self.citations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from sentdist.errors import RecipeError
 from sentdist.objectives.auxiliary import Auxiliary
 from sentdist.objectives.channels import Channels, mismatch_of_channels
@@ -9,7 +11,7 @@ from sentdist.objectives.info_nce import InfoNCE
 from sentdist.objectives.objective import Mismatch, Rows, Start
 from sentdist.plan.corpora import AnyCorpus
 from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus
-from sentdist.plan.objectives import OBJECTIVES, Objective, Single, Sum, has_field, names_where, terms_of, with_phi
+from sentdist.plan.objectives import OBJECTIVES, Objective, Single, Sum, has_field, names_where, terms_of, uses_hard_negatives, with_phi
 from sentdist.plan.resolver import Pin
 from sentdist.plan.sections import EncoderSection
 from sentdist.plan.selection import Selection
@@ -294,6 +296,17 @@ def check_links(task: LinkTask, train: Train | None, *, where: str) -> None:
                 )
 
 
+def remarks(objective: Objective, corpus: AnyCorpus, *, where: str) -> Iterator[str]:
+    """Of a training that means something, what a user may not have meant: sentences."""
+    for term in terms_of(objective):
+        if term.remark is not None:
+            yield f"{where}: {term.name} {term.remark}."
+    used = 1 + corpus.num_positives
+    is_chosen = any(has_field(term, "hard_negatives") for term in terms_of(objective))
+    if used < corpus.num_columns and not is_chosen and not uses_hard_negatives(objective):
+        yield f"{where}: {objective.name} reads no hard negatives: it trains on {used} of {corpus.num_columns} columns of {corpus.label}."
+
+
 def settled(objective: Objective, corpus: Rows, *, phi: float | None) -> Objective:
     """One spelling per value: what a default stands for is written out, so that equal objectives have equal keys."""
     if phi is not None:
@@ -307,7 +320,7 @@ def settled(objective: Objective, corpus: Rows, *, phi: float | None) -> Objecti
 def _settled_term(term: Single, corpus: Rows) -> Single:
     has_negatives = corpus.num_columns > 1 + corpus.num_positives
     if not has_negatives and has_field(term, "hard_negatives"):
-        term = term.model_validate(term.model_dump() | {"hard_negatives": False})
+        term = term.model_copy(update={"hard_negatives": False})
     return term.settled(corpus)
 
 

@@ -124,7 +124,11 @@ def searched(recipe: Recipe, resolver: Resolver) -> PlannedSearch:
         check_method_in_path(path, list(recipe.methods), where=f"search.space.{path}")
     trained = [name for name, method in recipe.methods.items() if method.reported and method.objective is not None]
     rows: dict[str, int] = {}
-    keys = {spelt: dict(_keys(recipe, resolver, rows, trained, point)) for spelt, point in _points(search.space).items()}
+    builders = {
+        spelt: Builder(recipe_at(recipe, point, section="search.space"), resolver, rows) for spelt, point in _points(search.space).items()
+    }
+    keys = {spelt: dict(_keys(builder, trained)) for spelt, builder in builders.items()}
+    remarked = dict.fromkeys(itertools.chain.from_iterable(builder.remarks for builder in builders.values()))
     fields = {name: tuple(path for path in search.space if _matters(path, name, search.space, keys)) for name in trained}
     for path, axis in search.space.items():
         if len(axis.samples) > 1 and not any(path in found for found in fields.values()):
@@ -138,7 +142,7 @@ def searched(recipe: Recipe, resolver: Resolver) -> PlannedSearch:
         resolver=resolver,
         fields=fields,
         references=tuple(name for name, method in recipe.methods.items() if method.reported and method.objective is None),
-        notes=(*told, *resolver.notes, *_notes(search, fields)),
+        notes=(*told, *resolver.notes, *remarked, *_notes(search, fields)),
         rows=rows,
     )
     _check_dev_is_not_test(planned)
@@ -160,10 +164,9 @@ def _spelt(point: Suggestion) -> str:
     return json.dumps(dict(point))
 
 
-def _keys(recipe: Recipe, resolver: Resolver, rows: dict[str, int], methods: Sequence[str], point: Suggestion) -> Iterator[tuple[str, str]]:
-    builder = Builder(recipe_at(recipe, point, section="search.space"), resolver, rows)
+def _keys(builder: Builder, methods: Sequence[str]) -> Iterator[tuple[str, str]]:
     for name in methods:
-        train = builder.train(name, seed=recipe.seeds[0], fold=None)
+        train = builder.train(name, seed=builder.recipe.seeds[0], fold=None)
         assert train is not None
         yield name, train.key
 

@@ -24,6 +24,7 @@ from sentdist.plan.compatibility import (
     check_start,
     check_view,
     relations_of,
+    remarks,
     settled,
     settled_view,
 )
@@ -107,6 +108,7 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
     """
     recipe, told = for_its_rows(recipe, resolver)
     rows: dict[str, int] = {}
+    remarked: dict[str, None] = {}
     found: dict[tuple[str, str], tuple[dict[str, Json], int | None, Scores]] = {}
     varying: dict[str, set[str]] = {name: set() for name in recipe.methods}
     keys_at: dict[tuple[str, int, int | None], dict[tuple[str, ...], str]] = {}
@@ -119,6 +121,7 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
             scores = builder.scores(name, seed=seed, fold=fold)
             found.setdefault((name, scores.key), (point, fold, scores))
             keys_at.setdefault((name, seed, fold), {})[tuple(map(repr, point.values()))] = scores.key
+        remarked |= builder.remarks
     for (name, _, _), keys in keys_at.items():
         varying[name] |= paths_that_matter(tuple(recipe.sweep), keys)
     for path, values in recipe.sweep.items():
@@ -139,9 +142,8 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
         for (name, _), (point, fold, scores) in found.items()
     )
     order = {name: place for place, name in enumerate(recipe.methods)}
-    return Plan(
-        recipe=recipe, trials=tuple(sorted(trials, key=lambda trial: order[trial.method])), rows=rows, notes=(*told, *resolver.notes)
-    )
+    ordered = tuple(sorted(trials, key=lambda trial: order[trial.method]))
+    return Plan(recipe=recipe, trials=ordered, rows=rows, notes=(*told, *resolver.notes, *remarked))
 
 
 def _check_folds(section: CorpusSection, resolver: Resolver, *, has_folds: bool) -> None:
@@ -166,6 +168,7 @@ class Builder:
         self.recipe = recipe
         self.resolver = resolver
         self.rows = rows
+        self.remarks: dict[str, None] = {}  # in the order in which methods were planned
         self.folds: tuple[int | None, ...] = (None,) if recipe.folds is None else tuple(range(recipe.folds.num))
         for section in (recipe.corpus, *recipe.corpora.values()):
             _check_folds(section, resolver, has_folds=recipe.folds is not None)
@@ -227,6 +230,7 @@ class Builder:
         check_encoder(method.objective, pooling=section.pooling, width=pin.width, where=f"methods.{name}.objective")
         check_length(f"methods.{name}: training.max_length", training.max_length, pin)
         objective = settled(method.objective, corpus, phi=phi)
+        self.remarks |= dict.fromkeys(remarks(objective, corpus, where=f"methods.{name}"))
         self._check_batch(name, training, corpus)
         start = None if method.start is None else self.train(method.start, seed=seed, fold=fold, chain=chain)
         check_start(objective, corpus, start, where=f"methods.{name}.objective")

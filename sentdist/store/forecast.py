@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from sentdist.errors import counted
 from sentdist.plan.stage import Stage, as_number
-from sentdist.plan.stages import STAGES, Scores
+from sentdist.plan.stages import STAGES, Bank, Scores, Train
 from sentdist.plan.task_kinds import has_known_size
 from sentdist.plan.unroll import Plan
 from sentdist.store.store import ArtifactStore
@@ -23,7 +25,7 @@ class KindForecast:
 
     sentences: to train on or to encode; an upper bound, because early stopping and repeated sentences make it less.
     is_guessed: among them are those of tasks whose size planning does not know.
-    sentences_per_s: of earlier stages of this kind in this store; None if there are none.
+    sentences_per_s: `likely_speed` by what this store holds; None if it holds nothing to go by.
     """
 
     kind: str
@@ -98,14 +100,22 @@ def forecast(plan: Plan, store: ArtifactStore) -> Forecast:
                 finished=len(stages) - len(left),
                 sentences=sum(stage.num_sentences(plan.rows) for stage in left),
                 is_guessed=any(isinstance(stage, Scores) and not all(map(has_known_size, stage.tasks)) for stage in left),
-                sentences_per_s=speed_of(store, kind) if left else None,
+                sentences_per_s=likely_speed(kind, partial(speed_of, store)) if left else None,
             )
         )
     return Forecast(kinds=tuple(kinds), finished=finished)
 
 
+def likely_speed(kind: type[Stage], speed: Callable[[type[Stage]], float | None]) -> float | None:
+    """Sentences a second of a kind, as `speed` knows it; of what encodes else `ENCODED_PER_TRAINED` times those of trainings."""
+    if (known := speed(kind)) is not None or kind.speed_of != Bank.kind:
+        return known
+    training = speed(Train)
+    return None if training is None else ENCODED_PER_TRAINED * training
+
+
 def speed_of(store: ArtifactStore, kind: type[Stage]) -> float | None:
-    """Median sentences a second of the finished stages that a kind is forecast by."""
+    """Median sentences a second of the finished stages that a kind is forecast by; None if there are none."""
     if kind.speed_of is None:
         return None
     artifacts = itertools.islice(store.artifacts(kind.speed_of), MAX_RECORDS)

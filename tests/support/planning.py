@@ -67,7 +67,7 @@ def small_values(**changes: Json) -> dict[str, Json]:
         "evaluation": {"tasks": ["stsb"]},
         "methods": {
             "base": {},
-            "fine_tuned": {"objective": {"name": "info_nce"}},
+            "fine_tuned": {"objective": {"name": "info_nce", "temperature": 1.0}},
             "entropy": {"objective": {"name": "entropy", "phi": 0.01}, "select": False, "reported": False},
             "rcl": {"objective": {"name": "rcl"}, "bank": "entropy", "phis": [0.01, 0.02]},
         },

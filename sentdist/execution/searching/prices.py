@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sentdist.plan.stage import Stage, topological
 from sentdist.plan.stages import STAGES, Rung, Train
 from sentdist.plan.suggestions import PlannedSearch
-from sentdist.store.forecast import ENCODED_PER_TRAINED, speed_of
+from sentdist.store.forecast import likely_speed, speed_of
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 
@@ -87,7 +87,7 @@ class Forecasts:
         for stage in self._missing(train):
             if stage.speed_of is None or stage.purpose != "training":
                 continue
-            speed = self._speed(type(stage))
+            speed = likely_speed(type(stage), self._speed)
             sentences = stage.num_sentences(self._rows)
             if speed is None and sentences:
                 return None
@@ -108,9 +108,7 @@ class Forecasts:
         for stage in stages:
             if stage.speed_of is None or not (sentences := stage.num_sentences(self._rows)):
                 continue
-            speed, training = self._speed(type(stage)), self._speed(Train)
-            if speed is None and training is not None:
-                speed = ENCODED_PER_TRAINED * training
+            speed = likely_speed(type(stage), self._speed)
             if speed is None:
                 return None
             total += sentences / speed

@@ -39,7 +39,7 @@ def test_each_method_is_searched_over_the_fields_that_change_it() -> None:
 
 def test_a_field_without_effect_on_a_method_is_said_once_and_not_multiplied() -> None:
     changes: dict[str, Json] = {"methods": {
-        "one": {"objective": {"name": "info_nce"}}, "two": {"objective": {"name": "info_nce", "temperature": 0.1}, "training": {"learning_rate": 1e-5}},
+        "one": {"objective": {"name": "info_nce", "temperature": 1.0}}, "two": {"objective": {"name": "info_nce", "temperature": 0.1}, "training": {"learning_rate": 1e-5}},
     }}  # fmt: skip
     found = planned({"training.learning_rate": {"choice": [1e-5, 1e-4]}}, changes=changes)
     assert found.fields == {"one": ("training.learning_rate",), "two": ()}

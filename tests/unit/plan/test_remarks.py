@@ -1,0 +1,55 @@
+"""What a plan remarks on trainings that mean something, but perhaps not what was meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sentdist.plan.stage import Json
+from sentdist.plan.suggestions import searched
+from tests.support.planning import RECIPES, FixedResolver, plan_of, shipped_plan, small_recipe
+
+TEMPERATURE = (
+    "methods.tuned: info_nce divides cosines by 1, as RCL's Eq. 1 does; SimCSE and multiple-negatives ranking take `temperature: 0.05`."
+)
+
+
+def _notes(objective: Json, **changes: Json) -> tuple[str, ...]:
+    return plan_of(small_recipe(methods={"tuned": {"objective": objective}}, **changes)).notes
+
+
+def test_info_nce_without_a_temperature_is_told_which_it_has() -> None:
+    assert _notes({"name": "info_nce"}) == (TEMPERATURE,)
+    assert _notes({"name": "info_nce"}, corpus={"source": "nli/pairs", "columns": ["one", "two"]}) == (TEMPERATURE,), (
+        "pairs settle the objective anew"
+    )
+    assert _notes({"name": "sum", "terms": [{"objective": {"name": "info_nce"}}, {"objective": {"name": "mlm"}}]}) == (TEMPERATURE,)
+
+
+@pytest.mark.parametrize("temperature", [0.05, 1.0])
+def test_a_temperature_that_is_written_needs_no_remark(temperature: float) -> None:
+    assert _notes({"name": "info_nce", "temperature": temperature}) == ()
+
+
+def test_a_temperature_that_a_grid_or_a_search_sets_needs_no_remark() -> None:
+    path = "methods.tuned.objective.temperature"
+    assert _notes({"name": "info_nce"}, sweep={path: [0.05, 0.1]}) == ()
+    assert _notes({"name": "info_nce"}, sweep={"training.batch_size": [32, 64]}) == (TEMPERATURE,), "once, not at each point"
+    search: dict[str, Json] = {"samples": 2, "space": {path: {"choice": [0.05, 0.1]}}}
+    methods: Json = {"tuned": {"objective": {"name": "info_nce"}}}
+    assert TEMPERATURE not in searched(small_recipe(methods=methods, search=search), FixedResolver()).notes
+    search["space"] = {"training.batch_size": {"choice": [32, 64]}}
+    assert TEMPERATURE in searched(small_recipe(methods=methods, search=search), FixedResolver()).notes
+
+
+def test_columns_that_an_objective_does_not_read_are_told() -> None:
+    told = "methods.tuned: mlm reads no hard negatives: it trains on 2 of 3 columns of nli-triplets."
+    assert _notes({"name": "mlm"}) == (told,)
+    assert _notes({"name": "mlm"}, corpus={"source": "nli/pairs", "columns": ["one", "two"]}) == ()
+    assert _notes({"name": "entropy", "phi": 0.01, "hard_negatives": False}) == (), "that is written"
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES.rglob("*.yaml")), ids=lambda path: path.stem)
+def test_shipped_recipes_write_the_temperature(path: Path) -> None:
+    assert not [note for note in shipped_plan(path).notes if "temperature" in note]
