@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from sentdist.citation import Citation
@@ -40,20 +41,29 @@ class CoSENT(ObjectiveSpec):
         """From the pairs of all ranks: each rank has the whole loss, and its gradient of the pairs that are its own."""
         import torch
 
-        from sentdist.learning.gather import gather_rows
-        from sentdist.learning.objective import at_least_float32, split_columns
+        return ranked_pairs(torch.cosine_similarity, embeddings, batch, temperature=self.temperature)
 
-        first_BD, second_BD, *others = at_least_float32(split_columns(embeddings, batch))
-        if others or batch.labels is None:
-            raise DataError(
-                where="batch",
-                found=f"{2 + len(others)} columns, {'no labels' if batch.labels is None else 'labels'}",
-                expected="two columns and a label for every row",
-                remedy="CoSENT learns from a graded corpus (kind: graded).",
-            )
-        cosines_M = gather_rows(torch.cosine_similarity(first_BD, second_BD), of=batch.num_rows_of_all)
-        labels_M = gather_rows(batch.labels.to(cosines_M.device), of=batch.num_rows_of_all)
-        return cosent(cosines_M, labels_M, temperature=self.temperature)
+
+def ranked_pairs(similarity: Callable[[Tensor, Tensor], Tensor], embeddings: Tensor, batch: Batch, *, temperature: float) -> Tensor:
+    """`cosent` of the pairs of all ranks by any similarity, which is given both sides, (B, D) each, and gives (B,).
+
+    Raises:
+        DataError: rows that are no graded pairs.
+    """
+    from sentdist.learning.gather import gather_rows
+    from sentdist.learning.objective import at_least_float32, split_columns
+
+    first_BD, second_BD, *others = at_least_float32(split_columns(embeddings, batch))
+    if others or batch.labels is None:
+        raise DataError(
+            where="batch",
+            found=f"{2 + len(others)} columns, {'no labels' if batch.labels is None else 'labels'}",
+            expected="two columns and a label for every row",
+            remedy="Pairs are ranked by the labels of a graded corpus (kind: graded).",
+        )
+    similarities_M = gather_rows(similarity(first_BD, second_BD), of=batch.num_rows_of_all)
+    labels_M = gather_rows(batch.labels.to(similarities_M.device), of=batch.num_rows_of_all)
+    return cosent(similarities_M, labels_M, temperature=temperature)
 
 
 def cosent(cosines_M: Tensor, labels_M: Tensor, *, temperature: float) -> Tensor:

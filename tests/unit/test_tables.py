@@ -90,12 +90,13 @@ def test_an_objective_is_trained_by_a_shipped_recipe_and_has_a_model_card(name: 
     assert OBJECTIVES[name].title in (training_card(stage, {"num_steps": 1, "best_dev_score": None}, language=()).objective or "")
 
 
-def test_the_readme_s_methods_are_all_that_a_recipe_can_name() -> None:
+def test_the_readme_s_methods_are_the_papers_and_what_it_says_of_them_is_what_they_say() -> None:
+    """A further loss may have its row there; `sentdist objectives` has it anyhow."""
     table = (ROOT / "README.md").read_text().partition("| in a recipe |")[2].partition("\n\n")[0]
     shown = {line.split("`")[1]: line for line in table.splitlines() if line.startswith("| `")}
     derived = {row[0].strip("`"): f"| {' | '.join(row)} |" for row in objective_rows()}
-    assert set(shown) == set(OBJECTIVE_NAMES)
-    assert {name: line for name, line in shown.items() if name != "sum"} == derived
+    assert {"rcl", "entropy", "info_nce", "regression", "rse", "supmpn", "auxiliary", "sum"} <= set(shown) <= set(OBJECTIVE_NAMES)
+    assert all(derived[name] == line for name, line in shown.items() if name != "sum")
 
 
 def test_every_kind_of_stage_is_in_the_table() -> None:
