@@ -41,7 +41,9 @@ def digest(keys: dict[str, str]) -> str:
 def test_the_keys_of_a_shipped_recipe_are_the_golden_ones(name: str) -> None:
     golden, found = json.loads(GOLDEN.read_text()), keys_of(name)
     in_header = header_keys(name)
-    assert name in golden or in_header is not None, f"{name} has no digest. If it is new, write in its header: `#   keys        {digest(found)}`"
+    assert name in golden or in_header is not None, (
+        f"{name} has no digest. If it is new, write in its header: `#   keys        {digest(found)}`"
+    )
     assert name not in golden or in_header is None, f"{name}: its keys stand in its header and in {GOLDEN.name}; expected one place"
     assert (found == golden[name]) if name in golden else (digest(found) == in_header), (
         f"{name} now names other stages ({digest(found)}): finished work would be built again. If that is meant, run"
