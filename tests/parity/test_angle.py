@@ -1,0 +1,99 @@
+"""AnglE equals a loop in complex numbers and sentence-transformers' AnglELoss, value and gradient, on any number of ranks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from sentdist.errors import DataError, RecipeError
+from sentdist.objectives.angle import AnglE, angle_similarity
+from tests.parity.ranks import FLOAT64, assert_ranks_agree, made, toy_batch, toy_embeddings
+from tests.parity.wiring.declared import Reference, cases_of
+from tests.support.planning import plan_of, small_recipe
+
+pytestmark = pytest.mark.parity
+
+REFERENCE = Reference(
+    objective="angle",
+    defaults={"temperature": 0.05},
+    loss=lambda columns, values, rows, heads: loop_angle(columns, rows.labels.tolist(), values["temperature"]),
+    cases=cases_of("angle", {"temperature": (0.05, 0.3)}, family="graded", cls="AnglE"),
+)
+
+
+def loop_angle(columns_CMD: Sequence[Tensor], labels: list[float], temperature: float) -> Tensor:
+    """By the quotient of complex numbers, z / w, without the quotient of their lengths."""
+    similarities = []
+    for z, w in zip(*(torch.cat([side, side.new_zeros(len(side), side.shape[1] % 2)], dim=1) for side in columns_CMD), strict=True):
+        half, length = len(z) // 2, w.square().sum()
+        real = sum((z[i] * w[i] + z[half + i] * w[half + i]) / length for i in range(half))
+        imaginary = sum((z[half + i] * w[i] - z[i] * w[half + i]) / length for i in range(half))
+        similarities.append(((real + imaginary) * w.norm() / z.norm()).abs())
+    total = torch.ones((), dtype=torch.float64)
+    for i, lower in enumerate(similarities):
+        for j, higher in enumerate(similarities):
+            if labels[i] < labels[j]:
+                total = total + torch.exp((lower - higher) / temperature)
+    return torch.log(total)
+
+
+def _assert_same(found: Tensor, expected: Tensor, inputs: Tensor, **close: float) -> None:
+    torch.testing.assert_close(found, expected, **close)
+    torch.testing.assert_close(torch.autograd.grad(found, inputs), torch.autograd.grad(expected, inputs), **close)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.05])
+def test_it_equals_a_loop(temperature: float) -> None:
+    columns_CMD, batch = toy_embeddings(2).requires_grad_(), toy_batch(2)
+    assert batch.labels is not None
+    found = made(AnglE(temperature=temperature))(columns_CMD.flatten(0, 1), batch)
+    _assert_same(found, loop_angle(columns_CMD, batch.labels.tolist(), temperature), columns_CMD, **FLOAT64)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_equals_that_of_sentence_transformers(seed: int) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.losses import AnglELoss
+
+    columns_CMD, batch = toy_embeddings(2, seed=seed).requires_grad_(), toy_batch(2)
+    theirs = AnglELoss(SentenceTransformer(modules=[torch.nn.Identity()]), scale=20.0)
+    expected = theirs.compute_loss_from_embeddings(list(columns_CMD), batch.labels)
+    _assert_same(made(AnglE())(columns_CMD.flatten(0, 1), batch), expected, columns_CMD, atol=1e-10, rtol=1e-10)
+
+
+@pytest.mark.parametrize("world_size", [2, 4])
+def test_value_and_gradient_do_not_depend_on_the_number_of_ranks(world_size: int) -> None:
+    assert_ranks_agree(AnglE(), num_columns=2, world_size=world_size)
+
+
+def test_it_has_a_slope_where_the_cosine_has_none() -> None:
+    first_BD = torch.tensor([[0.6, 0.8]], dtype=torch.float64)
+    second_BD = first_BD.clone().requires_grad_()
+    assert angle_similarity(first_BD, second_BD).item() == pytest.approx(1.0)
+    slope = torch.autograd.grad(angle_similarity(first_BD, second_BD).sum(), second_BD)[0].norm()
+    flat = torch.autograd.grad(torch.cosine_similarity(first_BD, second_BD).sum(), second_BD)[0].norm()
+    assert slope > 0.9 and flat < 1e-12
+
+
+def test_its_range_is_that_of_its_docstring() -> None:
+    one = torch.tensor([[1.0, 0.0], [1.0, 0.0]], dtype=torch.float64)
+    turned = torch.tensor(
+        [[math.cos(0.75 * math.pi), math.sin(0.75 * math.pi)], [math.cos(-math.pi / 4), math.sin(-math.pi / 4)]], dtype=torch.float64
+    )
+    assert angle_similarity(one, turned).tolist() == pytest.approx([math.sqrt(2), math.sqrt(2)])
+    assert angle_similarity(turned, one).tolist() == pytest.approx([0.0, 0.0], abs=1e-12), "not symmetric"
+
+
+def test_of_half_precision_it_is_computed_in_float32() -> None:
+    assert made(AnglE())(toy_embeddings(2).bfloat16().flatten(0, 1), toy_batch(2)).dtype == torch.float32
+
+
+def test_what_it_cannot_rank_is_refused() -> None:
+    with pytest.raises(DataError, match="3 columns, labels"):
+        made(AnglE())(toy_embeddings(3).flatten(0, 1), toy_batch(3))
+    with pytest.raises(RecipeError, match="rows without labels; expected graded pairs"):
+        plan_of(small_recipe(methods={"base": {}, "new": {"objective": {"name": "angle"}}}))
