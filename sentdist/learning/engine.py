@@ -1,4 +1,4 @@
-"""What moves an encoder's parameters: the protocol of an engine, with plain torch as its first form."""
+"""What moves the parameters of a learner: the protocol of an engine, with plain torch as its first form."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ STATE_FILE = "engine.pt"
 
 
 class Engine(Protocol):
-    """An encoder in training on one rank. All methods but the properties are collective: every rank calls them, in the same order."""
+    """A learner in training on one rank. All methods but the properties are collective: every rank calls them, in the same order."""
 
     @property
-    def encoder(self) -> nn.Module:
-        """The encoder itself, in training mode; under ZeRO stage 3 its parameters are shares (see `weights`)."""
+    def learner(self) -> nn.Module:
+        """The module itself, in training mode; under ZeRO stage 3 its parameters are shares (see `weights`)."""
         ...
 
     @property
@@ -85,7 +85,7 @@ class Engine(Protocol):
         ...
 
     def weights(self) -> dict[str, Tensor]:
-        """The encoder's whole state dict on the host, floats in float32: on rank 0; empty on the others."""
+        """The learner's whole state dict on the host, floats in float32: on rank 0; empty on the others."""
         ...
 
 
@@ -96,17 +96,17 @@ class TorchEngine:
     pass saves little next to that.
     """
 
-    def __init__(self, encoder: nn.Module, optimization: Optimization, *, device: torch.device | str = "cpu") -> None:
-        """Take over `encoder`: moved to `device`, put into training mode. All ranks must bring the same weights."""
-        self.encoder = encoder.to(device).train()
+    def __init__(self, learner: nn.Module, optimization: Optimization, *, device: torch.device | str = "cpu") -> None:
+        """Take over `learner`: moved to `device`, put into training mode. All ranks must bring the same weights."""
+        self.learner = learner.to(device).train()
         self.optimization = optimization
         self.device = torch.device(device)
         self.rank, self.world_size = rank_and_world_size()
-        self._optimizer = adamw(self.encoder, optimization)
+        self._optimizer = adamw(self.learner, optimization)
         self._schedule = schedule(self._optimizer, optimization)
         self.runs_ahead = self.device.type == "cuda"  # a CPU has nothing to run ahead of
         self._is_stuck = torch.zeros((), device=self.device)  # 1 from the first step on that was not finite
-        self._parameters = [parameter for parameter in self.encoder.parameters() if parameter.requires_grad]
+        self._parameters = [parameter for parameter in self.learner.parameters() if parameter.requires_grad]
 
     @property
     def lr(self) -> float:
@@ -118,7 +118,7 @@ class TorchEngine:
 
     def encode(self, tokens: TokenBatch) -> Tensor:
         with autocast(self.optimization.precision, self.device):
-            embeddings: Tensor = self.encoder(tokens.to(self.device))
+            embeddings: Tensor = self.learner(tokens.to(self.device))
         return embeddings.float()
 
     def backward(self, loss: Tensor) -> None:
@@ -163,8 +163,8 @@ class TorchEngine:
         try:
             save_rng(folder, rank=self.rank, world_size=self.world_size)
             if self.rank == 0:
-                encoder, optimizer, schedule = self.encoder.state_dict(), self._optimizer.state_dict(), self._schedule.state_dict()
-                torch.save({"encoder": encoder, "optimizer": optimizer, "schedule": schedule}, folder / STATE_FILE)
+                learner, optimizer, schedule = self.learner.state_dict(), self._optimizer.state_dict(), self._schedule.state_dict()
+                torch.save({"encoder": learner, "optimizer": optimizer, "schedule": schedule}, folder / STATE_FILE)
         finally:  # an error on one rank must not leave the others waiting
             wait_for_all_ranks()
         if self.rank == 0:
@@ -174,14 +174,14 @@ class TorchEngine:
         progress, wrote = read_progress(folder)
         check_engine(folder, wrote=wrote, reads=self.facts)
         state = torch.load(folder / STATE_FILE, map_location=self.device, weights_only=True)
-        self.encoder.load_state_dict(state["encoder"])
+        self.learner.load_state_dict(state["encoder"])
         self._optimizer.load_state_dict(state["optimizer"])
         self._schedule.load_state_dict(state["schedule"])
         load_rng(folder, rank=self.rank, world_size=self.world_size)
         return progress
 
     def weights(self) -> dict[str, Tensor]:
-        return host_copy(self.encoder.state_dict()) if self.rank == 0 else {}
+        return host_copy(self.learner.state_dict()) if self.rank == 0 else {}
 
 
 def host_copy(state: dict[str, Tensor]) -> dict[str, Tensor]:

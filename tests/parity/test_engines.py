@@ -42,7 +42,7 @@ ENGINES = ("torch", 0, 1, 2, 3)
 def make_engine(kind: str | int, *, dropout: float = 0.0, optimization: Optimization = OPTIMIZATION) -> Engine:
     encoder = ToyEncoder(dropout=dropout).eval()  # as transformers loads a model
     engine = TorchEngine(encoder, optimization) if kind == "torch" else DeepSpeedEngine(encoder, optimization, zero_stage=int(kind))
-    assert all(part.training for part in engine.encoder.modules()), f"{kind}: dropout is on"
+    assert all(part.training for part in engine.learner.modules()), f"{kind}: dropout is on"
     return engine
 
 
@@ -64,10 +64,10 @@ def train_toy(
 
 def evaluate_toy(engine: Engine, batch: Batch) -> None:
     """Embed in the middle of a training, as dev scores do: it must leave no trace."""
-    engine.encoder.eval()
+    engine.learner.eval()
     with torch.no_grad():
         embeddings = engine.encode(batch.tokens)
-    engine.encoder.train()
+    engine.learner.train()
     assert not embeddings.requires_grad
     assert embeddings.isfinite().all()
 
@@ -200,7 +200,7 @@ def held_after_training(rank: int, world_size: int) -> dict[str | int, list[str]
         engine = make_engine(kind)
         list(train_steps(engine, make.rcl(bank=ToyBank(2)), toy_batches(3, rank=rank, world_size=world_size)))
         optimizer = engine._optimizer if isinstance(engine, TorchEngine) else engine._engine.optimizer  # type: ignore[attr-defined]
-        parts = {"encoder": weakref.ref(engine.encoder), "optimizer": weakref.ref(optimizer)}
+        parts = {"encoder": weakref.ref(engine.learner), "optimizer": weakref.ref(optimizer)}
         del engine, optimizer
         gc.collect()  # the engine itself, which lets go
         gc.collect()

@@ -153,7 +153,7 @@ class Watched(TorchEngine):
 
     def step(self) -> float:
         if self.gradients is None:
-            named = self.encoder.named_parameters()
+            named = self.learner.named_parameters()
             self.gradients = {name: parameter.grad.clone() for name, parameter in named if parameter.grad is not None}
         return super().step()
 

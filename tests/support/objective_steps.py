@@ -96,10 +96,10 @@ def two_steps(
             loss = by_share(objective(embeddings, batch), batch.num_rows, of=batch.num_rows_of_all)
             engine.backward(loss)
             losses.append(engine.global_mean(loss)[0])
-            average_gradients(engine.encoder.parameters())
+            average_gradients(engine.learner.parameters())
             gradients = gradients or {
                 name: parameter.grad.detach().cpu().clone()
-                for name, parameter in engine.encoder.named_parameters()
+                for name, parameter in engine.learner.named_parameters()
                 if parameter.grad is not None
             }
             engine.step()

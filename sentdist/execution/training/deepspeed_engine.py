@@ -39,8 +39,8 @@ class DeepSpeedEngine:
     Stage 0 shares nothing, 1 the optimizer's state, 2 the gradients too, 3 the parameters too. Parameters stay equal to `TorchEngine`'s.
     """
 
-    def __init__(self, encoder: nn.Module, optimization: Optimization, *, zero_stage: int = 0, device: torch.device | str = "cpu") -> None:
-        """Take over `encoder`. Needs a started process group, as Ray Train gives each worker; all ranks must bring the same weights.
+    def __init__(self, learner: nn.Module, optimization: Optimization, *, zero_stage: int = 0, device: torch.device | str = "cpu") -> None:
+        """Take over `learner`. Needs a started process group, as Ray Train gives each worker; all ranks must bring the same weights.
 
         RecipeError for a ZeRO stage that does not exist; ResourceError without a process group.
         """
@@ -60,19 +60,19 @@ class DeepSpeedEngine:
         self.rank, self.world_size = rank_and_world_size()
         self._zero_stage = zero_stage
         # The groups are made before ZeRO stage 3 turns every parameter into a flat share, which would hide which of them are matrices.
-        optimizer = adamw(encoder.to(self.device).train(), optimization)
+        optimizer = adamw(learner.to(self.device).train(), optimization)
         _name_gpu(self.device)
         self._deepspeed = _import_deepspeed(self.device)
         if zero_stage == 3:
-            _pass_in_step(encoder)
+            _pass_in_step(learner)
         self._engine, *_ = self._deepspeed.initialize(
-            model=encoder,
+            model=learner,
             optimizer=optimizer,
             lr_scheduler=schedule(optimizer, optimization),
-            config=_config(optimization, zero_stage, num_parameters=_num_trained(encoder)),
+            config=_config(optimization, zero_stage, num_parameters=_num_trained(learner)),
             dist_init_required=False,
         )
-        self.encoder: nn.Module = self._engine.module
+        self.learner: nn.Module = self._engine.module
         weakref.finalize(self, _release, self._engine, zero_stage).atexit = False
 
     @property
@@ -95,7 +95,7 @@ class DeepSpeedEngine:
         """As `Engine.step`. ZeRO 1–3 look at the norm themselves and skip the optimizer; stage 0 does not, so we look first, and clip:
         DeepSpeed would compute the norm again, parameter by parameter, and wait for the GPU twice."""
         if self._zero_stage == 0:
-            trained = list(self.encoder.parameters())
+            trained = list(self.learner.parameters())
             norm = get_total_norm([parameter.grad for parameter in trained if parameter.grad is not None], foreach=True)
             if not math.isfinite(grad_norm := float(norm)):
                 raise diverged_gradient(grad_norm)
@@ -141,9 +141,9 @@ class DeepSpeedEngine:
 
     def weights(self) -> dict[str, Tensor]:
         """As `Engine.weights`; stage 3 gathers all parameters for a moment on every rank."""
-        shares = list(self.encoder.parameters()) if self._zero_stage == 3 else []
+        shares = list(self.learner.parameters()) if self._zero_stage == 3 else []
         with self._deepspeed.zero.GatheredParameters(shares, enabled=bool(shares)):
-            return host_copy(self.encoder.state_dict()) if self.rank == 0 else {}
+            return host_copy(self.learner.state_dict()) if self.rank == 0 else {}
 
 
 def _name_gpu(device: torch.device) -> None:

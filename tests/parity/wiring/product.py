@@ -134,7 +134,7 @@ def opened(place: Place, family: str, changes: Mapping[str, Json], *, method: st
 
 
 def auxiliary_of(session: TrainSession) -> AuxiliaryLoss | None:
-    modules = session.engine.encoder.modules()
+    modules = session.engine.learner.modules()
     return next((module for module in modules if isinstance(module, AuxiliaryLoss)), None)
 
 

@@ -61,7 +61,7 @@ def test_dev_scores_are_those_of_the_weights_without_dropout(place: Place) -> No
         assert [event.score for event, _ in found] == pytest.approx([spearman_of(student, rows) for _, student in found], abs=SLACK)
         best = max(found, key=lambda one: one[0].score)[0]
         assert (session.progress.best_step, session.progress.best_score) == (best.step, best.score)
-        assert session.engine.encoder.training
+        assert session.engine.learner.training
     chosen = {"selection": {"task": "stsb-dev", "every_fraction": 0.5}}
     plan, context = planned(place, "triplets", {**NOISY, **chosen, "training.learning_rate": 0.03, "training.epochs": 4})
     run_local(plan, context)

@@ -49,7 +49,7 @@ class Watched(TorchEngine):
 
     def encode(self, tokens: TokenBatch) -> Tensor:
         bounds = tokens.boundaries.tolist()
-        tokenizer = self.encoder.encoder.tokenizer
+        tokenizer = self.learner.encoder.tokenizer
         ids = [tokens.token_ids[first:last].tolist() for first, last in itertools.pairwise(bounds)]
         self.batches.append([tokenizer.decode(one, skip_special_tokens=True) for one in ids])
         return super().encode(tokens)
@@ -133,7 +133,7 @@ def probabilities(place: Place, regularizers: Json, monkeypatch: pytest.MonkeyPa
     """Of two steps: which share of values hidden dropout has set to zero, what attention and heads were dropped with."""
     found: dict[str, Counter[float]] = {name: Counter() for name in ("hidden", "attention", "heads")}
     made = opened(place, "triplets", {"methods.m.regularizers": regularizers, "training.epochs": 2})
-    for module in made.session.engine.encoder.modules():
+    for module in made.session.engine.learner.modules():
         if isinstance(module, Dropout):
             module.register_forward_hook(
                 lambda _, given, out: found["hidden"].update([round(float((out == 0).float().mean() - (given[0] == 0).float().mean()), 1)])
@@ -356,7 +356,7 @@ def test_so_many_words_are_hidden_and_guessed(place: Place) -> None:
 
     for fraction in (0.15, 0.6):
         made = opened(place, "triplets", {O: {"name": "mlm", "mask_fraction": fraction}, "training.epochs": 1})
-        (loss,) = (module for module in made.session.engine.encoder.modules() if isinstance(module, MaskedLMLoss))
+        (loss,) = (module for module in made.session.engine.learner.modules() if isinstance(module, MaskedLMLoss))
         seen: list[tuple[Tensor, Tensor, Tensor]] = []
         hide = loss._hide
 

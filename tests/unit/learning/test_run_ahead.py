@@ -32,7 +32,7 @@ def _steps(engine: TorchEngine, num_steps: int, is_read: Callable[[int], bool] =
 
 
 def _state(engine: TorchEngine) -> list[Tensor]:
-    parameters = list(engine.encoder.parameters())
+    parameters = list(engine.learner.parameters())
     return [tensor for parameter in parameters for tensor in (parameter, *engine._optimizer.state[parameter].values())]
 
 

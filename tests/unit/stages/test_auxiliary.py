@@ -254,7 +254,7 @@ def test_a_projected_term_is_pooling_with_a_layer_that_is_dropped(encoder: Path,
         run_local_until_train(plan, context)
         (stage,) = (stage for stage in plan.stages if isinstance(stage, Train))
         session = TrainSession(stage, context, make_engine=TorchEngine, bank=None)
-        named = dict(session.engine.encoder.named_parameters())
+        named = dict(session.engine.learner.named_parameters())
         layer = [
             weight
             for name, weight in named.items()

@@ -59,7 +59,7 @@ class InfiniteGradient(Objective):
 
 
 def frozen_state(engine: TorchEngine) -> list[Tensor]:
-    parameters = list(engine.encoder.parameters())
+    parameters = list(engine.learner.parameters())
     return [tensor.clone() for parameter in parameters for tensor in (parameter, *engine._optimizer.state.get(parameter, {}).values())]
 
 
@@ -122,10 +122,10 @@ def test_a_loss_that_is_not_finite_stops_before_the_optimizer(factor: float, tmp
 
 def test_a_gradient_that_is_not_finite_stops_before_the_optimizer() -> None:
     engine = TorchEngine(ToyEncoder(), OPTIMIZATION)
-    before = [parameter.clone() for parameter in engine.encoder.parameters()]
+    before = [parameter.clone() for parameter in engine.learner.parameters()]
     with pytest.raises(TrainingDiverged, match="step 5, gradient: found norm nan"):
         next(train_steps(engine, InfiniteGradient(), toy_batches(1), start=5))
-    assert_equal(list(engine.encoder.parameters()), before)
+    assert_equal(list(engine.learner.parameters()), before)
 
 
 def test_sentences_whose_embeddings_are_not_finite_are_named() -> None:
