@@ -84,7 +84,6 @@ def models(store: StoreRoot = None) -> None:
         console.print(f"{name:10} {one.hub_id}, as package {one.distribution}{there}", markup=False, highlight=False, soft_wrap=True)
     for found in open_store(store).artifacts("train"):
         record = found.record
-        dev = record.results.get("best_dev_score")
-        score = f"  dev {dev:.2f}" if isinstance(dev, float) else ""
+        score = "" if record.dev_score is None else f"  dev {record.dev_score:.2f}"
         console.print(f"{record.key[:8]}   {record.label}{score}  {record.created_at[:16]}", markup=False, highlight=False, soft_wrap=True)
     console.print("Or a folder, or a hub id OWNER/NAME with its commit: `sentdist pin OWNER/NAME`.", highlight=False)

@@ -141,7 +141,7 @@ def _picked(trial: TrialRecord, records: Mapping[str, Record]) -> Iterator[_Pick
     train, scores = restored(trial.train, records), restored(trial.key, records)
     if not isinstance(train, Train) or not isinstance(scores, Scores) or train.selection is None:
         return
-    dev = as_number(records[train.key].results.get("best_dev_score"))
+    dev = records[train.key].dev_score
     if dev is None:
         return
     test_task, test = scored_on_test(train.selection, scores.tasks, records[trial.key].results)

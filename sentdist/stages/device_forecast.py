@@ -165,8 +165,8 @@ def forecast_check(plan: Plan, devices: Devices, parameters: Parameters, records
     forecast_s = taken_s = 0.0
     for stage in done:
         record = records[stage.key]
-        planned = as_number(record.results.get("num_steps_planned")) or 1.0
-        share = (as_number(record.results.get("num_steps")) or planned) / planned
+        planned = record.number("num_steps_planned") or 1.0
+        share = (record.number("num_steps") or planned) / planned
         by_stopping = 1.0 if stage.stopping is None else STOPPED_SHARE / stage.training.epochs
         forecast_s += operations_of(stage, plan, parameters) / by_stopping * share / devices.speed
         taken_s += record.seconds * (as_number(record.runtime.get("workers")) or 1.0)

@@ -45,15 +45,15 @@ def rung_score(train: Train, share: float, context: Context) -> RungScore | None
 
 
 def _rung_score(train: Train, share: float, found: Artifact, points: Sequence[tuple[int, float | None]]) -> RungScore:
-    planned = int(number(found, "num_steps_planned"))
+    planned = int(found.record.number("num_steps_planned") or 0)
     until: list[tuple[int, float | None]] = []
     for step, score in points:
         until.append((step, score))
         if share < 1.0 and step >= math.ceil(share * planned - 1e-9):
             break
-    total = number(found, "seconds_total") or found.record.seconds
+    total = found.record.number("seconds_total") or found.record.seconds
     if not until:  # stopped before the first score
-        step = int(number(found, "num_steps") or number(found, "step"))
+        step = int(found.record.number("num_steps") or found.record.number("step") or 0)
         return RungScore(step=step, dev=None, last=None, sentences=step * train.sentences_per_step, seconds=total)
     step, last = until[-1]
     last_step = points[-1][0]
@@ -72,9 +72,3 @@ def _points(found: Json) -> list[tuple[int, float | None]]:
         if isinstance(found, list)
         else []
     )
-
-
-def number(found: Artifact, name: str) -> float:
-    """Of the results of a record; 0 where it has none of that name."""
-    value = found.record.results.get(name)
-    return float(value) if isinstance(value, int | float) else 0.0

@@ -20,7 +20,7 @@ from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
 from sentdist.stages.inputs_in_use import check_inputs
 from sentdist.stages.ranks import Ranks
-from sentdist.stages.rung_records import CHECKPOINT, number
+from sentdist.stages.rung_records import CHECKPOINT
 from sentdist.stages.train import TrainSession
 from sentdist.store.scratch import scratch_folder
 from sentdist.store.store import Artifact
@@ -52,9 +52,9 @@ def from_rung(
         problem = ranks.first_said(problem)
         if problem is not None:
             return ResumedSession(session=make(), note=f"begins anew: {found.record.label} is of no use ({problem})")
-    seconds = number(found, "seconds_total")
+    seconds = found.record.number("seconds_total") or 0.0
     session.progress = replace(session.progress, seconds=max(seconds, session.progress.seconds))  # checkpoints of earlier versions say none
-    return ResumedSession(session=session, seconds=seconds, step=int(number(found, "step")))
+    return ResumedSession(session=session, seconds=seconds, step=int(found.record.number("step") or 0.0))
 
 
 def rung_results(resumed: ResumedSession, *, seconds: float) -> dict[str, Json]:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sentdist.errors import counted
-from sentdist.plan.stage import as_number
 from sentdist.plan.stages import Train
 from sentdist.store.record import Record
 from sentdist.store.restored import restored
@@ -76,7 +75,7 @@ def dev_score(trial: TrialRecord, records: Mapping[str, Record]) -> tuple[str, f
     train = restored(trial.train, records)
     if not isinstance(train, Train) or train.selection is None or trial.key not in records:
         return None
-    score = as_number(records[train.key].results.get("best_dev_score"))
+    score = records[train.key].dev_score
     return None if score is None else (train.selection.name, score)
 
 

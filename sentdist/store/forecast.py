@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from sentdist.errors import counted
-from sentdist.plan.stage import Stage, as_number
+from sentdist.plan.stage import Stage
 from sentdist.plan.stages import STAGES, Bank, Scores, Train
 from sentdist.plan.task_kinds import has_known_size
 from sentdist.plan.unroll import Plan
@@ -119,6 +119,5 @@ def speed_of(store: ArtifactStore, kind: type[Stage]) -> float | None:
     if kind.speed_of is None:
         return None
     artifacts = itertools.islice(store.artifacts(kind.speed_of), MAX_RECORDS)
-    found = [artifact.record.results.get("sentences_per_s") for artifact in artifacts]
-    rates = [rate for value in found if (rate := as_number(value)) is not None and rate > 0]
+    rates = [rate for artifact in artifacts if (rate := artifact.record.number("sentences_per_s")) is not None and rate > 0]
     return statistics.median(rates) if rates else None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 
-from sentdist.plan.stage import Json, Stage, in_words_of_today
+from sentdist.plan.stage import Json, Stage, as_number, in_words_of_today
 from sentdist.store.integrity import FileChecksum
 
 RECORD = "record.json"
@@ -37,6 +37,15 @@ class Record(BaseModel):
     files: dict[str, int]  # relative path -> bytes
     digests: dict[str, str] = {}  # relative path -> sha256; empty in records of older versions
     data: str = ""  # of an object store: the folder below its place in which its files lie, those of one writer alone
+
+    def number(self, name: str) -> float | None:
+        """Of the results; None where they have none of that name, or it is no number: a score that is not defined."""
+        return as_number(self.results.get(name))
+
+    @property
+    def dev_score(self) -> float | None:
+        """The best one of a training, or of a rung of it; None where nothing was selected by, or no score was defined."""
+        return self.number("best_dev_score")
 
     @staticmethod
     def of(

@@ -54,13 +54,13 @@ def spent_on(stage: Train | Rung, store: ArtifactStore, *, earlier: StoreBefore,
         artifact = artifacts.get(needed.key)
         if artifact is None or earlier.had(artifact.record):
             continue
-        results = artifact.record.results
-        seconds = artifact.record.seconds - (_number(results.get("seconds_before")) if isinstance(needed, Train) else 0.0)
+        record = artifact.record
+        seconds = record.seconds - ((record.number("seconds_before") or 0.0) if isinstance(needed, Train) else 0.0)
         sentences = 0
         if isinstance(needed, Train | Rung):
             train = needed.whole
-            step = int(_number(results.get("step" if isinstance(needed, Rung) else "num_steps")))
-            sentences = step * train.sentences_per_step - int(_number(results.get("sentences_before")))
+            step = int(record.number("step" if isinstance(needed, Rung) else "num_steps") or 0)
+            sentences = step * train.sentences_per_step - int(record.number("sentences_before") or 0)
         found = Spending(
             seconds=round(found.seconds + max(0.0, seconds), 3),
             sentences=found.sentences + max(0, sentences),
@@ -133,7 +133,3 @@ class Forecasts:
 def _created(record: Record) -> float:
     """When a stage was finished, in seconds of the clock."""
     return float(calendar.timegm(time.strptime(record.created_at, "%Y-%m-%dT%H:%M:%SZ")))
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
