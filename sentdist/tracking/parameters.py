@@ -10,7 +10,7 @@ from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.objectives import Objective, Sum, phi_of
 from sentdist.plan.selection import Selection
 from sentdist.plan.specs import EncoderSpec, LexicalSpec, Task
-from sentdist.plan.stage import Json, Stage, canonical_fields
+from sentdist.plan.stage import Json, Stage, canonical_fields, topological
 from sentdist.plan.stages import Bank, Corpus, Scores, Targets, Train
 from sentdist.plan.task_kinds import ScoredTask
 from sentdist.store.restored import MissingStage
@@ -36,8 +36,14 @@ def stage_parameters(stage: Stage) -> dict[str, str]:
 
 
 def data_sets(stage: Stage) -> list[DataSet]:
-    """The data that a stage reads, directly or through its inputs. Raises TypeError for what no plan has."""
-    return list(dict.fromkeys(_data_sets(stage)))
+    """The data that a stage reads, directly or through its inputs; of scores less what probes count words in, which trains nothing.
+
+    Raises:
+        TypeError: for what no plan has.
+    """
+    made = stage.encoder if isinstance(stage, Scores) else stage
+    stages = (*(topological((made,)) if isinstance(made, Stage) else ()), stage)
+    return list(dict.fromkeys(found for one in stages for found in _own_data(one)))
 
 
 def _stage(stage: Stage) -> dict[str, Json]:
@@ -118,23 +124,15 @@ def _encoder(encoder: EncoderSpec | LexicalSpec) -> dict[str, Json]:
     return found | {"encoder.initialization": "random" if encoder.initialization == "random" else None, "encoder.layers": encoder.layers}
 
 
-def _data_sets(stage: Stage) -> Iterator[DataSet]:
+def _own_data(stage: Stage) -> Iterator[DataSet]:
     match stage:
         case CorpusStage():
             yield from ((_named(one.source, one.split), one.source_revision, "train") for one in stage.sources)
-        case Targets():
-            yield from _data_sets(stage.corpus)
         case Train():
-            yield from _data_sets(stage.corpus)
-            yield from () if stage.start is None else _data_sets(stage.start)
             yield from () if stage.selection is None else (_task(task, "dev") for task in stage.selection.tasks)
-        case Bank():
-            yield from _data_sets(stage.corpus)
-            yield from _data_sets(stage.encoder)
         case Scores():
-            yield from () if isinstance(stage.encoder, EncoderSpec | LexicalSpec) else _data_sets(stage.encoder)
             yield from (_task(task, "test") for task in stage.tasks)
-        case MissingStage():
+        case Targets() | Bank() | MissingStage():
             return
         case _:
             raise TypeError(f"nobody said what data the stage {stage.kind} reads")

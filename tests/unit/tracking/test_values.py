@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from sentdist.plan.corpora import CORPORA
+from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Corpus, Train
 from sentdist.plan.tasks import TASK_GROUPS
@@ -37,7 +38,7 @@ from sentdist.tracking.sweep_runs import _ended
 from sentdist.tracking.sweep_summary import choice_metrics, summary_csv, summary_rows, sweep_metric, sweep_scores
 from sentdist.tracking.tracker import NullRun, RunOutcome, TrackedCurve
 from tests.support.mlflow_fixtures import grid_sweep, small_sweep
-from tests.support.planning import RECIPES, plan_of, shipped_plan, small_recipe
+from tests.support.planning import RECIPES, plan_of, shipped_plan, small_recipe, with_method
 
 STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 
@@ -128,6 +129,14 @@ def test_two_methods_that_come_to_the_same_stages_are_one_run() -> None:
     layout = layout_of(plan_of(small_recipe(methods=methods)))
     assert len(layout.sweep.trials) == 2
     assert [trial.method for trial in layout.trials.values()] == ["one"]
+
+
+def test_what_an_entropy_encoder_was_trained_on_is_read_by_what_its_bank_regularizes() -> None:
+    values = with_method(entropy={"objective": {"name": "entropy", "phi": 0.01}, "corpus": "other", "select": False, "reported": False})
+    plan = plan_of(recipe_from_values(values | {"corpora": {"other": {"source": "nli/other"}}}, where="test"))
+    trained = next(trial.scores.encoder for trial in plan.trials if trial.method == "rcl")
+    assert isinstance(trained, Train)
+    assert [name for name, _, context in data_sets(trained) if context == "train"] == ["nli/triplets (train)", "nli/other (train)"]
 
 
 def test_data_sets_say_what_they_are_for() -> None:
