@@ -21,7 +21,7 @@ from sentdist.errors import ServerError
 from sentdist.services import asking, folders, ports, processes, servers
 from sentdist.services.asking import Reply, get, ray_version
 from sentdist.services.ports import Port, answers
-from sentdist.services.processes import MARK, RunningServer, launch
+from sentdist.services.processes import MARK, RunningServer, end, launch
 from sentdist.services.servers import Hardware, up
 from sentdist.services.state import State, state_of
 from tests.support.listening import FREE, listening
@@ -339,3 +339,26 @@ def test_a_folder_for_sockets_that_is_a_little_too_long_is_refused_too(tmp_path:
         assert folders.LONGEST < len(str(place)) + 20 < 80, "what sockets themselves would take"
     finally:
         shutil.rmtree(place)
+
+
+FORGETFUL = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], env={}, start_new_session=True)
+print(child.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_child_that_dropped_its_environment_ends_with_its_server(tmp_path: Path) -> None:
+    """It has no mark, and once the server has ended, no parent that tells whose it is."""
+    log = tmp_path / "log"
+    running = launch("ray", [sys.executable, "-c", FORGETFUL], dict(os.environ), log, ports={})
+    while not log.read_text().endswith("\n"):
+        assert running.is_alive, log.read_text()
+    child = psutil.Process(int(log.read_text()))
+    try:
+        end([running])
+        assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+    finally:
+        if child.is_running():
+            child.kill()
