@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.rare_collections import collect_rarely
+from sentdist.gc_thresholds import collect_rarely
 
 # The files that take long, longest first: where several processes share the tests, none of them is begun last.
 # What is nightly comes after all, by files in another order each day: where time is left for some of them only, each has its turn.

@@ -33,7 +33,7 @@ from sentdist.cli.unforeseen import kept_traceback, print_traceback
 from sentdist.disk_errors import NO_RIGHT, explain_disk_errors, words_for
 from sentdist.errors import SentdistError, StoreError, first_line
 from sentdist.execution.sigterm import with_signal_code
-from sentdist.rare_collections import collect_rarely
+from sentdist.gc_thresholds import collect_rarely
 
 MISTAKE, FAILURE = 2, 1  # exit codes: what a person can correct in what was typed or given; a disk that fails, or what nobody foresaw
 # How click ends a command itself. By typer's version ClickException, an ancestor of BadParameter, is click's or typer's own.

@@ -36,7 +36,7 @@ FOR_ALL = {
     "poolings",
     "code_digest",
     "processor",
-    "rare_collections",
+    "gc_thresholds",
     "gpus",
 }
 

@@ -10,8 +10,8 @@ from sentdist.execution.board.event_sink import Body, EventSink, GroupMember
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.board.worker_groups import CLOSES_WITHIN_S
 from sentdist.execution.resources import Demand
+from sentdist.gc_thresholds import collect_rarely
 from sentdist.plan.stage import Stage
-from sentdist.rare_collections import collect_rarely
 from sentdist.store.store import Artifact
 
 

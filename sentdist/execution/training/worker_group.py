@@ -25,9 +25,9 @@ from sentdist.execution.board.attempts import GroupLostError
 from sentdist.execution.board.event_sink import GroupMember
 from sentdist.execution.cluster.ray_errors import GONE
 from sentdist.execution.resources import Demand, controller_environment, nodes_of
+from sentdist.gc_thresholds import collect_rarely
 from sentdist.learning.freed_memory import allocator_environment
 from sentdist.learning.gather import GPU_BACKEND
-from sentdist.rare_collections import collect_rarely
 from sentdist.store.scratch import scratch_folder
 
 # Ray's own default is no limit: a group that cannot start would be tried for ever. One whose size may change is to be tried again.
