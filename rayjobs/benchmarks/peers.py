@@ -62,7 +62,7 @@ def training_steps(work: Work, make_engine: Callable[..., Any]) -> Iterator[dict
     torch.set_num_threads(work.threads)
     with tempfile.TemporaryDirectory() as scratch:
         runtime = Runtime(micro_batch=work.micro_batch, recompute_layers=work.recompute_layers)
-        context = Context(store=ArtifactStore(scratch), folders=(("benchmark", work.encoder),), runtime=runtime)
+        context = Context(store=ArtifactStore(scratch), folders={"benchmark": work.encoder}, runtime=runtime)
         corpus = Corpus(source="benchmark", source_revision="benchmark", columns=tuple(work.triplets.column_names))
         with context.store.staged() as folder:
             build_corpus(work.triplets, columns=corpus.columns, folder=folder, limit=None, seed=0)

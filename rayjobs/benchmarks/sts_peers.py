@@ -116,7 +116,7 @@ def _scored(work: StsWork) -> _Scored:
     """The stage built in a store that does not have it."""
     with tempfile.TemporaryDirectory() as scratch:
         stage, resolver = work.stage()
-        context = Context(store=ArtifactStore(scratch), data_root=work.data, folders=tuple(resolver.folders.items()))
+        context = Context(store=ArtifactStore(scratch), data_root=work.data, folders=resolver.folders)
         started = time.perf_counter()
         artifact = build_scores(stage, context)
         seconds = time.perf_counter() - started

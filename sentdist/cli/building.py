@@ -124,7 +124,7 @@ def _on_devices(devices: Devices, unrolled: Plan, context: Context, to_build: fr
     from sentdist.stages.device_forecast import device_forecast, forecast_check, parameters_by
     from sentdist.stages.planning.resolve import encoder_configuration
 
-    parameters = parameters_by(lambda encoder: encoder_configuration(encoder, dict(context.folders)))
+    parameters = parameters_by(lambda encoder: encoder_configuration(encoder, context.folders))
     if to_build:
         yield device_forecast(unrolled, devices, parameters, missing=to_build).line
     finished = [stage for stage in unrolled.stages if stage.key not in to_build]

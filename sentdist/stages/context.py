@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,7 +18,7 @@ class Context:
     store: ArtifactStore
     data_root: str | None = None  # a folder, or an address
     runtime: Runtime = field(default_factory=Runtime)
-    folders: tuple[tuple[str, str], ...] = ()  # revision of an encoder or a file of one's own given by path -> its folder
+    folders: Mapping[str, str] = field(default_factory=dict)  # revision of an encoder or a file of one's own given by path -> its folder
     shares: tuple[float, ...] = ()  # at which trainings may have been left as rungs, see `stages.rungs`
     keeps_embeddings: bool = False  # of test sentences, for other tasks of the same encoder
 

@@ -29,10 +29,10 @@ def folder_of(stage: Stage, context: Context) -> Path:
 
 def checkpoint_of(encoder: EncoderSpec, context: Context) -> str:
     """What `SentenceEncoder.load` understands: a packaged name, a folder, a hub id."""
-    return dict(context.folders).get(encoder.revision, encoder.checkpoint)
+    return context.folders.get(encoder.revision, encoder.checkpoint)
 
 
 def hub_revision(encoder: EncoderSpec, context: Context) -> str | None:
     """The commit to ask the hub for; None where the content is pinned in another way."""
-    is_commit = "/" in encoder.checkpoint and encoder.revision not in dict(context.folders)
+    is_commit = "/" in encoder.checkpoint and encoder.revision not in context.folders
     return encoder.revision if is_commit else None

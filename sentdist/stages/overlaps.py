@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 
 from sentdist.data.corpus import OpenedCorpus
 from sentdist.data.leaks import LeakFinder, Leaks
-from sentdist.data.task_texts import TaskTexts
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.leaks import overlaps_of
 from sentdist.plan.stage import Json, topological
@@ -21,7 +20,7 @@ from sentdist.plan.unroll import Plan
 from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
 from sentdist.stages.inputs import folder_of
-from sentdist.stages.tasks.load import Folders, load_task
+from sentdist.stages.tasks.load import load_task
 from sentdist.store.store import Artifact
 
 ITEMS = "items.parquet"
@@ -44,7 +43,7 @@ def _build(stage: Overlap, context: Context, finders: dict[tuple[tuple[ScoredTas
     started = time.perf_counter()
     finder = finders.get((stage.tasks, stage.near))
     if finder is None:
-        texts = [task_texts(task, context.data_root, context.folders) for task in stage.tasks]
+        texts = [load_task(task, context.data_root, context.folders).texts() for task in stage.tasks]
         finder = finders[stage.tasks, stage.near] = LeakFinder(texts, near=stage.near)
     found = finder.find(*_training_text(stage, context))
     with context.store.staged() as folder:
@@ -54,18 +53,13 @@ def _build(stage: Overlap, context: Context, finders: dict[tuple[tuple[ScoredTas
         return commit(stage, folder, context, seconds=time.perf_counter() - started, results=results)
 
 
-def task_texts(task: ScoredTask, data_root: str | None, folders: Folders = ()) -> TaskTexts:
-    """The texts of a task whose relation or label is the answer."""
-    return load_task(task, data_root, folders).texts()
-
-
 def _training_text(stage: Overlap, context: Context) -> tuple[Iterable[Sequence[str]], np.ndarray]:
     """Sentences in the order of their ids, and the ids of the rows."""
     if isinstance(stage.of, CorpusStage):
         corpus = OpenedCorpus.open(folder_of(stage.of, context))
         return corpus.sentence_blocks(), np.asarray(corpus.ids)
     ids: dict[str, int] = {}
-    texts = task_texts(stage.of, context.data_root, context.folders)
+    texts = load_task(stage.of, context.data_root, context.folders).texts()
     pairs = texts.pairs
     if not pairs:
         alone = list(dict.fromkeys(text for item in texts.sentences for text in item))

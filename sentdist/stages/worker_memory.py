@@ -75,7 +75,7 @@ def encoder_size(configuration: Mapping[str, object], *, layers: int | None = No
 
 def size_of(encoder: EncoderSpec, context: Context) -> EncoderSize:
     """That of a pinned encoder, as far as this machine has its `config.json`."""
-    return encoder_size(encoder_configuration(encoder, dict(context.folders)), layers=encoder.layers)
+    return encoder_size(encoder_configuration(encoder, context.folders), layers=encoder.layers)
 
 
 def sentences_at_a_time(stage: Train, runtime: Runtime) -> int:

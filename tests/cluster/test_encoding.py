@@ -36,9 +36,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _context(store: Path, data: Path, folders: dict[str, str], *, runtime: Runtime) -> Context:
-    return Context(
-        store=ArtifactStore(str(store)), data_root=str(data), runtime=runtime, folders=tuple(folders.items()), keeps_embeddings=True
-    )
+    return Context(store=ArtifactStore(str(store)), data_root=str(data), runtime=runtime, folders=folders, keeps_embeddings=True)
 
 
 def _kept(store: Path) -> np.ndarray:

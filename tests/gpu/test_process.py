@@ -80,7 +80,7 @@ def test_a_memory_that_is_full_is_told_in_a_sentence_and_the_process_goes_on(fol
         training=Training(batch_size=64), seed=0,
     )  # fmt: skip
     runtime = Runtime(device="cuda", gpus_per_worker=1)
-    context = Context(store=ArtifactStore(str(tmp_path)), runtime=runtime, folders=(("tiny", str(folder)),))
+    context = Context(store=ArtifactStore(str(tmp_path)), runtime=runtime, folders={"tiny": str(folder)})
     give_back_gpu_memory()
     torch.cuda.set_per_process_memory_fraction(0.01)
     try:

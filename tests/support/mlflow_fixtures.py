@@ -20,6 +20,8 @@ from sentdist.plan.unroll import Plan
 from sentdist.services.ports import free_port
 from sentdist.services.servers import write_ahead
 from sentdist.store.store import Artifact, ArtifactStore
+from sentdist.store.sweep import sweep_record
+from sentdist.tracking.run_layout import RunLayout
 from sentdist.tracking.tracker import Tracker
 from tests.support.planning import plan_of, small_recipe
 from tests.support.waiting import wait_for
@@ -178,3 +180,8 @@ def drive(tracker: Tracker, stages: Iterable[Stage], store: ArtifactStore, *, en
         warnings += run.close()
         tracker.finish(artifact.record)
     return warnings
+
+
+def layout_of(plan: Plan) -> RunLayout:
+    """The runs of a plan's sweep."""
+    return RunLayout(sweep=sweep_record(plan), stages={stage.key: stage for stage in plan.stages})

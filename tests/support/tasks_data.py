@@ -36,9 +36,7 @@ def evaluated(
 ) -> tuple[Artifact, Context]:
     """Scores of an encoder's folder on tasks below `data`."""
     stage, resolver = stage_of(encoder, tasks, data)
-    context = Context(
-        store=ArtifactStore(str(store)), data_root=str(data), folders=tuple(resolver.folders.items()), keeps_embeddings=keeps_embeddings
-    )
+    context = Context(store=ArtifactStore(str(store)), data_root=str(data), folders=resolver.folders, keeps_embeddings=keeps_embeddings)
     return build_scores(stage, context), context
 
 

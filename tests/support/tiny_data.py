@@ -74,5 +74,5 @@ def tiny_plan(values: dict[str, Json], *, data: Path, store: Path | str) -> tupl
     recipe = recipe_from_values(values, where="tiny")
     resolver = FileResolver(data_root=data)
     plan = unroll(recipe, resolver)
-    context = Context(store=ArtifactStore(store), data_root=str(data), runtime=recipe.runtime, folders=tuple(resolver.folders.items()))
+    context = Context(store=ArtifactStore(store), data_root=str(data), runtime=recipe.runtime, folders=resolver.folders)
     return plan, context

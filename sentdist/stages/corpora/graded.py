@@ -64,9 +64,7 @@ def _label_map(scale: plan.Scale, stage: plan.GradedCorpus) -> LabelMap:
 
 def _read(part: plan.GradedPart, context: Context) -> pa.Table:
     if part.own is not None:
-        return read_own(
-            part.source, part.own, "train", revision=part.source_revision, folders=dict(context.folders), root=context.data_folder
-        )
+        return read_own(part.source, part.own, "train", revision=part.source_revision, folders=context.folders, root=context.data_folder)
     return read_source(
         part.source, split=part.split, data_root=context.data_folder, columns=part.columns, hub_revision=part.source_revision
     )

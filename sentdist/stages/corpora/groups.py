@@ -60,7 +60,7 @@ def rewording(augmentation: Augmentation, *, seed: int, context: Context) -> Aug
                 return replace_synonyms(sentences, fraction=fraction, seed=seed, folder=nltk_folder(root))
             case "paraphrases":
                 revision = augmentation.source_revision or ""
-                folder = dict(context.folders).get(revision)
+                folder = context.folders.get(revision)
                 return paraphrase(
                     sentences,
                     checkpoint=folder or augmentation.checkpoint,

@@ -28,7 +28,7 @@ def rows(stage: Corpus, context: Context) -> CorpusTable:
 def _table(stage: Corpus, context: Context) -> tuple[pa.Table, tuple[str, ...]]:
     if stage.own is not None:
         return read_own(
-            stage.source, stage.own, "train", revision=stage.source_revision, folders=dict(context.folders), root=context.data_folder
+            stage.source, stage.own, "train", revision=stage.source_revision, folders=context.folders, root=context.data_folder
         ), stage.columns
     if (fold := stage.fold) is not None:
         collection = read_retrieval(stage.source, split=stage.split, data_root=context.data_folder, document_field=stage.document_field)

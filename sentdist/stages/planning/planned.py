@@ -81,7 +81,7 @@ def _resolver(data: Path | None) -> FileResolver:
 def _context(recipe: Recipe, resolver: FileResolver, store: str) -> Context:
     root = resolver.data_root
     place = store if "://" in store else str(Path(store).expanduser().absolute())
-    folders = tuple(sorted(resolver.folders.items()))
+    folders = dict(sorted(resolver.folders.items()))
     return Context(store=ArtifactStore(place), data_root=address_of(root), runtime=recipe.runtime, folders=folders)
 
 
@@ -103,7 +103,7 @@ def planned_evaluation(
         store=store,
         data_root=address_of(data),
         runtime=runtime,
-        folders=tuple(resolver.folders.items()),
+        folders=resolver.folders,
         keeps_embeddings=True,
     )
     return stage, context

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from sentdist.data.sources.mirror import data_folder
@@ -15,17 +16,15 @@ from sentdist.plan.task_kinds import ScoredTask, TripletTask
 from sentdist.stages.tasks.held_out_rows import load_own_rows
 from sentdist.stages.tasks.loaded_task import LoadedTask
 
-Folders = tuple[tuple[str, str], ...]
 
-
-def load_task(task: ScoredTask, data_root: str | None, folders: Folders = ()) -> LoadedTask:
+def load_task(task: ScoredTask, data_root: str | None, folders: Mapping[str, str] = MappingProxyType({})) -> LoadedTask:
     """Read a task's data; DataError as its reader says, and for content that has changed since it was planned with.
 
     folders: of the run, where files given by path lie.
     """
     root = data_folder(data_root)
     if isinstance(task, Task | TripletTask) and task.own is not None:
-        return load_own_rows(task, dict(folders), root)
+        return load_own_rows(task, folders, root)
     for source, revision in _pins_of(task):
         check_pinned(source, revision, data_root=root)
     return loader_of(task.kind)(task, root)

@@ -114,7 +114,7 @@ def test_workers_are_told_the_address_and_not_this_machine_s_folder(root: str, t
     assert plan.notes[0] == "own.csv: triplets in sent0, sent1, hard_neg"
     sent = pickle.loads(pickle.dumps(context))
     assert sent.data_root == root and sent.data_folder == data_folder(root)
-    assert not any("cache" in folder for _, folder in sent.folders)
+    assert not any("cache" in folder for folder in sent.folders.values())
     task = plan.trials[0].scores.tasks[0]
     shutil.rmtree(tmp_path / "cache")  # another machine
     assert len(load_task(task, sent.data_root, sent.folders).sentences) > 10

@@ -63,7 +63,7 @@ def test_every_kind_has_its_table(planted_encoder_dir: Path, data: Path, tmp_pat
     store = ArtifactStore(str(tmp_path / "store"))
     sweep = sweep_record(plan)
     save_sweep(store, sweep)
-    run_local(plan, Context(store=store, data_root=str(data), folders=tuple(resolver.folders.items())))
+    run_local(plan, Context(store=store, data_root=str(data), folders=resolver.folders))
     made = report_sweep(store, "kinds")
     for title in ("Labels from frozen embeddings", "Paraphrases", "Re-ranking", "Clusters", "Geometry"):
         assert title in made.markdown and title in made.html

@@ -125,7 +125,7 @@ def test_embeddings_of_another_length_or_precision_are_not_taken(
         context = Context(
             store=ArtifactStore(str(tmp_path / "store")),
             data_root=str(data),
-            folders=tuple(resolver.folders.items()),
+            folders=resolver.folders,
             keeps_embeddings=True,
         )
         made.append(kept_or_encoded(asked, asked.encoder, ["a man eats", "a dog eats"], context, embed))

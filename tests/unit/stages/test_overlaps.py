@@ -31,7 +31,8 @@ from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEVEL_TITLES, NOT_CH
 from sentdist.report.sweep_report import report_sweep
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
-from sentdist.stages.overlaps import build_overlaps, task_texts
+from sentdist.stages.overlaps import build_overlaps
+from sentdist.stages.tasks.load import load_task
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep
 from tests.support.relations_data import relations_values, write_relations_data
@@ -225,7 +226,7 @@ def _asked(fold: Fold, role: Role) -> list[int]:
 def test_links_have_the_texts_of_their_answers(tmp_path: Path, tiny_encoder_dir: Path) -> None:
     plan, context = tiny_plan(relations_values(tiny_encoder_dir), data=write_relations_data(tmp_path / "data"), store=tmp_path / "store")
     links = next(task for task in plan.trials[0].scores.tasks if isinstance(task, LinkTask))
-    texts = task_texts(links, context.data_root)
+    texts = load_task(links, context.data_root).texts()
     assert texts.num_items == len(texts.pairs) > 0 and all(len(both) == 2 for both in texts.sentences)
     ids: dict[str, int] = {}
     rows = np.array([[ids.setdefault(text, len(ids)) for text in pair[1:]] for pair in texts.pairs]).T

@@ -94,7 +94,7 @@ def test_what_a_file_calls_a_group_belongs_together_in_its_test(shape: str, tmp_
     resolver = FileResolver(data_root=tmp_path)
     section = own_section({"kind": "own", "file": "own.csv", "held_out": {"near": None, "test": 0.3}}, where="corpus")
     task = own_test_tasks(section, resolver, where="corpus")[-1]
-    loaded = load_task(task, str(tmp_path), tuple(resolver.folders.items()))
+    loaded = load_task(task, str(tmp_path), resolver.folders)
     if isinstance(loaded, LoadedSts):
         assert loaded.pairs.score.tolist() == [int(sentence.split()[1]) % 6 for sentence in loaded.pairs.sentence1]
     found = loaded.texts()

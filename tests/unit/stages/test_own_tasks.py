@@ -20,7 +20,6 @@ from sentdist.plan.chosen_tasks import OWN_KINDS, named_task, task_names
 from sentdist.plan.specs import Fold, Task
 from sentdist.plan.task_kinds import TASK_KINDS, ClassificationTask, GeometryTask
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
-from sentdist.stages.overlaps import task_texts
 from sentdist.stages.scores.scorer import COSINE, CosineScorer
 from sentdist.stages.tasks.geometry import geometry_of
 from sentdist.stages.tasks.load import load_task
@@ -270,7 +269,7 @@ def test_a_task_of_each_kind_is_found_in_what_was_trained_on(tiny_encoder_dir: P
     }
     assert set(tasks) == set(TASK_KINDS) - {"links"}
     for kind, task in tasks.items():
-        texts = task_texts(task, str(data))
+        texts = load_task(task, str(data)).texts()
         assert texts.num_items, kind
         if kind in ("classification", "clustering"):
             assert not texts.pairs, "their answers are labels"

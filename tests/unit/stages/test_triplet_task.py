@@ -16,8 +16,8 @@ from sentdist.errors import DataError
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.plan.task_kinds import TripletTask
-from sentdist.stages.overlaps import task_texts
 from sentdist.stages.scores.scorer import COSINE
+from sentdist.stages.tasks.load import load_task
 from sentdist.stages.tasks.triplets import LoadedTriplets, load_triplets
 from tests.support.tasks_data import evaluated, write_table
 
@@ -79,7 +79,7 @@ def test_word_overlap_is_a_floor_and_leaked_pairs_are_found(data: Path) -> None:
     revision = inspect_source("my/triplets", data_root=data).revision
     task = TripletTask(name="mine", source="my/triplets", revision=revision, split="test")
     assert load_triplets(task, data).score_words("word_overlap").main == 25.0  # only the cat shares more words with its positive
-    texts = task_texts(task, data)
+    texts = load_task(task, data).texts()
     assert texts.num_items == 4 and texts.pairs[2] == (2, "two men play chess", "people play a game")
     (found,) = LeakFinder([texts]).find([["people play a game", "two men play chess", "?"]], np.array([[0], [1]]))
     assert {item.item: item.level for item in found.items} == {2: "normalised"}

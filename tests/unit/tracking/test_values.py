@@ -10,11 +10,9 @@ from typing import Any, ClassVar
 import pytest
 
 from sentdist.plan.corpora import CORPORA
-from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Corpus, Train
 from sentdist.plan.tasks import TASK_GROUPS
-from sentdist.plan.unroll import Plan
 from sentdist.report.useb import useb_scores
 from sentdist.store.record import Record
 from sentdist.store.sweep import sweep_record
@@ -37,14 +35,10 @@ from sentdist.tracking.shown_metrics import (
 from sentdist.tracking.sweep_runs import _ended
 from sentdist.tracking.sweep_summary import choice_metrics, summary_csv, summary_rows, sweep_metric, sweep_scores
 from sentdist.tracking.tracker import NullRun, RunOutcome, TrackedCurve
-from tests.support.mlflow_fixtures import grid_sweep, small_sweep
-from tests.support.planning import RECIPES, plan_of, shipped_plan, small_recipe, with_method
+from tests.support.mlflow_fixtures import grid_sweep, layout_of, small_sweep
+from tests.support.planning import RECIPES, plan_of, shipped_plan, small_recipe
 
 STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
-
-
-def layout_of(plan: Plan) -> RunLayout:
-    return RunLayout(sweep=sweep_record(plan), stages={stage.key: stage for stage in plan.stages})
 
 
 def record(kind: str, *, key: str = "0" * 16, seconds: float = 2.0, **results: Json) -> Record:
@@ -131,24 +125,6 @@ def test_two_methods_that_come_to_the_same_stages_are_one_run() -> None:
     assert [trial.method for trial in layout.trials.values()] == ["one"]
 
 
-def test_what_an_entropy_encoder_was_trained_on_is_read_by_what_its_bank_regularizes() -> None:
-    values = with_method(entropy={"objective": {"name": "entropy", "phi": 0.01}, "corpus": "other", "select": False, "reported": False})
-    plan = plan_of(recipe_from_values(values | {"corpora": {"other": {"source": "nli/other"}}}, where="test"))
-    trained = next(trial.scores.encoder for trial in plan.trials if trial.method == "rcl")
-    assert isinstance(trained, Train)
-    assert [name for name, _, context in data_sets(trained) if context == "train"] == ["nli/triplets (train)", "nli/other (train)"]
-
-
-def test_data_sets_say_what_they_are_for() -> None:
-    layout = layout_of(small_sweep("s"))
-    found = data_sets(layout.stages[next(trial.key for trial in layout.trials.values() if trial.method == "rcl")])
-    assert found[:2] == [("nli/triplets (train)", "sha256:0000000000000000", "train"), ("sts/stsb (dev)", "sha256:0000000000000000", "dev")]
-    assert {context for *_, context in found[2:]} == {"test"}
-    several = layout_of(plan_of(small_recipe(selection={"task": "stsb-dev+sickr-dev"})))
-    trained = next(trial.key for trial in several.trials.values() if trial.method == "fine_tuned")
-    assert [name for name, _, context in data_sets(several.stages[trained]) if context == "dev"] == ["sts/stsb (dev)", "sts/sick (trial)"]
-
-
 def test_a_bank_shows_the_corpus_that_it_embeds() -> None:
     methods: Json = {
         "entropy": {"objective": {"name": "entropy", "phi": 0.01}},
@@ -185,22 +161,6 @@ def test_the_choice_of_dev_stands_first_and_has_no_mean_where_a_trial_lacks_a_sc
     noted(sweep.trials[1].train, best_dev_score=80.0)
     noted(sweep.trials[0].key, stsb=None)
     assert choice_metrics(sweep, records) == {"best_dev_score": 85.0}
-
-
-def test_what_all_trained_trials_read_stands_on_the_sweep_s_run_and_the_rest_on_theirs() -> None:
-    layout = layout_of(small_sweep("s"))
-    trained = {key: data_sets(layout.stages[key]) for key, trial in layout.trials.items() if trial.train is not None}
-    for key, read in trained.items():
-        assert sorted([*layout.common_data_sets, *layout.data_sets(key)]) == sorted(read)
-    assert {context for *_, context in layout.common_data_sets} == {"train", "test"}
-    names = ("snli", "mnli")
-    corpora: dict[str, Json] = {name: {"source": f"nli/{name}"} for name in names}
-    methods: dict[str, Json] = {name: {"objective": {"name": "info_nce"}, "corpus": name} for name in names}
-    differ = layout_of(plan_of(small_recipe(corpora=corpora, methods=methods)))
-    assert [[name for name, _, context in differ.data_sets(key) if context == "train"] for key in differ.trials] == [
-        ["nli/snli (train)"], ["nli/mnli (train)"],
-    ]  # fmt: skip
-    assert {context for *_, context in differ.common_data_sets} == {"dev", "test"}
 
 
 def test_nothing_is_common_to_one_trial_or_to_trials_that_are_not_all_known() -> None:
