@@ -11,21 +11,18 @@ from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from sentdist.data.corpus import OpenedCorpus
-from sentdist.data.sampler import epoch_batches
 from sentdist.errors import StoreError, named
-from sentdist.learning.bank import BankReader, own_rows
+from sentdist.learning.bank import BankReader
 from sentdist.learning.checkpoint import DevScore, Progress, UnusableCheckpoint, defined
 from sentdist.learning.early_stopping import EarlyStopping
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.encoder.card import language_of
 from sentdist.learning.engine import Engine
 from sentdist.learning.freed_memory import give_back_freed_memory, keep_freed_memory
-from sentdist.learning.gather import local_rows, of_first_rank
+from sentdist.learning.gather import of_first_rank
 from sentdist.learning.heads import save_heads
 from sentdist.learning.learner import Learner, encoder_weights, head_weights
 from sentdist.learning.loop import StepReport, train_steps
@@ -42,9 +39,9 @@ from sentdist.stages.dev_scorer import DevScorer
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.learning_curve import Curve, history_lines
 from sentdist.stages.objectives import make_objective
+from sentdist.stages.rank_batches import RankBatches
 from sentdist.stages.start_encoder import load_encoder, start_folder
 from sentdist.stages.tagging import targets_of
-from sentdist.stages.tokens import tokens_of
 from sentdist.store.curves import HISTORY_FILE
 
 MakeEngine = Callable[[Learner, Optimization], Engine]
@@ -63,15 +60,12 @@ class TrainSession:
         self.stage = stage
         self.context = context
         self._began = time.perf_counter()
-        self._bank = bank
-        self._corpus = OpenedCorpus.open(folder_of(stage.corpus, context))
-        self._ids_CR = self._corpus.ids[: stage.num_columns]
         torch.manual_seed(stage.seed)  # heads that start random start alike on all ranks
         self._encoder = load_encoder(stage, context)
         self._encoder.checked_length(stage.training.max_length)
         if context.runtime.recompute_layers:
             self._encoder.recompute_layers()
-        self._tokens = tokens_of(stage, context, self._encoder.tokenizer)
+        self._batches = RankBatches(stage, context, tokenizer=self._encoder.tokenizer, bank=bank)
         self._objective = make_objective(
             stage.objective,
             LossInputs(
@@ -86,7 +80,7 @@ class TrainSession:
         )
         if stage.start is not None:
             self._objective.start_from(folder_of(stage.start, context), where=stage.label)
-        self.schedule = _Schedule.of(stage, self._corpus.num_rows)
+        self.schedule = _Schedule.of(stage, self._batches.num_rows)
         learner = Learner(self._encoder, self._objective, freeze_encoder=stage.training.freeze_encoder)
         self.engine = make_engine(learner, _optimization(stage.training, self.schedule.num_steps))
         apply_matmul_precision(self._encoder.device, stage.training.precision)
@@ -180,7 +174,7 @@ class TrainSession:
     def _load(self, folder: Path) -> None:
         self.progress = self.engine.load(folder)
         if self.progress.step_in_epoch:  # whether dev is due here follows from how long the epoch really is
-            self.schedule = replace(self.schedule, steps_in_epoch=len(self._epoch_batches(self.progress.epoch)))
+            self.schedule = replace(self.schedule, steps_in_epoch=len(self._batches.epoch(self.progress.epoch)))
         if self._objective.extra_state():
             self._objective.load_extra_state(torch.load(folder / OBJECTIVE_FILE, map_location="cpu", weights_only=True))
         if self.engine.rank == 0:
@@ -219,36 +213,9 @@ class TrainSession:
 
     def _sent(self, progress: Progress) -> Iterator[tuple[int, int, SentBatch]]:
         """Batches from where the session stands, on their way, each with its place in its epoch and the steps of that; runs in a thread."""
-        training, engine = self.stage.training, self.engine
-        rows = local_rows(training.batch_size, rank=engine.rank, world_size=engine.world_size)
-        first_epoch, first_step = progress.epoch, progress.step_in_epoch
-        for epoch in range(first_epoch, training.epochs):
-            batches = self._epoch_batches(epoch)
-            for place in range(first_step if epoch == first_epoch else 0, len(batches)):
-                ids_CM = np.asarray(self._ids_CR[:, batches[place]])
-                yield place, len(batches), self._sender.send(self._batch(batches[place], ids_CM, rows))
-
-    def _epoch_batches(self, epoch: int) -> np.ndarray:
-        training = self.stage.training
-        return epoch_batches(
-            self._ids_CR, batch_size=training.batch_size, seed=self.stage.seed, epoch=epoch, unique_sentences=training.unique_sentences
-        )
-
-    def _batch(self, rows_M: np.ndarray, ids_CM: np.ndarray, rows: range) -> Batch:
-        """This rank's share of the global batch."""
-        labels, relations = self._corpus.labels, self._corpus.relations
-        own = slice(rows.start, rows.stop)
-        num_positives = self.stage.corpus.num_positives
-        return Batch(
-            tokens=self._tokens.batch(ids_CM[:, own]),
-            num_columns=len(ids_CM),
-            first_row=rows.start,
-            sentence_ids=ids_CM,
-            num_positives=num_positives,
-            labels=None if labels is None else torch.tensor(labels[rows_M[own]]),
-            relations=None if relations is None else torch.tensor(relations[rows_M[own]], dtype=torch.int64),
-            augmented=None if self._bank is None else own_rows(self._bank, ids_CM[: 1 + num_positives], own),
-        )
+        rank, world_size = self.engine.rank, self.engine.world_size
+        for place, num_steps, one in self._batches.beginning_at(progress.epoch, progress.step_in_epoch, rank=rank, world_size=world_size):
+            yield place, num_steps, self._sender.send(one)
 
     def _advance(self, report: StepReport) -> None:
         progress = self.progress
