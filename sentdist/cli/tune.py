@@ -53,6 +53,10 @@ def tune(
             "--columns", help="Columns of the texts, then of the score, separated by commas.  [default: recognised]", show_default=False
         ),
     ] = "",
+    header: Annotated[
+        bool | None,
+        typer.Option("--header/--no-header", help="Whether the first line names the columns.  [default: recognised]", show_default=False),
+    ] = None,
     max_length: Annotated[int, typer.Option("--max-length", min=3, help="Tokens of a text.")] = 128,
     name: Annotated[str | None, typer.Option("--name", help="Name of the search.  [default: tune-FILE]", show_default=False)] = None,
     out: Annotated[
@@ -78,7 +82,8 @@ def tune(
     hours = hours_of(budget)
     _check_words(shape, name)
     place, revision = _place_of(file)
-    given = _said_of_file(shape=shape, revision=revision, columns=_by_commas(columns))
+    _check_header(header, place)
+    given = _said_of_file(shape=shape, revision=revision, columns=_by_commas(columns), header=header)
     resolver = FileResolver(data_root=data, needs_hub=True)
     pin = resolver.own(own_section({"kind": "own", "file": place, **given}, where="DATA"), where="DATA")
     encoders = [_split_commit(one) for one in encoder or ["minilm-l6"]]
@@ -126,9 +131,22 @@ def _place_of(file: str) -> tuple[str, str | None]:
     return (str(path.absolute()) if path.is_file() else file), None
 
 
-def _said_of_file(*, shape: str | None, revision: str | None, columns: list[str]) -> dict[str, Json]:
+def _check_header(header: bool | None, place: str) -> None:
+    """Refuse what only separated values have, where there are none."""
+    from sentdist.data.own.file_format import SEPARATED
+
+    if header is not None and not place.lower().endswith(SEPARATED):
+        raise DataError(
+            where="--header" if header else "--no-header",
+            found=f"{Path(place).name}, whose columns have names",
+            expected=f"one of {', '.join(SEPARATED)}",
+            remedy="It has no effect: leave it out.",
+        )
+
+
+def _said_of_file(*, shape: str | None, revision: str | None, columns: list[str], header: bool | None = None) -> dict[str, Json]:
     """What a person said of the file, as fields of the corpus; the rest is recognised."""
-    said: dict[str, Json] = {"shape": shape, "revision": revision, "columns": [*columns] or None}
+    said: dict[str, Json] = {"shape": shape, "revision": revision, "columns": [*columns] or None, "header": header}
     return {field: value for field, value in said.items() if value is not None}
 
 

@@ -8,7 +8,8 @@ import io
 import itertools
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -121,6 +122,18 @@ def format_notes(file_format: FileFormat, path: Path) -> list[str]:
     if file_format.has_header is False:
         said.append("no header: columns are called 1, 2, …")
     return said
+
+
+@contextmanager
+def may_lack_header(is_guessed: bool) -> Iterator[None]:
+    """Adds to a refusal how to say that the first line names the columns, where nobody said that it does not."""
+    try:
+        yield
+    except DataError as error:
+        if not is_guessed:
+            raise
+        remedy = f"{error.remedy} If the first line names the columns: --header (tune), or --set corpus.header=true (a recipe)."
+        raise DataError(where=error.where, found=error.found, expected=error.expected, remedy=remedy) from None
 
 
 def own_table(name: str, path: Path, file_format: FileFormat) -> pa.Table:
@@ -237,14 +250,30 @@ def _fields(lines: Sequence[str], separator: str) -> list[list[str]]:
 def _names_columns(rows: Sequence[Sequence[str]], known_names: Sequence[str]) -> bool:
     """Whether the first line names columns: two known names, or short different words without numbers or the end of a sentence. The first
     of three or more may be empty: pandas' index has no name. Columns without any cell do not count."""
-    first = [_plain(cell) for place, cell in enumerate(rows[0]) if any(row[place:] and row[place].strip() for row in rows)]
+    columns = [[_plain(row[place]) for row in rows if row[place:]] for place in range(len(rows[0]))]
+    columns = [cells for cells in columns if any(cells)]
+    first = [cells[0] for cells in columns]
     if sum(cell in known_names for cell in first) > 1:
         return True
-    others = {_plain(cell) for row in rows[1:] for cell in row}
-    return len(set(first)) == len(first) and not any(
-        not cell or len(cell) > LONGEST_NAME or len(cell.split()) > MOST_WORDS or cell[-1] in ".?!" or _is_number(cell) or cell in others
-        for cell in (first[1:] if len(first) > 2 and not first[0] else first)
-    )
+    others = {cell for cells in columns for cell in cells[1:]}
+    named = columns[1:] if len(first) > 2 and not first[0] else columns
+    return len(set(first)) == len(first) and all(_is_name(cells, known_names) and cells[0] not in others for cells in named)
+
+
+def _is_name(cells: Sequence[str], known_names: Sequence[str]) -> bool:
+    """Whether the first cell of a column can be its name."""
+    first = cells[0]
+    is_short = len(first) <= LONGEST_NAME and len(first.split()) <= MOST_WORDS
+    return bool(first) and is_short and not _is_number(first) and not _ends_sentence(cells, known_names)
+
+
+def _ends_sentence(cells: Sequence[str], known_names: Sequence[str]) -> bool:
+    """Whether the first cell of a column ends as a sentence does. A question mark may also end a name: a known one, or one of a word or two
+    above cells that are no questions."""
+    first = cells[0]
+    if not first.endswith("?"):
+        return first.endswith((".", "!"))
+    return first.rstrip("? ") not in known_names and (len(first.split()) > 2 or any(cell.endswith("?") for cell in cells[1:]))
 
 
 def _plain(cell: str) -> str:

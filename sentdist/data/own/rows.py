@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from sentdist.cache import cache_folder
 from sentdist.data.cells import number_in
-from sentdist.data.own.file_format import FileFormat, format_notes, own_table, recognised
+from sentdist.data.own.file_format import FileFormat, format_notes, may_lack_header, own_table, recognised
 from sentdist.data.own.shapes import GRADES, KNOWN_NAMES, Layout, Shape, grades_of, layout_of, scale_of
 from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN, HeldOut, Sides, sides_of
 from sentdist.data.retrieval import Retrieval
@@ -114,12 +114,13 @@ def recognise(name: str, path: Path | None, options: OwnFileOptions, *, hub_revi
     else:
         _check_file(name, path)
         given = FileFormat(encoding=options.encoding, separator=options.separator, has_header=options.has_header)
-        file_format = recognised(name, path, given, sorted(KNOWN_NAMES))
+        file_format = recognised(name, path, given, _known_names(options))
         table, revision = own_table(name, path, file_format), content_digest(path)
-    layout = layout_of(name, table, shape=options.shape, columns=options.columns, group=options.group)
-    rows = _rows(name, table, layout)
+    with may_lack_header(file_format.has_header is False and options.has_header is None):
+        layout = layout_of(name, table, shape=options.shape, columns=options.columns, group=options.group)
+        rows = _rows(name, table, layout)
+        low, high = scale_of(name, layout.columns[2], table[layout.columns[2]].to_pylist()) if layout.shape == "graded" else (None, None)
     num_texts = len({text for row in rows.texts for text in row})
-    low, high = scale_of(name, layout.columns[2], table[layout.columns[2]].to_pylist()) if layout.shape == "graded" else (None, None)
     file = OwnFile(
         **asdict(file_format), shape=layout.shape, columns=layout.columns, group=layout.group, split=layout.split, low=low, high=high,
         dev=options.dev, test=options.test, seed=options.seed, most=options.most, near=None, num_linking=len(layout.texts), sides="",
@@ -206,6 +207,12 @@ def _judged(rows: Sequence[Sequence[str]]) -> Iterator[tuple[str, str]]:
             is_query[second] = not is_query[first]
         if is_query[first] != is_query[second]:
             yield (first, second) if is_query[first] else (second, first)
+
+
+def _known_names(options: OwnFileOptions) -> list[str]:
+    """By which a header is known for one: usual names, and those that a person gave; numbers are what columns without names are called."""
+    given = {name.strip().casefold() for name in (*(options.columns or ()), options.group or "") if name and not name.strip().isdigit()}
+    return sorted(KNOWN_NAMES | given)
 
 
 def _read(name: str, path: Path | None, file: OwnFile, revision: str) -> tuple[_FileRows, np.ndarray]:

@@ -80,6 +80,7 @@ def test_what_is_stopped_is_kept_and_said(words: list[str], monkeypatch: pytest.
         (["--methods", "ranking"], '"ranking" is not one of'),
         (["--shape", "lists"], "expected one of pairs, triplets"),
         (["--columns", "a,b"], "columns a, b"),
+        (["--no-header", "--columns", "anchor,positive"], "columns 1, 2"),
         (["--encoder", "owner/name"], "`sentdist pin owner/name` prints it"),
         (["--encoder", "minilm"], "Did you mean minilm-l6 (packaged: sentence-transformers/all-MiniLM-L6-v2)?"),
         (["--budget", "5s"], "expected a minute or more"),
@@ -126,6 +127,22 @@ def test_an_encoder_keeps_the_pooling_that_it_declares(words: list[str], tmp_pat
     assert call([*words, "--encoder", str(tmp_path / "cls")]).exit_code == 0
     recipe = load_recipe(tmp_path / ".sentdist/tuned/tune-mine/recipe.yaml")
     assert [method.encoder["pooling"] for method in recipe.methods.values()] == ["mean", "mean", "cls", "cls"]
+
+
+def test_the_first_line_may_be_said_to_name_the_columns(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[PlannedSearch] = []
+    monkeypatch.setattr(tune, "build_within", lambda planned, *_: asked.append(planned))
+    monkeypatch.setattr(tune, "_tell_winner", lambda *_: None)
+    rows = (tmp_path / "mine.csv").read_text().partition("\n")[2]
+    (tmp_path / "mine.csv").write_text(f"What have they said?;What can one also say?\n{rows}")
+    recipe = tmp_path / ".sentdist/tuned/tune-mine/recipe.yaml"
+    for option, number in (("--header", 75), ("--no-header", 76)):
+        found = call([*words, option])
+        assert found.exit_code == 0, found.output
+        assert any(note.startswith(f"{number} rows") for note in asked[-1].notes), asked[-1].notes
+        assert f"header: {'true' if number == 75 else 'false'}" in recipe.read_text()
+    (tmp_path / "mine.jsonl").write_text('{"anchor": "a", "positive": "b"}')
+    assert "--header: found mine.jsonl, whose columns have names" in call([words[0], "mine.jsonl", *words[2:], "--header"]).output
 
 
 def test_a_commit_stands_behind_the_at_of_a_name_and_not_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

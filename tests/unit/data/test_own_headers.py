@@ -1,0 +1,88 @@
+"""Whether the first line of a person's own file names its columns: names that end in a question mark, and names that were given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sentdist.data.own.rows import OwnFileOptions, RecognisedFile, recognise
+from sentdist.errors import DataError
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def seen(folder: Path, first: str, row: str, **asked: object) -> RecognisedFile:
+    """What a file of 40 rows is, below a first line."""
+    path = folder / "own.csv"
+    path.write_text(f"{first}\n" + "".join(row.format(n=number, odd=number % 2) + "\n" for number in range(40)))
+    return recognise(path.name, path, OwnFileOptions(near=None, **asked))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("first", "row", "shape"),
+    [
+        ("question?,answer", "How do I {n}?,By {n}.", "pairs"),
+        ("Question?,Reply text", "How do I {n}?,By {n}.", "pairs"),
+        ("left,right,duplicate?", "How do I {n}?,What is {n}?,{odd}", "graded"),
+        ("question1,question2,is duplicate?", "How do I {n}?,What is {n}?,{odd}", "graded"),
+        ("one text,other text,similar?", "a {n} b,c {n} d,{n}.5", "graded"),
+    ],
+)
+def test_a_name_may_end_in_a_question_mark(tmp_path: Path, first: str, row: str, shape: str) -> None:
+    found = seen(tmp_path, first, row)
+    assert found.file.has_header and sum(found.sizes) == 40
+    assert found.file.shape == shape and set(found.file.columns) <= set(first.split(","))
+
+
+@pytest.mark.parametrize(
+    ("first", "row"),
+    [
+        ("Why?,Because", "What of {n}?,Part {n}"),
+        ("How much?,Ten dollars", "How many {n}?,Just {n}"),
+        ("What do you want?,Nothing", "I want {n},You have {n}"),
+        ("Really!,Indeed", "Statement {n},Another {n}"),
+    ],
+)
+def test_a_question_in_the_first_line_is_a_row(tmp_path: Path, first: str, row: str) -> None:
+    found = seen(tmp_path, first, row)
+    assert not found.file.has_header and sum(found.sizes) == 41
+
+
+def test_columns_that_were_named_are_names_however_they_are_written(tmp_path: Path) -> None:
+    first = "What did the customer ask us?,What did we answer the customer in the end?"
+    given = tuple(first.split(","))
+    found = seen(tmp_path, first, "How do I {n}?,By {n}.", columns=given)
+    assert found.file.has_header and found.file.columns == given and sum(found.sizes) == 40
+    semicolons = seen(tmp_path, first.replace(",", ";"), "How, if I may ask, do I {n}?;First, second, by {n}.", columns=given)
+    assert semicolons.file.separator == ";" and semicolons.file.columns == given
+
+
+def test_numbers_that_were_named_count_columns_and_are_no_names(tmp_path: Path) -> None:
+    found = seen(tmp_path, "1,2,one text,another text", "{n},{n},a {n} b,c {n} d", columns=("3", "4"))
+    assert not found.file.has_header
+    found = seen(tmp_path, "one text of 2,4,another text of 3,2", "a {n} b,{n},c {n} d,{n}", columns=("1", "3", "4"), shape="graded")
+    assert not found.file.has_header and sum(found.sizes) == 41
+
+
+@pytest.mark.parametrize(
+    ("first", "row", "asked"),
+    [
+        ("What was asked by them?,What was answered?,Are they the same?", "How do I {n}?,What is {n}?,{odd}", {}),
+        ("what was asked.,what was answered.", "How do I {n}?,By {n}.", {"columns": ("asked", "answered")}),
+        ("a text of five words,no. 2", "How do I {n}?,{n}", {"shape": "graded"}),
+    ],
+)
+def test_a_refusal_of_a_file_without_a_header_says_how_to_tell_it(tmp_path: Path, first: str, row: str, asked: dict[str, object]) -> None:
+    with pytest.raises(DataError, match=r"--header \(tune\).*corpus\.header=true"):
+        seen(tmp_path, first, row, **asked)
+
+
+def test_a_refusal_where_the_header_was_given_does_not_speak_of_it(tmp_path: Path) -> None:
+    for has_header in (True, False):
+        with pytest.raises(DataError) as refused:
+            seen(tmp_path, "a text of five words,b", "How do I {n}?,By {n}.", columns=("c", "d"), has_header=has_header)
+        assert "header" not in str(refused.value)
