@@ -272,13 +272,14 @@ def evaluate(
     """Score an encoder on tasks: the main score × 100 of each by its name, and each measure by `task.measure`; None where it is undefined.
 
     tasks: names, groups (`sts`, `transfer`, `retrieval`, …) or `KIND=SOURCE@SPLIT` for data of your own, such as `sts=pairs.tsv`: below
-    the data root or, where there is none, in this folder.
+    the data root or, where there is none, in this folder. `own=FILE` is the rows that `sentdist tune FILE` holds out for test.
     Scores and embeddings are kept in the store: what is asked again is not computed again.
 
     Raises:
         RecipeError: no such task. DataError: data that is missing or cannot be read. EncoderError: as `Encoder.load`.
     """
-    return numbers(_planned(_use(encoder, store), given_names("evaluate: tasks", tasks), store, data).made().record.results)
+    names = given_names("evaluate: tasks", tasks)
+    return numbers(_planned("evaluate", _use(encoder, store), names, store, data).made().record.results)
 
 
 def compare(
@@ -295,7 +296,7 @@ def compare(
     """
     names = given_names("compare: tasks", tasks)
     uses = [_use(one, store) for one in (encoder, other)]
-    first, second = (_planned(use, names, store, data) for use in uses)
+    first, second = (_planned("compare", use, names, store, data) for use in uses)
     ours, theirs = first.checkpoint, second.checkpoint
     if first.stage.key == second.stage.key:
         raise DataError(where="compare", found=f"{ours} twice", expected="two encoders", remedy="Give another one.")
@@ -372,10 +373,10 @@ def _use(encoder: AnyEncoder, store: Place) -> EncoderUse:
     return encoder.loaded.use if isinstance(encoder, Encoder) else encoder_use(given_encoder("encoder", encoder), given_store(store))
 
 
-def _planned(use: EncoderUse, tasks: Sequence[str], store: Place, data: Place) -> PlannedScores:
+def _planned(command: str, use: EncoderUse, tasks: Sequence[str], store: Place, data: Place) -> PlannedScores:
     from sentdist.inference.planned_scores import PlannedScores
 
-    return PlannedScores.of(use, tasks, store=open_store(given_store(store)), data=given_data(data))
+    return PlannedScores.of(use, tasks, store=open_store(given_store(store)), data=given_data(data), command=command)
 
 
 def _recipe(recipe: AnyRecipe, overrides: Sequence[str], *, has_grid: bool = True) -> Recipe:

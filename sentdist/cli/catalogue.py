@@ -37,6 +37,7 @@ def tasks() -> None:
 
     By kind, with what data of your own need to be of one, as KIND=SOURCE@SPLIT; then the groups, which `--tasks` and recipes take, too.
     """
+    from sentdist.plan.own_tasks import OWN
     from sentdist.plan.task_kinds import TASK_KINDS
     from sentdist.plan.tasks import TASK_GROUPS, TASKS
 
@@ -46,6 +47,8 @@ def tasks() -> None:
         console.print(f"{kind.name:14} {kind.main.title}{own}", markup=False, highlight=False, soft_wrap=True)
         if names := [name for name, card in TASKS.items() if card.kind == kind.name]:
             console.print(f"{'':14} {', '.join(names)}", markup=False, highlight=False, soft_wrap=True)
+    own = f"{OWN:14} own=FILE of `evaluate` and `compare`: the rows that `tune` holds out for test of pairs, triplets, graded pairs or FAQ"
+    console.print(own, markup=False, highlight=False, soft_wrap=True)
     console.print("Groups:", highlight=False)
     for group, members in TASK_GROUPS.items():
         console.print(f"{group:14} {', '.join(members)}", markup=False, highlight=False, soft_wrap=True)

@@ -36,10 +36,11 @@ def papers(incomplete: str) -> list[str]:
 def tasks(incomplete: str) -> list[str]:
     """Tasks and groups; of a list with commas the last."""
     from sentdist.plan.chosen_tasks import OWN_KINDS
+    from sentdist.plan.own_tasks import OWN
     from sentdist.plan.tasks import TASK_GROUPS, TASKS
 
     before, comma, last = incomplete.rpartition(",")
-    return [f"{before}{comma}{name}" for name in _fitting(last, (*TASK_GROUPS, *TASKS, *(f"{kind}=" for kind in OWN_KINDS)))]
+    return [f"{before}{comma}{name}" for name in _fitting(last, (*TASK_GROUPS, *TASKS, *(f"{kind}=" for kind in (*OWN_KINDS, OWN))))]
 
 
 def sweeps(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -42,7 +42,7 @@ def evaluate(
         list[str] | None,
         typer.Option(
             "--tasks",
-            help="Tasks, groups (sts, transfer, retrieval, …) or KIND=SOURCE@SPLIT for data of your own, such as sts=pairs.tsv; with commas, or repeated.  [default: sts]",
+            help="Tasks, groups (sts, transfer, retrieval, …) or KIND=SOURCE@SPLIT for data of your own, such as sts=pairs.tsv; own=faq.csv: the test rows that tune holds out of a file; with commas, or repeated.  [default: sts]",
             show_default=False,
             autocompletion=completing.tasks,
         ),
@@ -69,7 +69,7 @@ def evaluate(
     check_in_use({"--gpus-per-worker": gpus_per_worker or None}, needs="--workers", is_given=workers is not None)
 
     opened = open_store(store)
-    planned = _planned(use, tasks, opened, data, workers=workers or 1, **named_gpus(gpus_per_worker))
+    planned = _planned("evaluate", use, tasks, opened, data, workers=workers or 1, **named_gpus(gpus_per_worker))
     artifact = _scored(planned, over_workers=workers is not None)
 
     from sentdist.report.evaluated import score_lines  # brings scipy: a mistake in a name is told before
@@ -114,7 +114,7 @@ def compare(
     opened = open_store(store)
     used = partial(encoder_use, store=store, max_length=max_length, precision=precision)
     uses = (used(encoder, revision=revision, pooling=pooling), used(other, revision=other_revision, pooling=other_pooling))
-    first, second = (_planned(use, tasks, opened, data) for use in uses)
+    first, second = (_planned("compare", use, tasks, opened, data) for use in uses)
     if first.stage.key == second.stage.key:
         raise DataError(where="sentdist compare", found=f"{encoder} twice", expected="two encoders", remedy="Name another one.")
     scored = [_scored(planned) for planned in (first, second)]
@@ -142,14 +142,16 @@ def _print_differences(found: Compared, *, title: str) -> None:
     open_console().print(table)
 
 
-def _planned(use: EncoderUse, tasks: list[str] | None, opened: ArtifactStore, data: Path | None, **runtime: float) -> PlannedScores:
+def _planned(
+    command: str, use: EncoderUse, tasks: list[str] | None, opened: ArtifactStore, data: Path | None, **runtime: float
+) -> PlannedScores:
     """The scores of an encoder on tasks, as they are typed."""
     from sentdist.inference.planned_scores import PlannedScores
     from sentdist.plan.runtime import Runtime
 
     given = [name.strip() for names in tasks or ["sts"] for name in names.split(",")]
     asked = Runtime.model_validate({"engine": "torch", **runtime})
-    return PlannedScores.of(use, given, store=opened, data=data, runtime=asked)
+    return PlannedScores.of(use, given, store=opened, data=data, runtime=asked, command=command)
 
 
 def _scored(planned: PlannedScores, *, over_workers: bool = False) -> Artifact:

@@ -60,7 +60,7 @@ def read_retrieval(name: str, *, split: str | None = None, data_root: Path | Non
             where=name,
             found="no documents, queries and qrels of that name",
             expected=f"{name}_docs (or _faqs), {name}_queries, {name}_qrels, or a BEIR folder, under the data root",
-            remedy="generated/faq needs no files.",
+            remedy="A file of questions and answers is scored as own=FILE; generated/faq needs no files.",
         )
     if parts.release is not None:
         files.check_split(name, faq_releases.SPLITS, split)

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sentdist.inference.own_files import own_files
+from sentdist.plan.evaluation import is_own_rows
 from sentdist.plan.runtime import Runtime
-from sentdist.plan.specs import EncoderSpec, EncoderUse
+from sentdist.plan.specs import EncoderSpec, EncoderUse, Task
 from sentdist.plan.stages import Scores
+from sentdist.plan.task_kinds import TripletTask
 from sentdist.stages.context import Context
 from sentdist.stages.planning.planned import planned_evaluation
 from sentdist.stages.scores.embed_sentences import MakeEmbed, embed_here
@@ -19,7 +21,7 @@ from sentdist.store.store import Artifact, ArtifactStore
 @dataclass(frozen=True, kw_only=True)
 class PlannedScores:
     """A stage of scores and where it is carried out. checkpoint: its encoder as it was asked for. names: of its tasks and groups, as they
-    stand there."""
+    stand there; the rows of own=FILE by the names of their scores."""
 
     checkpoint: str
     stage: Scores
@@ -28,15 +30,28 @@ class PlannedScores:
 
     @classmethod
     def of(
-        cls, use: EncoderUse, tasks: Sequence[str], *, store: ArtifactStore, data: Path | None, runtime: Runtime | None = None
+        cls,
+        use: EncoderUse,
+        tasks: Sequence[str],
+        *,
+        store: ArtifactStore,
+        data: Path | None,
+        runtime: Runtime | None = None,
+        command: str = "evaluate",
     ) -> PlannedScores:
         """Of an encoder on tasks; files of one's own by their paths, see `own_files`. runtime: None is one process.
+        command: named in errors.
 
         Raises:
             RecipeError, DataError, EncoderError: as `planned_evaluation`.
         """
         names, found = own_files(tasks, data)
-        stage, context = planned_evaluation(use, names, runtime=runtime or Runtime(engine="torch"), store=store, data=found)
+        stage, context = planned_evaluation(
+            use, names, runtime=runtime or Runtime(engine="torch"), store=store, data=found, command=command
+        )
+        if any(map(is_own_rows, names)):
+            own = [task.name for task in stage.tasks if isinstance(task, Task | TripletTask) and task.own is not None]
+            names = tuple(dict.fromkeys(scored for name in names for scored in (own if is_own_rows(name) else (name,))))
         return cls(checkpoint=use.checkpoint, stage=stage, context=context, names=names)
 
     @property

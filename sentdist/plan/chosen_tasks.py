@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sentdist.errors import LONGEST_VALUE, RecipeError, one_line
 from sentdist.plan.own_tasks import OWN
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.specs import Fold, Task
-from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask, DevTask, ResolvedTask, ScoredTask, have_mean
+from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask, DevTask, ResolvedTask, ScoredTask, TaskKind, have_mean
 from sentdist.plan.tasks import TASK_GROUPS, TASKS, TaskCard
 from sentdist.plan.wording import not_one_of
 from sentdist.spelling import did_you_mean, similar_names
@@ -43,9 +43,14 @@ def is_task_name(given: str) -> bool:
 
 def no_task(given: str) -> str:
     """What to tell of a name that is no task."""
-    kind, equals, _ = given.partition("=")
+    kind, equals, source = given.partition("=")
+    if equals and kind == OWN:
+        return (
+            f"{one_line(given, LONGEST_VALUE)} is for `sentdist evaluate` and `compare`; a recipe has "
+            f"`corpus: {{kind: own, file: {one_line(source, LONGEST_VALUE)}}}` and its held-out rows as the task own"
+        )
     if equals:
-        return f"{not_one_of(kind, OWN_KINDS)} Data of your own are named KIND=SOURCE"
+        return f"{not_one_of(kind, OWN_KINDS)} Data of your own are named KIND=SOURCE; `evaluate` and `compare` take what `tune` reads as own=FILE"
     known = (*TASK_GROUPS, *TASKS, OWN)
     meant = similar_names(kind, known, most=3) or [name for name in known if kind.startswith(name)][-1:]
     hint = f" Did you mean {' or '.join(meant)}?" if meant else ""
@@ -88,6 +93,17 @@ def kind_of_scored(name: str) -> str | None:
     of another version."""
     kind = TASKS[name].kind if name in TASKS else name.partition("-")[0]
     return kind if kind in TASK_KINDS else None
+
+
+def scored_kinds(tasks: Iterable[str]) -> dict[str, TaskKind]:
+    """The kinds of tasks by the names under which they are scored. The rows of own=FILE go by that name already: it is known only when the
+    file is."""
+    found = {}
+    for task in tasks:
+        scored = None if task in TASKS or "=" in task else kind_of_scored(task)
+        named = None if scored else named_task(task)
+        found[named.name if named else task] = TASK_KINDS[named.card.kind if named else str(scored)]
+    return found
 
 
 def pinned_task(given: str, resolver: Resolver) -> ChosenTask:

@@ -3,27 +3,77 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from sentdist.plan.recipe import recipe_from_values
+from sentdist.errors import DataError, RecipeError
+from sentdist.plan.chosen_tasks import own_parts
+from sentdist.plan.corpora.own import OwnSection
+from sentdist.plan.own_tasks import OWN
+from sentdist.plan.recipe import load_recipe, recipe_from_values
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.specs import EncoderUse
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Scores
 from sentdist.plan.unroll import Builder
 
+RECIPES = (".yaml", ".yml")
 
-def evaluation_of(use: EncoderUse, tasks: Sequence[str], resolver: Resolver) -> Scores:
+
+def evaluation_of(use: EncoderUse, tasks: Sequence[str], resolver: Resolver, *, command: str = "evaluate") -> Scores:
     """The scores of an encoder: those of a recipe of one method, with its checks. A use without a pooling takes what the encoder declares,
-    else the mean.
+    else the mean. own=FILE among the tasks: the rows that are held out of that file for test.
 
     Raises:
         RecipeError, DataError, EncoderError: as `unroll`.
     """
     resolver.encoder(use.checkpoint, revision=use.revision, where="encoder")
     pooling = use.pooling or resolver.declared_pooling(use.checkpoint, revision=use.revision) or "mean"
+    where = f"sentdist {command}"
     values: dict[str, Json] = {
         "name": "evaluate", "encoder": {"checkpoint": use.checkpoint, "revision": use.revision, "pooling": pooling},
-        "corpus": {"source": "none"}, "evaluation": {"tasks": list(tasks), "max_length": use.max_length, "precision": use.precision},
+        "corpus": _corpus_of(tasks, where=where),
+        "evaluation": {
+            "tasks": [OWN if is_own_rows(task) else task for task in tasks], "max_length": use.max_length, "precision": use.precision,
+        },
         "methods": {"base": {}},
     }  # fmt: skip
-    return Builder(recipe_from_values(values, where="sentdist evaluate"), resolver, {}).scores("base", seed=0, fold=None)
+    recipe = recipe_from_values(values, where=where)
+    if isinstance(recipe.corpus, OwnSection):
+        _check_understood(recipe.corpus, resolver)
+    return Builder(recipe, resolver, {}).scores("base", seed=0, fold=None)
+
+
+def is_own_rows(task: str) -> bool:
+    """Whether a task is own=FILE, or an attempt at it."""
+    return task.partition("=")[0] == OWN
+
+
+def _corpus_of(tasks: Sequence[str], *, where: str) -> dict[str, Json]:
+    """The corpus whose held-out rows are scored: a file, or what a recipe says of one; else one that is not read."""
+    given = list(dict.fromkeys(filter(is_own_rows, tasks)))
+    if not given:
+        return {"source": "none"}
+    _, source, commit, split = own_parts(given[0])
+    if not source or len(given) > 1:
+        found = "own without a file" if not source else " and ".join(given)
+        raise RecipeError(where=where, found=found, expected="one file of your own", remedy="Name it: own=FILE.")
+    if split not in (None, "test"):
+        raise RecipeError(where=where, found=given[0], expected="test rows, which choose nothing", remedy=f"Leave @{split} out.")
+    if not source.endswith(RECIPES):
+        return {"kind": "own", "file": source, "revision": commit or None}
+    corpus = load_recipe(Path(source).expanduser()).corpus
+    if not isinstance(corpus, OwnSection):
+        found, expected = f"{given[0]}, a corpus of kind {corpus.kind}", "a recipe whose corpus is of kind own"
+        raise RecipeError(where=where, found=found, expected=expected, remedy="Name a file: own=FILE.")
+    return corpus.model_dump(mode="json", exclude_unset=True)
+
+
+def _check_understood(section: OwnSection, resolver: Resolver) -> None:
+    """DataError as `Resolver.own`; where a recipe can say what is not recognised, with the way to name it here."""
+    try:
+        section.pinned(resolver, where="corpus")
+    except DataError as error:
+        if "corpus." not in error.remedy:
+            raise
+        remedy = f"{error.remedy} Such a recipe is named here as own=RECIPE.yaml."
+        raise DataError(where=error.where, found=error.found, expected=error.expected, remedy=remedy) from None

@@ -12,10 +12,9 @@ from sentdist.evaluation.bayes import LEAST_TASKS, Practical, another_task, outp
 from sentdist.evaluation.items import why_undefined
 from sentdist.evaluation.significance import Difference
 from sentdist.evaluation.variation import Interval
-from sentdist.plan.chosen_tasks import named_task, task_names
+from sentdist.plan.chosen_tasks import scored_kinds, task_names
 from sentdist.plan.measures import Measure
 from sentdist.plan.stage import Json, as_number
-from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.tasks import TASK_GROUPS
 from sentdist.reading import drop_remedy, read_parquet
 from sentdist.report.columns import AVERAGE, TableColumns, table_columns
@@ -71,36 +70,34 @@ IT = "it"  # the label of a system that is alone
 def score_lines(given: Sequence[str], results: Mapping[str, Json], folder: Path) -> Iterator[ScoreLine]:
     """A line a task, and below each group its average; a mean over tasks of different measures would say nothing.
 
-    given: tasks and groups; results, folder: of an evaluation.
+    given: tasks and groups, the rows of own=FILE by the names of their scores; results, folder: of an evaluation.
     """
     for name in dict.fromkeys(given):
-        members = [named_task(task) for task in TASK_GROUPS.get(name, (name,))]
-        kinds = {task.name: TASK_KINDS[task.card.kind] for task in members}
+        kinds = scored_kinds(TASK_GROUPS.get(name, (name,)))
         scored = {name: kind.main for name, kind in kinds.items() if kind.is_compared}
-        has_average = len(members) > 1 and len({kind.main.name for kind in kinds.values()}) == 1
+        has_average = len(kinds) > 1 and len({kind.main.name for kind in kinds.values()}) == 1
         columns = table_columns(group_rows([_row(IT, results, folder, scored)]), scored, average=has_average)
-        for task in members:
-            if task.name not in scored:
-                for one in kinds[task.name].shown:
-                    yield ScoreLine(task=task.name, measure=f"{one} (not × 100)", score=as_number(results[f"{task.name}.{one}"]))
+        for task, kind in kinds.items():
+            if task not in scored:
+                for one in kind.shown:
+                    yield ScoreLine(task=task, measure=f"{one} (not × 100)", score=as_number(results[f"{task}.{one}"]))
                 continue
-            num_items, num_groups = columns.sizes.get(task.name, (0, 0))
+            num_items, num_groups = columns.sizes.get(task, (0, 0))
             yield ScoreLine(
-                task=task.name, measure=kinds[task.name].main.name, score=as_number(results[task.name]), interval=columns.interval(task.name, IT),
-                num_items=num_items, num_groups=num_groups, left_out=_left_out(folder, task.name),
-                why="" if results[task.name] is not None else _why_undefined(folder, task.name),
+                task=task, measure=kind.main.name, score=as_number(results[task]), interval=columns.interval(task, IT),
+                num_items=num_items, num_groups=num_groups, left_out=_left_out(folder, task),
+                why="" if results[task] is not None else _why_undefined(folder, task),
             )  # fmt: skip
         if has_average:
             mean = float(columns.by_name[AVERAGE].means[0]) if AVERAGE in columns.by_name else None
             yield ScoreLine(
-                task=f"average of {name}", measure=kinds[members[0].name].main.name, score=mean, interval=columns.interval(AVERAGE, IT)
+                task=f"average of {name}", measure=next(iter(scored.values())).name, score=mean, interval=columns.interval(AVERAGE, IT)
             )
 
 
 def compared_measures(given: Sequence[str]) -> dict[str, Measure]:
     """The main measure of each task by whose scores encoders can be compared. given: tasks and groups."""
-    tasks = map(named_task, task_names(given))
-    return {task.name: kind.main for task in tasks if (kind := TASK_KINDS[task.card.kind]).is_compared}
+    return {task: kind.main for task, kind in scored_kinds(task_names(given)).items() if kind.is_compared}
 
 
 def compare_evaluated(

@@ -86,11 +86,11 @@ def _context(recipe: Recipe, resolver: FileResolver, store: str) -> Context:
 
 
 def planned_evaluation(
-    use: EncoderUse, tasks: Sequence[str], *, runtime: Runtime, store: ArtifactStore, data: Path | None
+    use: EncoderUse, tasks: Sequence[str], *, runtime: Runtime, store: ArtifactStore, data: Path | None, command: str = "evaluate"
 ) -> tuple[Scores, Context]:
     """The scores of one encoder as a stage, and where it is to be carried out; embeddings of its sentences are kept for other tasks.
 
-    pooling: None takes what the encoder declares; the hub is asked for that.
+    pooling: None takes what the encoder declares; the hub is asked for that. command: named in errors.
 
     Raises:
         RecipeError, DataError, EncoderError: as `evaluation_of`.
@@ -98,7 +98,7 @@ def planned_evaluation(
     if use.checkpoint in PACKAGED_ENCODERS or Path(use.checkpoint).expanduser().is_dir():
         check_has_no_revision(use.checkpoint, use.revision)
     resolver = FileResolver(data_root=data, needs_hub=True)
-    stage = evaluation_of(use, tasks, resolver)
+    stage = evaluation_of(use, tasks, resolver, command=command)
     context = Context(
         store=store,
         data_root=address_of(data),

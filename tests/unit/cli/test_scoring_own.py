@@ -1,0 +1,116 @@
+"""`sentdist evaluate` and `compare` on a file as `tune` reads it: the rows that are held out for test, however the file is written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner, Result
+
+import sentdist
+from sentdist.cli import app, tune
+from sentdist.errors import RecipeError
+
+WHO, WHAT, WHERE = ("man", "woman", "child", "dog", "cat"), ("eats", "drinks", "plays", "sings", "reads"), ("house", "garden", "street")
+ROWS = [(f"a {who} {what} in the {where}", f"the {who} in the {where} {what}") for who in WHO for what in WHAT for where in WHERE]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a FAQ of 75 rows; data lie elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SENTDIST_STORE", raising=False)
+    (tmp_path / "data").mkdir()
+    monkeypatch.setenv("SENTDIST_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "faq.csv").write_bytes("".join(f"{one};{other}\n" for one, other in [("question", "answer"), *ROWS]).encode("utf-16"))
+    return tmp_path
+
+
+def call(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "160"})
+
+
+def queries(name: str) -> int:
+    (path,) = Path(".sentdist/store/scores").glob(f"*/items/{name}.parquet")
+    return pq.read_table(path).num_rows
+
+
+def test_the_rows_that_tune_holds_out_for_test_are_scored(planted_encoder_dir: Path) -> None:
+    found = call("evaluate", planted_encoder_dir, "--tasks", "own=faq.csv")
+    assert found.exit_code == 0 and "retrieval-faq-csv-test" in found.output and "map" in found.output, found.output
+    assert queries("retrieval-faq-csv-test") == 8
+    again = sentdist.evaluate(str(planted_encoder_dir), "own=faq.csv@test")
+    assert again["retrieval-faq-csv-test"] == pytest.approx(100.0)
+
+
+def test_two_encoders_are_compared_on_them(planted_encoder_dir: Path, tiny_encoder_dir: Path) -> None:
+    found = call("compare", planted_encoder_dir, tiny_encoder_dir, "--tasks", "own=faq.csv")
+    assert found.exit_code == 0 and "retrieval-faq-csv-test" in found.output, found.output
+    compared = sentdist.compare(str(planted_encoder_dir), str(tiny_encoder_dir), "own=faq.csv")
+    assert [line.task for line in compared.lines] == ["retrieval-faq-csv-test"]
+
+
+def test_triplets_and_graded_pairs_are_scored_as_what_they_are(planted_encoder_dir: Path, here: Path) -> None:
+    (here / "triplets.jsonl").write_text(
+        "\n".join(json.dumps({"anchor": one, "positive": other, "negative": "a street"}) for one, other in ROWS)
+    )
+    (here / "graded.csv").write_text("a,b,similar\n" + "".join(f"{one},{other},{place % 5}\n" for place, (one, other) in enumerate(ROWS)))
+    scores = sentdist.evaluate(str(planted_encoder_dir), "own=triplets.jsonl")
+    assert {"retrieval-triplets-jsonl-test", "triplets-triplets-jsonl-test"} <= set(scores)
+    assert "sts-graded-csv-test" in sentdist.evaluate(str(planted_encoder_dir), "own=graded.csv")
+
+
+def test_a_recipe_says_how_its_file_is_read(planted_encoder_dir: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tune, "build_within", lambda *_: None)
+    monkeypatch.setattr(tune, "_tell_winner", lambda *_: None)
+    (here / "faq.csv").write_text("".join(f"{n},{one},{other},a note on {n}\n" for n, (one, other) in enumerate(ROWS)))
+    refused = call("evaluate", planted_encoder_dir, "--tasks", "own=faq.csv")
+    assert refused.exit_code == 2 or "triplets" in refused.output, refused.output
+    assert call("tune", "faq.csv", "--columns", "2,3", "--local", "--encoder", planted_encoder_dir, "--max-length", "20").exit_code == 0
+    recipe = ".sentdist/tuned/tune-faq/recipe.yaml"
+    found = call("evaluate", planted_encoder_dir, "--tasks", f"own={recipe}")
+    assert found.exit_code == 0 and "retrieval-faq-csv-test" in found.output, found.output
+
+
+@pytest.mark.parametrize(
+    ("tasks", "said"),
+    [
+        ("own", "own=FILE"),
+        ("own=", "own=FILE"),
+        ("own=faq.csv@dev", "expected test rows"),
+        ("own=faq.csv,own=other.csv", "one file"),
+        ("own=fag.csv", 'Did you mean "'),
+        ("own=plain.yaml", "expected a recipe whose corpus is of kind own"),
+        ("own=unknown.csv", "own=RECIPE.yaml"),
+        ("faq=faq.csv", "own=FILE"),
+    ],
+)
+def test_what_cannot_be_scored_is_told_with_what_to_write(planted_encoder_dir: Path, here: Path, tasks: str, said: str) -> None:
+    (here / "plain.yaml").write_text(
+        "name: plain\ncorpus: {source: generated/nli}\nmethods: {base: {}}\nevaluation: {tasks: [scenes-sts]}\n"
+    )
+    (here / "unknown.csv").write_text("a,b,c,d\n" + "".join(f"{one},{other},{one},{other}\n" for one, other in ROWS))
+    found = call("evaluate", planted_encoder_dir, "--tasks", tasks)
+    assert found.exit_code == 2 and said in found.output, found.output
+
+
+def test_a_recipe_says_own_by_its_corpus() -> None:
+    with pytest.raises(RecipeError, match=r"corpus: \{kind: own, file: faq\.csv\}.*task own"):
+        sentdist.Recipe.load(
+            {"name": "a", "corpus": {"source": "generated/nli"}, "methods": {"base": {}}, "evaluation": {"tasks": ["own=faq.csv"]}}
+        )
+
+
+@pytest.mark.parametrize("command", ["evaluate", "compare"])
+def test_a_mistake_is_told_under_the_command_that_was_typed(command: str, planted_encoder_dir: Path, tiny_encoder_dir: Path) -> None:
+    encoders = [planted_encoder_dir, tiny_encoder_dir][: 1 + (command == "compare")]
+    for tasks in ("stss", "own"):
+        found = call(command, *encoders, "--tasks", tasks)
+        assert found.exit_code == 2 and found.output.startswith(f"sentdist {command}: "), found.output
+
+
+def test_the_list_of_tasks_has_it() -> None:
+    assert "own=FILE" in call("tasks").output
