@@ -70,6 +70,8 @@ def evaluate(
 
     opened = open_store(store)
     planned = _planned("evaluate", use, tasks, opened, data, workers=workers or 1, **named_gpus(gpus_per_worker))
+    for note in planned.notes:
+        typer.echo(note)
     artifact = _scored(planned, over_workers=workers is not None)
 
     from sentdist.report.evaluated import score_lines  # brings scipy: a mistake in a name is told before
@@ -117,6 +119,8 @@ def compare(
     first, second = (_planned("compare", use, tasks, opened, data) for use in uses)
     if first.stage.key == second.stage.key:
         raise DataError(where="sentdist compare", found=f"{encoder} twice", expected="two encoders", remedy="Name another one.")
+    for note in dict.fromkeys((*first.notes, *second.notes)):
+        typer.echo(note)
     scored = [_scored(planned) for planned in (first, second)]
     labels = (encoder, other) if encoder != other else (f"{encoder} ({first.pooling})", f"{other} ({second.pooling})")
 

@@ -133,7 +133,7 @@ def _place_of(file: str) -> tuple[str, str | None]:
 
 def _check_header(header: bool | None, place: str) -> None:
     """Refuse what only separated values have, where there are none."""
-    from sentdist.data.own.file_format import SEPARATED
+    from sentdist.data.sources.separated import SEPARATED
 
     if header is not None and not place.lower().endswith(SEPARATED):
         raise DataError(

@@ -16,7 +16,8 @@ from typing import IO, TypeVar
 from sentdist.data.cells import is_utf8, row_name
 from sentdist.data.quotes import long_fields, refuse_escaped_marks, refuse_open_quote, unquoted_cell
 from sentdist.data.sources.column_names import check_columns
-from sentdist.data.sources.files import SUFFIXES, encoding_of, suffix_of
+from sentdist.data.sources.files import SUFFIXES
+from sentdist.data.sources.separated import encoding_of, suffix_of
 from sentdist.errors import DataError, brief, listed
 from sentdist.reading import bounded_lines, reading, unreadable
 from sentdist.spelling import near

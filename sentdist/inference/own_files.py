@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from sentdist.data.sources.mirror import address_of
+from sentdist.errors import RecipeError
 from sentdist.plan.chosen_tasks import OWN_KINDS, own_parts
+from sentdist.plan.evaluation import is_own_rows
+from sentdist.plan.tasks import TASKS
 
 _NO_FILE = ("generated/", "hub:")  # what a source begins with that is no file
 
@@ -14,17 +18,46 @@ _NO_FILE = ("generated/", "hub:")  # what a source begins with that is no file
 def own_files(tasks: Sequence[str], data: Path | None) -> tuple[tuple[str, ...], Path | None]:
     """Names of tasks and their data root, where `sts=pairs.tsv` may mean what it means in a shell.
 
-    A source stands below the data root. Where nobody named one, it is the current folder, or the nearest folder above all of these files
-    if one lies elsewhere; and their names are those below it.
+    A source stands below the data root. Where nobody named one, or the root has none of these files and they lie where a shell would look,
+    it is the current folder, or the nearest folder above all of these files if one lies elsewhere; and their names are those below it.
+
+    Raises:
+        RecipeError: such files beside tasks whose data lie below the data root.
     """
     sources = {task: source for task in tasks if (source := _own_source(task))}
-    if not sources or data is not None:
+    if not sources or (data is not None and not _are_elsewhere(tasks, sources, data)):
         return tuple(tasks), data
     here, paths = os.getcwd(), {task: os.path.abspath(os.path.expanduser(source)) for task, source in sources.items()}
     is_here = all(os.path.commonpath([here, path]) == here for path in paths.values())
     root = here if is_here else os.path.commonpath([os.path.dirname(path) for path in paths.values()])
     below = {task: Path(os.path.relpath(path, root)).as_posix() for task, path in paths.items()}
     return tuple(task.replace(sources[task], below[task], 1) if task in sources else task for task in tasks), Path(root)
+
+
+def _are_elsewhere(tasks: Sequence[str], sources: Mapping[str, str], data: Path) -> bool:
+    """Whether files are meant as in a shell although there is a data root. That of an address knows what it has only when it is asked."""
+    if address_of(data) != str(data) or not data.is_dir():
+        return False
+    elsewhere = [task for task, source in sources.items() if not _is_below(source, data) and Path(source).expanduser().is_file()]
+    below = [task for task in tasks if task not in elsewhere and not is_own_rows(task) and not _needs_no_file(task)]
+    if elsewhere and below:
+        raise RecipeError(
+            where=f"task {elsewhere[0]}", found=f"a file that is not below the data root {data}, beside {below[0]}, which is",
+            expected="tasks whose data lie below one folder", remedy="Score it in a command of its own, or put it there.",
+        )  # fmt: skip
+    return bool(elsewhere)
+
+
+def _is_below(source: str, data: Path) -> bool:
+    """Whether the data root has such a file, or folder, by a name below it."""
+    path = Path(source).expanduser()
+    return not path.is_absolute() and ".." not in path.parts and (data / path).exists()
+
+
+def _needs_no_file(task: str) -> bool:
+    """Whether a task's data are made or come from the hub."""
+    source = TASKS[task].source if task in TASKS else own_parts(task)[1]
+    return source.startswith(_NO_FILE)
 
 
 def _own_source(task: str) -> str:

@@ -21,12 +21,13 @@ from sentdist.store.store import Artifact, ArtifactStore
 @dataclass(frozen=True, kw_only=True)
 class PlannedScores:
     """A stage of scores and where it is carried out. checkpoint: its encoder as it was asked for. names: of its tasks and groups, as they
-    stand there; the rows of own=FILE by the names of their scores."""
+    stand there; the rows of own=FILE by the names of their scores. notes: what there is to tell of the data."""
 
     checkpoint: str
     stage: Scores
     context: Context
     names: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -46,13 +47,18 @@ class PlannedScores:
             RecipeError, DataError, EncoderError: as `planned_evaluation`.
         """
         names, found = own_files(tasks, data)
-        stage, context = planned_evaluation(
+        stage, context, notes = planned_evaluation(
             use, names, runtime=runtime or Runtime(engine="torch"), store=store, data=found, command=command
         )
+        if data is not None and found != data:
+            notes = (
+                f"Read in {found}, for {data} has no such file: {', '.join(task for task in names if '=' in task and not is_own_rows(task))}",
+                *notes,
+            )
         if any(map(is_own_rows, names)):
             own = [task.name for task in stage.tasks if isinstance(task, Task | TripletTask) and task.own is not None]
             names = tuple(dict.fromkeys(scored for name in names for scored in (own if is_own_rows(name) else (name,))))
-        return cls(checkpoint=use.checkpoint, stage=stage, context=context, names=names)
+        return cls(checkpoint=use.checkpoint, stage=stage, context=context, names=names, notes=notes)
 
     @property
     def pooling(self) -> str:

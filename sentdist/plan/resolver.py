@@ -37,7 +37,7 @@ class OwnPin:
 class Resolver(Protocol):
     """Looks at data and checkpoints while planning; every mistake that can be seen then is raised here.
 
-    notes: what could not be looked at, in sentences for people.
+    notes: what could not be looked at, or was read in an unusual way, in sentences for people.
     """
 
     notes: list[str]

@@ -48,6 +48,8 @@ ROWS = [{"sentence1": one, "sentence2": other, "score": 1.5} for one, other in p
 PLAIN_TEXT = {"half", "some bytes", "last bytes", "deep", "a number"}  # of a text file: what is left is text, too
 MARKED_TEXT = frozenset(PLAIN_TEXT | {"utf-16"})  # of one whose mark is looked at: UTF-16 is read as what it is
 
+RECOGNISED_TEXT = MARKED_TEXT | {"utf-16 without mark"}  # of one whose encoding is looked for
+
 
 @dataclass(frozen=True, kw_only=True)
 class Reader:
@@ -211,7 +213,9 @@ def _readers() -> Iterator[tuple[str, Reader]]:
                 make=_table,
                 file=f"my/{name}",
                 read=_source(f"my/{name}"),
-                takes=frozenset(PLAIN_TEXT) if name == "lines.jsonl" else MARKED_TEXT,
+                takes=RECOGNISED_TEXT
+                if name == "lines.jsonl"
+                else RECOGNISED_TEXT | {"first bytes"},  # names of columns, here not asked for
             ),
         )
     columns = ("sentence1",)

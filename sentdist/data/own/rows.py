@@ -16,13 +16,14 @@ import pyarrow as pa
 
 from sentdist.cache import cache_folder
 from sentdist.data.cells import number_in
-from sentdist.data.own.file_format import FileFormat, format_notes, may_lack_header, own_table, recognised
+from sentdist.data.own.file_format import may_lack_header, own_table
 from sentdist.data.own.shapes import GRADES, KNOWN_NAMES, Layout, Shape, grades_of, layout_of, scale_of
 from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN, HeldOut, Sides, sides_of
 from sentdist.data.retrieval import Retrieval
 from sentdist.data.seeded_order import digest_u64
 from sentdist.data.sources import hub
 from sentdist.data.sources.file_facts import changed_since_planning, content_digest
+from sentdist.data.sources.separated import FileFormat, format_notes, recognised
 from sentdist.durable import whole_file
 from sentdist.errors import DataError, brief, counted, listed
 from sentdist.reading import read_array, unreadable

@@ -23,12 +23,14 @@ RACY_S = 2.0  # a file changed this recently may change again within one tick of
 @dataclass(frozen=True, kw_only=True)
 class FileFacts:
     """digest: "sha256:" and 16 hex digits of the content;
-    splits: the values of a column `split` with their row counts, in order of appearance."""
+    splits: the values of a column `split` with their row counts, in order of appearance.
+    told: what of its encoding and separator is not as its suffix lets expect, in words."""
 
     digest: str
     num_rows: int
     columns: tuple[str, ...]
     splits: tuple[tuple[str, int], ...]
+    told: str = ""
 
 
 def content_digest(path: Path) -> str:
@@ -76,6 +78,7 @@ def recall_note(identity: Sequence[str | int]) -> FileFacts | None:
             num_rows=noted["num_rows"],
             columns=tuple(noted["columns"]),
             splits=tuple((name, count) for name, count in noted["splits"]),
+            told=noted["told"],
         )
     except (OSError, ValueError, KeyError, TypeError):  # absent, unreadable or written by another version: look again
         return None

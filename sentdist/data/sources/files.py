@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import io
 import os
 from collections.abc import Iterator, Sequence
@@ -10,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING
 
-from sentdist.data.quotes import check_escapes, check_quotes, unquoted
 from sentdist.data.sources import mirror
 from sentdist.data.sources.column_names import check_columns, refuse_repeated
 from sentdist.data.sources.file_facts import FileFacts, content_digest, recall, remember
+from sentdist.data.sources.separated import SEPARATED, FileFormat, format_notes, read_separated, source_format, suffix_of
 from sentdist.errors import DataError, listed
 from sentdist.reading import reading, unreadable
 from sentdist.spelling import did_you_mean, similar_names
@@ -28,7 +27,6 @@ LONGEST_LINE = 1 << 26  # bytes of an object in JSON lines; pyarrow takes 1 MiB,
 TREC = (".qrels", ".trec", ".txt")  # judgements of a retrieval source alone
 SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl")
 TABLES = (*SUFFIXES, ".jsonl.gz", ".json")  # what a source's file may be called: .json holds a list of objects
-LONGEST_CELL = 1 << 24  # bytes of a block of CSV, in which a row must have room; pyarrow takes 1 MiB, unless it is told otherwise
 GENERATED_SOURCES = ("generated/nli", "generated/sts", "generated/faq")  # need no file
 
 
@@ -201,7 +199,8 @@ def _look(name: str, path: Path) -> FileFacts:
     if table is not None and "split" in columns:
         for entry in table["split"].value_counts().to_pylist():
             splits[str(entry["values"])] = entry["counts"]
-    return FileFacts(digest=content_digest(path), num_rows=num_rows, columns=columns, splits=tuple(splits.items()))
+    told = "" if path.suffix in TREC else "; ".join(format_notes(source_format(f"{name} ({path})", path), path))
+    return FileFacts(digest=content_digest(path), num_rows=num_rows, columns=columns, splits=tuple(splits.items()), told=told)
 
 
 def _parquet_shape(name: str, path: Path) -> tuple[int, tuple[str, ...]]:
@@ -243,18 +242,20 @@ def _parse(name: str, path: Path, columns: list[str] | None) -> pa.Table:
         if columns is not None:
             check_columns(name, pq.read_schema(path).names, columns)
         return pq.read_table(path, columns=columns)
-    if path.suffix == ".jsonl" or path.name.endswith(".jsonl.gz"):
-        return read_lines(path)
-    if path.suffix == ".json":
-        return read_objects(path)
     if path.suffix in TREC:
         return _judgements(path)
-    return _parse_separated(path, tab=path.suffix == ".tsv")
+    return read_text_table(path, source_format(f"{name} ({path})", path), may_repeat=False)
 
 
-def suffix_of(path: Path) -> str:
-    """In small letters: FAQ.CSV is a CSV file."""
-    return path.suffix.lower()
+def read_text_table(path: Path, file_format: FileFormat, *, may_repeat: bool) -> pa.Table:
+    """A table in a file of text, packed lines of JSON included; separated values as `read_separated` reads them."""
+    if suffix_of(path) in SEPARATED:
+        return read_separated(path, file_format, may_repeat=may_repeat)
+    if suffix_of(path) == ".json":
+        return read_objects(path, encoding=file_format.encoding or "utf-8")
+    if file_format.encoding in (None, "utf-8"):
+        return read_lines(path)
+    return read_lines(io.BytesIO(path.read_text(encoding=file_format.encoding).encode()))
 
 
 def read_lines(source: Path | IO[bytes]) -> pa.Table:
@@ -330,52 +331,6 @@ def _judgements(path: Path) -> pa.Table:
         raise ValueError(f"line {short} has {len(rows[short - 1])} fields, not query, 0, document, grade" if short else "no lines")
     queries, _, documents, grades = zip(*rows, strict=True)
     return pa.table({"query_id": list(queries), "document_id": list(documents), "relevance": list(grades)})
-
-
-def _parse_separated(path: Path, *, tab: bool) -> pa.Table:
-    """Read CSV with quotes, or TSV without: in tab-separated STS files a quotation mark is a letter like any other."""
-    import csv
-
-    import pyarrow as pa
-    import pyarrow.csv
-
-    encoding = encoding_of(path)
-    with path.open(encoding=encoding, newline="") as file:  # a mark or an empty line hides no name: a column without would be guessed
-        lines = csv.reader(file, delimiter="\t" if tab else ",", quoting=csv.QUOTE_NONE if tab else csv.QUOTE_MINIMAL)
-        header = next(filter(None, lines), [])
-    refuse_repeated(str(path), header)
-    table = pyarrow.csv.read_csv(
-        io.BytesIO(path.read_bytes().decode(encoding).encode()) if encoding == "utf-16" else path,
-        read_options=pyarrow.csv.ReadOptions(block_size=LONGEST_CELL),
-        parse_options=pyarrow.csv.ParseOptions(
-            delimiter="\t" if tab else ",", quote_char=False if tab else '"', newlines_in_values=not tab
-        ),
-        convert_options=pyarrow.csv.ConvertOptions(
-            column_types={column: pa.large_string() for column in header}, strings_can_be_null=False
-        ),
-    )
-    if tab:
-        return unquoted(table)
-    with path.open(encoding=encoding, newline="") as file:
-        check_quotes(str(path), table, file, ",")
-    with path.open(encoding=encoding, newline="") as file:
-        check_escapes(str(path), table, file, ",")
-    return table
-
-
-def encoding_of(path: Path) -> str:
-    """UTF-16 where the mark at a file's beginning says so, as Windows writes it; else UTF-8, with a mark or without."""
-    if not path.is_file():
-        return "utf-8-sig"  # a pipe is read once
-    with path.open("rb") as file:
-        return marked_encoding(file.read(4)) or "utf-8"
-
-
-def marked_encoding(begin: bytes) -> str | None:
-    """What the mark at the beginning of a file says; None where there is none."""
-    if begin.startswith(codecs.BOM_UTF8):
-        return "utf-8-sig"
-    return "utf-16" if begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else None
 
 
 def _empty(name: str, path: Path) -> DataError:

@@ -24,12 +24,14 @@ class SourceFacts:
     revision: pins the content: "sha256:…" of local files, the commit of a hub data set, the generator's version.
     num_rows: rows of the split asked for, of all splits when none was; judgements for a retrieval source.
     columns: names of the columns, of the documents for a retrieval source. splits: names of the splits, empty when the source has none.
+    told: of one file, how it is written where that is not as usual.
     """
 
     revision: str
     num_rows: int
     columns: tuple[str, ...]
     splits: tuple[str, ...] = ()
+    told: str = ""
 
 
 def inspect_source(
@@ -58,7 +60,7 @@ def inspect_source(
         release = released.find(name, data_root)
         file = released.facts(name, release) if release else files.file_facts(name, files.locate(name, data_root))
         sizes = dict(file.splits)
-        facts = _facts(name, file.digest, file.num_rows, file.columns, sizes, files.part_of(tuple(sizes), split))
+        facts = _facts(name, file.digest, file.num_rows, file.columns, sizes, files.part_of(tuple(sizes), split), told=file.told)
     if columns is not None:
         check_columns(name, facts.columns, columns, may_name=may_name_columns)
     return facts
@@ -125,6 +127,9 @@ def _retrieval_facts(name: str, parts: retrieval_files.RetrievalFiles, split: st
     return _facts(name, _joined_digest(parts), sum(found.num_rows for _, found in judged), facts[parts.documents].columns, sizes, split)
 
 
-def _facts(name: str, revision: str, num_rows: int, columns: tuple[str, ...], splits: dict[str, int], split: str | None) -> SourceFacts:
+def _facts(
+    name: str, revision: str, num_rows: int, columns: tuple[str, ...], splits: dict[str, int], split: str | None, *, told: str = ""
+) -> SourceFacts:
     files.check_split(name, tuple(splits), split)
-    return SourceFacts(revision=revision, num_rows=num_rows if split is None else splits[split], columns=columns, splits=tuple(splits))
+    size = num_rows if split is None else splits[split]
+    return SourceFacts(revision=revision, num_rows=size, columns=columns, splits=tuple(splits), told=told)

@@ -87,8 +87,9 @@ def _context(recipe: Recipe, resolver: FileResolver, store: str) -> Context:
 
 def planned_evaluation(
     use: EncoderUse, tasks: Sequence[str], *, runtime: Runtime, store: ArtifactStore, data: Path | None, command: str = "evaluate"
-) -> tuple[Scores, Context]:
-    """The scores of one encoder as a stage, and where it is to be carried out; embeddings of its sentences are kept for other tasks.
+) -> tuple[Scores, Context, tuple[str, ...]]:
+    """The scores of one encoder as a stage, where it is to be carried out, and what there is to tell of the data. Embeddings of its
+    sentences are kept for other tasks.
 
     pooling: None takes what the encoder declares; the hub is asked for that. command: named in errors.
 
@@ -106,4 +107,4 @@ def planned_evaluation(
         folders=resolver.folders,
         keeps_embeddings=True,
     )
-    return stage, context
+    return stage, context, resolver.told

@@ -38,6 +38,7 @@ LONGEST_HEADER = 100_000_000  # bytes, of a safetensors file; the format's own l
 class FileResolver:
     """Pins sources and encoders. Each is looked at once; `folders` collects where the encoders given by path lie.
 
+    notes: what could not be looked at, and files that are written in an unusual way.
     needs_hub: what a checkpoint there declares must be known; else planning goes on, with a note, where the hub does not answer.
     """
 
@@ -60,6 +61,8 @@ class FileResolver:
                 )  # fmt: skip
             except DataError as error:
                 raise DataError(where=f"{where}: {error.where}", found=error.found, expected=error.expected, remedy=error.remedy) from None
+            if facts.told and (note := f"{name}: {facts.told}") not in self.notes:
+                self.notes.append(note)
             self._seen[asked] = Pin(name=name, revision=facts.revision, num_rows=facts.num_rows, splits=facts.splits)
         return self._seen[asked]
 
@@ -87,6 +90,11 @@ class FileResolver:
         if name.startswith(("hub:", "generated/")) or self.data_root is None:  # neither lies below the data root
             return False
         return retrieval_files.find(name, self.data_root) is not None
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What was recognised of people's own files, and the notes, in sentences."""
+        return (*(line for pin in self._own.values() for line in pin.told), *self.notes)
 
     def own(self, file: OwnFileSection, *, where: str) -> OwnPin:
         """Raises DataError for a file that is not there, cannot be understood, or whose rows cannot be held out."""

@@ -86,6 +86,8 @@ def test_a_recipe_says_how_its_file_is_read(planted_encoder_dir: Path, here: Pat
         ("own=plain.yaml", "expected a recipe whose corpus is of kind own"),
         ("own=unknown.csv", "own=RECIPE.yaml"),
         ("faq=faq.csv", "own=FILE"),
+        ("retrieval=faq.csv", "own=FILE"),
+        ("sts=faq.csv,stsb", "Score it in a command of its own"),
     ],
 )
 def test_what_cannot_be_scored_is_told_with_what_to_write(planted_encoder_dir: Path, here: Path, tasks: str, said: str) -> None:
@@ -110,6 +112,29 @@ def test_a_mistake_is_told_under_the_command_that_was_typed(command: str, plante
     for tasks in ("stss", "own"):
         found = call(command, *encoders, "--tasks", tasks)
         assert found.exit_code == 2 and found.output.startswith(f"sentdist {command}: "), found.output
+
+
+@pytest.mark.parametrize(
+    ("encoding", "separator", "told"),
+    [("utf-8", ",", None), ("cp1252", ";", "pairs.csv: text in cp1252; separated by semicolons"), ("utf-8-sig", ";", "text in utf-8-sig")],
+)
+def test_a_file_in_this_folder_is_scored_however_it_is_written_and_wherever_other_data_lie(
+    planted_encoder_dir: Path, here: Path, encoding: str, separator: str, told: str | None
+) -> None:
+    lines = [("sentence1", "sentence2", "score"), *((f"{one} für", other, str(place % 5)) for place, (one, other) in enumerate(ROWS))]
+    (here / "pairs.csv").write_bytes("".join(f"{separator.join(line)}\n" for line in lines).encode(encoding))
+    found = call("evaluate", planted_encoder_dir, "--tasks", "sts=pairs.csv")
+    assert found.exit_code == 0 and "sts-pairs-csv" in found.output, found.output
+    assert told in found.output if told else "text in" not in found.output
+    assert f"Read in {here}, for {here / 'data'} has no such file: sts=pairs.csv" in found.output
+    assert queries("sts-pairs-csv") == len(ROWS)
+
+
+def test_what_was_recognised_and_held_out_is_said(planted_encoder_dir: Path, tiny_encoder_dir: Path) -> None:
+    for words in (("evaluate", planted_encoder_dir), ("compare", planted_encoder_dir, tiny_encoder_dir)):
+        found = call(*words, "--tasks", "own=faq.csv")
+        assert "faq.csv: faq in question, answer; text in utf-16; separated by semicolons" in found.output, found.output
+        assert found.output.count("75 rows: 59 train, 8 dev, 8 test") == 1
 
 
 def test_the_list_of_tasks_has_it() -> None:

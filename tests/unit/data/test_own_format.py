@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.data.own.file_format import NOTHING, FileFormat, own_table, recognised
+from sentdist.data.own.file_format import NOTHING, own_table
 from sentdist.data.own.rows import OwnFileOptions, RecognisedFile, read_rows, recognise
 from sentdist.data.own.shapes import KNOWN_NAMES
 from sentdist.data.own.sides import DEV, TEST, TRAIN
 from sentdist.data.sources.pinned import read_source
+from sentdist.data.sources.separated import FileFormat, recognised
 from sentdist.errors import DataError
 
 
@@ -136,10 +137,13 @@ def test_json_of_another_shape_is_told_with_what_to_do(tmp_path: Path, name: str
     assert said in str(refused.value) and "no JSON" not in str(refused.value)
 
 
-def test_text_in_another_encoding_is_to_be_saved_as_utf_8(tmp_path: Path) -> None:
-    (tmp_path / "own.csv").write_bytes("text,label\nGröße,1\n".encode("cp1252"))
-    with pytest.raises(DataError, match=r"line 2: bytes that are no UTF-8\).*Save it as UTF-8 text\."):
-        read_source("own", data_root=tmp_path)
+@pytest.mark.parametrize("name", ["own.csv", "own.jsonl"])
+def test_utf_8_with_bytes_that_are_none_is_not_read_as_other_letters(tmp_path: Path, name: str) -> None:
+    row = '{"text": "Größe", "label": "1"}' if name == "own.jsonl" else "Größe,1"
+    (tmp_path / name).write_bytes("\n".join(["" if name == "own.jsonl" else "text,label", *[row] * 40, "Ma"]).encode() + b"\xdfe,1\n")
+    for read in (lambda: read_source("own", data_root=tmp_path), lambda: cells(tmp_path / name)):
+        with pytest.raises(DataError, match=r"line 42: bytes that are no UTF-8\).*Save it as UTF-8 text\."):
+            read()
 
 
 def test_a_tsv_with_its_names_in_marks_has_its_texts_in_marks(tmp_path: Path) -> None:

@@ -14,11 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentdist.data.leaks import LeakFinder
-from sentdist.data.own.file_format import FileFormat, own_table, recognised
+from sentdist.data.own.file_format import own_table
 from sentdist.data.own.rows import OwnFileOptions, RecognisedFile, read_queries, read_rows, recognise
 from sentdist.data.own.shapes import KNOWN_NAMES
 from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN, HeldOut, groups_of, sides_of
 from sentdist.data.sources.files import read_file
+from sentdist.data.sources.separated import FileFormat, recognised
 from sentdist.data.task_texts import TaskTexts
 from sentdist.errors import DataError
 

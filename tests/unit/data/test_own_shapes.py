@@ -125,19 +125,6 @@ def test_judgements_behind_a_mark_are_those_of_the_queries(tmp_path: Path) -> No
     assert found.qrels == {"q0": {"d1": 2}, "q1": {"d0": 1}}
 
 
-@pytest.mark.parametrize(("name", "separator", "words"), [("s.csv", ";", "semicolons"), ("s.csv", "\t", "tabs"), ("s.tsv", ",", "commas")])
-def test_another_separator_than_the_suffix_says_is_told(tmp_path: Path, name: str, separator: str, words: str) -> None:
-    (tmp_path / name).write_text("sentence1,sentence2,score\na,b,1\n".replace(",", separator))
-    with pytest.raises(DataError, match=rf"Save it with the separator of its suffix: these are {words}\.$"):
-        read_pairs("s", data_root=tmp_path)
-
-
-def test_a_foreign_separator_is_told_where_a_text_holds_the_usual_one(tmp_path: Path) -> None:
-    (tmp_path / "s.csv").write_text("sentence1;sentence2;score\na dog, yes;a puppy;1\n")
-    with pytest.raises(DataError, match=r"a row of 2 fields where 1 belong.*these are semicolons"):
-        read_pairs("s", data_root=tmp_path)
-
-
 def test_a_cell_of_a_task_may_be_long(tmp_path: Path) -> None:
     (tmp_path / "s.csv").write_text(f"sentence1,sentence2,score\na,{'b' * 3_000_000},1\nc,d,2\n")
     assert read_pairs("s", data_root=tmp_path).num_pairs == 2

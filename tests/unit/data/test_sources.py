@@ -84,6 +84,37 @@ def test_a_table_that_windows_wrote_in_utf_16_is_read(tmp_path: Path, suffix: st
     assert read_source("some", data_root=tmp_path, columns=("one", "two")).to_pylist() == [{"one": "Ein Bär läuft.", "two": "5"}]
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "cp1252"])
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+def test_a_source_is_read_however_it_is_written(tmp_path: Path, encoding: str, separator: str, suffix: str) -> None:
+    rows = [{"sentence1": f"Ein Bär läuft {n}", "sentence2": f"So, so {n}", "score": str(n)} for n in range(5)]
+    lines = [list(rows[0]), *(list(row.values()) for row in rows)]
+    quote = '"' if separator == "," else ""
+    content = "".join(separator.join(f"{quote}{cell}{quote}" for cell in line) + "\n" for line in lines)
+    (tmp_path / f"some{suffix}").write_bytes(content.encode(encoding))
+    assert read_source("some", data_root=tmp_path).to_pylist() == rows
+    for _ in range(2):  # looked at, then remembered
+        facts = inspect_source("some", data_root=tmp_path)
+        assert facts.columns == tuple(rows[0])
+        assert (encoding in facts.told) == (encoding != "utf-8")
+        assert ("separated by" in facts.told) == (separator != {".csv": ",", ".tsv": "\t"}[suffix])
+        _made_long_ago(tmp_path / f"some{suffix}")
+        inspect_source("some", data_root=tmp_path)
+
+
+@pytest.mark.parametrize("text", ["a; b", "a, b", "a | b"])
+def test_one_column_is_one_column(tmp_path: Path, text: str) -> None:
+    (tmp_path / "some.tsv").write_text(f"text\n{text}\n{text}\n")
+    assert read_source("some", data_root=tmp_path).to_pylist() == [{"text": text}] * 2
+
+
+def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "some.csv").write_text("one,two,one\na,b,c\n")
+    with pytest.raises(DataError, match="several columns named 'one'"):
+        inspect_source("some", data_root=tmp_path)
+
+
 def test_facts_are_remembered_until_the_file_changes(root: Path) -> None:
     path = root / "nli" / "triplets.parquet"
     inspect_source("nli/triplets", data_root=root)
@@ -190,7 +221,7 @@ def test_files_without_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
 def test_a_damaged_file(tmp_path: Path, suffix: str) -> None:
     (tmp_path / f"bad{suffix}").write_bytes(b"one,two\n1,2,3\n\xff\xfe{")
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match=r"cannot be read|a row of 3 fields where 2 belong"):
         inspect_source("bad", data_root=tmp_path)
 
 

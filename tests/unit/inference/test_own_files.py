@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sentdist.errors import RecipeError
 from sentdist.inference.own_files import own_files
 
 
@@ -26,9 +27,22 @@ def test_without_a_root_paths_are_what_a_shell_means(here: Path) -> None:
     assert own_files(["sts=../there/test.tsv", "sts=pairs.tsv"], None) == (("sts=there/test.tsv", "sts=here/pairs.tsv"), here)
 
 
-def test_a_root_that_was_named_stays(here: Path) -> None:
-    for tasks in (["sts=pairs.tsv"], ["stsb", "sts=./below/more.csv"], [f"sts={here}/there/test.tsv"]):
+def test_a_root_that_was_named_stays_where_it_has_the_file(here: Path) -> None:
+    for tasks in (["sts=pairs.tsv"], ["stsb", "sts=pairs.tsv"], ["sts=nowhere.tsv"], ["sts=pairs"]):
         assert own_files(tasks, here / "data") == (tuple(tasks), here / "data")
+
+
+def test_a_path_that_the_root_lacks_is_what_a_shell_means(here: Path) -> None:
+    assert own_files(["sts=./below/more.csv"], here / "data") == (("sts=below/more.csv",), here / "here")
+    assert own_files([f"sts={here}/there/test.tsv@dev"], here / "data") == (("sts=test.tsv@dev",), here / "there")
+    beside = ["scenes-sts", "own=faq.csv", "pairs=hub:owner/name#1@test"]
+    assert own_files(["sts=below/more.csv", *beside], here / "data") == (("sts=below/more.csv", *beside), here / "here")
+
+
+@pytest.mark.parametrize("other", ["stsb", "sts", "sts=pairs.tsv"])
+def test_a_path_beside_tasks_below_the_root_is_refused(here: Path, other: str) -> None:
+    with pytest.raises(RecipeError, match=rf"not below the data root .*, beside {other}, which is.*a command of its own"):
+        own_files([other, "sts=below/more.csv"], here / "data")
 
 
 @pytest.mark.parametrize("task", ["sts", "stsb", "sts=hub:owner/name@test", "sts=generated/sts", "nonsense=pairs.tsv", "sts="])

@@ -1,0 +1,341 @@
+"""How a file of text is written: its encoding, its separator, whether its first line names the columns; and separated values as a table."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import itertools
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from sentdist.data.quotes import check_escapes, check_quotes, long_fields, unquoted
+from sentdist.data.sources.column_names import refuse_repeated
+from sentdist.errors import DataError, brief
+from sentdist.reading import SAVE_AS_UTF8, reading
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SEPARATED = (".csv", ".tsv", ".txt")
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+LOOKED_AT = 1 << 20  # bytes at the beginning, by which the format is recognised
+LINES_LOOKED_AT = 200
+LONGEST_CELL = 1 << 24  # bytes of a block of CSV, in which a row must have room; pyarrow takes 1 MiB, unless it is told otherwise
+LONGEST_NAME, MOST_WORDS = 40, 4  # of a column; what is longer is a sentence
+SEPARATOR_LINE = re.compile(r'\ufeff?"?sep=(.)"?', re.IGNORECASE)
+SAY_ENCODING = (
+    "Save it as that (Excel: CSV UTF-8), or tell a recipe the encoding: --set corpus.encoding=cp1251, shift-jis, gb18030 or another."
+)
+LETTER = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")  # beyond ASCII, in UTF-8
+FOREIGN_WORD = re.compile(rb"[\x80-\xff]{4}")  # such as any of Russian in cp1251, of Japanese in Shift-JIS, of Chinese in GB 18030
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileFormat:
+    """How a file of separated values is written. None: not known yet; a table in Parquet or JSON has neither separator nor header."""
+
+    encoding: str | None = None
+    separator: str | None = None
+    has_header: bool | None = None
+
+
+def recognised(name: str, path: Path, given: FileFormat, known_names: Sequence[str]) -> FileFormat:
+    """The format of a file, as far as it was not given. known_names: names of columns, by which a header is known for one.
+
+    Raises:
+        DataError: no such file, one that holds nothing or no text, or no separator that gives each line as many fields.
+    """
+    encoding, said, lines = _beginning(name, path, given.encoding, remedy=SAY_ENCODING)
+    if not lines:
+        return FileFormat(encoding=encoding)
+    separator = given.separator or said or _separator(name, path, lines, known_names)
+    has_header = _names_columns(_fields(lines, separator), known_names) if given.has_header is None else given.has_header
+    return FileFormat(encoding=encoding, separator=separator, has_header=has_header)
+
+
+def source_format(name: str, path: Path) -> FileFormat:
+    """The format of a file whose first line names the columns. Its separator is what the suffix says, unless that leaves the first line
+    whole and another parts it and as many fields from most lines.
+
+    Raises:
+        DataError: as `recognised`, but for separators.
+    """
+    encoding, said, lines = _beginning(name, path, None, remedy=SAVE_AS_UTF8)
+    if not lines:
+        return FileFormat(encoding=encoding)
+    usual = _usual_separator(path)
+    if said is None and len(_fields(lines, usual)[0]) < 2:
+        said = next((one for one in _separators(path, lines, ()) if len(_fields(lines, one)[0]) > 1), None)
+    return FileFormat(encoding=encoding, separator=said or usual, has_header=True)
+
+
+def _beginning(name: str, path: Path, encoding: str | None, *, remedy: str) -> tuple[str | None, str | None, list[str]]:
+    """Encoding of a file, the separator that it names itself, and its first lines; no lines of one that is not of separated values.
+    remedy: for letters of an unknown encoding."""
+    if suffix_of(path) == ".parquet" or suffix_of(path) == ".gz":
+        return None, None, []
+    with reading(path, expected="a table of texts", where=name), path.open("rb") as file:
+        begin = file.read(LOOKED_AT)
+    if not begin.strip():
+        raise _complaint(name, "an empty file", "rows of texts", "Write the file again.")
+    if begin[:4] == b"PK\x03\x04":
+        raise _complaint(name, "a spreadsheet or an archive", "a table of texts", "Save it as CSV in your spreadsheet program.")
+    encoding = encoding or _encoding(name, path, begin, remedy=remedy)
+    if suffix_of(path) not in SEPARATED:
+        return encoding, None, []
+    with reading(path, expected=f"text in {encoding}", where=name):
+        text = codecs.getincrementaldecoder(encoding)().decode(begin, final=len(begin) < LOOKED_AT)
+    if not text.strip():
+        raise _complaint(name, "an empty file", "rows of texts", "Write the file again.")
+    if "\0" in text:
+        raise _complaint(name, "NUL characters", "a table of texts", "Save it again in UTF-8.")
+    lines = list(io.StringIO(text, newline=""))  # as CSV knows them; `splitlines` ends one at U+2028 and U+0085, which stand in texts
+    lines = lines if len(begin) < LOOKED_AT or len(lines) == 1 else lines[:-1]
+    said = _said_separator(lines[0])
+    return encoding, said, lines if said is None else lines[1:]
+
+
+def format_notes(file_format: FileFormat, path: Path) -> list[str]:
+    """What of a format differs from what the suffix and UTF-8 let expect, in words."""
+    said = []
+    if file_format.encoding not in (None, "utf-8"):
+        said.append(f"text in {file_format.encoding}")
+    if file_format.separator is not None and file_format.separator != _usual_separator(path):
+        said.append(f"separated by {SEPARATORS.get(file_format.separator, brief(file_format.separator))}")
+    if file_format.has_header is False:
+        said.append("no header: columns are called 1, 2, …")
+    return said
+
+
+def _encoding(name: str, path: Path, begin: bytes, *, remedy: str) -> str:
+    """By its mark, by the zeros of UTF-16, or UTF-8 if the whole file is that; else what Windows writes in the West. DataError where words
+    are of more letters beyond ASCII in a row than words of the West have, and for UTF-8 with some bytes that are none."""
+    if marked := marked_encoding(begin):
+        return marked
+    even, odd = begin[0::2].count(0), begin[1::2].count(0)
+    if max(even, odd) > len(begin) // 5 and min(even, odd) < len(begin) // 50 + 1:
+        return "utf-16-le" if odd > even else "utf-16-be"
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        with reading(path, expected="a table of texts"), path.open("rb") as file:
+            while block := file.read(LOOKED_AT):
+                decoder.decode(block)
+            decoder.decode(b"", final=True)
+    except DataError:
+        in_letters = sum(map(len, LETTER.findall(begin)))
+        if 2 * in_letters > sum(byte > 127 for byte in begin):
+            raise
+        words = begin.split()
+        if 20 * sum(FOREIGN_WORD.search(word) is not None for word in words) > len(words):
+            raise _complaint(
+                name,
+                "text that is neither UTF-8 nor of Western Europe: read as that, it would be other letters",
+                "UTF-8",
+                remedy,
+            ) from None
+        return "cp1252" if _decodes(begin, "cp1252") else "latin-1"
+    return "utf-8"
+
+
+def _decodes(text: bytes, encoding: str) -> bool:
+    try:
+        text.decode(encoding)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _said_separator(line: str) -> str | None:
+    """The separator that a first line `sep=;` tells Excel; it is no row."""
+    found = SEPARATOR_LINE.fullmatch(line.rstrip("\r\n"))
+    return None if found is None else found[1]
+
+
+def _separator(name: str, path: Path, lines: Sequence[str], known_names: Sequence[str]) -> str:
+    """The first of `_separators`; DataError where there is none."""
+    found = _separators(path, lines, known_names)
+    if not found:
+        raise _complaint(
+            name,
+            f"one column, or another number of them in each line, such as {brief(lines[0].strip())}",
+            f"two columns or more, separated by one of {', '.join(SEPARATORS.values())}, as many in each line",
+            "Quote fields that hold the separator, or name it in a recipe, as `separator` beside the file; JSON lines (.jsonl) need none.",
+        )
+    return found[0]
+
+
+def _usual_separator(path: Path) -> str:
+    """What the suffix says."""
+    return "\t" if suffix_of(path) == ".tsv" else ","
+
+
+def _separators(path: Path, lines: Sequence[str], known_names: Sequence[str]) -> list[str]:
+    """What parts most lines into equally many fields, two at least: first what gives known names, then what the suffix says."""
+    expected = _usual_separator(path)
+    found: list[tuple[bool, float, bool, int, str]] = []
+    for separator in SEPARATORS:
+        rows = _fields(lines, separator)
+        count, times = Counter(map(len, rows)).most_common(1)[0]
+        if count > 1 and times >= 0.8 * len(rows):
+            is_known = sum(_plain(cell) in known_names for cell in rows[0]) > 1
+            found.append((is_known, times / len(rows), separator == expected, count, separator))
+    return [separator for *_, separator in sorted(found, reverse=True)]
+
+
+def _fields(lines: Sequence[str], separator: str) -> list[list[str]]:
+    rows: list[list[str]] = []
+    try:
+        for row in csv.reader(lines, delimiter=separator, quoting=_quoting(separator)):
+            if row:
+                rows.append(row)
+            if len(rows) == LINES_LOOKED_AT:
+                break
+    except csv.Error:  # a field of more than 128 kB, as an open quotation mark makes
+        pass
+    return rows or [[]]
+
+
+def _names_columns(rows: Sequence[Sequence[str]], known_names: Sequence[str]) -> bool:
+    """Whether the first line names columns: two known names, or short different words without numbers or the end of a sentence. The first
+    of three or more may be empty: pandas' index has no name. Columns without any cell do not count."""
+    columns = [[_plain(row[place]) for row in rows if row[place:]] for place in range(len(rows[0]))]
+    columns = [cells for cells in columns if any(cells)]
+    first = [cells[0] for cells in columns]
+    if sum(cell in known_names for cell in first) > 1:
+        return True
+    others = {cell for cells in columns for cell in cells[1:]}
+    named = columns[1:] if len(first) > 2 and not first[0] else columns
+    return len(set(first)) == len(first) and all(_is_name(cells, known_names) and cells[0] not in others for cells in named)
+
+
+def _is_name(cells: Sequence[str], known_names: Sequence[str]) -> bool:
+    """Whether the first cell of a column can be its name."""
+    first = cells[0]
+    is_short = len(first) <= LONGEST_NAME and len(first.split()) <= MOST_WORDS
+    return bool(first) and is_short and not _is_number(first) and not _ends_sentence(cells, known_names)
+
+
+def _ends_sentence(cells: Sequence[str], known_names: Sequence[str]) -> bool:
+    """Whether the first cell of a column ends as a sentence does. A question mark may also end a name: a known one, or one of a word or two
+    above cells that are no questions."""
+    first = cells[0]
+    if not first.endswith("?"):
+        return first.endswith((".", "!"))
+    return first.rstrip("? ") not in known_names and (len(first.split()) > 2 or any(cell.endswith("?") for cell in cells[1:]))
+
+
+def _plain(cell: str) -> str:
+    return cell.strip().strip('"').strip().casefold()
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell.replace(",", "."))
+    except ValueError:
+        return False
+    return True
+
+
+def read_separated(path: Path, file_format: FileFormat, *, may_repeat: bool) -> pa.Table:
+    """Its rows, all text. may_repeat: columns of one name get a number, and are not refused.
+
+    Raises:
+        DataError: quotation marks that lose rows or letters, columns of one name.
+    """
+    import pyarrow as pa
+    import pyarrow.csv
+
+    is_tab = file_format.separator == "\t"
+    text = path.read_bytes().decode(file_format.encoding or "utf-8") if _is_foreign(file_format) else None
+    with pa.input_stream(str(path)) if text is None else io.StringIO(text) as begin:
+        start = begin.read(LOOKED_AT)
+    start = start if isinstance(start, str) else start.decode(errors="replace")
+    said_line = next(iter(io.StringIO(start, newline="")), "")
+    skipped = 0 if _said_separator(said_line) is None else 1
+    first, num_lines = _first_row(start[len(said_line) * skipped :], file_format.separator or ",")
+    is_bare = is_tab and not (file_format.has_header and all(map(_is_in_marks, first)))  # R and QUOTE_ALL put each cell in marks, names too
+    names = [_without_marks(cell.strip()) if is_tab else cell.strip() for cell in first]
+    names = names if file_format.has_header else [str(number) for number in range(1, len(names) + 1)]
+    if not may_repeat:
+        refuse_repeated(str(path), names)
+    names = _told_apart(names)
+    table = pyarrow.csv.read_csv(
+        path if text is None else io.BytesIO(text.encode()),
+        read_options=pyarrow.csv.ReadOptions(
+            column_names=names, skip_rows=skipped + (num_lines if file_format.has_header else 0), block_size=LONGEST_CELL
+        ),
+        parse_options=pyarrow.csv.ParseOptions(
+            delimiter=file_format.separator or ",", quote_char=False if is_bare else '"', newlines_in_values=not is_bare
+        ),
+        convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.large_string()), strings_can_be_null=False),
+    )
+    if is_bare:
+        return unquoted(table)
+    with path.open(encoding=file_format.encoding or "utf-8", newline="") as file:
+        check_quotes(path.name, table, file, file_format.separator or ",")
+    with path.open(encoding=file_format.encoding or "utf-8", newline="") as file:
+        check_escapes(path.name, table, file, file_format.separator or ",")
+    return table
+
+
+def _first_row(text: str, separator: str) -> tuple[list[str], int]:
+    """The first row that is not empty, and how many lines it and the empty ones before it take: a name may hold line breaks."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, quoting=_quoting(separator))
+    with long_fields():
+        row = next(filter(None, reader), [])
+    return row, reader.line_num
+
+
+def _quoting(separator: str) -> Literal[0, 3]:
+    return csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL
+
+
+def _is_in_marks(cell: str) -> bool:
+    plain = cell.strip()
+    return len(plain) > 1 and plain[0] == plain[-1] == '"'
+
+
+def _without_marks(name: str) -> str:
+    return name[1:-1].replace('""', '"') if _is_in_marks(name) else name
+
+
+def _told_apart(names: Sequence[str]) -> list[str]:
+    """Names of columns, repeated ones with a number behind them: score, score_2; a table knows its columns by their names."""
+    given: dict[str, None] = {}
+    for name in names:
+        numbered = (f"{name or 'unnamed'}_{number}" for number in itertools.count(2))
+        given[name if name not in given else next(other for other in numbered if other not in given and other not in names)] = None
+    return list(given)
+
+
+def _is_foreign(file_format: FileFormat) -> bool:
+    return file_format.encoding not in (None, "utf-8")
+
+
+def _complaint(name: str, found: str, expected: str, remedy: str) -> DataError:
+    return DataError(where=name, found=found, expected=expected, remedy=remedy)
+
+
+def suffix_of(path: Path) -> str:
+    """In small letters: FAQ.CSV is a CSV file."""
+    return path.suffix.lower()
+
+
+def encoding_of(path: Path) -> str:
+    """UTF-16 where the mark at a file's beginning says so, as Windows writes it; else UTF-8, with a mark or without."""
+    if not path.is_file():
+        return "utf-8-sig"  # a pipe is read once
+    with path.open("rb") as file:
+        return marked_encoding(file.read(4)) or "utf-8"
+
+
+def marked_encoding(begin: bytes) -> str | None:
+    """What the mark at the beginning of a file says; None where there is none."""
+    if begin.startswith(codecs.BOM_UTF8):
+        return "utf-8-sig"
+    return "utf-16" if begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else None
