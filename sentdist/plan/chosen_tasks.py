@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sentdist.errors import LONGEST_VALUE, RecipeError, one_line
+from sentdist.errors import LONGEST_VALUE, RecipeError, counted, one_line
 from sentdist.plan.own_tasks import OWN
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.specs import Fold, Task
@@ -119,6 +119,10 @@ def pinned_task(given: str, resolver: Resolver) -> ChosenTask:
     if kind.needs_train and card.split is not None:
         splits = ("train", card.split, *([card.dev] if card.dev else []))
     pins = [resolver.source(card.source, split=one, revision=named.revision, columns=wanted, where=f"task {given}") for one in splits]
+    if named.is_own:
+        size = dict(zip(splits, pins, strict=True))[card.split].num_rows
+        note = f"{given}: {counted(size, 'judgement' if kind.has_documents else 'row')}"
+        resolver.notes += [note] if note not in resolver.notes else []
     return kind.make(
         ResolvedTask(
             name=named.name,
