@@ -76,7 +76,7 @@ def layout_of(name: str, table: pa.Table, *, shape: str | None, columns: Sequenc
     settled = shape or _shape_of(name, table, chosen)
     wanted = 2 if settled in ("pairs", "faq") else 3
     if settled not in SHAPES or len(chosen) != wanted or len(set(chosen)) != wanted:
-        raise _unclear(name, f"columns {listed(chosen)} for {settled}", found)
+        raise _unclear(name, f"columns {listed(chosen)} for {settled}", _longest_texts(table))
     if shape is None:
         _check_labels(name, table, chosen, settled, is_named=columns is not None)
     if settled == "graded":
@@ -169,7 +169,7 @@ def _by_content(name: str, table: pa.Table, shape: str | None, *, without: str |
         return (*texts, *numbers)
     if len(texts) in (2, 3) and shape != "graded":
         return tuple(texts)
-    raise _unclear(name, f"columns {listed(table.column_names)}", table.column_names)
+    raise _unclear(name, f"columns {listed(table.column_names)}", _longest_texts(table))
 
 
 def _is_beside(table: pa.Table, column: str) -> bool:
@@ -188,7 +188,7 @@ def _shape_of(name: str, table: pa.Table, chosen: tuple[str, ...]) -> str:
         plain = [column.strip().casefold() for column in chosen]
         return "faq" if plain[0] in QUESTIONS and plain[1] in ANSWERS else "pairs"
     if len(chosen) != 3:
-        raise _unclear(name, f"{len(chosen)} columns", table.column_names)
+        raise _unclear(name, f"{len(chosen)} columns", _longest_texts(table))
     third = chosen[2].strip().casefold()
     is_graded = third not in NEGATIVES and (third in GRADES or any(word in third for word in GRADE_WORDS) or _is_numbers(table, chosen[2]))
     return "graded" if is_graded else "triplets"
@@ -198,7 +198,7 @@ def _check_labels(name: str, table: pa.Table, chosen: Sequence[str], settled: st
     """Refuse labels that would be negatives, and labels beside pairs that are found and not read: pairs that they call different would be
     positives. One label that all rows have says nothing, unless it is 0."""
     if settled == "triplets" and chosen[2].strip().casefold() not in NEGATIVES and (label := _label_in(table, chosen[2])) is not None:
-        raise _unclear(name, f"{one_line(chosen[2], 60)} with {brief(label)}, which is no negative", chosen)
+        raise _unclear(name, f"{one_line(chosen[2], 60)} with {brief(label)}, which is no negative", chosen[:2])
     if settled not in ("pairs", "faq") or is_named:
         return
     beside = [column for column in table.column_names if column not in chosen and not _is_beside(table, column)]
@@ -258,8 +258,20 @@ def _is_numbers(table: pa.Table, column: str) -> bool:
     return bool(cells) and all(number_in(cell) is not None or cell.strip().casefold() in NLI_LABELS for cell in cells)
 
 
-def _unclear(name: str, found: str, columns: Sequence[str]) -> DataError:
-    two = [one_line(column, 60) for column in columns[:2]] or ["question", "answer"]
+def _longest_texts(table: pa.Table) -> list[str]:
+    """The two columns whose first cells have most words, in the order of the table: what a user most likely means; fewer where there are
+    fewer."""
+    words = {}
+    for column in table.column_names:
+        if _is_text(table, column) and not _is_numbers(table, column):
+            words[column] = sum(len(cell.split()) for cell in table[column].slice(0, 100).to_pylist() if cell)
+    longest = sorted(words, key=lambda column: -words[column])[:2]
+    return [column for column in table.column_names if column in longest]
+
+
+def _unclear(name: str, found: str, likely: Sequence[str]) -> DataError:
+    """likely: columns to name in an example."""
+    two = [one_line(column, 60) for column in likely] if len(likely) == 2 else ["question", "answer"]
     return DataError(
         where=name,
         found=found,

@@ -143,3 +143,15 @@ def test_numbers_are_no_texts_where_columns_are_named_in_another_order(columns: 
     table = pa.table({name: pa.array(column, pa.large_string()) for name, column in cells.items()})
     with pytest.raises(DataError, match=r"my\.csv, score: found numbers; expected texts, in place"):
         layout_of("my.csv", table, shape=None, columns=columns, group=None)
+
+
+def test_the_columns_of_an_example_are_those_with_the_longest_texts() -> None:
+    cells = {
+        "article": ["A-1", "B-7"],
+        "title": ["A red lamp", "A blue chair"],
+        "shelf": ["north", "south"],
+        "text": ["It shines at night.", "It has four legs."],
+    }
+    table = pa.table({name: pa.array(column, pa.large_string()) for name, column in cells.items()})
+    with pytest.raises(DataError, match=r"columns article, title, shelf, text; .* --columns title,text \(tune\)"):
+        layout_of("my.csv", table, shape=None, columns=None, group=None)
