@@ -13,6 +13,7 @@ from sentdist.plan.specs import EncoderSpec, LexicalSpec, Task
 from sentdist.plan.stage import Json, Stage, canonical_fields, topological
 from sentdist.plan.stages import Bank, Corpus, Scores, Targets, Train
 from sentdist.plan.task_kinds import ScoredTask
+from sentdist.plan.wording import value_text
 from sentdist.store.restored import MissingStage
 from sentdist.store.sweep import TrialRecord
 
@@ -87,7 +88,8 @@ def _train(stage: Train) -> dict[str, Json]:
         banks = [bank for bank in stage.banks if isinstance(bank, Bank)]
         phis = [phi_of(bank.encoder.objective) for bank in banks if isinstance(bank.encoder, Train)]
         found |= {"num_regulators": len(stage.banks), "bank.dtype": stage.banks[0].dtype if stage.banks[0] in banks else None}
-        found["phis"] = [phi for phi in phis if phi is not None] or None
+        # A set, as cells spell it: a chart takes 0.01 for a number, and leaves out all that is none.
+        found["phis"] = value_text([phi for phi in phis if phi is not None]) if any(phi is not None for phi in phis) else None
     return found | {"seed": stage.seed}
 
 

@@ -143,7 +143,7 @@ def test_the_charts_are_not_empty(shown: Shown, browser: Browser) -> None:
 
 def test_a_grid_has_parallel_coordinates(shown: Shown, browser: Browser) -> None:
     browser.visit(shown.runs_page("parallel", "CHART"))
-    browser.wait_for_text("Which settings do well", "phis", "best_dev_score", "0.01, 0.02")
+    browser.wait_for_text("Which settings do well", "phis", "best_dev_score", "{0.01}", "{0.01, 0.02}")
 
 
 def test_the_shared_stages_are_listed_once_each(shown: Shown, browser: Browser) -> None:

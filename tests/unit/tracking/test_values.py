@@ -54,7 +54,7 @@ def test_a_trial_repeats_the_parameters_of_its_training_under_the_recipes_names(
     found = layout.parameters(trial.key)
     expected = {
         "method": "rcl", "seed": "0", "encoder": "minilm-l6", "corpus": "nli/triplets", "objective.name": "rcl", "objective.temperature": "0.05",
-        "training.batch_size": "64", "training.learning_rate": "2e-05", "phis": "0.01, 0.02", "num_regulators": "2", "selection.task": "stsb-dev",
+        "training.batch_size": "64", "training.learning_rate": "2e-05", "phis": "{0.01, 0.02}", "num_regulators": "2", "selection.task": "stsb-dev",
     }  # fmt: skip
     assert expected.items() <= found.items()
     assert "fold" not in found
@@ -65,7 +65,7 @@ def test_a_sum_and_its_corpora_are_told_in_flat_parameters() -> None:
     layout = layout_of(shipped_plan(RECIPES / "combinations.yaml"))
     rows = {trial.method: layout.parameters(trial.key) for trial in layout.trials.values()}
     expected = {
-        "objective.name": "rse + regulators", "objective.regulators.weight": "0.1", "objective.rse.temperature": "0.05", "phis": "-0.3, 0.3",
+        "objective.name": "rse + regulators", "objective.regulators.weight": "0.1", "objective.rse.temperature": "0.05", "phis": "{-0.3, 0.3}",
         "corpus": "nli/snli + nli/mnli + pairs/qqp_duplicates",
     }  # fmt: skip
     assert expected.items() <= rows["rse_rcl"].items()
