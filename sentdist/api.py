@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 class Encoder:
     """A sentence encoder in memory, ready for use; `Encoder.load` makes one."""
 
+    _store: str | None = None  # that it was looked for in
+
     def __init__(self, loaded: LoadedEncoder) -> None:
         self.loaded = given_loaded("Encoder", loaded)
 
@@ -92,7 +94,9 @@ class Encoder:
         use = encoder_use(
             checked, given_store(store), revision=revision, pooling=pooling, max_length=length, precision=precision, normalize=False
         )
-        return cls(LoadedEncoder.load(use))
+        made = cls(LoadedEncoder.load(use))
+        made._store = given_store(store)
+        return made
 
     @property
     def width(self) -> int:
@@ -120,9 +124,9 @@ class Encoder:
         Raises:
             DataError: the folder is there already.
         """
-        from sentdist.inference.export_folder import export_sentence_transformers
+        from sentdist.encoder_export import export_encoder
 
-        export_sentence_transformers(self.loaded.use, Path(to).expanduser())
+        export_encoder(self.loaded.use, Path(to).expanduser(), open_store(self._store))
 
     def __repr__(self) -> str:
         encoder = self.loaded.encoder

@@ -10,6 +10,7 @@ import typer
 
 from sentdist.cli.completing import trainings
 from sentdist.cli.options import StoreRoot
+from sentdist.encoder_export import card_of
 from sentdist.errors import counted
 from sentdist.inference.opening import encoder_use, open_store
 from sentdist.sizes import disk_size
@@ -53,13 +54,9 @@ def push(
 
     The card has its scores with intervals, its data with leaks, settings, licence, citations. Without --send nothing leaves this machine.
     """
-    from sentdist.learning.encoder.card import language_of
-    from sentdist.report.encoder_card import encoder_card
-
     opened = open_store(store)
     trained = opened.find(encoder, kind="train")
-    languages = (language,) if language else language_of(opened.folder(trained))
-    card = encoder_card(opened, trained, name=to, licence=licence, language=languages)
+    card = card_of(trained, opened, name=to, licence=licence, language=(language,) if language else None)
     use = encoder_use(str(opened.folder(trained)), store, revision=None, pooling=None, max_length=None, precision="fp32")
 
     from sentdist.inference.export_folder import export_sentence_transformers
@@ -67,8 +64,7 @@ def push(
 
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "encoder"
-        export_sentence_transformers(use, folder)
-        (folder / "README.md").write_text(card, encoding="utf-8")
+        export_sentence_transformers(use, folder, card=card)
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         if dry_run:
             typer.echo(card)

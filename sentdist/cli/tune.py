@@ -11,6 +11,7 @@ import typer
 
 from sentdist.cli.building import build_on_cluster, build_within, job_command
 from sentdist.cli.options import DataRoot, StoreRoot, check_choice
+from sentdist.encoder_export import card_of, export_encoder
 from sentdist.errors import DataError, RecipeError
 from sentdist.inference.opening import encoder_use, open_store, store_root
 
@@ -180,8 +181,6 @@ def _tell_of_another(asked: PlannedSearch, store: ArtifactStore) -> None:
 
 def _tell_winner(name: str, opened: ArtifactStore, folder: Path, store: str | None) -> None:
     """Who won, by how much and how certainly; the report and the encoder with its card, in files."""
-    from sentdist.learning.encoder.card import language_of
-    from sentdist.report.encoder_card import encoder_card
     from sentdist.report.sweep_report import report_sweep
     from sentdist.store.chosen import challengers
     from sentdist.store.sweep import load_sweep
@@ -197,16 +196,12 @@ def _tell_winner(name: str, opened: ArtifactStore, folder: Path, store: str | No
         typer.echo("No training came to its end within the budget: with a larger one the same command goes on from here.")
         return
 
-    from sentdist.inference.export_folder import export_sentence_transformers
-
     trained = opened.find(str(cells[0].best.train), kind="train")
     target = folder / f"encoder-{trained.key[:8]}"
     if not target.exists():
         use = encoder_use(str(opened.folder(trained)), store, revision=None, pooling=None, max_length=None, precision="fp32")
-        export_sentence_transformers(use, target)
-    _write(
-        target / "README.md", encoder_card(opened, trained, name=f"me/{name}", licence=None, language=language_of(opened.folder(trained)))
-    )
+        export_encoder(use, target, opened)
+    _write(target / "README.md", card_of(trained, opened, name=target.name))  # scores may have come since
     typer.echo(f"Encoder: {target}, with its card; `sentdist push {trained.key[:8]} OWNER/NAME` shows what the hub would get.")
 
 

@@ -24,8 +24,9 @@ from sentdist.cli.options import (
     weights_of,
 )
 from sentdist.cli.printing import empty_table, open_console, sentence_progress, tell_unknown
+from sentdist.encoder_export import export_encoder
 from sentdist.errors import DataError, counted
-from sentdist.inference.opening import encoder_use
+from sentdist.inference.opening import encoder_use, open_store
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 
 if TYPE_CHECKING:
@@ -168,15 +169,15 @@ def export(
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=None, precision="fp32")
     find_checkpoint(use.checkpoint, revision=use.revision)  # before torch is loaded: a mistake is told at once
 
-    from sentdist.inference.export_folder import export_graph, export_sentence_transformers
-
     if kind == "onnx":
+        from sentdist.inference.export_folder import export_graph
+
         difference = export_graph(use, to)
         typer.echo(
             f"{to}/model.onnx: input_ids and attention_mask in, sentence_embedding out; embeddings agree to {difference:.0e} of their largest number"
         )
     else:
-        export_sentence_transformers(use, to)
+        export_encoder(use, to, open_store(store))
         typer.echo(f'{to}: load it with SentenceTransformer("{to}")')
 
 

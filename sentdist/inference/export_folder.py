@@ -14,11 +14,12 @@ from sentdist.plan.specs import EncoderUse
 from sentdist.store.record import OWN_FILES
 
 
-def export_sentence_transformers(use: EncoderUse, to: Path) -> None:
+def export_sentence_transformers(use: EncoderUse, to: Path, *, card: str | None = None) -> None:
     """Write a folder for `SentenceTransformer(to)`, with its model card and, where the encoder has them, its relations.
 
     A folder of that kind is copied as it is, with its Normalize module where it has one: sentence-transformers then gives embeddings of
     length 1, in the directions of ours. A plain checkpoint gets its pooling. A length that the use names becomes the folder's own.
+    card: the text of its README.md; None: the one that the folder has, or for a plain checkpoint one that says what it is.
 
     Raises:
         EncoderError: no such checkpoint. DataError: the folder is there already.
@@ -30,10 +31,12 @@ def export_sentence_transformers(use: EncoderUse, to: Path) -> None:
         else:
             encoder = LoadedEncoder.load(use).encoder
             name = folder.name if Path(use.checkpoint).is_dir() else use.checkpoint  # where it lies here is nothing for a card
-            card = EncoderCard(base_model=name, base_revision=use.revision, objective=None, language=language_of(folder))
-            encoder.to("cpu").save(part, card=card)
+            of_base = EncoderCard(base_model=name, base_revision=use.revision, objective=None, language=language_of(folder))
+            encoder.to("cpu").save(part, card=of_base)
         if use.max_length is not None:
             declare_length(part, use.max_length)
+        if card is not None:
+            (part / "README.md").write_text(card, encoding="utf-8")
 
 
 def export_graph(use: EncoderUse, to: Path) -> float:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from sentdist.citation import Citation
 from sentdist.errors import StoreError
 from sentdist.plan.corpora import CORPORA
+from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.objectives import terms_of
 from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.stage import Json, as_number, canonical_fields, topological
@@ -26,12 +27,14 @@ from sentdist.store.restored import restored
 from sentdist.store.store import Artifact, ArtifactStore
 
 CORPUS_STAGE_KINDS = tuple(corpus.kind for corpus in CORPORA)
+REPEATED = "num_dropped_duplicates"
+COUNTS = {"num_rows": "rows", "num_sentences": "different sentences", REPEATED: "equal rows left out"}
 HIDDEN = ("columns", "limit_seed", "near", "sides", "kind", "name", "own")  # of a corpus: what no reader asks for
 
 
 @dataclass(frozen=True, kw_only=True)
 class CardPage:
-    """What the template of a card shows. name: OWNER/NAME. metadata: the hub's own part at the head, whose JSON values are YAML.
+    """What the template of a card shows. name: by which it is loaded. metadata: the hub's own part at the head, whose JSON values are YAML.
     corpora: rows of a table each. leaks: under LEAKS_HEADER."""
 
     name: str
@@ -51,8 +54,8 @@ class CardPage:
 def encoder_card(store: ArtifactStore, trained: Artifact, *, name: str, licence: str | None, language: Sequence[str]) -> str:
     """The README.md of a trained encoder: metadata, then text; scores are those of all evaluations that the store has of it.
 
-    name: of the repository, OWNER/NAME. licence: as the hub spells one (apache-2.0); None: the page says that none is stated.
-    language: of the texts, as the hub spells languages; empty: none is said.
+    name: by which it is loaded: OWNER/NAME of the hub, or a folder. licence: as the hub spells one (apache-2.0); None: it says that none is
+    stated. language: of the texts, as the hub spells languages; empty: none is said.
 
     Raises:
         StoreError: an artifact that is no training.
@@ -78,7 +81,7 @@ def encoder_card(store: ArtifactStore, trained: Artifact, *, name: str, licence:
     works = {*works_of_stages((train,)), "sbert"}  # the folder is in sentence-transformers' format
     page = CardPage(
         name=name,
-        title=name.partition("/")[2],
+        title=PurePosixPath(name).name,
         metadata=_metadata(train.encoder, scores, name=name, licence=licence, language=language),
         checkpoint=train.encoder.checkpoint,
         revision=train.encoder.revision,
@@ -113,7 +116,7 @@ def _metadata(
     if scores:
         metadata["model-index"] = [
             {
-                "name": name.partition("/")[2],
+                "name": PurePosixPath(name).name,
                 "results": [
                     {
                         "task": {"type": "sentence-similarity"},
@@ -157,12 +160,14 @@ def _row(scores: Mapping[str, float], items: Mapping[str, Path]) -> ResultRow:
 
 
 def _data_rows(corpus: Record, known: Mapping[str, Record]) -> list[tuple[str, str]]:
-    counts = {name: value for name, value in corpus.results.items() if name in ("num_rows", "num_sentences", "num_dropped_duplicates")}
-    told = [
-        (name.removeprefix("num_").replace("_", " "), f"{value:,}" if isinstance(value, int) else str(value))
-        for name, value in counts.items()
-    ]
     stage = restored(corpus.key, known)
+    is_own = isinstance(stage, CorpusStage) and any(source.own is not None for source in stage.sources)
+    counted = COUNTS if not is_own else {name: title for name, title in COUNTS.items() if name != REPEATED}  # they went as it was read
+    told = [
+        (title, f"{value:,}" if isinstance(value := corpus.results[name], int) else str(value))
+        for name, title in counted.items()
+        if name in corpus.results
+    ]
     return [("table", corpus.label), *([] if stage is None else _plain(canonical_fields(stage, stage.kind))), *told]
 
 

@@ -10,7 +10,8 @@ from sentdist.plan.task_kinds import TASK_KINDS
 
 
 def training_card(stage: Train, results: dict[str, Json], *, language: tuple[str, ...]) -> EncoderCard:
-    """The card of the encoder that a training stage made. language: as the card of what it started from says it."""
+    """The card of the encoder that a training stage made. language: as the card of what it started from says it; of a person's own rows
+    nobody said one, so that their encoder's card says none."""
     settings: dict[str, str | int | float | bool | None] = {
         **{
             f"{term.name}.{name}" if isinstance(stage.objective, Sum) else f"objective.{name}": value
@@ -40,5 +41,5 @@ def training_card(stage: Train, results: dict[str, Json], *, language: tuple[str
         objective=" + ".join(term.title for term in terms_of(stage.objective)),
         hyperparameters=settings,
         scores=scores,
-        language=language,
+        language=() if any(source.own is not None for source in stage.corpus.sources) else language,
     )

@@ -65,7 +65,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "execution": {"objectives", "plan", "store", "learning", "data", "evaluation", "stages", "inference", "tracking", "services"},
     "report": {"objectives", "plan", "store", "evaluation"},
     "services": set(),
-    "api": {"plan", "store", "learning", "data", "evaluation", "stages", "inference", "execution", "report", "tracking"},
+    "encoder_export": {"plan", "store", "learning", "inference", "report"},
+    "api": {"plan", "store", "learning", "data", "evaluation", "stages", "inference", "execution", "report", "tracking", "encoder_export"},
     "__init__": {"api"},
 }  # cli, rayjobs and __main__: all
 

@@ -14,6 +14,7 @@ import requests
 from huggingface_hub.errors import LocalTokenNotFoundError
 from typer.testing import CliRunner, Result
 
+import sentdist
 from sentdist.cli import app
 from sentdist.plan.recipe import load_recipe
 from sentdist.plan.stages import Train
@@ -101,12 +102,14 @@ def test_push_shows_the_card_and_sends_nothing_unless_told(trained: tuple[Path, 
         "| pairs.csv |",
         "Test items that stand in the training data",
         "temperature",
+        "normalize_embeddings=True",
         "Oord",
         "model.safetensors",
         "Nothing was sent",
     ):
         assert part in text, part
     assert "sentence_transformers_model_id" not in text
+    assert "| different sentences |" in text and "equal rows" not in text, "the reader of the file has left them out before"
     (own_card,) = store.glob("train/*/README.md")
     assert "finetuned from" not in own_card.read_text() and "language:" not in own_card.read_text()
 
@@ -124,6 +127,23 @@ def test_push_sends_the_folder_with_that_card(trained: tuple[Path, str], monkeyp
     found = call("push", key[:8], "me/mine", "--send", "--store", store)
     assert found.exit_code == 0 and "Sent: https://hub/me/mine" in found.output
     assert {"README.md", "modules.json"} <= set(sent) and set(sent.values()) == {"me/mine"} and "record.json" not in sent
+
+
+def test_an_exported_training_has_the_card_that_is_pushed(
+    trained: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, key = trained
+    monkeypatch.chdir(tmp_path)
+    pushed = call("push", key[:8], "me/mine", "--store", store).output
+    assert call("export", key[:8], "--to", "mine", "--store", store).exit_code == 0
+    assert (tmp_path / "mine" / "README.md").read_text().replace('SentenceTransformer("mine")', 'SentenceTransformer("me/mine")') in pushed
+    sentdist.Encoder.load(key[:8], store=store).export("ours")
+    assert "95 % on other items" in (card := (tmp_path / "ours" / "README.md").read_text()) and card.count("# ours\n") == 1
+    plain = next(store.glob(f"train/*{key}"))
+    sentdist.Encoder.load(plain).export("elsewhere")
+    assert "95 % on other items" not in (tmp_path / "elsewhere" / "README.md").read_text(), "its store is not the one that is asked"
+    assert call("export", key[:8], "--to", "other", "--pooling", "cls", "--store", store).exit_code == 0
+    assert "95 % on other items" not in (tmp_path / "other" / "README.md").read_text(), "these scores are of another pooling"
 
 
 def test_what_is_no_training_is_refused(trained: tuple[Path, str]) -> None:

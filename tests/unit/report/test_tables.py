@@ -15,7 +15,7 @@ import pytest
 from scipy.stats import t, ttest_rel
 
 from sentdist.errors import DataError
-from sentdist.evaluation.significance import About, Difference, over_tasks
+from sentdist.evaluation.significance import Difference, over_tasks
 from sentdist.evaluation.sts import score_similarities
 from sentdist.plan.task_kinds import TASK_KINDS, TaskKind
 from sentdist.report.columns import AVERAGE, lead_column, table_columns
@@ -104,19 +104,6 @@ def test_a_distance_that_rounds_to_nothing_is_said_in_words(points: float, p: fl
     assert distance_and_verdict(found, "base") == said
     sentence = in_words(Comparison(system="ours", other="base", relation="baseline", differences={"t": found}), "t", num_tests=1)
     assert sentence.startswith(f"ours is {distance(points, 'base')}") and "0.00 points" not in sentence
-
-
-@pytest.mark.parametrize(
-    ("about", "num_seeds", "said"),
-    [
-        ("seeds", 3, "0.40 points above base (95 % interval +0.10 to +0.70), more than chance explains"),
-        ("items", None, "0.40 points above base (95 % interval +0.10 to +0.70), more than chance explains"),
-        ("items", 1, "0.40 points above base (95 % interval +0.10 to +0.70), more than chance explains; other seeds were not tried"),
-    ],
-)
-def test_few_words_have_the_interval_and_say_that_one_seed_is_one(about: About, num_seeds: int | None, said: str) -> None:
-    found = Difference(difference=0.4, low=0.1, high=0.7, p=0.01, table_p=0.01, about=about, num_seeds=num_seeds)
-    assert distance_and_verdict(found, "base") == said
 
 
 def test_a_verdict_tells_the_interval_of_a_difference_and_its_p_over_the_table() -> None:

@@ -1,0 +1,48 @@
+"""An encoder as a folder for others, with the card that its store can write of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sentdist.plan.specs import EncoderUse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sentdist.store.store import Artifact, ArtifactStore
+
+
+def export_encoder(use: EncoderUse, to: Path, store: ArtifactStore) -> None:
+    """`export_sentence_transformers`; of a training of the store, used as it was trained, with the card that `push` sends.
+
+    Raises:
+        EncoderError: no such checkpoint. DataError: the folder is there already. StoreError: the store cannot be read.
+    """
+    from sentdist.inference.export_folder import export_sentence_transformers
+
+    trained = _training_of(use.checkpoint, store) if use.pooling is None else None
+    card = None if trained is None else card_of(trained, store, name=to.name)
+    export_sentence_transformers(use, to, card=card)
+
+
+def card_of(
+    trained: Artifact, store: ArtifactStore, *, name: str, licence: str | None = None, language: Sequence[str] | None = None
+) -> str:
+    """`encoder_card` of a training; language: None for what the card of the base model says.
+
+    Raises:
+        StoreError: as `encoder_card`.
+    """
+    from sentdist.learning.encoder.card import language_of
+    from sentdist.report.encoder_card import encoder_card
+
+    if language is None:
+        language = language_of(store.folder(trained))
+    return encoder_card(store, trained, name=name, licence=licence, language=language)
+
+
+def _training_of(checkpoint: str, store: ArtifactStore) -> Artifact | None:
+    """The training whose folder this is; None for any other checkpoint."""
+    found = store.at(f"train/{Path(checkpoint).name}")
+    return found if found is not None and Path(store.folder(found)) == Path(checkpoint).absolute() else None
