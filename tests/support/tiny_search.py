@@ -38,9 +38,8 @@ def tiny_search(
     resolver = FileResolver(data_root=data)
     planned = searched(recipe, resolver)
     runtime = recipe.runtime.model_copy(update={"engine": "torch"})
-    folders = tuple(resolver.folders.items())
     return planned, Context(
-        store=ArtifactStore(store), data_root=str(data), runtime=runtime, folders=folders, shares=planned.search.shares
+        store=ArtifactStore(store), data_root=str(data), runtime=runtime, folders=resolver.folders, shares=planned.search.shares
     )  # fmt: skip
 
 
