@@ -55,16 +55,19 @@ def encoder_folder(encoder: str, store: ArtifactStore) -> str:
     """A training's key or label, as pages show them, becomes the folder of its encoder; all else is a checkpoint as it stands."""
     if Path(encoder).exists():
         return encoder
-    is_key = len(encoder) >= 6 and all(letter in "0123456789abcdef" for letter in encoder)
-    if is_key or encoder.startswith("train/"):
+    is_hex = all(letter in "0123456789abcdef" for letter in encoder)
+    if (is_hex and len(encoder) >= 6) or encoder.startswith("train/"):
         return str(store.folder(store.find(encoder)))
-    if _is_label(encoder, store):  # which its scores have, too
+    if _is_training(encoder, store, is_hex=is_hex):  # its scores have that label, too
         return str(store.folder(store.find(encoder, kind="train")))
     return encoder
 
 
-def _is_label(encoder: str, store: ArtifactStore) -> bool:
-    return "/" not in encoder and any(encoder in found.record.shown_names for found in store.artifacts("train"))
+def _is_training(encoder: str, store: ArtifactStore, *, is_hex: bool) -> bool:
+    """Whether a training of the store has this label, or a key that begins so; a few letters may be the name of a checkpoint, too."""
+    if "/" in encoder:
+        return False
+    return any(encoder in found.record.shown_names or (is_hex and found.key.startswith(encoder)) for found in store.artifacts("train"))
 
 
 def encoder_use(

@@ -25,7 +25,7 @@ def test_a_training_is_known_by_key_and_label_though_its_scores_bear_the_label_t
     train = min(store.artifacts("train"), key=lambda artifact: artifact.record.label)
     assert sum(train.record.label == other.record.label for other in store.artifacts()) > 1
     folder = str(store.folder(train))
-    for name in (train.key, train.key[:8], train.record.place, train.record.place.partition("/")[2], train.record.label):
+    for name in (train.key, train.key[:8], train.key[:5], train.record.place, train.record.place.partition("/")[2], train.record.label):
         assert encoder_folder(name, store) == folder
 
 
