@@ -17,7 +17,7 @@ def interpreted() -> list[Any]:
 
 
 def test_they_give_what_a_cpu_gives_and_both_passes_draw_the_same_masks() -> None:
-    *cases, _recomputed, _apart, _masks, _prepared, _tiles, _quicker = interpreted()
+    *cases, _recomputed, _apart, _masks, _prepared, _tiles, _quicker, _traced = interpreted()
     assert [(case["dtype"], case["width"]) for case in cases] == [("torch.float32", 16), ("torch.float32", 64), ("torch.float16", 32)]
     for case in cases:
         assert case["off"] < (3e-3 if case["dtype"] == "torch.float16" else 1e-5), case
@@ -26,18 +26,18 @@ def test_they_give_what_a_cpu_gives_and_both_passes_draw_the_same_masks() -> Non
 
 
 def test_a_layer_that_is_computed_again_draws_the_same_masks_and_one_that_encodes_draws_none() -> None:
-    recomputed = interpreted()[-6]
+    recomputed = interpreted()[-7]
     assert recomputed["same"] and recomputed["encoded"] < 1e-5
 
 
 def test_sentences_beyond_the_largest_tile_go_to_torch_alone_where_dropout_in_float32_asks_for_a_call_a_length() -> None:
-    apart = interpreted()[-5]
+    apart = interpreted()[-6]
     assert apart["off"] < 1e-5
     assert apart["gone"] == [[[2, 70], [1, 128]], [[1, 70], [1, 128]]], "of six sentences three; and all where none is short"
 
 
 def test_masks_keep_the_mean_and_are_drawn_apart() -> None:
-    masks = interpreted()[-4]
+    masks = interpreted()[-5]
     assert masks["mean"] == pytest.approx(1.0, abs=0.03)
     assert masks["variance"] == pytest.approx(1.0, rel=0.15)
     assert all(abs(one) < 0.12 for one in masks["likeness"]), "sentences, rows and heads"
@@ -45,7 +45,7 @@ def test_masks_keep_the_mean_and_are_drawn_apart() -> None:
 
 
 def test_sentences_go_to_the_tile_they_fit_into_and_a_launch_that_is_too_small_to_the_next() -> None:
-    prepared, tiles, quicker = interpreted()[-3:]
+    prepared, tiles, quicker = interpreted()[-4:-1]
     assert prepared["tiles"] == [32, 128] and prepared["counts"] == [400, 101], "3,600 programs are too few for a launch, 4,800 are not"
     assert prepared["places"] == list(range(501))
     used = tiles.pop("in use")
@@ -61,6 +61,10 @@ def test_sentences_go_to_the_tile_they_fit_into_and_a_launch_that_is_too_small_t
         "torch.bfloat16 8": 0, "torch.bfloat16 16": 128, "torch.bfloat16 32": 128, "torch.bfloat16 64": 128, "torch.bfloat16 128": 64,
     }  # fmt: skip
     assert quicker == [False, True, False, True], "in half precision neither few sentences nor long ones"
+
+
+def test_a_trace_whose_tensors_are_pretended_runs_none_and_says_nothing_of_the_machine() -> None:
+    assert interpreted()[-1] == {"pretended": [False, False], "real": [True, True]}
 
 
 def test_without_triton_or_a_gpu_nothing_is_served(monkeypatch: pytest.MonkeyPatch) -> None:

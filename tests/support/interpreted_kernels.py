@@ -15,6 +15,7 @@ from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
 from sentdist.learning.encoder import flat_attention, short_sentences
@@ -117,6 +118,20 @@ def _in_vain(error: Exception) -> str | None:
     return found
 
 
+def _traced() -> dict[str, list[bool]]:
+    """Whether kernels run, asked for the first time where tensors are only pretended, and then where they are real."""
+    kernel = gpu_calls.AttentionKernel(device=CPU, dtype=torch.float32, width=16, tile=32, drops=True, learns=True)
+
+    def answers() -> list[bool]:
+        return [gpu_calls.runs_here(kernel), gpu_calls.rows_run_here(CPU, torch.float32)]
+
+    gpu_calls._trouble_with.cache_clear()
+    gpu_calls._trouble_with_rows.cache_clear()
+    with FakeTensorMode():
+        pretended = answers()
+    return {"pretended": pretended, "real": answers()}
+
+
 def _strided() -> bool:
     """Whether queries, keys and values of different strides are refused."""
     rows, bounds = torch.zeros(3, 16), torch.tensor([0, 3], dtype=torch.int32)
@@ -207,6 +222,7 @@ def main() -> None:
     long = torch.empty(100 * 1000, 12, 32, dtype=torch.bfloat16)
     asked = ((few, 100), (many, 1000), (long, 1000), (few.float(), 100))
     print(json.dumps([short_sentences.is_quicker(query, num_sentences=count) for query, count in asked]))
+    print(json.dumps(_traced()))
 
 
 if __name__ == "__main__":

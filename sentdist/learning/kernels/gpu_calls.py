@@ -57,18 +57,28 @@ class AttentionKernel:
     scales: bool = False
 
 
+class _PretendedError(Exception):
+    """Tensors are only pretended, as while torch traces: no kernel runs then, which says nothing about this machine."""
+
+
 def runs_here(kernel: AttentionKernel) -> bool:
-    """Whether this machine can compile and start it: that takes a C compiler, and memory within a multiprocessor.
+    """Whether this machine can compile and start it: that takes a C compiler, and memory within a multiprocessor. Not under a trace.
 
     Raises:
         torch.OutOfMemoryError: the GPU is full, which says nothing about the kernel.
     """
-    return _trouble_with(kernel, short_attention.float32_products()) is None
+    try:
+        return _trouble_with(kernel, short_attention.float32_products()) is None
+    except _PretendedError:
+        return False
 
 
 def rows_run_here(device: torch.device, dtype: torch.dtype) -> bool:
     """The same of those over rows, with their derivative, between products of a type."""
-    return _trouble_with_rows(device, dtype) is None
+    try:
+        return _trouble_with_rows(device, dtype) is None
+    except _PretendedError:
+        return False
 
 
 @cache
@@ -83,7 +93,13 @@ def _trouble_with_rows(device: torch.device, dtype: torch.dtype) -> str | None:
 
 
 def _tried(run: Callable[[], None]) -> str | None:
-    """Why something cannot run on this machine; None where it can."""
+    """Why something cannot run on this machine; None where it can.
+
+    Raises:
+        _PretendedError: which no cache keeps.
+    """
+    if type(torch.empty(0)) is not Tensor:
+        raise _PretendedError
     before = set(_used)
     try:
         run()
