@@ -74,7 +74,7 @@ def _layer(
     )
     grad = torch.randn(1, sum(lengths), num_heads, width, device=device, dtype=dtype)
     bounds = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32).to(device)
-    segments = flat_attention.Segments(lengths=lengths, boundaries=bounds, num_heads=num_heads)
+    segments = flat_attention.Segments(lengths=lengths, boundaries=bounds, num_heads=num_heads, head_width=width)
     module = nn.Identity().train()
 
     def run() -> tuple[Tensor, ...]:

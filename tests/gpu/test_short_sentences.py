@@ -29,10 +29,10 @@ def serving(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_they_give_what_a_cpu_gives(dtype: torch.dtype, tolerance: float, width: int) -> None:
     gpu, longest = torch.device("cuda"), served_tile(torch.device("cuda"), dtype, width)
     lengths = [length for length in (1, 16, 7, 64, 3, 128, 20, 20, 17, 33, 100) if length <= longest]
-    used = short_sentences.short_sentences(lengths, gpu, num_heads=4).tiles
+    used = tuple(tile for tile, _ in short_sentences.tile_launches(lengths, gpu, num_heads=4))
     assert used == tuple(tile for tile in short_sentences.TILES if tile <= longest)
     kernel = partial(gpu_calls.AttentionKernel, device=gpu, dtype=dtype, width=width, learns=True)
-    assert all(gpu_calls.runs_here(kernel(tile=tile, drops=drops)) for tile in used for drops in (False, True))
+    assert all(gpu_calls.runs_here(kernel(drops=drops), used) for drops in (False, True))
     shape = {"num_heads": 4, "width": width, "p": 0.0, "rounded_to": dtype}
     there = attended(lengths, **shape, dtype=dtype, device=gpu)
     here = attended(lengths, **shape, dtype=torch.float32, device=torch.device("cpu"))
@@ -47,7 +47,7 @@ def test_masks_are_those_of_the_derivative_and_drawn_apart(dtype: torch.dtype, t
     assert drawing(dtype, 64, torch.device("cuda")) < (2e-2 if dtype == torch.bfloat16 else 1e-4)
     ones = torch.ones(2000 * 20, 4, 32, device="cuda", dtype=dtype)
     bounds = torch.arange(0, len(ones) + 1, 20, dtype=torch.int32, device="cuda")
-    launches = short_sentences.short_sentences([20] * 2000, torch.device("cuda"), num_heads=4).launches
+    launches = short_sentences.tile_launches([20] * 2000, torch.device("cuda"), num_heads=4)
     attend = partial(compiled_attention, gpu_calls, boundaries=bounds, scale=1.0, p=0.25, launches=launches)
     torch.manual_seed(3)
     context, again = attend(ones, ones, ones).float(), attend(ones, ones, ones).float()

@@ -68,7 +68,7 @@ def test_a_gpu_layer_asks_for_its_sentences_and_the_type_of_its_products(dtype: 
     layer = SimpleNamespace(attention=SimpleNamespace(self=attention), training=True)
     monkeypatch.setattr(fused_layer, "serve_short", serve)
     states: Any = SimpleNamespace(device=torch.device("cuda"))
-    segments = Segments(lengths=(3, 2), boundaries=torch.tensor([0, 3, 5]), num_heads=2)
+    segments = Segments(lengths=(3, 2), boundaries=torch.tensor([0, 3, 5]), num_heads=2, head_width=32)
     monkeypatch.setattr(fused_layer, "_product_type", lambda device: dtype)
     with torch.no_grad():
         assert fused_layer._kernels(layer, segments, [states], drophead=0.0) is None

@@ -56,7 +56,7 @@ def attended(
     grad = torch.randn(1, num_tokens, num_heads, width, generator=generator).to(rounded_to).to(dtype)
     states = [one.to(device).requires_grad_() for one in host]
     bounds = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32).to(device)
-    segments = Segments(lengths=lengths, boundaries=bounds, num_heads=num_heads)
+    segments = Segments(lengths=lengths, boundaries=bounds, num_heads=num_heads, head_width=width)
     context, _ = flat_attention(nn.Identity().train(), *states, None, segments=segments, dropout=p)
     query, key, value = (one.cpu().float().squeeze(0).transpose(0, 1) for one in torch.autograd.grad(context, states, grad.to(device)))
     return Attended(

@@ -66,11 +66,11 @@ def drawing(dtype: torch.dtype, width: int, device: torch.device) -> float:
     """How far gradients are from those of attention with the masks that are drawn."""
     lengths = [length for length in MASKED if length <= width]
     bounds = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32).to(device)
-    sentences = short_sentences.short_sentences(lengths, device, num_heads=2)
+    launches = short_sentences.tile_launches(lengths, device, num_heads=2)
 
     def attend(*states: Tensor) -> Tensor:
         torch.manual_seed(3)
-        return compiled_attention(gpu_calls, *states, boundaries=bounds, scale=1.0, p=0.25, launches=sentences.launches)
+        return compiled_attention(gpu_calls, *states, boundaries=bounds, scale=1.0, p=0.25, launches=launches)
 
     return off_by_masks(attend, width=width, dtype=dtype, device=device)
 
@@ -80,9 +80,9 @@ def masks() -> dict[str, Any]:
     count, length = 60, 20
     ones = torch.ones(count * length, 2, 16)
     bounds = torch.arange(0, len(ones) + 1, length, dtype=torch.int32)
-    sentences = short_sentences.short_sentences([length] * count, CPU, num_heads=2)
+    launches = short_sentences.tile_launches([length] * count, CPU, num_heads=2)
     torch.manual_seed(3)
-    attend = partial(compiled_attention, gpu_calls, boundaries=bounds, scale=1.0, p=0.25, launches=sentences.launches)
+    attend = partial(compiled_attention, gpu_calls, boundaries=bounds, scale=1.0, p=0.25, launches=launches)
     drawn = [attend(ones, ones, ones) for _ in range(2)]
     off = drawn[0][..., 0].view(count, length, 2) - 1.0
     parts = ((off[:30], off[30:]), (off[:, :10], off[:, 10:]), (off[..., :1], off[..., 1:]))
@@ -120,13 +120,13 @@ def _in_vain(error: Exception) -> str | None:
 
 def _traced() -> dict[str, list[bool]]:
     """Whether kernels run, asked for the first time where tensors are only pretended, and then where they are real."""
-    kernel = gpu_calls.AttentionKernel(device=CPU, dtype=torch.float32, width=16, tile=32, drops=True, learns=True)
+    kernel = gpu_calls.AttentionKernel(device=CPU, dtype=torch.float32, width=16, drops=True, learns=True)
 
     def answers() -> list[bool]:
-        return [gpu_calls.runs_here(kernel), gpu_calls.rows_run_here(CPU, torch.float32)]
+        return [gpu_calls.runs_here(kernel, (16, 32)), gpu_calls.rows_run_here(CPU, torch.float32)]
 
-    gpu_calls._trouble_with.cache_clear()
-    gpu_calls._trouble_with_rows.cache_clear()
+    for cached in (gpu_calls._runs_here, gpu_calls._trouble_with, gpu_calls._trouble_with_rows):
+        cached.cache_clear()
     with FakeTensorMode():
         pretended = answers()
     return {"pretended": pretended, "real": answers()}
@@ -179,7 +179,7 @@ def recomputed() -> dict[str, Any]:
     """Of a layer that is computed again, with dropout: its gradients and what is drawn next; and of one that encodes."""
     states = torch.randn(1, 2, sum(LENGTHS), 16, generator=torch.Generator().manual_seed(0), requires_grad=True)
     bounds = torch.tensor([0, *accumulate(LENGTHS)], dtype=torch.int32)
-    segments = flat_attention.Segments(lengths=LENGTHS, boundaries=bounds, num_heads=2)
+    segments = flat_attention.Segments(lengths=LENGTHS, boundaries=bounds, num_heads=2, head_width=16)
 
     def attend(states: Tensor) -> Tensor:
         return flat_attention.flat_attention(nn.Identity().train(), states, states, states, None, segments=segments, dropout=0.3)[0]
@@ -206,9 +206,9 @@ def main() -> None:
         print(json.dumps(long_ones_apart()), flush=True)
         print(json.dumps(masks()), flush=True)
     lengths = [3] * 300 + [17] * 100 + [40] * 100 + [128]
-    prepared = short_sentences.short_sentences(lengths, CPU, num_heads=12)
-    places = [place for _, places in prepared.launches for place in places.tolist()]
-    print(json.dumps({"tiles": prepared.tiles, "counts": [len(places) for _, places in prepared.launches], "places": places}))
+    prepared = short_sentences.tile_launches(lengths, CPU, num_heads=12)
+    places = [place for _, places in prepared for place in places.tolist()]
+    print(json.dumps({"tiles": [tile for tile, _ in prepared], "counts": [len(places) for _, places in prepared], "places": places}))
     tiles = {
         f"{dtype} {width}": short_sentences.largest_tile(width, dtype)
         for dtype in (torch.float32, torch.bfloat16)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -18,8 +18,10 @@ from sentdist.learning.encoder.compiled_attention import compiled_attention
 from sentdist.learning.encoder.fused_attention import ByLength, by_length, dropped_attention, fused_attention, fused_kernel, served_tile
 from sentdist.learning.encoder.private_torch import softmax_backward
 from sentdist.learning.encoder.regularizers import dropout_factors, head_scales
-from sentdist.learning.encoder.short_sentences import ShortSentences, is_quicker, short_sentences
+from sentdist.learning.encoder.short_sentences import is_quicker, largest_tile, tile_launches
 from sentdist.learning.kernels import calls
+from sentdist.learning.kernels.lazy_triton import gpu_kernels
+from sentdist.learning.kernels.values import AttentionKernel, Launches
 
 FLAT_ATTENTION = "sentdist_flat"
 _GROUP_COST = 600.0  # what one more group costs, in squared tokens of a sentence; measured on a CPU, flat between 300 and 1500
@@ -66,11 +68,15 @@ class LengthGroups:
 
 @dataclass(frozen=True, kw_only=True)
 class Segments:
-    """Where the sentences of a flat tensor lie. lengths: of the S sentences. boundaries: (S + 1,) int32. num_heads: H."""
+    """Where the sentences of a flat tensor lie, and what the layers of a step make of it: each part where it is first read, once.
+
+    lengths: of the S sentences. boundaries: (S + 1,) int32. num_heads: H.
+    """
 
     lengths: Sequence[int]
     boundaries: Tensor
     num_heads: int
+    head_width: int
 
     @property
     def num_sentences(self) -> int:
@@ -82,37 +88,31 @@ class Segments:
 
     @cached_property
     def grouped(self) -> LengthGroups:
-        """Made where it is first read: a GPU's own kernels never do, and at 12,000 sentences making it takes longer than their step."""
+        """For torch's products of matrices. A GPU's kernels never read it: at 12,000 sentences making it takes longer than their step."""
         return length_groups(self.lengths, self.boundaries.device, num_heads=self.num_heads)
 
     @cached_property
     def by_length(self) -> ByLength:
-        """Made where it is first read, as `grouped`."""
+        """For torch's kernel with dropout in float32."""
         return by_length(self.lengths, self.boundaries.device, num_heads=self.num_heads)
 
-    def parted(self, longest: int) -> Parted:
-        """Sentences up to `longest` tokens, and the others; made once, for all layers ask for the same."""
-        if longest not in self._parted_at:
-            self._parted_at[longest] = _parted(self, longest)
-        return self._parted_at[longest]
+    @cached_property
+    def launches(self) -> Launches:
+        """For kernels of our own on a GPU, which take sentences of up to `TILES[-1]` tokens."""
+        return tile_launches(self.lengths, self.boundaries.device, num_heads=self.num_heads)
 
     @cached_property
-    def _parted_at(self) -> dict[int, Parted]:
-        return {}
+    def tiles(self) -> tuple[int, ...]:
+        return tuple(tile for tile, _ in self.launches)
 
     @cached_property
-    def are_served(self) -> dict[tuple[object, ...], bool]:
-        """Answers of `serve_short`: all layers ask the same."""
-        return {}
-
-    @cached_property
-    def short(self) -> ShortSentences:
-        """Made where it is first read, as `grouped`."""
-        return short_sentences(self.lengths, self.boundaries.device, num_heads=self.num_heads)
+    def split(self) -> SplitSegments:
+        """The sentences that fit into the largest tile in float32, and the others; there must be some of both."""
+        return _split(self, largest_tile(self.head_width, torch.float32))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parted:
+class SplitSegments:
     """The sentences of a flat tensor in two. tokens: (T,) those of the short ones, then those of the long ones; back: (T,) the inverse."""
 
     short: Segments
@@ -121,19 +121,19 @@ class Parted:
     back: Tensor
 
 
-def _parted(segments: Segments, longest: int) -> Parted:
-    """Arithmetic on the host, then copies for which nobody waits."""
+def _split(segments: Segments, longest: int) -> SplitSegments:
+    """Behind sentences of `longest` tokens: arithmetic on the host, then copies for which nobody waits."""
     length_S = np.asarray(segments.lengths, dtype=np.int64)
     is_long_S = length_S > longest
     tokens = np.argsort(np.repeat(is_long_S, length_S), kind="stable")
 
     def of(lengths: np.ndarray) -> Segments:
         bounds = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-        return Segments(lengths=lengths.tolist(), boundaries=sent_to(torch.from_numpy(bounds), device), num_heads=segments.num_heads)
+        return replace(segments, lengths=lengths.tolist(), boundaries=sent_to(torch.from_numpy(bounds), device))
 
     device = segments.boundaries.device
     places = (sent_to(torch.from_numpy(one), device) for one in (tokens, np.argsort(tokens)))
-    return Parted(short=of(length_S[~is_long_S]), long=of(length_S[is_long_S]), tokens=next(places), back=next(places))
+    return SplitSegments(short=of(length_S[~is_long_S]), long=of(length_S[is_long_S]), tokens=next(places), back=next(places))
 
 
 def group_borders(sorted_lengths: np.ndarray, *, group_cost: float = _GROUP_COST) -> list[int]:
@@ -287,24 +287,22 @@ def flat_attention(
 def _long_ones_apart(segments: Segments, query: Tensor, key: Tensor, value: Tensor, *, scale: float, p: float) -> Tensor:
     """Dropout in float32, where torch's kernel needs a call a length: only for sentences that kernels for short ones do not serve."""
     served = served_tile(query.device, query.dtype, query.shape[-1])
-    parted = segments.parted(served) if min(segments.lengths) <= served < segments.longest else None
-    if parted is None or not _are_short(parted.short, query, p=p):
+    split = segments.split if min(segments.lengths) <= served < segments.longest else None
+    if split is None or not _are_short(split.short, query, p=p):
         return dropped_attention(query, key, value, segments.by_length, scale=scale, p=p)
-    num_tokens = [sum(parted.short.lengths), sum(parted.long.lengths)]
-    states = (whole.index_select(0, parted.tokens).split(num_tokens) for whole in (query, key, value))
+    num_tokens = [sum(split.short.lengths), sum(split.long.lengths)]
+    states = (whole.index_select(0, split.tokens).split(num_tokens) for whole in (query, key, value))
     (query, long_query), (key, long_key), (value, long_value) = states
     contexts = (
-        _short_attention(parted.short, query, key, value, scale=scale, p=p),
-        dropped_attention(long_query, long_key, long_value, parted.long.by_length, scale=scale, p=p),
+        _short_attention(split.short, query, key, value, scale=scale, p=p),
+        dropped_attention(long_query, long_key, long_value, split.long.by_length, scale=scale, p=p),
     )
-    return torch.cat(contexts).index_select(0, parted.back)
+    return torch.cat(contexts).index_select(0, split.back)
 
 
 def _short_attention(segments: Segments, query: Tensor, key: Tensor, value: Tensor, *, scale: float, p: float) -> Tensor:
-    from sentdist.learning.kernels import gpu_calls  # Triton comes with it
-
-    launches = segments.short.launches
-    return compiled_attention(gpu_calls, query, key, value, boundaries=segments.boundaries, scale=scale, p=p, launches=launches)
+    boundaries, launches = segments.boundaries, segments.launches
+    return compiled_attention(gpu_kernels(), query, key, value, boundaries=boundaries, scale=scale, p=p, launches=launches)
 
 
 def _are_short(segments: Segments, query: Tensor, *, p: float) -> bool:
@@ -327,14 +325,7 @@ def serve_short(
     """Whether a GPU's kernels for short sentences serve all of these and run on this machine. width: of a head; see `AttentionKernel`."""
     if segments.longest > served_tile(device, dtype, width):
         return False
-    learns = torch.is_grad_enabled()
-    asked = (device, dtype, width, drops, learns, adds, scales)
-    if asked not in segments.are_served:
-        from sentdist.learning.kernels.gpu_calls import AttentionKernel, runs_here  # Triton comes with it
-
-        kernel = partial(AttentionKernel, device=device, dtype=dtype, width=width, drops=drops, learns=learns, adds=adds, scales=scales)
-        segments.are_served[asked] = all(runs_here(kernel(tile=tile)) for tile in segments.short.tiles)
-    return segments.are_served[asked]
+    return gpu_kernels().runs_here(AttentionKernel(device, dtype, width, drops, torch.is_grad_enabled(), adds, scales), segments.tiles)
 
 
 def register_flat_attention() -> None:

@@ -17,6 +17,7 @@ from sentdist.gpus import AMPERE
 from sentdist.learning.encoder.batch import sent_to
 from sentdist.learning.encoder.private_torch import has_attention
 from sentdist.learning.encoder.short_sentences import largest_tile
+from sentdist.learning.kernels.lazy_triton import gpu_kernels
 
 Kernel = Literal["flash", "efficient"]
 
@@ -58,9 +59,7 @@ def why_not_short(device: torch.device) -> str | None:
         return (
             "Triton is not installed" if not _has_triton() else f"{torch.cuda.get_device_name(device)} is none of NVIDIA's from Ampere on"
         )
-    from sentdist.learning.kernels.gpu_calls import trouble
-
-    return trouble(device)
+    return gpu_kernels().trouble(device)
 
 
 def _may_have_short(device: torch.device) -> bool:

@@ -16,6 +16,7 @@ from transformers.activations import GELUActivation
 from sentdist.learning.encoder.flat_attention import Segments, serve_short
 from sentdist.learning.encoder.regularizers import head_scales
 from sentdist.learning.kernels import calls
+from sentdist.learning.kernels.lazy_triton import gpu_kernels
 from sentdist.learning.kernels.values import Kernels, Mask, Normed, Sentences, States
 from sentdist.learning.products import product
 
@@ -106,9 +107,7 @@ def _kernels(layer: Any, segments: Segments, tensors: Sequence[Tensor], *, droph
     adds, width = torch.is_grad_enabled(), layer.attention.self.attention_head_size  # else the layer's own parts have added their biases
     if not serve_short(segments, device, dtype, width, drops=drops, adds=adds, scales=scales):
         return None
-    from sentdist.learning.kernels import gpu_calls  # Triton comes with it
-
-    return gpu_calls if gpu_calls.serve(*tensors, between=dtype) else None
+    return gpu_kernels() if gpu_kernels().serve(*tensors, between=dtype) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +134,7 @@ def _asked(layer: Any, segments: Segments, kernels: Kernels, device: torch.devic
         kernels=kernels,
         sentences=Sentences(
             boundaries=segments.boundaries, heads=heads, head_width=attention.attention_head_size, scale=attention.scaling, head_scales=scales,
-            launches=() if kernels is calls else segments.short.launches,
+            launches=() if kernels is calls else segments.launches,
         ),
         dtype=_product_type(device),
         masks=masks,

@@ -192,7 +192,12 @@ class SentenceEncoder(nn.Module):
         output = self.model(
             input_ids=tokens.token_ids[None],
             position_ids=positions[None],
-            segments=Segments(lengths=tokens.lengths, boundaries=tokens.boundaries, num_heads=config.num_attention_heads),
+            segments=Segments(
+                lengths=tokens.lengths,
+                boundaries=tokens.boundaries,
+                num_heads=config.num_attention_heads,
+                head_width=config.hidden_size // config.num_attention_heads,
+            ),
             drophead=self.drophead,
             output_hidden_states=every,
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,19 +16,9 @@ LARGEST_TILE_BYTES = 16 * 2**10  # of one of its operands: five and the weights 
 FEWEST_PROGRAMS = 4096  # a launch of fewer does not fill a GPU: its sentences join those of the next tile
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShortSentences:
-    """The sentences of a flat tensor by the tile they fit into, prepared once per step and read by every layer."""
-
-    launches: Launches
-
-    @property
-    def tiles(self) -> tuple[int, ...]:
-        return tuple(tile for tile, _ in self.launches)
-
-
-def short_sentences(lengths: Sequence[int], device: torch.device, *, num_heads: int) -> ShortSentences:
-    """Prepare them: arithmetic on the host, then a copy for which nobody waits. The longest must fit into the last tile."""
+def tile_launches(lengths: Sequence[int], device: torch.device, *, num_heads: int) -> Launches:
+    """Which sentences a launch with each tile takes: arithmetic on the host, then a copy for which nobody waits. The longest must fit
+    into the last tile."""
     tile_S = np.searchsorted(TILES, np.asarray(lengths, dtype=np.int64))
     order = np.argsort(tile_S, kind="stable")
     tiles: list[int] = []
@@ -42,7 +31,7 @@ def short_sentences(lengths: Sequence[int], device: torch.device, *, num_heads: 
             counts.append(held)
             held = 0
     parts = sent_to(torch.from_numpy(order.astype(np.int32)), device).split(counts)
-    return ShortSentences(launches=tuple(zip(tiles, parts, strict=True)))
+    return tuple(zip(tiles, parts, strict=True))
 
 
 def largest_tile(width: int, dtype: torch.dtype) -> int:

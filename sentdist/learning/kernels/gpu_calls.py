@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from sentdist.errors import first_line
 from sentdist.learning.kernels import gpu_rows, short_attention
 from sentdist.learning.kernels.gpu_common import dropout_numbers, on_device
-from sentdist.learning.kernels.values import Mask, Normed, NormGrads, Sentences, States, Thirds
+from sentdist.learning.kernels.values import AttentionKernel, Mask, Normed, NormGrads, Sentences, States, Thirds
 
 HALVES = (torch.bfloat16, torch.float16)
 WIDEST = 4096  # of rows that one program holds
@@ -42,33 +41,19 @@ def serve(*tensors: Tensor, between: torch.dtype) -> bool:
     return are_served and (between == torch.float32 or between in HALVES) and rows_run_here(tensors[0].device, between)
 
 
-@dataclass(frozen=True, kw_only=True)
-class AttentionKernel:
-    """Which kernels attention needs. width: of a head. tile: see `ShortSentences`. adds: biases; scales: heads. learns: also those of the
-    derivative."""
-
-    device: torch.device
-    dtype: torch.dtype
-    width: int
-    tile: int
-    drops: bool
-    learns: bool
-    adds: bool = False
-    scales: bool = False
-
-
 class _PretendedError(Exception):
     """Tensors are only pretended, as while torch traces: no kernel runs then, which says nothing about this machine."""
 
 
-def runs_here(kernel: AttentionKernel) -> bool:
-    """Whether this machine can compile and start it: that takes a C compiler, and memory within a multiprocessor. Not under a trace.
+def runs_here(kernel: AttentionKernel, tiles: tuple[int, ...]) -> bool:
+    """Whether this machine can compile and start it with these tiles: that takes a C compiler, and memory within a multiprocessor. Not
+    under a trace. Every layer asks it in every step: all but the first get what the first was told.
 
     Raises:
         torch.OutOfMemoryError: the GPU is full, which says nothing about the kernel.
     """
     try:
-        return _trouble_with(kernel, short_attention.float32_products()) is None
+        return _runs_here(kernel, tiles, short_attention.float32_products())
     except _PretendedError:
         return False
 
@@ -82,9 +67,14 @@ def rows_run_here(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 @cache
-def _trouble_with(kernel: AttentionKernel, products: str) -> str | None:
+def _runs_here(kernel: AttentionKernel, tiles: tuple[int, ...], products: str) -> bool:
+    return all(_trouble_with(kernel, tile, products) is None for tile in tiles)
+
+
+@cache
+def _trouble_with(kernel: AttentionKernel, tile: int, products: str) -> str | None:
     """products: how float32 is multiplied now, which is part of a kernel."""
-    return _tried(partial(_try_attention, kernel))
+    return _tried(partial(_try_attention, kernel, tile))
 
 
 @cache
@@ -112,12 +102,12 @@ def _tried(run: Callable[[], None]) -> str | None:
     return None
 
 
-def _try_attention(kernel: AttentionKernel) -> None:
+def _try_attention(kernel: AttentionKernel, tile: int) -> None:
     rows = torch.zeros(1, kernel.width, device=kernel.device, dtype=kernel.dtype)
     bounds = torch.arange(2, dtype=torch.int32, device=kernel.device)
     bias = torch.zeros(kernel.width, device=kernel.device)
     sentences = Sentences(
-        boundaries=bounds, heads=1, head_width=kernel.width, scale=1.0, launches=((kernel.tile, bounds[:1]),),
+        boundaries=bounds, heads=1, head_width=kernel.width, scale=1.0, launches=((tile, bounds[:1]),),
         head_scales=bias[None, :1] if kernel.scales else None,
     )  # fmt: skip
     mask = Mask(seed=torch.zeros((), dtype=torch.int64, device=kernel.device), p=0.5) if kernel.drops else None
@@ -149,8 +139,8 @@ def in_use() -> str | None:
 def trouble(device: torch.device) -> str | None:
     """Why they cannot run on this machine; None where the smallest do."""
     for dtype in (torch.float32, torch.bfloat16):
-        kernel = AttentionKernel(device=device, dtype=dtype, width=32, tile=16, drops=False, learns=False)
-        found = _trouble_with(kernel, short_attention.float32_products()) or _trouble_with_rows(device, dtype)
+        kernel = AttentionKernel(device=device, dtype=dtype, width=32, drops=False, learns=False)
+        found = _trouble_with(kernel, 16, short_attention.float32_products()) or _trouble_with_rows(device, dtype)
         if found is not None:
             return found
     return None

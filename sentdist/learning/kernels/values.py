@@ -51,6 +51,18 @@ class States(NamedTuple):
     biases: Thirds | None = None
 
 
+class AttentionKernel(NamedTuple):
+    """Which kernels attention needs. width: of a head. adds: biases; scales: heads. learns: also those of the derivative."""
+
+    device: torch.device
+    dtype: torch.dtype
+    width: int
+    drops: bool
+    learns: bool
+    adds: bool = False
+    scales: bool = False
+
+
 class Normed(NamedTuple):
     """What `add_norm` gives: (T, W) float32; the same in the type of the products; and, for `add_norm_backward`, (T, W) float32 before
     weight and shift with (T,) one over the standard deviation."""
@@ -76,6 +88,10 @@ class NormGrads(NamedTuple):
 
 class Kernels(Protocol):
     """The functions of `calls` and of `gpu_calls`."""
+
+    def serve(self, *tensors: Tensor, between: torch.dtype) -> bool:
+        """Whether they take a layer's input and weights, between matrix products of a type: (…, W) float32, on their device, whole and
+        real, no share that is not gathered and not what a trace pretends; and whether they are there."""
 
     def draw_masks(self, dropouts: Sequence[float], device: torch.device) -> tuple[Mask | None, ...]:
         """A mask for each probability, None for 0, with seeds from the device's default generator; nothing is drawn where all are 0."""
@@ -135,3 +151,18 @@ class Kernels(Protocol):
 
     def weight_grad(self, grad: Tensor, entered: Tensor) -> Tensor:
         """gradᵀ @ entered in float32: (outputs, inputs) of a linear layer's weight."""
+
+
+class GpuKernels(Kernels, Protocol):
+    """Those of a GPU, each of which is compiled when it is first asked for."""
+
+    def runs_here(self, kernel: AttentionKernel, tiles: tuple[int, ...]) -> bool:
+        """Whether this machine can compile and start it with these tiles: that takes a C compiler, and memory within a multiprocessor.
+        Not under a trace. Every layer asks in every step: all but the first get what the first was told.
+
+        Raises:
+            torch.OutOfMemoryError: the GPU is full, which says nothing about the kernel.
+        """
+
+    def trouble(self, device: torch.device) -> str | None:
+        """Why they cannot run on this machine; None where the smallest do."""

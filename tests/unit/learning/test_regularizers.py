@@ -99,7 +99,7 @@ def attend(*, drophead: float, training: bool) -> torch.Tensor:
     boundaries = torch.tensor([0, 3, 10, 11, 18], dtype=torch.int32)
     states = torch.randn(2, 1, 6, 18, 8, generator=torch.Generator().manual_seed(1))
     module = torch.nn.Identity().train(training)
-    segments = Segments(lengths=lengths, boundaries=boundaries, num_heads=6)
+    segments = Segments(lengths=lengths, boundaries=boundaries, num_heads=6, head_width=8)
     context, _ = flat_attention(module, states[0], states[1], torch.ones(1, 6, 18, 8), None, segments=segments, drophead=drophead)
     return context[0]
 
