@@ -120,9 +120,9 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture
 def plain_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     """No compiled kernels: layers compute by torch's operations, as on a machine without a compiler."""
-    from sentdist.learning.kernels import calls
+    from sentdist.learning.kernels import cpp_kernels
 
-    monkeypatch.setattr(calls, "why_not", lambda: "not in this test")
+    monkeypatch.setattr(cpp_kernels, "why_unavailable", lambda: "not in this test")
 
 
 @pytest.fixture(scope="session")

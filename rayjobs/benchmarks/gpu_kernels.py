@@ -58,7 +58,9 @@ def attention(
             for dropout in (0.0, DROPOUT):
                 for side in ("torch", "sentdist"):
                     run = _layer(lengths[:count], device, num_heads=num_heads, width=width, dtype=dtype, dropout=dropout)
-                    with patch.object(flat_attention, "served_tile", (lambda *_: 0) if side == "torch" else flat_attention.served_tile):
+                    with patch.object(
+                        flat_attention, "longest_supported", (lambda *_: 0) if side == "torch" else flat_attention.longest_supported
+                    ):
                         whole, host = _timed(run, device)
                     yield Attended(
                         side=side, precision=precision, num_sentences=min(count, len(lengths)), dropout=dropout,

@@ -21,7 +21,7 @@ from sentdist import processor
 from sentdist.addresses import without_secrets
 from sentdist.errors import SentdistError, StoreError
 from sentdist.execution.cluster.address import ask, choose, local_nodes, refusal, token
-from sentdist.learning.kernels import library
+from sentdist.learning.kernels import cpp_library
 from sentdist.services import servers
 from sentdist.services.asking import Reply, basic_auth_header, get, ray_version
 from sentdist.services.state import state_of
@@ -94,8 +94,8 @@ def compiler() -> Finding:
 def kernels() -> Finding:
     """What layers compute with on a CPU; the first time it is compiled."""
     try:
-        return Finding(subject="kernels", state="good", text=f"compiled for this processor: {library.built()}")
-    except library.NoKernelsError as reason:
+        return Finding(subject="kernels", state="good", text=f"compiled for this processor: {cpp_library.find_or_build()}")
+    except cpp_library.NoKernelsError as reason:
         return Finding(subject="kernels", state="note", text=f"none: {reason}. Training on a CPU is slower without, most of all in bf16.")
 
 
@@ -132,8 +132,8 @@ import torch
 from sentdist.stages.devices import why_unusable
 print(why := why_unusable() or "")
 if not why:
-    from sentdist.learning.encoder.fused_attention import why_not_short
-    print(why_not_short(torch.device("cuda")) or "")
+    from sentdist.learning.encoder.fused_attention import why_kernels_unavailable
+    print(why_kernels_unavailable(torch.device("cuda")) or "")
 """
     environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     try:

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from sentdist import processor
-from sentdist.learning.kernels import library
+from sentdist.learning.kernels.used_kernels import used_kernels
 from sentdist.plan.stage import Json, Stage
 from sentdist.stages.context import Context
 from sentdist.stages.inputs_in_use import check_inputs
@@ -27,7 +27,7 @@ def commit(stage: Stage, folder: Path, context: Context, *, seconds: float, resu
     """
     check_inputs()
     runtime: dict[str, Json] = context.runtime.model_dump(mode="json")
-    kernels = library.in_use()  # not of the environment alone: this process may have loaded them since it was asked
+    kernels = used_kernels()  # not of the environment alone: this process may have loaded them since it was asked
     found = environment() | ({"kernels": kernels} if kernels else {})
     return context.store.commit(stage, folder, seconds=seconds, runtime=runtime, environment=found, results=results)
 

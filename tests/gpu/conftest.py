@@ -36,5 +36,5 @@ def exact() -> None:
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny encoder with dropout 0.1 and a mask token; its heads are 16 wide, which our own kernels for attention serve."""
+    """A tiny encoder with dropout 0.1 and a mask token; its heads are 16 wide, which our own kernels for attention take."""
     return maskable_encoder(tmp_path_factory.mktemp("maskable"), num_attention_heads=2)

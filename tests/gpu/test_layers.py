@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from sentdist.learning.encoder import fused_layer, short_sentences
+from sentdist.learning.encoder import attention_tiles, fused_layer
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.kernels import calls
+from sentdist.learning.kernels import cpp_kernels
 from tests.support.layers import distance, loss_and_gradients, off, slope_beside_gradient
 from tests.support.tiny_encoders import SENTENCES, tiny_encoder, with_vectors
 
 pytestmark = pytest.mark.gpu
-gpu_calls = pytest.importorskip("sentdist.learning.kernels.gpu_calls", reason="Triton is not installed", exc_type=ImportError)
+triton_kernels = pytest.importorskip("sentdist.learning.kernels.triton_kernels", reason="Triton is not installed", exc_type=ImportError)
 beside = pytest.importorskip("tests.support.gpu_layers", exc_type=ImportError)
 GPU = torch.device("cuda", 0)
 HEADS = {"num_attention_heads": 2, "hidden_size": 32, "intermediate_size": 48, "layer_norm_eps": 0.1}
@@ -24,15 +24,15 @@ DIGITS = ((torch.float32, 1e-6), (torch.bfloat16, 5e-3), (torch.float16, 1e-3))
 
 @pytest.fixture(autouse=True, scope="module")
 def tried() -> None:
-    """Kernels are tried once before they serve, which must not be counted."""
-    assert all(gpu_calls.rows_run_here(GPU, dtype) for dtype, _ in DIGITS)
+    """Kernels are tried once before they compute, which must not be counted."""
+    assert all(triton_kernels.can_run_rows(GPU, dtype) for dtype, _ in DIGITS)
 
 
 @pytest.fixture(autouse=True)
 def several(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several rows a program, and each tile by itself."""
-    monkeypatch.setattr(gpu_calls, "PROGRAMS", 4)
-    monkeypatch.setattr(short_sentences, "FEWEST_PROGRAMS", 1)
+    monkeypatch.setattr(triton_kernels, "SUM_PROGRAMS", 4)
+    monkeypatch.setattr(attention_tiles, "FEWEST_PROGRAMS", 1)
 
 
 @pytest.mark.parametrize("width", [48, 384, 768, 1024, 3072])
@@ -52,10 +52,10 @@ def test_a_layer_gives_what_torch_gives(precision: str, bound: float, tmp_path: 
     encoder = SentenceEncoder.load(tiny_encoder(tmp_path, "bert", **HEADS), hidden_dropout=0.0, attention_dropout=0.0)
     with_vectors(encoder)
     with monkeypatch.context() as patch:
-        patch.setattr(calls, "why_not", lambda: "not now")
+        patch.setattr(cpp_kernels, "why_unavailable", lambda: "not now")
         expected_loss, expected = loss_and_gradients(copy.deepcopy(encoder).double())
     counted = []
-    monkeypatch.setattr(gpu_calls, "gelu", lambda *given, call=gpu_calls.gelu: counted.append(1) or call(*given))
+    monkeypatch.setattr(triton_kernels, "gelu", lambda *given, call=triton_kernels.gelu: counted.append(1) or call(*given))
     loss, gradients = loss_and_gradients(encoder.to(GPU), precision)
     assert len(counted) == 2, "two layers"
     assert off(loss, expected_loss) < bound and distance(gradients, expected) < bound
@@ -74,7 +74,7 @@ def test_gradient_under_dropout_is_that_of_the_drawn_function(name: str, tmp_pat
 
 def test_a_sentence_beyond_the_largest_tile_is_computed_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = SentenceEncoder.load(tiny_encoder(tmp_path, "bert", **HEADS)).to(GPU)
-    monkeypatch.setattr("sentdist.learning.encoder.flat_attention.served_tile", lambda *_: 8)
+    monkeypatch.setattr("sentdist.learning.encoder.flat_attention.longest_supported", lambda *_: 8)
     monkeypatch.setattr(fused_layer, "_infer", None)
     with torch.no_grad():
         assert torch.isfinite(encoder(encoder.tokenize(SENTENCES))).all()
@@ -87,7 +87,7 @@ def test_encoding_by_kernels_gives_the_same_embeddings(tmp_path: Path, monkeypat
         expected = copy.deepcopy(encoder).double()(encoder.tokenize(SENTENCES))
         counted = []
         monkeypatch.setattr(
-            gpu_calls, "add_norm", lambda *given, call=gpu_calls.add_norm, **named: counted.append(1) or call(*given, **named)
+            triton_kernels, "add_norm", lambda *given, call=triton_kernels.add_norm, **named: counted.append(1) or call(*given, **named)
         )
         found = encoder.to(GPU)(encoder.tokenize(SENTENCES))
     assert len(counted) == 4 and off(found, expected) < 2e-6

@@ -1,4 +1,4 @@
-"""A layer as one operation gives what transformers' own gives, value and gradient; and where it cannot serve, that computes."""
+"""A layer as one operation gives what transformers' own gives, value and gradient; and where no kernels support it, that computes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from sentdist.learning.encoder import fused_layer
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.kernels import calls
+from sentdist.learning.kernels import cpp_kernels
 from tests.support.layers import distance, loss_and_gradients, slope_beside_gradient
 from tests.support.tiny_encoders import SENTENCES, tiny_encoder, with_vectors
 
@@ -30,7 +30,7 @@ class Asked:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.counts = dict.fromkeys(("attention", "add_norm", "gelu"), 0)
         for name in self.counts:
-            monkeypatch.setattr(calls, name, self._counted(name, getattr(calls, name)))
+            monkeypatch.setattr(cpp_kernels, name, self._counted(name, getattr(cpp_kernels, name)))
 
     def _counted(self, name: str, call: object) -> object:
         def counted(*given: object, **named: object) -> object:
@@ -42,7 +42,7 @@ class Asked:
 
 def without_kernels(monkeypatch: pytest.MonkeyPatch, encoder: SentenceEncoder) -> tuple[Tensor, dict[str, Tensor]]:
     with monkeypatch.context() as patch:
-        patch.setattr(calls, "why_not", lambda: "not now")
+        patch.setattr(cpp_kernels, "why_unavailable", lambda: "not now")
         return loss_and_gradients(copy.deepcopy(encoder).double())
 
 
@@ -69,7 +69,7 @@ def test_encoding_by_kernels_gives_the_same_embeddings(precision: str, tmp_path:
     encoder = SentenceEncoder.load(tiny_encoder(tmp_path, "bert", layer_norm_eps=0.1))
     for sentences in (SENTENCES, [f"{sentence} {number}" for number in range(80) for sentence in SENTENCES]):
         with monkeypatch.context() as patch:
-            patch.setattr(calls, "why_not", lambda: "not now")
+            patch.setattr(cpp_kernels, "why_unavailable", lambda: "not now")
             expected = encode(encoder, sentences, precision=precision)
         with monkeypatch.context() as patch:
             asked = Asked(patch)
@@ -115,14 +115,15 @@ def test_another_activation_or_width_computes_as_before(
     assert loss == pytest.approx(float(expected_loss), rel=2e-6) and distance(gradients, expected) < 2e-6
 
 
-def test_sharded_weights_and_other_types_are_not_served(tmp_path: Path) -> None:
+def test_sharded_weights_and_other_types_are_not_supported(tmp_path: Path) -> None:
     encoder = SentenceEncoder.load(tiny_encoder(tmp_path, "bert"))
     layer = encoder.model.encoder.layer[0]
     whole = fused_layer._PARAMETERS(layer)
-    assert calls.serve(torch.zeros(1, 4, 32), *whole, between=torch.bfloat16)
-    assert not calls.serve(torch.zeros(1, 4, 32), *whole, torch.empty(0), between=torch.float32)  # a share that is not gathered
-    assert not calls.serve(torch.zeros(1, 4, 32, dtype=torch.float64), *whole, between=torch.float32)
-    assert not calls.serve(torch.zeros(1, 4, 32), *whole, between=torch.float16)
+    assert cpp_kernels.supports_layer(torch.zeros(1, 4, 32), *whole, product_dtype=torch.bfloat16)
+    shard = torch.empty(0)  # that is not gathered
+    assert not cpp_kernels.supports_layer(torch.zeros(1, 4, 32), *whole, shard, product_dtype=torch.float32)
+    assert not cpp_kernels.supports_layer(torch.zeros(1, 4, 32, dtype=torch.float64), *whole, product_dtype=torch.float32)
+    assert not cpp_kernels.supports_layer(torch.zeros(1, 4, 32), *whole, product_dtype=torch.float16)
 
 
 def test_a_frozen_layer_gets_no_gradient(tmp_path: Path) -> None:

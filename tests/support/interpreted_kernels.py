@@ -18,41 +18,41 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
-from sentdist.learning.encoder import flat_attention, short_sentences
+from sentdist.learning.encoder import attention_tiles, flat_attention
 from sentdist.learning.encoder.compiled_attention import compiled_attention
 from sentdist.learning.encoder.fused_attention import ByLength
-from sentdist.learning.kernels import calls, gpu_calls, short_attention
-from sentdist.learning.kernels.values import Sentences, States
+from sentdist.learning.kernels import cpp_kernels, triton_attention, triton_kernels
+from sentdist.learning.kernels.interface import AttentionLayout, QueryKeyValue
 from tests.support.attended import MASKED, Attended, attended, off_by_masks
 
 LENGTHS = (1, 16, 7, 64, 3, 128, 20, 17, 33)
 CPU = torch.device("cpu")
 
 
-def served(lengths: tuple[int, ...], **shape: Any) -> Attended:
+def in_triton(lengths: tuple[int, ...], **shape: Any) -> Attended:
     """By the kernels for short sentences, on the way of a layer in training."""
-    with _serving():
+    with _triton_first():
         torch.manual_seed(3)
         return attended(lengths, **shape, device=CPU)
 
 
 @contextmanager
-def _serving() -> Iterator[None]:
+def _triton_first() -> Iterator[None]:
     """They are asked first, and no other way is taken."""
     with (
-        patch.object(flat_attention, "served_tile", lambda device, dtype, width: short_sentences.largest_tile(width, dtype)),
-        patch.object(flat_attention, "is_quicker", lambda query, num_sentences: True),
+        patch.object(flat_attention, "longest_supported", lambda device, dtype, width: attention_tiles.largest_tile(width, dtype)),
+        patch.object(flat_attention, "is_faster_than_torch", lambda query, num_sentences: True),
         patch.object(flat_attention._GroupedAttention, "forward", None),
     ):
         yield
 
 
 def beside_a_cpu(dtype: torch.dtype, width: int) -> dict[str, Any]:
-    lengths = tuple(length for length in LENGTHS if length <= short_sentences.largest_tile(width, dtype))
+    lengths = tuple(length for length in LENGTHS if length <= attention_tiles.largest_tile(width, dtype))
     shape: dict[str, Any] = {"num_heads": 2, "width": width, "p": 0.0, "rounded_to": dtype}
-    there, here = served(lengths, **shape, dtype=dtype), attended(lengths, **shape, dtype=torch.float32, device=CPU)
+    there, here = in_triton(lengths, **shape, dtype=dtype), attended(lengths, **shape, dtype=torch.float32, device=CPU)
     pairs = zip((there.context, *there.gradients), (here.context, *here.gradients), strict=True)
-    dropped = served(lengths, **shape | {"p": 0.25}, dtype=dtype)
+    dropped = in_triton(lengths, **shape | {"p": 0.25}, dtype=dtype)
     return {
         "dtype": str(dtype),
         "width": width,
@@ -66,11 +66,11 @@ def drawing(dtype: torch.dtype, width: int, device: torch.device) -> float:
     """How far gradients are from those of attention with the masks that are drawn."""
     lengths = [length for length in MASKED if length <= width]
     bounds = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32).to(device)
-    launches = short_sentences.tile_launches(lengths, device, num_heads=2)
+    launches = attention_tiles.tile_launches(lengths, device, num_heads=2)
 
     def attend(*states: Tensor) -> Tensor:
         torch.manual_seed(3)
-        return compiled_attention(gpu_calls, *states, boundaries=bounds, scale=1.0, p=0.25, launches=launches)
+        return compiled_attention(triton_kernels, *states, boundaries=bounds, scale=1.0, p=0.25, launches=launches)
 
     return off_by_masks(attend, width=width, dtype=dtype, device=device)
 
@@ -80,9 +80,9 @@ def masks() -> dict[str, Any]:
     count, length = 60, 20
     ones = torch.ones(count * length, 2, 16)
     bounds = torch.arange(0, len(ones) + 1, length, dtype=torch.int32)
-    launches = short_sentences.tile_launches([length] * count, CPU, num_heads=2)
+    launches = attention_tiles.tile_launches([length] * count, CPU, num_heads=2)
     torch.manual_seed(3)
-    attend = partial(compiled_attention, gpu_calls, boundaries=bounds, scale=1.0, p=0.25, launches=launches)
+    attend = partial(compiled_attention, triton_kernels, boundaries=bounds, scale=1.0, p=0.25, launches=launches)
     drawn = [attend(ones, ones, ones) for _ in range(2)]
     off = drawn[0][..., 0].view(count, length, 2) - 1.0
     parts = ((off[:30], off[30:]), (off[:, :10], off[:, 10:]), (off[..., :1], off[..., 1:]))
@@ -94,38 +94,38 @@ def masks() -> dict[str, Any]:
     }
 
 
-def _trouble() -> list[str | None]:
+def _why_unavailable() -> list[str | None]:
     """As it is here; where what compiles them fails; on a full GPU, and when it is not full any more; in other products of float32."""
-    found = [gpu_calls.trouble(CPU), _in_vain(RuntimeError("Failed to find C compiler.\nPlease specify"))]
+    found = [triton_kernels.why_unavailable(CPU), _in_vain(RuntimeError("Failed to find C compiler.\nPlease specify"))]
     try:
         _in_vain(RuntimeError("Triton Error [CUDA]: out of memory"))
     except RuntimeError as full:
         found.append(f"raised: {full}")
-    found.append(gpu_calls.trouble(CPU))
+    found.append(triton_kernels.why_unavailable(CPU))
     torch.set_float32_matmul_precision("high")
-    with patch.object(short_attention, "_launch", side_effect=RuntimeError("not so")):
-        found.append(gpu_calls.trouble(CPU))
+    with patch.object(triton_attention, "_launch", side_effect=RuntimeError("not so")):
+        found.append(triton_kernels.why_unavailable(CPU))
     torch.set_float32_matmul_precision("highest")
     return found
 
 
 def _in_vain(error: Exception) -> str | None:
     """What is said where kernels are tried for the first time and cannot start."""
-    gpu_calls._trouble_with.cache_clear()
-    with patch.object(short_attention, "_launch", side_effect=error):
-        found = gpu_calls.trouble(CPU)
-    gpu_calls._trouble_with.cache_clear()
+    triton_kernels._attention_failure.cache_clear()
+    with patch.object(triton_attention, "_launch", side_effect=error):
+        found = triton_kernels.why_unavailable(CPU)
+    triton_kernels._attention_failure.cache_clear()
     return found
 
 
 def _traced() -> dict[str, list[bool]]:
     """Whether kernels run, asked for the first time where tensors are only pretended, and then where they are real."""
-    kernel = gpu_calls.AttentionKernel(device=CPU, dtype=torch.float32, width=16, drops=True, learns=True)
+    kernel = triton_kernels.AttentionKernel(device=CPU, dtype=torch.float32, head_width=16, has_dropout=True, has_backward=True)
 
     def answers() -> list[bool]:
-        return [gpu_calls.runs_here(kernel, (16, 32)), gpu_calls.rows_run_here(CPU, torch.float32)]
+        return [triton_kernels.can_run_attention(kernel, (16, 32)), triton_kernels.can_run_rows(CPU, torch.float32)]
 
-    for cached in (gpu_calls._runs_here, gpu_calls._trouble_with, gpu_calls._trouble_with_rows):
+    for cached in (triton_kernels._can_run_attention, triton_kernels._attention_failure, triton_kernels._rows_failure):
         cached.cache_clear()
     with FakeTensorMode():
         pretended = answers()
@@ -135,9 +135,9 @@ def _traced() -> dict[str, list[bool]]:
 def _strided() -> bool:
     """Whether queries, keys and values of different strides are refused."""
     rows, bounds = torch.zeros(3, 16), torch.tensor([0, 3], dtype=torch.int32)
-    sentences = Sentences(boundaries=bounds, heads=1, head_width=16, scale=1.0, launches=((16, torch.zeros(1, dtype=torch.int32)),))
+    layout = AttentionLayout(boundaries=bounds, num_heads=1, head_width=16, scale=1.0, launches=((16, torch.zeros(1, dtype=torch.int32)),))
     try:
-        gpu_calls.attention(States(rows, rows, torch.zeros(3, 32)[:, :16]), sentences, None, keep=False)
+        triton_kernels.attention(QueryKeyValue(rows, rows, torch.zeros(3, 32)[:, :16]), layout, None, save_for_backward=False)
     except AssertionError:
         return True
     return False
@@ -163,8 +163,8 @@ def long_ones_apart() -> dict[str, Any]:
         patch.object(flat_attention, "dropped_attention", by_torch),
         patch.object(flat_attention, "compiled_attention", partial(_without_dropout, compiled_attention)),
     ):
-        there = served(lengths, **shape, p=0.1)
-        served((70, 128), **shape, p=0.1)
+        there = in_triton(lengths, **shape, p=0.1)
+        in_triton((70, 128), **shape, p=0.1)
     here = attended(lengths, **shape, p=0.0, device=CPU)
     pairs = zip((there.context, *there.gradients), (here.context, *here.gradients), strict=True)
     return {"off": max(float((found - expected).norm() / expected.norm()) for found, expected in pairs), "gone": gone}
@@ -188,7 +188,7 @@ def recomputed() -> dict[str, Any]:
         torch.manual_seed(5)
         return torch.autograd.grad(run(states).square().sum(), states)[0], float(torch.rand(()))
 
-    with _serving():
+    with _triton_first():
         (kept, next_one), (again, also_next) = gradient(attend), gradient(partial(checkpoint, attend, use_reentrant=False))
         with torch.inference_mode():
             encoded = flat_attention.flat_attention(nn.Identity().eval(), *[states.detach()] * 3, None, segments=segments, dropout=0.3)[0]
@@ -198,30 +198,31 @@ def recomputed() -> dict[str, Any]:
 
 
 def main() -> None:
-    calls.why_not = lambda: "compiled kernels of a CPU would come first"
-    with patch.object(short_sentences, "FEWEST_PROGRAMS", 1):  # each tile by itself
+    cpp_kernels.why_unavailable = lambda: "compiled kernels of a CPU would come first"
+    with patch.object(attention_tiles, "FEWEST_PROGRAMS", 1):  # each tile by itself
         for dtype, width in ((torch.float32, 16), (torch.float32, 64), (torch.float16, 32)):
             print(json.dumps(beside_a_cpu(dtype, width)), flush=True)
         print(json.dumps(recomputed()), flush=True)
         print(json.dumps(long_ones_apart()), flush=True)
         print(json.dumps(masks()), flush=True)
     lengths = [3] * 300 + [17] * 100 + [40] * 100 + [128]
-    prepared = short_sentences.tile_launches(lengths, CPU, num_heads=12)
+    prepared = attention_tiles.tile_launches(lengths, CPU, num_heads=12)
     places = [place for _, places in prepared for place in places.tolist()]
     print(json.dumps({"tiles": [tile for tile, _ in prepared], "counts": [len(places) for _, places in prepared], "places": places}))
     tiles = {
-        f"{dtype} {width}": short_sentences.largest_tile(width, dtype)
+        f"{dtype} {width}": attention_tiles.largest_tile(width, dtype)
         for dtype in (torch.float32, torch.bfloat16)
         for width in (8, 16, 32, 64, 128)
     }
     # A CPU has no product of halves that is written in float32.
-    patch.object(gpu_calls, "weight_grad", lambda grad, entered: grad.float().t() @ entered.float()).start()
-    patch.object(gpu_calls, "add_product", lambda sums, left, right: sums + left.float() @ right.float()).start()
-    print(json.dumps(tiles | {"in use": gpu_calls.in_use(), "trouble": _trouble(), "tried": gpu_calls.in_use(), "strided": _strided()}))
+    patch.object(triton_kernels, "weight_grad", lambda grad, entered: grad.float().t() @ entered.float()).start()
+    patch.object(triton_kernels, "addmm", lambda sums, left, right: sums + left.float() @ right.float()).start()
+    used, why = triton_kernels.used_names(), _why_unavailable()
+    print(json.dumps(tiles | {"used": used, "unavailable": why, "tried": triton_kernels.used_names(), "strided": _strided()}))
     few, many = (torch.empty(20 * count, 12, 32, dtype=torch.bfloat16) for count in (100, 1000))
     long = torch.empty(100 * 1000, 12, 32, dtype=torch.bfloat16)
     asked = ((few, 100), (many, 1000), (long, 1000), (few.float(), 100))
-    print(json.dumps([short_sentences.is_quicker(query, num_sentences=count) for query, count in asked]))
+    print(json.dumps([attention_tiles.is_faster_than_torch(query, num_sentences=count) for query, count in asked]))
     print(json.dumps(_traced()))
 
 

@@ -11,9 +11,9 @@ from unittest.mock import patch
 
 import torch
 
-from sentdist.learning.encoder import short_sentences
+from sentdist.learning.encoder import attention_tiles
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.kernels import calls, gpu_calls
+from sentdist.learning.kernels import cpp_kernels, triton_kernels
 from tests.support.gpu_layers import by_gpu_kernels, gelu_beside_torch, norm_beside_torch
 from tests.support.layers import SHORT, distance, loss_and_gradients, off, slope_beside_gradient
 from tests.support.tiny_encoders import SENTENCES, tiny_encoder, with_vectors
@@ -27,7 +27,7 @@ def whole_layers(folder: Path) -> dict[str, Any]:
     with_vectors(encoder)
     frozen = copy.deepcopy(encoder)
     frozen.model.encoder.layer[0].requires_grad_(False)
-    with patch.object(calls, "why_not", lambda: "not now"):
+    with patch.object(cpp_kernels, "why_unavailable", lambda: "not now"):
         expected_loss, expected = loss_and_gradients(copy.deepcopy(encoder).double())
         with torch.no_grad():
             embeddings = copy.deepcopy(encoder).eval().double()(encoder.tokenize(SENTENCES))
@@ -65,12 +65,12 @@ def dropped(folder: Path) -> dict[str, Any]:
 def drawn() -> dict[str, Any]:
     """Seeds of masks, and what the generator gives next where none is asked for."""
     torch.manual_seed(1)
-    first, none, last = gpu_calls.draw_masks([0.1, 0.0, 0.2], CPU)
+    first, none, last = triton_kernels.draw_dropout_masks([0.1, 0.0, 0.2], CPU)
     assert first is not None and none is None and last is not None
     torch.manual_seed(1)
-    again, *_ = gpu_calls.draw_masks([0.1, 0.1, 0.1], CPU)
+    again, *_ = triton_kernels.draw_dropout_masks([0.1, 0.1, 0.1], CPU)
     torch.manual_seed(1)
-    quiet, next_one = gpu_calls.draw_masks([0.0, 0.0], CPU), torch.rand(())
+    quiet, next_one = triton_kernels.draw_dropout_masks([0.0, 0.0], CPU), torch.rand(())
     torch.manual_seed(1)
     assert again is not None
     return {
@@ -81,7 +81,8 @@ def drawn() -> dict[str, Any]:
 
 def main() -> None:
     print(json.dumps(drawn()), flush=True)
-    with patch.object(gpu_calls, "PROGRAMS", 4), patch.object(short_sentences, "FEWEST_PROGRAMS", 1):  # several rows a program, all tiles
+    several_rows, all_tiles = patch.object(triton_kernels, "SUM_PROGRAMS", 4), patch.object(attention_tiles, "FEWEST_PROGRAMS", 1)
+    with several_rows, all_tiles:
         for dtype in (torch.float32, torch.float16):
             for width in (48, 384):
                 for whole in (False, True):

@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sentdist.learning.kernels.values import Mask
+from sentdist.learning.kernels.interface import DropoutMask
 
 
-def factors(mask: Mask | None, shape: tuple[int, ...]) -> Tensor:
+def factors(mask: DropoutMask | None, shape: tuple[int, ...]) -> Tensor:
     """What the values of a tensor are multiplied by, in float64: 0, or 1 / (1 - p)."""
     if mask is None:
         return torch.ones(shape, dtype=torch.float64)
@@ -27,7 +27,13 @@ def _mixed(x: np.ndarray) -> np.ndarray:
 
 
 def attended(
-    states: tuple[Tensor, Tensor, Tensor], lengths: list[int], *, heads: int, scale: float, mask: Mask | None, head_scales: Tensor | None
+    states: tuple[Tensor, Tensor, Tensor],
+    lengths: list[int],
+    *,
+    heads: int,
+    scale: float,
+    mask: DropoutMask | None,
+    head_scales: Tensor | None,
 ) -> Tensor:
     """softmax(q kᵀ · scale), dropped out, times v, times the head's scale, sentence by sentence and head by head; (T, H · head width)."""
     width = states[0].shape[1] // heads

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from sentdist.learning.kernels.values import Kernels, Launches, Mask, Sentences, States
+from sentdist.learning.kernels.interface import AttentionLayout, DropoutMask, Kernels, Launches, QueryKeyValue
 
 
 def compiled_attention(
@@ -24,31 +24,33 @@ def compiled_attention(
 ) -> Tensor:
     """softmax(q kᵀ · scale) v within each sentence, (T, H, head width), each weight dropped with probability `p`.
 
-    boundaries: (S + 1,) int32. launches: for a GPU's kernels. No weights are kept: memory grows with T, not with the
+    boundaries: (S + 1,) int32. launches: for kernels in Triton. No weights are kept: memory grows with T, not with the
     squares of lengths. Seeds of masks are drawn from the device's default generator, so a recomputed pass draws them again.
     """
     num_heads, width = query.shape[1:]
-    sentences = Sentences(boundaries=boundaries, heads=num_heads, head_width=width, scale=scale, launches=launches)
-    (mask,) = kernels.draw_masks([p], query.device)
+    layout = AttentionLayout(boundaries=boundaries, num_heads=num_heads, head_width=width, scale=scale, launches=launches)
+    (dropout_mask,) = kernels.draw_dropout_masks([p], query.device)
     rows = (states.reshape(len(query), num_heads * width).contiguous() for states in (query, key, value))
-    context: Tensor = _Attention.apply(*rows, kernels, sentences, mask)
+    context: Tensor = _Attention.apply(*rows, kernels, layout, dropout_mask)
     return context.view(query.shape)
 
 
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, kernels: Kernels, sentences: Sentences, mask: Mask | None) -> Tensor:
-        context, statistics = kernels.attention(States(query, key, value), sentences, mask, keep=True)
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, kernels: Kernels, layout: AttentionLayout, dropout_mask: DropoutMask | None
+    ) -> Tensor:
+        context, statistics = kernels.attention(QueryKeyValue(query, key, value), layout, dropout_mask, save_for_backward=True)
         ctx.save_for_backward(query, key, value, statistics)
-        ctx.kernels, ctx.sentences, ctx.mask = kernels, sentences, mask
+        ctx.kernels, ctx.layout, ctx.dropout_mask = kernels, layout, dropout_mask
         return context
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, statistics = ctx.saved_tensors
-        to = torch.empty_like(query), torch.empty_like(key), torch.empty_like(value)
+        out = torch.empty_like(query), torch.empty_like(key), torch.empty_like(value)
         ctx.kernels.attention_backward(
-            States(query, key, value), ctx.sentences, ctx.mask, grad=grad.contiguous(), statistics=statistics, to=to
+            QueryKeyValue(query, key, value), ctx.layout, ctx.dropout_mask, grad=grad.contiguous(), statistics=statistics, out=out
         )  # fmt: skip
-        return *to, None, None, None
+        return *out, None, None, None

@@ -13,15 +13,22 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface
 
+from sentdist.learning.encoder.attention_tiles import is_faster_than_torch, largest_tile, tile_launches
 from sentdist.learning.encoder.batch import sent_to
 from sentdist.learning.encoder.compiled_attention import compiled_attention
-from sentdist.learning.encoder.fused_attention import ByLength, by_length, dropped_attention, fused_attention, fused_kernel, served_tile
+from sentdist.learning.encoder.fused_attention import (
+    ByLength,
+    by_length,
+    dropped_attention,
+    fused_attention,
+    fused_kernel,
+    longest_supported,
+)
 from sentdist.learning.encoder.private_torch import softmax_backward
 from sentdist.learning.encoder.regularizers import dropout_factors, head_scales
-from sentdist.learning.encoder.short_sentences import is_quicker, largest_tile, tile_launches
-from sentdist.learning.kernels import calls
-from sentdist.learning.kernels.lazy_triton import gpu_kernels
-from sentdist.learning.kernels.values import AttentionKernel, Launches
+from sentdist.learning.kernels import cpp_kernels
+from sentdist.learning.kernels.interface import AttentionKernel, Launches
+from sentdist.learning.kernels.lazy_triton import load_triton_kernels
 
 FLAT_ATTENTION = "sentdist_flat"
 _GROUP_COST = 600.0  # what one more group costs, in squared tokens of a sentence; measured on a CPU, flat between 300 and 1500
@@ -98,7 +105,7 @@ class Segments:
 
     @cached_property
     def launches(self) -> Launches:
-        """For kernels of our own on a GPU, which take sentences of up to `TILES[-1]` tokens."""
+        """For kernels in Triton, which take sentences of up to `TILES[-1]` tokens."""
         return tile_launches(self.lengths, self.boundaries.device, num_heads=self.num_heads)
 
     @cached_property
@@ -262,12 +269,12 @@ def flat_attention(
     scale = width**-0.5 if scaling is None else scaling
     query, key, value = (states.squeeze(0).transpose(0, 1) for states in (query, key, value))
     kernel = fused_kernel(query.device, query.dtype, width)
-    if calls.serve_states(query, key, value):
-        context = compiled_attention(calls, query, key, value, boundaries=segments.boundaries, scale=scale, p=p)
-    elif _are_short(segments, query, p=p):
-        context = _short_attention(segments, query, key, value, scale=scale, p=p)
+    if cpp_kernels.supports_attention(query, key, value):
+        context = compiled_attention(cpp_kernels, query, key, value, boundaries=segments.boundaries, scale=scale, p=p)
+    elif _is_best_in_triton(segments, query, p=p):
+        context = _triton_attention(segments, query, key, value, scale=scale, p=p)
     elif kernel == "efficient" and p > 0.0:
-        context = _long_ones_apart(segments, query, key, value, scale=scale, p=p)
+        context = _split_attention(segments, query, key, value, scale=scale, p=p)
     elif kernel is not None:
         lengths, boundaries, longest = segments.lengths, segments.boundaries, segments.longest
         context = fused_attention(
@@ -284,48 +291,38 @@ def flat_attention(
     return context.unsqueeze(0), None
 
 
-def _long_ones_apart(segments: Segments, query: Tensor, key: Tensor, value: Tensor, *, scale: float, p: float) -> Tensor:
-    """Dropout in float32, where torch's kernel needs a call a length: only for sentences that kernels for short ones do not serve."""
-    served = served_tile(query.device, query.dtype, query.shape[-1])
-    split = segments.split if min(segments.lengths) <= served < segments.longest else None
-    if split is None or not _are_short(split.short, query, p=p):
+def _split_attention(segments: Segments, query: Tensor, key: Tensor, value: Tensor, *, scale: float, p: float) -> Tensor:
+    """Dropout in float32, where torch's kernel needs a call a length: only for sentences that are too long for kernels in Triton."""
+    longest = longest_supported(query.device, query.dtype, query.shape[-1])
+    split = segments.split if min(segments.lengths) <= longest < segments.longest else None
+    if split is None or not _is_best_in_triton(split.short, query, p=p):
         return dropped_attention(query, key, value, segments.by_length, scale=scale, p=p)
     num_tokens = [sum(split.short.lengths), sum(split.long.lengths)]
     states = (whole.index_select(0, split.tokens).split(num_tokens) for whole in (query, key, value))
     (query, long_query), (key, long_key), (value, long_value) = states
     contexts = (
-        _short_attention(split.short, query, key, value, scale=scale, p=p),
+        _triton_attention(split.short, query, key, value, scale=scale, p=p),
         dropped_attention(long_query, long_key, long_value, split.long.by_length, scale=scale, p=p),
     )
     return torch.cat(contexts).index_select(0, split.back)
 
 
-def _short_attention(segments: Segments, query: Tensor, key: Tensor, value: Tensor, *, scale: float, p: float) -> Tensor:
+def _triton_attention(segments: Segments, query: Tensor, key: Tensor, value: Tensor, *, scale: float, p: float) -> Tensor:
     boundaries, launches = segments.boundaries, segments.launches
-    return compiled_attention(gpu_kernels(), query, key, value, boundaries=boundaries, scale=scale, p=p, launches=launches)
+    return compiled_attention(load_triton_kernels(), query, key, value, boundaries=boundaries, scale=scale, p=p, launches=launches)
 
 
-def _are_short(segments: Segments, query: Tensor, *, p: float) -> bool:
-    """Whether kernels for short sentences serve all of these, run on this machine, and are the quicker ones."""
-    return is_quicker(query, num_sentences=segments.num_sentences) and serve_short(
-        segments, query.device, query.dtype, query.shape[-1], drops=p > 0.0
-    )
+def _is_best_in_triton(segments: Segments, query: Tensor, *, p: float) -> bool:
+    """Whether kernels in Triton take all of these sentences, run on this machine, and are faster than torch's."""
+    kernel = AttentionKernel(query.device, query.dtype, query.shape[-1], has_dropout=p > 0.0, has_backward=torch.is_grad_enabled())
+    return is_faster_than_torch(query, num_sentences=segments.num_sentences) and triton_supports(segments, kernel)
 
 
-def serve_short(
-    segments: Segments,
-    device: torch.device,
-    dtype: torch.dtype,
-    width: int,
-    *,
-    drops: bool,
-    adds: bool = False,
-    scales: bool = False,
-) -> bool:
-    """Whether a GPU's kernels for short sentences serve all of these and run on this machine. width: of a head; see `AttentionKernel`."""
-    if segments.longest > served_tile(device, dtype, width):
+def triton_supports(segments: Segments, kernel: AttentionKernel) -> bool:
+    """Whether attention by this kernel takes all of these sentences and runs on this machine."""
+    if segments.longest > longest_supported(kernel.device, kernel.dtype, kernel.head_width):
         return False
-    return gpu_kernels().runs_here(AttentionKernel(device, dtype, width, drops, torch.is_grad_enabled(), adds, scales), segments.tiles)
+    return load_triton_kernels().can_run_attention(kernel, segments.tiles)
 
 
 def register_flat_attention() -> None:

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from sentdist.gpus import AMPERE
+from sentdist.learning.encoder.attention_tiles import largest_tile
 from sentdist.learning.encoder.batch import sent_to
 from sentdist.learning.encoder.private_torch import has_attention
-from sentdist.learning.encoder.short_sentences import largest_tile
-from sentdist.learning.kernels.lazy_triton import gpu_kernels
+from sentdist.learning.kernels.lazy_triton import load_triton_kernels
 
 Kernel = Literal["flash", "efficient"]
 
@@ -45,24 +45,24 @@ def fused_kernel(device: torch.device, dtype: torch.dtype, head_width: int) -> K
     return "efficient" if fits and has_attention("_efficient_attention_forward") else None
 
 
-def served_tile(device: torch.device, dtype: torch.dtype, head_width: int) -> int:
-    """The longest sentence that kernels of our own serve (see kernels/short_attention.py); 0 where they serve none: without
+def longest_supported(device: torch.device, dtype: torch.dtype, head_width: int) -> int:
+    """The longest sentence that kernels in Triton take (see kernels/triton_attention.py); 0 where there are none: without
     Triton, which comes with torch for CUDA, and on a GPU older than Ampere."""
-    if device.type != "cuda" or not _may_have_short(device):
+    if device.type != "cuda" or not _may_run_triton(device):
         return 0
     return largest_tile(head_width, dtype)
 
 
-def why_not_short(device: torch.device) -> str | None:
-    """Why there are no kernels for short sentences on this GPU; None where there are."""
-    if not _may_have_short(device):
+def why_kernels_unavailable(device: torch.device) -> str | None:
+    """Why kernels in Triton, which are for short sentences, do not run on this GPU; None where they do."""
+    if not _may_run_triton(device):
         return (
             "Triton is not installed" if not _has_triton() else f"{torch.cuda.get_device_name(device)} is none of NVIDIA's from Ampere on"
         )
-    return gpu_kernels().trouble(device)
+    return load_triton_kernels().why_unavailable(device)
 
 
-def _may_have_short(device: torch.device) -> bool:
+def _may_run_triton(device: torch.device) -> bool:
     return _has_triton() and torch.version.hip is None and _capability(device) >= AMPERE
 
 

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from transformers.activations import GELUActivation
 
-from sentdist.learning.encoder.flat_attention import Segments, serve_short
+from sentdist.learning.encoder.flat_attention import Segments, triton_supports
 from sentdist.learning.encoder.regularizers import head_scales
-from sentdist.learning.kernels import calls
-from sentdist.learning.kernels.lazy_triton import gpu_kernels
-from sentdist.learning.kernels.values import Kernels, Mask, Normed, Sentences, States
+from sentdist.learning.kernels import cpp_kernels
+from sentdist.learning.kernels.interface import AddNormOutput, AttentionKernel, AttentionLayout, DropoutMask, Kernels, QueryKeyValue, Triple
+from sentdist.learning.kernels.lazy_triton import load_triton_kernels
 from sentdist.learning.products import product
 
 _LINEARS = (
@@ -26,8 +26,8 @@ _LINEARS = (
 _NORMS = ("attention.output.LayerNorm", "output.LayerNorm")
 _DROPOUTS = ("attention.self.dropout", "attention.output.dropout", "output.dropout")
 _ACTIVATION = "intermediate.intermediate_act_fn"
-_DROPPED = attrgetter(*(f"{name}.p" for name in _DROPOUTS))
-_OF_NORMS = attrgetter(*(f"{part}.{kind}" for part in _NORMS for kind in ("weight", "bias")))
+_DROPOUT_PROBABILITIES = attrgetter(*(f"{name}.p" for name in _DROPOUTS))
+_NORM_PARAMETERS = attrgetter(*(f"{part}.{kind}" for part in _NORMS for kind in ("weight", "bias")))
 _PARAMETERS = attrgetter(*(f"{part}.{kind}" for part in (*_LINEARS, *_NORMS) for kind in ("weight", "bias")))
 
 
@@ -81,88 +81,94 @@ def _has_parts_of_bert(layer: nn.Module) -> bool:
 def _forward(
     layer: nn.Module, hidden_states: Tensor, *, segments: Segments | None = None, drophead: float = 0.0, **_: object
 ) -> Tensor | None:
-    """(1, T, W) to (1, T, W) float32; None where no kernels serve."""
-    learns = torch.is_grad_enabled()
+    """(1, T, W) to (1, T, W) float32; None where no kernels support it."""
+    has_backward = torch.is_grad_enabled()
     # Without a derivative the products are those of the layer's own parts, in whose place packed ones may stand.
-    parameters = _PARAMETERS(layer) if learns else _OF_NORMS(layer)
-    kernels = None if segments is None else _kernels(layer, segments, (hidden_states, *parameters), drophead=drophead)
+    parameters = _PARAMETERS(layer) if has_backward else _NORM_PARAMETERS(layer)
+    kernels = None if segments is None else _supporting_kernels(layer, segments, (hidden_states, *parameters), drophead=drophead)
     if segments is None or kernels is None:
         return None
-    asked = _asked(layer, segments, kernels, hidden_states.device, drophead=drophead)
+    settings = _layer_settings(layer, segments, kernels, hidden_states.device, drophead=drophead)
     hidden = hidden_states.squeeze(0).contiguous()
-    if not learns:
-        return _infer(layer, hidden, asked).unsqueeze(0)
+    if not has_backward:
+        return _infer(layer, hidden, settings).unsqueeze(0)
     with torch.autocast(hidden.device.type, enabled=False):
-        out: Tensor = _Layer.apply(hidden, asked, *parameters)
+        out: Tensor = _Layer.apply(hidden, settings, *parameters)
     return out.unsqueeze(0)
 
 
-def _kernels(layer: Any, segments: Segments, tensors: Sequence[Tensor], *, drophead: float) -> Kernels | None:
-    """Those that serve a layer's input and weights and these sentences, on the device where they are."""
+def _supporting_kernels(layer: Any, segments: Segments, tensors: Sequence[Tensor], *, drophead: float) -> Kernels | None:
+    """Those that support a layer's input and weights and these sentences, on the device where they are."""
     device = tensors[0].device
-    dtype = _product_type(device)
+    dtype = _product_dtype(device)
     if device.type == "cpu":
-        return calls if calls.serve(*tensors, between=dtype) else None
-    drops, scales = layer.training and layer.attention.self.dropout.p > 0.0, layer.training and drophead > 0.0
-    adds, width = torch.is_grad_enabled(), layer.attention.self.attention_head_size  # else the layer's own parts have added their biases
-    if not serve_short(segments, device, dtype, width, drops=drops, adds=adds, scales=scales):
+        return cpp_kernels if cpp_kernels.supports_layer(*tensors, product_dtype=dtype) else None
+    attention, has_backward = layer.attention.self, torch.is_grad_enabled()
+    kernel = AttentionKernel(
+        device, dtype, attention.attention_head_size, has_dropout=layer.training and attention.dropout.p > 0.0, has_backward=has_backward,
+        has_biases=has_backward,  # else the layer's own parts have added theirs
+        has_head_scales=layer.training and drophead > 0.0,
+    )  # fmt: skip
+    if not triton_supports(segments, kernel):
         return None
-    return gpu_kernels() if gpu_kernels().serve(*tensors, between=dtype) else None
+    return load_triton_kernels() if load_triton_kernels().supports_layer(*tensors, product_dtype=dtype) else None
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Asked:
-    """What a layer computes, beside its weights. dtype: of the products. masks: of attention, of its output, of the layer's output."""
+class _LayerSettings:
+    """What a layer computes with, beside its weights. dropout_masks: of attention, of its output, of the layer's output. epsilons: of its
+    norms."""
 
     kernels: Kernels
-    sentences: Sentences
-    dtype: torch.dtype
-    masks: tuple[Mask | None, ...]
+    layout: AttentionLayout
+    product_dtype: torch.dtype
+    dropout_masks: tuple[DropoutMask | None, ...]
     epsilons: tuple[float, float]
 
 
-def _asked(layer: Any, segments: Segments, kernels: Kernels, device: torch.device, *, drophead: float) -> _Asked:
+def _layer_settings(layer: Any, segments: Segments, kernels: Kernels, device: torch.device, *, drophead: float) -> _LayerSettings:
     """Draw what the layer drops, from the device's default generator: a recomputed pass draws it again."""
-    heads = segments.num_heads
-    dropouts = _DROPPED(layer) if layer.training else (0.0,) * len(_DROPOUTS)
-    masks = kernels.draw_masks(dropouts, device)
+    num_heads = segments.num_heads
+    probabilities = _DROPOUT_PROBABILITIES(layer) if layer.training else (0.0,) * len(_DROPOUTS)
+    dropout_masks = kernels.draw_dropout_masks(probabilities, device)
     scales = None
     if drophead > 0.0 and layer.training:
-        scales = head_scales(segments.num_sentences, heads, drophead, device=device)
+        scales = head_scales(segments.num_sentences, num_heads, drophead, device=device)
     attention = layer.attention.self
-    return _Asked(
+    return _LayerSettings(
         kernels=kernels,
-        sentences=Sentences(
-            boundaries=segments.boundaries, heads=heads, head_width=attention.attention_head_size, scale=attention.scaling, head_scales=scales,
-            launches=() if kernels is calls else segments.launches,
+        layout=AttentionLayout(
+            boundaries=segments.boundaries, num_heads=num_heads, head_width=attention.attention_head_size, scale=attention.scaling,
+            head_scales=scales, launches=() if kernels is cpp_kernels else segments.launches,
         ),
-        dtype=_product_type(device),
-        masks=masks,
+        product_dtype=_product_dtype(device),
+        dropout_masks=dropout_masks,
         epsilons=(layer.attention.output.LayerNorm.eps, layer.output.LayerNorm.eps),
     )  # fmt: skip
 
 
-def _product_type(device: torch.device) -> torch.dtype:
+def _product_dtype(device: torch.device) -> torch.dtype:
     return torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else torch.float32
 
 
-def _infer(layer: Any, hidden: Tensor, asked: _Asked) -> Tensor:
+def _infer(layer: Any, hidden: Tensor, settings: _LayerSettings) -> Tensor:
     """(T, W) to (T, W) float32, without what a derivative needs. Its products are the layer's own parts', which may be packed ones."""
-    inside, outside = layer.attention, layer.output
-    entered = hidden.to(asked.dtype)
-    states = States(inside.self.query(entered), inside.self.key(entered), inside.self.value(entered))
-    context, _ = asked.kernels.attention(states, asked.sentences, asked.masks[0], keep=False)
-    middle = _normed(asked.kernels, inside.output, context, asked.masks[1], hidden)
-    return _normed(asked.kernels, outside, layer.intermediate(middle.product_ready), asked.masks[2], middle.out).out
+    attention, (attention_dropout, middle_dropout, output_dropout) = layer.attention, settings.dropout_masks
+    inputs = hidden.to(settings.product_dtype)
+    qkv = QueryKeyValue(attention.self.query(inputs), attention.self.key(inputs), attention.self.value(inputs))
+    context, _ = settings.kernels.attention(qkv, settings.layout, attention_dropout, save_for_backward=False)
+    middle = _add_norm(settings.kernels, attention.output, context, middle_dropout, hidden)
+    return _add_norm(settings.kernels, layer.output, layer.intermediate(middle.product_input), output_dropout, middle.out).out
 
 
-def _normed(kernels: Kernels, part: Any, entered: Tensor, mask: Mask | None, residual: Tensor) -> Normed:
-    norm = part.LayerNorm
-    return kernels.add_norm(part.dense(entered), None, mask, residual, norm.weight, norm.bias, epsilon=norm.eps, keep=False)
+def _add_norm(kernels: Kernels, part: Any, inputs: Tensor, dropout_mask: DropoutMask | None, residual: Tensor) -> AddNormOutput:
+    """A part of BERT's that has a linear layer and a norm."""
+    norm, projected = part.LayerNorm, part.dense(inputs)  # which has added its bias
+    return kernels.add_norm(projected, None, dropout_mask, residual, norm.weight, norm.bias, epsilon=norm.eps, save_for_backward=False)
 
 
-class _Weights(NamedTuple):
-    """A layer's parameters, in the order of _LINEARS and _NORMS."""
+class _Parameters(NamedTuple):
+    """A layer's weights and biases, in the order of _LINEARS and _NORMS."""
 
     query: Tensor
     query_bias: Tensor
@@ -170,115 +176,122 @@ class _Weights(NamedTuple):
     key_bias: Tensor
     value: Tensor
     value_bias: Tensor
-    context: Tensor
-    context_bias: Tensor
-    inner: Tensor
-    inner_bias: Tensor
-    outer: Tensor
-    outer_bias: Tensor
-    middle_norm: Tensor
-    middle_shift: Tensor
-    last_norm: Tensor
-    last_shift: Tensor
+    attention_output: Tensor
+    attention_output_bias: Tensor
+    intermediate: Tensor
+    intermediate_bias: Tensor
+    output: Tensor
+    output_bias: Tensor
+    attention_norm: Tensor
+    attention_norm_bias: Tensor
+    output_norm: Tensor
+    output_norm_bias: Tensor
 
 
-class _Kept(NamedTuple):
+class _Saved(NamedTuple):
     """What the derivative reads: tensors of T rows, in the type of the products but for those of the norms, and all matrices in that type.
 
     GELU's output and the first norm's are not among them: the derivative makes them again while it passes over what they are made from.
     """
 
-    entered: Tensor
-    projection: Tensor
-    context_matrix: Tensor
-    inner_matrix: Tensor
-    outer_matrix: Tensor
-    states: Tensor
+    inputs: Tensor
+    qkv_matrix: Tensor
+    attention_output_matrix: Tensor
+    intermediate_matrix: Tensor
+    output_matrix: Tensor
+    qkv: Tensor
     context: Tensor
     statistics: Tensor | None
-    middle: Tensor
-    middle_inverse: Tensor
-    inner: Tensor
-    last: Tensor
-    last_inverse: Tensor
+    attention_normalized: Tensor
+    attention_inverse_std: Tensor
+    intermediate: Tensor
+    output_normalized: Tensor
+    output_inverse_std: Tensor
 
 
-def _compute(hidden: Tensor, asked: _Asked, weights: _Weights) -> tuple[Tensor, _Kept]:
+def _compute(hidden: Tensor, settings: _LayerSettings, parameters: _Parameters) -> tuple[Tensor, _Saved]:
     """(T, W) float32 to the layer's output, (T, W) float32, and what the derivative reads."""
-    kernels, dtype = asked.kernels, asked.dtype
-    entered = hidden.to(dtype)
-    projection = torch.cat([weights.query, weights.key, weights.value]).to(dtype)
-    context_matrix, inner_matrix, outer_matrix = (one.to(dtype) for one in (weights.context, weights.inner, weights.outer))
-    states = product(entered, projection.t())
-    context, statistics = kernels.attention(_split(states, weights), asked.sentences, asked.masks[0], keep=True)
+    kernels, dtype, (attention_dropout, middle_dropout, output_dropout) = settings.kernels, settings.product_dtype, settings.dropout_masks
+    inputs = hidden.to(dtype)
+    qkv_matrix = torch.cat([parameters.query, parameters.key, parameters.value]).to(dtype)
+    matrices = (parameters.attention_output, parameters.intermediate, parameters.output)
+    attention_output_matrix, intermediate_matrix, output_matrix = (one.to(dtype) for one in matrices)
+    qkv = product(inputs, qkv_matrix.t())
+    context, statistics = kernels.attention(_split_qkv(qkv, parameters), settings.layout, attention_dropout, save_for_backward=True)
     middle = kernels.add_norm(
-        product(context, context_matrix.t()), weights.context_bias, asked.masks[1], hidden, weights.middle_norm, weights.middle_shift,
-        epsilon=asked.epsilons[0], keep=True,
+        product(context, attention_output_matrix.t()), parameters.attention_output_bias, middle_dropout, hidden, parameters.attention_norm,
+        parameters.attention_norm_bias, epsilon=settings.epsilons[0], save_for_backward=True,
     )  # fmt: skip
-    inner = product(middle.product_ready, inner_matrix.t())
-    activated = kernels.gelu(inner, weights.inner_bias)
+    intermediate = product(middle.product_input, intermediate_matrix.t())
+    activated = kernels.gelu(intermediate, parameters.intermediate_bias)
     last = kernels.add_norm(
-        product(activated, outer_matrix.t()), weights.outer_bias, asked.masks[2], middle.out, weights.last_norm, weights.last_shift,
-        epsilon=asked.epsilons[1], keep=True,
+        product(activated, output_matrix.t()), parameters.output_bias, output_dropout, middle.out, parameters.output_norm,
+        parameters.output_norm_bias, epsilon=settings.epsilons[1], save_for_backward=True,
     )  # fmt: skip
-    assert middle.for_derivative is not None and last.for_derivative is not None
-    kept = _Kept(
-        entered, projection, context_matrix, inner_matrix, outer_matrix, states, context, statistics, *middle.for_derivative, inner,
-        *last.for_derivative,
+    assert middle.saved_for_backward is not None and last.saved_for_backward is not None
+    saved = _Saved(
+        inputs, qkv_matrix, attention_output_matrix, intermediate_matrix, output_matrix, qkv, context, statistics, *middle.saved_for_backward,
+        intermediate, *last.saved_for_backward,
     )  # fmt: skip
-    return last.out, kept
+    return last.out, saved
 
 
 class _Layer(torch.autograd.Function):
     """`_compute` with its derivative."""
 
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, asked: _Asked, *parameters: Tensor) -> Tensor:
-        out, kept = _compute(hidden, asked, _Weights(*parameters))
-        ctx.save_for_backward(*parameters, *kept)
-        ctx.asked = asked
+    def forward(ctx: Any, hidden: Tensor, settings: _LayerSettings, *parameters: Tensor) -> Tensor:
+        out, saved = _compute(hidden, settings, _Parameters(*parameters))
+        ctx.save_for_backward(*parameters, *saved)
+        ctx.settings = settings
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        asked, saved = ctx.asked, ctx.saved_tensors  # which may be asked for once
-        kernels, dtype = asked.kernels, asked.dtype
-        weights, kept = _Weights(*saved[: len(_Weights._fields)]), _Kept(*saved[len(_Weights._fields) :])
-        needed: Any = _Weights(*ctx.needs_input_grad[2:])
+        settings, tensors = ctx.settings, ctx.saved_tensors  # which may be asked for once
+        kernels, dtype, (attention_dropout, middle_dropout, output_dropout) = (
+            settings.kernels,
+            settings.product_dtype,
+            settings.dropout_masks,
+        )
+        parameters, saved = _Parameters(*tensors[: len(_Parameters._fields)]), _Saved(*tensors[len(_Parameters._fields) :])
+        needed: Any = _Parameters(*ctx.needs_input_grad[2:])
         last = kernels.add_norm_backward(
-            grad.contiguous(), None, (kept.last, kept.last_inverse), weights.last_norm, asked.masks[2], dtype=dtype
+            grad.contiguous(), None, (saved.output_normalized, saved.output_inverse_std), parameters.output_norm, output_dropout, dtype=dtype
         )  # fmt: skip
-        to_inner_product = product(last.product, kept.outer_matrix)
-        activated, to_inner_bias = kernels.gelu_backward(kept.inner, weights.inner_bias, to_inner_product)
-        to_outer = kernels.weight_grad(last.product, activated) if needed.outer else None
+        grad_gelu = product(last.product, saved.output_matrix)  # of GELU's output, then of its input
+        activated, grad_intermediate_bias = kernels.gelu_backward(saved.intermediate, parameters.intermediate_bias, grad_gelu)
+        grad_output = kernels.weight_grad(last.product, activated) if needed.output else None
         del activated
         middle = kernels.add_norm_backward(
-            last.residual, product(to_inner_product, kept.inner_matrix), (kept.middle, kept.middle_inverse), weights.middle_norm, asked.masks[1],
-            dtype=dtype, shift=weights.middle_shift,
+            last.residual, product(grad_gelu, saved.intermediate_matrix), (saved.attention_normalized, saved.attention_inverse_std),
+            parameters.attention_norm, middle_dropout, dtype=dtype, norm_bias=parameters.attention_norm_bias,
         )  # fmt: skip
-        to_inner = kernels.weight_grad(to_inner_product, middle.again) if needed.inner else None
-        to_context = kernels.weight_grad(middle.product, kept.context) if needed.context else None
-        to_states = torch.empty_like(kept.states)
+        grad_intermediate = kernels.weight_grad(grad_gelu, middle.recomputed) if needed.intermediate else None
+        grad_attention_output = kernels.weight_grad(middle.product, saved.context) if needed.attention_output else None
+        grad_qkv = torch.empty_like(saved.qkv)
         kernels.attention_backward(
-            _split(kept.states, weights), asked.sentences, asked.masks[0], grad=product(middle.product, kept.context_matrix),
-            statistics=kept.statistics, to=_thirds(to_states),
+            _split_qkv(saved.qkv, parameters), settings.layout, attention_dropout, grad=product(middle.product, saved.attention_output_matrix),
+            statistics=saved.statistics, out=_thirds(grad_qkv),
         )  # fmt: skip
-        in_one = needed.query or needed.key or needed.value
-        to_query, to_key, to_value = kernels.weight_grad(to_states, kept.entered).chunk(3) if in_one else (None, None, None)
-        to_query_bias, to_key_bias, to_value_bias = kernels.column_sums(to_states).chunk(3)
-        to_hidden = kernels.add_product(middle.residual, to_states, kept.projection)
-        of_weights = (  # in the order of _Weights
-            to_query, to_query_bias, to_key, to_key_bias, to_value, to_value_bias, to_context, middle.bias, to_inner, to_inner_bias,
-            to_outer, last.bias, middle.weight, middle.shift, last.weight, last.shift,
+        needs_weights = needed.query or needed.key or needed.value
+        grad_query, grad_key, grad_value = kernels.weight_grad(grad_qkv, saved.inputs).chunk(3) if needs_weights else (None, None, None)
+        grad_query_bias, grad_key_bias, grad_value_bias = kernels.column_sums(grad_qkv).chunk(3)
+        grad_hidden = kernels.addmm(middle.residual, grad_qkv, saved.qkv_matrix)
+        grad_parameters = (  # in the order of _Parameters
+            grad_query, grad_query_bias, grad_key, grad_key_bias, grad_value, grad_value_bias, grad_attention_output, middle.bias,
+            grad_intermediate, grad_intermediate_bias, grad_output, last.bias, middle.norm_weight, middle.norm_bias, last.norm_weight,
+            last.norm_bias,
         )  # fmt: skip
-        return to_hidden, None, *of_weights
+        return grad_hidden, None, *grad_parameters
 
 
-def _split(states: Tensor, weights: _Weights) -> States:
-    return States(*_thirds(states), (weights.query_bias, weights.key_bias, weights.value_bias))
+def _split_qkv(qkv: Tensor, parameters: _Parameters) -> QueryKeyValue:
+    return QueryKeyValue(*_thirds(qkv), (parameters.query_bias, parameters.key_bias, parameters.value_bias))
 
 
-def _thirds(states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    query, key, value = states.chunk(3, dim=1)
+def _thirds(qkv: Tensor) -> Triple:
+    """The columns of queries, keys and values."""
+    query, key, value = qkv.chunk(3, dim=1)
     return query, key, value

@@ -1,2 +1,2 @@
-"""What a transformer layer does between its matrix products: C++ for processors (`calls`), Triton for GPUs (`gpu_calls`), each compiled
-where it runs, once. Both have the functions of `values.Kernels`."""
+"""What a transformer layer does between its matrix products: in C++ for processors (`cpp_kernels`), in Triton for GPUs (`triton_kernels`),
+each compiled where it runs, once. Both modules have the functions of `interface.Kernels`."""

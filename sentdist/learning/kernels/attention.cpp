@@ -12,15 +12,15 @@ int64_t whole_lanes(int64_t length) { return (length + LANES - 1) / LANES * LANE
 
 // Rows of queries, keys and values; head h of a row begins `h · head_width` behind it. Biases of the same layout, or none.
 template <typename Element>
-struct States {
+struct QueryKeyValue {
     const Element *query, *key, *value;
     const float *query_bias, *key_bias, *value_bias;
     int64_t stride;
 };
 
-struct Shape {
+struct Layout {
     const int32_t* boundaries;
-    int64_t sentences, heads, head_width;
+    int64_t num_sentences, num_heads, head_width;
     float scale;
 };
 
@@ -47,22 +47,22 @@ struct Scratch {
 // Lets `work(head, scratch)` do each head of each sentence. It takes so many tensors of a head's rows, so many of ROWS queries' weights,
 // and one of ROWS rows.
 template <typename Work>
-void for_each_head(const Shape& shape, int64_t num_heads, int64_t num_weights, int threads, Work work) {
-    std::vector<int64_t> first_place(shape.sentences + 1, 0);
+void for_each_head(const Layout& layout, int64_t num_tensors, int64_t num_weights, int threads, Work work) {
+    std::vector<int64_t> first_place(layout.num_sentences + 1, 0);
     int64_t longest = 0;
-    for (int64_t sentence = 0; sentence < shape.sentences; ++sentence) {
-        int64_t length = shape.boundaries[sentence + 1] - shape.boundaries[sentence];
-        first_place[sentence + 1] = first_place[sentence] + shape.heads * length * length;
+    for (int64_t sentence = 0; sentence < layout.num_sentences; ++sentence) {
+        int64_t length = layout.boundaries[sentence + 1] - layout.boundaries[sentence];
+        first_place[sentence + 1] = first_place[sentence] + layout.num_heads * length * length;
         longest = std::max(longest, length);
     }
-    int64_t floats = whole_lanes(longest) * (num_heads * whole_lanes(shape.head_width) + num_weights * ROWS);
+    int64_t floats = whole_lanes(longest) * (num_tensors * whole_lanes(layout.head_width) + num_weights * ROWS);
 #pragma omp parallel num_threads(threads)
     {
-        Scratch scratch(floats + ROWS * whole_lanes(shape.head_width));
+        Scratch scratch(floats + ROWS * whole_lanes(layout.head_width));
 #pragma omp for collapse(2) schedule(dynamic, 8)
-        for (int64_t sentence = 0; sentence < shape.sentences; ++sentence) {
-            for (int64_t number = 0; number < shape.heads; ++number) {
-                int64_t begin = shape.boundaries[sentence], length = shape.boundaries[sentence + 1] - begin;
+        for (int64_t sentence = 0; sentence < layout.num_sentences; ++sentence) {
+            for (int64_t number = 0; number < layout.num_heads; ++number) {
+                int64_t begin = layout.boundaries[sentence], length = layout.boundaries[sentence + 1] - begin;
                 scratch.taken = 0;
                 work(Head{sentence, number, begin, length, first_place[sentence] + number * length * length}, scratch);
             }
@@ -135,12 +135,12 @@ inline Lanes within(Lanes lanes, int64_t first, int64_t length, float beyond) {
 }
 
 // Of a query: its largest score, and one over the sum of its powers.
-struct Softmax {
+struct SoftmaxStatistics {
     float top, inverse;
 };
 
 // A query's scores to its dropped weights.
-Softmax softmax(float* scores, const Head& head, float scale, const Dropout& dropout, int64_t first_place) {
+SoftmaxStatistics softmax(float* scores, const Head& head, float scale, const Dropout& dropout, int64_t first_place) {
     Lanes high = all(-__builtin_inff());
     for (int64_t place = 0; place < head.length; place += LANES) {
         Lanes scaled = within(load(scores + place) * scale, place, head.length, -__builtin_inff());
@@ -161,7 +161,7 @@ Softmax softmax(float* scores, const Head& head, float scale, const Dropout& dro
 
 // A query's scores to its dropped weights, as `softmax` has made them, and the gradient of these to that of the scores.
 void softmax_backward(float* scores, float* grads, const Head& head, float scale, const Dropout& dropout, int64_t first_place,
-                      Softmax made) {
+                      SoftmaxStatistics made) {
     Lanes total = {};
     for (int64_t place = 0; place < head.length; place += LANES) {
         Lanes powers = exp_of_negative(load(scores + place) * scale - made.top) * made.inverse;
@@ -183,16 +183,16 @@ struct HeadRows {
 };
 
 template <typename Element>
-HeadRows read_states(const States<Element>& states, const Shape& shape, const Head& head, Scratch& scratch) {
-    int64_t offset = head.number * shape.head_width, from = head.begin * states.stride + offset;
+HeadRows read_qkv(const QueryKeyValue<Element>& qkv, const Layout& layout, const Head& head, Scratch& scratch) {
+    int64_t offset = head.number * layout.head_width, from = head.begin * qkv.stride + offset;
     auto read = [&](const Element* rows, const float* bias) {
-        float* into = scratch.take(head.padded() * whole_lanes(shape.head_width));
-        read_head(rows + from, bias == nullptr ? nullptr : bias + offset, states.stride, head.length, shape.head_width, into);
+        float* into = scratch.take(head.padded() * whole_lanes(layout.head_width));
+        read_head(rows + from, bias == nullptr ? nullptr : bias + offset, qkv.stride, head.length, layout.head_width, into);
         return into;
     };
-    float* query = read(states.query, states.query_bias);
-    float* key = read(states.key, states.key_bias);
-    return {query, key, read(states.value, states.value_bias)};
+    float* query = read(qkv.query, qkv.query_bias);
+    float* key = read(qkv.key, qkv.key_bias);
+    return {query, key, read(qkv.value, qkv.value_bias)};
 }
 
 float* transposed(const float* rows, const Head& head, int64_t width, Scratch& scratch) {
@@ -202,41 +202,41 @@ float* transposed(const float* rows, const Head& head, int64_t width, Scratch& s
 }
 
 template <typename Element>
-void attention(const States<Element>& states, const Shape& shape, const Dropout& dropout, const float* head_scales, Element* out,
-               int64_t out_stride, Softmax* statistics, int threads) {
-    int64_t width = whole_lanes(shape.head_width);
-    for_each_head(shape, 4, 1, threads, [&](const Head& head, Scratch& scratch) {
-        HeadRows rows = read_states(states, shape, head, scratch);
+void attention(const QueryKeyValue<Element>& qkv, const Layout& layout, const Dropout& dropout, const float* head_scales, Element* out,
+               int64_t out_stride, SoftmaxStatistics* statistics, int threads) {
+    int64_t width = whole_lanes(layout.head_width);
+    for_each_head(layout, 4, 1, threads, [&](const Head& head, Scratch& scratch) {
+        HeadRows rows = read_qkv(qkv, layout, head, scratch);
         float *key_columns = transposed(rows.key, head, width, scratch), *weights = scratch.take(ROWS * head.padded());
         float* context = scratch.take(ROWS * width);
-        float scale = head_scales == nullptr ? 1.0f : head_scales[head.sentence * shape.heads + head.number];
+        float scale = head_scales == nullptr ? 1.0f : head_scales[head.sentence * layout.num_heads + head.number];
         for (int64_t first = 0; first < head.length; first += ROWS) {
             products(rows.query + first * width, width, key_columns, width, head.padded(), weights);
             int64_t last = std::min(first + ROWS, head.length);
             for (int64_t row = first; row < last; ++row) {
                 int64_t first_place = head.first_place + row * head.length;
-                Softmax made = softmax(weights + (row - first) * head.padded(), head, shape.scale, dropout, first_place);
-                if (statistics != nullptr) statistics[(head.begin + row) * shape.heads + head.number] = made;
+                SoftmaxStatistics made = softmax(weights + (row - first) * head.padded(), head, layout.scale, dropout, first_place);
+                if (statistics != nullptr) statistics[(head.begin + row) * layout.num_heads + head.number] = made;
             }
             products(weights, head.padded(), rows.value, head.length, width, context);
-            Element* to = out + (head.begin + first) * out_stride + head.number * shape.head_width;
-            write_head(context, scale, last - first, shape.head_width, to, out_stride);
+            Element* to = out + (head.begin + first) * out_stride + head.number * layout.head_width;
+            write_head(context, scale, last - first, layout.head_width, to, out_stride);
         }
     });
 }
 
 template <typename Element>
-void attention_backward(const States<Element>& states, const Shape& shape, const Dropout& dropout, const float* head_scales,
-                        const Element* grad, int64_t grad_stride, const Softmax* statistics, Element* to_query, Element* to_key,
-                        Element* to_value, int64_t to_stride, int threads) {
-    int64_t width = whole_lanes(shape.head_width);
-    for_each_head(shape, 8, 2, threads, [&](const Head& head, Scratch& scratch) {
-        int64_t padded = head.padded(), offset = head.number * shape.head_width, to = head.begin * to_stride + offset;
-        HeadRows rows = read_states(states, shape, head, scratch);
-        float* arrived = scratch.take(padded * width);
-        read_head(grad + head.begin * grad_stride + offset, nullptr, grad_stride, head.length, shape.head_width, arrived);
-        float scale = head_scales == nullptr ? 1.0f : head_scales[head.sentence * shape.heads + head.number];
-        for (int64_t place = 0; place < padded * width; place += LANES) store(arrived + place, load(arrived + place) * scale);
+void attention_backward(const QueryKeyValue<Element>& qkv, const Layout& layout, const Dropout& dropout, const float* head_scales,
+                        const Element* grad, int64_t grad_stride, const SoftmaxStatistics* statistics, Element* grad_query,
+                        Element* grad_key, Element* grad_value, int64_t out_stride, int threads) {
+    int64_t width = whole_lanes(layout.head_width);
+    for_each_head(layout, 8, 2, threads, [&](const Head& head, Scratch& scratch) {
+        int64_t padded = head.padded(), offset = head.number * layout.head_width, to = head.begin * out_stride + offset;
+        HeadRows rows = read_qkv(qkv, layout, head, scratch);
+        float* grad_rows = scratch.take(padded * width);
+        read_head(grad + head.begin * grad_stride + offset, nullptr, grad_stride, head.length, layout.head_width, grad_rows);
+        float scale = head_scales == nullptr ? 1.0f : head_scales[head.sentence * layout.num_heads + head.number];
+        for (int64_t place = 0; place < padded * width; place += LANES) store(grad_rows + place, load(grad_rows + place) * scale);
         float *key_columns = transposed(rows.key, head, width, scratch), *value_columns = transposed(rows.value, head, width, scratch);
         float *key_sums = scratch.take(padded * width), *value_sums = scratch.take(padded * width);
         std::fill(key_sums, key_sums + padded * width, 0.0f);
@@ -244,22 +244,22 @@ void attention_backward(const States<Element>& states, const Shape& shape, const
         float *weights = scratch.take(ROWS * padded), *slopes = scratch.take(ROWS * padded), *query_rows = scratch.take(ROWS * width);
         for (int64_t first = 0; first < head.length; first += ROWS) {
             products(rows.query + first * width, width, key_columns, width, padded, weights);
-            products(arrived + first * width, width, value_columns, width, padded, slopes);
+            products(grad_rows + first * width, width, value_columns, width, padded, slopes);
             int64_t last = std::min(first + ROWS, head.length);
             for (int64_t row = first; row < last; ++row) {
                 int64_t first_place = head.first_place + row * head.length, start = (row - first) * padded;
-                Softmax made = statistics[(head.begin + row) * shape.heads + head.number];
-                softmax_backward(weights + start, slopes + start, head, shape.scale, dropout, first_place, made);
+                SoftmaxStatistics made = statistics[(head.begin + row) * layout.num_heads + head.number];
+                softmax_backward(weights + start, slopes + start, head, layout.scale, dropout, first_place, made);
             }
             std::fill(weights + (last - first) * padded, weights + ROWS * padded, 0.0f);  // of rows that are no queries
             std::fill(slopes + (last - first) * padded, slopes + ROWS * padded, 0.0f);
-            add_transposed(weights, padded, arrived + first * width, head.length, width, value_sums);
+            add_transposed(weights, padded, grad_rows + first * width, head.length, width, value_sums);
             add_transposed(slopes, padded, rows.query + first * width, head.length, width, key_sums);
             products(slopes, padded, rows.key, head.length, width, query_rows);
-            write_head(query_rows, 1.0f, last - first, shape.head_width, to_query + to + first * to_stride, to_stride);
+            write_head(query_rows, 1.0f, last - first, layout.head_width, grad_query + to + first * out_stride, out_stride);
         }
-        write_head(key_sums, 1.0f, head.length, shape.head_width, to_key + to, to_stride);
-        write_head(value_sums, 1.0f, head.length, shape.head_width, to_value + to, to_stride);
+        write_head(key_sums, 1.0f, head.length, layout.head_width, grad_key + to, out_stride);
+        write_head(value_sums, 1.0f, head.length, layout.head_width, grad_value + to, out_stride);
     });
 }
 
@@ -270,31 +270,32 @@ void attention_backward(const States<Element>& states, const Shape& shape, const
 extern "C" {
 
 void sentdist_attention(int is_bfloat16, const void* query, const void* key, const void* value, const float* query_bias,
-                        const float* key_bias, const float* value_bias, int64_t stride, const int32_t* boundaries, int64_t sentences,
-                        int64_t heads, int64_t head_width, float scale, uint64_t seed, uint32_t dropped, float kept,
+                        const float* key_bias, const float* value_bias, int64_t stride, const int32_t* boundaries, int64_t num_sentences,
+                        int64_t num_heads, int64_t head_width, float scale, uint64_t seed, uint32_t threshold, float kept_factor,
                         const float* head_scales, void* out, int64_t out_stride, void* statistics, int threads) {
-    of_type(is_bfloat16, [&](auto element) {
+    with_element_type(is_bfloat16, [&](auto element) {
         using Rows = const decltype(element)*;
-        States<decltype(element)> states = {Rows(query), Rows(key), Rows(value), query_bias, key_bias, value_bias, stride};
-        Shape shape = {boundaries, sentences, heads, head_width, scale};
-        attention(states, shape, Dropout{seed, dropped, kept}, head_scales, static_cast<decltype(element)*>(out), out_stride,
-                  static_cast<Softmax*>(statistics), threads);
+        QueryKeyValue<decltype(element)> qkv = {Rows(query), Rows(key), Rows(value), query_bias, key_bias, value_bias, stride};
+        Layout layout = {boundaries, num_sentences, num_heads, head_width, scale};
+        attention(qkv, layout, Dropout{seed, threshold, kept_factor}, head_scales, static_cast<decltype(element)*>(out), out_stride,
+                  static_cast<SoftmaxStatistics*>(statistics), threads);
     });
 }
 
 void sentdist_attention_backward(int is_bfloat16, const void* query, const void* key, const void* value, const float* query_bias,
                                  const float* key_bias, const float* value_bias, int64_t stride, const int32_t* boundaries,
-                                 int64_t sentences, int64_t heads, int64_t head_width, float scale, uint64_t seed, uint32_t dropped,
-                                 float kept, const float* head_scales, const void* grad, int64_t grad_stride, const void* statistics,
-                                 void* to_query, void* to_key, void* to_value, int64_t to_stride, int threads) {
-    of_type(is_bfloat16, [&](auto element) {
+                                 int64_t num_sentences, int64_t num_heads, int64_t head_width, float scale, uint64_t seed,
+                                 uint32_t threshold, float kept_factor, const float* head_scales, const void* grad, int64_t grad_stride,
+                                 const void* statistics, void* grad_query, void* grad_key, void* grad_value, int64_t out_stride,
+                                 int threads) {
+    with_element_type(is_bfloat16, [&](auto element) {
         using Rows = const decltype(element)*;
         using Written = decltype(element)*;
-        States<decltype(element)> states = {Rows(query), Rows(key), Rows(value), query_bias, key_bias, value_bias, stride};
-        Shape shape = {boundaries, sentences, heads, head_width, scale};
-        attention_backward(states, shape, Dropout{seed, dropped, kept}, head_scales, Rows(grad), grad_stride,
-                           static_cast<const Softmax*>(statistics), Written(to_query), Written(to_key), Written(to_value), to_stride,
-                           threads);
+        QueryKeyValue<decltype(element)> qkv = {Rows(query), Rows(key), Rows(value), query_bias, key_bias, value_bias, stride};
+        Layout layout = {boundaries, num_sentences, num_heads, head_width, scale};
+        attention_backward(qkv, layout, Dropout{seed, threshold, kept_factor}, head_scales, Rows(grad), grad_stride,
+                           static_cast<const SoftmaxStatistics*>(statistics), Written(grad_query), Written(grad_key), Written(grad_value),
+                           out_stride, threads);
     });
 }
 }

@@ -150,12 +150,12 @@ inline Lanes exp_of_negative(Lanes x) {
     return same_bits<Lanes>(same_bits<Ints>(power) + exponent);
 }
 
-// The normal distribution: Φ(x), and φ(x) = exp(-x² / 2) / √(2π). Φ to 1.5e-7: Abramowitz & Stegun 1964, equation 7.1.26.
-struct Normal {
-    Lanes cumulated, density;
+// The normal distribution at x: Φ(x), and φ(x) = exp(-x² / 2) / √(2π). Φ to 1.5e-7: Abramowitz & Stegun 1964, equation 7.1.26.
+struct NormalAt {
+    Lanes cdf, density;
 };
 
-inline Normal normal(Lanes x) {
+inline NormalAt normal_at(Lanes x) {
     Lanes magnitude = larger(x, -x) * 0.70710678f;
     magnitude = x == x ? magnitude : x;
     Lanes bell = exp_of_negative(-magnitude * magnitude);
@@ -176,26 +176,26 @@ inline Words mixed(Words x) {
     return x ^ (x >> 16);
 }
 
-// What values are multiplied by: 0 with a probability, else `kept`. A number is drawn for each place of a tensor from the seed and the
-// place alone, so that a backward pass draws it again instead of reading it.
+// What values are multiplied by: 0 with a probability, else `kept_factor`. A number is drawn for each place of a tensor from the seed and
+// the place alone, so that a backward pass draws it again instead of reading it.
 struct Dropout {
     uint64_t seed;
-    uint32_t dropped;  // of 2³² numbers
-    float kept;
+    uint32_t threshold;  // of 2³² numbers, those below drop a value
+    float kept_factor;
 
     Lanes at(int64_t place) const {
-        if (dropped == 0) return all(1.0f);
+        if (threshold == 0) return all(1.0f);
         constexpr Words number = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
         uint32_t high = uint32_t(seed >> 32) + uint32_t(place >> 32) * 0x9e3779b9u;
         Words drawn = mixed(mixed((uint32_t(place) + number) ^ uint32_t(seed)) + high);
-        Ints is_kept = drawn >= dropped;
-        return same_bits<Lanes>(is_kept & same_bits<Ints>(all(kept)));
+        Ints is_kept = drawn >= threshold;
+        return same_bits<Lanes>(is_kept & same_bits<Ints>(all(kept_factor)));
     }
 };
 
 // Lets `work` be told of which type the rows are, by a value of it: what Python calls has no templates.
 template <typename Work>
-void of_type(int is_bfloat16, Work work) {
+void with_element_type(int is_bfloat16, Work work) {
     if (is_bfloat16)
         work(bfloat16{});
     else

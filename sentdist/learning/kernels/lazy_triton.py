@@ -1,15 +1,15 @@
-"""The kernels of a GPU, imported where they are first asked for: Triton comes with them, which only torch for CUDA brings."""
+"""The kernels in Triton, imported where they are first asked for: Triton itself comes with torch for CUDA alone."""
 
 from __future__ import annotations
 
 from functools import cache
 
-from sentdist.learning.kernels.values import GpuKernels
+from sentdist.learning.kernels.interface import TritonKernels
 
 
 @cache
-def gpu_kernels() -> GpuKernels:
+def load_triton_kernels() -> TritonKernels:
     """Cached, for each layer asks in each step: an import statement takes a microsecond even then."""
-    from sentdist.learning.kernels import gpu_calls
+    from sentdist.learning.kernels import triton_kernels
 
-    return gpu_calls
+    return triton_kernels

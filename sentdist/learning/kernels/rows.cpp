@@ -28,9 +28,9 @@ void add_up(const float* parts, int64_t width, float* sums) {
 }
 
 template <typename Element>
-void add_norm(const Element* product, const float* bias, Dropout dropout, const float* residual, const float* weight, const float* shift,
-              double epsilon, int64_t rows, int64_t width, float* normalized, float* inverse_deviation, float* out, bfloat16* rounded,
-              int threads) {
+void add_norm(const Element* product, const float* bias, Dropout dropout, const float* residual, const float* norm_weight,
+              const float* norm_bias, double epsilon, int64_t rows, int64_t width, float* normalized, float* inverse_std, float* out,
+              bfloat16* rounded, int threads) {
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t row = 0; row < rows; ++row) {
         int64_t start = row * width;
@@ -50,11 +50,11 @@ void add_norm(const Element* product, const float* bias, Dropout dropout, const 
             squares += centred * centred;
         }
         float inverse = float(1.0 / std::sqrt(double(sum(squares)) / double(width) + epsilon));
-        if (inverse_deviation != nullptr) inverse_deviation[row] = inverse;
+        if (inverse_std != nullptr) inverse_std[row] = inverse;
         for (int64_t column = 0; column < width; column += LANES) {
             Lanes centred = (load(result + column) - mean) * inverse;
             if (normalized != nullptr) store(normalized + start + column, centred);
-            Lanes value = centred * load(weight + column) + load(shift + column);
+            Lanes value = centred * load(norm_weight + column) + load(norm_bias + column);
             store(result + column, value);
             if (rounded != nullptr) store(rounded + start + column, value);
         }
@@ -62,45 +62,47 @@ void add_norm(const Element* product, const float* bias, Dropout dropout, const 
 }
 
 template <typename Element>
-void add_norm_backward(const float* grad, const Element* grad_of_product, const float* normalized, const float* inverse_deviation,
-                       const float* weight, const float* shift, Dropout dropout, int64_t rows, int64_t width, float* to_residual,
-                       Element* to_product, float* to_bias, float* to_weight, float* to_shift, Element* again, int threads) {
+void add_norm_backward(const float* grad, const Element* grad_product_input, const float* normalized, const float* inverse_std,
+                       const float* norm_weight, const float* norm_bias, Dropout dropout, int64_t rows, int64_t width, float* grad_residual,
+                       Element* grad_product, float* grad_bias, float* grad_norm_weight, float* grad_norm_bias, Element* recomputed,
+                       int threads) {
     std::unique_ptr<float[]> parts(new float[3 * PARTS * width]());
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t number = 0; number < PARTS; ++number) {
         float* bias_part = parts.get() + number * width;
-        float* weight_part = bias_part + PARTS * width;
-        float* shift_part = weight_part + PARTS * width;
+        float* norm_weight_part = bias_part + PARTS * width;
+        float* norm_bias_part = norm_weight_part + PARTS * width;
         auto [first, last] = part_of_rows(number, rows);
         for (int64_t row = first; row < last; ++row) {
             int64_t start = row * width;
-            float* result = to_residual + start;
+            float* result = grad_residual + start;
             Lanes total = {}, along = {};
             for (int64_t column = 0; column < width; column += LANES) {
-                Lanes arrived = load(grad + start + column);
-                if (grad_of_product != nullptr) arrived += load(grad_of_product + start + column);
+                Lanes grad_out = load(grad + start + column);
+                if (grad_product_input != nullptr) grad_out += load(grad_product_input + start + column);
                 Lanes centred = load(normalized + start + column);
-                store(weight_part + column, load(weight_part + column) + arrived * centred);
-                store(shift_part + column, load(shift_part + column) + arrived);
-                if (again != nullptr) store(again + start + column, centred * load(weight + column) + load(shift + column));
-                Lanes scaled = arrived * load(weight + column);
+                store(norm_weight_part + column, load(norm_weight_part + column) + grad_out * centred);
+                store(norm_bias_part + column, load(norm_bias_part + column) + grad_out);
+                if (recomputed != nullptr)
+                    store(recomputed + start + column, centred * load(norm_weight + column) + load(norm_bias + column));
+                Lanes scaled = grad_out * load(norm_weight + column);
                 store(result + column, scaled);
                 total += scaled;
                 along += scaled * centred;
             }
-            float mean = sum(total) / float(width), slope = sum(along) / float(width), inverse = inverse_deviation[row];
+            float mean = sum(total) / float(width), slope = sum(along) / float(width), inverse = inverse_std[row];
             for (int64_t column = 0; column < width; column += LANES) {
                 Lanes value = (load(result + column) - mean - load(normalized + start + column) * slope) * inverse;
                 store(result + column, value);
                 value *= dropout.at(start + column);
-                store(to_product + start + column, value);
+                store(grad_product + start + column, value);
                 store(bias_part + column, load(bias_part + column) + value);
             }
         }
     }
-    add_up(parts.get(), width, to_bias);
-    add_up(parts.get() + PARTS * width, width, to_weight);
-    add_up(parts.get() + 2 * PARTS * width, width, to_shift);
+    add_up(parts.get(), width, grad_bias);
+    add_up(parts.get() + PARTS * width, width, grad_norm_weight);
+    add_up(parts.get() + 2 * PARTS * width, width, grad_norm_bias);
 }
 
 template <typename Element>
@@ -109,14 +111,14 @@ void gelu(const Element* product, const float* bias, int64_t rows, int64_t width
     for (int64_t row = 0; row < rows; ++row) {
         for (int64_t column = 0; column < width; column += LANES) {
             Lanes x = load(product + row * width + column) + load(bias + column);
-            store(out + row * width + column, x * normal(x).cumulated);
+            store(out + row * width + column, x * normal_at(x).cdf);
         }
     }
 }
 
 template <typename Element>
-void gelu_backward(const Element* product, const float* bias, int64_t rows, int64_t width, Element* grad, Element* again, float* to_bias,
-                   int threads) {
+void gelu_backward(const Element* product, const float* bias, int64_t rows, int64_t width, Element* grad, Element* recomputed,
+                   float* grad_bias, int threads) {
     std::unique_ptr<float[]> parts(new float[PARTS * width]());
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t number = 0; number < PARTS; ++number) {
@@ -125,15 +127,15 @@ void gelu_backward(const Element* product, const float* bias, int64_t rows, int6
         for (int64_t row = first; row < last; ++row) {
             for (int64_t column = 0; column < width; column += LANES) {
                 Lanes x = load(product + row * width + column) + load(bias + column);
-                Normal at_x = normal(x);
-                store(again + row * width + column, x * at_x.cumulated);
-                Lanes value = load(grad + row * width + column) * (at_x.cumulated + x * at_x.density);
+                NormalAt at_x = normal_at(x);
+                store(recomputed + row * width + column, x * at_x.cdf);
+                Lanes value = load(grad + row * width + column) * (at_x.cdf + x * at_x.density);
                 store(grad + row * width + column, value);
                 store(bias_part + column, load(bias_part + column) + value);
             }
         }
     }
-    add_up(parts.get(), width, to_bias);
+    add_up(parts.get(), width, grad_bias);
 }
 
 template <typename Element>
@@ -161,48 +163,51 @@ void add_to(const Element* values, int64_t count, float* sums, int threads) {
 // What Python calls. Rows lie one behind the other; null where something is not given or not wanted.
 extern "C" {
 
-void sentdist_add_norm(int is_bfloat16, const void* product, const float* bias, uint64_t seed, uint32_t dropped, float kept,
-                       const float* residual, const float* weight, const float* shift, double epsilon, int64_t rows, int64_t width,
-                       float* normalized, float* inverse_deviation, float* out, bfloat16* rounded, int threads) {
-    of_type(is_bfloat16, [&](auto element) {
-        add_norm(static_cast<const decltype(element)*>(product), bias, Dropout{seed, dropped, kept}, residual, weight, shift, epsilon, rows,
-                 width, normalized, inverse_deviation, out, rounded, threads);
+void sentdist_add_norm(int is_bfloat16, const void* product, const float* bias, uint64_t seed, uint32_t threshold, float kept_factor,
+                       const float* residual, const float* norm_weight, const float* norm_bias, double epsilon, int64_t rows, int64_t width,
+                       float* normalized, float* inverse_std, float* out, bfloat16* rounded, int threads) {
+    with_element_type(is_bfloat16, [&](auto element) {
+        add_norm(static_cast<const decltype(element)*>(product), bias, Dropout{seed, threshold, kept_factor}, residual, norm_weight,
+                 norm_bias, epsilon, rows, width, normalized, inverse_std, out, rounded, threads);
     });
 }
 
-void sentdist_add_norm_backward(int is_bfloat16, const float* grad, const void* grad_of_product, const float* normalized,
-                                const float* inverse_deviation, const float* weight, const float* shift, uint64_t seed, uint32_t dropped,
-                                float kept, int64_t rows, int64_t width, float* to_residual, void* to_product, float* to_bias,
-                                float* to_weight, float* to_shift, void* again, int threads) {
-    of_type(is_bfloat16, [&](auto element) {
+void sentdist_add_norm_backward(int is_bfloat16, const float* grad, const void* grad_product_input, const float* normalized,
+                                const float* inverse_std, const float* norm_weight, const float* norm_bias, uint64_t seed,
+                                uint32_t threshold, float kept_factor, int64_t rows, int64_t width, float* grad_residual,
+                                void* grad_product, float* grad_bias, float* grad_norm_weight, float* grad_norm_bias, void* recomputed,
+                                int threads) {
+    with_element_type(is_bfloat16, [&](auto element) {
         using Element = decltype(element);
-        add_norm_backward(grad, static_cast<const Element*>(grad_of_product), normalized, inverse_deviation, weight, shift,
-                          Dropout{seed, dropped, kept}, rows, width, to_residual, static_cast<Element*>(to_product), to_bias, to_weight,
-                          to_shift, static_cast<Element*>(again), threads);
+        add_norm_backward(grad, static_cast<const Element*>(grad_product_input), normalized, inverse_std, norm_weight, norm_bias,
+                          Dropout{seed, threshold, kept_factor}, rows, width, grad_residual, static_cast<Element*>(grad_product), grad_bias,
+                          grad_norm_weight, grad_norm_bias, static_cast<Element*>(recomputed), threads);
     });
 }
 
 void sentdist_gelu(int is_bfloat16, const void* product, const float* bias, int64_t rows, int64_t width, void* out, int threads) {
-    of_type(is_bfloat16, [&](auto element) {
+    with_element_type(is_bfloat16, [&](auto element) {
         using Element = decltype(element);
         gelu(static_cast<const Element*>(product), bias, rows, width, static_cast<Element*>(out), threads);
     });
 }
 
-void sentdist_gelu_backward(int is_bfloat16, const void* product, const float* bias, int64_t rows, int64_t width, void* grad, void* again,
-                            float* to_bias, int threads) {
-    of_type(is_bfloat16, [&](auto element) {
+void sentdist_gelu_backward(int is_bfloat16, const void* product, const float* bias, int64_t rows, int64_t width, void* grad,
+                            void* recomputed, float* grad_bias, int threads) {
+    with_element_type(is_bfloat16, [&](auto element) {
         using Element = decltype(element);
-        gelu_backward(static_cast<const Element*>(product), bias, rows, width, static_cast<Element*>(grad), static_cast<Element*>(again),
-                      to_bias, threads);
+        gelu_backward(static_cast<const Element*>(product), bias, rows, width, static_cast<Element*>(grad),
+                      static_cast<Element*>(recomputed), grad_bias, threads);
     });
 }
 
 void sentdist_column_sums(int is_bfloat16, const void* values, int64_t rows, int64_t width, float* sums, int threads) {
-    of_type(is_bfloat16, [&](auto element) { column_sums(static_cast<const decltype(element)*>(values), rows, width, sums, threads); });
+    with_element_type(is_bfloat16, [&](auto element) {
+        column_sums(static_cast<const decltype(element)*>(values), rows, width, sums, threads);
+    });
 }
 
 void sentdist_add_to(int is_bfloat16, const void* values, int64_t count, float* sums, int threads) {
-    of_type(is_bfloat16, [&](auto element) { add_to(static_cast<const decltype(element)*>(values), count, sums, threads); });
+    with_element_type(is_bfloat16, [&](auto element) { add_to(static_cast<const decltype(element)*>(values), count, sums, threads); });
 }
 }

@@ -21,8 +21,8 @@ from sentdist.learning.encoder import fused_layer
 from sentdist.learning.encoder.batch import TokenBatch
 from sentdist.learning.encoder.regularizers import Dropout
 from sentdist.learning.engine import TorchEngine
-from sentdist.learning.kernels import calls
-from sentdist.learning.kernels.values import Mask
+from sentdist.learning.kernels import cpp_kernels
+from sentdist.learning.kernels.interface import DropoutMask
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Json, topological
 from sentdist.stages.inputs import folder_of
@@ -138,19 +138,19 @@ def probabilities(place: Place, regularizers: Json, monkeypatch: pytest.MonkeyPa
             module.register_forward_hook(
                 lambda _, given, out: found["hidden"].update([round(float((out == 0).float().mean() - (given[0] == 0).float().mean()), 1)])
             )
-    attention, add_norm, heads = calls.attention, calls.add_norm, fused_layer.head_scales
+    attention, add_norm, heads = cpp_kernels.attention, cpp_kernels.add_norm, fused_layer.head_scales
 
-    def zeros(name: str, mask: Mask | None) -> None:
-        if mask is not None:
-            found[name].update([round(float((factors(mask, (4096,)) == 0).double().mean()), 1)])
+    def zeros(name: str, dropout_mask: DropoutMask | None) -> None:
+        if dropout_mask is not None:
+            found[name].update([round(float((factors(dropout_mask, (4096,)) == 0).double().mean()), 1)])
 
-    def watched_attention(states: Any, sentences: Any, mask: Mask | None, **named: Any) -> Any:
-        zeros("attention", mask)
-        return attention(states, sentences, mask, **named)
+    def watched_attention(qkv: Any, layout: Any, dropout_mask: DropoutMask | None, **named: Any) -> Any:
+        zeros("attention", dropout_mask)
+        return attention(qkv, layout, dropout_mask, **named)
 
-    def watched_norm(product: Tensor, bias: Tensor, mask: Mask | None, *given: Any, **named: Any) -> Any:
-        zeros("hidden", mask)
-        return add_norm(product, bias, mask, *given, **named)
+    def watched_norm(product: Tensor, bias: Tensor, dropout_mask: DropoutMask | None, *given: Any, **named: Any) -> Any:
+        zeros("hidden", dropout_mask)
+        return add_norm(product, bias, dropout_mask, *given, **named)
 
     def watched_heads(*given: Any, **named: Any) -> Tensor:
         scales = heads(*given, **named)
@@ -158,8 +158,8 @@ def probabilities(place: Place, regularizers: Json, monkeypatch: pytest.MonkeyPa
         return scales
 
     with monkeypatch.context() as patch:
-        patch.setattr(calls, "attention", watched_attention)
-        patch.setattr(calls, "add_norm", watched_norm)
+        patch.setattr(cpp_kernels, "attention", watched_attention)
+        patch.setattr(cpp_kernels, "add_norm", watched_norm)
         patch.setattr(fused_layer, "head_scales", watched_heads)
         run(made.session)
     return found
@@ -197,7 +197,7 @@ def test_bf16_computes_layers_in_bfloat16(place: Place, monkeypatch: pytest.Monk
     seen: dict[str, set[torch.dtype]] = {"fp32": set(), "bf16": set()}
     for precision, types in seen.items():
         made = opened(place, "triplets", {"training.precision": precision, "training.epochs": 1, f"{O}.name": objective})
-        gelu = calls.gelu
+        gelu = cpp_kernels.gelu
 
         def watched(product: Tensor, bias: Tensor, types: set[torch.dtype] = types, gelu: Any = gelu) -> Tensor:
             types.add(product.dtype)
@@ -205,7 +205,7 @@ def test_bf16_computes_layers_in_bfloat16(place: Place, monkeypatch: pytest.Monk
             return made
 
         with monkeypatch.context() as patch:
-            patch.setattr(calls, "gelu", watched)
+            patch.setattr(cpp_kernels, "gelu", watched)
             run(made.session)
     assert seen == {"fp32": {torch.float32}, "bf16": {torch.bfloat16}}
 

@@ -1,4 +1,4 @@
-"""The compiled kernels of this machine: built once a user and kept, or the reason why there are none. Knows nothing of torch."""
+"""The library of the kernels in C++: built once a user on this machine and kept, or why there is none. Knows nothing of torch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import platform
 import shutil
 import stat
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -26,9 +25,8 @@ HEADERS = ("lanes.h",)
 # Sums keep their order and NaN stays NaN: nothing of -ffast-math.
 FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fno-math-errno", "-Wall", "-Wno-psabi")
 _COMPILERS = ("g++", "c++")  # what Clang calls for a parallel loop is in no library of torch
-_THREADS_OF_OPENMP = "GOMP_parallel"  # what GCC calls for a parallel loop; LLVM's library has it, too
-_LONGEST_BUILD_S = 300.0
-_ON_GPU = "sentdist.learning.kernels.gpu_calls"
+_PARALLEL_LOOP = "GOMP_parallel"  # what GCC calls for a parallel loop; LLVM's library has it, too
+_BUILD_TIMEOUT_S = 300.0
 
 
 class NoKernelsError(Exception):
@@ -36,26 +34,23 @@ class NoKernelsError(Exception):
 
 
 @cache
-def library() -> ctypes.CDLL | str:
-    """The kernels, loaded into this process, into which torch is; or the reason why layers are computed without them."""
+def load_library() -> ctypes.CDLL | str:
+    """The library, loaded into this process, into which torch is; or the reason why layers are computed without it."""
     try:
-        return _loaded(built())
+        return _load(find_or_build())
     except NoKernelsError as reason:
         return str(reason)
     except (OSError, RuntimeError) as error:  # a folder that cannot be written, a user without a home
         return f"they could not be built ({first_line(error)})"
 
 
-def in_use() -> str | None:
-    """What names the kernels that this process has loaded: it changes with sources, compiler and processor. None where it has none.
-    Those of a GPU, where it ran them, stand behind."""
-    found = library() if library.cache_info().currsize else None
-    on_gpu = sys.modules.get(_ON_GPU)  # which loads torch
-    names = [Path(found._name).stem if isinstance(found, ctypes.CDLL) else None, on_gpu.in_use() if on_gpu is not None else None]
-    return "; ".join(name for name in names if name) or None
+def loaded_name() -> str | None:
+    """What names the library that this process has loaded: it changes with sources, compiler and processor. None where it has none."""
+    library = load_library() if load_library.cache_info().currsize else None
+    return Path(library._name).stem if isinstance(library, ctypes.CDLL) else None
 
 
-def built() -> Path:
+def find_or_build() -> Path:
     """The file of the library: found where a process of this user built it before, or built, in about 3 seconds.
 
     Raises:
@@ -67,11 +62,11 @@ def built() -> Path:
     compiler = next(filter(None, map(shutil.which, named)), None)
     if compiler is None:
         raise NoKernelsError("GCC's C++ compiler was not found (Debian: apt-get install g++)")
-    folder = _own_folder()
+    folder = _private_folder()
     file = folder / f"{_digest(compiler)}.so"
     if _is_whole(file):
         return file
-    with _alone(folder):
+    with _locked(folder):
         if not _is_whole(file):
             _build(compiler, file)
             with whole_file(_checksum_of(file), synced=True) as made:
@@ -95,7 +90,7 @@ def _sha256(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def _own_folder() -> Path:
+def _private_folder() -> Path:
     """Where code of this user lies that others cannot replace."""
     folder = cache_folder("kernels")
     try:
@@ -131,7 +126,7 @@ def _processor() -> str:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _locked(folder: Path) -> Iterator[None]:
     """Let one process at a time build: the others find what it built."""
     with (folder / "lock").open("w") as lock:
         with suppress(OSError):  # a file system without locks: built twice at worst
@@ -151,7 +146,7 @@ def _build(compiler: str, file: Path) -> None:
 
 def _run(command: list[str]) -> None:
     try:
-        ran = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_LONGEST_BUILD_S)
+        ran = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_BUILD_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NoKernelsError(f"{command[0]} did not run ({first_line(error)})") from None
     if ran.returncode != 0:
@@ -159,19 +154,19 @@ def _run(command: list[str]) -> None:
         raise NoKernelsError(f"{command[0]} could not compile them ({brief(said)})")
 
 
-def _loaded(file: Path) -> ctypes.CDLL:
-    if not hasattr(ctypes.CDLL(None), _THREADS_OF_OPENMP):
-        _show_openmp()
+def _load(file: Path) -> ctypes.CDLL:
+    if not hasattr(ctypes.CDLL(None), _PARALLEL_LOOP):
+        _make_openmp_visible()
     try:
         return ctypes.CDLL(str(file), mode=os.RTLD_NOW | os.RTLD_LOCAL)
     except OSError as error:
         raise NoKernelsError(f"{file} could not be loaded ({first_line(error)}); remove it, and it is built again") from None
 
 
-def _show_openmp() -> None:
+def _make_openmp_visible() -> None:
     """Make the OpenMP library that torch has loaded visible to what is loaded after it."""
     mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "omp" in line.rsplit("/", 1)[-1]}
     for path in sorted(mapped):
-        if hasattr(ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL), _THREADS_OF_OPENMP):
+        if hasattr(ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL), _PARALLEL_LOOP):
             return
     raise NoKernelsError("this build of torch has no OpenMP whose threads they could share")

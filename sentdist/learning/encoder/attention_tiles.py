@@ -1,4 +1,4 @@
-"""Sentences by the tile of a GPU's kernel that they fit into (see kernels/short_attention.py), and where that kernel is the quicker one."""
+"""Sentences by the tile of the Triton kernel that they fit into (kernels/triton_attention.py), and where that kernel is the faster one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sentdist.learning.encoder.batch import sent_to
-from sentdist.learning.kernels.values import Launches
+from sentdist.learning.kernels.interface import Launches
 
 TILES = (16, 32, 64, 128)  # tokens; below 16 there is no product of matrices
 LARGEST_TILE_BYTES = 16 * 2**10  # of one of its operands: five and the weights must lie in a multiprocessor's own memory
@@ -41,8 +41,8 @@ def largest_tile(width: int, dtype: torch.dtype) -> int:
     return max((tile for tile in TILES if tile * width * dtype.itemsize <= LARGEST_TILE_BYTES), default=0)
 
 
-def is_quicker(query: Tensor, *, num_sentences: int) -> bool:
-    """Than torch's kernels, as measured on an H100: in half precision FlashAttention is where sentences fill its tiles, and where so few
+def is_faster_than_torch(query: Tensor, *, num_sentences: int) -> bool:
+    """As measured on an H100: in half precision FlashAttention is where sentences fill its tiles, and where so few
     of them are there that the time to start kernels is all that counts. query: (T, H, head width)."""
     num_tokens, num_heads, _ = query.shape
     if query.dtype == torch.float32:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sentdist.learning.encoder.fused_attention import served_tile, why_not_short
+from sentdist.learning.encoder.fused_attention import longest_supported, why_kernels_unavailable
 from tests.support.interpreted import run_interpreted
 
 
@@ -48,11 +48,11 @@ def test_sentences_go_to_the_tile_they_fit_into_and_a_launch_that_is_too_small_t
     prepared, tiles, quicker = interpreted()[-4:-1]
     assert prepared["tiles"] == [32, 128] and prepared["counts"] == [400, 101], "3,600 programs are too few for a launch, 4,800 are not"
     assert prepared["places"] == list(range(501))
-    used = tiles.pop("in use")
+    used = tiles.pop("used")
     assert used.startswith("Triton ") and used.endswith(", tiles of 16 32 64 128") and tiles.pop("tried") == used, (
         "what is tried is not used"
     )
-    assert tiles.pop("trouble") == [
+    assert tiles.pop("unavailable") == [
         None, "RuntimeError: Failed to find C compiler.", "raised: Triton Error [CUDA]: out of memory", None, "RuntimeError: not so",
     ]  # fmt: skip
     assert tiles.pop("strided")
@@ -70,13 +70,13 @@ def test_a_trace_whose_tensors_are_pretended_runs_none_and_says_nothing_of_the_m
 def test_without_triton_or_a_gpu_nothing_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    assert served_tile(torch.device("cpu"), torch.float32, 32) == 0
+    assert longest_supported(torch.device("cpu"), torch.float32, 32) == 0
     monkeypatch.setattr("sentdist.learning.encoder.fused_attention._capability", lambda device: (9, 0))
     monkeypatch.setattr("sentdist.learning.encoder.fused_attention._has_triton", lambda: False)
-    assert served_tile(torch.device("cuda"), torch.float32, 32) == 0
-    assert why_not_short(torch.device("cuda")) == "Triton is not installed"
+    assert longest_supported(torch.device("cuda"), torch.float32, 32) == 0
+    assert why_kernels_unavailable(torch.device("cuda")) == "Triton is not installed"
     monkeypatch.setattr("sentdist.learning.encoder.fused_attention._has_triton", lambda: True)
     monkeypatch.setattr("sentdist.learning.encoder.fused_attention._capability", lambda device: (7, 5))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "T4")
-    assert served_tile(torch.device("cuda"), torch.float32, 32) == 0, "older than Ampere"
-    assert why_not_short(torch.device("cuda")) == "T4 is none of NVIDIA's from Ampere on"
+    assert longest_supported(torch.device("cuda"), torch.float32, 32) == 0, "older than Ampere"
+    assert why_kernels_unavailable(torch.device("cuda")) == "T4 is none of NVIDIA's from Ampere on"

@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from sentdist.learning.kernels import calls
-from sentdist.learning.kernels.values import Mask, Sentences, States
+from sentdist.learning.kernels import cpp_kernels
+from sentdist.learning.kernels.interface import AttentionLayout, DropoutMask, QueryKeyValue
 from tests.support.kernel_reference import attended, factors
 
 LENGTHS = [1, 2, 15, 16, 17, 33, 70, 4]
 ROWS = sum(LENGTHS)
 TYPES = {torch.float32: 3e-6, torch.bfloat16: 1.5e-2}  # relative to the norm; bfloat16 keeps 8 bits of what goes in and comes out
-MASK = Mask(seed=0x1234567_89ABCDEF, p=0.3)
+MASK = DropoutMask(seed=0x1234567_89ABCDEF, p=0.3)
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ def leaves(*tensors: Tensor) -> list[Tensor]:
 @pytest.mark.parametrize(("heads", "width"), [(3, 8), (2, 32), (1, 64), (2, 20)])
 @pytest.mark.parametrize("mask", [None, MASK])
 @pytest.mark.parametrize("apart", [False, True])
-def test_attention(dtype: torch.dtype, heads: int, width: int, mask: Mask | None, apart: bool) -> None:
+def test_attention(dtype: torch.dtype, heads: int, width: int, mask: DropoutMask | None, apart: bool) -> None:
     """apart: queries, keys and values in three tensors without biases; else in one with them, and with a scale for each head."""
     total = heads * width
     states = torch.randn(ROWS, 3 * total).to(dtype)
@@ -45,51 +45,55 @@ def test_attention(dtype: torch.dtype, heads: int, width: int, mask: Mask | None
     head_scales = None if apart else torch.rand(len(LENGTHS), heads)
     grad = torch.randn(ROWS, total).to(dtype)
     boundaries = torch.tensor([0, *LENGTHS], dtype=torch.int32).cumsum(0, dtype=torch.int32)
-    sentences = Sentences(boundaries=boundaries, heads=heads, head_width=width, scale=0.7 * width**-0.5, head_scales=head_scales)
+    layout = AttentionLayout(boundaries=boundaries, num_heads=heads, head_width=width, scale=0.7 * width**-0.5, head_scales=head_scales)
     thirds = [third.contiguous() if apart else third for third in states.chunk(3, dim=1)]
-    given = States(thirds[0], thirds[1], thirds[2], None if biases is None else (biases[0], biases[1], biases[2]))
-    found, statistics = calls.attention(given, sentences, mask, keep=True)
+    given = QueryKeyValue(thirds[0], thirds[1], thirds[2], None if biases is None else (biases[0], biases[1], biases[2]))
+    found, statistics = cpp_kernels.attention(given, layout, mask, save_for_backward=True)
     assert statistics is not None
     to = [torch.empty_like(third) for third in thirds] if apart else list(torch.empty_like(states).chunk(3, dim=1))
-    calls.attention_backward(given, sentences, mask, grad=grad, statistics=statistics, to=(to[0], to[1], to[2]))
+    cpp_kernels.attention_backward(given, layout, mask, grad=grad, statistics=statistics, out=(to[0], to[1], to[2]))
 
     expected_of = leaves(*states.chunk(3, dim=1))
     moved = expected_of if biases is None else [one + bias for one, bias in zip(expected_of, biases.double(), strict=True)]
-    expected = attended((moved[0], moved[1], moved[2]), LENGTHS, heads=heads, scale=sentences.scale, mask=mask, head_scales=head_scales)
+    expected = attended((moved[0], moved[1], moved[2]), LENGTHS, heads=heads, scale=layout.scale, mask=mask, head_scales=head_scales)
     expected.backward(grad.double())
     near(found, expected, dtype)
     for one, leaf in zip(to, expected_of, strict=True):
         assert leaf.grad is not None
         near(one, leaf.grad, dtype)
-    assert torch.equal(calls.attention(given, sentences, mask, keep=False)[0], found)
+    assert torch.equal(cpp_kernels.attention(given, layout, mask, save_for_backward=False)[0], found)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("rows", [1, 31, 33, 200])
 @pytest.mark.parametrize("mask", [None, MASK])
-def test_add_norm(dtype: torch.dtype, rows: int, mask: Mask | None) -> None:
+def test_add_norm(dtype: torch.dtype, rows: int, mask: DropoutMask | None) -> None:
     width = 48
-    product, more, grad = torch.randn(rows, width).to(dtype), torch.randn(rows, width).to(dtype), torch.randn(rows, width)
-    bias, residual, weight, shift = torch.randn(width), torch.randn(rows, width), torch.randn(width), torch.randn(width)
-    found = calls.add_norm(product, bias, mask, residual, weight, shift, epsilon=1e-5, keep=True)
-    assert found.for_derivative is not None
-    grads = calls.add_norm_backward(grad, more, found.for_derivative, weight, mask, dtype=dtype, shift=shift)
-    assert grads.again is not None and torch.equal(grads.again, found.product_ready)
-    assert calls.add_norm_backward(grad, more, found.for_derivative, weight, mask, dtype=dtype).again is None
+    product, grad_product_input, grad = torch.randn(rows, width).to(dtype), torch.randn(rows, width).to(dtype), torch.randn(rows, width)
+    bias, residual, norm_weight, norm_bias = torch.randn(width), torch.randn(rows, width), torch.randn(width), torch.randn(width)
+    found = cpp_kernels.add_norm(product, bias, mask, residual, norm_weight, norm_bias, epsilon=1e-5, save_for_backward=True)
+    assert found.saved_for_backward is not None
+    grads = cpp_kernels.add_norm_backward(
+        grad, grad_product_input, found.saved_for_backward, norm_weight, mask, dtype=dtype, norm_bias=norm_bias
+    )
+    assert grads.recomputed is not None and torch.equal(grads.recomputed, found.product_input)
+    assert (
+        cpp_kernels.add_norm_backward(grad, grad_product_input, found.saved_for_backward, norm_weight, mask, dtype=dtype).recomputed is None
+    )
 
-    of_product, of_bias, of_residual, of_weight, of_shift = given = leaves(product, bias, residual, weight, shift)
+    of_product, of_bias, of_residual, of_norm_weight, of_norm_bias = given = leaves(product, bias, residual, norm_weight, norm_bias)
     summed = (of_product + of_bias) * factors(mask, (rows, width)) + of_residual
-    expected = torch.nn.functional.layer_norm(summed, (width,), of_weight, of_shift, 1e-5)
-    expected.backward(grad.double() + more.double())
+    expected = torch.nn.functional.layer_norm(summed, (width,), of_norm_weight, of_norm_bias, 1e-5)
+    expected.backward(grad.double() + grad_product_input.double())
     near(found.out, expected, torch.float32)
-    assert torch.equal(found.product_ready, found.out.to(dtype))
-    ours = (grads.product, grads.bias, grads.residual, grads.weight, grads.shift)
+    assert torch.equal(found.product_input, found.out.to(dtype))
+    ours = (grads.product, grads.bias, grads.residual, grads.norm_weight, grads.norm_bias)
     for one, leaf in zip(ours, given, strict=True):
         assert leaf.grad is not None
         near(one, leaf.grad, dtype if one is grads.product else torch.float32)
-    without = calls.add_norm(product, None, mask, residual, weight, shift, epsilon=1e-5, keep=False)
+    without = cpp_kernels.add_norm(product, None, mask, residual, norm_weight, norm_bias, epsilon=1e-5, save_for_backward=False)
     near(without.out, torch.nn.functional.layer_norm(
-        product.double() * factors(mask, (rows, width)) + residual.double(), (width,), weight.double(), shift.double(), 1e-5
+        product.double() * factors(mask, (rows, width)) + residual.double(), (width,), norm_weight.double(), norm_bias.double(), 1e-5
     ), torch.float32)  # fmt: skip
 
 
@@ -98,9 +102,9 @@ def test_gelu(dtype: torch.dtype) -> None:
     product = torch.cat([torch.linspace(-14.0, 14.0, 64 * 33), torch.tensor([0.0, -0.0, 60.0, -60.0, 1e30, -1e30] + 10 * [1e-20])])
     product = product.view(-1, 16).to(dtype)
     bias, grad = torch.randn(16) * 0.1, torch.randn(len(product), 16).to(dtype)
-    found, to_product = calls.gelu(product, bias), grad.clone()
-    again, to_bias = calls.gelu_backward(product, bias, to_product)
-    assert torch.equal(again, found)
+    found, grad_product = cpp_kernels.gelu(product, bias), grad.clone()
+    recomputed, grad_bias = cpp_kernels.gelu_backward(product, bias, grad_product)
+    assert torch.equal(recomputed, found)
     of_product, of_bias = leaves(product, bias)
     expected = torch.nn.functional.gelu(of_product + of_bias)
     expected.backward(grad.double())
@@ -109,16 +113,16 @@ def test_gelu(dtype: torch.dtype) -> None:
     rounded = 0.0 if dtype == torch.float32 else 2.0**-8
     small = product.double().abs() < 100.0
     assert float((found.double() - expected)[small].abs().sub(rounded * expected[small].abs()).max()) < 2e-6
-    assert float((to_product.double() - of_product.grad)[small].abs().sub(rounded * of_product.grad[small].abs()).max()) < 2e-6
+    assert float((grad_product.double() - of_product.grad)[small].abs().sub(rounded * of_product.grad[small].abs()).max()) < 2e-6
     near(found, expected, dtype)
-    near(to_bias, of_bias.grad, torch.float32)
+    near(grad_bias, of_bias.grad, torch.float32)
 
 
 def test_sums() -> None:
     values = torch.randn(77, 32)
-    near(calls.column_sums(values), values.double().sum(0), torch.float32)
+    near(cpp_kernels.column_sums(values), values.double().sum(0), torch.float32)
     sums = torch.randn(77, 32)
-    assert torch.equal(calls.add_to(sums.clone(), values.bfloat16()), sums + values.bfloat16().float())
+    assert torch.equal(cpp_kernels.add_to(sums.clone(), values.bfloat16()), sums + values.bfloat16().float())
 
 
 @pytest.fixture
@@ -132,21 +136,23 @@ def threads() -> Iterator[None]:
 def test_any_number_of_threads_gives_the_same_digits() -> None:
     states, grad, width = torch.randn(ROWS, 96), torch.randn(ROWS, 32), 32
     boundaries = torch.tensor([0, *LENGTHS], dtype=torch.int32).cumsum(0, dtype=torch.int32)
-    sentences, weight = Sentences(boundaries=boundaries, heads=2, head_width=16, scale=0.25), torch.randn(width)
+    layout, norm_weight = AttentionLayout(boundaries=boundaries, num_heads=2, head_width=16, scale=0.25), torch.randn(width)
     outcomes = []
     for number in (1, 2, 3):
         torch.set_num_threads(number)
-        given = States(*states.chunk(3, dim=1))
-        context, statistics = calls.attention(given, sentences, MASK, keep=True)
+        given = QueryKeyValue(*states.chunk(3, dim=1))
+        context, statistics = cpp_kernels.attention(given, layout, MASK, save_for_backward=True)
         assert statistics is not None
         to = torch.empty_like(states)
-        calls.attention_backward(given, sentences, MASK, grad=grad, statistics=statistics, to=to.chunk(3, dim=1))
-        normed = calls.add_norm(context, weight, MASK, grad, weight, weight, epsilon=1e-5, keep=True)
-        assert normed.for_derivative is not None
-        grads = calls.add_norm_backward(grad, context, normed.for_derivative, weight, MASK, dtype=torch.float32, shift=weight)
+        cpp_kernels.attention_backward(given, layout, MASK, grad=grad, statistics=statistics, out=to.chunk(3, dim=1))
+        normed = cpp_kernels.add_norm(context, norm_weight, MASK, grad, norm_weight, norm_weight, epsilon=1e-5, save_for_backward=True)
+        assert normed.saved_for_backward is not None
+        grads = cpp_kernels.add_norm_backward(
+            grad, context, normed.saved_for_backward, norm_weight, MASK, dtype=torch.float32, norm_bias=norm_weight
+        )
         arrived = grad.clone()
-        activated, to_bias = calls.gelu_backward(context, weight, arrived)
-        outcomes.append([context, to, normed.out, *grads, arrived, activated, to_bias, calls.column_sums(to)])
+        activated, grad_bias = cpp_kernels.gelu_backward(context, norm_weight, arrived)
+        outcomes.append([context, to, normed.out, *grads, arrived, activated, grad_bias, cpp_kernels.column_sums(to)])
     for other in outcomes[1:]:
         assert all(torch.equal(one, again) for one, again in zip(outcomes[0], other, strict=True))
 
@@ -154,20 +160,20 @@ def test_any_number_of_threads_gives_the_same_digits() -> None:
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_is_not_finite_does_not_become_finite(value: float) -> None:
     """A training that diverges is found by its loss and its gradient's norm."""
-    weight = torch.ones(16)
+    norm_weight = torch.ones(16)
     for dtype in TYPES:
         rows = torch.randn(5, 16).to(dtype)
         rows[2, 3] = value
-        normed = calls.add_norm(rows, None, None, torch.randn(5, 16), weight, weight, epsilon=1e-5, keep=True)
-        assert normed.for_derivative is not None and not normed.out[2].isfinite().any() and normed.out[[0, 1, 3, 4]].isfinite().all()
-        assert not normed.product_ready[2].isfinite().any()
+        normed = cpp_kernels.add_norm(rows, None, None, torch.randn(5, 16), norm_weight, norm_weight, epsilon=1e-5, save_for_backward=True)
+        assert normed.saved_for_backward is not None and not normed.out[2].isfinite().any() and normed.out[[0, 1, 3, 4]].isfinite().all()
+        assert not normed.product_input[2].isfinite().any()
         if value != -math.inf:  # of which GELU is 0
-            assert not calls.gelu(rows, torch.zeros(16))[2, 3].isfinite()
-        sentences = Sentences(boundaries=torch.tensor([0, 2, 5], dtype=torch.int32), heads=1, head_width=16, scale=1.0)
+            assert not cpp_kernels.gelu(rows, torch.zeros(16))[2, 3].isfinite()
+        layout = AttentionLayout(boundaries=torch.tensor([0, 2, 5], dtype=torch.int32), num_heads=1, head_width=16, scale=1.0)
         for place in range(3):
             states = [torch.randn(5, 16).to(dtype) for _ in range(3)]
             states[place] = rows.abs() if value == -math.inf else rows
-            context, _ = calls.attention(States(*states), sentences, None, keep=False)
+            context, _ = cpp_kernels.attention(QueryKeyValue(*states), layout, None, save_for_backward=False)
             assert context[:2].isfinite().all() and (place < 2 or not context[2:, 3].isfinite().any())
             assert place > 0 or math.isinf(value) or not context[2].isfinite().any()
 
@@ -177,16 +183,16 @@ def test_dropout_drops_as_often_as_it_says_and_its_seeds_and_places_are_independ
 
     def kept(seed: int, p: float) -> Tensor:
         """By the kernel: a gradient is 0 where its value was dropped."""
-        grad, inverse, weight = torch.randn(rows, width), torch.ones(rows), torch.ones(width)
-        to_product = calls.add_norm_backward(
-            grad, None, (torch.randn(rows, width), inverse), weight, Mask(seed=seed, p=p), dtype=torch.float32
+        grad, inverse, norm_weight = torch.randn(rows, width), torch.ones(rows), torch.ones(width)
+        grad_product = cpp_kernels.add_norm_backward(
+            grad, None, (torch.randn(rows, width), inverse), norm_weight, DropoutMask(seed=seed, p=p), dtype=torch.float32
         ).product  # fmt: skip
-        return (to_product != 0.0).double()
+        return (grad_product != 0.0).double()
 
     first = 0x3C6EF372_FE94F82B
     for p in (0.1, 0.5):
         one, other = kept(first, p), kept(first + 2**40, p)
-        assert torch.equal(one, (factors(Mask(seed=first, p=p), (rows, width)) > 0).double())
+        assert torch.equal(one, (factors(DropoutMask(seed=first, p=p), (rows, width)) > 0).double())
         spread = math.sqrt(p * (1 - p) / one.numel())
         for found in (one, other):
             assert abs(float(1.0 - found.mean()) - p) < 4.0 * spread
@@ -198,6 +204,6 @@ def test_dropout_drops_as_often_as_it_says_and_its_seeds_and_places_are_independ
 
 def test_each_mask_is_drawn_for_itself() -> None:
     torch.manual_seed(0)
-    first, none, last = calls.draw_masks([0.1, 0.0, 0.1], torch.device("cpu"))
+    first, none, last = cpp_kernels.draw_dropout_masks([0.1, 0.0, 0.1], torch.device("cpu"))
     assert first is not None and none is None and last is not None
     assert first.seed != last.seed and (first.p, last.p) == (0.1, 0.1)

@@ -12,20 +12,20 @@ from types import SimpleNamespace
 
 import pytest
 
-from sentdist.learning.kernels import library
+from sentdist.learning.kernels import cpp_library, used_kernels
 
-ASK = "from sentdist.learning.kernels import library; print(library.built())"
-FLAGS = library.FLAGS
+ASK = "from sentdist.learning.kernels import cpp_library; print(cpp_library.find_or_build())"
+FLAGS = cpp_library.FLAGS
 WRITES = 'for last; do :; done; printf "not a library" > "$last"'  # a compiler
 
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("SENTDIST_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(library, "FLAGS", (*library.FLAGS, "-O0"))  # a third of the time
-    library.library.cache_clear()
+    monkeypatch.setattr(cpp_library, "FLAGS", (*cpp_library.FLAGS, "-O0"))  # a third of the time
+    cpp_library.load_library.cache_clear()
     yield tmp_path / "cache/kernels"
-    library.library.cache_clear()
+    cpp_library.load_library.cache_clear()
 
 
 def compiler(folder: Path, text: str) -> str:
@@ -38,33 +38,33 @@ def compiler(folder: Path, text: str) -> str:
 
 def test_processes_that_ask_at_once_build_it_once(tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And a third one, this one, loads what they built."""
-    from sentdist.learning.kernels import calls  # torch comes with it, whose OpenMP is looked for
+    from sentdist.learning.kernels import cpp_kernels  # torch comes with it, whose OpenMP is looked for
 
     counted = compiler(tmp_path / "bin", f'echo built >> {tmp_path}/log\nexec c++ "$@" -O0')
     monkeypatch.setenv("CXX", counted)
-    monkeypatch.setattr(library, "FLAGS", FLAGS)  # as the others have them
+    monkeypatch.setattr(cpp_library, "FLAGS", FLAGS)  # as the others have them
 
     def ask(_: int) -> str:
         return subprocess.run([sys.executable, "-c", ASK], capture_output=True, text=True, check=True).stdout.strip()
 
     with ThreadPoolExecutor(2) as pool:
         told = set(pool.map(ask, range(2)))
-    assert (tmp_path / "log").read_text().count("built") == len(library.SOURCES) + 1
+    assert (tmp_path / "log").read_text().count("built") == len(cpp_library.SOURCES) + 1
     assert told == {str(file) for file in own_cache.glob("*.so")} and len(told) == 1 and own_cache.stat().st_mode & 0o777 == 0o700
-    assert calls.why_not() is None and (tmp_path / "log").read_text().count("built") == len(library.SOURCES) + 1
-    assert library.in_use() in told.pop()
-    library.library.cache_clear()
+    assert cpp_kernels.why_unavailable() is None and (tmp_path / "log").read_text().count("built") == len(cpp_library.SOURCES) + 1
+    assert used_kernels.used_kernels() in told.pop()
+    cpp_library.load_library.cache_clear()
     Path(counted).write_text(Path(counted).read_text() + "# another compiler\n")
-    assert calls.why_not() is None and len(list(own_cache.glob("*.so"))) == 2
+    assert cpp_kernels.why_unavailable() is None and len(list(own_cache.glob("*.so"))) == 2
 
 
 def test_kernels_that_ran_on_a_gpu_are_named_behind_those_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = library.in_use()
+    before = used_kernels.used_kernels()
     told = iter(["Triton 3.7.1, tiles of 16 64", None])
-    monkeypatch.setitem(sys.modules, library._ON_GPU, SimpleNamespace(in_use=lambda: next(told)))
-    assert library.in_use() == (f"{before}; " if before else "") + "Triton 3.7.1, tiles of 16 64"
-    assert library.in_use() == before
-    assert Path(*library._ON_GPU.split(".")).with_suffix(".py").is_file(), "the module that it is"
+    monkeypatch.setitem(sys.modules, used_kernels._TRITON_KERNELS, SimpleNamespace(used_names=lambda: next(told)))
+    assert used_kernels.used_kernels() == (f"{before}; " if before else "") + "Triton 3.7.1, tiles of 16 64"
+    assert used_kernels.used_kernels() == before
+    assert Path(*used_kernels._TRITON_KERNELS.split(".")).with_suffix(".py").is_file(), "the module that it is"
 
 
 @pytest.mark.parametrize(
@@ -73,37 +73,37 @@ def test_kernels_that_ran_on_a_gpu_are_named_behind_those_of_the_processor(monke
 )
 def test_a_compiler_that_fails_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, reason: str) -> None:
     monkeypatch.setenv("CXX", compiler(tmp_path / "bin", text))
-    with pytest.raises(library.NoKernelsError, match=reason):
-        library.built()
-    assert isinstance(library.library(), str)
+    with pytest.raises(cpp_library.NoKernelsError, match=reason):
+        cpp_library.find_or_build()
+    assert isinstance(cpp_library.load_library(), str)
 
 
 def test_what_was_built_half_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> None:
     monkeypatch.setenv("CXX", compiler(tmp_path / "bin", 'for last; do :; done; echo half > "$last"; [ "$1" != -shared ]'))
-    with pytest.raises(library.NoKernelsError):
-        library.built()
+    with pytest.raises(cpp_library.NoKernelsError):
+        cpp_library.find_or_build()
     assert [file.name for file in own_cache.iterdir()] == ["lock"]
 
 
 def test_no_compiler_is_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CXX", "clang++")  # whose OpenMP is not the one that torch brings
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(library.NoKernelsError, match="C\\+\\+ compiler was not found"):
-        library.built()
+    with pytest.raises(cpp_library.NoKernelsError, match="C\\+\\+ compiler was not found"):
+        cpp_library.find_or_build()
 
 
 def test_a_folder_into_which_others_may_write_is_not_used(own_cache: Path) -> None:
     own_cache.mkdir(parents=True)
     own_cache.chmod(0o777)
-    with pytest.raises(library.NoKernelsError, match="others may write"):
-        library.built()
+    with pytest.raises(cpp_library.NoKernelsError, match="others may write"):
+        cpp_library.find_or_build()
 
 
 def test_a_library_that_cannot_be_loaded_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     importlib.import_module("torch")  # its OpenMP is looked for first
     monkeypatch.setenv("CXX", compiler(tmp_path / "bin", WRITES))
-    assert library.built().read_text() == "not a library"
-    assert "could not be loaded" in str(library.library())
+    assert cpp_library.find_or_build().read_text() == "not a library"
+    assert "could not be loaded" in str(cpp_library.load_library())
 
 
 @pytest.mark.parametrize("error", [OSError(30, "Read-only file system"), RuntimeError("Could not determine home directory.")])
@@ -111,15 +111,15 @@ def test_a_folder_that_cannot_be_written_is_a_reason(error: Exception, monkeypat
     def refuse(folder: Path) -> None:
         raise error
 
-    monkeypatch.setattr(library, "_alone", refuse)
-    assert "could not be built" in str(library.library())
+    monkeypatch.setattr(cpp_library, "_locked", refuse)
+    assert "could not be built" in str(cpp_library.load_library())
 
 
 @pytest.mark.parametrize("left", [0.25, 0.9])
 def test_a_library_that_was_cut_off_is_built_again(left: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Loaded as it is, it ends the process. What a compiler wrote is not looked at: any will do."""
     monkeypatch.setenv("CXX", compiler(tmp_path / "bin", WRITES))
-    file = library.built()
+    file = cpp_library.find_or_build()
     whole = file.read_bytes()
     file.write_bytes(whole[: int(left * len(whole))])
-    assert library.built() == file and file.read_bytes() == whole
+    assert cpp_library.find_or_build() == file and file.read_bytes() == whole

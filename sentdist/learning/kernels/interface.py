@@ -1,0 +1,186 @@
+"""What kernels take and give, and the functions that those in C++ and those in Triton both have: here is what each of them means.
+
+Tensors of tokens are (T, W) in float32 or in the type of the products; biases and the norms' weights (W,) in float32. `grad_x` is the
+gradient of x. Python has no way to give a function the signature of a protocol: tests/unit/learning/test_kernel_signatures.py holds the
+modules to these, word for word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+Triple = tuple[Tensor, Tensor, Tensor]  # of queries, keys and values
+Launches = tuple[tuple[int, Tensor], ...]  # a tile of tokens, and the numbers of the sentences for it, int32 on the device
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropoutMask:
+    """Which values of a tensor are zeroed, each with probability `p`, by a number drawn from the seed (64 bits) and its place.
+
+    seed: on a GPU a tensor there, (), so that nobody waits for it.
+    """
+
+    seed: int | Tensor
+    p: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionLayout:
+    """S sentences in a flat tensor and the heads that attend in each. boundaries: (S + 1,) int32. scale: of scores.
+    head_scales: (S, H) float32, of contexts.
+
+    launches: for kernels in Triton.
+    """
+
+    boundaries: Tensor
+    num_heads: int
+    head_width: int
+    scale: float
+    head_scales: Tensor | None = None
+    launches: Launches = ()
+
+
+class QueryKeyValue(NamedTuple):
+    """(T, H · head width) each, with one stride between rows; and what is added to each row of them, or None."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    biases: Triple | None = None
+
+
+class AttentionKernel(NamedTuple):
+    """Which kernels attention needs. has_backward: also those of the derivative."""
+
+    device: torch.device
+    dtype: torch.dtype
+    head_width: int
+    has_dropout: bool
+    has_backward: bool
+    has_biases: bool = False
+    has_head_scales: bool = False
+
+
+class AddNormOutput(NamedTuple):
+    """What `add_norm` gives.
+
+    out: (T, W) float32. product_input: the same in the type of the products, for the next one.
+    saved_for_backward: (T, W) float32 before the norm's weight and bias, with (T,) one over the standard deviation.
+    """
+
+    out: Tensor
+    product_input: Tensor
+    saved_for_backward: tuple[Tensor, Tensor] | None
+
+
+class AddNormGrads(NamedTuple):
+    """Gradients of what `add_norm` was given: the residual's in float32, the product's in its type, the others (W,) float32.
+
+    recomputed: `product_input`, made once more; None where the norm's bias was not given.
+    """
+
+    residual: Tensor
+    product: Tensor
+    bias: Tensor
+    norm_weight: Tensor
+    norm_bias: Tensor
+    recomputed: Tensor | None
+
+
+class Kernels(Protocol):
+    """The functions of `cpp_kernels` and of `triton_kernels`."""
+
+    def supports_layer(self, *tensors: Tensor, product_dtype: torch.dtype) -> bool:
+        """Whether they take a layer's input and weights, between matrix products of a type, and can run here. Such tensors are float32,
+        on the kernels' device, and real: no shards that are not gathered, no fake ones."""
+
+    def draw_dropout_masks(self, probabilities: Sequence[float], device: torch.device) -> tuple[DropoutMask | None, ...]:
+        """A mask for each probability, None for 0, with seeds from the device's default generator; nothing is drawn where all are 0."""
+
+    def attention(
+        self, qkv: QueryKeyValue, layout: AttentionLayout, dropout_mask: DropoutMask | None, *, save_for_backward: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """softmax(q kᵀ · scale), dropped out, times v, times the head's scale, within each sentence: (T, H · head width).
+
+        save_for_backward: also return the statistics that `attention_backward` needs, if any.
+        """
+
+    def attention_backward(
+        self,
+        qkv: QueryKeyValue,
+        layout: AttentionLayout,
+        dropout_mask: DropoutMask | None,
+        *,
+        grad: Tensor,
+        statistics: Tensor | None,
+        out: Triple,
+    ) -> None:
+        """Write the gradients of queries, keys and values, which share one stride, into `out`. grad: (T, H · head width), the context's."""
+
+    def add_norm(
+        self,
+        product: Tensor,
+        bias: Tensor | None,
+        dropout_mask: DropoutMask | None,
+        residual: Tensor,
+        norm_weight: Tensor,
+        norm_bias: Tensor,
+        *,
+        epsilon: float,
+        save_for_backward: bool,
+    ) -> AddNormOutput:
+        """LayerNorm(dropout(product + bias) + residual), all of one pass over the rows."""
+
+    def add_norm_backward(
+        self,
+        grad: Tensor,
+        grad_product_input: Tensor | None,
+        saved: tuple[Tensor, Tensor],
+        norm_weight: Tensor,
+        dropout_mask: DropoutMask | None,
+        *,
+        dtype: torch.dtype,
+        norm_bias: Tensor | None = None,
+    ) -> AddNormGrads:
+        """grad: (T, W) float32, of `out`. grad_product_input: in the type of the products, which is `dtype`, or None where there was none.
+
+        norm_bias: what `add_norm` was given, where its `product_input` is wanted again, which then need not be kept.
+        """
+
+    def gelu(self, product: Tensor, bias: Tensor) -> Tensor:
+        """GELU(product + bias), by the error function."""
+
+    def gelu_backward(self, product: Tensor, bias: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+        """Turn `grad`, that of what `gelu` gave, into that of the product, in place.
+
+        Returns what `gelu` gave, made once more, and the bias's gradient.
+        """
+
+    def column_sums(self, values: Tensor) -> Tensor:
+        """Σ over rows of (T, W) in float32: (W,)."""
+
+    def addmm(self, sums: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        """sums + left @ right in float32, where `sums` may be overwritten."""
+
+    def weight_grad(self, grad: Tensor, inputs: Tensor) -> Tensor:
+        """gradᵀ @ inputs in float32: (outputs, inputs) of a linear layer's weight. grad: of its outputs."""
+
+
+class TritonKernels(Kernels, Protocol):
+    """Those in Triton, each of which is compiled when it is first asked for."""
+
+    def can_run_attention(self, kernel: AttentionKernel, tiles: tuple[int, ...]) -> bool:
+        """Whether this machine can compile and start it with these tiles: that takes a C compiler, and memory within a multiprocessor.
+        Not where tensors are fake, as in a trace. Layers ask in every step: all but the first get what the first was told.
+
+        Raises:
+            torch.OutOfMemoryError: the GPU is full, which says nothing about the kernel.
+        """
+
+    def why_unavailable(self, device: torch.device) -> str | None:
+        """Why they cannot run on this machine; None where the smallest do."""

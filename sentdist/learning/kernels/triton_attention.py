@@ -1,0 +1,152 @@
+"""Attention within short sentences in Triton: a sentence and a head a program, whose weights never leave it.
+
+FlashAttention works in tiles of 128 tokens: sentences of twenty leave most of a tile empty. Here a tile is as long as the sentences it is
+for: 16, 32, 64 or 128 tokens. Masks of dropout are counted by sentence, head, row and column (Philox, Salmon et al. 2011), so that forward
+and backward pass draw the same, in every number format.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from sentdist.learning.kernels.interface import AttentionLayout, DropoutMask, QueryKeyValue, Triple
+from sentdist.learning.kernels.triton_dropout import dropout_arguments, dropout_factors
+from sentdist.learning.kernels.triton_launch import device_guard, float32_precision
+
+WARPS = {16: 1, 32: 2, 64: 4, 128: 8}
+
+
+def attend(qkv: QueryKeyValue, layout: AttentionLayout, dropout_mask: DropoutMask | None, context: Tensor) -> None:
+    """Write the context, (T, H · head width)."""
+    _launch(_attend, (*qkv[:3], context), qkv, layout, dropout_mask)
+
+
+def attend_backward(qkv: QueryKeyValue, layout: AttentionLayout, dropout_mask: DropoutMask | None, grad: Tensor, out: Triple) -> None:
+    """Write the gradients of queries, keys and values into `out`, from that of the context."""
+    assert grad.is_contiguous() and all(one.stride() == (out[0].stride(0), 1) for one in out)
+    _launch(_attend_backward, (*qkv[:3], grad, *out), qkv, layout, dropout_mask, out[0].stride(0))
+
+
+def _launch(
+    kernel: Any, tensors: tuple[Tensor, ...], qkv: QueryKeyValue, layout: AttentionLayout, dropout_mask: DropoutMask | None, *strides: int
+) -> None:
+    query, unused = qkv.query, layout.boundaries
+    assert all(one.stride() == (query.stride(0), 1) for one in qkv[:3])
+    biases = qkv.biases or (unused,) * 3
+    head_scales = unused if layout.head_scales is None else layout.head_scales
+    with device_guard(query):
+        for tile, sentences in layout.launches:
+            kernel[(len(sentences) * layout.num_heads,)](
+                *tensors, *biases, head_scales, layout.boundaries, sentences, *dropout_arguments(dropout_mask, unused), layout.scale,
+                layout.num_heads, query.stride(0), *strides,
+                WIDTH=layout.head_width, TILE=tile, HAS_DROPOUT=dropout_mask is not None, HAS_BIASES=qkv.biases is not None,
+                HAS_HEAD_SCALES=layout.head_scales is not None, PRECISION=float32_precision(), num_warps=WARPS[tile], num_stages=1,
+            )  # fmt: skip
+
+
+# Numbers of a batch, of which Triton would make kernels of their own for each multiple of 16.
+_jit: Any = triton.jit(do_not_specialize=["threshold", "num_heads"], do_not_specialize_on_alignment=["sentences", "seed"])
+
+
+@triton.jit
+def _locate(boundaries, sentences, num_heads, WIDTH: tl.constexpr, TILE: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Of this program: its sentence and head, its rows, which of them lie inside, and its columns."""
+    program = tl.program_id(0)
+    sentence, head = tl.load(sentences + program // num_heads), program % num_heads
+    start = tl.load(boundaries + sentence).to(tl.int64)
+    row = tl.arange(0, TILE)
+    inside = row < tl.load(boundaries + sentence + 1) - start
+    return sentence, head, (start + row)[:, None], inside[:, None], head * WIDTH + tl.arange(0, WIDTH)[None, :]
+
+
+@triton.jit
+def _load(rows, bias, place, inside, column, HAS_BIASES: tl.constexpr):  # type: ignore[no-untyped-def]
+    """A tile of queries, keys or values."""
+    state = tl.load(rows + place, mask=inside, other=0.0)
+    if HAS_BIASES:
+        state = (state.to(tl.float32) + tl.load(bias + column)).to(state.dtype)
+    return state
+
+
+@triton.jit
+def _load_qkv(  # type: ignore[no-untyped-def]
+    query_T, key_T, value_T, query_bias, key_bias, value_bias, place, inside, column, HAS_BIASES: tl.constexpr
+):  # fmt: skip
+    """The tiles of queries, keys and values."""
+    query = _load(query_T, query_bias, place, inside, column, HAS_BIASES)
+    key = _load(key_T, key_bias, place, inside, column, HAS_BIASES)
+    return query, key, _load(value_T, value_bias, place, inside, column, HAS_BIASES)
+
+
+@triton.jit
+def _weights(query, key, inside, scale, PRECISION: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The softmax over the keys of a sentence, in float32."""
+    scores = tl.dot(query, tl.trans(key), input_precision=PRECISION) * scale
+    scores = tl.where(tl.trans(inside), scores, -float("inf"))
+    weights = tl.exp(scores - tl.max(scores, axis=1)[:, None])
+    return weights / tl.sum(weights, axis=1)[:, None]
+
+
+@triton.jit
+def _tile_dropout_factors(seed, sentence, head, kept_factor, threshold, TILE: tl.constexpr):  # type: ignore[no-untyped-def]
+    """(TILE, TILE): 0 where a weight is dropped, else 1 / (1 - p). Four numbers a draw, which stand side by side in a row."""
+    draw = tl.arange(0, TILE)[:, None] * 32 + tl.arange(0, TILE // 4)[None, :]
+    first, second, third, fourth = tl.philox(tl.load(seed), draw, draw * 0 + sentence, draw * 0 + head, draw * 0)
+    bits = tl.reshape(tl.join(tl.join(first, second), tl.join(third, fourth)), (TILE, TILE))
+    return dropout_factors(bits, kept_factor, threshold)
+
+
+@_jit
+def _attend(  # type: ignore[no-untyped-def]
+    query_T, key_T, value_T, context_T, query_bias, key_bias, value_bias, head_scales, boundaries, sentences, seed, kept_factor,
+    threshold, scale, num_heads, stride,
+    WIDTH: tl.constexpr, TILE: tl.constexpr, HAS_DROPOUT: tl.constexpr, HAS_BIASES: tl.constexpr, HAS_HEAD_SCALES: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    sentence, head, row, inside, column = _locate(boundaries, sentences, num_heads, WIDTH, TILE)
+    query, key, value = _load_qkv(
+        query_T, key_T, value_T, query_bias, key_bias, value_bias, row * stride + column, inside, column, HAS_BIASES
+    )  # fmt: skip
+    weights = _weights(query, key, inside, scale, PRECISION)
+    if HAS_DROPOUT:
+        weights *= _tile_dropout_factors(seed, sentence, head, kept_factor, threshold, TILE)
+    context = tl.dot(weights.to(value.dtype), value, input_precision=PRECISION)
+    if HAS_HEAD_SCALES:
+        context *= tl.load(head_scales + sentence * num_heads + head)
+    tl.store(context_T + row * (num_heads * WIDTH) + column, context.to(value.dtype), mask=inside)
+
+
+@_jit
+def _attend_backward(  # type: ignore[no-untyped-def]
+    query_T, key_T, value_T, grad_T, grad_query_T, grad_key_T, grad_value_T, query_bias, key_bias, value_bias, head_scales, boundaries,
+    sentences, seed, kept_factor, threshold, scale, num_heads, stride, grad_stride,
+    WIDTH: tl.constexpr, TILE: tl.constexpr, HAS_DROPOUT: tl.constexpr, HAS_BIASES: tl.constexpr, HAS_HEAD_SCALES: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    sentence, head, row, inside, column = _locate(boundaries, sentences, num_heads, WIDTH, TILE)
+    query, key, value = _load_qkv(
+        query_T, key_T, value_T, query_bias, key_bias, value_bias, row * stride + column, inside, column, HAS_BIASES
+    )  # fmt: skip
+    grad = tl.load(grad_T + row * (num_heads * WIDTH) + column, mask=inside, other=0.0)
+    if HAS_HEAD_SCALES:
+        grad = (grad * tl.load(head_scales + sentence * num_heads + head)).to(query.dtype)
+    weights = _weights(query, key, inside, scale, PRECISION)
+    grad_weights = tl.dot(grad, tl.trans(value), input_precision=PRECISION)
+    applied = weights
+    if HAS_DROPOUT:
+        factors = _tile_dropout_factors(seed, sentence, head, kept_factor, threshold, TILE)
+        applied *= factors
+        grad_weights *= factors
+    place = row * grad_stride + column
+    grad_value = tl.dot(tl.trans(applied.to(query.dtype)), grad, input_precision=PRECISION)
+    tl.store(grad_value_T + place, grad_value.to(query.dtype), mask=inside)
+    grad_scores = weights * (grad_weights - tl.sum(grad_weights * weights, axis=1)[:, None]) * scale
+    grad_scores = grad_scores.to(query.dtype)
+    grad_query = tl.dot(grad_scores, key, input_precision=PRECISION)
+    tl.store(grad_query_T + place, grad_query.to(query.dtype), mask=inside)
+    grad_key = tl.dot(tl.trans(grad_scores), query, input_precision=PRECISION)
+    tl.store(grad_key_T + place, grad_key.to(query.dtype), mask=inside)
