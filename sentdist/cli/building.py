@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sentdist.cli.completing import sweeps
+from sentdist.cli.interrupting import told_what_is_kept
 from sentdist.cli.live import live_display
 from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot, named_file
 from sentdist.cli.printing import empty_table, open_console
@@ -182,12 +183,13 @@ def _build(command: str, recipe: Path, overrides: list[str], store: str | None, 
     without_grid = ["sweep={}"] if command == "run" else []
     # Before torch and Ray are loaded: a mistake is told at once.
     asked, context = _planned(recipe, [*overrides, *without_grid], store, data)
-    if local:
-        build_within(asked, context, data)
-        return
     changes = [word for override in overrides for word in ("--set", override)]
-    job = job_command(command, recipe, *changes, store=store, data=data)
-    build_on_cluster(asked, context, data, job=job, reports=command == "sweep")
+    with told_what_is_kept(local=local):
+        if local:
+            build_within(asked, context, data)
+        else:
+            job = job_command(command, recipe, *changes, store=store, data=data)
+            build_on_cluster(asked, context, data, job=job, reports=command == "sweep")
 
 
 def job_command(command: str, recipe: Path, *options: str, store: str | None, data: Path | None) -> str:
@@ -303,7 +305,8 @@ def _print_scores(name: str, store: ArtifactStore) -> None:
 
 
 def _print_next(name: str, store: ArtifactStore) -> None:
-    """What dev chose, where its encoder lies, and what to type next."""
+    """What dev chose, where its encoder lies, whether training has helped and anything is tested, and what to type next."""
+    from sentdist.report.sweep_ending import no_gain, no_tests
     from sentdist.store.chosen import cells_by_dev
     from sentdist.store.sweep import load_sweep
 
@@ -312,6 +315,7 @@ def _print_next(name: str, store: ArtifactStore) -> None:
     cells = cells_by_dev(sweep, records)
     keys = {trial.train for trial in sweep.trials if trial.train in records and trial.key in records}
     key = cells[0].best.train if cells else keys.pop() if len(keys) == 1 else None
+    worse = no_gain(sweep, records)
     if cells:
         typer.echo(f"Best on dev: {cells[0].line}.")
     commands = [f"sentdist report {name}"] if any(trial.key in records for trial in sweep.trials) else []
@@ -319,6 +323,10 @@ def _print_next(name: str, store: ArtifactStore) -> None:
         found = store.at(sweep.places[key])
         assert found is not None, "its record was read"
         typer.echo(f"Encoder: {found.uri}")
+    for said in (worse, no_tests(sweep, records)):
+        if said:
+            typer.echo(said)
+    if key is not None and not worse:
         short = key[:KEY_LETTERS]
         commands += [
             f'sentdist similarity {short} "A dog runs." "A puppy is running."',

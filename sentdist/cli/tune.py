@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import typer
 
 from sentdist.cli.building import build_on_cluster, build_within, job_command
+from sentdist.cli.interrupting import told_what_is_kept
 from sentdist.cli.options import DataRoot, StoreRoot, check_choice
 from sentdist.encoder_export import card_of, export_encoder
 from sentdist.errors import DataError, RecipeError
@@ -25,7 +26,6 @@ METHODS = (
     "Only these, separated by commas: contrastive, symmetric, margin (triplets alone), rcl for pairs, FAQ and triplets; ranking (CoSENT), "
     "regression for graded pairs.  [default: all but rcl]"
 )
-INTERRUPTED = 130  # exit code, as shells have it
 
 
 def tune(
@@ -100,14 +100,11 @@ def tune(
     path = _write(folder / "recipe.yaml", f"# sentdist tune {file} --budget {budget}\n{recipe_text(values)}")
     typer.echo(f"Recipe: {path}")
     _tell_of_another(asked, context.store)
-    try:
+    with told_what_is_kept(local=local):
         if local:
             build_within(asked, context, data)
         else:
             build_on_cluster(asked, context, data, job=job_command("sweep", path, store=store, data=data))
-    except KeyboardInterrupt:
-        typer.echo("Stopped. All that is finished is kept: the same command goes on.")
-        raise typer.Exit(INTERRUPTED) from None
     _tell_winner(recipe.name, open_store(store), folder, store)
 
 
@@ -181,6 +178,7 @@ def _tell_of_another(asked: PlannedSearch, store: ArtifactStore) -> None:
 
 def _tell_winner(name: str, opened: ArtifactStore, folder: Path, store: str | None) -> None:
     """Who won, by how much and how certainly; the report and the encoder with its card, in files."""
+    from sentdist.report.sweep_ending import no_gain
     from sentdist.report.sweep_report import report_sweep
     from sentdist.store.chosen import challengers
     from sentdist.store.sweep import load_sweep
@@ -188,9 +186,12 @@ def _tell_winner(name: str, opened: ArtifactStore, folder: Path, store: str | No
     made = report_sweep(opened, name)
     page = made.write(folder / "report")
     sweep = load_sweep(opened, name)
-    cells = challengers(sweep, sweep.records(opened))
+    records = sweep.records(opened)
+    cells = challengers(sweep, records)
     typer.echo("")
     typer.echo(made.lead)
+    if made.rests_on:
+        typer.echo(made.rests_on)
     typer.echo(f"Report: {page}")
     if not cells:
         typer.echo("No training came to its end within the budget: with a larger one the same command goes on from here.")
@@ -202,7 +203,8 @@ def _tell_winner(name: str, opened: ArtifactStore, folder: Path, store: str | No
         use = encoder_use(str(opened.folder(trained)), store, revision=None, pooling=None, max_length=None, precision="fp32")
         export_encoder(use, target, opened)
     _write(target / "README.md", card_of(trained, opened, name=target.name))  # scores may have come since
-    typer.echo(f"Encoder: {target}, with its card; `sentdist push {trained.key[:8]} OWNER/NAME` shows what the hub would get.")
+    push = f"`sentdist push {trained.key[:8]} OWNER/NAME` shows what the hub would get."
+    typer.echo(f"Encoder: {target}, with its card; {'it is no better than the untouched one.' if no_gain(sweep, records) else push}")
 
 
 def _check_folder(path: Path, file: str) -> None:

@@ -33,6 +33,12 @@ class TableColumns:
     def has_items(self) -> bool:
         return bool(self.sizes)
 
+    @property
+    def num_items(self) -> dict[str, int]:
+        """Test items behind each column, behind the average those of all tasks; without columns that have none."""
+        of_tasks = {task: num_items for task, (num_items, _) in self.sizes.items()}
+        return of_tasks | ({AVERAGE: sum(of_tasks.values())} if AVERAGE in self.by_name and of_tasks else {})
+
     def interval(self, name: str, label: str) -> Interval | None:
         """Where the mean of a system in a column lies, within the range of the measure; None where that cannot be said."""
         column = self.by_name.get(name)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from sentdist.errors import counted
 from sentdist.report.cell_facts import CellFacts
 from sentdist.report.columns import AVERAGE
-from sentdist.report.comparisons import distance_and_verdict
+from sentdist.report.comparisons import SPEAKS_OF, distance_and_verdict
 from sentdist.report.tables import Line, ResultTable
 from sentdist.store.chosen import cells_by_dev
 from sentdist.store.record import Record
@@ -18,8 +19,7 @@ MOST_NAMED = 3  # values of one kind; a page of a wide sweep says how many more 
 def finding(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record]) -> str:
     """For a reader in a hurry: what the recipe's headline method scores (of its cells the one that dev chose), and whether that is told
     from the baseline. The sentences beneath the table say it with all its numbers."""
-    known = {line.label: line for line in table.lines if line.cells[table.lead].summary is not None}
-    line = next((known[label] for label in _candidates(sweep, table, records) if label in known), None)
+    line = headline(sweep, table, records)
     if line is None:
         return ""
     summary = line.cells[table.lead].summary
@@ -31,6 +31,30 @@ def finding(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record
     both = "; dev chose both" if compared.relation == "chosen" else ""
     doubt = ", on what is there so far" if line.exploratory else ""
     return f"{said}: {distance_and_verdict(compared.differences[table.lead], compared.other)}{both}{doubt}."
+
+
+def headline(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record]) -> Line | None:
+    """The row that `finding` speaks of; None where none has a score."""
+    known = {line.label: line for line in table.lines if line.cells[table.lead].summary is not None}
+    return next((known[label] for label in _candidates(sweep, table, records) if label in known), None)
+
+
+def rests_on(table: ResultTable, line: Line | None) -> str:
+    """What a row's score in the leading column rests on: seeds, test items, and the interval of its difference, else its own; "" for a row
+    without a score."""
+    if line is None or line.cells[table.lead].summary is None:
+        return ""
+    behind = [] if line.is_fixed else [counted(line.num_seeds, "seed")]
+    behind += [counted(table.num_items[table.lead], "test item")] if table.lead in table.num_items else []
+    compared, own = table.compared(line.label), line.cells[table.lead].interval
+    found = None if compared is None else compared.differences[table.lead]
+    if found is not None and found.low is not None and found.high is not None:
+        interval = f"95 % interval of the difference {found.low:+.2f} to {found.high:+.2f} over {SPEAKS_OF[found.about]}"
+    elif own is not None:
+        interval = f"95 % interval of the score {own.low:.2f} to {own.high:.2f} over {SPEAKS_OF[own.about]}"
+    else:
+        interval = f"no interval{'' if found is None or not found.reason else f' ({found.reason})'}"
+    return f"It rests on {' and '.join(behind)}: {interval}." if behind else ""
 
 
 def _candidates(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sentdist.citation import Citation
@@ -14,7 +14,7 @@ from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report import citations
 from sentdist.report.block import Block
 from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEAKS_TITLE, NOT_CHECKED, SweepLeaks, sweep_leaks
-from sentdist.report.page_head import finding, page_facts
+from sentdist.report.page_head import finding, headline, page_facts, rests_on
 from sentdist.report.paper import tables_of
 from sentdist.report.references import GridBaseline
 from sentdist.report.relations import LINK_HEADER, link_table
@@ -69,12 +69,14 @@ class SweepPage:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A report in memory: its page, its text, and the files beside them (name -> content). lead: the finding in a sentence or two."""
+    """A report in memory: its page, its text, and the files beside them (name -> content). lead: the finding in a sentence or two.
+    rests_on: seeds, test items and interval behind it; "" where there are none."""
 
     name: str
     lead: str
     markdown: str = field(repr=False)
     html: str = field(repr=False)
+    rests_on: str = ""
     files: dict[str, str | bytes] = field(repr=False)  # megabytes, which a notebook would show
 
     def write(self, folder: str | Path) -> Path:
@@ -137,7 +139,8 @@ def report_sweep(store: ArtifactStore, name: str, *, links: Mapping[str, str] | 
         recipe=recipe_text(sweep.recipe),
         citations=tuple(used),
     )
-    return _report(page, {**_files(tables, drawings, used), **(part.files if part else {})})
+    line = headline(sweep, tables[0], records) if part is None else tables[0].line(part.headline) if part.headline else None
+    return replace(_report(page, {**_files(tables, drawings, used), **(part.files if part else {})}), rests_on=rests_on(tables[0], line))
 
 
 def _search_alone(facts: SearchFacts, links: Mapping[str, str]) -> Report:

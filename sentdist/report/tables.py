@@ -74,7 +74,7 @@ class SharedStages:
 class ResultTable:
     """An aggregated table. `unit` names the score; `verdicts` say of each system in words how it compares with its reference in the lead
     column, `remarks` what else there is to say; `notes` explain the marks. baseline: the reference of all rows; in a grid of those that
-    have none at their own point."""
+    have none at their own point. num_items: test items of each column that has some."""
 
     title: str
     unit: str
@@ -86,6 +86,7 @@ class ResultTable:
     verdicts: Mapping[str, str]
     remarks: tuple[str, ...]
     notes: tuple[str, ...]
+    num_items: Mapping[str, int]
 
     @property
     def lead(self) -> str:
@@ -153,6 +154,7 @@ def build_table(
         verdicts=verdicts,
         remarks=(*(f"Of what dev chose: {said}" for said in of_chosen.values()), *((shared.sentence(),) if shared else ())),
         notes=tuple(_notes(systems, tasks, found, unit=measure.unit, rows_of=rows_of, average=average, leaked=leaked or {})),
+        num_items=found.num_items,
     )
 
 

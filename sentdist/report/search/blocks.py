@@ -26,10 +26,12 @@ SPENT_HEADER = ("method", "trials", "finished", "pruned", "failed", "running", "
 
 @dataclass(frozen=True, kw_only=True)
 class SearchPart:
-    """lead: the finding in a sentence. first, rest: blocks before and after the tables of test scores. facts: for the head of the page.
+    """lead: the finding in a sentence; headline: the row it speaks of, "" where none is scored. first, rest: blocks before and after the
+    tables of test scores. facts: for the head of the page.
     works: keys of what it rests on."""
 
     lead: str
+    headline: str
     first: tuple[Block, ...]
     rest: tuple[Block, ...]
     files: Mapping[str, str | bytes]
@@ -48,9 +50,11 @@ def search_part(facts: SearchFacts, table: ResultTable | None, *, dev_unit: str,
     first = Block(
         title="What the search found", said=tuple(_found(facts, table)), header=CHOSEN_HEADER, rows=_chosen_rows(facts, table), links=links
     )
+    best = next(iter(scored_choices(facts, table)), None)
     return SearchPart(
-        lead=lead(facts, table), first=(first,), rest=tuple(rest), files=files, facts=_page_facts(facts), works=tuple(_works(facts, files))
-    )
+        lead=lead(facts, table), headline="" if best is None or best.chosen is None else str(best.chosen.cell), first=(first,),
+        rest=tuple(rest), files=files, facts=_page_facts(facts), works=tuple(_works(facts, files)),
+    )  # fmt: skip
 
 
 def _works(facts: SearchFacts, files: Mapping[str, object]) -> Iterator[str]:
@@ -65,11 +69,8 @@ def _works(facts: SearchFacts, files: Mapping[str, object]) -> Iterator[str]:
 
 def lead(facts: SearchFacts, table: ResultTable | None) -> str:
     """The finding in one sentence, for a reader in a hurry."""
-    tried = _budget_words(facts)
-    chosen = [method for method in facts.methods if method.chosen is not None]
-    cells = {} if table is None else {line.label: line for line in table.lines}
-    scored = [method for method in chosen if method.chosen is not None and method.chosen.cell in cells]
-    if table is None or not scored or len(scored) < len(chosen):
+    tried, scored = _budget_words(facts), scored_choices(facts, table)
+    if table is None or not scored:
         known = [method for method in facts.methods if method.best is not None]
         if not known:
             return f"{tried}; none has run to its end yet."
@@ -79,12 +80,20 @@ def lead(facts: SearchFacts, table: ResultTable | None) -> str:
             f"{tried}; the best dev score so far is {best.best.dev:.2f}, by {best.title} ({facts.settings(best.best.suggestion, best)}); "
             "nothing is scored on test yet."
         )
-    column = table.lead
-    best = max(scored, key=lambda method: (method.chosen.mean_dev or method.chosen.finalist.dev) if method.chosen else 0.0)
+    best = scored[0]
     assert best.chosen is not None
-    cell = cells[str(best.chosen.cell)].cells[column]
+    cell = table.line(str(best.chosen.cell)).cells[table.lead]
     score = "has no test score" if cell.summary is None else f"scores {cell.summary.mean:.2f} on test ({column_words(table)})"
     return f"{tried}, dev chooses {best.title} with {facts.settings(best.chosen.finalist.suggestion, best)}, which {score}{_verdict(best, scored, table)}."
+
+
+def scored_choices(facts: SearchFacts, table: ResultTable | None) -> list[SearchedMethod]:
+    """The methods of which dev chose something that has its row in a table, best on dev first; [] before all such have one."""
+    chosen = [method for method in facts.methods if method.chosen is not None]
+    rows = set() if table is None else {line.label for line in table.lines}
+    if not all(method.chosen is not None and method.chosen.cell in rows for method in chosen):
+        return []
+    return sorted(chosen, key=lambda method: -(method.chosen.mean_dev or method.chosen.finalist.dev) if method.chosen else 0.0)
 
 
 def _verdict(best: SearchedMethod, scored: Sequence[SearchedMethod], table: ResultTable) -> str:

@@ -1,4 +1,4 @@
-"""How `run` and `sweep` end: exit codes, what goes to MLflow, what is said; the building itself is left out."""
+"""How `run` and `sweep` end: exit codes, what goes to MLflow, what is said and named next; the building itself is left out."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ from sentdist.cli import app, building
 from sentdist.errors import ResourceError
 from sentdist.execution import carry_out
 from sentdist.execution.cluster import connection
+from sentdist.plan.stage import Json
+from sentdist.plan.unroll import Trial
 from sentdist.report import sweep_report
 from sentdist.store import searches, sweep
 from sentdist.tracking import mlflow_tracker, rebuild
 from tests.support.planning import RECIPES
+from tests.support.synthetic_sweeps import fill_store
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 DEMO = str(RECIPES / "demo.yaml")
 SERVER = "http://127.0.0.1:9"
@@ -166,3 +170,90 @@ def test_the_report_that_is_kept_has_the_trackers_pages_and_goes_there_too(
         "Registered, as dev chose: models:/demo/3 (@best)",
     ]
     assert said.err == "MLflow: it was slow\n"
+
+
+Ending = Callable[..., list[str]]
+WELL, ILL = {"base": 3.0, "fine_tuned": 1.0, "rcl": 0.8}, {"base": 0.5, "fine_tuned": 1.0, "rcl": 0.8}  # noise of a method's scores
+
+
+@pytest.fixture
+def ending(tiny_encoder_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Ending:
+    """What stands beneath the table of a sweep whose trials came out as they are told to, line by line."""
+
+    def end(noise: dict[str, float], *, skip: Callable[[Trial], bool] = lambda trial: False, **changes: Json) -> list[str]:
+        values = tiny_values(tiny_encoder_dir, seeds=[0, 1], **changes)
+        plan, context = tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")
+        fill_store(context.store, plan, noise=lambda trial: noise[trial.method], num_items={"stsb": 60}, skip=skip)
+        building._print_next(plan.recipe.name, context.store)
+        return capsys.readouterr().out.splitlines()
+
+    return end
+
+
+def test_a_sweep_ends_with_what_can_be_done_with_its_best_encoder(ending: Ending) -> None:
+    said = ending(WELL)
+    assert not [line for line in said if "No trained row" in line or "Nothing is tested" in line], said
+    assert [line.split()[1] for line in said[said.index("Next:") + 1 :]] == ["report", "similarity", "search", "export"], said
+
+
+def test_a_sweep_in_which_nothing_is_above_the_untouched_encoder_says_so_and_names_no_export(ending: Ending) -> None:
+    """It ended with `export` of an encoder that was worse than the one it began with."""
+    said = ending(ILL)
+    (line,) = [one for one in said if one.startswith("No trained row is above the untouched encoder on test (stsb): base has ")]
+    assert ", the best trained row, rcl, " in line and line.endswith(" Use the encoder as it was, or train otherwise."), line
+    assert said[-2:] == ["Next:", "  sentdist report tiny"], said
+
+
+def test_of_a_sweep_that_is_not_over_it_is_said_so_far(ending: Ending) -> None:
+    said = ending(ILL, skip=lambda trial: trial.method == "rcl")
+    assert any(line.startswith("No trained row is above the untouched encoder on test so far (stsb): base has ") for line in said), said
+
+
+def test_a_sweep_without_an_untouched_row_says_nothing_of_it(ending: Ending) -> None:
+    methods = tiny_values(Path("any"))["methods"]
+    assert isinstance(methods, dict)
+    said = ending(ILL, methods={name: method for name, method in methods.items() if name != "base"})
+    assert not [line for line in said if "No trained row" in line] and said[-1].startswith("  sentdist export "), said
+
+
+def test_a_sweep_without_a_baseline_says_that_nothing_is_tested_and_how_to_name_one(ending: Ending) -> None:
+    (line,) = [one for one in ending(WELL, baseline=None) if "baseline" in one]
+    assert line == (
+        "Nothing is tested against a baseline: say `baseline: base` in the recipe (or fine_tuned, rcl) and give the command again; "
+        "it builds nothing anew, and the report has the tests."
+    )
+    methods: Json = {"only": {"objective": {"name": "info_nce", "temperature": 0.05}}}
+    (alone,) = [one for one in ending({"only": 1.0}, baseline=None, methods=methods) if "baseline" in one]
+    assert "add one under `methods:`, such as `base: {}`" in alone
+
+
+@pytest.mark.parametrize("is_chosen", [True, False])
+def test_a_sweep_of_which_a_part_is_finished_names_its_report(is_chosen: bool, ending: Ending) -> None:
+    """Also where no cell has all its seeds, so that dev has chosen none."""
+    said = ending(WELL, skip=lambda trial: trial.method == "rcl" or (not is_chosen and trial.seed == 1))
+    assert any(line.startswith("Best on dev: ") for line in said) == is_chosen
+    assert said[said.index("Next:") + 1] == "  sentdist report tiny", said
+
+
+def test_a_sweep_of_which_nothing_is_finished_names_no_report(ending: Ending) -> None:
+    assert ending(WELL, skip=lambda trial: True) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ((), "Stopped. All that is finished is kept: the same command goes on from there; unfinished trainings go on from their last checkpoints.\n"),
+        (("--local",), "Stopped. All that is finished is kept: the same command goes on from there; a training that ran begins anew.\n"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["run", "sweep"])
+def test_what_ctrl_c_keeps_is_said_with_the_exit_code_of_shells(
+    command: str, more: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object, **named: object) -> None:
+        raise KeyboardInterrupt
+
+    for name in ("build_within", "build_on_cluster"):
+        monkeypatch.setattr(building, name, stopped)
+    answer = CliRunner().invoke(app, [command, DEMO, *more, "--store", str(tmp_path / "store")])
+    assert answer.exit_code == 130 and answer.output.endswith(said), answer.output

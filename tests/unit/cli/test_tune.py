@@ -54,6 +54,8 @@ def test_the_best_encoder_for_a_file_is_searched_told_and_written(words: list[st
     assert load_recipe(folder / "recipe.yaml").search is not None
     for said in ("75 rows: 59 train, 8 dev, 8 test", "what dev chose", "main score", "Untouched encoder", "Contrastive", "Report: "):
         assert said in found.output, said
+    (rests_on,) = [line for line in found.output.splitlines() if line.startswith("It rests on ")]
+    assert rests_on.startswith("It rests on 6 seeds and 8 test items: ") and "interval" in rests_on
     encoder = next(iter(folder.glob("encoder-*")), None)
     assert encoder is not None, found.output
     card = (encoder / "README.md").read_text()
@@ -70,7 +72,7 @@ def test_what_is_stopped_is_kept_and_said(words: list[str], monkeypatch: pytest.
 
     monkeypatch.setattr(tune, "build_within", stopped)
     found = call(words)
-    assert found.exit_code == 130 and "the same command goes on" in found.output
+    assert found.exit_code == 130 and "the same command goes on from there; a training that ran begins anew." in found.output
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from sentdist.report import paper_page
 from sentdist.report.columns import AVERAGE
 from sentdist.report.comparisons import Comparison
 from sentdist.report.leaks import Leaked
-from sentdist.report.page_head import finding, page_facts
+from sentdist.report.page_head import finding, page_facts, rests_on
 from sentdist.report.paper_page import OurRow, report_paper
 from sentdist.report.printed import STS_COLUMNS, PaperRow, PaperTable
 from sentdist.report.score_rows import ResultRow
@@ -105,6 +105,22 @@ def test_a_finding_speaks_of_the_headline_method_else_of_the_first_trained_one_b
     assert "so far" not in said
     doubted = _table(scores, baseline="eq1", exploratory={spoken: "dev has not spoken"})
     assert finding(_sweep(headline, "base", "eq1", "other", "rcl"), doubted, {}).endswith(", on what is there so far.")
+
+
+def test_what_a_finding_rests_on_is_said_with_its_interval_or_why_there_is_none() -> None:
+    table = _table(SEEDS, baseline="eq1")
+    found, own = table.line("rcl").cells["t"].against_baseline, _table(SEEDS).line("rcl").cells["t"].interval
+    assert found is not None and found.low is not None and found.high is not None and own is not None
+    told = f"95 % interval of the difference {found.low:+.2f} to {found.high:+.2f} over other seeds, on these very test items."
+    assert rests_on(table, table.line("rcl")) == f"It rests on 3 seeds: {told}"
+    assert rests_on(_table(SEEDS), _table(SEEDS).line("rcl")) == (
+        f"It rests on 3 seeds: 95 % interval of the score {own.low:.2f} to {own.high:.2f} over other seeds, on these very test items."
+    )
+    once = _table({label: values[:1] for label, values in SEEDS.items()}, baseline="eq1")
+    assert rests_on(once, once.line("rcl")) == "It rests on 1 seed: no interval (one seed and no test items: nothing varies)."
+    assert rests_on(once, once.line("base")) == "" and rests_on(once, None) == ""
+    counted = replace(once, num_items={"t": 60})
+    assert rests_on(counted, counted.line("base")).startswith("It rests on 60 test items: no interval")
 
 
 def _record(key: str, kind: str = "train", *, created_at: str = "2026-01-02T03:04:05Z", results: dict[str, Json] | None = None,

@@ -71,6 +71,19 @@ def reported(tmp_path_factory: pytest.TempPathFactory, tiny_encoder_dir: Path) -
     return report_sweep(context.store, "tuned", links={"Parallel coordinates": "http://host/#/runs?a=1&b=2"})
 
 
+def test_the_finding_says_what_it_rests_on(reported: Report) -> None:
+    """Seeds, test items and the interval, of the very row that the finding names."""
+    row = next(
+        row
+        for row in csv.DictReader(io.StringIO(str(reported.files["table1-comparisons.csv"])))
+        if row["system"] == "rcl (learning_rate=0.0001)"
+    )
+    low, high = (float(row[end]) for end in ("low", "high"))
+    assert reported.rests_on == (
+        f"It rests on 3 seeds and 120 test items: 95 % interval of the difference {low:+.2f} to {high:+.2f} over other seeds and test items."
+    )
+
+
 def test_every_figure_is_drawn_and_carries_its_numbers(part: SearchPart, made_up: SearchRecord) -> None:
     drawings = {one.name: one for block in part.rest for one in block.drawings}
     assert {"search-best", "search-price", "search-parallel-fine_tuned", "search-parallel-rcl"} <= set(drawings)
