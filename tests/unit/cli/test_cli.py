@@ -263,6 +263,18 @@ def test_a_score_below_that_of_two_encoders_is_told_in_its_order_with_both_p(tin
     assert over_all >= p, "over more comparisons"
 
 
+def test_two_stages_are_explained_each_in_its_own_column(tiny_run: dict[str, str]) -> None:
+    listed = _call("store", "list", "train", "--store", tiny_run["store"])
+    places = [line.split()[-1] for line in listed.output.splitlines()]
+    entropy, rcl = (next(place for place in places if place.startswith(f"train/{name}")) for name in ("entropy", "rcl"))
+    for first, second in ((entropy, rcl), (rcl, entropy)):
+        told = _call("explain", first, second, "--store", tiny_run["store"]).output
+        assert re.findall(r"train/\S+", told.partition("objective")[0]) == [first, second], told
+        rows = [re.split(r"[\s│]+", line.strip(" │")) for line in told.splitlines()]
+        (named,) = [row for row in rows if row[0] in ("objective.name", "objective.kind")]
+        assert named[1:] == [place.removeprefix("train/").partition("+")[0].partition("-")[0] for place in (first, second)], told
+
+
 def test_the_store_can_be_looked_at(tiny_run: dict[str, str]) -> None:
     listed = _call("store", "list", "train", "--store", tiny_run["store"])
     places = [line.split()[-1] for line in listed.output.splitlines()]
