@@ -7,20 +7,26 @@ from collections.abc import Iterable
 
 LONGEST_NAME = 200  # letters; difflib takes time for every letter of what it compares
 ALIKE = 0.6  # share of the letters, difflib's own default
+ELSEWHERE = {  # what others call a thing -> what it is called here, where it is among the names that there are
+    "gpu": ("cuda",), "lr": ("learning_rate",), "bs": ("batch_size",), "grid": ("sweep",), "dataset": ("corpus",), "data": ("corpus",),
+    "model": ("encoder", "checkpoint"), "loss": ("objective",),
+}  # fmt: skip
 
 
 def near(name: str, names: Iterable[str], *, alike: float = ALIKE) -> str | None:
-    """The one of `names` that was probably meant: spelt much alike, or beginning so; None where there is no such one."""
+    """The one of `names` that was probably meant: our word for it, one spelt alike, or beginning so; None where there is none."""
     return next(iter(similar_names(name, names, most=1, alike=alike)), None)
 
 
 def similar_names(name: str, names: Iterable[str], *, most: int, alike: float = ALIKE) -> list[str]:
-    """Up to `most` of the names that may have been meant, the likeliest first. No more than the first 200 letters of a name count."""
+    """Up to `most` of the names that may have been meant, the likeliest first: what others call so, then what is spelt alike. No more than
+    the first 200 letters of a name count."""
     if len(name) > LONGEST_NAME:
         return []
     shown = {known[:LONGEST_NAME]: known for known in names}
     beginning = [known for known in shown.values() if len(name) > 2 and known.startswith(name)]
-    return list(dict.fromkeys([*(shown[one] for one in difflib.get_close_matches(name, shown, n=most, cutoff=alike)), *beginning]))[:most]
+    close = [shown[one] for one in difflib.get_close_matches(name, shown, n=most, cutoff=alike)]
+    return list(dict.fromkeys([*(shown[one] for one in ELSEWHERE.get(name, ()) if one in shown), *close, *beginning]))[:most]
 
 
 def did_you_mean(name: str, names: Iterable[str], otherwise: str = "", *, alike: float = ALIKE) -> str:

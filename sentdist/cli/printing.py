@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import typer
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from sentdist.inference.ready_encoder import LoadedEncoder
 
 LOG_WIDTH = 160
+LOG_EVERY_S = 30.0  # between two lines that tell a log of progress
 
 
 def open_console(*, stderr: bool = False) -> Console:
@@ -45,22 +47,42 @@ def two_decimals(value: object) -> str:
 
 @contextmanager
 def sentence_progress(what: str, total: int | None) -> Iterator[Callable[..., None]]:
-    """A bar on stderr with sentences per second while the context is open, on a terminal only.
+    """A bar on stderr with sentences per second while the context is open; in a log or a pipe a line every half minute.
 
     Gives a function that takes how many are done, and of how many if that was not known before.
     """
+    console = open_console(stderr=True)
+    if not console.is_terminal:
+        yield _logged_progress(what, total)
+        return
+
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     speed = TextColumn("{task.fields[speed]:,.0f} sentences/s")
-    console = open_console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), speed, TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(what, total=total, speed=0.0)
 
         def advance(done: int, of: int | None = total) -> None:
             progress.update(task, completed=done, total=of, speed=done / (progress.tasks[0].elapsed or 1e-9))
 
         yield advance
+
+
+def _logged_progress(what: str, total: int | None) -> Callable[..., None]:
+    """Says with what is done next, once half a minute is over, how far it is."""
+    started = told = monotonic()
+
+    def advance(done: int, of: int | None = total) -> None:
+        nonlocal told
+        now = monotonic()
+        if now - told < LOG_EVERY_S:
+            return
+        told = now
+        how_many = f"{done:,}" if of is None else f"{done:,} of {of:,}"
+        typer.echo(f"{what}: {how_many} sentences, {done / (now - started):,.0f} a second", err=True)
+
+    return advance
 
 
 def tell_unknown(loaded: LoadedEncoder) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,10 @@ from sentdist.plan.tasks import TASK_GROUPS, TASKS, TaskCard
 from sentdist.plan.wording import not_one_of
 from sentdist.spelling import did_you_mean, similar_names
 
+OWN_SIDES = (
+    f"Rows of a corpus of kind own are called {OWN}, whichever side: their test side under evaluation.tasks, dev under selection.task"
+)
+OTHER_FILES = "Other files of yours are named KIND=SOURCE@SPLIT, such as sts=mine.csv@dev"
 OWN_KINDS = tuple(kind.name for kind in TASK_KINDS.values() if kind.is_own)
 
 
@@ -51,10 +56,16 @@ def no_task(given: str) -> str:
         )
     if equals:
         return f"{not_one_of(kind, OWN_KINDS)} Data of your own are named KIND=SOURCE; `evaluate` and `compare` take what `tune` reads as own=FILE"
+    if _is_side_of_own(given):
+        return f'"{one_line(given, LONGEST_VALUE)}" is no task. {OWN_SIDES}. {OTHER_FILES}'
     known = (*TASK_GROUPS, *TASKS, OWN)
     meant = similar_names(kind, known, most=3) or [name for name in known if kind.startswith(name)][-1:]
     hint = f" Did you mean {' or '.join(meant)}?" if meant else ""
     return f'"{one_line(given, LONGEST_VALUE)}" is no task.{hint} `sentdist tasks` lists them, and how data of your own are named'
+
+
+def _is_side_of_own(given: str) -> bool:
+    return re.fullmatch(rf"{OWN}[-_.@ ].+", given) is not None
 
 
 def own_parts(given: str) -> tuple[str, str, str, str | None]:
@@ -212,6 +223,8 @@ def check_dev_tasks(given: str) -> None:
         if name != OWN and name not in known and not (name.partition("=")[0] in own and name.partition("=")[2]):
             alike = [one for one in known if ("=" in one) == ("=" in name)]
             hint = did_you_mean(name, alike, "Such are stsb-dev, own and sts=SOURCE@dev.")
+            if _is_side_of_own(name):
+                raise ValueError(f'selection.task: "{one_line(name, LONGEST_VALUE)}" chooses no checkpoint. {OWN_SIDES}. {OTHER_FILES}')
             raise ValueError(f'selection.task: "{one_line(name, LONGEST_VALUE)}" chooses no checkpoint. {hint} `sentdist tasks` lists them')
     names = [task for name in given.split("+") for task in TASK_GROUPS.get(name, (name,))]
     kinds = sorted({TASKS[name].kind if name in TASKS else name.partition("=")[0] for name in names if name != OWN})

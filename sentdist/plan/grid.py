@@ -19,6 +19,7 @@ def grid_points(recipe: Recipe) -> Iterator[dict[str, Json]]:
     for path, values in recipe.sweep.items():
         if not values:
             raise RecipeError(where=f"sweep.{path}", found="no value", expected="at least one", remedy="Give values or drop the line.")
+        _check_each_once(path, values)
         check_method_in_path(path, list(recipe.methods), where=f"sweep.{path}")
     folds = 1 if recipe.folds is None else recipe.folds.num
     num_trials = math.prod(map(len, recipe.sweep.values())) * len(recipe.methods) * len(recipe.seeds) * folds
@@ -31,6 +32,22 @@ def grid_points(recipe: Recipe) -> Iterator[dict[str, Json]]:
         )
     for values in itertools.product(*recipe.sweep.values()):
         yield dict(zip(recipe.sweep, values, strict=True))
+
+
+def _check_each_once(path: str, values: Sequence[Json]) -> None:
+    """Refuse a value that stands twice on an axis: it would be a cell of its own in nothing but the count."""
+    first: dict[str, Json] = {}
+    again: dict[str, Json] = {}
+    for value in values:
+        spelt = json.dumps(json.loads(json.dumps(value), parse_int=float))  # 1 and 1.0 are one number
+        if spelt in first:
+            again[spelt] = first[spelt]
+        first.setdefault(spelt, value)
+    if again:
+        each = [f"only one {brief(value)}" for value in again.values()]
+        raise RecipeError(
+            where=f"sweep.{path}", found=brief(list(values)), expected="each value once", remedy=f"Keep {' and '.join(each)}."
+        )
 
 
 def check_takes_effect(recipe: Recipe, overrides: Sequence[str]) -> None:

@@ -286,8 +286,15 @@ def check_unique_name(path: Path, name: str) -> None:
             where=f"{path}: name",
             found=f'"{name}", already used by {same_name[0]}',
             expected="one name a recipe",
-            remedy="Rename one of the two.",
+            remedy=f"{_renaming(path, same_name[0], name)}, or move one of the two out of {root}.",
         )
+
+
+def _renaming(path: Path, other: Path, name: str) -> str:
+    """Which of two recipes of one name gets another, and which: after its file, where that is called differently."""
+    named = ((file, re.sub("[^a-z0-9_-]+", "-", file.stem.lower()).strip("-_")) for file in (path, other))
+    file, new = next(((file, new) for file, new in named if new not in ("", name)), (path, f"{name}-2"))
+    return f"Write `name: {new}` in {file.name}"
 
 
 def _apply_override(values: dict[str, Json], override: str) -> None:

@@ -14,6 +14,7 @@ from sentdist.plan.stage import Json
 from sentdist.spelling import ALIKE, did_you_mean, near
 
 TAGS = frozenset({*OBJECTIVE_NAMES, *SECTION_KINDS})  # pydantic puts the chosen member of a union into the place of an error
+SURELY_ALIKE = 0.85  # letters of a name that is looked for in other places, too
 MOST_PROBLEMS = 8  # named for one recipe: more of them are one mistake in many places
 PATTERNS = {NAME: "small letters, digits, - and _", ONE_LINE: "one line without control characters"}
 ABSENT = {
@@ -100,10 +101,17 @@ def _unknown(loc: Sequence[object], location: list[str], fields_beside: Fields) 
         known = list((OBJECTIVES | {"sum": Sum})[of].model_fields)
     elif of in SECTION_KINDS:
         known = list(SECTIONS[SECTION_KINDS.index(of)].model_fields)
-    if closest := near(location[-1], known, alike=alike):
+    if closest := near(location[-1], known, alike=alike) or _below(location, known, fields_beside):
         return f'unknown key; did you mean "{closest}"?'
     fields = ", ".join(field for field in known if of is None or field not in ("name", "kind"))
     return f"unknown key; {'known are' if of is None else f'{of} has'} {fields}" if fields else "unknown key"
+
+
+def _below(location: list[str], known: Sequence[str], fields_beside: Fields) -> str | None:
+    """A field of one of the sections beside, where a field was meant that stands there."""
+    sections = {field: section for section in reversed(known) for field in fields_beside([*location[:-1], section])}
+    field = near(location[-1], sections, alike=SURELY_ALIKE)
+    return None if field is None else f"{sections[field]}.{field}"
 
 
 def _found(problem: Problem) -> str:
@@ -125,7 +133,8 @@ def expected_of(problem: Problem, where: str) -> str:
         case "tuple_type" | "list_type":
             return f"a list, such as [{value}]" if isinstance(value, str | int | float) and len(str(value)) < 40 else "a list"
         case "dict_type" | "model_type" | "model_attributes_type":
-            return "fields with their values below it"
+            example = f", such as {{name: {value if value in OBJECTIVE_NAMES else 'info_nce'}}}" if where.endswith(".objective") else ""
+            return f"fields with their values below it{example}"
         case "int_type" | "int_parsing" | "int_from_float":
             return "a whole number"
         case "float_type" | "float_parsing":

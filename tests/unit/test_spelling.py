@@ -18,6 +18,23 @@ def test_the_name_that_was_meant_is_spelt_alike_or_begins_so(name: str, meant: s
     assert near(name, NAMES) == meant
 
 
+@pytest.mark.parametrize(
+    ("name", "names", "meant"),
+    [
+        ("gpu", ("auto", "cpu", "cuda"), "cuda"),
+        ("lr", NAMES, "learning_rate"),
+        ("bs", NAMES, "batch_size"),
+        ("grid", ("sweep", "search"), "sweep"),
+        ("dataset", ("targets", "corpus"), "corpus"),
+        ("gpu", ("cpu", "gpus_per_worker"), "cpu"),
+        ("lr", ("schedule",), None),
+    ],
+)
+def test_what_others_call_it_is_known_where_our_name_stands(name: str, names: tuple[str, ...], meant: str | None) -> None:
+    """`device: gpu` was answered by "cpu", which is spelt alike."""
+    assert near(name, names) == meant
+
+
 def test_several_may_be_meant_each_once_the_likeliest_first() -> None:
     assert similar_names("length", NAMES, most=3) == ["length", "max_length"]
     assert similar_names("length", NAMES, most=1) == ["length"]

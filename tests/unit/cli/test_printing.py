@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from sentdist.cli import printing
 from sentdist.cli.options import check_in_use, named_gpus, weights_of
 from sentdist.cli.printing import LOG_WIDTH, empty_table, open_console, sentence_progress, tell_unknown, two_decimals
 from sentdist.errors import DataError
@@ -39,10 +40,26 @@ def test_names_stand_left_and_numbers_right() -> None:
     assert (two_decimals(1), two_decimals(2.345), two_decimals(None)) == ("1.00", "2.35", "–")
 
 
-def test_a_log_has_no_bar(capsys: pytest.CaptureFixture[str]) -> None:
-    with sentence_progress("encoding", 10) as advance:
-        advance(5)
-    assert capsys.readouterr() == ("", "")
+def test_a_log_has_no_bar_and_is_told_how_far_it_is_every_half_minute(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It had one line for as many minutes as it took."""
+    now = [100.0]
+    monkeypatch.setattr(printing, "monotonic", lambda: now[0])
+    with sentence_progress("encoding", 10_000) as advance:
+        for seconds, done in ((20, 1000), (11, 2000), (28, 3000), (2, 4000)):
+            now[0] += seconds
+            advance(done)
+    assert capsys.readouterr() == (
+        "",
+        "encoding: 2,000 of 10,000 sentences, 65 a second\nencoding: 4,000 of 10,000 sentences, 66 a second\n",
+    )
+    with sentence_progress("encoding", None) as advance:
+        now[0] += 40
+        advance(2000)
+        now[0] += 40
+        advance(2000, 4000)
+    assert capsys.readouterr() == ("", "encoding: 2,000 sentences, 50 a second\nencoding: 2,000 of 4,000 sentences, 25 a second\n")
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,26 @@ def test_a_method_that_makes_no_sense_is_refused(method: dict[str, Json], messag
         ({"evaluation": {"tasks": []}}, "evaluation.tasks"),
         ({"selection": {"task": "sts"}}, 'selection.task: "sts" chooses no checkpoint. Did you mean'),
         ({"baseline": "bass"}, 'Did you mean "base"?'),
+        (
+            {"evaluation": {"tasks": ["own-dev"]}},
+            '"own-dev" is no task. Rows of a corpus of kind own are called own, whichever side: their test side under',
+        ),
+        ({"evaluation": {"tasks": ["own_test"]}}, '"own_test" is no task. Rows of a corpus of kind own are called own'),
+        (
+            {"selection": {"task": "own-dev"}},
+            '"own-dev" chooses no checkpoint. Rows of a corpus of kind own are called own, whichever side',
+        ),
+        ({"lr": 1e-5}, 'lr: unknown key; did you mean "training.learning_rate"?'),
+        ({"tasks": ["sts"]}, 'tasks: unknown key; did you mean "evaluation.tasks"?'),
+        ({"learning_rate": 1e-5}, 'did you mean "training.learning_rate"?'),
+        ({"training": {"lr": 1e-5}}, 'training.lr: unknown key; did you mean "learning_rate"?'),
+        ({"grid": {"training.batch_size": [8]}}, 'grid: unknown key; did you mean "sweep"?'),
+        ({"runtime": {"device": "gpu"}}, 'expected one of auto, cpu, cuda. Did you mean "cuda"?'),
+        (
+            {"methods": {"new": {"objective": "info_nce"}}},
+            "found 'info_nce'; expected fields with their values below it, such as {name: info_nce}.",
+        ),
+        ({"methods": {"new": {"objective": "mse"}}}, "expected fields with their values below it, such as {name: info_nce}."),
         ({"seeds": [1, 1]}, "expected each seed once"),
         ({"seeds": []}, "seeds"),
         ({"methods": {}}, "methods"),
@@ -246,3 +266,24 @@ def test_two_recipes_of_one_name_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"already used by .*twin\.yaml"):
         check_unique_name(path, "small")
     check_unique_name(path, "smal")
+
+
+@pytest.mark.parametrize("asked", ["small.yaml", "my copy.yaml"])
+def test_whoever_copied_a_recipe_is_told_which_file_to_rename_and_how(asked: str, tmp_path: Path) -> None:
+    """Also where the original is asked for, which the copy beside it blocks."""
+    for name in ("small.yaml", "my copy.yaml"):
+        _write(tmp_path, "name: small\n", name)
+    with pytest.raises(RecipeError) as caught:
+        check_unique_name(tmp_path / asked, "small")
+    other = next(name for name in ("small.yaml", "my copy.yaml") if name != asked)
+    assert str(caught.value) == (
+        f'{tmp_path / asked}: name: found "small", already used by {tmp_path / other}; expected one name a recipe. '
+        f"Write `name: my-copy` in my copy.yaml, or move one of the two out of {tmp_path}."
+    )
+
+
+def test_of_two_recipes_whose_files_say_nothing_the_one_that_was_asked_for_is_renamed(tmp_path: Path) -> None:
+    for name in ("small.yaml", "---.yaml"):
+        _write(tmp_path, "name: small\n", name)
+    with pytest.raises(RecipeError, match=r"Write `name: small-2` in ---\.yaml, or move"):
+        check_unique_name(tmp_path / "---.yaml", "small")

@@ -276,6 +276,13 @@ def test_each_source_is_pinned_by_the_resolver() -> None:
         ({"sweep": {"training.bach_size": [32, 64]}}, 'did you mean "batch_size"'),
         ({"sweep": {"methods.rlc.select": [True, False]}}, 'Did you mean "rcl"'),
         ({"sweep": {"runtime.log_every": [1, 2]}}, "2 values that lead to the same stages"),
+        (
+            {"sweep": {"training.batch_size": [32, 64, 32]}},
+            "sweep.training.batch_size: found [32, 64, 32]; expected each value once. Keep only one 32.",
+        ),
+        ({"sweep": {"training.learning_rate": [1e-5, 2e-5, 0.00001, 1e-5]}}, "expected each value once. Keep only one 1e-05."),
+        ({"sweep": {"methods.rcl.phis": [[0.01], [0.01]]}}, "Keep only one [0.01]."),
+        ({"sweep": {"training.weight_decay": [1, 2, 1.0, 2]}}, "Keep only one 1 and only one 2."),
         ({"sweep": {"methods.rcl.phis": [[], [0.01]]}}, "found an empty set"),
     ],
 )
