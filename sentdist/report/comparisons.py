@@ -88,15 +88,14 @@ def distance(points: float, other: str) -> str:
 
 
 def distance_and_verdict(found: Difference, other: str) -> str:
-    """`distance` with its interval, and what p over the table allows to say, in few words."""
+    """`distance`, with what p over the table allows to say, in few words."""
     if found.p is None:
         verdict = "and there is nothing to test it by"
     elif found.is_told:
         verdict = "yet told from it" if _is_nothing(found.difference) else "more than chance explains"
     else:
         verdict = "not told from chance"
-    interval = "" if found.low is None or found.high is None else f" (95 % interval {found.low:+.2f} to {found.high:+.2f})"
-    return f"{distance(found.difference, other)}{interval}, {verdict}{_untried(found)}"
+    return f"{distance(found.difference, other)}, {verdict}"
 
 
 def _is_nothing(points: float) -> bool:
@@ -111,13 +110,9 @@ def p_text(p: float) -> str:
     return f"= {next(text for text in rounded if (float(text) < ALPHA) == (p < ALPHA))}"
 
 
-def _untried(found: Difference) -> str:
-    return "; other seeds were not tried" if found.about == "items" and found.num_seeds is not None else ""
-
-
 def _verdict(found: Difference) -> str:
     """What p over the table allows to say, and what a difference would have to be to be seen."""
-    untried = _untried(found)
+    untried = "; other seeds were not tried" if found.about == "items" and found.num_seeds is not None else ""
     if found.is_told:
         return f"more than {'other test items explain' if found.about == 'items' else 'chance explains'}{untried}"
     if found.by_signs:

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sentdist.evaluation.significance import About, Difference
+from sentdist.evaluation.significance import Difference
 from sentdist.report import cell_text
-from sentdist.report.comparisons import Comparison, distance_and_verdict, p_text
+from sentdist.report.comparisons import Comparison, p_text
 from sentdist.report.page_head import finding
 from sentdist.report.score_rows import ResultRow
 from sentdist.report.tables import ResultTable, build_table
@@ -101,16 +101,3 @@ def test_rows_of_different_seeds_say_nothing_of_other_tasks() -> None:
         build_table(some, title="t", tasks=["t0", "t1", "t2"], baseline="a").comparisons[0].other_tasks for some in (rows, rows[:-1])
     )
     assert paired is not None and unpaired is None
-
-
-@pytest.mark.parametrize(
-    ("about", "num_seeds", "said"),
-    [
-        ("seeds", 3, "0.40 points above base (95 % interval +0.10 to +0.70), more than chance explains"),
-        ("items", None, "0.40 points above base (95 % interval +0.10 to +0.70), more than chance explains"),
-        ("items", 1, "0.40 points above base (95 % interval +0.10 to +0.70), more than chance explains; other seeds were not tried"),
-    ],
-)
-def test_few_words_have_the_interval_and_say_that_one_seed_is_one(about: About, num_seeds: int | None, said: str) -> None:
-    found = Difference(difference=0.4, low=0.1, high=0.7, p=0.01, table_p=0.01, about=about, num_seeds=num_seeds)
-    assert distance_and_verdict(found, "base") == said
