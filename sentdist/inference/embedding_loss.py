@@ -15,7 +15,7 @@ from sentdist.learning.gather import rank_and_world_size
 from sentdist.objectives.objective import Labels, LossInputs, needs_more
 from sentdist.objectives.regression import ON_GRID
 from sentdist.plan.compatibility import check_fit, check_values, settled
-from sentdist.plan.objectives import Objective, has_field, terms_of, uses_bank, uses_hard_negatives, uses_targets, value_of
+from sentdist.plan.objectives import AnyObjective, has_field, terms_of, uses_bank, uses_hard_negatives, uses_targets, value_of
 from sentdist.stages.objectives import make_objective
 
 
@@ -26,7 +26,7 @@ class EmbeddingLoss(nn.Module):
     and the mean over ranks of values and of gradients is that of one process with all rows.
     """
 
-    def __init__(self, objective: Objective, *, width: int | None, relations: Sequence[str]) -> None:
+    def __init__(self, objective: AnyObjective, *, width: int | None, relations: Sequence[str]) -> None:
         super().__init__()
         self._where = f"objective {objective.name}"
         if uses_targets(objective):
@@ -181,7 +181,7 @@ def _check_labels(labels_B: Tensor, known: Labels, *, where: str) -> None:
         )  # fmt: skip
 
 
-def _labels_of(objective: Objective, where: str) -> Labels | None:
+def _labels_of(objective: AnyObjective, where: str) -> Labels | None:
     """The labels that a term says it was made for; None where the terms take any, or none."""
     for term in terms_of(objective):
         if has_field(term, "label_range"):

@@ -11,7 +11,7 @@ from sentdist.objectives.info_nce import InfoNCE
 from sentdist.objectives.objective import Mismatch, Rows, Start
 from sentdist.plan.corpora import AnyCorpus
 from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus
-from sentdist.plan.objectives import OBJECTIVES, Objective, Single, Sum, has_field, names_where, terms_of, uses_hard_negatives, with_phi
+from sentdist.plan.objectives import OBJECTIVES, AnyObjective, Single, Sum, has_field, names_where, terms_of, uses_hard_negatives, with_phi
 from sentdist.plan.resolver import Pin
 from sentdist.plan.sections import EncoderSection
 from sentdist.plan.selection import Selection
@@ -22,7 +22,7 @@ from sentdist.plan.wording import not_one_of
 from sentdist.poolings import POOLINGS, PoolingName
 
 
-def check_fit(objective: Objective, corpus: Rows, *, where: str) -> None:
+def check_fit(objective: AnyObjective, corpus: Rows, *, where: str) -> None:
     """Refuse an objective whose terms need something that the corpus lacks.
 
     Raises:
@@ -35,7 +35,7 @@ def check_fit(objective: Objective, corpus: Rows, *, where: str) -> None:
     check_values(objective, corpus, where=where)
 
 
-def check_values(objective: Objective, corpus: Rows, *, where: str) -> None:
+def check_values(objective: AnyObjective, corpus: Rows, *, where: str) -> None:
     """Refuse an objective whose values have no meaning on rows that have all it needs.
 
     Raises:
@@ -47,7 +47,7 @@ def check_values(objective: Objective, corpus: Rows, *, where: str) -> None:
             raise _error(mismatch, f"{where}: {term.name} on {corpus.label}")
 
 
-def check_encoder(objective: Objective, *, pooling: str, width: int | None, where: str) -> None:
+def check_encoder(objective: AnyObjective, *, pooling: str, width: int | None, where: str) -> None:
     """Refuse an objective that has no meaning for an encoder. width: None where planning cannot know it, then training finds out.
 
     Raises:
@@ -59,7 +59,7 @@ def check_encoder(objective: Objective, *, pooling: str, width: int | None, wher
             raise _error(mismatch, f"{where}.{mismatch.where}" if mismatch.where else f"{where}: {term.name}")
 
 
-def check_start(objective: Objective, corpus: AnyCorpus, start: Train | None, *, where: str) -> None:
+def check_start(objective: AnyObjective, corpus: AnyCorpus, start: Train | None, *, where: str) -> None:
     """Refuse to keep what the encoder to start from does not have.
 
     Raises:
@@ -90,7 +90,7 @@ def check_encoder_of_start(own: EncoderSpec, start: Train | None, *, where: str)
             )
 
 
-def check_frozen(training: Training, objective: Objective, selection: Selection | None, *, where: str) -> None:
+def check_frozen(training: Training, objective: AnyObjective, selection: Selection | None, *, where: str) -> None:
     """Refuse a frozen encoder where nothing is trained beside it, and what has no effect there.
 
     Raises:
@@ -180,7 +180,7 @@ def check_channels(view: View, probes: Probes | None, *, width: int | None, wher
         )
 
 
-def parts_of(objective: Objective, width: int) -> dict[str, tuple[int, int]] | None:
+def parts_of(objective: AnyObjective, width: int) -> dict[str, tuple[int, int]] | None:
     """First and behind-last channel of tags and of words; None where an objective gives them none."""
     term = next((term for term in terms_of(objective) if isinstance(term, Auxiliary)), None)
     if term is None:
@@ -189,7 +189,7 @@ def parts_of(objective: Objective, width: int) -> dict[str, tuple[int, int]] | N
     return {"tags": (0, channels.pos), "words": (channels.pos, width)}
 
 
-def settled_view(view: View, objective: Objective | None, *, width: int | None, where: str) -> View:
+def settled_view(view: View, objective: AnyObjective | None, *, width: int | None, where: str) -> View:
     """A view whose named part is written in numbers, where the encoder's width is known.
 
     Raises:
@@ -218,7 +218,7 @@ def settled_view(view: View, objective: Objective | None, *, width: int | None, 
     return view
 
 
-def relations_of(objective: Objective, corpus: AnyCorpus) -> tuple[str, ...]:
+def relations_of(objective: AnyObjective, corpus: AnyCorpus) -> tuple[str, ...]:
     """Names of the relations that an encoder learns vectors of, in their order; empty where it has no relation table."""
     return corpus.relation_names if any(term.needs.relations for term in terms_of(objective)) else ()
 
@@ -248,7 +248,7 @@ def check_view(view: View, relations: tuple[str, ...], *, where: str) -> None:
             )
 
 
-def check_space(pooling: PoolingName, objective: Objective, view: View, *, ranks_by_relations: bool, where: str) -> None:
+def check_space(pooling: PoolingName, objective: AnyObjective, view: View, *, ranks_by_relations: bool, where: str) -> None:
     """Refuse to add relations to other embeddings than those that they were trained with.
 
     Raises:
@@ -296,7 +296,7 @@ def check_links(task: LinkTask, train: Train | None, *, where: str) -> None:
                 )
 
 
-def remarks(objective: Objective, corpus: AnyCorpus, *, where: str) -> Iterator[str]:
+def remarks(objective: AnyObjective, corpus: AnyCorpus, *, where: str) -> Iterator[str]:
     """Of a training that means something, what a user may not have meant: sentences."""
     for term in terms_of(objective):
         if term.remark is not None:
@@ -307,7 +307,7 @@ def remarks(objective: Objective, corpus: AnyCorpus, *, where: str) -> Iterator[
         yield f"{where}: {objective.name} reads no hard negatives: it trains on {used} of {corpus.num_columns} columns of {corpus.label}."
 
 
-def settled(objective: Objective, corpus: Rows, *, phi: float | None) -> Objective:
+def settled(objective: AnyObjective, corpus: Rows, *, phi: float | None) -> AnyObjective:
     """One spelling per value: what a default stands for is written out, so that equal objectives have equal keys."""
     if phi is not None:
         objective = with_phi(objective, phi)
@@ -324,7 +324,7 @@ def _settled_term(term: Single, corpus: Rows) -> Single:
     return term.settled(corpus)
 
 
-def _start(start: Train, term: Single, objective: Objective) -> Start:
+def _start(start: Train, term: Single, objective: AnyObjective) -> Start:
     before = {one.name: one for one in terms_of(start.objective)}
     return Start(
         term=before.get(term.name),
@@ -333,7 +333,7 @@ def _start(start: Train, term: Single, objective: Objective) -> Start:
     )
 
 
-def _names(objective: Objective) -> tuple[str, ...]:
+def _names(objective: AnyObjective) -> tuple[str, ...]:
     """The objective and its terms by name: what they learn is kept under the places of the terms."""
     return (objective.name, *(term.name for term in terms_of(objective)))
 

@@ -76,9 +76,9 @@ class Sum(Frozen):
 
 
 if TYPE_CHECKING:
-    Objective = ObjectiveSpec | Sum
+    AnyObjective = ObjectiveSpec | Sum
 else:
-    Objective = Annotated[reduce(or_, OBJECTIVES.values(), Sum), Field(discriminator="name")]
+    AnyObjective = Annotated[reduce(or_, OBJECTIVES.values(), Sum), Field(discriminator="name")]
 
 OBJECTIVE_NAMES = (*OBJECTIVES, "sum")
 
@@ -93,7 +93,7 @@ def value_of(term: Single, name: str) -> Any:
     return getattr(term, name) if has_field(term, name) else None
 
 
-def terms_of(objective: Objective) -> Iterator[Single]:
+def terms_of(objective: AnyObjective) -> Iterator[Single]:
     """The summands of an objective; itself where it is no sum."""
     if isinstance(objective, Sum):
         yield from (term.objective for term in objective.terms)
@@ -101,17 +101,17 @@ def terms_of(objective: Objective) -> Iterator[Single]:
         yield objective
 
 
-def uses_bank(objective: Objective) -> bool:
+def uses_bank(objective: AnyObjective) -> bool:
     """Whether augmented embeddings enter."""
     return any(term.needs.bank for term in terms_of(objective))
 
 
-def uses_targets(objective: Objective) -> bool:
+def uses_targets(objective: AnyObjective) -> bool:
     """Whether shares of tags and words enter."""
     return any(term.needs.targets for term in terms_of(objective))
 
 
-def uses_hard_negatives(objective: Objective) -> bool:
+def uses_hard_negatives(objective: AnyObjective) -> bool:
     """Whether a corpus's negative columns take part."""
     return any(term.reads_negatives for term in terms_of(objective))
 
@@ -132,12 +132,12 @@ def either(names: Iterable[str]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def phi_of(objective: Objective) -> float | None:
+def phi_of(objective: AnyObjective) -> float | None:
     """The weight of the entropy term; None where an objective has none."""
     return next((value_of(term, "phi") for term in terms_of(objective) if has_field(term, "phi")), None)
 
 
-def with_phi(objective: Objective, phi: float) -> Objective:
+def with_phi(objective: AnyObjective, phi: float) -> AnyObjective:
     """The same objective with another weight of its entropy term."""
     if isinstance(objective, Sum):
         terms = tuple(term.model_copy(update={"objective": with_phi(term.objective, phi)}) for term in objective.terms)

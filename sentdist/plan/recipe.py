@@ -22,7 +22,7 @@ from sentdist.plan.dotted import with_key, with_path
 from sentdist.plan.held_fixed import check_varied
 from sentdist.plan.inheritance import with_inherited_corpora
 from sentdist.plan.method_checks import check_headline, check_method, check_titles, known
-from sentdist.plan.objectives import Objective, names_where, uses_targets
+from sentdist.plan.objectives import AnyObjective, names_where, uses_targets
 from sentdist.plan.own_file import HeldOutSection
 from sentdist.plan.own_tasks import OWN
 from sentdist.plan.papers import PAPERS
@@ -251,14 +251,14 @@ def recipe_from_values(values: dict[str, Json], *, where: str) -> Recipe:
         ) from None
 
 
-def objective_from_values(name: str, values: dict[str, Json]) -> Objective:
+def objective_from_values(name: str, values: dict[str, Json]) -> AnyObjective:
     """Check the values of one objective, as a recipe spells them.
 
     Raises:
         RecipeError: no such objective, or values that it has not.
     """
     try:
-        checked: Objective = TypeAdapter(Objective).validate_python({"name": name, **values})
+        checked: AnyObjective = TypeAdapter(AnyObjective).validate_python({"name": name, **values})
     except ValidationError as error:
         problems = [{**problem, "loc": ("objective", *problem["loc"])} for problem in error.errors()]
         raise RecipeError(where=f"objective {name}", found=explained(problems, _fields_beside), expected="", remedy="") from None

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from sentdist.frozen import NAME, ONE_LINE, Frozen
 from sentdist.plan.corpora.relations import LinksSection
-from sentdist.plan.objectives import Objective
+from sentdist.plan.objectives import AnyObjective
 from sentdist.plan.specs import Precision, Probes, Regularizers, Shape, Stopping, Training, View
 from sentdist.plan.tasks import TASK_GROUPS
 from sentdist.poolings import PoolingName
@@ -72,7 +72,7 @@ class Method(Frozen):
     """One row of the result table. Without an objective it is the untouched checkpoint, or another method's encoder read in another way."""
 
     title: Title | None = None  # its row in tables; None: its name
-    objective: Objective | None = None  # what is minimized; None: nothing is trained
+    objective: AnyObjective | None = None  # what is minimized; None: nothing is trained
     lexical: Literal["word_overlap", "bm25"] | None = None  # no encoder at all: the floor of a table
     encoder: dict[str, Override] = Field(default_factory=dict)  # what differs from the recipe's own encoder section
     of: str | None = None  # the method whose encoder is scored again, in this row's view

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from sentdist.plan.corpora import CORPORA, AnyCorpus
 from sentdist.plan.corpora.rows import Corpus
-from sentdist.plan.objectives import Objective, phi_of, uses_bank, uses_hard_negatives, uses_targets
+from sentdist.plan.objectives import AnyObjective, phi_of, uses_bank, uses_hard_negatives, uses_targets
 from sentdist.plan.selection import Selection
 from sentdist.plan.specs import EncoderSpec, LexicalSpec, Precision, Probes, Regularizers, Stopping, Training, View
 from sentdist.plan.stage import Processes, Purpose, Stage, slug
@@ -51,7 +51,7 @@ class Train(Stage):
     encoder: EncoderSpec
     start: Train | None = None  # continue from this encoder; None: from the checkpoint
     corpus: AnyCorpus
-    objective: Objective
+    objective: AnyObjective
     banks: tuple[Bank, ...] = ()
     targets: Targets | None = None
     training: Training

@@ -34,7 +34,7 @@ from sentdist.plan.corpora.own import OwnSection
 from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus, link_task
 from sentdist.plan.dotted import short_names
 from sentdist.plan.grid import grid_points, paths_that_matter, recipe_at
-from sentdist.plan.objectives import Objective, names_with, phi_of, uses_targets
+from sentdist.plan.objectives import AnyObjective, names_with, phi_of, uses_targets
 from sentdist.plan.own_rows import for_its_rows
 from sentdist.plan.own_tasks import OWN, own_task, own_test_tasks
 from sentdist.plan.recipe import Recipe
@@ -321,7 +321,7 @@ class Builder:
         check_links(task, train, where=f"methods.{name}")
         return (task,)
 
-    def _selection(self, fold: int | None, own: View, objective: Objective, corpus: AnyCorpus, *, width: int | None) -> Selection | None:
+    def _selection(self, fold: int | None, own: View, objective: AnyObjective, corpus: AnyCorpus, *, width: int | None) -> Selection | None:
         """The recipe's selection; an encoder that is scored by relations is also chosen by them."""
         section = self.recipe.selection
         if section is None:

@@ -9,7 +9,7 @@ from sentdist.objectives.objective import LossInputs
 from sentdist.plan import objectives as plan
 
 
-def make_objective(objective: plan.Objective, inputs: LossInputs) -> Objective:
+def make_objective(objective: plan.AnyObjective, inputs: LossInputs) -> Objective:
     """The loss behind an objective's values; what it brings of parameters starts from torch's generator."""
     if isinstance(objective, plan.Sum):
         return WeightedSum([(term.weight, _term(term, inputs)) for term in objective.terms])

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from sentdist.frozen import Frozen
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.corpora.relations import LinkTask
-from sentdist.plan.objectives import Objective, Sum, phi_of
+from sentdist.plan.objectives import AnyObjective, Sum, phi_of
 from sentdist.plan.selection import Selection
 from sentdist.plan.specs import EncoderSpec, LexicalSpec, Task
 from sentdist.plan.stage import Json, Stage, canonical_fields, topological
@@ -93,7 +93,7 @@ def _train(stage: Train) -> dict[str, Json]:
     return found | {"seed": stage.seed}
 
 
-def _objective(objective: Objective) -> dict[str, Json]:
+def _objective(objective: AnyObjective) -> dict[str, Json]:
     """Those of a sum stand under the names of its terms: objective.supmpn.temperature, objective.supmpn.weight."""
     if not isinstance(objective, Sum):
         return _under("objective", canonical_fields(objective, "objective"))

@@ -7,11 +7,11 @@ import numpy as np
 from sentdist.errors import RecipeError
 from sentdist.evaluation.postprocess import postprocess
 from sentdist.plan.compatibility import parts_of
-from sentdist.plan.objectives import Objective
+from sentdist.plan.objectives import AnyObjective
 from sentdist.plan.specs import View
 
 
-def viewed(embeddings_SD: np.ndarray, view: View, *, where: str, objective: Objective | None = None) -> np.ndarray:
+def viewed(embeddings_SD: np.ndarray, view: View, *, where: str, objective: AnyObjective | None = None) -> np.ndarray:
     """The embeddings as a view reads them: some of the channels, with the mean or all correlation removed.
     objective: what the encoder was trained with, whose parts a view may name.
 

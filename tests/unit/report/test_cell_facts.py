@@ -11,7 +11,7 @@ from sentdist.objectives.regulators import Regulators
 from sentdist.objectives.supmpn import SupMPN
 from sentdist.plan.corpora.groups import GroupedCorpus, GroupPart
 from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.objectives import Objective, Sum, Term
+from sentdist.plan.objectives import AnyObjective, Sum, Term
 from sentdist.plan.stages import Corpus, Train
 from sentdist.report.cell_facts import CellFacts
 from tests.support.planning import RECIPES, shipped_plan
@@ -20,7 +20,7 @@ TRAIN = next(stage for stage in shipped_plan(RECIPES / "simcse.yaml").stages if 
 PARTS = (GroupPart(source="nli/snli", source_revision="1"),)
 
 
-def told(objective: Objective, corpus: CorpusStage | None = None) -> str:
+def told(objective: AnyObjective, corpus: CorpusStage | None = None) -> str:
     corpus = corpus or Corpus(source="nli/triplets", source_revision="1", split="train")
     found = CellFacts(train=TRAIN.model_copy(update={"objective": objective, "corpus": corpus})).line
     head, _, rest = found.partition(f"epochs {TRAIN.training.epochs}")
