@@ -8,11 +8,12 @@ from types import MappingProxyType
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
+from matplotlib.text import Text
 
 from sentdist.errors import DataError
 from sentdist.evaluation.significance import Difference
 from sentdist.report.comparisons import SPEAKS_OF, p_text
-from sentdist.report.style import INK, MUTED, Drawing, canvas, house_style, is_far, save
+from sentdist.report.style import INK, MUTED, Drawing, break_titles, canvas, house_style, is_far, save
 
 PANELS_A_ROW = 4
 MOST_LINES = 40  # a panel; the table has all
@@ -71,7 +72,11 @@ def task_forest(
     columns = min(PANELS_A_ROW, len(tasks))
     rows = -(-len(tasks) // columns)
     with house_style():
-        figure, panels = canvas(width=2.4 + 1.55 * columns, height=0.6 + rows * (0.7 + 0.26 * len(differences)), rows=rows, columns=columns)
+        names_in = max(2.4, min(5.0, 0.4 + 0.06 * max(map(len, differences))))  # inches: a letter of 7.5 points takes 0.06
+        figure, panels = canvas(
+            width=names_in + 1.55 * columns, height=0.6 + rows * (0.7 + 0.26 * len(differences)), rows=rows, columns=columns
+        )
+        titles: list[Text] = []
         span, num_beyond = _span([list(found.values()) for found in differences.values() if found])
         for number, axes in enumerate(panels):
             if number >= len(tasks):
@@ -79,12 +84,13 @@ def task_forest(
                 continue
             task = tasks[number]
             _lines(axes, [found.get(task) for found in differences.values()], span, size=5.0)
-            axes.set_title(task, fontsize=9)
+            titles.append(axes.set_title(task, fontsize=9))
             if number % columns == 0:
                 axes.set_yticks(range(len(differences)), list(differences))
             else:
                 axes.set_yticks([])
             axes.tick_params(labelsize=7.5)
+        break_titles(figure, titles)
         below = figure.supxlabel(f"difference from {baseline} ({unit})", fontsize=9, color=MUTED)
         records = [
             [system, *_row_of(system, against), task, *_numbers(one)] for system, found in everyone.items() for task, one in found.items()

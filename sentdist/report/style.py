@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -120,6 +121,7 @@ def legend_columns(names: Sequence[str], *, width_in: float, at_most: int = 3) -
     return max(1, min(at_most, len(names), int(width_in / needed)))
 
 
+TITLE_LINE_IN = 0.16  # inches that a further line of a panel's title takes
 FAR = 6.0  # times the usual distance: what lies farther out would leave the others no room
 
 
@@ -132,6 +134,33 @@ def is_far(distances: Sequence[float]) -> list[bool]:
 def in_lines(text: str, *, height_in: float) -> str:
     """The words of an upright axis in as many lines as its height asks for: a letter of 9 points takes 0.078 inches."""
     return textwrap.fill(text.replace(" × ", "\u00a0×\u00a0"), max(12, int(height_in / 0.078)))
+
+
+def break_titles(figure: Figure, titles: Sequence[Text]) -> None:
+    """Break titles that are wider than their panels into lines, and make the figure higher by what the longest of each row take."""
+    for title in titles:
+        title.set_visible(False)  # or panels would make room for all of it
+    figure.set_dpi(DOTS_AN_INCH)  # as it is saved
+    figure.draw_without_rendering()  # a panel is as wide as the words beside it leave
+    most_lines: dict[float, int] = {}
+    for title in titles:
+        title.set_visible(True)
+        axes, width = title.axes, title.get_window_extent().width
+        assert axes is not None, "a title of a panel"
+        room, row = axes.get_window_extent().width, round(axes.get_position().y0, 3)
+        if width > room:  # letters differ in width: a tenth is left
+            title.set_text(_in_pieces(title.get_text(), max(8, int(0.9 * room / width * len(title.get_text())))))
+        most_lines[row] = max(most_lines.get(row, 1), title.get_text().count("\n") + 1)
+    figure.set_figheight(figure.get_figheight() + TITLE_LINE_IN * sum(number - 1 for number in most_lines.values()))
+
+
+def _in_pieces(name: str, letters: int) -> str:
+    """A name in lines of so many letters, broken behind its hyphens and colons where it can be."""
+    lines = [""]
+    for piece in re.split(r"(?<=[-_:+ ])", name):
+        for part in textwrap.wrap(piece, letters, break_on_hyphens=False) if len(piece) > letters else [piece]:
+            lines = [*lines[:-1], lines[-1] + part] if len(lines[-1] + part) <= letters else [*lines, part]
+    return "\n".join(line for line in lines if line)
 
 
 def save(

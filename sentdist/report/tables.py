@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from sentdist.errors import DataError, counted, duration
 from sentdist.evaluation.significance import Difference, may_be_best
 from sentdist.evaluation.summary import Summary, summarize
-from sentdist.evaluation.variation import Interval
+from sentdist.evaluation.variation import Column, Interval
 from sentdist.plan.measures import Measure
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.columns import AVERAGE, TableColumns, complete_rows, lead_column, table_columns
@@ -31,6 +31,12 @@ class Cell:
     standing: str = ""
     is_told_from_best: bool = False
     leaked: Leaked | None = None
+
+    @property
+    def sd(self) -> float | None:
+        """Over seeds, as it is shown; None where all gave one score and there is no interval: ± 0.00 alone passes for certainty."""
+        sd = None if self.summary is None else self.summary.sd
+        return None if sd is None or (self.interval is None and f"{sd:.2f}" == "0.00") else sd
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,7 +215,7 @@ def _lines(
     leaked: Mapping[tuple[str, str], Leaked],
 ) -> Iterator[Line]:
     against_baseline = {comparison.system: comparison.differences for comparison in comparisons}
-    best = {name: may_be_best(column, num_columns=len(columns)) for name, column in found.by_name.items() if len(column.entries) > 1}
+    best = {name: _bold(column, num_columns=len(columns)) for name, column in found.by_name.items() if len(column.entries) > 1}
     for system in systems:
         differences = against_baseline.get(system.label, {})
         yield Line(
@@ -240,8 +246,16 @@ def _summary(system: SystemRows, column: str, tasks: Sequence[str]) -> Summary |
     return summarize(scores) if scores else None
 
 
+def _bold(column: Column, *, num_columns: int) -> tuple[str, frozenset[str], frozenset[str]]:
+    """`may_be_best`, with the rows that print the same as the best beside those that may be: one that cannot be tested is no worse."""
+    best, tied, told = may_be_best(column, num_columns=num_columns)
+    printed = {entry.label: f"{mean:.2f}" for entry, mean in zip(column.entries, column.means, strict=True)}
+    return best, tied | {label for label, one in printed.items() if one == printed[best] and label not in told}, told
+
+
 def _standing(label: str, best: tuple[str, frozenset[str], frozenset[str]] | None) -> str:
-    """Rows that cannot be tested are tied with none; the highest mean is the best whatever a test says."""
+    """Of rows that cannot be tested only those that print the same are tied with the best; the highest mean is the best whatever a test
+    says."""
     if best is None:
         return ""
     return "best" if label == best[0] else "tied" if label in best[1] else ""
@@ -270,6 +284,10 @@ def _notes(
     )
     if over := _varied(found, has_seeds=any(number > 1 for number in seeds)):
         notes.append(f"[low, high]: 95 % interval over {over}.")
+    if any(not column.is_fixed[row] and column.is_copies[row] for column in found.by_name.values() for row in range(len(column.entries))):
+        notes.append(
+            "No ± and no interval: all seeds of that cell gave one score; it cannot be tested, and is bold where it equals the best."
+        )
     if 1 in seeds:
         notes.append("One seed: what other seeds would give is not known, and such rows are compared for these very encoders.")
     if found.without_groups:

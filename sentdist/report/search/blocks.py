@@ -197,8 +197,9 @@ def _chosen_rows(facts: SearchFacts, table: ResultTable | None) -> list[list[str
 def _scores(chosen: ScoredFinalist, table: ResultTable | None) -> list[str]:
     found = chosen.optimism
     line = None if table is None else next((line for line in table.lines if line.label == chosen.cell), None)
-    summary = None if table is None or line is None else line.cells[table.lead].summary
-    spread = "" if summary is None or summary.sd is None else f" ± {summary.sd:.2f}"
+    cell = None if table is None or line is None else line.cells[table.lead]
+    summary = None if cell is None else cell.summary
+    spread = "" if cell is None or cell.sd is None else f" ± {cell.sd:.2f}"
     return [
         f"{chosen.finalist.dev:.2f}",
         "–" if found is None else f"{found.fresh:.2f} (n={found.num_fresh})",

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import io
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from matplotlib.image import imread
+from matplotlib.text import Text
 
 from sentdist.evaluation.significance import Difference
+from sentdist.report import forest
 from sentdist.report.cost import Cost, cost_plot
 from sentdist.report.figures import LearningCurve, learning_curves, regulators_curve
 from sentdist.report.forest import forest_plot, task_forest
@@ -40,14 +44,14 @@ def test_the_words_of_an_upright_axis_are_whole(draw: Callable[[], Drawing]) -> 
 def test_a_system_far_off_stands_at_the_edge_and_is_told_with_its_number() -> None:
     """Twelve systems around a baseline, one of them an encoder without weights: its interval is narrow beside its distance."""
     found = {f"system {place}": _difference(0.3 * place - 1.5) for place in range(11)} | {"random": _difference(-45.0)}
-    forest = forest_plot(found, baseline="Eq. 1", unit="difference: score")
+    one_plot = forest_plot(found, baseline="Eq. 1", unit="difference: score")
     by_task = task_forest({name: {"a": one, "b": one} for name, one in found.items()}, baseline="Eq. 1", tasks=["a", "b"], unit="score")
-    assert forest.caption.endswith("Arrows: 1 beyond the axis.") and by_task.caption.endswith("Arrows: 2 beyond the axis.")
+    assert one_plot.caption.endswith("Arrows: 1 beyond the axis.") and by_task.caption.endswith("Arrows: 2 beyond the axis.")
     price = cost_plot(
         [Cost(system=name, scores=[80 + one.difference], alone_s=1.0, shared_s=1.0, num_trials=1) for name, one in found.items()], unit=UNIT
     )
     assert price.caption.endswith("Arrows: 1 below the axis.")
-    assert all("-45" in one.table for one in (forest, by_task)) and "random,35," in price.table
+    assert all("-45" in one.table for one in (one_plot, by_task)) and "random,35," in price.table
 
 
 @pytest.mark.parametrize("system", ["a", "rcl (batch_size=128, learning_rate=3e-05, phis={0.01, 0.02, 0.03})"])
@@ -61,6 +65,25 @@ def test_the_words_under_a_forest_are_whole(system: str) -> None:
     ):
         picture = imread(io.BytesIO(drawing.png))[..., :3]
         assert min(picture[:, 0].min(), picture[:, -1].min()) == 1.0, "white at the left and right border, where words would be cut"
+
+
+@pytest.mark.parametrize("system", ["a", "rcl (batch_size=128, learning_rate=3e-05, phis={0.01, 0.02, 0.03})"])
+def test_the_titles_of_panels_do_not_run_into_each_other(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks of a person's own file are called after it, with the measure."""
+    drawn: list[Figure] = []
+    monkeypatch.setattr(forest, "save", lambda figure, **_: drawn.append(figure))
+    names = [f"retrieval-questions-of-our-customers-2026-csv-test:{measure}" for measure in ("acc@1", "acc@3", "map", "mrr", "ndcg@10")]
+    for tasks in (names, ["STS12", "STS13", "Avg"]):
+        task_forest({system: dict.fromkeys(tasks, _difference(0.5))}, baseline="base", tasks=tasks, unit="score")
+        figure = drawn[-1]
+        figure.draw_without_rendering()
+        titles = [one for axes in figure.axes for one in axes.get_children() if isinstance(one, Text) and one.get_text()]
+        assert [one.get_text().replace("\n", "") for one in titles] == tasks
+        boxes = [one.get_window_extent() for one in titles]
+        assert not [(one, other) for one, other in itertools.combinations(boxes, 2) if one.overlaps(other)]
+        assert all(figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1 for box in boxes)
+        panels = [axes.get_window_extent().height for axes in figure.axes if axes.get_visible()]
+        assert min(panels) > 15, "room is left for the points"
 
 
 def test_what_is_not_far_off_is_drawn_where_it_is() -> None:
