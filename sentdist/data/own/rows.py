@@ -327,10 +327,8 @@ def _told(
 
 def _scores_told(grades: Sequence[float], low: float, high: float) -> str:
     """One score that is mistyped widens the scale, and all others come together at its low end."""
-    said = f"scores from {min(grades):g} to {max(grades):g}, on a scale from {low:g} to {high:g}"
-    if (min(grades), max(grades)) == (low, high):
-        return said
-    return f"{said}, the narrowest usual one that holds them: rank correlations do not depend on it, losses that fit the scores do"
+    why = ", the narrowest usual one that holds them: rank correlations do not depend on it, losses that fit the scores do"
+    return f"scores from {min(grades):g} to {max(grades):g}, on a scale from {low:g} to {high:g}{'' if {low, high} <= {*grades} else why}"
 
 
 def _told_of_likeness(options: OwnFileOptions, file: OwnFile, loosened: bool, num_texts: int) -> list[str]:

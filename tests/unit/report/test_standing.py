@@ -1,0 +1,49 @@
+"""Which numbers of a table are bold, and which have a spread beside them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sentdist.report.score_rows import ResultRow
+from sentdist.report.tables import build_table
+from tests.support.pages import html_part, markdown_part
+
+TASKS = ("STS12", "STS13", "STS-B")
+
+
+def _row(label: str, seed: int, scores: tuple[float, ...]) -> ResultRow:
+    return ResultRow(method="rcl", label=label, params={}, seed=seed, scores=dict(zip(TASKS, scores, strict=False)))
+
+
+def test_of_equal_numbers_all_are_bold_but_those_that_are_told_from_the_best() -> None:
+    """Seeds that all gave one score cannot be tested: beside an equal number in bold theirs was plain."""
+    rows = [_row("copies", seed, (80.0, 80.0, 80.0)) for seed in (0, 1)]
+    rows += [_row("seeds", seed, (79.999 + 0.01 * seed, 79.0 + 2 * seed, 80.0)) for seed in (0, 1)]
+    rows += [_row("lower", seed, (79.0, 79.0, 79.0)) for seed in (0, 1)]
+    lines = {line.label: line for line in build_table(rows, title="t", tasks=TASKS, baseline=None).lines}
+    for task in ("STS12", "STS13"):
+        assert {line.cells[task].standing for line in (lines["copies"], lines["seeds"])} == {"best", "tied"}, task
+    assert {lines["lower"].cells[task].standing for task in TASKS} == {""}
+    told = [
+        _row(label, seed, (80.0 + by + by * seed / 100 + seed / 1e4,)) for label, by in (("eq1", 0.0), ("rcl", 0.003)) for seed in range(5)
+    ]
+    table = build_table(told, title="t", tasks=TASKS[:1], baseline=None, average=False)
+    assert [line.cells["STS12"].standing for line in table.lines] == ["", "best"], "a test says that they differ, by less than is printed"
+
+
+def test_a_spread_of_nothing_is_not_shown_where_there_is_no_interval() -> None:
+    """`92.54 ± 0.00` passed for certainty."""
+    rows = [_row("copies", seed, (80.0, 80.0, 80.0)) for seed in (0, 1)] + [
+        _row("seeds", seed, (79.0 + seed, 79.0, 80.0)) for seed in (0, 1)
+    ]
+    table = build_table(rows, title="t", tasks=TASKS, baseline=None)
+    cells = table.line("copies").cells
+    assert cells["STS12"].summary is not None and cells["STS12"].summary.sd == 0.0 and cells["STS12"].sd is None
+    assert table.line("seeds").cells["STS12"].sd == pytest.approx(np.std([0, 1], ddof=1))
+    told = "No ± and no interval: all seeds of that cell gave one score; it cannot be tested, and is bold where it equals the best."
+    assert told in table.notes
+    for kind in (markdown_part, html_part):
+        text = kind("result_table", table)
+        assert "± 0.00" not in text and "±0.00" not in text and told in text
+    assert told not in build_table(rows[2:], title="t", tasks=TASKS[:1], baseline=None, average=False).notes
