@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +22,7 @@ from sentdist.errors import RecipeError, SentdistError, counted
 from sentdist.inference.opening import IN_A_JOB, store_root
 
 if TYPE_CHECKING:
-    from sentdist.execution.carry_out import CarriedOut
+    from sentdist.execution.carry_out import CarriedOut, Searching
     from sentdist.execution.sweep_end import SweepSummary
     from sentdist.plan.suggestions import PlannedSearch
     from sentdist.plan.unroll import Plan
@@ -217,27 +218,48 @@ def _planned(recipe: Path, overrides: list[str], store: str | None, data: Path |
 
 def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | None) -> None:
     """Carry it out in this process, with its tables at the end. data: where confirmations find what the plan has found."""
-    from sentdist.execution.carry_out import carry_out, search_here
+    from sentdist.execution.carry_out import search_here
     from sentdist.execution.local_progress import build_locally
     from sentdist.execution.sigterm import end_on_sigterm
     from sentdist.tracking.server import is_server, no_server
-
-    def build(plan: Plan, where: Context) -> SweepSummary:
-        with live_display() as (print_line, show):
-            return build_locally(plan, where, print_line=print_line, show=show)
 
     end_on_sigterm()
     tracking = os.environ.get("MLFLOW_TRACKING_URI")
     if tracking and not is_server(tracking):
         typer.echo(f"MLflow is left out: {no_server(tracking)}", err=True)
         tracking = None
-    done = []
-    for one in carry_out(asked, context, data, search=search_here, build=build, print_line=typer.echo, tracking=tracking):
-        _print_outcome(one, context.store)
-        done.append(one)
+    done = _carried_out(asked, context, data, search=search_here, build=build_locally, tracking=tracking)
     if tracking:
         _bring_to_mlflow(done, context.store, tracking)
-    _print_next(done[0].name, context.store)
+    _print_end(done, context.store)
+
+
+def _carried_out(
+    asked: Plan | PlannedSearch,
+    context: Context,
+    data: Path | None,
+    *,
+    search: Searching,
+    build: Callable[..., SweepSummary],
+    tracking: str | None,
+) -> list[CarriedOut]:
+    """What `carry_out` gives, each with its progress and its tables. build: of a plan, with its lines and its display."""
+    from sentdist.execution.carry_out import carry_out
+
+    def shown(plan: Plan, where: Context) -> SweepSummary:
+        with live_display() as (print_line, show):
+            return build(plan, where, print_line=print_line, show=show)
+
+    done = []
+    for one in carry_out(asked, context, data, search=search, build=shown, print_line=typer.echo, tracking=tracking):
+        _print_outcome(one, context.store)
+        done.append(one)
+    return done
+
+
+def _print_end(done: Sequence[CarriedOut], store: ArtifactStore) -> None:
+    """How to go on; exit code 1 if anything has failed."""
+    _print_next(done[0].name, store)
     if not all(one.is_well for one in done):
         raise typer.Exit(1)
 
@@ -261,27 +283,18 @@ def build_on_cluster(asked: Plan | PlannedSearch, context: Context, data: Path |
 
     job: module and arguments by which the cluster could drive it. reports: with a report and the best encoder in MLflow.
     """
-    from sentdist.execution.carry_out import carry_out, search_there
+    from sentdist.execution.carry_out import search_there
     from sentdist.execution.cluster.connection import connect_to_drive
     from sentdist.execution.run import run_on_cluster
-
-    def build(plan: Plan, where: Context) -> SweepSummary:
-        with live_display() as (print_line, show):
-            return run_on_cluster(plan, where, tracking=tracking, print_line=print_line, show=show)
 
     if IN_A_JOB not in os.environ and "SLURM_JOB_ID" not in os.environ:
         typer.echo(f"To let the cluster drive it: ray job submit --working-dir . -- python -m {job}")
     tracking = os.environ.get("MLFLOW_TRACKING_URI")
     connect_to_drive()
-    done = []
-    for one in carry_out(asked, context, data, search=search_there, build=build, print_line=typer.echo, tracking=tracking):
-        _print_outcome(one, context.store)
-        done.append(one)
+    done = _carried_out(asked, context, data, search=search_there, build=partial(run_on_cluster, tracking=tracking), tracking=tracking)
     if reports and done[0].summary.is_reportable:
         _publish_report(done[0].name, context.store, tracking)
-    _print_next(done[0].name, context.store)
-    if not all(one.is_well for one in done):
-        raise typer.Exit(1)
+    _print_end(done, context.store)
 
 
 def _print_outcome(done: CarriedOut, store: ArtifactStore) -> None:
