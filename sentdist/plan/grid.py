@@ -39,7 +39,7 @@ def _check_each_once(path: str, values: Sequence[Json]) -> None:
     first: dict[str, Json] = {}
     again: dict[str, Json] = {}
     for value in values:
-        spelt = json.dumps(json.loads(json.dumps(value), parse_int=float))  # 1 and 1.0 are one number
+        spelt = json.dumps(_with_floats(value))  # 1 and 1.0 are one number
         if spelt in first:
             again[spelt] = first[spelt]
         first.setdefault(spelt, value)
@@ -48,6 +48,14 @@ def _check_each_once(path: str, values: Sequence[Json]) -> None:
         raise RecipeError(
             where=f"sweep.{path}", found=brief(list(values)), expected="each value once", remedy=f"Keep {' and '.join(each)}."
         )
+
+
+def _with_floats(value: Json) -> Json:
+    if isinstance(value, list):
+        return [_with_floats(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _with_floats(one) for name, one in value.items()}
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def check_takes_effect(recipe: Recipe, overrides: Sequence[str]) -> None:
