@@ -10,8 +10,9 @@ from sentdist.citation import Citation
 from sentdist.errors import StoreError
 from sentdist.plan.corpora import CORPORA
 from sentdist.plan.corpora.kind import CorpusStage
+from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.objectives import terms_of
-from sentdist.plan.specs import EncoderSpec
+from sentdist.plan.specs import EncoderSpec, View
 from sentdist.plan.stage import Json, as_number, canonical_fields, topological
 from sentdist.plan.stages import Scores, Train
 from sentdist.plan.task_kinds import TASK_KINDS
@@ -138,12 +139,13 @@ def _scores(store: ArtifactStore, train: Train, known: Mapping[str, Record]) -> 
     found: dict[str, _Score] = {}
     for artifact in store.artifacts("scores"):
         scores = restored(artifact.key, known) if train.key in artifact.record.inputs else None
-        if not isinstance(scores, Scores) or scores.encoder != train:
+        if not isinstance(scores, Scores) or scores.encoder != train or scores.view != View():
             continue
         kinds = {task.name: task.kind for task in scores.tasks if TASK_KINDS[task.kind].is_compared}
         values = {task: value for task in kinds if (value := as_number(artifact.record.results.get(task))) is not None}
         folder = store.folder(artifact)
-        items = {task: folder / "items" / f"{task}.parquet" for task in values}
+        ranked = {task.name for task in scores.tasks if isinstance(task, LinkTask)}  # ranks of triples: no interval is made of them
+        items = {task: folder / "items" / f"{task}.parquet" for task in values if task not in ranked}
         there = {task: path for task, path in items.items() if path.is_file()}
         measures = {task: TASK_KINDS[kind].main for task, kind in kinds.items()}
         columns = table_columns(group_rows([_row(values, there)]), {task: measures[task] for task in there}, average=False)

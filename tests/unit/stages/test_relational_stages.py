@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +13,7 @@ import pytest
 
 from sentdist.data.corpus import OpenedCorpus
 from sentdist.data.relations import HeldOutTriples
+from sentdist.encoder_export import card_of
 from sentdist.errors import DataError, RecipeError
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
@@ -30,7 +32,7 @@ from sentdist.stages.scores.build import build_scores
 from sentdist.stages.scores.scorer import CosineScorer
 from sentdist.stages.tasks.links import LoadedLinks
 from sentdist.stages.tasks.sts import LoadedSts
-from sentdist.store.store import Artifact
+from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
 from tests.support.planning import plan_of
 from tests.support.relations_data import ENTAILMENT, TWIN, relations_values, write_relations_data
@@ -339,3 +341,22 @@ def test_tails_are_ranked_by_the_vector_of_their_relations_name_and_words_rank_t
     words = [[set(text.split()) for text in texts] for texts in (triples.heads, triples.tails)]
     overlaps = np.array([[len(head & tail) / len(head | tail) for tail in words[1]] for head in words[0]])
     assert task.score_words("word_overlap").items["rank"].to_pylist() == ranks(overlaps)
+
+
+def test_the_card_of_an_encoder_with_relations_has_the_ranks_of_its_links(finished: tuple[Plan, Context]) -> None:
+    artifact, context = train_of(finished, "rse"), finished[1]
+    card = card_of(context.store.finished(artifact.place), context.store, name="me/related")
+    assert re.search(r"\| links \| MRR \| \d+\.\d\d \| – \| – \|", card), "triples have ranks, which no interval is made of"
+
+
+def test_a_card_has_the_scores_that_sentence_transformers_give_not_those_of_a_view(
+    finished: tuple[Plan, Context], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    artifact, store = train_of(finished, "rse"), finished[1].store
+    plain = scores_of(finished, "rse_plain")[1].record.results["stsb"]
+    stored = list(store.artifacts())
+    for order in (stored, stored[::-1]):
+        monkeypatch.setattr(
+            ArtifactStore, "artifacts", lambda _, kind=None, order=order: [one for one in order if kind in (None, one.record.kind)]
+        )
+        assert f"| stsb | Spearman | {plain:.2f} |" in card_of(store.finished(artifact.place), store, name="me/related")
