@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sentdist.errors import StoreError
 from sentdist.plan.specs import EncoderUse
 
 if TYPE_CHECKING:
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
 
 def export_encoder(use: EncoderUse, to: Path, store: ArtifactStore) -> None:
-    """`export_sentence_transformers`; of a training of the store, used as it was trained, with the card that `push` sends.
+    """`export_sentence_transformers`; of a training of the store, used as it was trained, with the card that `push` sends. One of another
+    version of sentdist, of which that cannot be written, keeps the card of its folder.
 
     Raises:
         EncoderError: no such checkpoint. DataError: the folder is there already. StoreError: the store cannot be read.
@@ -22,8 +24,7 @@ def export_encoder(use: EncoderUse, to: Path, store: ArtifactStore) -> None:
     from sentdist.inference.export_folder import export_sentence_transformers
 
     trained = _training_of(use.checkpoint, store) if use.pooling is None else None
-    card = None if trained is None else card_of(trained, store, name=to.name)
-    export_sentence_transformers(use, to, card=card)
+    export_sentence_transformers(use, to, card=None if trained is None else _card_if_known(trained, store, name=to.name))
 
 
 def card_of(
@@ -40,6 +41,13 @@ def card_of(
     if language is None:
         language = language_of(store.folder(trained))
     return encoder_card(store, trained, name=name, licence=licence, language=language)
+
+
+def _card_if_known(trained: Artifact, store: ArtifactStore, *, name: str) -> str | None:
+    try:
+        return card_of(trained, store, name=name)
+    except StoreError:
+        return None
 
 
 def _training_of(checkpoint: str, store: ArtifactStore) -> Artifact | None:

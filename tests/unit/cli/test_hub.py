@@ -18,6 +18,7 @@ import sentdist
 from sentdist.cli import app
 from sentdist.plan.recipe import load_recipe
 from sentdist.plan.stages import Train
+from sentdist.report import encoder_card
 from sentdist.stages.local import run_local
 from sentdist.stages.overlaps import build_overlaps
 from sentdist.stages.planning.planned import planned_recipe
@@ -144,6 +145,17 @@ def test_an_exported_training_has_the_card_that_is_pushed(
     assert "95 % on other items" not in (tmp_path / "elsewhere" / "README.md").read_text(), "its store is not the one that is asked"
     assert call("export", key[:8], "--to", "other", "--pooling", "cls", "--store", store).exit_code == 0
     assert "95 % on other items" not in (tmp_path / "other" / "README.md").read_text(), "these scores are of another pooling"
+
+
+def test_a_training_of_another_version_is_exported_with_the_card_of_its_folder(
+    trained: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, key = trained
+    monkeypatch.setattr(encoder_card, "restored", lambda key, records: None)
+    assert call("push", key[:8], "me/mine", "--store", store).exit_code == 2
+    assert call("export", key[:8], "--to", tmp_path / "old", "--store", store).exit_code == 0
+    (own_card,) = store.glob(f"train/*{key}/README.md")
+    assert (tmp_path / "old" / "README.md").read_text() == own_card.read_text()
 
 
 def test_what_is_no_training_is_refused(trained: tuple[Path, str]) -> None:
