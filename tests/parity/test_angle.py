@@ -12,6 +12,7 @@ from torch import Tensor
 from sentdist.errors import DataError, RecipeError
 from sentdist.objectives.angle import AnglE, angle_similarity
 from tests.parity.ranks import FLOAT64, assert_ranks_agree, made, toy_batch, toy_embeddings
+from tests.parity.test_cosent import assert_same, loop_ranking
 from tests.parity.wiring.declared import Reference, cases_of
 from tests.support.planning import plan_of, small_recipe
 
@@ -33,17 +34,7 @@ def loop_angle(columns_CMD: Sequence[Tensor], labels: list[float], temperature: 
         real = sum((z[i] * w[i] + z[half + i] * w[half + i]) / length for i in range(half))
         imaginary = sum((z[half + i] * w[i] - z[i] * w[half + i]) / length for i in range(half))
         similarities.append(((real + imaginary) * w.norm() / z.norm()).abs())
-    total = torch.ones((), dtype=torch.float64)
-    for i, lower in enumerate(similarities):
-        for j, higher in enumerate(similarities):
-            if labels[i] < labels[j]:
-                total = total + torch.exp((lower - higher) / temperature)
-    return torch.log(total)
-
-
-def _assert_same(found: Tensor, expected: Tensor, inputs: Tensor, **close: float) -> None:
-    torch.testing.assert_close(found, expected, **close)
-    torch.testing.assert_close(torch.autograd.grad(found, inputs), torch.autograd.grad(expected, inputs), **close)
+    return loop_ranking(similarities, labels, temperature)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.05])
@@ -51,7 +42,7 @@ def test_it_equals_a_loop(temperature: float) -> None:
     columns_CMD, batch = toy_embeddings(2).requires_grad_(), toy_batch(2)
     assert batch.labels is not None
     found = made(AnglE(temperature=temperature))(columns_CMD.flatten(0, 1), batch)
-    _assert_same(found, loop_angle(columns_CMD, batch.labels.tolist(), temperature), columns_CMD, **FLOAT64)
+    assert_same(found, loop_angle(columns_CMD, batch.labels.tolist(), temperature), columns_CMD, **FLOAT64)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -62,7 +53,7 @@ def test_it_equals_that_of_sentence_transformers(seed: int) -> None:
     columns_CMD, batch = toy_embeddings(2, seed=seed).requires_grad_(), toy_batch(2)
     theirs = AnglELoss(SentenceTransformer(modules=[torch.nn.Identity()]), scale=20.0)
     expected = theirs.compute_loss_from_embeddings(list(columns_CMD), batch.labels)
-    _assert_same(made(AnglE())(columns_CMD.flatten(0, 1), batch), expected, columns_CMD, atol=1e-10, rtol=1e-10)
+    assert_same(made(AnglE())(columns_CMD.flatten(0, 1), batch), expected, columns_CMD, atol=1e-10, rtol=1e-10)
 
 
 @pytest.mark.parametrize("world_size", [2, 4])

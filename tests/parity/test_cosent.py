@@ -27,9 +27,13 @@ REFERENCE = Reference(
 
 def loop_cosent(columns_CMD: Sequence[Tensor], labels: list[float], temperature: float) -> Tensor:
     cosines = [(a @ b) / (a.norm() * b.norm()) for a, b in zip(*columns_CMD, strict=True)]
+    return loop_ranking(cosines, labels, temperature)
+
+
+def loop_ranking(similarities: Sequence[Tensor], labels: list[float], temperature: float) -> Tensor:
     total = torch.ones((), dtype=torch.float64)
-    for i, lower in enumerate(cosines):
-        for j, higher in enumerate(cosines):
+    for i, lower in enumerate(similarities):
+        for j, higher in enumerate(similarities):
             if labels[i] < labels[j]:
                 total = total + torch.exp((lower - higher) / temperature)
     return torch.log(total)
