@@ -36,11 +36,12 @@ def card_of(
         StoreError: as `encoder_card`.
     """
     from sentdist.learning.encoder.card import language_of
+    from sentdist.learning.encoder.declared import ends_in_normalize
     from sentdist.report.encoder_card import encoder_card
 
-    if language is None:
-        language = language_of(store.folder(trained))
-    return encoder_card(store, trained, name=name, licence=licence, language=language)
+    folder = Path(store.folder(trained))
+    said = language_of(folder) if language is None else language
+    return encoder_card(store, trained, name=name, licence=licence, language=said, has_unit_length=ends_in_normalize(folder))
 
 
 def _card_if_known(trained: Artifact, store: ArtifactStore, *, name: str) -> str | None:

@@ -27,6 +27,7 @@ from sentdist.cli.printing import empty_table, open_console, sentence_progress, 
 from sentdist.encoder_export import export_encoder
 from sentdist.errors import DataError, counted
 from sentdist.inference.opening import encoder_use, open_store
+from sentdist.learning.encoder.declared import ends_in_normalize
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 
 if TYPE_CHECKING:
@@ -174,11 +175,12 @@ def export(
 
         difference = export_graph(use, to)
         typer.echo(
-            f"{to}/model.onnx: input_ids and attention_mask in, sentence_embedding out; embeddings agree to {difference:.0e} of their largest number"
+            f"{to}/model.onnx: input_ids and attention_mask in, sentence_embedding out, not of length 1; embeddings agree to {difference:.0e} of their largest number"
         )
     else:
         export_encoder(use, to, open_store(store))
-        typer.echo(f'{to}: load it with SentenceTransformer("{to}")')
+        length = "; its embeddings have length 1, as those of `encode --normalize`" if ends_in_normalize(to) else ""
+        typer.echo(f'{to}: load it with SentenceTransformer("{to}"){length}')
 
 
 def _print_pair(use: EncoderUse, first: str, second: str, weights: dict[str, float], directions: str) -> None:

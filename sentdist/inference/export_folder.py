@@ -17,8 +17,8 @@ from sentdist.store.record import OWN_FILES
 def export_sentence_transformers(use: EncoderUse, to: Path, *, card: str | None = None) -> None:
     """Write a folder for `SentenceTransformer(to)`, with its model card and, where the encoder has them, its relations.
 
-    A folder of that kind is copied as it is, with its Normalize module where it has one: sentence-transformers then gives embeddings of
-    length 1, in the directions of ours. A plain checkpoint gets its pooling. A length that the use names becomes the folder's own.
+    A folder of that kind is copied as it is. A plain checkpoint gets its pooling. Where a Normalize module is, sentence-transformers give
+    embeddings of length 1, in the directions of ours. A length that the use names becomes the folder's own.
     card: the text of its README.md; None: the one that the folder has, or for a plain checkpoint one that says what it is.
 
     Raises:

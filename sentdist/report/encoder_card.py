@@ -43,6 +43,7 @@ class CardPage:
     metadata: Mapping[str, Json]
     checkpoint: str
     revision: str
+    has_unit_length: bool
     objective: str
     scores: Sequence[tuple[str, ...]]
     corpora: Sequence[Sequence[tuple[str, str]]]
@@ -52,11 +53,14 @@ class CardPage:
     citations: Sequence[Citation]
 
 
-def encoder_card(store: ArtifactStore, trained: Artifact, *, name: str, licence: str | None, language: Sequence[str]) -> str:
+def encoder_card(
+    store: ArtifactStore, trained: Artifact, *, name: str, licence: str | None, language: Sequence[str], has_unit_length: bool
+) -> str:
     """The README.md of a trained encoder: metadata, then text; scores are those of all evaluations that the store has of it.
 
     name: by which it is loaded: OWNER/NAME of the hub, or a folder. licence: as the hub spells one (apache-2.0); None: it says that none is
-    stated. language: of the texts, as the hub spells languages; empty: none is said.
+    stated. language: of the texts, as the hub spells languages; empty: none is said. has_unit_length: sentence-transformers give embeddings
+    of length 1.
 
     Raises:
         StoreError: an artifact that is no training.
@@ -86,6 +90,7 @@ def encoder_card(store: ArtifactStore, trained: Artifact, *, name: str, licence:
         metadata=_metadata(train.encoder, scores, name=name, licence=licence, language=language),
         checkpoint=train.encoder.checkpoint,
         revision=train.encoder.revision,
+        has_unit_length=has_unit_length,
         objective=" + ".join(term.name for term in terms),
         scores=[
             (task, measure, f"{score:.2f}", interval or "–", f"{size:,}" if size else "–")

@@ -11,7 +11,9 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedTokenizerFast
 from transformers.models.t5 import T5Config, T5ForConditionalGeneration
 
+from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.export import no_wrappers
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 
 WORDS = [
     "a",
@@ -185,4 +187,12 @@ def declares_cls(encoder: Path, folder: Path) -> Path:
     (folder / "modules.json").write_text(json.dumps(modules))
     (folder / "1_Pooling").mkdir()
     (folder / "1_Pooling/config.json").write_text(json.dumps({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}))
+    return folder
+
+
+def normalized_encoder(encoder: Path, folder: Path) -> Path:
+    """An encoder as a sentence-transformers folder that ends in Normalize."""
+    whole = SentenceEncoder.load(encoder)
+    whole.is_exported_normalized = True
+    whole.save(folder, card=EncoderCard(base_model="tiny", objective=None))
     return folder

@@ -20,8 +20,9 @@ def declared_pooling(folder: Path) -> str | None:
     """Return the pooling that a sentence-transformers folder declares;
     None for a plain checkpoint, EncoderError for one we cannot compute."""
     found = modules(folder)
-    kinds = [module["type"].rsplit(".", 1)[-1] for module in found]
-    kinds = kinds[1:-1] if kinds and kinds[-1] == "Normalize" else kinds[1:]  # cosine does not see a final Normalize
+    kinds = [_kind(module) for module in found[1:]]
+    if ends_in_normalize(folder):  # cosine does not see it
+        kinds.pop()
     if not found:
         return None
     mode = _pooling_mode(folder, found)
@@ -37,10 +38,16 @@ def declared_pooling(folder: Path) -> str | None:
     return pooling
 
 
+def ends_in_normalize(folder: Path) -> bool:
+    """Whether a sentence-transformers folder gives embeddings of length 1: its last module is Normalize."""
+    found = modules(folder)
+    return len(found) > 1 and _kind(found[-1]) == "Normalize"
+
+
 def _unlike_ours(folder: Path, found: list[dict[str, str]]) -> str | None:
     """What a dense layer or a mean of layers does that we do not compute; None where there is none of them, or as we do."""
     for module in found:
-        kind, config = module["type"].rsplit(".", 1)[-1], json_object(folder / module["path"] / "config.json")
+        kind, config = _kind(module), json_object(folder / module["path"] / "config.json")
         if kind == "Dense":
             activation, sizes = str(config.get("activation_function")), [config.get(name) for name in ("in_features", "out_features")]
             if not activation.endswith(".Tanh") or sizes[0] != sizes[1]:
@@ -59,6 +66,10 @@ def modules(folder: Path) -> list[dict[str, str]]:
     ):
         raise EncoderError(where=str(path), found=brief(found), expected="a list of modules with type and path", remedy=REMEDY)
     return found
+
+
+def _kind(module: dict[str, str]) -> str:
+    return module["type"].rsplit(".", 1)[-1]
 
 
 def json_object(path: Path) -> dict[str, object]:

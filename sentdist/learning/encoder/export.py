@@ -1,8 +1,8 @@
 """Writing an encoder as a folder that sentence-transformers and transformers load.
 
 The folder holds what acts at test: the head of `cls_mlp` as a Dense module, none for `cls_mlp_train_only`.
-No Normalize module is written even where the base checkpoint had one: embeddings are compared by cosine, which does not see it, and the
-folder then gives exactly what `SentenceEncoder` gives.
+A Normalize module comes last where the base checkpoint has one: who searches by dot products with the base goes on so with what was
+trained of it. `SentenceEncoder` itself never normalizes: losses and cosines read what pooling gives.
 It is written by sentence-transformers 6.2 and needs at least that version (6.x names its modules anew).
 """
 
@@ -34,6 +34,7 @@ def export(
     pooling: str,
     head: PoolingHead | None,
     max_length: int,
+    normalize: bool,
     card: EncoderCard,
 ) -> None:
     """Write the folder `path`: weights (float32 safetensors), configuration, tokenizer, modules and a model card.
@@ -42,6 +43,7 @@ def export(
     """
     from sentence_transformers import SentenceTransformer  # seconds to import, and needed only when something is saved
     from sentence_transformers.base.modules.transformer import Transformer
+    from sentence_transformers.sentence_transformer.modules import Normalize
 
     tokenizer = copy.deepcopy(tokenizer)
     tokenizer.model_max_length = max_length
@@ -50,7 +52,7 @@ def export(
         transformer = Transformer(plain, model_kwargs={"dtype": torch.float32}, max_seq_length=max_length)
     transformer.model.config._name_or_path = card.base_model
     saved = SentenceTransformer(
-        modules=[transformer, *_pooling_modules(model, pooling, head)],
+        modules=[transformer, *_pooling_modules(model, pooling, head), *([Normalize()] if normalize else [])],
         device="cpu",
         similarity_fn_name="cosine",
         model_card_data=card_data(card),

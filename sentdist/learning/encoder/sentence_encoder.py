@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sentdist.errors import EncoderError, brief
 from sentdist.learning.encoder.batch import TokenBatch, collate
-from sentdist.learning.encoder.declared import declared_pooling
+from sentdist.learning.encoder.declared import declared_pooling, ends_in_normalize
 from sentdist.learning.encoder.export import EncoderCard, export
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.learning.encoder.flat_attention import Segments
@@ -41,6 +41,7 @@ class SentenceEncoder(nn.Module):
 
     tokenizer, max_length (tokens, special ones included), width (D), pooling (a key of POOLINGS).
     padded_reason: why this model runs padded, in groups of similar length, rather than flat; None when it runs flat. Callers log it once.
+    is_exported_normalized: its folder asks sentence-transformers for embeddings of length 1, and so will the one that `save` writes.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class SentenceEncoder(nn.Module):
         max_length: int,
         drophead: float = 0.0,
         padded_reason: str | None = None,
+        is_exported_normalized: bool = False,
     ) -> None:
         super().__init__()
         self.width = int(model.config.hidden_size)
@@ -60,6 +62,7 @@ class SentenceEncoder(nn.Module):
         self.max_length = max_length
         self.drophead = drophead
         self.padded_reason = padded_reason
+        self.is_exported_normalized = is_exported_normalized
         self._num_passes: int | None = None
         # The model's own pooler never reaches the loss: kept out of the parameters (DDP and ZeRO wait for its gradient), in the export.
         self._unused_pooler = (model._modules.get("pooler"),)
@@ -110,6 +113,7 @@ class SentenceEncoder(nn.Module):
             max_length=_checked_length(max_length, longest, folder),
             drophead=drophead,
             padded_reason=padded_reason,
+            is_exported_normalized=ends_in_normalize(folder),
         )
         head = saved_head(folder) if encoder.head is not None and initialization == "pretrained" else None
         if encoder.head is not None and head is not None:
@@ -205,7 +209,8 @@ class SentenceEncoder(nn.Module):
         return [layer.squeeze(0) for layer in (output.hidden_states if every else (output.last_hidden_state,))]
 
     def save(self, path: Path, *, card: EncoderCard) -> None:
-        """Write a sentence-transformers folder that gives this encoder's test-time embeddings; see export.py."""
+        """Write a sentence-transformers folder that gives this encoder's test-time embeddings, of length 1 if `is_exported_normalized`;
+        see export.py."""
         with without_bars():
             export(
                 path,
@@ -215,6 +220,7 @@ class SentenceEncoder(nn.Module):
                 pooling=self.pooling,
                 head=self.head,
                 max_length=self.max_length,
+                normalize=self.is_exported_normalized,
                 card=card,
             )
 

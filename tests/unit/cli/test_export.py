@@ -18,7 +18,7 @@ from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.relation_file import Relations, has_relations, write_relations
-from tests.support.tiny_encoders import SENTENCES
+from tests.support.tiny_encoders import SENTENCES, normalized_encoder
 
 
 def _call(*arguments: str | Path) -> Result:
@@ -77,6 +77,21 @@ def test_what_was_trained_is_copied_with_its_card_and_relations(tiny_encoder_dir
     assert "relational" in (tmp_path / "out" / "README.md").read_text()
     assert has_relations(tmp_path / "out")
     assert not (tmp_path / "out" / "record.json").exists()
+
+
+def test_an_encoder_of_length_1_stays_one(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    """Whoever searches by dot products with the base model goes on so with what is trained of it."""
+    base = normalized_encoder(tiny_encoder_dir, tmp_path / "base")
+    encoder = SentenceEncoder.load(base).eval()
+    encoder.save(tmp_path / "trained", card=EncoderCard(base_model="tiny", objective="info_nce"))
+    ours = encode(encoder, SENTENCES)
+    lengths = np.linalg.norm(ours, axis=1, keepdims=True)
+    assert lengths.min() > 1.5, "losses and cosines read what pooling gives"
+    for number, options in enumerate(((), ("--pooling", "cls"))):
+        answer = _call("export", tmp_path / "trained", "--to", tmp_path / f"out{number}", *options)
+        assert answer.exit_code == 0 and "its embeddings have length 1, as those of `encode --normalize`" in answer.output
+        np.testing.assert_allclose(np.linalg.norm(_by_sentence_transformers(tmp_path / f"out{number}"), axis=1), 1.0, atol=1e-5)
+    np.testing.assert_allclose(_by_sentence_transformers(tmp_path / "out0"), ours / lengths, atol=2e-6)
 
 
 def test_without_the_onnx_packages_the_extra_is_named(tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,4 +47,4 @@ def test_what_is_not_understood_is_said_and_the_rest_is_told(kind: type[Train | 
     assert artifact is not None
     if kind is Train:
         with pytest.raises(StoreError, match="another version"):
-            encoder_card(store, artifact, name="me/encoder", licence=None, language=())
+            encoder_card(store, artifact, name="me/encoder", licence=None, language=(), has_unit_length=False)

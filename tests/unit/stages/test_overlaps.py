@@ -104,7 +104,7 @@ def test_a_card_tells_what_its_own_corpora_hold(tmp_path: Path, tiny_encoder_dir
     (trained, *_) = (trial.scores.encoder for trial in plan.trials if isinstance(trial.scores.encoder, Train))
     artifact = context.store.get(trained)
     assert artifact is not None
-    card = encoder_card(context.store, artifact, name="me/encoder", licence=None, language=())
+    card = encoder_card(context.store, artifact, name="me/encoder", licence=None, language=(), has_unit_length=False)
     assert "| sts-stsb | stsb | 40 | 40 |" in card and "chooses weights" not in card
 
 
@@ -124,10 +124,10 @@ def test_a_card_has_its_own_corpora_and_the_scores_of_compared_tasks_alone(
         if isinstance(trial.scores.encoder, Train) and not trial.scores.encoder.banks:
             trained = context.store.get(trial.scores.encoder)
             assert trained is not None
-            card = encoder_card(context.store, trained, name="me/encoder", licence=None, language=())
+            card = encoder_card(context.store, trained, name="me/encoder", licence=None, language=(), has_unit_length=False)
             with monkeypatch.context() as grouped:
                 grouped.setattr(encoder_card_module, "table_columns", lambda *_, **__: found)
-                in_pairs = encoder_card(context.store, trained, name="me/encoder", licence=None, language=())
+                in_pairs = encoder_card(context.store, trained, name="me/encoder", licence=None, language=(), has_unit_length=False)
             (row,) = (line for line in in_pairs.splitlines() if line.startswith("| stsb |"))
             assert row.split("|")[-2].strip() == "40", "items, also where some belong together"
             assert "my-others" in card and "nli-triplets" not in card and "| stsb | " in card and "| geometry" not in card

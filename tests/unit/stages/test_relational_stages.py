@@ -15,6 +15,7 @@ from sentdist.data.corpus import OpenedCorpus
 from sentdist.data.relations import HeldOutTriples
 from sentdist.encoder_export import card_of
 from sentdist.errors import DataError, RecipeError
+from sentdist.learning.encoder.declared import ends_in_normalize
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.relation_file import Relations, has_relations, read_relations
@@ -37,6 +38,7 @@ from sentdist.store.sweep import save_sweep, sweep_record
 from tests.support.planning import plan_of
 from tests.support.relations_data import ENTAILMENT, TWIN, relations_values, write_relations_data
 from tests.support.tiny_data import tiny_plan
+from tests.support.tiny_encoders import normalized_encoder
 
 NAMES = ("entailment", "twin", "same-caption", "same-sentence")
 
@@ -48,8 +50,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def finished(data: Path, tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Context]:
-    """The whole recipe, built in this process."""
-    plan, context = tiny_plan(relations_values(tiny_encoder_dir), data=data, store=tmp_path_factory.mktemp("store"))
+    """The whole recipe, built in this process, from an encoder that asks sentence-transformers for embeddings of length 1."""
+    encoder = normalized_encoder(tiny_encoder_dir, tmp_path_factory.mktemp("base") / "encoder")
+    plan, context = tiny_plan(relations_values(encoder), data=data, store=tmp_path_factory.mktemp("store"))
     run_local(plan, context)
     return plan, context
 
@@ -86,6 +89,19 @@ def test_an_encoder_keeps_its_relations(finished: tuple[Plan, Context]) -> None:
         assert np.linalg.norm(found.vectors, axis=1).min() > 0.05
     for method in ("merged", "rcl_on_rse"):
         assert not has_relations(folder_of(train_of(finished, method), finished[1]))
+
+
+def test_lengths_are_made_1_as_of_the_base_but_not_of_an_encoder_with_relations(finished: tuple[Plan, Context]) -> None:
+    """A relation's vector is added to what pooling gives: to an embedding of length 1 it would be another sum. What starts from such an
+    encoder ends as its start."""
+    ends = {method: folder_of(train_of(finished, method), finished[1]) for method in ("rse", "regulated", "merged", "rcl_on_rse")}
+    assert {method: ends_in_normalize(folder) for method, folder in ends.items()} == {
+        "rse": False, "regulated": False, "merged": True, "rcl_on_rse": False,
+    }  # fmt: skip
+    store = finished[1].store
+    cards = {method: card_of(artifact, store, name="me/mine") for method in ends if (artifact := store.get(train_of(finished, method)))}
+    assert "Embeddings have length 1" in cards["merged"] and "normalize_embeddings=True" not in cards["merged"]
+    assert "normalize_embeddings=True" in cards["rse"] and "have length 1" not in cards["rse"]
 
 
 def test_the_relations_learn_at_a_rate_of_their_own(
