@@ -25,7 +25,7 @@ from sentdist.cli.options import (
     named_gpus,
     weights_of,
 )
-from sentdist.cli.printing import empty_table, open_console, sentence_progress, tell_unknown
+from sentdist.cli.printing import empty_table, found_texts, open_console, sentence_progress, tell_unknown
 from sentdist.errors import DataError, counted
 from sentdist.inference.opening import encoder_use
 
@@ -65,7 +65,7 @@ def search(
 
     By cosine or by relations, in a corpus of any size.
     """
-    from sentdist.data.texts import STDIN, open_texts
+    from sentdist.data.texts import STDIN
 
     weights = weights_of(relation or [])
     check_choice("--format", output, ("table", "jsonl"))
@@ -73,8 +73,8 @@ def search(
     check_in_use({"--query-column": query_column}, needs="--queries", is_given=query_file is not None)
     _check_corpus(corpus, embeddings, names_columns=bool(column or id_column))
     _check_queries(queries, query_file, corpus)
-    texts = None if corpus is None else open_texts(corpus, columns=given_names(column), id_column=id_column)
-    asked = list(queries or []) or _all_sentences(open_texts(query_file or STDIN, columns=given_names(query_column)))
+    texts = None if corpus is None else found_texts(corpus, columns=given_names(column), id_column=id_column)
+    asked = list(queries or []) or _all_sentences(found_texts(query_file or STDIN, columns=given_names(query_column)))
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision)
 
     from sentdist.inference.nearest import CorpusSearch, SearchedFiles, TileReader, embed_queries, search_here

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from sentdist.data.texts import Texts
     from sentdist.inference.ready_encoder import LoadedEncoder
 
 LOG_WIDTH = 160
@@ -83,6 +84,16 @@ def _logged_progress(what: str, total: int | None) -> Callable[..., None]:
         typer.echo(f"{what}: {how_many} sentences, {done / (now - started):,.0f} a second", err=True)
 
     return advance
+
+
+def found_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, id_column: str | None = None) -> Texts:
+    """`open_texts`, and on stderr what of the file's format its name does not let expect."""
+    from sentdist.data.texts import open_texts
+
+    texts = open_texts(name, columns=columns, num_columns=num_columns, id_column=id_column)
+    if texts.notes:
+        typer.echo(f"{texts.name}: {'; '.join(texts.notes)}", err=True)
+    return texts
 
 
 def tell_unknown(loaded: LoadedEncoder) -> None:

@@ -23,7 +23,7 @@ from sentdist.cli.options import (
     given_names,
     weights_of,
 )
-from sentdist.cli.printing import empty_table, open_console, sentence_progress, tell_unknown
+from sentdist.cli.printing import empty_table, found_texts, open_console, sentence_progress, tell_unknown
 from sentdist.encoder_export import export_encoder
 from sentdist.errors import DataError, counted
 from sentdist.inference.opening import encoder_use, open_store
@@ -62,7 +62,6 @@ def encode(
 
     Of any size: it is read, embedded and written in batches.
     """
-    from sentdist.data.texts import open_texts
     from sentdist.inference.embedding_file import DTYPES, SUFFIXES
     from sentdist.inference.outputs import check_output
 
@@ -70,7 +69,7 @@ def encode(
     check_output(out, suffixes=SUFFIXES, overwrite=overwrite)
     if id_column is not None and out.suffix != ".parquet":
         raise DataError(where="--id", found=f"{out.name}", expected="OUT.parquet, which has room for ids", remedy="Leave --id out.")
-    texts = open_texts(file, columns=given_names(column), id_column=id_column)  # before torch is loaded: a mistake is told at once
+    texts = found_texts(file, columns=given_names(column), id_column=id_column)  # before torch is loaded: a mistake is told at once
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision, normalize=normalize)
     find_checkpoint(use.checkpoint, revision=use.revision)
 
@@ -203,10 +202,8 @@ def _print_pair(use: EncoderUse, first: str, second: str, weights: dict[str, flo
 
 
 def _pair_files(first: str, second: str | None, columns: list[str]) -> tuple[Texts, Texts | None]:
-    from sentdist.data.texts import open_texts
-
     if second is None:
-        return open_texts(first, columns=columns, num_columns=2), None
+        return found_texts(first, columns=columns, num_columns=2), None
     if len(columns) > 2:
         raise DataError(where="--column", found=f"{len(columns)} names", expected="one for each file", remedy="Name two.")
-    return open_texts(first, columns=columns[:1]), open_texts(second, columns=columns[-1:])
+    return found_texts(first, columns=columns[:1]), found_texts(second, columns=columns[-1:])

@@ -8,16 +8,25 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, TypeVar
 
 from sentdist.data.cells import is_utf8, row_name
 from sentdist.data.quotes import long_fields, refuse_escaped_marks, refuse_open_quote, unquoted_cell
-from sentdist.data.sources.column_names import check_columns
+from sentdist.data.sources.column_names import check_columns, refuse_repeated
 from sentdist.data.sources.files import SUFFIXES
-from sentdist.data.sources.separated import encoding_of, suffix_of
+from sentdist.data.sources.separated import (
+    FileFormat,
+    are_in_marks,
+    encoding_of,
+    format_notes,
+    header_names,
+    said_separator,
+    source_format,
+    suffix_of,
+)
 from sentdist.errors import DataError, brief, listed
 from sentdist.reading import bounded_lines, reading, unreadable
 from sentdist.spelling import near
@@ -46,17 +55,23 @@ class Texts:
     """Sentences that were found and not yet read.
 
     path: None is standard input. columns: where the sentences stand. id_column: where their ids stand, if asked for. num_rows: as far as
-    it is known without reading.
+    it is known without reading. file_format: how a file of text is written.
     """
 
     path: Path | None
     columns: tuple[str, ...]
+    file_format: FileFormat = field(default_factory=FileFormat)
     id_column: str | None = None
     num_rows: int | None = None
 
     @property
     def name(self) -> str:
         return "standard input" if self.path is None else str(self.path)
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What of the file's format differs from what its suffix and UTF-8 let expect, in words."""
+        return () if self.path is None else format_notes(self.file_format, self.path)
 
     def batches(self, num_rows: int) -> Iterator[TextColumns]:
         """Batches of `num_rows` rows, the last one shorter: for each column its texts, ids as text.
@@ -81,8 +96,8 @@ class Texts:
         if self.path is not None and suffix_of(self.path) == ".parquet":
             yield from _parquet_batches(self.path, wanted, num_rows)
             return
-        with _opened(self.path) as file:
-            rows = _rows(file, self.path, wanted)
+        with _opened(self.path, self.file_format) as file:
+            rows = _rows(file, self.path, self.file_format, wanted)
             while chunk := _next_rows(rows, num_rows):
                 yield {column: list(values) for column, values in zip(wanted, zip(*chunk, strict=True), strict=True)}
 
@@ -134,13 +149,14 @@ def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, 
         raise _empty(name)
     if suffix_of(path) in PLAIN:
         _check_plain(name, columns, num_columns, id_column)
-        return Texts(path=path, columns=(SENTENCE,))
+        return Texts(path=path, columns=(SENTENCE,), file_format=FileFormat(encoding=encoding_of(name, path)))
     if suffix_of(path) not in SUFFIXES:
         raise DataError(
             where=name, found=f"suffix {path.suffix}", expected=f"one of .txt, {', '.join(SUFFIXES)}", remedy="Convert or rename the file."
         )
+    file_format = source_format(name, path)
     with _readable(path):
-        known, num_rows = _shape(path)
+        known, num_rows = _shape(path, file_format)
     if suffix_of(path) in (".csv", ".tsv") and len(known) == 1 and not columns:
         _check_only_column(name, path, known[0])
     chosen = tuple(columns) or (known if len(known) == num_columns else ())
@@ -152,7 +168,7 @@ def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, 
             remedy=f"Say {' '.join(f'--column {column}' for column in known[:num_columns])}, or others.",
         )
     check_columns(name, known, [*chosen, *([id_column] if id_column else [])])
-    return Texts(path=path, columns=chosen, id_column=id_column, num_rows=num_rows)
+    return Texts(path=path, columns=chosen, file_format=file_format, id_column=id_column, num_rows=num_rows)
 
 
 def _check_only_column(name: str, path: Path, header: str) -> None:
@@ -168,7 +184,7 @@ def _check_only_column(name: str, path: Path, header: str) -> None:
         )
 
 
-def _shape(path: Path) -> tuple[tuple[str, ...], int | None]:
+def _shape(path: Path, file_format: FileFormat) -> tuple[tuple[str, ...], int | None]:
     """Columns, and rows where the file says so at its beginning."""
     if suffix_of(path) == ".parquet":
         import pyarrow.parquet as pq
@@ -177,20 +193,22 @@ def _shape(path: Path) -> tuple[tuple[str, ...], int | None]:
             if not table.metadata.num_rows:
                 raise _empty(str(path))
             return tuple(table.schema_arrow.names), table.metadata.num_rows
-    with _opened(path) as file:
+    with _opened(path, file_format) as file:
         if suffix_of(path) == ".jsonl":
             filled = filter(lambda line: line[1].strip(), enumerate(bounded_lines(file, longest=LONGEST_LINE), start=1))
             first = next(((number, line) for number, line in filled), None)
             if first is None:
                 raise _empty(str(path))
             return tuple(_json_row(first[1], first[0], str(path))), None
-        header = _next_rows(filter(None, _csv_rows(file, path)), 1)
-        if not header:
+        first = _next_rows(filter(None, _separated_rows(file, path, file_format)), 1)
+        if not first:
             raise _empty(str(path))
-        return tuple(header[0]), None
+        known = header_names(first[0], is_tab=file_format.separator == "\t")
+        refuse_repeated(str(path), known)
+        return tuple(known), None
 
 
-def _rows(file: IO[str], path: Path | None, wanted: Sequence[str]) -> Iterator[tuple[object, ...]]:
+def _rows(file: IO[str], path: Path | None, file_format: FileFormat, wanted: Sequence[str]) -> Iterator[tuple[object, ...]]:
     if path is None or suffix_of(path) in PLAIN:
         yield from ((line.rstrip("\r\n"),) for line in bounded_lines(file, longest=LONGEST_LINE))
     elif suffix_of(path) == ".jsonl":
@@ -199,8 +217,8 @@ def _rows(file: IO[str], path: Path | None, wanted: Sequence[str]) -> Iterator[t
                 row = _json_row(line, number, str(path))
                 yield tuple(row.get(column) for column in wanted)
     else:
-        reader = filter(None, _csv_rows(file, path))
-        header = next(reader)
+        reader = filter(None, _separated_rows(file, path, file_format))
+        header = header_names(next(reader), is_tab=file_format.separator == "\t")
         places = [header.index(column) for column in wanted]
         for place_in_file, cells in enumerate(reader):
             if any(cell.strip() for cell in cells[len(header) :]):
@@ -213,21 +231,27 @@ def _rows(file: IO[str], path: Path | None, wanted: Sequence[str]) -> Iterator[t
             yield tuple(cells[place] if place < len(cells) else None for place in places)
 
 
-def _csv_rows(file: IO[str], path: Path) -> Iterator[list[str]]:
-    """CSV with quotes, TSV without, as `read_file` reads them. DataError for a field that is never closed."""
-    if suffix_of(path) == ".tsv":
-        for row in csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
+def _separated_rows(file: IO[str], path: Path, file_format: FileFormat) -> Iterator[list[str]]:
+    """The rows of separated values, with quotes where it is not tabs that separate, as `read_separated` reads them; without the line that
+    names the separator. DataError for a field that is never closed."""
+    separator = file_format.separator or ","
+    begin = file.readline()
+    while not begin.strip("\r\n") and begin:
+        begin = file.readline()
+    lines = file if said_separator(begin) is not None else chain([begin], file)
+    if separator == "\t" and not are_in_marks(begin.rstrip("\r\n").split("\t")):
+        for row in csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE):
             yield [unquoted_cell(cell) for cell in row]
         return
     is_looked_through = has_backslash = False
-    for row in csv.reader(file):
+    for row in csv.reader(lines, delimiter=separator):
         if not is_looked_through and any("\n" in cell or "\r" in cell for cell in row):
-            with _opened(path) as lines:
-                refuse_open_quote(str(path), lines, ",")
+            with _opened(path, file_format) as again:
+                refuse_open_quote(str(path), again, separator)
             is_looked_through = True
         if not has_backslash and any("\\" in cell for cell in row):
-            with _opened(path) as lines:
-                refuse_escaped_marks(str(path), lines, ",")
+            with _opened(path, file_format) as again:
+                refuse_escaped_marks(str(path), again, separator)
             has_backslash = True
         yield row
 
@@ -256,11 +280,11 @@ def _parquet_batches(path: Path, wanted: Sequence[str], num_rows: int) -> Iterat
 
 
 @contextmanager
-def _opened(path: Path | None) -> Iterator[IO[str]]:
+def _opened(path: Path | None, file_format: FileFormat) -> Iterator[IO[str]]:
     if path is None:
         yield sys.stdin
         return
-    with path.open(encoding=encoding_of(path), newline="" if suffix_of(path) in (".csv", ".tsv") else None) as file:
+    with path.open(encoding=file_format.encoding, newline="" if suffix_of(path) in (".csv", ".tsv") else None) as file:
         yield file
 
 

@@ -223,9 +223,10 @@ def _readers() -> Iterator[tuple[str, Reader]]:
     columns = ("sentence1",)
     yield "texts in parquet", Reader(make=_table, file="my/pairs.parquet", read=_texts("my/pairs.parquet", *columns), takes=flips)
     for name in ("commas.csv", "tabs.tsv", "lines.jsonl"):
-        yield f"texts in {name}", Reader(make=_table, file=f"my/{name}", read=_texts(f"my/{name}", *columns), takes=MARKED_TEXT)
+        yield f"texts in {name}", Reader(make=_table, file=f"my/{name}", read=_texts(f"my/{name}", *columns), takes=RECOGNISED_TEXT)
     takes = frozenset(PLAIN_TEXT)
-    yield "texts in plain.txt", Reader(make=_table, file="my/plain.txt", read=_texts("my/plain.txt"), takes=MARKED_TEXT)
+    plain_takes = RECOGNISED_TEXT | {"first bytes"}  # letters of the West; `Texts.notes` says so
+    yield "texts in plain.txt", Reader(make=_table, file="my/plain.txt", read=_texts("my/plain.txt"), takes=plain_takes)
     for name in ("Twitter_URL_Corpus_test.txt", "test.data", "sem_text_rel_ranked.csv"):
         yield name, Reader(make=_releases, file=f"my/{name}", read=_source(f"my/{name}"), takes=takes)
     for name in ("text_tokenized.txt", "dev.txt"):

@@ -96,7 +96,7 @@ def _beginning(name: str, path: Path, encoding: str | None, *, remedy: str) -> t
         raise _complaint(name, "NUL characters", "a table of texts", "Save it again in UTF-8.")
     lines = list(io.StringIO(text, newline=""))  # as CSV knows them; `splitlines` ends one at U+2028 and U+0085, which stand in texts
     lines = lines if len(begin) < LOOKED_AT or len(lines) == 1 else lines[:-1]
-    said = _said_separator(lines[0])
+    said = said_separator(lines[0])
     return encoding, said, lines if said is None else lines[1:]
 
 
@@ -150,7 +150,7 @@ def _decodes(text: bytes, encoding: str) -> bool:
     return True
 
 
-def _said_separator(line: str) -> str | None:
+def said_separator(line: str) -> str | None:
     """The separator that a first line `sep=;` tells Excel; it is no row."""
     found = SEPARATOR_LINE.fullmatch(line.rstrip("\r\n"))
     return None if found is None else found[1]
@@ -256,11 +256,10 @@ def read_separated(path: Path, file_format: FileFormat, *, may_repeat: bool) -> 
         start = begin.read(LOOKED_AT)
     start = start if isinstance(start, str) else start.decode(errors="replace")
     said_line = next(iter(io.StringIO(start, newline="")), "")
-    skipped = 0 if _said_separator(said_line) is None else 1
+    skipped = 0 if said_separator(said_line) is None else 1
     first, num_lines = _first_row(start[len(said_line) * skipped :], file_format.separator or ",")
-    is_bare = is_tab and not (file_format.has_header and all(map(_is_in_marks, first)))  # R and QUOTE_ALL put each cell in marks, names too
-    names = [_without_marks(cell.strip()) if is_tab else cell.strip() for cell in first]
-    names = names if file_format.has_header else [str(number) for number in range(1, len(names) + 1)]
+    is_bare = is_tab and not (file_format.has_header and are_in_marks(first))
+    names = header_names(first, is_tab=is_tab) if file_format.has_header else [str(number) for number in range(1, len(first) + 1)]
     if not may_repeat:
         refuse_repeated(str(path), names)
     names = _told_apart(names)
@@ -283,6 +282,11 @@ def read_separated(path: Path, file_format: FileFormat, *, may_repeat: bool) -> 
     return table
 
 
+def header_names(cells: Sequence[str], *, is_tab: bool) -> list[str]:
+    """The names of columns that the cells of a first line give. is_tab: separated by tabs, where marks belong to a cell."""
+    return [_without_marks(cell.strip()) if is_tab else cell.strip() for cell in cells]
+
+
 def _first_row(text: str, separator: str) -> tuple[list[str], int]:
     """The first row that is not empty, and how many lines it and the empty ones before it take: a name may hold line breaks."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, quoting=_quoting(separator))
@@ -293,6 +297,11 @@ def _first_row(text: str, separator: str) -> tuple[list[str], int]:
 
 def _quoting(separator: str) -> Literal[0, 3]:
     return csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL
+
+
+def are_in_marks(cells: Sequence[str]) -> bool:
+    """Whether all names of a first line stand in quotation marks, as R and Python's QUOTE_ALL put each cell: tabs may stand inside."""
+    return all(map(_is_in_marks, cells))
 
 
 def _is_in_marks(cell: str) -> bool:
@@ -326,12 +335,17 @@ def suffix_of(path: Path) -> str:
     return path.suffix.lower()
 
 
-def encoding_of(path: Path) -> str:
-    """UTF-16 where the mark at a file's beginning says so, as Windows writes it; else UTF-8, with a mark or without."""
+def encoding_of(name: str, path: Path) -> str:
+    """The encoding of a file of text, as `recognised` finds it; of a pipe, which is read once, UTF-8.
+
+    Raises:
+        DataError: letters of an unknown encoding.
+    """
     if not path.is_file():
-        return "utf-8-sig"  # a pipe is read once
+        return "utf-8-sig"
     with path.open("rb") as file:
-        return marked_encoding(file.read(4)) or "utf-8"
+        begin = file.read(LOOKED_AT)
+    return _encoding(name, path, begin, remedy=SAVE_AS_UTF8)
 
 
 def marked_encoding(begin: bytes) -> str | None:

@@ -139,3 +139,14 @@ def test_texts_that_the_tokenizer_does_not_know_are_told(tiny_encoder_dir: Path,
         scored = _call("similarity", tiny_encoder_dir, tmp_path / "texts.txt", tmp_path / "texts.txt", *more)
         assert scored.exit_code == 0 and "sentences without a word" in scored.stderr, scored.output
     assert "without a word" not in _call("similarity", tiny_encoder_dir, "the zebra", "a dog !").stderr
+
+
+def test_how_a_file_is_written_is_found_and_told(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    """A spreadsheet's own CSV: semicolons, letters of Windows."""
+    (tmp_path / "mine.csv").write_bytes('id;sentence\n1;"a man; Bär"\n'.encode("cp1252"))
+    answer = CliRunner().invoke(
+        app, ["encode", str(tiny_encoder_dir), str(tmp_path / "mine.csv"), "--column", "sentence", "--out", str(tmp_path / "out.npy")]
+    )
+    assert answer.exit_code == 0, answer.output
+    assert "mine.csv: text in cp1252; separated by semicolons" in answer.stderr and "cp1252" not in answer.stdout
+    assert np.load(tmp_path / "out.npy").shape == (1, 32)

@@ -117,13 +117,33 @@ def test_the_only_column_needs_no_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "content", "notes"),
+    [
+        ("a.csv", 'id; answer \n1;"Bär; two"\n'.encode("cp1252"), ["text in cp1252", "separated by semicolons"]),
+        ("a.csv", "sep=|\nid|answer\n1|Bär; two\n".encode(), ["separated by bars"]),
+        ("a.csv", "id\tanswer\n1\tBär; two\n".encode("utf-16"), ["text in utf-16", "separated by tabs"]),
+        ("a.tsv", '"id"\t"answer"\n1\t"Bär; two"\n'.encode("utf-8-sig"), ["text in utf-8-sig"]),
+        ("a.txt", "Bär; two\n".encode("cp1252"), ["text in cp1252"]),
+        ("a.jsonl", '{"answer": "Bär; two"}\n'.encode("utf-16-le"), ["text in utf-16-le"]),
+    ],
+)
+def test_files_are_read_as_recipes_read_them(name: str, content: bytes, notes: list[str], tmp_path: Path) -> None:
+    """Separators, encodings and marks that spreadsheets write, and what of them is told."""
+    (tmp_path / name).write_bytes(content)
+    columns = [] if name == "a.txt" else ["answer"]
+    texts = open_texts(str(tmp_path / name), columns=columns)
+    assert [batch[texts.columns[0]] for batch in texts.batches(10)] == [["Bär; two"]]
+    assert list(texts.notes) == notes
+
+
+@pytest.mark.parametrize(
     ("name", "content", "columns", "words"),
     [
         ("corpus.csv", None, [], "Did you mean"),
         ("a.xlsx", "x", [], "suffix .xlsx"),
         ("a.txt", "", [], "no rows"),
         ("a.csv", "sentence\n", ["sentence"], "no rows"),
-        ("a.csv", "\ufeff", [], "no rows"),
+        ("a.csv", "\ufeff", [], "an empty file"),
         ("a.jsonl", "\ufeff\n", [], "no rows"),
         ("a.csv", "sentence,id\none,1\n", ["sentense"], 'Did you mean "sentence"'),
         ("a.csv", "one,two\n1,2\n", [], "expected one that holds the sentences"),
@@ -136,12 +156,15 @@ def test_the_only_column_needs_no_name(tmp_path: Path) -> None:
         ("a.tsv", "sentence\tid\none\t1\ntwo\tor more\t2\n", ["sentence"], "row 2: found 3 fields"),
         (
             "a.csv",
-            "question;answer\none;two\n",
+            "question;answer\none\ntwo\n",
             [],
             "one column, 'question;answer'; expected a first line that names the columns, separated by commas",
         ),
-        ("a.csv", "sep=;\nquestion;answer\none;two\n", [], "one column, 'sep=;'"),
-        ("a.tsv", "id,sentence\n1,one\n", [], "separated by tabs"),
+        ("a.csv", "sep=;\nquestion;answer\none;two\n", [], "columns question, answer; expected one that holds the sentences"),
+        ("a.tsv", "id,sentence\n1,one, and two, or three\n", [], "separated by tabs"),
+        ("a.csv", "sentence,id,sentence\none,1,two\n", ["sentence"], "several columns named 'sentence'"),
+        ("a.csv", b"PK\x03\x04 a workbook", [], "a spreadsheet or an archive"),
+        ("a.txt", "Это предложение\n".encode("cp1251"), [], "neither UTF-8 nor of Western Europe"),
         ("a.csv", "a man eats in the house\ntwo birds\n", [], "as .txt with a sentence a line"),
         ("a.csv", "A man eats.\ntwo birds\n", [], "as .txt with a sentence a line"),
         ("a.txt", "one\ntwo\0\n", [], r"row 2, sentence: found 'two\x00'; expected a sentence without NUL characters"),
