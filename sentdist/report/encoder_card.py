@@ -93,8 +93,8 @@ def encoder_card(
         has_unit_length=has_unit_length,
         objective=" + ".join(term.name for term in terms),
         scores=[
-            (task, measure, f"{score:.2f}", interval or "–", f"{size:,}" if size else "–")
-            for task, measure, score, interval, size in scores
+            (one.task, one.measure, _number(one.value), one.interval, _number(one.untouched), f"{one.size:,}" if one.size else "–")
+            for one in scores
         ],
         corpora=[_data_rows(corpus, known) for corpus in corpora],
         leaks=_leak_rows(store, corpora),
@@ -126,17 +126,30 @@ def _metadata(
                 "results": [
                     {
                         "task": {"type": "sentence-similarity"},
-                        "dataset": {"name": task, "type": "sentdist"},
-                        "metrics": [{"type": measure, "value": round(score, 2)}],
+                        "dataset": {"name": one.task, "type": "sentdist"},
+                        "metrics": [{"type": one.measure, "value": round(one.value, 2)}],
                     }
-                    for task, measure, score, _, _ in scores
+                    for one in scores
                 ],
             }
         ]
     return metadata
 
 
-_Score = tuple[str, str, float, str, int]  # task, measure, × 100, interval in words, items
+@dataclass(frozen=True, kw_only=True)
+class _Score:
+    """value: × 100. interval: in words. untouched: that of the base model, scored in the same way; None: the store has none."""
+
+    task: str
+    measure: str
+    value: float
+    interval: str
+    untouched: float | None
+    size: int
+
+
+def _number(score: float | None) -> str:
+    return "–" if score is None else f"{score:.2f}"
 
 
 def _scores(store: ArtifactStore, train: Train, known: Mapping[str, Record]) -> list[_Score]:
@@ -154,11 +167,17 @@ def _scores(store: ArtifactStore, train: Train, known: Mapping[str, Record]) -> 
         there = {task: path for task, path in items.items() if path.is_file()}
         measures = {task: TASK_KINDS[kind].main for task, kind in kinds.items()}
         columns = table_columns(group_rows([_row(values, there)]), {task: measures[task] for task in there}, average=False)
+        of_base = store.get(scores.model_copy(update={"encoder": train.encoder}))
         for task, value in values.items():
             interval = columns.interval(task, IT)
-            words = "" if interval is None else f"{interval.low:.2f} to {interval.high:.2f}"
-            size = columns.sizes.get(task, (0, 0))[0]
-            found[task] = (task, measures[task].title, value, words, size)
+            found[task] = _Score(
+                task=task,
+                measure=measures[task].title,
+                value=value,
+                interval="–" if interval is None else f"{interval.low:.2f} to {interval.high:.2f}",
+                untouched=None if of_base is None else as_number(of_base.record.results.get(task)),
+                size=columns.sizes.get(task, (0, 0))[0],
+            )
     return list(found.values())
 
 

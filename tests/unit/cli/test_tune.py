@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -59,7 +60,9 @@ def test_the_best_encoder_for_a_file_is_searched_told_and_written(words: list[st
     encoder = next(iter(folder.glob("encoder-*")), None)
     assert encoder is not None, found.output
     card = (encoder / "README.md").read_text()
-    assert "## Scores" in card and "retrieval-mine-csv-test" in card and (encoder / "modules.json").is_file()
+    (scored,) = (line for line in card.partition("## Scores")[2].splitlines() if line.startswith("| retrieval-mine-csv-test"))
+    assert re.fullmatch(r"\d+\.\d\d", scored.split("|")[-3].strip()), f"the untouched model stands beside it: {scored}"
+    assert (encoder / "modules.json").is_file()
     assert (folder / "report/report.html").is_file()
     (encoder / "mine.txt").write_text("kept")
     again = call(words)

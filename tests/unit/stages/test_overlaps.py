@@ -129,6 +129,9 @@ def test_a_card_has_its_own_corpora_and_the_scores_of_compared_tasks_alone(
                 grouped.setattr(encoder_card_module, "table_columns", lambda *_, **__: found)
                 in_pairs = encoder_card(context.store, trained, name="me/encoder", licence=None, language=(), has_unit_length=False)
             (row,) = (line for line in in_pairs.splitlines() if line.startswith("| stsb |"))
+            (base,) = {trial.scores for trial in plan.trials if not isinstance(trial.scores.encoder, Train)}
+            untouched = context.store.get(base)
+            assert untouched is not None and row.split("|")[-3].strip() == f"{untouched.record.results['stsb']:.2f}"
             assert row.split("|")[-2].strip() == "40", "items, also where some belong together"
             assert "my-others" in card and "nli-triplets" not in card and "| stsb | " in card and "| geometry" not in card
 
