@@ -50,9 +50,9 @@ def brief_table(
 
 
 def _spread(values: list[float | None]) -> str:
-    """Over the seeds that have a score."""
+    """Over the seeds that have a score. Where all have the same, no deviation: ± 0.00 passes for certainty, as in a report's tables."""
     defined = [value for value in values if value is not None]
     if not defined:
         return "–"
-    mean = f"{statistics.mean(defined):.2f}"
-    return mean if len(defined) == 1 else f"{mean} ± {statistics.stdev(defined):.2f}"
+    mean, deviation = f"{statistics.mean(defined):.2f}", f"{statistics.stdev(defined) if len(defined) > 1 else 0.0:.2f}"
+    return mean if deviation == "0.00" else f"{mean} ± {deviation}"

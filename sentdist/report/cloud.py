@@ -20,6 +20,7 @@ from sentdist.report.style import (
     MUTED,
     Drawing,
     SystemStyles,
+    break_titles,
     canvas,
     house_style,
     legend_columns,
@@ -121,6 +122,7 @@ def embedding_map(samples: Mapping[str, Sample], *, task: str) -> Drawing:
     hover: dict[str, tuple[str, ...]] = {}
     with house_style():
         figure, panels = canvas(width=1.0 + 3.1 * len(samples), height=3.7, columns=len(samples))
+        titles = []
         for number, (axes, (system, sample)) in enumerate(zip(panels, samples.items(), strict=True)):
             points, share = planes[system]
             points = points @ orthogonal_procrustes(points, reference)[0]
@@ -136,7 +138,7 @@ def embedding_map(samples: Mapping[str, Sample], *, task: str) -> Drawing:
                 )  # fmt: skip
                 hover[group] = tuple(f"{sample.sentences[row]} ({sample.subsets[row]})" for row in rows)
             records += [[system, row, kinds[row], float(x), float(y)] for row, (x, y) in enumerate(points)]
-            axes.set_title(system, color=INK, fontsize=9)
+            titles.append(axes.set_title(system, color=INK, fontsize=9))
             axes.set_xlabel(f"{share:.0%} of the variance")
             axes.set_xticks([])
             axes.set_yticks([])
@@ -147,6 +149,7 @@ def embedding_map(samples: Mapping[str, Sample], *, task: str) -> Drawing:
         if len(names) > 1:
             columns = legend_columns(names, width_in=figure.get_figwidth(), at_most=6)
             figure.legend(handles, names, loc="outside upper left", ncols=columns)
+        break_titles(figure, titles)
         caption = f"{len(first.sentences)} sentences of {task} in the plane of the two directions along which each encoder's embeddings vary most."
         header = ["system", "sentence", "part", "x", "y"]
         return save(figure, name="map", caption=caption, header=header, records=records, hover=hover)

@@ -52,10 +52,20 @@ def recognised(name: str, path: Path, given: FileFormat, known_names: Sequence[s
     """
     encoding, said, lines = _beginning(name, path, given.encoding, remedy=SAY_ENCODING)
     if not lines:
+        _refuse_separated(name, given, path)
         return FileFormat(encoding=encoding)
     separator = given.separator or said or _separator(name, path, lines, known_names)
     has_header = _names_columns(_fields(lines, separator), known_names) if given.has_header is None else given.has_header
     return FileFormat(encoding=encoding, separator=separator, has_header=has_header)
+
+
+def _refuse_separated(name: str, given: FileFormat, path: Path) -> None:
+    """Raise DataError where a separator or a header was named for a table that has neither."""
+    for field, said in (("separator", given.separator), ("header", given.has_header)):
+        if said is not None:
+            kind = "a Parquet file" if suffix_of(path) == ".parquet" else "JSON"
+            raise _complaint(name, f"{field} {brief(said)} for {kind}, which names its columns itself", "neither separator nor header",
+                f"Leave {field} out; separated values have one of {', '.join(SEPARATED)}.")  # fmt: skip
 
 
 def source_format(name: str, path: Path) -> FileFormat:

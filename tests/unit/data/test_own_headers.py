@@ -86,3 +86,15 @@ def test_a_refusal_where_the_header_was_given_does_not_speak_of_it(tmp_path: Pat
         with pytest.raises(DataError) as refused:
             seen(tmp_path, "a text of five words,b", "How do I {n}?,By {n}.", columns=("c", "d"), has_header=has_header)
         assert "header" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "field"), [({"has_header": False}, "header"), ({"has_header": True}, "header"), ({"separator": ";"}, "separator")]
+)
+@pytest.mark.parametrize(("name", "kind"), [("a.jsonl", "JSON"), ("a.json", "JSON"), ("a.parquet", "a Parquet file")])
+def test_a_header_or_separator_of_a_table_that_has_none_is_refused(
+    tmp_path: Path, name: str, kind: str, given: dict[str, object], field: str
+) -> None:
+    (tmp_path / name).write_text("{}")
+    with pytest.raises(DataError, match=rf"{field} .* for {kind}, which names its columns itself"):
+        recognise(name, tmp_path / name, OwnFileOptions(**given))  # type: ignore[arg-type]

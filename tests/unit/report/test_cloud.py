@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 
 from sentdist.errors import DataError
+from sentdist.report import cloud
 from sentdist.report.cloud import Sample, cloud_drawings, embedding_map, principal_plane, singular_spectra
 from sentdist.report.inline_svg import inline_svg
 from sentdist.stages.scores.cloud import SAMPLED_PAIRS, sampled_pairs
@@ -96,3 +98,15 @@ def test_sampled_pairs_are_distinct_rows_of_the_task(num_pairs: int) -> None:
 
 def test_sampled_pairs_are_spread_evenly() -> None:
     assert sampled_pairs(300) == list(range(0, 300, 2)) and sampled_pairs(450)[-1] == 447
+
+
+def test_long_names_of_systems_do_not_run_into_each_other(samples: dict[str, Sample], monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr(cloud, "save", lambda figure, **_: drawn.append(figure))
+    names = [f"rcl (batch_size={size}, learning_rate=3e-05, phis={{0.01, 0.02, 0.03}})" for size in (128, 256)]
+    embedding_map(dict(zip(names, samples.values(), strict=True)), task="t")
+    drawn[0].draw_without_rendering()
+    titles = [axes._left_title for axes in drawn[0].axes]  # type: ignore[attr-defined]  # where the house has titles
+    assert [title.get_text().replace("\n", "") for title in titles] == names
+    first, second = (title.get_window_extent() for title in titles)
+    assert not first.overlaps(second)

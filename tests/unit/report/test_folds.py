@@ -12,6 +12,7 @@ import pytest
 from sentdist.plan.stage import as_number
 from sentdist.plan.tasks import TASK_GROUPS
 from sentdist.plan.unroll import Trial
+from sentdist.report import brief_table as brief_table_module
 from sentdist.report.brief_table import brief_table
 from sentdist.report.sweep_report import Report, report_sweep
 from sentdist.report.sweep_rows import sweep_rows
@@ -124,3 +125,10 @@ def test_the_cost_of_all_trials_is_that_of_all_folds(tmp_path: Path) -> None:
     store = _store(tmp_path)
     made = [record for record in load_sweep(store, "small").records(store).values() if record.kind != "scores"]
     assert f"All trials: {len(made)} worker-seconds instead of" in report_sweep(store, "small").markdown
+
+
+@pytest.mark.parametrize(
+    ("scores", "shown"), [([1.0, 1.0, 1.001], "1.00"), ([1.0, 2.0], "1.50 ± 0.71"), ([1.0, None], "1.00"), ([None], "–")]
+)
+def test_the_terminal_tells_no_deviation_of_equal_scores(scores: list[float | None], shown: str) -> None:
+    assert brief_table_module._spread(scores) == shown
