@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sentdist.errors import LONGEST_VALUE, RecipeError, counted, one_line
+from sentdist.errors import LONGEST_VALUE, DataError, RecipeError, counted, one_line
 from sentdist.plan.own_tasks import OWN
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.specs import Fold, Task
@@ -131,6 +131,7 @@ def pinned_task(given: str, resolver: Resolver) -> ChosenTask:
         splits = ("train", card.split, *([card.dev] if card.dev else []))
     pins = [resolver.source(card.source, split=one, revision=named.revision, columns=wanted, where=f"task {given}") for one in splits]
     if named.is_own:
+        _check_judged(kind, card.source, resolver, where=f"task {given}")
         size = dict(zip(splits, pins, strict=True))[card.split].num_rows
         note = f"{given}: {counted(size, 'judgement' if kind.has_documents else 'row')}"
         resolver.notes += [note] if note not in resolver.notes else []
@@ -146,6 +147,17 @@ def pinned_task(given: str, resolver: Resolver) -> ChosenTask:
             is_own=named.is_own,
         )
     )
+
+
+def _check_judged(kind: TaskKind, source: str, resolver: Resolver, *, where: str) -> None:
+    """Raise DataError for a source of queries and documents that is one table."""
+    if kind.has_documents and not resolver.is_retrieval(source):
+        raise DataError(
+            where=where,
+            found=f"one table, {source}",
+            expected="documents, queries and judgements: NAME_docs (or _faqs), NAME_queries and NAME_qrels, named as NAME, or a BEIR folder",
+            remedy=f"`evaluate` and `compare` score a file of questions and answers as own={source}; a recipe takes it as its corpus of kind own.",
+        )
 
 
 def selectable_task(

@@ -28,7 +28,7 @@ class FixedResolver:
         return Pin(name=name, revision=revision or "sha256:0000000000000000", num_rows=self.num_rows)
 
     def is_retrieval(self, name: str) -> bool:
-        return name.startswith("faqs/")
+        return name.startswith(("faqs/", "my/bank"))
 
     def own(self, file: OwnFileSection, *, where: str) -> OwnPin:
         rows = OwnRows(

@@ -86,7 +86,7 @@ def test_a_recipe_says_how_its_file_is_read(planted_encoder_dir: Path, here: Pat
         ("own=plain.yaml", "expected a recipe whose corpus is of kind own"),
         ("own=unknown.csv", "own=RECIPE.yaml"),
         ("faq=faq.csv", "own=FILE"),
-        ("retrieval=faq.csv", "own=FILE"),
+        ("retrieval=faq.csv", "as own=faq.csv"),
         ("sts=faq.csv,stsb", "Score it in a command of its own"),
     ],
 )

@@ -186,6 +186,7 @@ def test_names_say_kind_source_and_split_and_two_of_a_name_are_refused(tiny_enco
         ("pairs=my/labelled-pairs@tset", DataError, 'Did you mean "test"'),
         ("reranking=my/pairs", DataError, "query_id"),
         ("retrieval=my/banc", DataError, "my/banc"),
+        ("retrieval=my/pairs", DataError, "found one table, my/pairs; expected documents, queries and judgements"),
         ("classification=", RecipeError, "expected KIND=SOURCE"),
         ("sts=my/pairs@", RecipeError, "sts=my/pairs@, without a split; expected a split behind @. Leave @ out to take all rows."),
         ("classify=my/labels", RecipeError, "is not one of"),
