@@ -17,7 +17,7 @@ from sentdist.cli.interrupting import told_what_is_kept
 from sentdist.cli.live import live_display
 from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot, named_file
 from sentdist.cli.printing import empty_table, open_console
-from sentdist.cli.tuning import print_choice, print_space
+from sentdist.cli.searches import print_choice, print_space
 from sentdist.errors import RecipeError, SentdistError, counted
 from sentdist.inference.opening import IN_A_JOB, store_root
 

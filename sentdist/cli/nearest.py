@@ -1,4 +1,4 @@
-"""The command that finds the sentences nearest to queries: search. Searches for settings stand in `tuning.py`."""
+"""The command that finds the sentences nearest to queries: search. Searches for settings stand in `searches.py`."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.specs import EncoderSpec
@@ -25,16 +25,27 @@ NUMBER_BYTES = {"float16": 2, "float32": 4}
 
 @dataclass(frozen=True, kw_only=True)
 class DiskEstimate:
-    """Bytes that a plan writes. least: encoders and checkpoints, whose size is known.
-    likely: with banks and corpora, whose sentences may repeat."""
+    """Bytes that a plan writes. encoders: their weights, whose size is known. checkpoints: of trainings at work, gone when they end.
+    others: banks and corpora, whose sentences may repeat."""
 
-    least: int
-    likely: int
+    encoders: int
+    checkpoints: int
+    others: int
+
+    @property
+    def least(self) -> int:
+        return self.encoders + self.checkpoints
+
+    @property
+    def likely(self) -> int:
+        return self.least + self.others
 
     def line(self, free: int | None) -> str:
         """For people, beside what is free (None where a store does not say)."""
-        beside = "" if free is None else f", {disk_size(free)} free{': too little' if self.likely > free else ''}"
-        return f"It writes about {disk_size(self.likely)} into the store{beside}."
+        kept = f"It adds about {disk_size(self.encoders + self.others)} to the store"
+        meanwhile = f" and, while it trains, up to {disk_size(self.checkpoints)} of checkpoints" if self.checkpoints else ""
+        beside = "" if free is None else f"; {disk_size(free)} free{': too little' if self.likely > free else ''}"
+        return f"{kept}{meanwhile}{beside}."
 
     def warning(self, free: int | None) -> str | None:
         """What to say before work starts that may not fit."""
@@ -49,9 +60,11 @@ def disk_estimate(plan: Plan, context: Context, missing: frozenset[str], *, at_o
     encoders = {stage.encoder if isinstance(stage, Train) else stage.encoder.encoder for stage in stages if isinstance(stage, Train | Bank)}
     sizes = {encoder: size_of(encoder, context) for encoder in encoders}
     parameters = sorted((sizes[stage.encoder].num_parameters for stage in stages if isinstance(stage, Train)), reverse=True)
-    least = WEIGHT_BYTES * sum(parameters) + CHECKPOINT_BYTES * CHECKPOINTS * sum(parameters[:at_once])
-    others = [bytes_beside_weights(stage, plan, sizes) for stage in stages]
-    return DiskEstimate(least=least, likely=least + sum(others))
+    return DiskEstimate(
+        encoders=WEIGHT_BYTES * sum(parameters),
+        checkpoints=CHECKPOINT_BYTES * CHECKPOINTS * sum(parameters[:at_once]),
+        others=sum(bytes_beside_weights(stage, plan, sizes) for stage in stages),
+    )
 
 
 def search_disk_estimate(planned: PlannedSearch, context: Context, left: Mapping[str, int], *, at_once: int = 1) -> DiskEstimate:
@@ -69,7 +82,7 @@ def search_disk_estimate(planned: PlannedSearch, context: Context, left: Mapping
         encoder = planned.train(method, planned.first(method)).encoder
         num_parameters = size_of(encoder, context).num_parameters
         trials += number * (SMALL_STAGE_BYTES + ends * WEIGHT_BYTES * num_parameters)
-    return DiskEstimate(least=estimate.least, likely=estimate.likely + round(trials))
+    return replace(estimate, others=estimate.others + round(trials))
 
 
 def bytes_beside_weights(stage: Stage, plan: Plan, sizes: Mapping[EncoderSpec, EncoderSize]) -> int:

@@ -228,11 +228,11 @@ def test_a_plan_counts_what_is_there_and_what_is_to_build(tiny_run: dict[str, st
     done = _call("plan", tiny_run["recipe"], *places)
     there = {"corpus": ["1", "–"], "train": ["4", "–"], "bank": ["2", "–"], "scores": ["3", "–"]}
     assert {kind: row[2:4] for kind, row in _cells(done.output).items()} == there, "mentioned, distinct, in the store, to build"
-    assert "It writes about" not in done.output
+    assert "It adds about" not in done.output
     more = _call("plan", tiny_run["recipe"], *places, "--set", "seeds=[0,7]", "--trials", "--on", "1xH100")
     left = {"corpus": ["4", "1", "1", "–"], "train": ["8", "8", "4", "4"], "bank": ["4", "4", "2", "2"], "scores": ["5", "5", "3", "2"]}
     assert {kind: row[:4] for kind, row in _cells(more.output).items()} == left
-    assert "It writes about" in more.output and "Of what is finished, 4 trainings: forecast" in more.output
+    assert "It adds about" in more.output and "Of what is finished, 4 trainings: forecast" in more.output
     marks = [line.rpartition("  (")[2] for line in more.output.splitlines() if line.startswith("scores/")]
     assert marks == [
         f"{'to build' if 'seed 7' in line else 'in the store'})" for line in more.output.splitlines() if line.startswith("scores/")

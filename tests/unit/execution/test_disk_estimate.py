@@ -30,11 +30,12 @@ def test_the_forecast_holds_what_a_run_writes(tmp_path: Path, tiny_encoder_dir: 
     run_local(plan, context)
     trained = sum(sum(artifact.record.files.values()) for artifact in context.store.artifacts("train"))
     written = sum(sum(artifact.record.files.values()) for artifact in context.store.artifacts())
-    num_trainings = sum(isinstance(stage, Train) for stage in plan.stages)
-    checkpoints = CHECKPOINT_BYTES * CHECKPOINTS * (estimate.least / (num_trainings * 4 + CHECKPOINT_BYTES * CHECKPOINTS))
-    assert 0.3 * trained < estimate.least - checkpoints < 1.5 * trained  # a tiny encoder's tokenizer and card weigh as much as it does
-    assert written < estimate.likely
-    assert disk_estimate(plan, context, frozenset()) == DiskEstimate(least=0, likely=0)
+    assert 0.3 * trained < estimate.encoders < 1.5 * trained  # a tiny encoder's tokenizer and card weigh as much as it does
+    assert estimate.checkpoints == CHECKPOINT_BYTES * CHECKPOINTS * (estimate.encoders / 4 / _trainings(plan.stages))
+    assert written < estimate.encoders + estimate.others
+    nothing = disk_estimate(plan, context, frozenset())
+    assert nothing == DiskEstimate(encoders=0, checkpoints=0, others=0)
+    assert "checkpoints" not in nothing.line(None)
 
 
 def test_what_is_at_work_at_once_keeps_checkpoints_at_once(tmp_path: Path, tiny_encoder_dir: Path) -> None:
@@ -49,10 +50,13 @@ def _trainings(stages: tuple[object, ...]) -> int:
 
 
 def test_a_disk_that_may_be_too_small_is_told_and_one_that_is_too_small_refused(tmp_path: Path) -> None:
-    estimate = DiskEstimate(least=2_000_000_000, likely=5_000_000_000)
+    estimate = DiskEstimate(encoders=1_500_000_000, checkpoints=500_000_000, others=3_000_000_000)
+    assert (estimate.least, estimate.likely) == (2_000_000_000, 5_000_000_000)
     assert estimate.warning(6_000_000_000) is None
     assert estimate.warning(None) is None
-    assert "about 5 GB into the store, 4 GB free: too little. It may stop on the way" in (estimate.warning(4_000_000_000) or "")
+    assert (estimate.warning(4_000_000_000) or "").startswith(
+        "It adds about 4.5 GB to the store and, while it trains, up to 500 MB of checkpoints; 4 GB free: too little. It may stop on the way"
+    )
     with pytest.raises(StoreError, match=r"B free; expected about 1 EB"):
         ArtifactStore(tmp_path).check_writable(needed_bytes=10**18)
 
