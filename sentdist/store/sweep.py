@@ -97,6 +97,31 @@ def save_sweep(store: ArtifactStore, sweep: SweepRecord) -> str:
     return store.write_text(f"sweeps/{sweep.name}.json", sweep.model_dump_json(indent=1))
 
 
+def left_out_line(store: ArtifactStore, sweep: SweepRecord) -> str | None:
+    """What to say before a sweep is saved that lacks finished trials which the store's sweep of that name has; None: it lacks none, or has
+    finalists of a search, which change as it goes on.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    try:
+        before = load_sweep(store, sweep.name)
+    except StoreError:  # none of that name, or a damaged one, which is written anew
+        return None
+    if "search" in sweep.recipe:
+        return None
+    keys = {trial.key for trial in sweep.trials}
+    gone = [trial for trial in before.trials if trial.key not in keys]
+    scored = store.each_at(before.places[trial.key] for trial in gone)
+    cells = dict.fromkeys(trial.cell for trial, found in zip(gone, scored, strict=True) if found is not None)
+    if not cells:
+        return None
+    return (
+        f"{sweep.name} had other trials before ({listed(list(cells))}): its report shows today's alone. What was built stays in the store; "
+        "a recipe under another `name` has a report of its own."
+    )
+
+
 def sweep_names(store: ArtifactStore) -> list[str]:
     """Names of the sweeps that were started with this store."""
     return [name.removesuffix(".json") for name in store.names("sweeps") if name.endswith(".json")]

@@ -168,6 +168,7 @@ class SweepRuns:
             update.send(client)
 
         at_once(write, [owner for owner in runs if owner in self.layout.sweep.places])
+        at_once(lambda run: client.delete_tag(run.info.run_id, CELL), [run for owner, run in runs.items() if self._has_left(owner, run)])
         self.summarize(client, records)
         return len(shown)
 
@@ -221,6 +222,10 @@ class SweepRuns:
         elif client.get_run(self._parent_id).info.status != "FINISHED":
             client.set_terminated(self._parent_id, "FINISHED", max((closed_ms(record) for record in records.values()), default=None))
         return touched
+
+    def _has_left(self, owner: str, run: Run) -> bool:
+        """Whether a run is that of a trial which the recipe had before."""
+        return owner not in self.layout.trials and CELL in run.data.tags and run.data.tags.get(STORE) == self._address("")
 
     @property
     def _parent_id(self) -> str:

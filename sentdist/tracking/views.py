@@ -12,10 +12,10 @@ from sentdist.plan.stage import Json
 TAG = "mlflow.sharedViewState."  # + id of the view: where MLflow's own menu keeps what a person saves
 CURVES = ("dev_score", "loss")
 MAX_VARIED = 8  # columns of parameters; a table wider than a screen hides its scores
-TRIALS_ONLY = "tags.`sentdist.trial` != ''"
 SEARCHED_ONLY = "tags.`sentdist.search_trial` != ''"
 STAGES_ONLY = "tags.`sentdist.key` != ''"
 CELL = "sentdist.cell"  # a trial's method and grid values today: an axis more changes them, and MLflow's parameter `cell` stays
+TRIALS_ONLY = f"tags.`{CELL}` != ''"  # those that the recipe has today: a trial that it had before is in no cell
 PLACES = ("method", "seed", "fold")  # of a trial: no settings
 Mode = Literal["TABLE", "CHART"]
 

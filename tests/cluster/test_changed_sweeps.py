@@ -12,6 +12,7 @@ from sentdist.plan.stage import Json
 from sentdist.plan.unroll import Plan
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking.rebuild import rebuild
+from sentdist.tracking.views import CELL, TRIALS_ONLY
 from tests.cluster.tracked_sweep import Tracked
 from tests.support.mlflow_fixtures import MlflowServer, drive
 from tests.support.planning import plan_of, small_recipe
@@ -39,7 +40,13 @@ def test_the_sweep_shows_the_scores_of_what_dev_chooses_now(server: MlflowServer
     methods: dict[str, Json] = {"fine_tuned": {"objective": {"name": "info_nce"}}, **RCL}
     wide, narrow = (plan_of(small_recipe(name="narrowed", methods=kept, evaluation={"tasks": ["stsb"]})) for kept in (methods, RCL))
     store = ArtifactStore(tmp_path)
-    shown = [driven(plan, store, client, server).parent for plan in (wide, narrow, wide)]
+    shown, listed = [], []
+    for plan in (wide, narrow, wide):
+        shown.append((found := driven(plan, store, client, server)).parent)
+        listed.append(Counter(run.data.tags[CELL] for run in found.runs(TRIALS_ONLY)))
+    assert listed[0] == listed[2] and {*listed[0]} == {"fine_tuned", *listed[1]} and {*listed[1]} == {"rcl"}, (
+        "the view shows today's trials"
+    )
     assert [run.data.tags["sentdist.best"] for run in shown] == ["fine_tuned", "rcl", "fine_tuned"]
     assert [run.data.metrics["best_dev_score"] for run in shown] == [80.5, 79.5, 80.5]
     assert [run.data.metrics["stsb"] for run in shown] == [79.5, 80.5, 79.5]
