@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from sentdist.errors import counted
+from sentdist.errors import counted, listed
 from sentdist.plan.stages import Train
 from sentdist.store.record import Record
 from sentdist.store.restored import restored
@@ -20,6 +20,7 @@ class DevCell:
 
     label: of the cell. task: that dev task, as a recipe spells it. dev: mean of their best dev scores (× 100).
     trials: its trials, in the order of the sweep; best: the one whose training has the highest dev score.
+    equal: labels of the other cells with the very same score, which come behind it by their place in the sweep alone.
     """
 
     label: str
@@ -27,11 +28,13 @@ class DevCell:
     dev: float
     trials: tuple[TrialRecord, ...]
     best: TrialRecord
+    equal: tuple[str, ...] = ()
 
     @property
     def line(self) -> str:
         """For people: the cell, and what chose it."""
-        return f"{self.label}, {self.task} {self.dev:.2f} (mean of {counted(len(self.trials), 'training')})"
+        equal = f", as high as {listed(self.equal)}: the first of them is taken" if self.equal else ""
+        return f"{self.label}, {self.task} {self.dev:.2f} (mean of {counted(len(self.trials), 'training')}){equal}"
 
 
 def cells_by_dev(sweep: SweepRecord, records: Mapping[str, Record]) -> list[DevCell]:
@@ -57,7 +60,8 @@ def cells_by_dev(sweep: SweepRecord, records: Mapping[str, Record]) -> list[DevC
     if not found:
         return []
     ((task, _),) = Counter(cell.task for cell in found).most_common(1)
-    return sorted((cell for cell in found if cell.task == task), key=lambda cell: -cell.dev)
+    ranked = sorted((cell for cell in found if cell.task == task), key=lambda cell: -cell.dev)
+    return [replace(ranked[0], equal=tuple(cell.label for cell in ranked[1:] if cell.dev == ranked[0].dev)), *ranked[1:]]
 
 
 def challengers(sweep: SweepRecord, records: Mapping[str, Record]) -> list[DevCell]:

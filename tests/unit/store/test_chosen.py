@@ -48,6 +48,18 @@ def test_the_highest_mean_over_seeds_is_chosen_and_its_best_encoder(plan: Plan, 
     assert (second.label, second.dev, second.best.seed) == ("one", 80.0, 0)
 
 
+def test_cells_that_dev_does_not_tell_apart_are_told(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small or easy dev set gives many cells one score; the first of them is taken, which is no choice."""
+    sweep = sweep_record(plan)
+    first, second = cells_by_dev(sweep, sweep.records(_filled(plan, tmp_path / "other")))
+    assert (first.equal, second.equal) == ((), ()) and "as high as" not in first.line
+    for key in DEV:
+        monkeypatch.setitem(DEV, key, 100.0)
+    first, second = cells_by_dev(sweep, sweep.records(_filled(plan, tmp_path / "equal")))
+    assert first.line == "one, stsb-dev 100.00 (mean of 2 trainings), as high as two: the first of them is taken"
+    assert second.equal == ()
+
+
 def test_a_cell_that_lacks_a_seed_is_not_compared(plan: Plan, tmp_path: Path) -> None:
     sweep = sweep_record(plan)
     found = cells_by_dev(sweep, sweep.records(_filled(plan, tmp_path, without=("two", 0))))
