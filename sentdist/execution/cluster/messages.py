@@ -8,6 +8,8 @@ from typing import Any
 
 import ray._private.worker as ray_worker
 
+from sentdist.errors import one_line
+
 LONGEST_LINE = 240  # letters
 
 # A lost host or process, with the last lines of the raylet's own log, also of hosts that were lost before this driver began: `Watchdog` and
@@ -20,12 +22,16 @@ SAID_BY_THE_BOARD = (
 )
 
 
+# A host of two CPUs has a process for each of ours that waits for work and holds no CPU: nobody need do anything about that.
+MEANT_SO = ("worker processes have been started on node",)
+
+
 def console_line(message: str) -> str | None:
     """What people see of a message of Ray's; None: nothing."""
-    if any(words in message for words in SAID_BY_THE_BOARD):
+    if any(words in message for words in (*SAID_BY_THE_BOARD, *MEANT_SO)):
         return None
     lines = [line.strip() for line in message.splitlines() if line.strip()]
-    return f"Ray: {lines[0][:LONGEST_LINE]}" if lines else None
+    return f"Ray: {one_line(lines[0], LONGEST_LINE)}" if lines else None
 
 
 def shorten_messages() -> None:
