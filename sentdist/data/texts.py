@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from sentdist.data.cells import is_utf8, row_name
+from sentdist.data.own.shapes import ANCHORS, POSITIVES, is_called_beside
 from sentdist.data.quotes import long_fields, refuse_escaped_marks, refuse_open_quote, unquoted_cell
 from sentdist.data.sources.column_names import check_columns, refuse_repeated
 from sentdist.data.sources.files import SUFFIXES
@@ -35,6 +36,7 @@ STDIN = "-"
 PLAIN = ("", ".txt")  # one sentence a line; without a suffix, as a shell's <(command) is
 LONGEST_LINE = 1 << 26  # letters; a file without line ends would fill the memory
 MOST_WORDS = 4  # of a column's name; what is longer is a sentence
+TEXTS = (*ANCHORS, *POSITIVES, "text")  # names of columns that hold texts
 SENTENCE = "sentence"  # what the only column of a plain file is called here
 
 TextColumns = dict[str, list[str]]
@@ -165,10 +167,15 @@ def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, 
             where=name,
             found=f"columns {listed(known)}" if not columns else f"{len(columns)} names of columns: {', '.join(columns)}",
             expected="one that holds the sentences" if num_columns == 1 else f"{num_columns} that hold the sentences",
-            remedy=f"Say {' '.join(f'--column {column}' for column in known[:num_columns])}, or others.",
+            remedy=f"Say {' '.join(f'--column {column}' for column in _likely(known)[:num_columns])}, or others.",
         )
     check_columns(name, known, [*chosen, *([id_column] if id_column else [])])
     return Texts(path=path, columns=chosen, file_format=file_format, id_column=id_column, num_rows=num_rows)
+
+
+def _likely(known: Sequence[str]) -> list[str]:
+    """Columns, those first that are called as texts usually are, those last that are called as names of rows, groups or splits."""
+    return sorted(known, key=lambda name: (is_called_beside(name), name.casefold() not in TEXTS))
 
 
 def _check_only_column(name: str, path: Path, header: str) -> None:

@@ -79,25 +79,25 @@ def scorer_of(loaded: LoadedEncoder, weights: Mapping[str, float], *, directions
         DataError: one that it has not, or no weight above 0.
     """
     if not any(weights.values()):
-        raise DataError(where="--relation", found="no weight above 0", expected="at least one", remedy="0 leaves a relation out.")
+        raise DataError(where="relations", found="no weight above 0", expected="at least one", remedy="0 leaves a relation out.")
     scoring = RelationalScoring.model_validate({"weights": dict(weights), "directions": directions})
     if not has_relations(loaded.folder):
         raise EncoderError(
-            where=f"encoder {loaded.use.checkpoint}: --relation",
+            where=f"encoder {loaded.use.checkpoint}: relations",
             found="no relations beside it",
             expected=f"an encoder that a relational objective ({names_where(relations=True)}) has trained",
-            remedy="Leave --relation out.",
+            remedy="Leave relations out.",
         )
     relations = read_relations(loaded.folder)
     if (learned := _learned_with(loaded, relations)) is not None:
         raise EncoderError(
-            where=f"encoder {loaded.use.checkpoint}: --relation",
+            where=f"encoder {loaded.use.checkpoint}: relations",
             found=f"pooling {loaded.encoder.pooling} for relations that were trained with {learned}",
             expected="the embeddings that relations were trained with",
-            remedy="Leave --relation out." if POOLINGS[learned].is_other_at_test else f"Use pooling {learned}, or leave --relation out.",
+            remedy="Leave relations out." if POOLINGS[learned].is_other_at_test else f"Use pooling {learned}, or leave relations out.",
         )
     scorer = RelationalScorer(relations=relations, scoring=scoring)
-    scorer.check(where="--relation")
+    scorer.check(where="relations")
     return scorer
 
 

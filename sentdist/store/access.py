@@ -142,5 +142,5 @@ def not_written(root: str, error: OSError) -> StoreError:
         where=root,
         found="no right to write" if error.errno in NO_RIGHT else reason_of(error),
         expected="a store that can be written",
-        remedy="Free room, correct the rights, or name another with --store. What is finished is kept; submit again.",
+        remedy="Free room, correct the rights, or name another store. What is finished is kept; submit again.",
     )

@@ -50,7 +50,7 @@ class LocalRoot:
         except FileNotFoundError as error:
             raise StoreError(
                 where=self._shown, found="a place where no folder can be made", expected="a store that can be written",
-                remedy="Name another with --store.",
+                remedy="Name another: --store, store= in Python, or SENTDIST_STORE.",
             ) from error  # fmt: skip
 
     def check(self) -> None:

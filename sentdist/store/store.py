@@ -70,7 +70,7 @@ class ArtifactStore:
                 where=f"{self.shown}/{stage.place}",
                 found=why,
                 expected="a record that can be read, or a folder that can be moved aside",
-                remedy="Have whoever owns the folder remove it, or use another store with --store.",
+                remedy="Have whoever owns the folder remove it, or use another store.",
             )
         return found
 

@@ -172,10 +172,15 @@ def _by_content(name: str, table: pa.Table, shape: str | None, *, without: str |
     raise _unclear(name, f"columns {listed(table.column_names)}", _longest_texts(table))
 
 
+def is_called_beside(column: str) -> bool:
+    """Whether a column is called as groups, splits or names of rows are."""
+    plain = column.strip().casefold()
+    return plain in (*GROUPS, *SPLITS, *ROW_NAMES) or plain.startswith(ROW_BEGINNINGS) or plain.endswith(ROW_END)
+
+
 def _is_beside(table: pa.Table, column: str) -> bool:
     """Whether a column is neither texts nor scores: it holds groups, splits, names of rows, 0, 1, 2, … or nothing."""
-    plain = column.strip().casefold()
-    if plain in (*GROUPS, *SPLITS, *ROW_NAMES) or plain.startswith(ROW_BEGINNINGS) or plain.endswith(ROW_END):
+    if is_called_beside(column):
         return True
     cells = ["" if cell is None else str(cell).strip() for cell in table[column].slice(0, 1000).to_pylist()]
     counted = any(cells == [str(number) for number in range(first, first + len(cells))] for first in (0, 1))

@@ -61,11 +61,14 @@ def existing_root(name: str, data_root: Path | None) -> Path:
             where=name,
             found="no data root",
             expected="a folder that holds the source",
-            remedy=f"{_meant(_same_end(name, GENERATED_SOURCES))}Pass --data DIR or set SENTDIST_DATA; {listed(GENERATED_SOURCES)} need none.",
+            remedy=f"{_meant(_same_end(name, GENERATED_SOURCES))}Pass --data DIR (data=DIR in Python) or set SENTDIST_DATA; {listed(GENERATED_SOURCES)} need none.",
         )
     if not data_root.is_dir():
         raise DataError(
-            where="--data", found=f"no folder {data_root}", expected="the data root", remedy="Correct --data DIR or SENTDIST_DATA."
+            where="data root",
+            found=f"no folder {data_root}",
+            expected="the folder of the data sets",
+            remedy="Correct --data DIR (data=DIR in Python) or SENTDIST_DATA.",
         )
     pure = PurePosixPath(name)
     if not name or pure.is_absolute() or ".." in pure.parts:

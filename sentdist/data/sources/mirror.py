@@ -139,7 +139,7 @@ def _opened(origin: str) -> tuple[fs.FileSystem, str]:
             where=without_secrets(origin),
             found=first_line(error),
             expected="a folder, or an s3://, gs:// or hf:// address",
-            remedy="Correct --data.",
+            remedy="Correct --data (data= in Python).",
         ) from None
     return filesystem, base.rstrip("/")
 

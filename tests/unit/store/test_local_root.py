@@ -85,5 +85,5 @@ def test_a_sweep_that_went_with_its_store_is_not_said_never_to_have_begun(tmp_pa
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="Linux has a folder that takes none")
 def test_a_store_where_no_folder_can_be_made_is_not_said_to_have_gone() -> None:
-    with pytest.raises(StoreError, match=r"/proc/store: found a place where no folder can be made.*Name another with --store"):
+    with pytest.raises(StoreError, match=r"/proc/store: found a place where no folder can be made.*Name another: --store"):
         ArtifactStore("/proc/store").check_writable()

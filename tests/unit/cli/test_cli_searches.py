@@ -10,7 +10,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from sentdist.cli import app, building, tuning
+from sentdist.cli import app, building
+from sentdist.cli import searches as cli_searches
 from sentdist.execution.searching import prices
 from sentdist.plan.suggestions import PlannedSearch
 from sentdist.stages.context import Context
@@ -89,7 +90,7 @@ def test_a_plan_says_minutes_and_how_many_trials_of_this_very_search_there_are(
 
     def shown(planned: PlannedSearch, context: Context) -> None:
         asked.append(planned)
-        tuning.print_space(planned, context)
+        cli_searches.print_space(planned, context)
 
     monkeypatch.setattr(building, "print_space", shown)
     monkeypatch.setattr(prices.Forecasts, "seconds", lambda forecasts, train: 150.0)
@@ -111,7 +112,7 @@ def test_what_dev_chose_is_told_with_its_own_price_and_that_of_its_method(capsys
     ]
     record = SimpleNamespace(name="mine", reason="all trials are made", trials=trials, finalists=finalists, of_method=lambda name: trials)
     planned = SimpleNamespace(recipe=SimpleNamespace(methods={"rcl": SimpleNamespace(title="RCL")}), methods=["rcl", "other"])
-    tuning.print_choice(SimpleNamespace(planned=planned, record=record))  # type: ignore[arg-type]
+    cli_searches.print_choice(SimpleNamespace(planned=planned, record=record))  # type: ignore[arg-type]
     said = capsys.readouterr().out
     rows = [re.split(r"  +", line.strip()) for line in said.splitlines() if line.strip().startswith("RCL")]
     assert [(row[1], row[3], row[4]) for row in rows] == [("1", "79.00", "20 s"), ("2", "78.00", "10 s")]
