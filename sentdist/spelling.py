@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import PurePath
 
 LONGEST_NAME = 200  # letters; difflib takes time for every letter of what it compares
 ALIKE = 0.6  # share of the letters, difflib's own default
@@ -16,6 +17,15 @@ ELSEWHERE = {  # what others call a thing -> what it is called here, where it is
 def near(name: str, names: Iterable[str], *, alike: float = ALIKE) -> str | None:
     """The one of `names` that was probably meant: our word for it, one spelt alike, or beginning so; None where there is none."""
     return next(iter(similar_names(name, names, most=1, alike=alike)), None)
+
+
+def near_file(name: str, names: Iterable[str]) -> str | None:
+    """`near` for names of files: what stands before the suffix is compared; of equal ones that with the same suffix."""
+    suffix, stems = PurePath(name).suffix, dict[str, str]()
+    for known in sorted(names, key=lambda known: PurePath(known).suffix != suffix):
+        stems.setdefault(PurePath(known).stem, known)
+    closest = near(PurePath(name).stem, stems)
+    return None if closest is None else stems[closest]
 
 
 def similar_names(name: str, names: Iterable[str], *, most: int, alike: float = ALIKE) -> list[str]:

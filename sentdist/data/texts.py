@@ -30,7 +30,7 @@ from sentdist.data.sources.separated import (
 )
 from sentdist.errors import DataError, brief, listed
 from sentdist.reading import bounded_lines, reading, unreadable
-from sentdist.spelling import near
+from sentdist.spelling import near_file
 
 STDIN = "-"
 PLAIN = ("", ".txt")  # one sentence a line; without a suffix, as a shell's <(command) is
@@ -323,7 +323,7 @@ def _check_plain(name: str, columns: Sequence[str], num_columns: int, id_column:
 def _missing(path: Path) -> DataError:
     folder = path.parent
     names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-    closest = None if path.is_dir() else near(path.name, names)
+    closest = None if path.is_dir() else near_file(path.name, names)
     return DataError(
         where=str(path),
         found="a folder" if path.is_dir() else "no such file",

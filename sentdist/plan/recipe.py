@@ -44,7 +44,7 @@ from sentdist.plan.stage import Json
 from sentdist.plan.strict_yaml import MOST_BYTES, parsed_yaml
 from sentdist.plan.wording import explained, not_one_of
 from sentdist.reading import reading, unreadable
-from sentdist.spelling import near
+from sentdist.spelling import near_file
 
 if TYPE_CHECKING:
     PaperName = str
@@ -350,5 +350,5 @@ def _fields_beside(location: list[str]) -> list[str]:
 def _near_recipes(path: Path) -> str:
     folder = path.parent if path.parent.is_dir() else Path()
     names = [file.name for file in sorted(folder.glob("*.yaml"))]
-    closest = near(path.name, names)
+    closest = near_file(path.name, names)
     return f'Did you mean "{folder / closest}"?' if closest else "Shipped recipes stand in rayjobs/recipes."

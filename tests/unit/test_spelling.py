@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sentdist.cache import cache_folder
-from sentdist.spelling import LONGEST_NAME, did_you_mean, near, similar_names
+from sentdist.spelling import LONGEST_NAME, did_you_mean, near, near_file, similar_names
 
 NAMES = ("batch_size", "learning_rate", "length", "max_length")
 
@@ -61,3 +61,17 @@ def test_everything_that_may_be_forgotten_lies_in_one_folder(tmp_path: Path, mon
     monkeypatch.delenv("SENTDIST_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     assert cache_folder("sides") == Path.home() / ".cache" / "sentdist" / "sides"
+
+
+@pytest.mark.parametrize(
+    ("name", "names", "meant"),
+    [
+        ("gone.csv", ("w.csv", "enc.csv"), None),
+        ("faqs.csv", ("faq.tsv", "faq.csv", "other.csv"), "faq.csv"),
+        ("faq.csv", ("faq.tsv",), "faq.tsv"),
+        ("questions", ("questions.jsonl",), "questions.jsonl"),
+        ("rcl_gird.yaml", ("rcl_grid.yaml", "rse.yaml"), "rcl_grid.yaml"),
+    ],
+)
+def test_files_are_alike_by_what_stands_before_the_suffix(name: str, names: tuple[str, ...], meant: str | None) -> None:
+    assert near_file(name, names) == meant

@@ -11,7 +11,7 @@ from sentdist.data.sources.files import TABLES, read_text_table, with_large_stri
 from sentdist.data.sources.separated import SEPARATED, FileFormat, suffix_of
 from sentdist.errors import DataError, listed
 from sentdist.reading import reading
-from sentdist.spelling import near
+from sentdist.spelling import near_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,9 +47,9 @@ def no_such_file(path: Path, file: str) -> DataError:
         remedy = f"Name a file in it: {listed(inside[:3])}." if inside else "It holds no such table."
         return DataError(where=file, found="a folder", expected=f"a table of texts ({', '.join(READABLE)})", remedy=remedy)
     names = [entry.name for entry in folder.iterdir() if is_own_name(entry.name)] if folder.is_dir() else []
-    closest, found = near(path.name, names), "no such file"
+    closest, found = near_file(path.name, names), "no such file"
     remedy = (
-        f'Did you mean "{folder / closest}"?'
+        f'Did you mean "{Path(file).parent / closest}"?'
         if closest
         else "Give its path, or its name below --data; to a recipe --set corpus.file=YOURS.csv."
     )
