@@ -76,7 +76,7 @@ def _no_sentence(where: str, given: object) -> DataError:
         remedy = "Decode it again, or drop it: sentence.encode(errors='replace').decode()."
     else:
         is_missing = given is None or type(given).__name__ == "NAType" or (isinstance(given, float) and math.isnan(given))
-        found, expected = f"{brief(given)}, a {type(given).__name__}", "a str"
+        found, expected = f"{brief(given)}, of type {type(given).__name__}", "a str"
         remedy = "Leave out what is missing: table['text'].dropna()." if is_missing else "Give each as a str."
     return DataError(where=where, found=found, expected=expected, remedy=remedy)
 

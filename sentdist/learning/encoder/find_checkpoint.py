@@ -44,16 +44,20 @@ def _packaged_folder(name: str, packaged: PackagedEncoder) -> Path:
 
 
 def _missing(name: str, path: Path, similar: str | None) -> EncoderError:
-    if similar is None and path.parent.is_dir():
-        neighbour = near(path.name, [child.name for child in path.parent.iterdir() if child.is_dir()])
-        similar = neighbour and str(path.parent / neighbour)
-    hint = f'Did you mean "{similar}"? ' if similar else ""
+    hint = f'Did you mean "{similar}"? ' if similar else _neighbour(path)
     return EncoderError(
         where=f"encoder {name}",
         found="no such folder",
         expected=f"a folder with a config.json, a hub id, or one of {', '.join(PACKAGED_ENCODERS)}",
         remedy=f"{hint}Check the path; a hub id has the form owner/name.",
     )
+
+
+def _neighbour(path: Path) -> str:
+    """A question that names a folder beside the one that is not there; "" where none is called so."""
+    neighbours = [child.name for child in path.parent.iterdir() if child.is_dir()] if path.parent.is_dir() else []
+    meant = near(path.name, neighbours)
+    return f'Did you mean "{path.parent / meant}"? ' if meant else ""
 
 
 def _download(name: str, revision: str | None) -> Path:
@@ -68,7 +72,7 @@ def _download(name: str, revision: str | None) -> Path:
         trouble = hub_trouble(error, revision=revision)
         raise EncoderError(
             where=f"encoder {name}",
-            found=trouble.found,
-            expected=f"a hub model{'' if revision is None else f' with commit {revision}'}",
-            remedy=f"{trouble.remedy} A folder that was downloaded can be named by its path.",
+            found=f"no such folder here, and {trouble.found}",
+            expected=f"a folder, or a hub model{'' if revision is None else f' with commit {revision}'}",
+            remedy=f"{_neighbour(Path(name))}{trouble.remedy} A folder that was downloaded can be named by its path.",
         ) from error

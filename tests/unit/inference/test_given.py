@@ -32,9 +32,9 @@ def test_a_column_of_another_library_is_a_list_of_sentences(column: Any) -> None
     [
         (None, "found a NoneType"),
         ([], "found a list of 0"),
-        (["a", None], r"w\[1\]: found None, a NoneType; expected a str. Leave out what is missing: table\['text'\].dropna\(\)"),
-        (["a", float("nan")], r"w\[1\]: found nan, a float; expected a str. Leave out"),
-        (["a", ["b", "c"]], r"w\[1\]: found \['b', 'c'\], a list; expected a str. Give each as a str"),
+        (["a", None], r"w\[1\]: found None, of type NoneType; expected a str. Leave out what is missing: table\['text'\].dropna\(\)"),
+        (["a", float("nan")], r"w\[1\]: found nan, of type float; expected a str. Leave out"),
+        (["a", ["b", "c"]], r"w\[1\]: found \['b', 'c'\], of type list; expected a str. Give each as a str"),
         (b"a dog", "found a bytes; expected a list of sentences"),
         (np.array("a dog"), r"found an array of shape \(\); expected a list of sentences"),
         (np.array([["a", "b"]]), r"found an array of shape \(1, 2\)"),

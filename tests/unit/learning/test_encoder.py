@@ -245,6 +245,16 @@ def test_missing_folder_names_its_neighbour(tiny_encoder_dir: Path) -> None:
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
+def test_a_name_that_is_neither_here_nor_on_the_hub_names_its_neighbour(
+    tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A word without a slash may be a folder or a model of the hub."""
+    (tmp_path / "my-encoder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(EncoderError, match=r'no such folder here, and .*expected a folder, or a hub model\. Did you mean "my-encoder"\?'):
+        SentenceEncoder.load("my-encodr")
+
+
 def test_misspelt_packaged_name_is_met() -> None:
     with pytest.raises(EncoderError, match='Did you mean "minilm-l6"'):
         SentenceEncoder.load("minilm-l7")
