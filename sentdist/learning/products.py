@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
@@ -40,6 +41,13 @@ class Float32Linears(TorchFunctionMode):
         if func is torch.nn.functional.linear and torch.is_autocast_enabled("cpu"):
             return _linear(*args, **(kwargs or {}))  # type: ignore[arg-type]
         return func(*args, **(kwargs or {}))
+
+
+def recomputed_within() -> tuple[AbstractContextManager[object], AbstractContextManager[object]]:
+    """What torch's checkpoints enter beside a layer's forward pass, and when they compute it again: autocast comes back by itself then, a
+    mode for functions does not."""
+    rounds = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
+    return nullcontext(), Float32Linears() if rounds and not has_bfloat16() else nullcontext()
 
 
 def _linear(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

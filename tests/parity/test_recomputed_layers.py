@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from sentdist.errors import EncoderError
+from sentdist.learning import precision, products
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.grad_cache import encode_in_micro_batches
+from sentdist.learning.precision import autocast
 from tests.support.tiny_encoders import SENTENCES, tiny_encoder
 
 pytestmark = pytest.mark.parity
@@ -49,6 +51,20 @@ def test_value_gradient_and_random_numbers_are_the_same(family: str, micro_batch
     assert len(whole[1]) == len(again[1]) and all(torch.equal(one, other) for one, other in zip(whole[1], again[1], strict=True))
     if micro_batch is None:
         assert again[3] < whole[3] / 3, "six layers' insides against what goes into them"
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("has_instructions", [True, False])
+@pytest.mark.parametrize("family", ["bert", "distilbert", "ernie"])
+def test_bf16_is_computed_again_as_it_was(family: str, has_instructions: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a processor without instructions for bfloat16 linear layers are computed in float32, the second time, too."""
+    for module in (products, precision):
+        monkeypatch.setattr(module, "has_bfloat16", lambda: has_instructions)
+    folder = tiny_encoder(tmp_path / family, family)
+    with autocast("bf16", torch.device("cpu")):
+        whole, again = (_gradients(folder, recompute=recompute) for recompute in (False, True))
+    assert torch.equal(whole[0], again[0])
+    assert all(torch.equal(one, other) for one, other in zip(whole[1], again[1], strict=True))
 
 
 def test_a_model_that_cannot_is_refused(tmp_path: Path) -> None:

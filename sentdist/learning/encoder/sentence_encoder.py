@@ -30,7 +30,7 @@ from sentdist.learning.encoder.pretrained import (
 from sentdist.learning.encoder.quiet import without_bars
 from sentdist.learning.encoder.regularizers import replace_dropout
 from sentdist.learning.encoder.tokenizing import token_ids
-from sentdist.learning.products import rows_multiple
+from sentdist.learning.products import recomputed_within, rows_multiple
 from sentdist.poolings import POOLINGS
 
 PASSES_IN_STEP = 4  # through a model that runs padded, where ranks pass in step: about as many as a batch of short sentences asks for
@@ -154,7 +154,7 @@ class SentenceEncoder(nn.Module):
                 expected="a model that transformers can checkpoint layer by layer",
                 remedy="Set runtime.recompute_layers=false; runtime.micro_batch saves memory, too.",
             )
-        self.model.activation_checkpointing_enable({"use_reentrant": False})
+        self.model.activation_checkpointing_enable({"use_reentrant": False, "context_fn": recomputed_within})
 
     def pass_in_step(self) -> None:
         """Pass equally often through a model that runs padded, whatever the sentences: where ranks gather its parameters together, as in
