@@ -136,6 +136,18 @@ def check_checkpoint(section: EncoderSection, pin: Pin) -> None:
         )
 
 
+def check_training(training: Training, pin: Pin, *, where: str) -> None:
+    """The encoder takes sentences of that length, and has layers of its own where each learns at a rate of its own."""
+    check_length(f"{where}: training.max_length", training.max_length, pin)
+    if training.layer_decay != 1.0 and pin.shares_layers:
+        raise RecipeError(
+            where=f"{where}: training.layer_decay",
+            found=f"{training.layer_decay:g} for {pin.name}, whose layers share their weights",
+            expected="1",
+            remedy="Set layer_decay: 1 there, or take an encoder whose layers are its own.",
+        )
+
+
 def check_length(field: str, max_length: int | None, pin: Pin) -> None:
     """No sentence is longer than the encoder's table of positions, or than it declares; where planning can know that."""
     if max_length is not None and pin.most_tokens is not None and max_length > pin.most_tokens:

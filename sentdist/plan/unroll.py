@@ -22,6 +22,7 @@ from sentdist.plan.compatibility import (
     check_pooling,
     check_space,
     check_start,
+    check_training,
     check_view,
     relations_of,
     remarks,
@@ -228,7 +229,7 @@ class Builder:
         check_fit(method.objective, corpus, where=f"methods.{name}.objective")
         section, pin = self._pinned(method)
         check_encoder(method.objective, pooling=section.pooling, width=pin.width, where=f"methods.{name}.objective")
-        check_length(f"methods.{name}: training.max_length", training.max_length, pin)
+        check_training(training, pin, where=f"methods.{name}")
         objective = settled(method.objective, corpus, phi=phi)
         self.remarks |= dict.fromkeys(remarks(objective, corpus, where=f"methods.{name}"))
         self._check_batch(name, training, corpus)

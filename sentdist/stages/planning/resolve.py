@@ -286,6 +286,7 @@ def _pinned(name: str, revision: str, folder: Path | None) -> Pin:
         width=width,
         num_layers=num_layers,
         most_tokens=longest,
+        shares_layers="num_hidden_groups" in values,
         has_decoder=values.get("is_encoder_decoder") is True,
     )
 

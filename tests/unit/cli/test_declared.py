@@ -15,7 +15,7 @@ from sentdist.errors import EncoderError
 from sentdist.learning.encoder.declared import most_tokens
 from sentdist.stages.planning.resolve import FileResolver
 from tests.support.tiny_data import tiny_values, write_data
-from tests.support.tiny_encoders import declares_cls
+from tests.support.tiny_encoders import declares_cls, tiny_encoder
 
 COMMIT = "c" * 40
 
@@ -100,6 +100,17 @@ def test_a_length_that_the_encoder_has_no_positions_for_is_refused_while_plannin
     assert call(*words, "--set", f"{field}={longest}").exit_code == 0
     told = call(*words, "--set", f"{field}={longest + 1}")
     assert told.exit_code == 2 and f"{field}: found {longest + 1}, where encoder takes {longest} tokens" in told.stderr, told.output
+
+
+@pytest.mark.parametrize(("family", "is_refused"), [("albert", True), ("bert", False)])
+def test_a_rate_for_each_layer_needs_layers_of_their_own(family: str, is_refused: bool, tmp_path: Path) -> None:
+    """Told while planning: the first training may come hours later."""
+    values = tiny_values(tiny_encoder(tmp_path / family, family), training={"batch_size": 8, "max_length": 20, "layer_decay": 0.5})
+    (tmp_path / "r.yaml").write_text(yaml.safe_dump(values))
+    answer = call("plan", tmp_path / "r.yaml", "--data", write_data(tmp_path / "data"), "--store", tmp_path / "store")
+    assert answer.exit_code == (2 if is_refused else 0), answer.output
+    said = "methods.fine_tuned: training.layer_decay: found 0.5 for albert, whose layers share their weights; expected 1."
+    assert (said in answer.output.replace("\n", " ")) == is_refused
 
 
 def _hub_that(monkeypatch: pytest.MonkeyPatch, answer: str | Exception) -> list[str]:
