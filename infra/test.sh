@@ -50,7 +50,7 @@ fi
 # Two files of clusters and servers run at once, the longest first (see tests/conftest.py); that keeps two processors busy. What needs one
 # process comes behind them, with a thread each: beside them it kept Ray and MLflow from answering in time on slow processors. A process
 # more than there are processors would import all libraries and collect all tests once more: half a minute.
-quick=(tests/unit tests/parity tests/laws tests/golden)
+quick=(tests/unit tests/parity tests/laws tests/golden tests/random_recipes)
 processes="$(python -c 'import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())')"
 log="$(mktemp)"
 # Ray gives its workers what everything else leaves (niceness 15); here they come first. It starts as many as there are CPUs before any is

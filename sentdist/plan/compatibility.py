@@ -15,7 +15,7 @@ from sentdist.plan.objectives import OBJECTIVES, AnyObjective, Single, Sum, has_
 from sentdist.plan.resolver import Pin
 from sentdist.plan.sections import EncoderSection
 from sentdist.plan.selection import Selection
-from sentdist.plan.specs import EncoderSpec, Probes, Training, View
+from sentdist.plan.specs import EncoderSpec, Probes, Regularizers, Training, View
 from sentdist.plan.stage import topological
 from sentdist.plan.stages import Train
 from sentdist.plan.wording import not_one_of
@@ -136,8 +136,16 @@ def check_checkpoint(section: EncoderSection, pin: Pin) -> None:
         )
 
 
-def check_training(training: Training, pin: Pin, *, where: str) -> None:
-    """The encoder takes sentences of that length, and has layers of its own where each learns at a rate of its own."""
+def check_training(training: Training, regularizers: Regularizers, pin: Pin, *, where: str) -> None:
+    """As far as planning can know it, the encoder takes sentences of that length, has heads that can be dropped, and layers of its own where
+    each learns at a rate of its own."""
+    if regularizers.drophead and not pin.may_drop_heads:
+        raise RecipeError(
+            where=f"{where}: regularizers.drophead",
+            found=f"{regularizers.drophead:g} for {pin.name}, whose sentences are padded",
+            expected="0",
+            remedy="Leave drophead out, or take an encoder of BERT's, RoBERTa's, ELECTRA's, ALBERT's or DistilBERT's family.",
+        )
     check_length(f"{where}: training.max_length", training.max_length, pin)
     if training.layer_decay != 1.0 and pin.shares_layers:
         raise RecipeError(

@@ -74,7 +74,7 @@ class Recipe(Frozen):
     confirm_seeds: Annotated[int, Field(ge=0, le=1000)] = 0  # fresh ones, with which the cell that dev chose is trained again
     sweep: dict[str, tuple[Json, ...]] = Field(default_factory=dict)  # fields and their values: a cell for each combination
     search: Search | None = None  # in place of a sweep: suggestions, with the same budget for each method
-    runtime: Runtime = Runtime()  # where and how the work is done; never changes a result
+    runtime: Runtime = Runtime()  # where and how the work is done; no part of a key
     paper: PaperName | None = None  # whose printed tables stand beside ours in the report
 
     @classmethod

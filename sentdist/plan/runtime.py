@@ -1,4 +1,5 @@
-"""Where and how a plan is carried out: nothing in here may change a result, so nothing in here is part of a key."""
+"""Where and how a plan is carried out: nothing in here may change what is computed, so nothing in here is part of a key. Workers and
+micro-batches change what is drawn while training (dropout's masks, hidden words), as another seed does."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class Runtime(Frozen):
-    """How a plan is run: workers, memory, devices. Nothing here may change a result; the parity tests check that."""
+    """How a plan is run: workers, memory, devices. Nothing here changes what is computed; the parity tests check that."""
 
     engine: Literal["deepspeed", "torch"] = "deepspeed"  # which keeps and moves the weights; both give the same numbers
     workers: Count | tuple[Count, Count] = 1  # of a training; [fewest, most]: as many as the cluster has, whatever joins or leaves

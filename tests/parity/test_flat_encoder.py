@@ -11,8 +11,8 @@ from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
 from sentdist.learning.encoder.batch import collate
+from sentdist.learning.encoder.declared import FLAT_FAMILIES
 from sentdist.learning.encoder.pooling import pool
-from sentdist.learning.encoder.pretrained import FLAT_FAMILIES
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.poolings import POOLINGS
 from tests.support.pooled import has_dense_layer, pooled

@@ -14,6 +14,11 @@ REMEDY = "Point to the folder that has config.json, the weights and the tokenize
 # What a checkpoint on the hub says of itself: some kilobytes.
 DECLARATIONS = ["config.json", "tokenizer_config.json", "sentence_bert_config.json", "modules.json", "*/config.json"]
 FROM_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet")  # families that number positions from padding_idx + 1
+# Model types whose sentences were tested to stay apart when they lie flat, with whether they number tokens from padding_idx + 1.
+# All else runs padded, in groups of similar length.
+FLAT_FAMILIES = {
+    family: family in FROM_PADDING for family in ("bert", "electra", "albert", "distilbert", "roberta", "xlm-roberta", "camembert")
+}
 
 
 def declared_pooling(folder: Path) -> str | None:

@@ -13,18 +13,12 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from sentdist.errors import EncoderError, brief, first_line
-from sentdist.learning.encoder.declared import FROM_PADDING, REMEDY, json_object, modules, tokens_of_positions
+from sentdist.learning.encoder.declared import FLAT_FAMILIES, REMEDY, json_object, modules, tokens_of_positions
 from sentdist.learning.encoder.flat_attention import FLAT_ATTENTION, register_flat_attention
 from sentdist.learning.encoder.nomic import check_released_words
 from sentdist.learning.encoder.quiet import without_bars, without_reports
 from sentdist.poolings import POOLINGS
 from sentdist.reading import read_json, reading
-
-# Model types whose sentences were tested to stay apart when they lie flat, with whether they number tokens from padding_idx + 1.
-# All else runs padded, in groups of similar length.
-FLAT_FAMILIES = {
-    family: family in FROM_PADDING for family in ("bert", "electra", "albert", "distilbert", "roberta", "xlm-roberta", "camembert")
-}
 
 _ATTENTION_DROPOUTS = ("attention_probs_dropout_prob", "attention_dropout")
 _HIDDEN_DROPOUTS = ("hidden_dropout_prob", "hidden_dropout", "dropout")

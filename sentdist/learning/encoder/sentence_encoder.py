@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sentdist.errors import EncoderError, brief
 from sentdist.learning.encoder.batch import TokenBatch, collate
-from sentdist.learning.encoder.declared import declared_pooling, ends_in_normalize
+from sentdist.learning.encoder.declared import FLAT_FAMILIES, declared_pooling, ends_in_normalize
 from sentdist.learning.encoder.export import EncoderCard, export
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.learning.encoder.flat_attention import Segments
@@ -20,7 +20,6 @@ from sentdist.learning.encoder.fused_layer import fuse_layers
 from sentdist.learning.encoder.padded import padded_layers
 from sentdist.learning.encoder.pooling import PoolingHead, pool
 from sentdist.learning.encoder.pretrained import (
-    FLAT_FAMILIES,
     check_layer_weights,
     load_model,
     load_tokenizer,

@@ -21,7 +21,7 @@ from sentdist.data.sources.mirror import copy_into_mirror
 from sentdist.data.sources.pinned import inspect_source
 from sentdist.errors import DataError, EncoderError, RecipeError
 from sentdist.hub_errors import HUB_ANSWERS_WITHIN_S, HubTrouble, hub_trouble
-from sentdist.learning.encoder.declared import DECLARATIONS, declared_pooling, most_tokens
+from sentdist.learning.encoder.declared import DECLARATIONS, FLAT_FAMILIES, declared_pooling, most_tokens
 from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS
 from sentdist.plan.own_file import OwnFileSection
 from sentdist.plan.resolver import OwnPin, Pin
@@ -286,6 +286,7 @@ def _pinned(name: str, revision: str, folder: Path | None) -> Pin:
         width=width,
         num_layers=num_layers,
         most_tokens=longest,
+        may_drop_heads=values.get("model_type", "bert") in FLAT_FAMILIES,
         shares_layers="num_hidden_groups" in values,
         has_decoder=values.get("is_encoder_decoder") is True,
     )

@@ -113,6 +113,18 @@ def test_a_rate_for_each_layer_needs_layers_of_their_own(family: str, is_refused
     assert (said in answer.output.replace("\n", " ")) == is_refused
 
 
+@pytest.mark.parametrize(("family", "is_refused"), [("mpnet", True), ("roberta", False)])
+def test_heads_are_dropped_of_encoders_whose_sentences_lie_flat(family: str, is_refused: bool, tmp_path: Path) -> None:
+    values = tiny_values(
+        tiny_encoder(tmp_path / family, family), methods={"m": {"objective": {"name": "info_nce"}, "regularizers": {"drophead": 0.2}}}
+    )
+    (tmp_path / "r.yaml").write_text(yaml.safe_dump(values | {"baseline": None}))
+    answer = call("plan", tmp_path / "r.yaml", "--data", write_data(tmp_path / "data"), "--store", tmp_path / "store")
+    assert answer.exit_code == (2 if is_refused else 0), answer.output
+    said = "methods.m: regularizers.drophead: found 0.2 for mpnet, whose sentences are padded; expected 0."
+    assert (said in answer.output.replace("\n", " ")) == is_refused
+
+
 def _hub_that(monkeypatch: pytest.MonkeyPatch, answer: str | Exception) -> list[str]:
     """A hub that gives this folder, or this error, for every name; the names that it was asked for."""
     asked: list[str] = []

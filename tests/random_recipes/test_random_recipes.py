@@ -1,0 +1,50 @@
+"""Methods, corpora, encoders and options combined at random: refused while planning or carried out, resumed to the last bit, and alike by
+micro-batches. `python -m tests.random_recipes --rounds 500` plays many."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from sentdist.plan import corpora
+from sentdist.plan.objectives import OBJECTIVES
+from tests.random_recipes import draw
+from tests.random_recipes.play import play
+
+ROUNDS = 16  # whose recipes are as good as any
+NIGHTLY_ROUNDS = 60
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path]]:
+    return draw.world(tmp_path_factory.mktemp("world"))
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_a_recipe_is_refused_while_planning_or_ends(number: int, world: tuple[Path, list[Path]], tmp_path: Path) -> None:
+    play(number, *world, tmp_path)
+
+
+@pytest.mark.nightly
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("number", range(1000, 1000 + NIGHTLY_ROUNDS))
+def test_many_recipes(number: int, world: tuple[Path, list[Path]], tmp_path: Path) -> None:
+    play(number, *world, tmp_path)
+
+
+def test_every_objective_kind_of_corpus_and_encoder_is_drawn(
+    world: tuple[Path, list[Path]],
+) -> None:
+    drawn = [draw.draw_recipe(random.Random(number), world[1]) for number in range(600)]
+    names = Counter(name for recipe in drawn for method in recipe["methods"].values() for name in _names(method))  # type: ignore[union-attr]
+    assert names.keys() == OBJECTIVES.keys() and min(names.values()) > 5
+    assert set(draw.CORPORA) == {corpus.recipe_kind for corpus in corpora.CORPORA}
+    assert {recipe["encoder"]["checkpoint"] for recipe in drawn} == set(map(str, world[1]))  # type: ignore[call-overload, index]
+
+
+def _names(method: dict[str, object]) -> list[str]:
+    return draw._names(method["objective"]) if "objective" in method else []  # type: ignore[arg-type]
