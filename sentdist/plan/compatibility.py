@@ -137,7 +137,7 @@ def check_checkpoint(section: EncoderSection, pin: Pin) -> None:
 
 
 def check_training(training: Training, regularizers: Regularizers, pin: Pin, *, where: str) -> None:
-    """As far as planning can know it, the encoder takes sentences of that length, has heads that can be dropped, and layers of its own where
+    """As far as planning can know it, the encoder takes so long sentences, has heads that can be dropped, and layers of its own where
     each learns at a rate of its own."""
     if regularizers.drophead and not pin.may_drop_heads:
         raise RecipeError(
