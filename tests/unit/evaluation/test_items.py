@@ -54,9 +54,11 @@ def test_folds_weigh_alike_whatever_their_size() -> None:
     np.testing.assert_allclose(both.contributions, [-5 / 2, 5 / 2, -10 / 6, 0, 10 / 6], atol=1e-12)
 
 
-def test_items_of_folds_that_name_no_groups_stand_for_themselves() -> None:
-    folds = [items_of({"map": np.array(values)}, task="faq:map", where="here") for values in ([10.0, 30.0], [50.0, 60.0, 70.0])]
-    both = joined([fold for fold in folds if fold is not None])
+@pytest.mark.parametrize("of_first", [{}, {"group": np.array([1, 1])}])  # an older version has written none for the second
+def test_items_of_folds_of_which_one_names_no_groups_stand_for_themselves(of_first: Columns) -> None:
+    first = items_of({"map": np.array([10.0, 30.0]), **of_first}, task="faq:map", where="here")
+    other = items_of({"map": np.array([50.0, 60.0, 70.0])}, task="faq:map", where="here")
+    both = joined([fold for fold in (first, other) if fold is not None])
     assert not both.has_groups
     np.testing.assert_allclose(both.by_group(), both.contributions)
 

@@ -62,6 +62,10 @@ def test_overlap_is_shared_words_over_all_words() -> None:
 def test_documents_are_ranked_by_score_with_ties_in_order() -> None:
     ranking = rank_by([[0.1, 0.9, 0.1, 0.5]], depth=3)
     assert ranking.documents.tolist() == [[1, 3, 0]]
+    # The shares of words in common are few: most of a collection ties, and sorting may leave a short list of ties alone.
+    scores = [0.5, 0.0, 0.5, 0.1] * 50
+    in_order = sorted(range(200), key=lambda row: (-scores[row], row))
+    assert rank_by([scores], depth=120).documents.tolist() == [in_order[:120]]
 
 
 def test_whitened_embeddings_have_no_correlation() -> None:
