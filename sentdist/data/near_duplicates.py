@@ -72,10 +72,13 @@ class KnownTexts:
             yield tuple(sorted({*found, *inside, *self._around(sentence, words)})), inside
 
     def are_apart(self, one: int, other: int, sentence: str) -> bool:
-        """Whether two known texts stand in a folded sentence side by side, neither inside the other."""
-        spans = [(f" {sentence} ".find(f" {self._texts[number]} "), len(self._texts[number])) for number in (one, other)]
-        (first, length), (second, _) = sorted(spans)
-        return min(first, second) >= 0 and first + length < second
+        """Whether two known texts stand in a folded sentence side by side: behind where the one stands first stands the other."""
+        padded = f" {sentence} "
+        for first, second in ((self._texts[one], self._texts[other]), (self._texts[other], self._texts[one])):
+            place = padded.find(f" {first} ")
+            if place >= 0 and f" {second} " in padded[place + len(first) + 1 :]:
+                return True
+        return False
 
     def _inside(self, sentence: str, words: Sequence[str]) -> tuple[int, ...]:
         candidates = {number for gram in _grams(words) for number in self._begins.get(gram, ())}

@@ -29,7 +29,7 @@ from sentdist.errors import DataError, brief, counted, listed
 from sentdist.reading import read_array, unreadable
 
 PAIR, GRADED = ("sent0", "sent1", "hard_neg"), ("sentence1", "sentence2", "score")  # what columns are called from here on
-NOTED = 3  # version of what is noted: of how sides are drawn
+NOTED = 4  # version of what is noted: of how sides are drawn
 TOP = 5.0  # of the scale that scores are brought to
 MOST_FOR_NEAR = 50_000  # different texts among which near-duplicates are looked for, if nobody said: some 20 s
 MOST_DOCUMENTS = {DEV: 2_000, TEST: 10_000}  # that a query's positives stand among

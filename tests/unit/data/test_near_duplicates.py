@@ -40,6 +40,22 @@ def test_a_text_of_five_words_may_be_inside(count: int, expected: bool) -> None:
     assert _like(" ".join(["before", *WORDS[:count], "and", "behind"]), " ".join(WORDS[:count])) == expected
 
 
+def test_texts_that_begin_alike_are_all_found_inside() -> None:
+    shorter, longer = " ".join(WORDS[:6]), " ".join(WORDS[:8])
+    known = KnownTexts({shorter: 0, longer: 1, " ".join([*WORDS[:5], "else"]): 2}, 1.0)
+    assert [inside for _, inside in known.like([f"so {longer} it is", f"so {shorter} it is"])] == [(0, 1), (0,)]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"), [("so {1} it is", False), ("{0} {1}", True), ("{1} and {0}", True), ("{0} and {0}", False)]
+)
+def test_texts_are_apart_only_where_each_has_words_of_its_own(sentence: str, expected: bool) -> None:
+    """A question and an answer that begins with it, glued in either order; inside the answer alone the question is no text beside it."""
+    texts = [" ".join(WORDS[:6]), " ".join(WORDS[:8])]
+    known = KnownTexts({text: number for number, text in enumerate(texts)}, 1.0)
+    assert known.are_apart(0, 1, sentence.format(*texts)) == known.are_apart(1, 0, sentence.format(*texts)) == expected
+
+
 @pytest.mark.parametrize(("count", "expected"), [(9, False), (10, True), (15, True)])
 def test_half_of_a_text_is_like_the_whole(count: int, expected: bool) -> None:
     assert _like(" ".join(WORDS[5 : 5 + count]), " ".join(WORDS[:20])) == expected
