@@ -138,7 +138,8 @@ def test_held_out_pairs_are_in_one_part_each() -> None:
     pairs = {part: {(head, found.tails[tail]) for head, tail in zip(found.heads, found.tail, strict=True)} for part, found in parts.items()}
     assert len(train) == 40 and all(len(found) == 10 for found in pairs.values())
     assert train | pairs["dev"] | pairs["test"] == set(triples(join_relations([source]).table))
-    assert set(triples(join_relations([numbered("twin", 60, num_heads=20, cap=15)], held_out=10).table)) < train
+    for cap_rule in ("first", "sample"):
+        assert set(triples(join_relations([numbered("twin", 60, num_heads=20, cap=15)], cap_rule=cap_rule, held_out=10).table)) < train
 
 
 def test_each_draw_follows_from_the_seed() -> None:

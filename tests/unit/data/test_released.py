@@ -113,7 +113,12 @@ def test_bad_candidates_are_named(rows: list[dict[str, object]], message: str, t
 
 def test_queries_without_a_relevant_candidate_are_left_out_and_counted(tmp_path: Path) -> None:
     judged = [("r", "d", 0), ("r", "e", 0), ("q", "d", 2), ("s", "e", 1), ("q", "e", 0)]
-    rows = [{**ROW, "query_id": query, "document_id": document, "relevance": grade} for query, document, grade in judged]
+    rows = [
+        {"query_id": query, "query": f"{query}?", "document_id": document, "document": f"{document}!", "relevance": grade}
+        for query, document, grade in judged
+    ]
     _write(tmp_path / "mine.jsonl", "\n".join(map(json.dumps, rows)))
     found = read_candidates("mine", data_root=tmp_path)
     assert list(zip(found.query_ids, found.document_ids, found.relevance, strict=True)) == judged[2:] and found.num_unanswerable == 1
+    assert found.queries == tuple(f"{query}?" for query in found.query_ids), "each row keeps its own texts"
+    assert found.documents == tuple(f"{document}!" for document in found.document_ids)
