@@ -213,12 +213,15 @@ def test_a_split_depends_on_texts_and_seed_but_not_on_their_order(tmp_path: Path
     rows = faq_rows()
     held: HeldOut = HeldOut(dev=0.1, test=0.1, seed=0, most=1000, near=0.8)
 
-    def tested(rows: list[tuple[str, str]], held_out: HeldOut) -> set[tuple[str, str]]:
-        of_rows = sides_of("own", rows, held_out=held_out, given=None, splits=None).of_rows
+    def tested(rows: list[tuple[str, str]], held_out: HeldOut, given: set[tuple[str, str]] | None = None) -> set[tuple[str, str]]:
+        """given: rows that the file itself calls dev."""
+        splits = None if given is None else ["dev" if row in given else "train" for row in rows]
+        of_rows = sides_of("own", rows, held_out=held_out, given=None, splits=splits).of_rows
         return {row for row, side in zip(rows, of_rows, strict=True) if side == TEST}
 
     shuffled = random.Random(1).sample(rows, len(rows))
     assert tested(rows, held) == tested(shuffled, held) != tested(rows, replace(held, seed=1))
+    assert tested(rows, held, {*rows[::9]}) == tested(shuffled, held, {*rows[::9]})
     assert len(tested(rows, replace(held, most=6))) <= 6
     assert len(tested(rows, replace(held, test=0.3))) > 2 * len(tested(rows, held)) > len(tested(rows, replace(held, dev=0.3)))
 

@@ -49,6 +49,15 @@ def test_sides_that_were_noted_for_a_file_are_not_those_of_its_next_version(tmp_
     assert tested[0] == tested[1]
 
 
+def test_sides_that_were_noted_for_a_seed_are_not_those_of_another(tmp_path: Path) -> None:
+    path, tested = tmp_path / "faq.csv", []
+    path.write_text(written([("question", "answer"), *faq_rows()], ";"))
+    for seed in (0, 1, 0):
+        found = seen(path, seed=seed)
+        tested.append({*read_rows("faq.csv", path, found.file, TEST, revision=found.revision)["sent0"].to_pylist()})
+    assert tested[0] == tested[2] != tested[1]
+
+
 def test_a_row_of_one_text_twice_asks_nothing_and_keeps_its_text_a_query(tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
     rows = [row for n in range(60) for row in ((f"text {n}", f"text {n}"), (f"text {n}", f"word {n}"))]
@@ -108,3 +117,15 @@ def test_negatives_of_a_side_stand_among_its_documents(tmp_path: Path) -> None:
         negatives = {*read_rows("triplets.csv", path, found.file, side, revision=found.revision)["hard_neg"].to_pylist()}
         documents = {*read_queries("triplets.csv", path, found.file, side, revision=found.revision).documents}
         assert negatives == {text for text in documents if text.startswith("negative")}
+
+
+def test_a_negative_that_asks_elsewhere_is_no_document(tmp_path: Path) -> None:
+    """Mined negatives are often other questions: a query would find itself."""
+    path = tmp_path / "triplets.csv"
+    path.write_text(
+        written([("anchor", "positive", "negative"), *((f"anchor {n}", f"positive {n}", f"anchor {n ^ 1}") for n in range(80))])
+    )
+    found = seen(path, near=None)
+    for side in (DEV, TEST):
+        queries = read_queries("triplets.csv", path, found.file, side, revision=found.revision)
+        assert len(queries.queries) > 4 and all(text.startswith("positive") for text in queries.documents)
