@@ -298,6 +298,8 @@ def test_retrieval_items_and_folds(tmp_path: Path) -> None:
     with pytest.raises(DataError, match='or "mrr"'):
         read_items(ResultRow(method="m", label="m", params={}, seed=0, scores={}, items={"faq:mrr": paths[0]}), "faq:mrr")
     assert read_items(row, "other") is None
+    pq.write_table(pa.table({"similarity": [0.5, 0.5], "score": [1.0, 2.0]}), undefined := tmp_path / "2.parquet")
+    assert read_items(replace(row, items={"faq:map": (*paths, undefined)}), "faq:map") is None, "a fold less is another test set"
 
 
 def test_a_missing_score_is_a_dash_and_leaves_the_average(rows: list[ResultRow]) -> None:
