@@ -136,6 +136,7 @@ def test_a_forest_fills_and_prints_bold_what_the_whole_table_tells(drawn: Drawn)
     points, left, right = (one for one in axes.collections if one not in lines)
     assert [list(point) for point in points.get_offsets()] == [[1.0, 0], [0.9, 1], [-0.7, 2], [0.5, 3]]
     assert [same_color(colour, INK) for colour in points.get_facecolor()] == [True, False, False, False]
+    assert same_color(left.get_facecolor()[0], "white"), "an arrow is filled by its own p"
     assert len(left.get_offsets()) == 1 and not len(right.get_offsets()) and left.get_offsets()[0][1] == 4
     assert left.get_paths()[0].vertices[0][0] < 0 < right.get_paths()[0].vertices[0][0], "arrows point to where it lies"
     assert (rows[1]["p"], rows[1]["p over table"]) == ("0.01", "0.2")
