@@ -47,6 +47,13 @@ def test_every_pair_of_every_model_is_drawn_and_told() -> None:
     assert similarity_maps(models, SENTENCES, topics=TOPICS) == drawing
 
 
+def test_topics_are_apart_by_the_pairs_of_different_sentences() -> None:
+    """Cosines of 0.6 within two topics of two sentences and 0 between; a sentence beside itself, at 1, is no pair."""
+    apart = np.array([[1.0, 0.0, 0.0, 0.0], [0.6, 0.8, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.6, 0.8]])
+    drawing = similarity_maps({"one": apart}, ["a", "b", "c", "d"], topics=["x", "x", "y", "y"])
+    assert drawing.caption.endswith("less between topics: one 0.60.")
+
+
 def test_without_topics_and_with_many_sentences() -> None:
     many = [f"sentence {number}" for number in range(30)]
     drawing = similarity_maps({"one": np.random.default_rng(1).normal(size=(30, 6))}, many)
