@@ -108,3 +108,5 @@ def test_useb_averages_its_four_tasks_each_by_one_relation() -> None:
     found = useb_scores(by)
     assert (found["AskUbuntu"], found["CQADupStack"], found["TURL"], found["PIT"]) == (30.0, 20.0, 90.0, 10.0)
     assert useb_scores(by, "y")["Avg"] == 20.0 and useb_scores({"askubuntu": 1.0})["Avg"] is None
+    found = useb_scores(by | {"twitter-pit.by.x": None})
+    assert (found["TURL"], found["TwitterPara Avg"]) == (20.0, 20.0), "x is not defined over both, as great as it is over one"
