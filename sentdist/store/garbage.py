@@ -87,7 +87,7 @@ def _remove(store: ArtifactStore, place: str) -> bool:
 
 
 def dependents(store: ArtifactStore, artifact: Artifact) -> list[Artifact]:
-    """The artifacts that were made from this one, directly or through others; what was made last comes first."""
+    """The artifacts that were made from this one, directly or through others; each comes before those that it was made from."""
     found: list[Artifact] = []
     keys = {artifact.key}
     left = list(store.artifacts())
@@ -95,4 +95,9 @@ def dependents(store: ArtifactStore, artifact: Artifact) -> list[Artifact]:
         found += made
         keys |= {one.key for one in made}
         left = [one for one in left if one.key not in keys]
-    return found[::-1]
+    ordered: list[Artifact] = []
+    while found:
+        needed = {key for one in found for key in one.record.inputs}
+        ordered += [one for one in found if one.key not in needed]
+        found = [one for one in found if one.key in needed]
+    return ordered

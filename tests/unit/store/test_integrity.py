@@ -296,10 +296,13 @@ def test_dropping_a_bank_drops_what_was_made_from_it(tmp_path: Path, tiny_encode
     bank = context.store.get(last.banks[0])
     assert bank is not None
     expected = {stage.key for stage in plan.stages if _needs(stage, bank.key)}
-    found = dependents(context.store, bank)
-    assert {one.key for one in found} == expected and expected
-    behind = {one.key: set(one.record.inputs) for one in found}
-    assert not any(behind[one] & set(list(behind)[:place]) for place, one in enumerate(behind)), "what was made of another comes before it"
+    assert {one.key for one in dependents(context.store, bank)} == expected and expected
+    for root in (bank, context.store.get(last.corpus)):  # of a corpus a bank is made, the encoder of the bank, and what the bank trains
+        assert root is not None
+        behind = {one.key: set(one.record.inputs) for one in dependents(context.store, root)}
+        assert not any(behind[one] & set(list(behind)[:place]) for place, one in enumerate(behind)), (
+            "what was made of another comes before it"
+        )
     done = CliRunner().invoke(app, ["store", "drop", bank.key, "--yes", "--store", str(tmp_path / "store")])
     assert done.exit_code == 0, done.output
     assert {stage.key for stage in plan.stages if not context.store.has(stage)} == expected | {bank.key}
