@@ -58,6 +58,13 @@ def test_cells_that_dev_does_not_tell_apart_are_told(plan: Plan, tmp_path: Path,
     first, second = cells_by_dev(sweep, sweep.records(_filled(plan, tmp_path / "equal")))
     assert first.line == "one, stsb-dev 100.00 (mean of 2 trainings), as high as two: the first of them is taken"
     assert second.equal == ()
+@pytest.mark.parametrize("order", [("one", "two"), ("two", "one")])
+def test_of_equal_means_the_first_in_the_sweep_is_chosen(order: tuple[str, ...], tmp_path: Path) -> None:
+    plan = plan_of(small_recipe(methods={name: METHODS[name] for name in ("base", *order)}, seeds=[0, 1], evaluation={"tasks": ["stsb"]}))
+    store = ArtifactStore(tmp_path)
+    fill_store(store, plan, noise=lambda trial: 1.0, num_items={"stsb": 50}, dev=lambda trial: 80.0 + (trial.seed or 0))
+    sweep = sweep_record(plan)
+    assert [(cell.label, cell.dev) for cell in cells_by_dev(sweep, sweep.records(store))] == [(name, 80.5) for name in order]
 
 
 def test_a_cell_that_lacks_a_seed_is_not_compared(plan: Plan, tmp_path: Path) -> None:

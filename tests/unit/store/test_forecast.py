@@ -56,6 +56,8 @@ def test_each_epoch_is_counted(tmp_path: Path) -> None:
 def test_a_task_whose_size_is_not_published_counts_as_a_thousand_pairs(tmp_path: Path) -> None:
     plan = plan_of(small_recipe(methods={"base": {}}, evaluation={"tasks": ["twitter-pit"]}))
     assert [(kind.sentences, kind.is_guessed) for kind in forecast(plan, ArtifactStore(tmp_path)).kinds] == [(2 * 1000, True)]
+    beside = plan_of(small_recipe(methods={"base": {}}, evaluation={"tasks": ["stsb", "twitter-pit"]}))
+    assert [(one.sentences, one.is_guessed) for one in forecast(beside, ArtifactStore(tmp_path)).kinds] == [(2 * (1379 + 1000), True)]
 
 
 def test_earlier_runs_say_how_long_the_rest_takes(plan: Plan, tmp_path: Path) -> None:
