@@ -272,6 +272,7 @@ def test_each_source_is_pinned_by_the_resolver() -> None:
         ({"training": {"batch_size": 20000}}, "20000 rows a batch, 10000 in the corpus"),
         ({"corpus": {"source": "nli/triplets", "limit": 32}}, "64 rows a batch, 32 in the corpus"),
         ({"folds": {}}, "a retrieval corpus"),
+        ({"seeds": list(range(7000)), "folds": {"num": 5}}, "140,000 trials (points of the grid × methods × seeds × folds)"),
         ({"sweep": {"training.batch_size": []}}, "sweep.training.batch_size: found no value"),
         ({"sweep": {"training.bach_size": [32, 64]}}, 'did you mean "batch_size"'),
         ({"sweep": {"methods.rlc.select": [True, False]}}, 'Did you mean "rcl"'),
