@@ -100,6 +100,8 @@ def test_a_test_set_by_another_name_or_in_part_chooses_nothing(selection: Json) 
 
 def test_rungs_that_end_at_one_dev_score_are_refused() -> None:
     assert planned(SPACE, halving={"rungs": [0.1, 0.3, 1.0]}).search.shares == (0.1, 0.3, 1.0)
+    often: Json = {"selection": {"task": "stsb-dev", "every_fraction": 0.04}}  # 0.28 of 25 scores is 7.000000000000001 in floats
+    assert planned(SPACE, halving={"rungs": [0.28, 0.32, 1.0]}, changes=often).search.shares == (0.28, 0.32, 1.0)
     with pytest.raises(RecipeError, match=r"found 0\.1 and 0\.3, with 2 dev scores a training: both end at the same one"):
         planned(SPACE, halving={"rungs": [0.1, 0.3, 1.0]}, changes={"selection": {"task": "stsb-dev", "every_fraction": 0.5}})
 
