@@ -106,6 +106,23 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path: Path, nam
     assert _resumed(running) == ("step 5", [])  # told once
 
 
+def test_a_damaged_checkpoint_that_cannot_be_moved_aside_is_passed_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, asked = ArtifactStore(tmp_path), list[str]()
+    running = RunningFolder(store, STAGE, ALONE)
+    for step in (5, 10):
+        running.save(_write(f"step {step}"), step=step)
+    _flip(tmp_path / "running" / STAGE.key / "00000010" / "inner" / "weights")
+
+    def stays(place: str, reason: str) -> str:
+        asked.append(place)
+        assert len(asked) == 1, "it is looked at again and again"
+        return "it could not be moved aside"
+
+    monkeypatch.setattr(store, "set_aside", stays)
+    text, (note,) = _resumed(running)
+    assert text == "step 5" and note.startswith("the checkpoint of step 10") and note.endswith("it could not be moved aside")
+
+
 def test_when_none_is_whole_it_begins_anew(tmp_path: Path) -> None:
     running = RunningFolder(ArtifactStore(tmp_path), STAGE, ALONE)
     for step in (5, 10):

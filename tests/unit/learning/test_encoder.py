@@ -132,6 +132,8 @@ def test_encode_keeps_the_order_whatever_the_batches(tiny_encoder_dir: Path, mon
     assert encode(encoder, []).shape == (0, 32)
     with pytest.raises(ResourceError, match="tokens_per_batch"):
         encode(encoder, SENTENCES, tokens_per_batch=0)
+    encode(encoder.eval(), SENTENCES)
+    assert not encoder.training
     monkeypatch.setattr(encode_module, "_SENTENCES_AT_ONCE", 3)
     np.testing.assert_allclose(encode(encoder, SENTENCES), expected, atol=2e-6)
 
