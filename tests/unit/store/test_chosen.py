@@ -58,6 +58,8 @@ def test_cells_that_dev_does_not_tell_apart_are_told(plan: Plan, tmp_path: Path,
     first, second = cells_by_dev(sweep, sweep.records(_filled(plan, tmp_path / "equal")))
     assert first.line == "one, stsb-dev 100.00 (mean of 2 trainings), as high as two: the first of them is taken"
     assert second.equal == ()
+
+
 @pytest.mark.parametrize("order", [("one", "two"), ("two", "one")])
 def test_of_equal_means_the_first_in_the_sweep_is_chosen(order: tuple[str, ...], tmp_path: Path) -> None:
     plan = plan_of(small_recipe(methods={name: METHODS[name] for name in ("base", *order)}, seeds=[0, 1], evaluation={"tasks": ["stsb"]}))
