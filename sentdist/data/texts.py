@@ -207,10 +207,10 @@ def _shape(path: Path, file_format: FileFormat) -> tuple[tuple[str, ...], int | 
             if first is None:
                 raise _empty(str(path))
             return tuple(_json_row(first[1], first[0], str(path))), None
-        first = _next_rows(filter(None, _separated_rows(file, path, file_format)), 1)
-        if not first:
+        header = _next_rows(filter(None, _separated_rows(file, path, file_format)), 1)
+        if not header:
             raise _empty(str(path))
-        known = header_names(first[0], is_tab=file_format.separator == "\t")
+        known = header_names(header[0], is_tab=file_format.separator == "\t")
         refuse_repeated(str(path), known)
         return tuple(known), None
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -28,9 +29,14 @@ from sentdist.store.curves import HISTORY_FILE
 from tests.random_recipes.draw import draw_recipe, draw_runtime
 from tests.support.tiny_data import tiny_plan
 
+Point = Mapping[str, float]
+ONCE = "once"  # store of the first way
 KNOWN_LATE = "without a sentence in common"  # of rows that only reading tells: batches in which no sentence stands twice
 CANNOT_RECOMPUTE = "runtime.recompute_layers"  # a class of models says so, which planning does not load
-LOSS, NORM = {"rel": 2e-3, "abs": 1e-4}, {"rel": 1e-2, "abs": 1e-3}  # fp32 sums in another order, carried through a few steps of AdamW
+LOSS, NORM = (
+    {"rel_tol": 2e-3, "abs_tol": 1e-4},
+    {"rel_tol": 1e-2, "abs_tol": 1e-3},
+)  # fp32 sums in another order, carried through a few steps of AdamW
 
 
 def play(number: int, data: Path, encoders: list[Path], folder: Path) -> str:
@@ -38,7 +44,7 @@ def play(number: int, data: Path, encoders: list[Path], folder: Path) -> str:
     draw = random.Random(number)
     values, runtime = draw_recipe(draw, encoders), draw_runtime(draw)
     try:
-        plan, context = tiny_plan({**values, "runtime": {"log_every": 1}}, data=data, store=folder / "once")
+        plan, context = tiny_plan({**values, "runtime": {"log_every": 1}}, data=data, store=folder / ONCE)
     except SentdistError as refusal:
         assert len(str(refusal)) > 20, "a refusal says what to do"
         return "refused"
@@ -99,35 +105,38 @@ def check_other_runtime(
         assert CANNOT_RECOMPUTE in str(refusal), str(refusal)
         return "ended; layers cannot be computed again"
     for stage in plan.stages:
-        if not isinstance(stage, Train) or _draws(stage) or stage.training.precision == "bf16":
+        if not isinstance(stage, Train) or draws(stage) or stage.training.precision == "bf16":
             continue
-        points, others = (_curve(stage, one) for one in (context, elsewhere))
-        assert len(points) == len(others), stage.label
-        for point, again in zip(points, others, strict=True):
-            assert again["loss"] == _close(point["loss"], LOSS), f"{stage.label}, {runtime}: {point} and {again}"
-            assert again["grad_norm"] == _close(point["grad_norm"], NORM), f"{stage.label}, {runtime}: {point} and {again}"
+        check_alike(points_of_training(stage, context), points_of_training(stage, elsewhere), about=f"{stage.label}, {runtime}")
     return "ended"
 
 
-def _close(value: float, tolerance: Mapping[str, float]) -> object:
-    import pytest
+def check_alike(points: Sequence[Point], others: Sequence[Point], *, about: str) -> None:
+    """Each step has the same loss and the same norm of its gradient."""
+    assert len(points) == len(others), about
+    for point, other in zip(points, others, strict=True):
+        for name, tolerance in (("loss", LOSS), ("grad_norm", NORM)):
+            assert math.isclose(point[name], other[name], **tolerance), f"{about}: {point} and {other}"
 
-    return pytest.approx(value, **tolerance)
 
-
-def _draws(stage: Train) -> bool:
+def draws(stage: Train) -> bool:
     """Whether random numbers are drawn within its steps or those of what it begins with: dropout's masks, or hidden words."""
     dropouts = (stage.regularizers.attention_dropout, stage.regularizers.hidden_dropout, stage.regularizers.drophead)
     hides = any(term.name == "mlm" for term in terms_of(stage.objective))
     before = [stage.start, *(bank.encoder for bank in stage.banks)]
-    return dropouts != (0.0, 0.0, 0.0) or hides or any(one is not None and _draws(one) for one in before)
+    return dropouts != (0.0, 0.0, 0.0) or hides or any(one is not None and draws(one) for one in before)
 
 
-def _curve(stage: Train, context: Context) -> list[dict[str, float]]:
+def points_of_training(stage: Train, context: Context) -> list[Point]:
+    """Of a finished one."""
     artifact = context.store.get(stage)
     assert artifact is not None
-    lines = (Path(context.store.folder(artifact)) / HISTORY_FILE).read_text().splitlines()
-    return [point for line in lines if "grad_norm" in (point := json.loads(line))]
+    return points_of([json.loads(line) for line in (Path(context.store.folder(artifact)) / HISTORY_FILE).read_text().splitlines()])
+
+
+def points_of(history: Sequence[Point]) -> list[Point]:
+    """The steps of a learning curve, without its dev scores."""
+    return [point for point in history if "grad_norm" in point]
 
 
 def _weights(folder: Path) -> dict[str, torch.Tensor]:

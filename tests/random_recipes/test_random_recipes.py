@@ -11,11 +11,14 @@ import pytest
 
 from sentdist.plan import corpora
 from sentdist.plan.objectives import OBJECTIVES
+from tests.parity.processes import run_in_processes
 from tests.random_recipes import draw
-from tests.random_recipes.play import play
+from tests.random_recipes.play import check_alike, play
+from tests.random_recipes.ranks import ENGINES, Played, trained_on_ranks
 
 ROUNDS = 16  # whose recipes are as good as any
 NIGHTLY_ROUNDS = 60
+RANKS_ROUNDS = 30
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +37,20 @@ def test_a_recipe_is_refused_while_planning_or_ends(number: int, world: tuple[Pa
 @pytest.mark.parametrize("number", range(1000, 1000 + NIGHTLY_ROUNDS))
 def test_many_recipes(number: int, world: tuple[Path, list[Path]], tmp_path: Path) -> None:
     play(number, *world, tmp_path)
+
+
+@pytest.mark.nightly
+def test_on_two_ranks_each_step_has_the_same_loss_and_gradient(world: tuple[Path, list[Path]], tmp_path: Path) -> None:
+    """By torch, or DeepSpeed with a stage of ZeRO, as the number of the recipe decides."""
+    played: list[Played] = []
+    for number in range(2000, 2000 + RANKS_ROUNDS):
+        (folder := tmp_path / str(number)).mkdir()
+        if play(number, *world, folder).startswith("ended"):
+            played.append(Played(number=number, folder=folder, engine=ENGINES[number % len(ENGINES)]))
+    found = run_in_processes(trained_on_ranks, 2, played, *world)[0]
+    assert len(found) > RANKS_ROUNDS / 5, "most recipes are carried out, and in half of them nothing is drawn"
+    for one in found:
+        check_alike(one["once"], one["on_ranks"], about=one["label"])
 
 
 def test_every_objective_kind_of_corpus_and_encoder_is_drawn(
