@@ -50,9 +50,9 @@ def work(record: Record) -> float:
 
 
 def work_unit(records: Mapping[str, Record]) -> str:
-    """What `work` counts here: seconds of GPUs where all trainings ran on them, else of workers."""
-    trained = [record.runtime.get("gpus_per_worker") for record in records.values() if record.kind == "train"]
-    return "GPU-seconds" if trained and all(trained) else "worker-seconds"
+    """What `work` counts here: seconds of GPUs where each worker of all trainings had one to itself, else of workers."""
+    gpus = {record.runtime.get("gpus_per_worker") for record in records.values() if record.kind == "train"}
+    return "GPU-seconds" if gpus == {1.0} else "worker-seconds"
 
 
 def cost_plot(found: Sequence[Cost], *, unit: str, work_unit: str = "worker-seconds", styles: SystemStyles | None = None) -> Drawing:

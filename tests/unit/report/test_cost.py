@@ -72,6 +72,8 @@ def test_the_unit_is_that_of_the_machines() -> None:
     assert work_unit(RECORDS) == "worker-seconds"
     on_gpus = {"t": record("train", "t", 1.0, workers=8, gpus_per_worker=1.0)}
     assert work_unit(on_gpus) == "GPU-seconds" and work_unit(on_gpus | RECORDS) == "worker-seconds"
+    for share in (0.25, 2.0):  # of a GPU, a worker: what is counted is workers
+        assert work_unit({"t": record("train", "t", 1.0, workers=8, gpus_per_worker=share)}) == "worker-seconds"
 
 
 def test_the_figure_says_what_sharing_spared() -> None:
