@@ -27,6 +27,7 @@ from sentdist.stages.train import TrainSession
 from sentdist.stages.train_here import file_bank
 from sentdist.store.sweep import save_sweep, sweep_record
 from tests.parity.processes import run_in_processes
+from tests.support.relations_data import CAPTION, ITSELF, write_relations_data
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 pytestmark = pytest.mark.parity
@@ -87,6 +88,31 @@ def test_killed_and_resumed_ends_like_uninterrupted(tmp_path: Path, tiny_encoder
     _states_equal(whole.engine.weights(), second.engine.weights(), rtol=0, atol=0)
     assert whole.finish(tmp_path / "one")["best_dev_score"] == second.finish(tmp_path / "two")["best_dev_score"]
     assert [point["step"] for point in whole.history] == [point["step"] for point in second.history]
+
+
+def test_an_epoch_that_is_longer_than_the_first_is_resumed_within_its_own_length(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    """Where no sentence may stand twice in a batch, epochs have other numbers of batches: here 8, then 9. Behind the eighth of the second
+    dev is scored, behind that of the first too, for the epoch ends there."""
+    corpus: Json = {"kind": "relations", "relations": [CAPTION, ITSELF], "held_out": 4}
+    values = tiny_values(
+        tiny_encoder_dir, corpus=corpus, methods={"m": {"objective": {"name": "info_nce"}}}, baseline=None,
+        training={"batch_size": 6, "epochs": 2, "learning_rate": 1e-3, "max_length": 20},
+        selection={"task": "stsb-dev", "every_fraction": 0.2},
+    )  # fmt: skip
+    plan, context = tiny_plan(values, data=write_data(write_relations_data(tmp_path / "data")), store=tmp_path / "store")
+    (stage,) = (stage for stage in plan.stages if isinstance(stage, Train))
+    build_here(stage.corpus, context)
+    whole = [type(event) for event in _session(stage, context).events()]
+    first, second = _session(stage, context), _session(stage, context)
+    assert [len(first._batches.epoch(number)) for number in (0, 1)] == [8, 9]
+    steps_before = [place for place, kind in enumerate(whole) if kind is StepReport][: 8 + 8]
+    left_at = steps_before[-1] + 1
+    assert whole[left_at:] == [DevScore, StepReport, DevScore]
+    for _ in itertools.islice(first.events(), left_at):
+        pass
+    first.save(tmp_path / "checkpoint")
+    second.load(tmp_path / "checkpoint")
+    assert [type(event) for event in second.events()] == whole[left_at:]
 
 
 def test_resumed_in_an_epoch_that_is_shorter_than_its_rows_it_scores_dev_where_it_would_have(

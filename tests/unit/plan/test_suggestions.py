@@ -50,6 +50,17 @@ def test_a_field_without_effect_on_a_method_is_said_once_and_not_multiplied() ->
     )
 
 
+@pytest.mark.parametrize("with_negatives", ["first", "last"])
+def test_a_field_that_has_an_effect_beside_one_value_of_another_is_searched(with_negatives: str) -> None:
+    """Hard negatives are left out or not where rows have some."""
+    pairs, triplets = ["sent0", "sent1"], ["sent0", "sent1", "hard_neg"]
+    columns: Json = [triplets, pairs] if with_negatives == "first" else [pairs, triplets]  # type: ignore[list-item]
+    hard_negatives = "methods.one.objective.hard_negatives"
+    methods: Json = {"one": {"objective": {"name": "info_nce", "temperature": 0.05}}}
+    found = planned({"corpus.columns": {"choice": columns}, hard_negatives: {"choice": [True, False]}}, changes={"methods": methods})
+    assert found.fields == {"one": ("corpus.columns", hard_negatives)}
+
+
 def test_fields_of_shared_methods_concern_those_that_build_on_them() -> None:
     found = planned({"methods.entropy.objective.temperature": {"uniform": [0.01, 0.1]}})
     assert found.fields == {"fine_tuned": (), "rcl": ("methods.entropy.objective.temperature",)}
