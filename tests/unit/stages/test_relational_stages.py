@@ -362,7 +362,7 @@ def test_tails_are_ranked_by_the_vector_of_their_relations_name_and_words_rank_t
 def test_the_card_of_an_encoder_with_relations_has_the_ranks_of_its_links(finished: tuple[Plan, Context]) -> None:
     artifact, context = train_of(finished, "rse"), finished[1]
     card = card_of(context.store.finished(artifact.place), context.store, name="me/related")
-    assert re.search(r"\| links \| MRR \| \d+\.\d\d \| – \| – \|", card), "triples have ranks, which no interval is made of"
+    assert re.search(r"\| links \| MRR \| \d+\.\d\d \| – \| \d+\.\d\d \| – \|", card), "triples have ranks, which no interval is made of"
 
 
 def test_a_card_has_the_scores_that_sentence_transformers_give_not_those_of_a_view(
