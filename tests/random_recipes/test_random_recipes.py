@@ -16,7 +16,7 @@ from tests.random_recipes import draw
 from tests.random_recipes.play import check_alike, play
 from tests.random_recipes.ranks import ENGINES, Played, trained_on_ranks
 
-ROUNDS = 16  # whose recipes are as good as any
+ROUNDS = 8  # whose recipes are as good as any
 NIGHTLY_ROUNDS = 60
 RANKS_ROUNDS = 30
 
