@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from sentdist.errors import counted, listed
+from sentdist.errors import counted
 from sentdist.plan.stages import Train
 from sentdist.store.record import Record
 from sentdist.store.restored import restored
 from sentdist.store.sweep import SweepRecord, TrialRecord
+
+MOST_EQUAL = 3  # cells that a line names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +35,8 @@ class DevCell:
     @property
     def line(self) -> str:
         """For people: the cell, and what chose it."""
-        equal = f", as high as {listed(self.equal)}: the first of them is taken" if self.equal else ""
+        more = f" and {len(self.equal) - MOST_EQUAL} more" if len(self.equal) > MOST_EQUAL else ""
+        equal = f", as high as {', '.join(self.equal[:MOST_EQUAL])}{more}: the first of them is taken" if self.equal else ""
         return f"{self.label}, {self.task} {self.dev:.2f} (mean of {counted(len(self.trials), 'training')}){equal}"
 
 

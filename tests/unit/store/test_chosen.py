@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,8 @@ def test_cells_that_dev_does_not_tell_apart_are_told(plan: Plan, tmp_path: Path,
     first, second = cells_by_dev(sweep, sweep.records(_filled(plan, tmp_path / "equal")))
     assert first.line == "one, stsb-dev 100.00 (mean of 2 trainings), as high as two: the first of them is taken"
     assert second.equal == ()
+    many = replace(first, equal=("a (batch_size=32)", "b, in both directions", "c", "d", "e"))
+    assert many.line.endswith(", as high as a (batch_size=32), b, in both directions, c and 2 more: the first of them is taken")
 
 
 @pytest.mark.parametrize("order", [("one", "two"), ("two", "one")])
