@@ -80,6 +80,8 @@ class RowsSection(Section):
             raise ValueError(
                 f"found {len(self.columns)} columns; expected two (anchor, positive), three (and a hard negative), or one (sentences alone)"
             )
+        if self.add_reversed and len(self.columns) == 1:
+            raise ValueError("add_reversed: found one column; expected an anchor and a positive to exchange; leave it out")
         return self
 
     @property

@@ -174,6 +174,11 @@ def test_a_method_that_makes_no_sense_is_refused(method: dict[str, Json], messag
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        (
+            {"corpus": {"source": "nli/triplets", "columns": ["sent0"], "add_reversed": True}},
+            "add_reversed: found one column; expected an anchor and a positive to exchange",
+        ),
+        ({"corpus": {"source": "nli/triplets", "columns": ["a", "b", "c", "d"]}}, "found 4 columns; expected two"),
         ({"evaluation": {"tasks": ["stsd"]}}, 'evaluation.tasks[0]: "stsd" is no task. Did you mean sts or stsb'),
         ({"evaluation": {"tasks": []}}, "evaluation.tasks"),
         ({"selection": {"task": "sts"}}, 'selection.task: "sts" chooses no checkpoint. Did you mean'),
