@@ -19,7 +19,7 @@ from sentdist.stages.local import build_past_failures
 from sentdist.stages.overlaps import build_overlaps
 from sentdist.stages.precisions import check_precisions
 from sentdist.store.store import Artifact
-from sentdist.store.sweep import left_out_line, save_sweep, sweep_record
+from sentdist.store.sweep import begin_sweep, sweep_record
 
 if TYPE_CHECKING:
     from sentdist.learning.checkpoint import DevScore
@@ -45,10 +45,7 @@ def build_locally(plan: Plan, context: Context, *, print_line: PrintLine, show: 
         context = _with_devices(plan, context, missing, print_line)
     if warning := estimate.warning(context.store.free_bytes()):
         print_line(warning)
-    sweep = sweep_record(plan)
-    if left_out := left_out_line(context.store, sweep):
-        print_line(left_out)
-    save_sweep(context.store, sweep)
+    begin_sweep(context.store, sweep_record(plan), print_line)
     progress = progress_of(plan, missing)
 
     def failed(stage: Stage, error: SentdistError) -> None:

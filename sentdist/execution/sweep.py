@@ -40,7 +40,7 @@ from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
 from sentdist.stages.precisions import check_precisions
 from sentdist.stages.worker_memory import gpu_bytes, size_of, worker_bytes
-from sentdist.store.sweep import left_out_line, save_sweep, sweep_record
+from sentdist.store.sweep import begin_sweep, sweep_record
 from sentdist.tracking.tracker import NullTracker, Tracker
 
 
@@ -65,9 +65,7 @@ def run_sweep(
     context.store.check_writable(needed_bytes=estimate.least)
     forget_finished(context.store, before)
     sweep = sweep_record(plan)
-    if left_out := left_out_line(context.store, sweep):
-        print_line(left_out)
-    save_sweep(context.store, sweep)
+    begin_sweep(context.store, sweep, print_line)
     tracker = tracker or NullTracker()
     tracker.begin_sweep(sweep, {stage.key: stage for stage in plan.stages})
     outcomes: dict[str, TrialOutcome] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 
 from pydantic import BaseModel, ConfigDict
 
@@ -95,6 +95,13 @@ def sweep_record(plan: Plan) -> SweepRecord:
 def save_sweep(store: ArtifactStore, sweep: SweepRecord) -> str:
     """Write the sweep's values beside the artifacts; returns the address."""
     return store.write_text(f"sweeps/{sweep.name}.json", sweep.model_dump_json(indent=1))
+
+
+def begin_sweep(store: ArtifactStore, sweep: SweepRecord, tell: Callable[[str], None]) -> None:
+    """`save_sweep`, and `tell` people where it takes the place of other trials."""
+    if left_out := left_out_line(store, sweep):
+        tell(left_out)
+    save_sweep(store, sweep)
 
 
 def left_out_line(store: ArtifactStore, sweep: SweepRecord) -> str | None:

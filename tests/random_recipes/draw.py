@@ -81,7 +81,7 @@ def draw_recipe(draw: Draw, encoders: Sequence[Path]) -> Values:
     for number in range(draw.choice([1, 1, 2])):
         objective = _objective(draw, kind)
         method: Values = {"objective": objective, "regularizers": STILL}
-        if any(OBJECTIVES[name].needs.bank for name in _names(objective)):
+        if any(OBJECTIVES[name].needs.bank for name in names_of(objective)):
             methods["entropy"] = _entropy_encoders(kind)
             method |= {"bank": "entropy", "phis": draw.choice([[0.01], [0.01, 0.02]])}
         if methods.keys() - {"entropy"} and draw.random() < 0.5:
@@ -100,7 +100,7 @@ def draw_recipe(draw: Draw, encoders: Sequence[Path]) -> Values:
         **_some(draw, 0.7, selection=[{"task": "stsb-dev", "every_fraction": share} for share in (0.3, 0.5, 1.0)]),
     }
     objectives = (method["objective"] for method in methods.values())
-    if any(OBJECTIVES[name].needs.targets for objective in objectives for name in _names(objective)):
+    if any(OBJECTIVES[name].needs.targets for objective in objectives for name in names_of(objective)):
         values["targets"] = {"tagger": "tests.support.tiny_tagger:tag", "num_words": 20}
     return values
 
@@ -139,10 +139,11 @@ def _entropy_encoders(kind: str) -> Values:
     return {"objective": {"name": name, "phi": 0.01}, "regularizers": STILL, "select": False, "reported": False}
 
 
-def _names(objective: Json) -> list[str]:
+def names_of(objective: Json) -> list[str]:
+    """Of an objective, or of the terms of a sum."""
     assert isinstance(objective, dict)
     terms = objective.get("terms")
-    return [str(objective["name"])] if not isinstance(terms, list) else [name for term in terms for name in _names(term["objective"])]  # type: ignore[call-overload, index]
+    return [str(objective["name"])] if not isinstance(terms, list) else [name for term in terms for name in names_of(term["objective"])]  # type: ignore[call-overload, index]
 
 
 def _some(draw: Draw, share: float, **fields: Sequence[Any]) -> Values:

@@ -64,4 +64,4 @@ def test_every_objective_kind_of_corpus_and_encoder_is_drawn(
 
 
 def _names(method: dict[str, object]) -> list[str]:
-    return draw._names(method["objective"]) if "objective" in method else []  # type: ignore[arg-type]
+    return draw.names_of(method["objective"]) if "objective" in method else []  # type: ignore[arg-type]

@@ -64,8 +64,8 @@ def _refuse_separated(name: str, given: FileFormat, path: Path) -> None:
     for field, said in (("separator", given.separator), ("header", given.has_header)):
         if said is not None:
             kind = "a Parquet file" if suffix_of(path) == ".parquet" else "JSON"
-            raise _complaint(name, f"{field} {brief(said)} for {kind}, which names its columns itself", "neither separator nor header",
-                f"Leave {field} out; separated values have one of {', '.join(SEPARATED)}.")  # fmt: skip
+            found = f"{field} {brief(said)} for {kind}, which names its columns itself"
+            raise _complaint(name, found, "neither separator nor header", f"Leave {field} out, or save it as {' or '.join(SEPARATED)}.")
 
 
 def source_format(name: str, path: Path) -> FileFormat:

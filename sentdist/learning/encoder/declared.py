@@ -26,7 +26,7 @@ def declared_pooling(folder: Path) -> str | None:
     None for a plain checkpoint, EncoderError for one we cannot compute."""
     found = modules(folder)
     kinds = [_kind(module) for module in found[1:]]
-    if ends_in_normalize(folder):  # cosine does not see it
+    if _is_normalized(found):  # cosine does not see it
         kinds.pop()
     if not found:
         return None
@@ -45,8 +45,7 @@ def declared_pooling(folder: Path) -> str | None:
 
 def ends_in_normalize(folder: Path) -> bool:
     """Whether a sentence-transformers folder gives embeddings of length 1: its last module is Normalize."""
-    found = modules(folder)
-    return len(found) > 1 and _kind(found[-1]) == "Normalize"
+    return _is_normalized(modules(folder))
 
 
 def _unlike_ours(folder: Path, found: list[dict[str, str]]) -> str | None:
@@ -71,6 +70,10 @@ def modules(folder: Path) -> list[dict[str, str]]:
     ):
         raise EncoderError(where=str(path), found=brief(found), expected="a list of modules with type and path", remedy=REMEDY)
     return found
+
+
+def _is_normalized(found: list[dict[str, str]]) -> bool:
+    return len(found) > 1 and _kind(found[-1]) == "Normalize"
 
 
 def _kind(module: dict[str, str]) -> str:
