@@ -53,7 +53,7 @@ def test_what_takes_no_effect_in_one_process_is_told(
     def nothing(*_: Any, **__: Any) -> dict[str, Any]:
         return {}
 
-    for name in ("save_sweep", "build_past_failures", "build_overlaps"):
+    for name in ("begin_sweep", "build_past_failures", "build_overlaps"):
         monkeypatch.setattr(local_progress, name, nothing)
     lines: list[str] = []
     local_progress.build_locally(*demo(tmp_path, "runtime.device=cpu", *settings), print_line=lines.append)
