@@ -13,6 +13,7 @@ from sentdist.plan.corpora import AnyCorpus
 from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus
 from sentdist.plan.objectives import OBJECTIVES, AnyObjective, Single, Sum, has_field, names_where, terms_of, uses_hard_negatives, with_phi
 from sentdist.plan.resolver import Pin
+from sentdist.plan.runtime import Runtime
 from sentdist.plan.sections import EncoderSection
 from sentdist.plan.selection import Selection
 from sentdist.plan.specs import EncoderSpec, Probes, Regularizers, Training, View
@@ -136,9 +137,16 @@ def check_checkpoint(section: EncoderSection, pin: Pin) -> None:
         )
 
 
-def check_training(training: Training, regularizers: Regularizers, pin: Pin, *, where: str) -> None:
-    """As far as planning can know it, the encoder takes so long sentences, has heads that can be dropped, and layers of its own where
-    each learns at a rate of its own."""
+def check_training(training: Training, regularizers: Regularizers, runtime: Runtime, pin: Pin, *, where: str) -> None:
+    """As far as planning can know it, the encoder takes so long sentences, has heads that can be dropped, layers of its own where
+    each learns at a rate of its own, and layers that can be computed again where that is asked for."""
+    if runtime.recompute_layers and not pin.may_recompute_layers:
+        raise RecipeError(
+            where=f"{where}: runtime.recompute_layers",
+            found=f"true for {pin.name}, whose layers transformers cannot compute again",
+            expected="false",
+            remedy="Set runtime.recompute_layers=false; runtime.micro_batch saves memory, too.",
+        )
     if regularizers.drophead and not pin.may_drop_heads:
         raise RecipeError(
             where=f"{where}: regularizers.drophead",

@@ -229,7 +229,7 @@ class Builder:
         check_fit(method.objective, corpus, where=f"methods.{name}.objective")
         section, pin = self._pinned(method)
         check_encoder(method.objective, pooling=section.pooling, width=pin.width, where=f"methods.{name}.objective")
-        check_training(training, method.regularizers, pin, where=f"methods.{name}")
+        check_training(training, method.regularizers, self.recipe.runtime, pin, where=f"methods.{name}")
         objective = settled(method.objective, corpus, phi=phi)
         self.remarks |= dict.fromkeys(remarks(objective, corpus, where=f"methods.{name}"))
         self._check_batch(name, training, corpus)

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor
+from transformers import CONFIG_MAPPING, MODEL_MAPPING
 
 from sentdist.errors import EncoderError
 from sentdist.learning import precision, products
+from sentdist.learning.encoder.declared import FLAT_FAMILIES, NOT_RECOMPUTED
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.grad_cache import encode_in_micro_batches
 from sentdist.learning.precision import autocast
@@ -70,3 +72,9 @@ def test_bf16_is_computed_again_as_it_was(family: str, has_instructions: bool, t
 def test_a_model_that_cannot_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EncoderError, match=r"runtime\.recompute_layers: found a MPNetModel"):
         SentenceEncoder.load(tiny_encoder(tmp_path, "mpnet")).recompute_layers()
+
+
+@pytest.mark.parametrize("family", sorted(NOT_RECOMPUTED | FLAT_FAMILIES.keys() | {"modernbert", "nomic_bert", "ernie", "deberta-v2"}))
+def test_planning_knows_which_families_cannot(family: str) -> None:
+    model = MODEL_MAPPING[CONFIG_MAPPING[family]]
+    assert model.supports_gradient_checkpointing == (family not in NOT_RECOMPUTED)

@@ -19,6 +19,8 @@ FROM_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet")  # families that
 FLAT_FAMILIES = {
     family: family in FROM_PADDING for family in ("bert", "electra", "albert", "distilbert", "roberta", "xlm-roberta", "camembert")
 }
+# Model types whose layers transformers cannot compute again in the backward pass; SentenceEncoder.recompute_layers asks the class itself.
+NOT_RECOMPUTED = frozenset({"albert", "mpnet", "xlm", "flaubert"})
 
 
 def declared_pooling(folder: Path) -> str | None:

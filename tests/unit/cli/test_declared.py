@@ -125,6 +125,16 @@ def test_heads_are_dropped_of_encoders_whose_sentences_lie_flat(family: str, is_
     assert (said in answer.output.replace("\n", " ")) == is_refused
 
 
+@pytest.mark.parametrize(("family", "is_refused"), [("mpnet", True), ("albert", True), ("bert", False)])
+def test_layers_are_computed_again_where_they_can(family: str, is_refused: bool, tmp_path: Path) -> None:
+    values = tiny_values(tiny_encoder(tmp_path / family, family), runtime={"recompute_layers": True})
+    (tmp_path / "r.yaml").write_text(yaml.safe_dump(values))
+    answer = call("plan", tmp_path / "r.yaml", "--data", write_data(tmp_path / "data"), "--store", tmp_path / "store")
+    assert answer.exit_code == (2 if is_refused else 0), answer.output
+    said = f"runtime.recompute_layers: found true for {family}, whose layers transformers cannot compute again; expected false."
+    assert (said in answer.output.replace("\n", " ")) == is_refused
+
+
 def _hub_that(monkeypatch: pytest.MonkeyPatch, answer: str | Exception) -> list[str]:
     """A hub that gives this folder, or this error, for every name; the names that it was asked for."""
     asked: list[str] = []
