@@ -178,9 +178,11 @@ def save(
     raster = FigureCanvasAgg(figure)
     figure.set_dpi(DOTS_AN_INCH)  # of small letters drawn with fewer dots, the widths are wrong by a twentieth
     figure.set_facecolor("white")
-    figure.draw_without_rendering()  # lays the figure out, once for both formats; `savefig` would do it for each
+    layout = figure.get_layout_engine()
+    assert layout is not None  # canvas gives one
+    layout.execute(figure)  # once for both formats; `savefig` would do it for each
     if below is not None and _break_where_cut(below, figure.bbox.width):
-        figure.draw_without_rendering()
+        layout.execute(figure)
     figure.set_layout_engine("none")
     raster.print_png(png, metadata={"Software": None})
     FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None, "Creator": None})  # sets the figure's dots an inch to 72

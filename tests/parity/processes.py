@@ -19,7 +19,7 @@ os.environ.setdefault("DS_ACCELERATOR", "cpu")  # read when the server below imp
 PRELOADED = (
     "tests.support.growing_heap",
     "torch.distributed.tensor",
-    "transformers.conversion_mapping",
+    "tests.support.weight_names",
     "transformers.models.bert.modeling_bert",
     "deepspeed",
     "deepspeed.module_inject.auto_ep_layer",  # by any engine when it is made, as the next one
