@@ -76,8 +76,11 @@ def _standing(line: Line, table: ResultTable) -> str:
     best = max(means, key=lambda label: means[label])
     if len(means) < 2:
         return ""
-    if best == line.label:
-        return ", the highest of the table"
+    as_high = sum(f"{mean:.2f}" == f"{means[best]:.2f}" for mean in means.values())
+    if f"{means[line.label]:.2f}" == f"{means[best]:.2f}":
+        others = as_high - 1
+        too = f"; {counted(others, 'other row')} {'has' if others == 1 else 'have'} it, too" if others else ""
+        return f", the highest of the table{too}"
     told = ", which is told from it" if line.cells[column].is_told_from_best else ""
     return f"; {best} has the highest, {means[best]:.2f}{told}"
 

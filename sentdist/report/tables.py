@@ -100,6 +100,14 @@ class ResultTable:
         return lead_column(self.columns)
 
     @property
+    def headings(self) -> tuple[str, ...]:
+        """The columns as they are printed: the measures of one task without its name, which the title says."""
+        parts = [column.partition(":") for column in self.columns]
+        if all(measure and self.title.endswith(f": {task}") for task, _, measure in parts):
+            return tuple(measure for _, _, measure in parts)
+        return self.columns
+
+    @property
     def sentences(self) -> tuple[str, ...]:
         """What stands beneath the table."""
         return (*self.verdicts.values(), *self.remarks)

@@ -17,6 +17,7 @@ from sentdist.plan.objectives import OBJECTIVES
 from sentdist.plan.specs import Regularizers, Stopping, Training
 from sentdist.plan.stage import Json
 from sentdist.poolings import POOLINGS
+from tests.random_recipes.own_tables import write_own
 from tests.support.graded_data import NLI, write_graded
 from tests.support.groups_data import PART, write_inference
 from tests.support.mask_tokens import maskable_encoder
@@ -43,26 +44,26 @@ def world(folder: Path) -> tuple[Path, list[Path]]:
     data = folder / "data"
     write_relations_data(data)
     (data / "nli/small.parquet").rename(data / "nli/related.parquet")  # another source has its name
-    for write in (write_graded, write_inference, write_data):
+    for write in (write_graded, write_inference, write_data, write_own):
         write(data)
     return data, [maskable_encoder(folder / family, family) for family in FAMILIES]
 
 
 def _rows(draw: Draw) -> Values:
     columns: Json = draw.choice([["sent0", "sent1", "hard_neg"], ["sent0", "sent1", "hard_neg"], ["sent0", "sent1"], ["sent0"]])
-    return {"source": "nli/triplets", "columns": columns, **_some(draw, 0.2, add_reversed=[True], limit=[32])}
+    return {"source": "nli/triplets", "columns": columns, **some(draw, 0.2, add_reversed=[True], limit=[32])}
 
 
 def _graded(draw: Draw) -> Values:
     if draw.random() < 0.5:
         return {"kind": "graded", "parts": [{"source": "nli/small", **NLI}]}
     parts: list[Json] = [{"source": "sts/scores", "scale": "zero_to_five"}, {"source": "sts/sick", "scale": "one_to_five"}]
-    return {"kind": "graded", "parts": parts[: draw.choice([1, 2])], **_some(draw, 0.3, without=[["stsb"]], rounding=["none", "half_up"])}
+    return {"kind": "graded", "parts": parts[: draw.choice([1, 2])], **some(draw, 0.3, without=[["stsb"]], rounding=["none", "half_up"])}
 
 
 def _groups(draw: Draw) -> Values:
     sizes: Values = {"num_positives": draw.choice([1, 2, 3]), "num_negatives": draw.choice([1, 2])}
-    return {"kind": "groups", "parts": [PART], **sizes, **_some(draw, 0.2, augmentation=[{"name": "word_deletion"}])}
+    return {"kind": "groups", "parts": [PART], **sizes, **some(draw, 0.2, augmentation=[{"name": "word_deletion"}])}
 
 
 def _relations(draw: Draw) -> Values:
@@ -87,7 +88,7 @@ def draw_recipe(draw: Draw, encoders: Sequence[Path]) -> Values:
         if methods.keys() - {"entropy"} and draw.random() < 0.5:
             method["start"] = f"m{number - 1}"
         method |= {name: _fields(draw, *SECTIONS[name], share=0.15) for name in SECTIONS if draw.random() < 0.3}
-        method |= _some(draw, 0.15, select=[False], encoder=[{"pooling": name} for name in POOLINGS])
+        method |= some(draw, 0.15, select=[False], encoder=[{"pooling": name} for name in POOLINGS])
         methods[f"m{number}"] = method
     training = _fields(draw, *SECTIONS["training"], share=0.05)
     values: Values = {
@@ -97,7 +98,7 @@ def draw_recipe(draw: Draw, encoders: Sequence[Path]) -> Values:
         "training": {"batch_size": 8, "learning_rate": 1e-3, "max_length": 20, "unique_sentences": False, **training},
         "evaluation": {"tasks": ["stsb"]},
         "methods": {"base": {}, **methods},
-        **_some(draw, 0.7, selection=[{"task": "stsb-dev", "every_fraction": share} for share in (0.3, 0.5, 1.0)]),
+        **some(draw, 0.7, selection=[{"task": "stsb-dev", "every_fraction": share} for share in (0.3, 0.5, 1.0)]),
     }
     objectives = (method["objective"] for method in methods.values())
     if any(OBJECTIVES[name].needs.targets for objective in objectives for name in names_of(objective)):
@@ -107,7 +108,7 @@ def draw_recipe(draw: Draw, encoders: Sequence[Path]) -> Values:
 
 def draw_runtime(draw: Draw) -> Values:
     """Another way to do the same work in one process."""
-    return {"micro_batch": draw.choice([2, 5, 7]), **_some(draw, 0.4, recompute_layers=[True])}
+    return {"micro_batch": draw.choice([2, 5, 7]), **some(draw, 0.4, recompute_layers=[True])}
 
 
 def _objective(draw: Draw, kind: str) -> Values:
@@ -116,7 +117,7 @@ def _objective(draw: Draw, kind: str) -> Values:
     if draw.random() < 0.7:
         return _single(draw, draw.choice(fitting))
     names = draw.sample(fitting, min(len(fitting), draw.choice([2, 2, 3])))
-    terms: list[Json] = [{"objective": _single(draw, name), **_some(draw, 0.2, weight=[0.5, 2.0], projected=[True])} for name in names]
+    terms: list[Json] = [{"objective": _single(draw, name), **some(draw, 0.2, weight=[0.5, 2.0], projected=[True])} for name in names]
     return {"name": "sum", "terms": terms}
 
 
@@ -146,7 +147,8 @@ def names_of(objective: Json) -> list[str]:
     return [str(objective["name"])] if not isinstance(terms, list) else [name for term in terms for name in names_of(term["objective"])]  # type: ignore[call-overload, index]
 
 
-def _some(draw: Draw, share: float, **fields: Sequence[Any]) -> Values:
+def some(draw: Draw, share: float, **fields: Sequence[Any]) -> Values:
+    """Each field with the probability `share`, and one of its values."""
     return {name: draw.choice(values) for name, values in fields.items() if draw.random() < share}
 
 

@@ -1,5 +1,5 @@
 """Methods, corpora, encoders and options combined at random: refused while planning or carried out, resumed to the last bit, and alike by
-micro-batches. `python -m tests.random_recipes --rounds 500` plays many."""
+micro-batches; and comparisons of all kinds, from plan to report. `python -m tests.random_recipes --rounds 500` plays many."""
 
 from __future__ import annotations
 
@@ -10,14 +10,19 @@ from pathlib import Path
 import pytest
 
 from sentdist.plan import corpora
+from sentdist.plan.chosen_tasks import OWN_KINDS
 from sentdist.plan.objectives import OBJECTIVES
 from tests.parity.processes import run_in_processes
 from tests.random_recipes import draw
+from tests.random_recipes.compare import compare, draw_comparison
+from tests.random_recipes.own_tables import FILES, TASKS
 from tests.random_recipes.play import check_alike, play
 from tests.random_recipes.ranks import ENGINES, Played, trained_on_ranks
 
 ROUNDS = 8  # whose recipes are as good as any
 NIGHTLY_ROUNDS = 60
+COMPARISONS = 1
+NIGHTLY_COMPARISONS = 30
 RANKS_ROUNDS = 30
 
 
@@ -30,6 +35,19 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path]]:
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_a_recipe_is_refused_while_planning_or_ends(number: int, world: tuple[Path, list[Path]], tmp_path: Path) -> None:
     play(number, *world, tmp_path)
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("number", range(COMPARISONS))
+def test_a_comparison_is_planned_built_and_reported(number: int, world: tuple[Path, list[Path]], tmp_path: Path) -> None:
+    compare(random.Random(number), *world, tmp_path)
+
+
+@pytest.mark.nightly
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("number", range(1000, 1000 + NIGHTLY_COMPARISONS))
+def test_many_comparisons(number: int, world: tuple[Path, list[Path]], tmp_path: Path) -> None:
+    compare(random.Random(number), *world, tmp_path)
 
 
 @pytest.mark.nightly
@@ -61,6 +79,13 @@ def test_every_objective_kind_of_corpus_and_encoder_is_drawn(
     assert names.keys() == OBJECTIVES.keys() and min(names.values()) > 5
     assert set(draw.CORPORA) == {corpus.recipe_kind for corpus in corpora.CORPORA}
     assert {recipe["encoder"]["checkpoint"] for recipe in drawn} == set(map(str, world[1]))  # type: ignore[call-overload, index]
+
+
+def test_every_kind_of_task_and_of_own_file_is_drawn(world: tuple[Path, list[Path]]) -> None:
+    drawn = [draw_comparison(random.Random(number), world[1]) for number in range(200)]
+    tasks = {task.partition("=")[0] for recipe in drawn for task in recipe["evaluation"]["tasks"]}  # type: ignore[index, call-overload, union-attr]
+    assert tasks == {*TASKS, "stsb", "own"} and set(TASKS) == set(OWN_KINDS)
+    assert {recipe["corpus"].get("file") for recipe in drawn} == {None, *FILES}  # type: ignore[union-attr]
 
 
 def _names(method: dict[str, object]) -> list[str]:

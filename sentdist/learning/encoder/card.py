@@ -26,7 +26,8 @@ class EncoderCard:
 
     base_model: hub id or name of what training started from, and its revision. is_on_hub: the name is a hub id, which cards link to.
     data: names of the training tables. objective: what was minimized; None: nothing, the weights are those of the base model.
-    hyperparameters: as they were set. scores: task -> value (Spearman × 100 and the like; the name says the metric).
+    hyperparameters: as they were set; None: not set, and not told.
+    scores: task -> value (Spearman × 100 and the like; the name says the metric).
     language: as the base model's own card says it.
     """
 
@@ -75,10 +76,11 @@ def add_training_facts(folder: Path, card: EncoderCard) -> None:
     readme = ModelCard.load(folder / "README.md")
     objective = card.objective or "none: the weights are those of the base model"
     base_model = card.base_model if card.base_revision is None else f"{card.base_model} at {card.base_revision}"
-    rows = {"objective": objective, "base model": base_model, "data": ", ".join(card.data) or "none", **card.hyperparameters}
+    rows = {"objective": objective, "base model": base_model, "data": ", ".join(card.data) or "none"}
+    rows |= {name: str(value) for name, value in card.hyperparameters.items() if value is not None}
     if card.objective is None:
         readme.text = HOW_MADE.sub(r"\1.", readme.text)
-    sections = ["## How it was trained", _table(("setting", "value"), {name: str(value) for name, value in rows.items()})]
+    sections = ["## How it was trained", _table(("setting", "value"), rows)]
     if card.scores:
         sections += ["## Scores", _table(("task", "score"), {name: f"{score:.2f}" for name, score in card.scores.items()})]
         readme.data.model_name = f"sentdist {objective}"

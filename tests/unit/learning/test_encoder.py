@@ -38,7 +38,7 @@ CARD = EncoderCard(
     is_on_hub=True,
     data=("nli/triplets (10 rows)",),
     objective="InfoNCE",
-    hyperparameters={"learning rate": 2e-5, "epochs": 1},
+    hyperparameters={"learning rate": 2e-5, "epochs": 1, "channels": None},
     scores={"STS-B test (Spearman × 100)": 81.25},
 )
 
@@ -112,7 +112,7 @@ def test_saving_keeps_the_original_weights_and_says_how_it_was_made(tiny_encoder
         "acme/tiny-bert at 0123abc",
     ):
         assert fact in readme
-    assert "language:" not in readme
+    assert "language:" not in readme and "| channels |" not in readme
 
 
 def test_minilm_equals_sentence_transformers(minilm: Path) -> None:

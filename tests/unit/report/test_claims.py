@@ -36,11 +36,22 @@ def _table(scores: dict[str, Sequence[float]], *, baseline: str | None = None, t
         ({"a": [80.0, 80.1, 80.3], "b": [90.0, 90.2, 90.1]}, "; b has the highest, 90.10, which is told from it."),
         ({"a": [80.0, 80.1, 80.3], "b": [90.0, 90.0, 90.0]}, "; b has the highest, 90.00."),
         ({"a": [80.0, 83.1, 85.3], "b": [84.0, 90.2, 84.1]}, "; b has the highest, 86.10."),
+        ({"a": [100.0], "b": [100.0], "c": [99.0]}, ", the highest of the table; 1 other row has it, too."),
+        ({"a": [80.0], "b": [79.0]}, ", the highest of the table."),
     ],
-    ids=["one seed", "told", "copies", "tied"],
+    ids=["one seed", "told", "copies", "tied", "equal", "best"],
 )
 def test_the_finding_says_of_the_highest_that_it_is_told_where_a_test_says_so(scores: dict[str, Sequence[float]], words: str) -> None:
     assert finding(SWEEP, _table(scores), {}).endswith(words)
+
+
+def test_a_table_of_one_task_says_its_name_once() -> None:
+    columns = ("faq:map", "faq:mrr")
+    row = ResultRow(method="a", label="a", params={}, seed=0, scores=dict.fromkeys(columns, 1.0), is_fixed=False)
+    told = {
+        title: build_table([row], title=title, tasks=columns, baseline=None, average=False).headings for title in ("Retrieval: faq", "All")
+    }
+    assert told == {"Retrieval: faq": ("map", "mrr"), "All": columns}
 
 
 def test_notes_speak_of_what_stands_in_the_table() -> None:

@@ -1,0 +1,54 @@
+"""Tables as a person would bring them: a task of each kind that a recipe takes, and files to train on."""
+
+from __future__ import annotations
+
+import csv
+import random
+from pathlib import Path
+
+from tests.support.tasks_data import write_table
+from tests.support.tiny_data import PLACES, SUBJECTS, VERBS
+
+TASKS = ("sts", "retrieval", "classification", "pairs", "reranking", "clustering", "triplets")
+FILES = {"pairs.csv": ("question", "answer"), "triplets.csv": ("anchor", "positive", "negative"), "graded.csv": ("one", "other", "score")}
+
+
+def write_own(root: Path) -> None:
+    """`my/KIND-dev` and `my/KIND-test` below a data root for each kind of task, and a file of each shape of rows."""
+    draw = random.Random(1)
+    scenes = [f"{subject} {verb} {place}" for subject in SUBJECTS for verb in VERBS for place in PLACES]
+    draw.shuffle(scenes)
+    for number, side in enumerate(("dev", "test")):
+        _write_tasks(root, side, scenes[number * 40 : number * 40 + 40])
+    for name, columns in FILES.items():
+        with (root / name).open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([columns, *(_row(columns, scene, draw.choice(scenes), draw) for scene in scenes[80:200])])
+
+
+def _row(columns: tuple[str, ...], scene: str, other: str, draw: random.Random) -> list[str]:
+    last = f"{draw.random() * 5:.2f}" if columns[-1] == "score" else other
+    return [scene, f"{scene} today", last][: len(columns)]
+
+
+def _write_tasks(root: Path, side: str, scenes: list[str]) -> None:
+    others = [*scenes[1:], scenes[0]]
+    both = list(enumerate(zip(scenes, others, strict=True)))
+    labels = ["house" if "house" in scene else "elsewhere" for scene in scenes]
+    rows: dict[str, list[dict[str, object]]] = {
+        "sts": [{"sentence1": one, "sentence2": [one, other][n % 2], "score": float(n % 5)} for n, (one, other) in both],
+        "pairs": [{"sentence1": one, "sentence2": [f"{one} today", other][n % 2], "label": 1 - n % 2} for n, (one, other) in both],
+        "triplets": [{"sent0": one, "sent1": f"{one} today", "hard_neg": other} for _, (one, other) in both],
+        "classification": [{"text": scene, "label": label} for scene, label in zip(scenes, labels, strict=True)],
+        "clustering": [{"text": scene, "label": label} for scene, label in zip(scenes, labels, strict=True)],
+        "reranking": [
+            {"query_id": str(n), "query": one, "document_id": name, "document": text, "relevance": int(name == "right")}
+            for n, (one, other) in both[:12]
+            for name, text in (("wrong", other), ("right", f"{one} today"), ("far", PLACES[n % len(PLACES)]))
+        ],
+        "retrieval_docs": [{"doc_id": str(n), "text": f"{one} today", "title": ""} for n, (one, _) in both],
+        "retrieval_queries": [{"query_id": str(n), "query": one} for n, (one, _) in both[:20]],
+        "retrieval_qrels": [{"query_id": str(n), "doc_id": str(n), "relevance": 1} for n, _ in both[:20]],
+    }
+    for kind, table in rows.items():
+        name, mark, part = kind.partition("_")
+        write_table(root, f"my/{name}-{side}{mark}{part}", table)
