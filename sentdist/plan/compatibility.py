@@ -280,8 +280,8 @@ def check_space(pooling: PoolingName, objective: AnyObjective, view: View, *, ra
     """Refuse to add relations to other embeddings than those that they were trained with.
 
     Raises:
-        RecipeError: a view by relations, or ranks of links by them, with a pooling that is another one at test, or relations learned behind
-            a layer that is dropped at test.
+        RecipeError: a view by relations, or ranks of links by them, with a pooling that is another one at test, a part of the
+            embeddings, or relations learned behind a layer that is dropped at test.
     """
     if not ranks_by_relations and view.relations is None:
         return
@@ -299,14 +299,18 @@ def check_space(pooling: PoolingName, objective: AnyObjective, view: View, *, ra
             expected="the pooling of training, for scores by relations",
             remedy="Use pooling cls_mlp, or score without relations.",
         )
+    if view.channels is not None or view.postprocess != "none":
+        raise RecipeError(
+            where=f"{where}.view",
+            found="some channels" if view.channels else f"postprocess {view.postprocess}",
+            expected="whole embeddings, to which evaluation.links adds the relations that were trained with them",
+            remedy="Leave that out of the view, or score it in a recipe without links.",
+        )
 
 
 def check_links(task: LinkTask, train: Train | None, *, where: str) -> None:
     """Refuse to rank held-out pairs for an encoder that may have learned them: one that read the same files and held out others, or none.
-
-    Raises:
-        RecipeError: naming the relation.
-    """
+    Raises RecipeError that names the relation."""
     tested = {part.name: part for part in task.relations}
     files = {file for part in task.relations for file in part.sources}
     for corpus in topological((train,)) if train is not None else ():

@@ -286,6 +286,8 @@ PROJECTED: Json = {"name": "sum", "terms": [{"objective": {"name": "rse"}, "proj
         ({"encoder__pooling": "cls_mlp_train_only", "methods__rse__view": {}, "evaluation": {"tasks": ["stsb"], "links": {}}}, "found cls_mlp_train_only"),
         ({"methods__rse__objective": PROJECTED, "evaluation": {"tasks": ["stsb"]}, "methods__rse__view": {"relations": {"weights": {"twin": 1.0}}}}, "a layer that is dropped at test"),
         ({"methods__rse__objective": PROJECTED, "methods__rse__view": {}, "evaluation": {"tasks": ["stsb"], "links": {}}}, "a layer that is dropped at test"),
+        ({"methods__rse__view": {"channels": [0, 8]}, "evaluation": {"tasks": ["stsb"], "links": {}}}, "methods.rse.view: found some channels"),
+        ({"methods__rse__view": {"postprocess": "center"}, "evaluation": {"tasks": ["stsb"], "links": {}}}, "found postprocess center"),
         ({"methods__rse__objective": {"name": "rse", "keep_relations": True}}, "keep_relations: found no start"),
         ({"methods__rse__objective": {"name": "rse", "keep_relations": True}, "methods__rse__start": "merged"}, "a start without relations"),
     ],
