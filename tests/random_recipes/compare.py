@@ -19,7 +19,7 @@ from sentdist.stages.local import run_local
 from sentdist.stages.overlaps import build_overlaps
 from sentdist.store.sweep import begin_sweep, sweep_record
 from tests.random_recipes.draw import Draw, Values, draw_recipe, some
-from tests.random_recipes.own_tables import FILES, TASKS
+from tests.random_recipes.own_tables import FAQ, FILES, TASKS
 from tests.support.tiny_data import tiny_plan
 
 CHOOSING = ("sts", "retrieval", "pairs", "reranking", "triplets")
@@ -43,6 +43,10 @@ def draw_comparison(draw: Draw, encoders: Sequence[Path]) -> Values:
     if draw.random() < 0.25:
         values["corpus"] = {"kind": "own", "file": draw.choice(list(FILES)), "held_out": {"dev": 0.2, "test": 0.2}}
         tasks.append("own")
+    elif draw.random() < 0.2:
+        values["corpus"] = {"source": FAQ, "split": None, "document_field": "text"}
+        values["folds"] = {"num": 3, "by": draw.choice(["query", "answer"])}
+        tasks.append(f"retrieval={FAQ}")
     if draw.random() < 0.3:
         methods["read"] = {"of": draw.choice(trained), "view": {"postprocess": draw.choice(["center", "whiten"])}}
     if draw.random() < 0.3:
@@ -52,7 +56,7 @@ def draw_comparison(draw: Draw, encoders: Sequence[Path]) -> Values:
     values["evaluation"] = {"tasks": [*tasks, *(["stsb"] if not tasks or draw.random() < 0.5 else [])], **_evaluation(draw, values)}
     if draw.random() < 0.7:
         chosen = draw.choice(["stsb-dev", "stsb-dev+sts=my/sts-dev", *(f"{kind}=my/{kind}-dev" for kind in CHOOSING)])
-        dev: Json = "own" if "own" in tasks and draw.random() < 0.5 else chosen
+        dev: Json = tasks[-1] if tasks and tasks[-1] in ("own", f"retrieval={FAQ}") and draw.random() < 0.7 else chosen
         values["selection"] = {"task": dev, "every_fraction": draw.choice([0.5, 1.0]), **some(draw, 0.2, limit=[10])}
     return {
         **values,

@@ -10,16 +10,18 @@ from tests.support.tasks_data import write_table
 from tests.support.tiny_data import PLACES, SUBJECTS, VERBS
 
 TASKS = ("sts", "retrieval", "classification", "pairs", "reranking", "clustering", "triplets")
+FAQ = "my/questions"
 FILES = {"pairs.csv": ("question", "answer"), "triplets.csv": ("anchor", "positive", "negative"), "graded.csv": ("one", "other", "score")}
 
 
 def write_own(root: Path) -> None:
-    """`my/KIND-dev` and `my/KIND-test` below a data root for each kind of task, and a file of each shape of rows."""
+    """`my/KIND-dev` and `my/KIND-test` below a data root for each kind of task, questions to train on in folds, a file of each shape."""
     draw = random.Random(1)
     scenes = [f"{subject} {verb} {place}" for subject in SUBJECTS for verb in VERBS for place in PLACES]
     draw.shuffle(scenes)
     for number, side in enumerate(("dev", "test")):
         _write_tasks(root, side, scenes[number * 40 : number * 40 + 40])
+    _write_questions(root, FAQ, scenes[200:260], answers=2)
     for name, columns in FILES.items():
         with (root / name).open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([columns, *(_row(columns, scene, draw.choice(scenes), draw) for scene in scenes[80:200])])
@@ -45,10 +47,16 @@ def _write_tasks(root: Path, side: str, scenes: list[str]) -> None:
             for n, (one, other) in both[:12]
             for name, text in (("wrong", other), ("right", f"{one} today"), ("far", PLACES[n % len(PLACES)]))
         ],
-        "retrieval_docs": [{"doc_id": str(n), "text": f"{one} today", "title": ""} for n, (one, _) in both],
-        "retrieval_queries": [{"query_id": str(n), "query": one} for n, (one, _) in both[:20]],
-        "retrieval_qrels": [{"query_id": str(n), "doc_id": str(n), "relevance": 1} for n, _ in both[:20]],
     }
     for kind, table in rows.items():
-        name, mark, part = kind.partition("_")
-        write_table(root, f"my/{name}-{side}{mark}{part}", table)
+        write_table(root, f"my/{kind}-{side}", table)
+    _write_questions(root, f"my/retrieval-{side}", scenes, answers=1)
+
+
+def _write_questions(root: Path, name: str, scenes: list[str], *, answers: int) -> None:
+    """Documents, a question for every first of `answers` of them, and judgements: each has the `answers` that follow."""
+    asked = range(0, len(scenes), answers)
+    write_table(root, f"{name}_docs", [{"doc_id": str(n), "text": f"{scene} today", "title": ""} for n, scene in enumerate(scenes)])
+    write_table(root, f"{name}_queries", [{"query_id": str(n), "query": scenes[n]} for n in asked])
+    judged = [{"query_id": str(n), "doc_id": str(n + more), "relevance": 1} for n in asked for more in range(answers)]
+    write_table(root, f"{name}_qrels", judged)

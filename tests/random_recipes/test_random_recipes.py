@@ -85,6 +85,7 @@ def test_every_kind_of_task_and_of_own_file_is_drawn(world: tuple[Path, list[Pat
     drawn = [draw_comparison(random.Random(number), world[1]) for number in range(200)]
     tasks = {task.partition("=")[0] for recipe in drawn for task in recipe["evaluation"]["tasks"]}  # type: ignore[index, call-overload, union-attr]
     assert tasks == {*TASKS, "stsb", "own"} and set(TASKS) == set(OWN_KINDS)
+    assert {recipe["folds"]["by"] for recipe in drawn if "folds" in recipe} == {"query", "answer"}  # type: ignore[index, call-overload]
     assert {recipe["corpus"].get("file") for recipe in drawn} == {None, *FILES}  # type: ignore[union-attr]
 
 
