@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from sentdist.citation import Citation
 from sentdist.errors import DataError
-from sentdist.objectives.objective import LossInputs, Needs, ObjectiveSpec
+from sentdist.objectives.objective import LossInputs, Mismatch, Needs, ObjectiveSpec, Rows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,6 +47,12 @@ class TripletMargin(ObjectiveSpec):
         if self.distance == "cosine" and self.margin > 2:
             raise ValueError(f"margin: found {self.margin:g}; cosine distances lie in 0 … 2, so no triplet reaches a margin above 2")
         return self
+
+    def mismatch(self, rows: Rows) -> Mismatch | None:
+        negatives = rows.num_columns - 1 - rows.num_positives
+        if negatives == 1:
+            return None
+        return Mismatch(f"{negatives} hard negatives of an anchor", "1", "Set num_negatives: 1 for the corpus.")
 
     def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs) -> Tensor:
         from sentdist.learning.objective import at_least_float32, split_columns

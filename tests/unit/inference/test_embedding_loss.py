@@ -126,6 +126,28 @@ def test_what_has_no_meaning_is_refused(make: object, sentence: str) -> None:
         make()  # type: ignore[operator]
 
 
+NOT_FROM_EMBEDDINGS = {"auxiliary", "mlm", "regulators", "sum"}  # needs more than embeddings, or another term
+VALUES: dict[str, dict[str, Json]] = {"entropy": {"phi": 0.1}, "regression": {"loss": "mse", "label_range": [0, 5]}}
+
+
+@pytest.mark.parametrize("negatives", [0, 1, 2])
+@pytest.mark.parametrize("positives", [1, 2])
+@pytest.mark.parametrize("name", sorted(OBJECTIVES.keys() - NOT_FROM_EMBEDDINGS))
+def test_rows_that_are_not_refused_have_a_loss(name: str, positives: int, negatives: int) -> None:
+    """What is not refused by the shape of the rows, as while planning, is no error once a training has begun."""
+    needs = OBJECTIVES[name].needs
+    loss = sentdist.objective(name, width=D, relations=["a", "b"] if needs.relations else (), **VALUES.get(name, {})).double()
+    given: dict[str, object] = {"num_positives": positives}
+    given |= {"labels": torch.arange(B) % 6 / 1.0} if needs.labels == "needed" else {}
+    given |= {"relations": torch.arange(B) % 2} if needs.relations else {}
+    given |= {"augmented": _columns(1 + positives, N, B, D)} if needs.bank else {}
+    columns = _columns(1 + positives + negatives)
+    try:
+        assert loss(*columns, **given).isfinite()  # type: ignore[arg-type]
+    except RecipeError as refusal:
+        assert any(word in str(refusal) for word in ("positives an anchor", "hard negative")), refusal
+
+
 @pytest.mark.parametrize(
     ("tensors", "given", "sentence"),
     [

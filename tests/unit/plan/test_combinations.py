@@ -29,6 +29,7 @@ def _sum(*terms: Json) -> Json:
         (None, {"name": "rse"}, "rows of no relation"),
         (GROUPS, {"name": "rse"}, "rows of no relation"),
         (GROUPS, {"name": "info_nce"}, "2 positives an anchor"),
+        ({**GROUPS, "num_positives": 1}, {"name": "triplet"}, "2 hard negatives of an anchor; expected 1. Set num_negatives: 1"),
         ({"source": "nli/pairs", "columns": ["one", "two"]}, {"name": "supmpn"}, "no hard negatives"),
     ],
 )
