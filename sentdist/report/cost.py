@@ -91,8 +91,9 @@ def cost_plot(found: Sequence[Cost], *, unit: str, work_unit: str = "worker-seco
         axes.set_ylabel(in_lines(unit, height_in=height - 0.7))
         quiet(axes)
         alone, shared = (sum(getattr(one, side) * one.num_trials for one in found) for side in ("alone_s", "shared_s"))
+        spread = " (± 1 standard deviation over seeds)" if any(score.sd for score in summaries) else ""
         caption = (
-            f"Score (± 1 standard deviation over seeds) against compute: filled with shared stages, hollow if every trial built its own. "
+            f"Score{spread} against compute: filled with shared stages, hollow if every trial built its own. "
             f"All trials: {shared:,.0f} {work_unit} instead of {alone:,.0f}."
             f"{'' if len(named) == len(found) else f' Of {len(found)} systems, those are named that no cheaper one equals.'}"
             f"{f' Arrows: {sum(is_below)} below the axis.' if any(is_below) else ''}"

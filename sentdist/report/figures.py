@@ -180,7 +180,8 @@ def learning_curves(
         found = [axes[panel].get_legend_handles_labels() for panel in range(len(kinds))]
         handles, names = (list(itertools.chain.from_iterable(one[side] for one in found)) for side in (0, 1))
         figure.legend(handles, names, loc="outside upper left", ncols=legend_columns(names, width_in=figure.get_figwidth()))
-        caption = "Training loss" + (" and dev score" if has_dev else "") + " against the step; band: ± 1 standard deviation over seeds."
+        band = "; band: ± 1 standard deviation over seeds" if any(sd is not None for *_, sd, _ in records) else ""
+        caption = f"Training loss{' and dev score' if has_dev else ''} against the step{band}."
         caption += f" Losses are averaged over {per_bin} steps." if per_bin > 1 else ""
         caption += " Each objective has its own panel, for their losses do not compare." if len(kinds) > 1 else ""
         caption += (

@@ -15,9 +15,6 @@ from typer.testing import CliRunner
 from sentdist.cli import app
 from sentdist.errors import SentdistError
 from sentdist.plan.stage import Json
-from sentdist.stages.local import run_local
-from sentdist.stages.overlaps import build_overlaps
-from sentdist.store.sweep import begin_sweep, sweep_record
 from tests.random_recipes.draw import Draw, Values, draw_recipe, some
 from tests.random_recipes.own_tables import FAQ, FILES, TASKS
 from tests.support.tiny_data import tiny_plan
@@ -62,9 +59,17 @@ def draw_comparison(draw: Draw, encoders: Sequence[Path]) -> Values:
         **values,
         "seeds": draw.choice([[0], [0, 1], [0, 1, 2]]),
         **some(draw, 0.8, baseline=[*trained, "base"]),
-        **some(draw, 0.2, headline=trained, confirm_seeds=[2]),
-        **some(draw, 0.4, sweep=GRIDS),
+        **some(draw, 0.2, headline=trained),
+        **(_search(draw) if draw.random() < 0.2 else some(draw, 0.3, sweep=GRIDS, confirm_seeds=[2])),
     }
+
+
+def _search(draw: Draw) -> Values:
+    """A few suggestions, in rungs or to the end."""
+    axes: Values = {"training.learning_rate": {"log": [1e-4, 1e-2], "steps": 5}, "training.batch_size": {"choice": [4, 8]}}
+    space: Json = {name: axes[name] for name in draw.sample(list(axes), draw.choice([1, 2]))}
+    halving = some(draw, 0.5, halving=[{"rungs": [0.5, 1.0], "keep": 0.5}])
+    return {"search": {"suggest": draw.choice(["random", "grid"]), "samples": draw.choice([2, 3]), "space": space, **halving}}
 
 
 def _evaluation(draw: Draw, values: Values) -> Values:
@@ -89,10 +94,8 @@ def compare(draw: Draw, data: Path, encoders: Sequence[Path], folder: Path) -> s
         return "refused"
     (folder / "random.yaml").write_text(yaml.safe_dump(values))
     _called("plan", folder / "random.yaml", "--data", data, "--store", store)
-    begin_sweep(context.store, sweep_record(plan), lambda _: None)
-    run_local(plan, context)
-    build_overlaps(plan, context)
-    assert all(context.store.get(stage) is not None for stage in plan.stages)
+    _called("sweep", folder / "random.yaml", "--local", "--data", data, "--store", store)
+    assert "search" in values or all(context.store.get(stage) is not None for stage in plan.stages)
     printed = _called("report", "random", "--store", store, "--out", folder / "report")
     check_report(folder / "report", printed)
     _called("report", "random", "--store", store, "--out", folder / "again")

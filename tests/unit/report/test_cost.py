@@ -81,7 +81,9 @@ def test_the_figure_says_what_sharing_spared() -> None:
     assert "213 worker-seconds instead of 366" in drawing.caption
     rows = {row["system"]: row for row in csv.DictReader(io.StringIO(drawing.table))}
     assert float(rows["two"]["worker-seconds alone"]) == 193.0
-    assert cost_plot([Cost(system="base", scores=[70.0, 70.0], alone_s=0.0, shared_s=0.0, num_trials=2)], unit="score").png
+    for scores, words in (([70.0, 70.0], "Score against compute"), ([70.0, 71.0], "Score (± 1 standard deviation over seeds) against")):
+        drawing = cost_plot([Cost(system="base", scores=scores, alone_s=0.0, shared_s=0.0, num_trials=2)], unit="score")
+        assert drawing.png and drawing.caption.startswith(words)
     with pytest.raises(DataError, match="nothing to draw"):
         cost_plot([], unit="score")
 

@@ -108,6 +108,8 @@ def test_words_beneath_learning_curves_are_said_where_they_hold() -> None:
     assert "averaged over" not in figures.learning_curves([few], dev_unit=UNIT).caption
     assert "trained systems" not in figures.learning_curves([few], dev_unit=UNIT, num_systems=1).caption
     assert "1 of 4 trained systems: the baseline and the best." in figures.learning_curves([few], dev_unit=UNIT, num_systems=4).caption
+    assert "band" not in figures.learning_curves([few], dev_unit=UNIT).caption
+    assert "; band: ± 1 standard" in figures.learning_curves([few, replace(few, seed=1)], dev_unit=UNIT).caption
 
 
 def _difference(points: float, *, p: float = 0.01, table_p: float = 0.2, half: float = 0.5) -> Difference:
