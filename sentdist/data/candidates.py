@@ -44,7 +44,8 @@ def read_candidates(
     `query` and `document` name columns that are joined by a space.
 
     Raises:
-        DataError: absent columns, an empty text, a relevance that is no integer, a candidate twice, no query that can be answered.
+        DataError: absent columns, an empty text, a relevance that is no integer, a candidate twice, a query of two texts, no query that
+            can be answered.
     """
     table = read_source(name, split=split, data_root=data_root, hub_revision=hub_revision)
     query_id, document_id = (next((one for one in known if one in table.column_names), known[0]) for known in (QUERY_ID, DOCUMENT_ID))
@@ -56,6 +57,12 @@ def read_candidates(
         again = [key for key, count in Counter(keys).items() if count > 1]
         found = f"candidate {again[0][1]} of query {again[0][0]} twice" + (f", and {len(again) - 1} more" if len(again) > 1 else "")
         raise _complaint(name, found, "each candidate once", "Remove the repetitions.")
+    texts: dict[str, str] = {}
+    for number, key in enumerate(keys):
+        said = " ".join(str(rows[number][column]) for column in query)
+        if said != texts.setdefault(key[0], said):
+            found = f"query {key[0]} with another text in {row_name(number)} than before"
+            raise _complaint(name, found, "one text for each query_id", "Give the queries ids of their own.")
     answerable = {key[0] for key, grade in zip(keys, grades, strict=True) if grade > 0}
     kept = [number for number, key in enumerate(keys) if key[0] in answerable]
     if not kept:

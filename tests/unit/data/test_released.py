@@ -103,6 +103,7 @@ ROW = {"query_id": "q", "query": "a", "document_id": "d", "document": "b", "rele
         ([{**ROW, "relevance": "half"}], "relevance half in row 1"),
         ([{**ROW, "relevance": 0}], "no query with a relevant candidate"),
         ([{"query_id": "q", "query": "a"}], "document_id, relevance, document missing"),
+        ([ROW, {**ROW, "query": "other", "document_id": "e"}], "query q with another text in row 2"),
     ],
 )
 def test_bad_candidates_are_named(rows: list[dict[str, object]], message: str, tmp_path: Path) -> None:
