@@ -27,6 +27,7 @@ LONGEST_LINE = 1 << 26  # bytes of an object in JSON lines; pyarrow takes 1 MiB,
 TREC = (".qrels", ".trec", ".txt")  # judgements of a retrieval source alone
 SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl")
 TABLES = (*SUFFIXES, ".jsonl.gz", ".json")  # what a source's file may be called: .json holds a list of objects
+PACKED = (".zip", ".tar", ".tgz", ".gz")
 GENERATED_SOURCES = ("generated/nli", "generated/sts", "generated/faq")  # need no file
 
 
@@ -49,7 +50,8 @@ def locate(name: str, data_root: Path | None) -> Path:
     if os.path.lexists(path := root / name) and (path.suffix or not path.is_dir()) and (kind := unreadable(path)) is not None:
         raise DataError(where=str(path), found=kind, expected="a file", remedy="Put the file itself there.")
     if path.is_file() and name not in RELEASES:
-        expected, remedy = f"one of {', '.join(TABLES)}", "Save it as CSV, and name that."
+        expected = f"one of {', '.join(TABLES)}"
+        remedy = "Unpack it, and name what is inside." if path.suffix in PACKED else "Save it as CSV, and name that."
         raise DataError(where=str(path), found=f"suffix {path.suffix}" if path.suffix else "no suffix", expected=expected, remedy=remedy)
     raise missing(name, root)
 
@@ -181,6 +183,11 @@ def with_large_strings(table: pa.Table) -> pa.Table:
 
     fields = [field.with_type(pa.large_string()) if is_text(field.type) else field for field in table.schema]
     return table.cast(pa.schema(fields))
+
+
+def has_table(root: Path, name: str) -> bool:
+    """Whether a file fits the name, with or without its suffix."""
+    return bool(_candidates(root, name))
 
 
 def _candidates(root: Path, name: str) -> list[Path]:

@@ -12,6 +12,7 @@ from sentdist.data.generated import corpora as generated
 from sentdist.data.sources import files, hub, released, retrieval_files
 from sentdist.data.sources.column_names import check_columns
 from sentdist.data.sources.file_facts import changed_since_planning, known_digest
+from sentdist.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,6 +65,16 @@ def inspect_source(
     if columns is not None:
         check_columns(name, facts.columns, columns, may_name=may_name_columns)
     return facts
+
+
+def has_source(name: str, folder: Path) -> bool:
+    """Whether a folder of this machine has a table of that name, with or without its suffix, or documents, queries and judgements."""
+    try:
+        return folder.is_dir() and (
+            (folder / name).is_file() or files.has_table(folder, name) or retrieval_files.find(name, folder) is not None
+        )
+    except DataError:  # some of the three tables are there
+        return True
 
 
 def read_source(
@@ -122,6 +133,7 @@ def _retrieval_facts(name: str, parts: retrieval_files.RetrievalFiles, split: st
         counts = {str(entry["values"]): int(entry["counts"]) for entry in tables.judgements["split"].value_counts().to_pylist()}
         return _facts(name, _joined_digest(parts), tables.judgements.num_rows, tuple(tables.documents.column_names), counts, split)
     facts = {path: files.file_facts(name, path) for path in parts.paths}
+    retrieval_files.check_part_columns(name, parts, {path: found.columns for path, found in facts.items()})
     judged = [(part, facts[path]) for part, path in parts.judgements]
     sizes = {part: found.num_rows for part, found in judged if part} or dict(judged[0][1].splits)
     return _facts(name, _joined_digest(parts), sum(found.num_rows for _, found in judged), facts[parts.documents].columns, sizes, split)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,6 +76,17 @@ def find(name: str, data_root: Path | None) -> RetrievalFiles | None:
     return RetrievalFiles(documents=documents, queries=queries, judgements=((None, judgements),))
 
 
+def check_part_columns(name: str, parts: RetrievalFiles, columns: Mapping[Path, Sequence[str]]) -> None:
+    """Raise DataError for a file without the columns that will be read. columns: of each file."""
+    for path, wanted in (
+        (parts.documents, (DOCUMENT_ID,)),
+        (parts.queries, (QUERY_ID, QUERY_TEXT)),
+        *((judged, (QUERY_ID, DOCUMENT_ID, RELEVANCE)) for _, judged in parts.judgements),
+    ):
+        for known in wanted:
+            _column_of(f"{name} ({path})", columns[path], known, judged=None if path in (parts.documents, parts.queries) else path)
+
+
 def read_documents(name: str, parts: RetrievalFiles) -> pa.Table:
     """Return a table whose column `document_id` is text; the text fields keep the names that they have in the file."""
     return _with_id(name, files.read_file(name, parts.documents), DOCUMENT_ID, "document_id")
@@ -84,7 +95,7 @@ def read_documents(name: str, parts: RetrievalFiles) -> pa.Table:
 def read_queries(name: str, parts: RetrievalFiles) -> pa.Table:
     """Return columns query_id and query, both text."""
     table = _with_id(name, files.read_file(name, parts.queries), QUERY_ID, "query_id")
-    text = _column_of(name, table, QUERY_TEXT)
+    text = _column_of(name, table.column_names, QUERY_TEXT)
     return table.select(["query_id", text]).rename_columns(["query_id", "query"])
 
 
@@ -98,7 +109,7 @@ def read_judgements(name: str, parts: RetrievalFiles, split: str | None) -> pa.T
             continue
         table = files.read_file(name, path, split=split if file_split is None else None)
         table = _with_id(name, _with_id(name, table, QUERY_ID, "query_id"), DOCUMENT_ID, "document_id")
-        relevance = _column_of(name, table, RELEVANCE)
+        relevance = _column_of(name, table.column_names, RELEVANCE)
         tables.append(table.select(["query_id", "document_id", relevance]).rename_columns(["query_id", "document_id", "relevance"]))
     return pa.concat_tables(tables, promote_options="permissive")
 
@@ -111,18 +122,19 @@ def _beside(folder: Path, part: str, *further: str) -> Path | None:
 def _with_id(name: str, table: pa.Table, known: Sequence[str], become: str) -> pa.Table:
     import pyarrow as pa
 
-    column = _column_of(name, table, known)
+    column = _column_of(name, table.column_names, known)
     ids = table[column].cast(pa.large_string())
     return table.drop_columns([column]).append_column(become, ids)
 
 
-def _column_of(name: str, table: pa.Table, known: Sequence[str]) -> str:
+def _column_of(where: str, columns: Sequence[str], known: Sequence[str], *, judged: Path | None = None) -> str:
+    """judged: the file of judgements that it is."""
     for column in known:
-        if column in table.column_names:
+        if column in columns:
             return column
+    remedy = "Rename the column in the file."
+    if judged is not None and len(columns) == 4 and columns[1] in ("0", "Q0"):  # its first line, read as a header
+        remedy = f"For judgements as TREC writes them, without a header, call the file {judged.with_suffix('.txt').name}."
     raise DataError(
-        where=name,
-        found=f"columns {', '.join(table.column_names)}",
-        expected=f"one called {' or '.join(known)}",
-        remedy="Rename the column in the file.",
-    )
+        where=where, found=f"columns {', '.join(columns)}", expected=f"one called {' or '.join(known)}", remedy=remedy,
+    )  # fmt: skip

@@ -122,6 +122,28 @@ def test_inconsistent_tables(tmp_path: Path, part: str, columns: dict[str, list[
         read_retrieval("shop", data_root=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("part", "columns", "message"),
+    [
+        ("faqs", {"number": ["f0", "f1", "f2"], "answer": FAQS["answer"]}, r"shop_faqs\.parquet.*one called document_id"),
+        ("queries", {"query_id": ["q0", "q1"], "words": ["How?", "Why?"]}, r"shop_queries\.parquet.*one called query or text"),
+        ("qrels", {"query_id": ["q0"], "faq_id": ["f0"], "grade": [1]}, r"shop_qrels\.parquet.*one called relevance or score"),
+    ],
+)
+def test_columns_are_looked_at_while_planning(tmp_path: Path, part: str, columns: dict[str, list[Any]], message: str) -> None:
+    _written(tmp_path, **{part: columns})
+    with pytest.raises(DataError, match=message):
+        inspect_source("shop", data_root=tmp_path)
+
+
+def test_judgements_of_trec_in_a_tsv_are_told_what_to_be_called(tmp_path: Path) -> None:
+    """As MS MARCO's qrels.tsv is: no header, so that its first line would be one."""
+    (_written(tmp_path) / "shop_qrels.parquet").unlink()
+    (tmp_path / "shop_qrels.tsv").write_text("q0\t0\tf0\t1\nq1\t0\tf2\t1\n")
+    with pytest.raises(DataError, match=r"shop_qrels\.tsv.*found columns q0, 0, f0, 1.*call the file shop_qrels\.txt"):
+        inspect_source("shop", data_root=tmp_path)
+
+
 def test_missing_parts(tmp_path: Path) -> None:
     (_written(tmp_path) / "shop_queries.parquet").unlink()
     for look in (read_retrieval, inspect_source):
