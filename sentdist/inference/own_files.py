@@ -6,11 +6,14 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from sentdist.data.sources.files import TABLES, missing
 from sentdist.data.sources.mirror import address_of
-from sentdist.errors import RecipeError
+from sentdist.data.sources.pinned import has_source
+from sentdist.errors import DataError, RecipeError
 from sentdist.plan.chosen_tasks import OWN_KINDS, own_parts
 from sentdist.plan.evaluation import is_own_rows
 from sentdist.plan.tasks import TASKS
+from sentdist.spelling import similar_names
 
 _NO_FILE = ("generated/", "hub:")  # what a source begins with that is no file
 
@@ -23,6 +26,7 @@ def own_files(tasks: Sequence[str], data: Path | None) -> tuple[tuple[str, ...],
 
     Raises:
         RecipeError: such files beside tasks whose data lie below the data root.
+        DataError: a file that neither has.
     """
     sources = {task: source for task in tasks if (source := _own_source(task))}
     if not sources or (data is not None and not _are_elsewhere(tasks, sources, data)):
@@ -38,20 +42,33 @@ def _are_elsewhere(tasks: Sequence[str], sources: Mapping[str, str], data: Path)
     """Whether files are meant as in a shell although there is a data root. That of an address knows what it has only when it is asked."""
     if address_of(data) != str(data) or not data.is_dir():
         return False
-    elsewhere = [task for task, source in sources.items() if not _is_below(source, data) and Path(source).expanduser().is_file()]
+    absent = {task: Path(source).expanduser() for task, source in sources.items() if not _is_below(source, data)}
+    elsewhere = [task for task, path in absent.items() if has_source(path.name, path.parent)]
     below = [task for task in tasks if task not in elsewhere and not is_own_rows(task) and not _needs_no_file(task)]
     if elsewhere and below:
         raise RecipeError(
             where=f"task {elsewhere[0]}", found=f"a file that is not below the data root {data}, beside {below[0]}, which is",
             expected="tasks whose data lie below one folder", remedy="Score it in a command of its own, or put it there.",
         )  # fmt: skip
+    for task, path in absent.items():
+        if task not in elsewhere and path.suffix in TABLES:  # of another name it may be a folder, which the reader knows better
+            raise _nowhere(task, path, data)
     return bool(elsewhere)
+
+
+def _nowhere(task: str, path: Path, data: Path) -> DataError:
+    """The error for a file that neither place has."""
+    near = similar_names(path.name, [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else [], most=1)
+    remedy = f"Did you mean {path.parent / near[0]}?" if near else missing(str(path), data).remedy
+    return DataError(
+        where=f"task {task}", found=f"no such file under {data} and none in {Path.cwd()}", expected=f"{path} in one of them", remedy=remedy
+    )
 
 
 def _is_below(source: str, data: Path) -> bool:
     """Whether the data root has such a file, or folder, by a name below it."""
     path = Path(source).expanduser()
-    return not path.is_absolute() and ".." not in path.parts and (data / path).exists()
+    return not path.is_absolute() and ".." not in path.parts and ((data / path).exists() or has_source(path.as_posix(), data))
 
 
 def _needs_no_file(task: str) -> bool:

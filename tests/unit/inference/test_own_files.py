@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.errors import RecipeError
+from sentdist.errors import DataError, RecipeError
 from sentdist.inference.own_files import own_files
 
 
@@ -28,7 +28,7 @@ def test_without_a_root_paths_are_what_a_shell_means(here: Path) -> None:
 
 
 def test_a_root_that_was_named_stays_where_it_has_the_file(here: Path) -> None:
-    for tasks in (["sts=pairs.tsv"], ["stsb", "sts=pairs.tsv"], ["sts=nowhere.tsv"], ["sts=pairs"]):
+    for tasks in (["sts=pairs.tsv"], ["stsb", "sts=pairs.tsv"], ["sts=pairs"]):
         assert own_files(tasks, here / "data") == (tuple(tasks), here / "data")
 
 
@@ -37,6 +37,26 @@ def test_a_path_that_the_root_lacks_is_what_a_shell_means(here: Path) -> None:
     assert own_files([f"sts={here}/there/test.tsv@dev"], here / "data") == (("sts=test.tsv@dev",), here / "there")
     beside = ["scenes-sts", "own=faq.csv", "pairs=hub:owner/name#1@test"]
     assert own_files(["sts=below/more.csv", *beside], here / "data") == (("sts=below/more.csv", *beside), here / "here")
+
+
+def test_queries_and_documents_that_the_root_lacks_are_found_here_too(here: Path) -> None:
+    """In a folder of BEIR's shape, or as three files of one name; and a table without its suffix."""
+    for name in ("beir/corpus.jsonl", "beir/queries.jsonl", "beir/qrels/test.tsv", "faq_docs.csv", "faq_queries.csv", "faq_qrels.txt"):
+        (here / "here" / name).parent.mkdir(parents=True, exist_ok=True)
+        (here / "here" / name).touch()
+    for task in ("retrieval=beir", "retrieval=beir@test", "retrieval=faq", "sts=below/more"):
+        assert own_files([task], here / "data") == ((task,), here / "here")
+    assert own_files(["retrieval=beir/"], here / "data") == (("retrieval=beir",), here / "here")
+    (here / "here/beir/queries.jsonl").unlink()
+    assert own_files(["retrieval=beir"], here / "data")[1] == here / "here", "what is missing there is told by who reads it"
+
+
+@pytest.mark.parametrize(
+    ("task", "meant"), [("sts=pears.tsv", "pairs.tsv"), ("sts=below/moor.csv", "below/more.csv"), ("sts=nowhere/x.csv", "List the folder")]
+)
+def test_what_lies_nowhere_is_told_with_both_places(here: Path, task: str, meant: str) -> None:
+    with pytest.raises(DataError, match=rf"no such file under {here / 'data'} and none in {here / 'here'}.*{meant}"):
+        own_files([task], here / "data")
 
 
 @pytest.mark.parametrize("other", ["stsb", "sts", "sts=pairs.tsv"])
