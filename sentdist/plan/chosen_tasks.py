@@ -56,6 +56,10 @@ def no_task(given: str) -> str:
         )
     if equals:
         return f"{not_one_of(kind, OWN_KINDS)} Data of your own are named KIND=SOURCE; `evaluate` and `compare` take what `tune` reads as own=FILE"
+    if re.search(r"/|\.(parquet|csv|tsv|json|jsonl|jsonl\.gz)(@.*)?$", given):
+        before, colon, file = given.partition(":")
+        meant = f"{before}={file}" if colon and before in OWN_KINDS else f"sts={given}, for one"
+        return f'"{one_line(given, LONGEST_VALUE)}" is no task. A file of yours is named with its kind: {one_line(meant, LONGEST_VALUE)}. `sentdist tasks` lists the kinds'
     if _is_side_of_own(given):
         return f'"{one_line(given, LONGEST_VALUE)}" is no task. {OWN_SIDES}. {OTHER_FILES}'
     known = (*TASK_GROUPS, *TASKS, OWN)
@@ -156,8 +160,17 @@ def _check_judged(kind: TaskKind, source: str, resolver: Resolver, *, where: str
             where=where,
             found=f"one table, {source}",
             expected="documents, queries and judgements: NAME_docs (or _faqs), NAME_queries and NAME_qrels, named as NAME, or a BEIR folder",
-            remedy=f"`evaluate` and `compare` score a file of questions and answers as own={source}; a recipe takes it as its corpus of kind own.",
+            remedy=_instead_of_one_table(source),
         )
+
+
+def _instead_of_one_table(source: str) -> str:
+    """What to name in its place: all that it is a part of, or the same file otherwise."""
+    if part := re.fullmatch(r"(.+)_(docs|documents|faqs|queries|qrels)(\.\w+)*", source):
+        return f"Name all three as retrieval={part[1]}."
+    if part := re.fullmatch(r"(.+)/(corpus|queries)\.jsonl", source):
+        return f"Name the folder: retrieval={part[1]}."
+    return f"`evaluate` and `compare` score a file of questions and answers as own={source}; a recipe takes it as its corpus of kind own."
 
 
 def selectable_task(

@@ -88,12 +88,19 @@ def test_a_recipe_says_how_its_file_is_read(planted_encoder_dir: Path, here: Pat
         ("faq=faq.csv", "own=FILE"),
         ("retrieval=faq.csv", "as own=faq.csv"),
         ("sts=faq.csv,stsb", "Score it in a command of its own"),
+        ("faq.csv", "is named with its kind: sts=faq.csv"),
+        ("pairs:faq.csv", "is named with its kind: pairs=faq.csv. "),
+        ("retrieval=shop_docs.csv", "Name all three as retrieval=shop."),
+        ("retrieval=beir/corpus.jsonl", "Name the folder: retrieval=beir."),
     ],
 )
 def test_what_cannot_be_scored_is_told_with_what_to_write(planted_encoder_dir: Path, here: Path, tasks: str, said: str) -> None:
     (here / "plain.yaml").write_text(
         "name: plain\ncorpus: {source: generated/nli}\nmethods: {base: {}}\nevaluation: {tasks: [scenes-sts]}\n"
     )
+    (here / "shop_docs.csv").write_text("doc_id,text\nd,a house\n")
+    (here / "beir").mkdir()
+    (here / "beir/corpus.jsonl").write_text('{"_id": "d", "text": "a house"}\n')
     (here / "unknown.csv").write_text("a,b,c,d\n" + "".join(f"{one},{other},{one},{other}\n" for one, other in ROWS))
     found = call("evaluate", planted_encoder_dir, "--tasks", tasks)
     assert found.exit_code == 2 and said in found.output, found.output
