@@ -182,7 +182,9 @@ def _on_mteb(use: EncoderUse, given: list[str], out: Path | None, *, without: Ma
     refused = [name for name, value in without.items() if value]
     if not given or out is None or refused:
         found = "--out without --mteb" if not given else f"{refused[0]} beside --mteb" if refused else "--mteb without --out"
-        remedy = "Name tasks of one kind." if given else "Leave --out out: scores of --tasks are kept in the store."
+        remedy = "Name tasks of one kind." if refused else "Say where to write: --out DIR."
+        if not given:
+            remedy = "Leave --out out: scores of --tasks are kept in the store."
         raise DataError(where="sentdist evaluate", found=found, expected="--mteb TASK --out DIR, or --tasks", remedy=remedy)
 
     from sentdist.inference.mteb_tasks import mteb_tasks, score_on_mteb

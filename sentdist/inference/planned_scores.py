@@ -6,16 +6,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sentdist.errors import RecipeError
 from sentdist.inference.own_files import own_files
+from sentdist.plan.chosen_tasks import task_names
 from sentdist.plan.evaluation import is_own_rows
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec, EncoderUse, Task
 from sentdist.plan.stages import Scores
-from sentdist.plan.task_kinds import TripletTask
+from sentdist.plan.task_kinds import TASK_KINDS, TripletTask
+from sentdist.plan.tasks import TASKS
 from sentdist.stages.context import Context
 from sentdist.stages.planning.planned import planned_evaluation
 from sentdist.stages.scores.embed_sentences import MakeEmbed, embed_here
 from sentdist.store.store import Artifact, ArtifactStore
+
+
+def _check_compared(tasks: Sequence[str]) -> None:
+    """Raise RecipeError for tasks whose scores say of no encoder that it is the better one."""
+    unfit = next((task for task in task_names(tasks) if task in TASKS and not TASK_KINDS[TASKS[task].kind].is_compared), None)
+    if unfit is not None:
+        raise RecipeError(
+            where="sentdist compare: tasks", found=f"{unfit}, of which no value is the better one", expected="tasks that can be compared",
+            remedy="Leave it out; `sentdist evaluate` shows its values.",
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +54,13 @@ class PlannedScores:
         command: str = "evaluate",
     ) -> PlannedScores:
         """Of an encoder on tasks; files of one's own by their paths, see `own_files`. runtime: None is one process.
-        command: named in errors.
+        command: `evaluate` or `compare`; named in errors.
 
         Raises:
             RecipeError, DataError, EncoderError: as `planned_evaluation`.
         """
+        if command == "compare":
+            _check_compared(tasks)
         names, found = own_files(tasks, data)
         stage, context, notes = planned_evaluation(
             use, names, runtime=runtime or Runtime(engine="torch"), store=store, data=found, command=command

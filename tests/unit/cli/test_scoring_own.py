@@ -53,6 +53,14 @@ def test_two_encoders_are_compared_on_them(planted_encoder_dir: Path, tiny_encod
     assert [line.task for line in compared.lines] == ["retrieval-faq-csv-test"]
 
 
+@pytest.mark.parametrize("tasks", ["geometry", "own=faq.csv,geometry-stsb"])
+def test_a_task_of_which_no_value_is_better_is_not_compared(planted_encoder_dir: Path, tiny_encoder_dir: Path, tasks: str) -> None:
+    found = call("compare", planted_encoder_dir, tiny_encoder_dir, "--tasks", tasks)
+    assert found.exit_code == 2 and "found geometry-stsb, of which no value is the better one" in found.output, found.output
+    with pytest.raises(RecipeError, match="compare: tasks: found geometry-stsb"):
+        sentdist.compare(str(planted_encoder_dir), str(tiny_encoder_dir), tasks)
+
+
 def test_triplets_and_graded_pairs_are_scored_as_what_they_are(planted_encoder_dir: Path, here: Path) -> None:
     (here / "triplets.jsonl").write_text(
         "\n".join(json.dumps({"anchor": one, "positive": other, "negative": "a street"}) for one, other in ROWS)

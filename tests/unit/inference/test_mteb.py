@@ -90,7 +90,7 @@ def test_every_different_text_is_embedded_once(planted_encoder_dir: Path) -> Non
         (("--mteb", "STSBenchmrk", "--out", "out"), "Did you mean: 'STSBenchmark'"),
         (("--mteb", "tests.support.tiny_mteb:Nothing", "--out", "out"), "AttributeError"),
         (("--mteb", "tests.support.tiny_mteb:PAIRS", "--out", "out"), "a class of mteb's AbsTask"),
-        (("--mteb", STS), "found --mteb without --out"),
+        (("--mteb", STS), "found --mteb without --out; expected --mteb TASK --out DIR, or --tasks. Say where to write: --out DIR."),
         (("--out", "out"), "found --out without --mteb"),
         (("--tasks", "sts", "--out", "out"), "found --out without --mteb"),
         (("--mteb", STS, "--tasks", "sts", "--out", "out"), "found --tasks beside --mteb"),
