@@ -16,11 +16,12 @@ LASTING = range(30_000, 32_768)  # between what workers of a Ray draw from (1000
 
 @dataclass(frozen=True, kw_only=True)
 class Port:
-    """number: of 127.0.0.1. who: who listens there, for messages. option: of `sentdist up`, which chooses another."""
+    """number: of 127.0.0.1. who: who listens there, for messages. option: which chooses another, of `command`."""
 
     number: int
     who: str
     option: str
+    command: str = "sentdist up"
 
     @property
     def variable(self) -> str:
@@ -42,7 +43,8 @@ class Port:
             where=f"port {self.number}, wanted by {self.who}",
             found=taken,
             expected="a free port",
-            remedy=f"End that, or choose another port: sentdist up {self.option} {free_port()} ({self.variable} does the same).",
+            remedy=f"End that, or choose another port: {self.command} {self.option} {free_port()}"
+            + (f" ({self.variable} does the same)." if self.command == "sentdist up" else "."),
         )
 
 

@@ -64,6 +64,11 @@ class Server:
         return self.__dict__ | {"_client": None}
 
     @property
+    def is_away(self) -> bool:
+        """Whether nothing answered, or it refused, when it was last asked."""
+        return self._is_away
+
+    @property
     def page(self) -> str:
         """The address as it may be shown."""
         return without_secrets(self.uri)
