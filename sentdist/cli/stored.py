@@ -29,9 +29,12 @@ def _check_kind(kind: str | None) -> None:
 def store_list(kind: Annotated[str | None, typer.Argument(help=KINDS)] = None, store: StoreRoot = None) -> None:
     """List the artifacts with their size and the time they took."""
     _check_kind(kind)
-    for artifact in open_store(store).artifacts(kind):  # no table: a narrow terminal would break the keys
+    opened, record = open_store(store), None
+    for artifact in opened.artifacts(kind):  # no table: a narrow terminal would break the keys
         record = artifact.record
         typer.echo(f"{record.created_at}  {record.seconds:9.1f} s  {disk_size(sum(record.files.values())):>9}  {record.place}")
+    if record is None:
+        typer.echo(f"No artifacts{f' of kind {kind}' if kind else ''} in {opened.shown}.", err=True)
 
 
 @store_app.command("show")
@@ -49,7 +52,8 @@ def store_check(
 ) -> None:
     """Read every file of every artifact and compare it with its digest.
 
-    Nothing is changed. A damaged artifact is never used: whoever needs it moves it aside and builds it again. Ends with 1 if one is found.
+    Nothing is changed, but what has a record that cannot be read is moved aside. A damaged artifact is never used: whoever needs it moves
+    it aside and builds it again. Ends with 1 if one is found.
     """
     from sentdist.cli.printing import open_console
 
@@ -57,13 +61,16 @@ def store_check(
     opened = open_store(store)
     num_bytes = num_damaged = num_checked = num_without = 0
     with open_console(stderr=True).status("looking") as status:
-        for artifact in opened.artifacts(kind):
-            status.update(f"{num_checked} artifacts, {disk_size(num_bytes)}: {artifact.record.place}")
-            damage = opened.damage(artifact)
+        places = opened.places(kind)
+        for place, artifact in zip(places, opened.each_at(places), strict=True):
+            status.update(f"{num_checked} artifacts, {disk_size(num_bytes)}: {place}")
+            damage = "its record cannot be read" if artifact is None else opened.damage(artifact)
             if damage is not None:
                 num_damaged += 1
-                typer.echo(f"{artifact.record.place}: {damage}")
+                typer.echo(f"{place}: {damage}")
             num_checked += 1
+            if artifact is None:
+                continue
             num_without += not artifact.record.digests
             num_bytes += sum(artifact.record.files.values())
     old = f", {num_without} of them older than digests: only their sizes were compared" if num_without else ""

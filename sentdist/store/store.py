@@ -64,14 +64,11 @@ class ArtifactStore:
         Raises:
             StoreError: a record that can neither be read nor moved aside: whatever was built would find no room there.
         """
-        found = self.at(stage.place)
-        if found is None and (why := _stuck.get(f"{self.base}/{stage.place}")):
+        if (found := self.at(stage.place)) is None and (why := _stuck.get(f"{self.base}/{stage.place}")):
             raise StoreError(
-                where=f"{self.shown}/{stage.place}",
-                found=why,
-                expected="a record that can be read, or a folder that can be moved aside",
+                where=f"{self.shown}/{stage.place}", found=why, expected="a record that can be read, or a folder that can be moved aside",
                 remedy="Have whoever owns the folder remove it, or use another store.",
-            )
+            )  # fmt: skip
         return found
 
     def get_all(self, stages: Iterable[Stage]) -> dict[str, Artifact]:
@@ -117,18 +114,21 @@ class ArtifactStore:
         found = artifacts_named(key, self.artifacts(kind)) if key.strip() else []
         if len(found) != 1:
             names = listed([artifact.record.place for artifact in found]) or ("none" if key.strip() else "an empty name")
-            where = f"{self.shown}: {key}".rstrip(": ")
-            raise StoreError(where=where, found=names, expected="one artifact", remedy="`sentdist store list` shows all.")
+            where, of, which = f"{self.shown}: {key}".rstrip(": "), f" of kind {kind}" if kind else "", f" {kind}" if kind else ""
+            raise StoreError(where=where, found=names, expected=f"one artifact{of}", remedy=f"`sentdist store list{which}` shows all.")
         return found[0]
 
-    def artifacts(self, kind: str | None = None) -> Iterator[Artifact]:
-        """All finished artifacts, in order of their places."""
+    def places(self, kind: str | None = None) -> list[str]:
+        """Those of all finished artifacts, in order."""
         selector = fs.FileSelector(f"{self.base}/{kind}" if kind else self.base, recursive=True, allow_not_found=True)
         with reading(self.shown, awaited=self.is_local):
             files = self.filesystem.get_file_info(selector)
-        records = sorted(info.path.removeprefix(f"{self.base}/") for info in files if info.base_name == RECORD)
-        places = (path.removesuffix(f"/{RECORD}") for path in records if not path.startswith((f"{STAGING}/", f"{ASIDE}/")))
-        yield from filter(None, self.each_at(places))
+        found = sorted(info.path.removeprefix(f"{self.base}/").removesuffix(f"/{RECORD}") for info in files if info.base_name == RECORD)
+        return [place for place in found if not place.startswith((f"{STAGING}/", f"{ASIDE}/"))]
+
+    def artifacts(self, kind: str | None = None) -> Iterator[Artifact]:
+        """All finished artifacts, in order of their places."""
+        yield from filter(None, self.each_at(self.places(kind)))
 
     @contextmanager
     def staged(self) -> Iterator[Path]:

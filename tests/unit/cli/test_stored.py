@@ -64,6 +64,21 @@ def test_one_damaged_artifact_among_others_ends_a_check_with_1(call: Callable[..
     assert alone.exit_code == 0 and "1 artifact, 10 " in alone.output, "of that kind alone"
 
 
+def test_a_record_that_cannot_be_read_is_found_by_a_check_and_by_nobody_else(call: Callable[..., Result], store: ArtifactStore) -> None:
+    (Path(store.base) / TRAIN.place / RECORD).write_text("{half")
+    done = call("check")
+    assert done.exit_code == 1 and f"{TRAIN.place}: its record cannot be read" in done.stdout, done.output
+    assert done.output.rstrip().endswith("1 damaged.") and "2 artifacts" in done.output
+    assert call("check").exit_code == 0, "it was moved aside"
+
+
+def test_a_store_without_anything_says_so(tmp_path: Path) -> None:
+    """A place that was mistyped looks so."""
+    done = CliRunner().invoke(app, ["store", "list", "--store", str(tmp_path / "nowhere")])
+    assert done.exit_code == 0 and not done.stdout and f"No artifacts in {tmp_path / 'nowhere'}." in done.stderr
+    assert "No artifacts of kind train in" in CliRunner().invoke(app, ["store", "list", "train", "--store", str(tmp_path)]).stderr
+
+
 def test_artifacts_of_before_digests_are_counted_in_a_check(call: Callable[..., Result], store: ArtifactStore) -> None:
     path = Path(store.base) / CORPUS.place / RECORD
     record = store.at(CORPUS.place)
