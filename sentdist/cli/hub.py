@@ -54,13 +54,15 @@ def push(
 
     The card has its scores with intervals, its data with leaks, settings, licence, citations. Without --send nothing leaves this machine.
     """
+    from sentdist.inference.hub import check_name, send_folder
+
+    check_name(to)
     opened = open_store(store)
     trained = opened.find(encoder, kind="train")
     card = card_of(trained, opened, name=to, licence=licence, language=(language,) if language else None)
     use = encoder_use(str(opened.folder(trained)), store, revision=None, pooling=None, max_length=None, precision="fp32")
 
     from sentdist.inference.export_folder import export_sentence_transformers
-    from sentdist.inference.hub import send_folder
 
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "encoder"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -21,7 +22,7 @@ def commit_of(name: str, kind: RepoType, *, revision: str | None = None) -> str:
     """
     from huggingface_hub import HfApi
 
-    _check_name(name)
+    check_name(name)
     try:
         api = HfApi()
         info = (
@@ -42,7 +43,7 @@ def send_folder(folder: Path, name: str, *, private: bool) -> str:
     """
     from huggingface_hub import HfApi
 
-    _check_name(name)
+    check_name(name)
     try:
         api = HfApi()
         address = api.create_repo(name, private=private, exist_ok=True)
@@ -53,9 +54,9 @@ def send_folder(folder: Path, name: str, *, private: bool) -> str:
     return str(address)
 
 
-def _check_name(name: str) -> None:
-    owner, slash, rest = name.partition("/")
-    if not owner or not slash or not rest or "/" in rest:
+def check_name(name: str) -> None:
+    """Raise DataError for what cannot be the name of a repository."""
+    if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", name):
         raise DataError(where="hub", found=f'"{name}"', expected="OWNER/NAME", remedy="Write it as the hub's address bar has it.")
 
 

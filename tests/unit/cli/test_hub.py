@@ -161,6 +161,13 @@ def test_a_training_of_another_version_is_exported_with_the_card_of_its_folder(
 def test_what_is_no_training_is_refused(trained: tuple[Path, str]) -> None:
     found = call("push", "0000000000", "me/mine", "--store", trained[0])
     assert found.exit_code == 2 and not found.stdout
+    assert "expected one artifact of kind train. `sentdist store list train` shows all." in found.output
+
+
+@pytest.mark.parametrize("name", ["mine", "me/my model", "https://huggingface.co/me/mine", "me/", "/mine"])
+def test_a_name_that_the_hub_does_not_take_is_refused_before_the_card_is_made(trained: tuple[Path, str], name: str) -> None:
+    found = call("push", trained[1][:8], name, "--store", trained[0])
+    assert found.exit_code == 2 and "expected OWNER/NAME" in found.output and not found.stdout, found.output
 
 
 def test_models_and_recipes_are_listed(trained: tuple[Path, str]) -> None:
