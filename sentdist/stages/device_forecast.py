@@ -61,7 +61,7 @@ class Devices:
         if known is None or count == "0":
             raise RecipeError(
                 where="--on", found=given, expected=f"COUNTxGPU, such as 8xH100, GPU one of {', '.join(PEAKS)}",
-                remedy=did_you_mean(name.upper(), PEAKS, "Name one that is alike."),
+                remedy="Name one GPU or more." if known else did_you_mean(name.upper(), PEAKS, "Name one that is alike."),
             )  # fmt: skip
         return cls(name=known, count=int(count or 1), peak=PEAKS[known])
 
@@ -153,9 +153,11 @@ class ForecastCheck:
         if not self.stages or not self.forecast_s:
             return ""
         where = "" if self.on_gpu else " (without a GPU: this says how much slower these machines are, not how far the forecast was off)"
+        ratio = self.taken_s / self.forecast_s
+        times = f"{ratio:.2g}" if ratio < 10 else f"{ratio:,.0f}"
         return (
             f"Of what is finished, {counted(self.stages, 'training')}: forecast {duration(self.forecast_s)} on one {devices.name}, took "
-            f"{duration(self.taken_s)} of workers, {self.taken_s / self.forecast_s:.2g} times as long{where}."
+            f"{duration(self.taken_s)} of workers, {times} times as long{where}."
         )
 
 

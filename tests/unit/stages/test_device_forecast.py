@@ -18,6 +18,8 @@ from tests.support.planning import RECIPES, plan_of, small_recipe
 def test_names_of_gpus() -> None:
     assert Devices.named("8xH100") == Devices.named(" 8Xh100 ") == Devices(name="H100", count=8, peak=989)
     assert Devices.named("L4").count == 1 and Devices.named("rtx 4090").name == "RTX4090"
+    with pytest.raises(RecipeError, match=r"found 0xH100; .* Name one GPU or more\."):
+        Devices.named("0xH100")
     for wrong in ("8xH1000", "0xH100", "8", ""):
         with pytest.raises(RecipeError, match="COUNTxGPU"):
             Devices.named(wrong)
@@ -63,7 +65,8 @@ def test_afterwards_it_says_how_far_it_was_off() -> None:
     whole = operations_of(train, plan, lambda encoder: 1e6) / share / devices.speed
     found = forecast_check(plan, devices, lambda encoder: 1e6, {train.key: record})
     assert found.forecast_s == pytest.approx(whole / 2) and found.taken_s == 60.0 and found.on_gpu
-    assert f"{60.0 / found.forecast_s:.2g} times as long." in found.line(devices)
+    assert f"{60.0 / found.forecast_s:,.0f} times as long." in found.line(devices)
+    assert "1.5 times as long" in dataclasses.replace(found, forecast_s=40.0).line(devices)
     assert forecast_check(plan, devices, lambda encoder: 1e6, {}).line(devices) == ""
 
 
