@@ -67,6 +67,7 @@ def read_retrieval(name: str, *, split: str | None = None, data_root: Path | Non
         faqs = parts.release.tables(name)
         return assemble(name, documents=faqs.documents, queries=faqs.queries, judgements=faqs.judged(split), document_field=document_field)
     known = [part for part, _ in parts.judgements if part] or [part for part, _ in files.file_facts(name, parts.judgements[0][1]).splits]
+    split = files.part_of(known, split)
     files.check_split(name, known, split)
     return assemble(
         name,

@@ -97,5 +97,9 @@ def _check(model: str, folder: Path, expected: dict[str, FileChecksum]) -> None:
 
 
 def _away(model: str, server: Server) -> ResourceError:
-    remedy = "Start it (`sentdist up`), or name another by --uri." if server.is_away else "Its models are listed on its page Models."
+    remedy = (
+        "Start it (`sentdist up`), or name another: `sentdist serve MODEL --uri ADDRESS`."
+        if server.is_away
+        else "Its models are listed on its page Models."
+    )
     return ResourceError(where=model, found=server.trouble, expected="a registered model on a server that answers", remedy=remedy)

@@ -132,11 +132,14 @@ def _retrieval_facts(name: str, parts: retrieval_files.RetrievalFiles, split: st
         tables = parts.release.tables(name)
         counts = {str(entry["values"]): int(entry["counts"]) for entry in tables.judgements["split"].value_counts().to_pylist()}
         return _facts(name, _joined_digest(parts), tables.judgements.num_rows, tuple(tables.documents.column_names), counts, split)
+    for part, path in parts.judgements:
+        retrieval_files.refuse_trec_table(name, path, is_of_beir=part is not None)
     facts = {path: files.file_facts(name, path) for path in parts.paths}
     retrieval_files.check_part_columns(name, parts, {path: found.columns for path, found in facts.items()})
     judged = [(part, facts[path]) for part, path in parts.judgements]
     sizes = {part: found.num_rows for part, found in judged if part} or dict(judged[0][1].splits)
-    return _facts(name, _joined_digest(parts), sum(found.num_rows for _, found in judged), facts[parts.documents].columns, sizes, split)
+    num_rows, columns = sum(found.num_rows for _, found in judged), facts[parts.documents].columns
+    return _facts(name, _joined_digest(parts), num_rows, columns, sizes, files.part_of(tuple(sizes), split))
 
 
 def _facts(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sentdist.data.sources import faq_releases, files
 from sentdist.errors import DataError
+from sentdist.reading import reading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,6 +20,7 @@ QUERY_ID = ("query_id", "query-id", "_id")
 DOCUMENT_ID = ("document_id", "doc_id", "faq_id", "corpus-id", "_id")
 QUERY_TEXT = ("query", "text")
 RELEVANCE = ("relevance", "score")
+LONGEST_JUDGEMENT = 10_000  # bytes of its line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +78,24 @@ def find(name: str, data_root: Path | None) -> RetrievalFiles | None:
     return RetrievalFiles(documents=documents, queries=queries, judgements=((None, judgements),))
 
 
+def refuse_trec_table(name: str, path: Path, *, is_of_beir: bool) -> None:
+    """Raise DataError for judgements of TREC, which have no header, in a file whose suffix says that it has one (MS MARCO's are such).
+    is_of_beir: it is one of a folder in BEIR's shape."""
+    if path.suffix not in (".tsv", ".csv"):
+        return
+    with reading(path, expected=f"{path.suffix[1:]}, as its suffix says", where=name), path.open("rb") as file:
+        first = file.readline(LONGEST_JUDGEMENT).split()
+    if len(first) == 4 and first[1] in (b"0", b"Q0"):
+        raise DataError(
+            where=f"{name} ({path})",
+            found="judgements as TREC writes them",
+            expected=f"a table with a header, as {path.suffix} says",
+            remedy="Write query-id, corpus-id and score, below a header that says so."
+            if is_of_beir
+            else f"Call the file {path.with_suffix('.txt').name}.",
+        )
+
+
 def check_part_columns(name: str, parts: RetrievalFiles, columns: Mapping[Path, Sequence[str]]) -> None:
     """Raise DataError for a file without the columns that will be read. columns: of each file."""
     for path, wanted in (
@@ -84,7 +104,7 @@ def check_part_columns(name: str, parts: RetrievalFiles, columns: Mapping[Path, 
         *((judged, (QUERY_ID, DOCUMENT_ID, RELEVANCE)) for _, judged in parts.judgements),
     ):
         for known in wanted:
-            _column_of(f"{name} ({path})", columns[path], known, judged=None if path in (parts.documents, parts.queries) else path)
+            _column_of(f"{name} ({path})", columns[path], known)
 
 
 def read_documents(name: str, parts: RetrievalFiles) -> pa.Table:
@@ -127,14 +147,13 @@ def _with_id(name: str, table: pa.Table, known: Sequence[str], become: str) -> p
     return table.drop_columns([column]).append_column(become, ids)
 
 
-def _column_of(where: str, columns: Sequence[str], known: Sequence[str], *, judged: Path | None = None) -> str:
-    """judged: the file of judgements that it is."""
+def _column_of(where: str, columns: Sequence[str], known: Sequence[str]) -> str:
     for column in known:
         if column in columns:
             return column
-    remedy = "Rename the column in the file."
-    if judged is not None and len(columns) == 4 and columns[1] in ("0", "Q0"):  # its first line, read as a header
-        remedy = f"For judgements as TREC writes them, without a header, call the file {judged.with_suffix('.txt').name}."
     raise DataError(
-        where=where, found=f"columns {', '.join(columns)}", expected=f"one called {' or '.join(known)}", remedy=remedy,
-    )  # fmt: skip
+        where=where,
+        found=f"columns {', '.join(columns)}",
+        expected=f"one called {' or '.join(known)}",
+        remedy="Rename the column in the file.",
+    )

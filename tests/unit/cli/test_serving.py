@@ -23,7 +23,7 @@ def test_a_server_that_is_away_is_told_with_what_to_do() -> None:
         done = CliRunner().invoke(app, ["serve", "models:/demo@best", "--uri", uri, "--port", str(free_port())])
     assert done.exit_code == 2
     assert f"MLflow at {uri} is away" in done.output and "training goes on" not in done.output, done.output
-    assert "Start it (`sentdist up`), or name another by --uri." in done.output
+    assert "Start it (`sentdist up`), or name another: `sentdist serve MODEL --uri ADDRESS`." in done.output
 
 
 def test_a_port_that_is_taken_or_none_is_told_before_the_download(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,9 +139,19 @@ def test_columns_are_looked_at_while_planning(tmp_path: Path, part: str, columns
 def test_judgements_of_trec_in_a_tsv_are_told_what_to_be_called(tmp_path: Path) -> None:
     """As MS MARCO's qrels.tsv is: no header, so that its first line would be one."""
     (_written(tmp_path) / "shop_qrels.parquet").unlink()
-    (tmp_path / "shop_qrels.tsv").write_text("q0\t0\tf0\t1\nq1\t0\tf2\t1\n")
-    with pytest.raises(DataError, match=r"shop_qrels\.tsv.*found columns q0, 0, f0, 1.*call the file shop_qrels\.txt"):
-        inspect_source("shop", data_root=tmp_path)
+    for text in ("q0\t0\tf0\t1\nq1\t0\tf2\t1\n", "1\t0\t0\t1\n", "q0 Q0 f0 1\n"):
+        (tmp_path / "shop_qrels.tsv").write_text(text)
+        with pytest.raises(DataError, match=r"shop_qrels\.tsv.*found judgements as TREC writes them.*Call the file shop_qrels\.txt"):
+            inspect_source("shop", data_root=tmp_path)
+    for part, text in (
+        ("corpus.jsonl", '{"_id": "d", "text": "a"}'),
+        ("queries.jsonl", '{"_id": "q", "text": "a"}'),
+        ("qrels/test.tsv", "q 0 d 1"),
+    ):
+        (tmp_path / "beir/qrels").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "beir" / part).write_text(f"{text}\n")
+    with pytest.raises(DataError, match="below a header that says so"):
+        inspect_source("beir", data_root=tmp_path)
 
 
 def test_missing_parts(tmp_path: Path) -> None:
