@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sentdist.data.cells import number_in, row_name, some_text_in, text_in
 from sentdist.data.sources.column_names import check_columns
+from sentdist.data.sources.files import WHOLE
 from sentdist.data.sources.pinned import read_source
 from sentdist.errors import DataError, brief
 
@@ -45,15 +46,18 @@ def read_labelled(
     columns: Sequence[str] = ("text",),
     label: str = "label",
     splits: Sequence[str] | None = None,
+    may_be_empty: bool = True,
     data_root: Path | None = None,
     hub_revision: str | None = None,
 ) -> Labelled:
-    """Return the rows of a source, or those of some splits in the order of the file.
+    """Return the rows of a source, or those of some splits in the order of the file; one without splits is its train.
 
     Raises:
-        DataError: absent columns, a row without a label, a text that is no text, none of the rows asked for.
+        DataError: absent columns, a row without a label, a text that is no text (or, unless it may be, empty), none of the rows asked for.
     """
     table = read_source(name, data_root=data_root, hub_revision=hub_revision)
+    if splits is not None and set(splits) == {WHOLE} and "split" not in table.column_names:
+        splits = None
     check_columns(name, table.column_names, [*columns, label, *(["split"] if splits is not None else [])], may_name=False)
     parts = [str(part) for part in table["split"].to_pylist()] if "split" in table.column_names else [""] * table.num_rows
     kept = [row for row, part in enumerate(parts) if splits is None or part in splits]
@@ -70,7 +74,7 @@ def read_labelled(
             raise DataError(
                 where=name, found=f"no {label} in {row_name(row)}", expected="a label in every row", remedy="Complete or drop the row."
             )
-    texts = [_texts_of(name, table, column, kept, text_in) for column in columns]
+    texts = [_texts_of(name, table, column, kept, text_in if may_be_empty else some_text_in) for column in columns]
     return Labelled(
         texts=tuple(tuple(text or EMPTY for text in column) for column in texts),
         labels=tuple(str(values[row]) for row in kept),

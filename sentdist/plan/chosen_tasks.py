@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from sentdist.errors import LONGEST_VALUE, DataError, RecipeError, counted, one_line
 from sentdist.plan.own_tasks import OWN
@@ -130,27 +131,40 @@ def pinned_task(given: str, resolver: Resolver) -> ChosenTask:
     columns = card.columns or kind.columns
     # A shipped task of graded pairs is known to have its columns; a user's own file is not.
     wanted = () if kind.is_graded_pairs and not named.is_own else (*columns, *kind.further(card))
-    splits: tuple[str | None, ...] = (card.split,)
+    pinned = partial(resolver.source, card.source, revision=named.revision, columns=wanted, where=f"task {given}")
+    pin = pinned(split=card.split)
     if kind.needs_train and card.split is not None:
-        splits = ("train", card.split, *([card.dev] if card.dev else []))
-    pins = [resolver.source(card.source, split=one, revision=named.revision, columns=wanted, where=f"task {given}") for one in splits]
+        if named.is_own:
+            _check_train(given, card.split, pin.splits)
+        for further in ("train", *([card.dev] if card.dev else [])):
+            pinned(split=further)
     if named.is_own:
         _check_judged(kind, card.source, resolver, where=f"task {given}")
-        size = dict(zip(splits, pins, strict=True))[card.split].num_rows
-        note = f"{given}: {counted(size, 'judgement' if kind.has_documents else 'row')}"
+        note = f"{given}: {counted(pin.num_rows, 'judgement' if kind.has_documents else 'row')}"
         resolver.notes += [note] if note not in resolver.notes else []
     return kind.make(
         ResolvedTask(
             name=named.name,
-            source=pins[0].name,
-            revision=pins[0].revision,
+            source=pin.name,
+            revision=pin.revision,
             card=card,
             columns=columns,
             documents=card.documents or ("document",),
-            splits=pins[0].splits,
+            splits=pin.splits,
             is_own=named.is_own,
         )
     )
+
+
+def _check_train(given: str, split: str, splits: Sequence[str]) -> None:
+    """Raise DataError where a classifier would be scored on the rows that it is fitted on, or has none. splits: those of the source."""
+    where, rows = f"task {given}", "Leave the split out: ten nested folds of all rows."
+    if split == "train":
+        found = "split train, on which the classifier is fitted"
+        raise DataError(where=where, found=found, expected="another one to score", remedy=rows)
+    if splits and "train" not in splits:
+        expected = "train, on whose rows the classifier is fitted"
+        raise DataError(where=where, found=f"splits {', '.join(splits)}", expected=expected, remedy=f"Name that split so. {rows}")
 
 
 def _check_judged(kind: TaskKind, source: str, resolver: Resolver, *, where: str) -> None:

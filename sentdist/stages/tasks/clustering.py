@@ -14,6 +14,7 @@ from sentdist.data.task_texts import TaskTexts
 from sentdist.evaluation.clustering import score_clusters
 from sentdist.evaluation.lexical import Lexical
 from sentdist.plan.task_kinds import ClusteringTask
+from sentdist.plan.tasks import TASKS
 from sentdist.stages.scores.scorer import Scorer
 from sentdist.stages.tasks.loaded_task import TaskScore, no_word_score
 
@@ -44,5 +45,8 @@ class LoadedClustering:
 def load_clustering(task: ClusteringTask, root: Path | None) -> LoadedClustering:
     """Read the texts of a task; DataError as `read_labelled` says."""
     splits = None if task.split is None else (task.split,)
-    rows = read_labelled(task.source, columns=(task.text,), label=task.label, splits=splits, data_root=root, hub_revision=task.revision)
+    rows = read_labelled(
+        task.source, columns=(task.text,), label=task.label, splits=splits, may_be_empty=task.name in TASKS, data_root=root,
+        hub_revision=task.revision,
+    )  # fmt: skip
     return LoadedClustering(task=task, rows=rows)

@@ -61,6 +61,35 @@ def test_a_task_of_which_no_value_is_better_is_not_compared(planted_encoder_dir:
         sentdist.compare(str(planted_encoder_dir), str(tiny_encoder_dir), tasks)
 
 
+LABELLED = "text,label,split\n" + "".join(f"{one},{place % 2},{'test' if place > 60 else 'train'}\n" for place, (one, _) in enumerate(ROWS))
+
+
+@pytest.mark.parametrize(
+    ("task", "rows", "said"),
+    [
+        ("classification=rows.csv@train", LABELLED, "found split train, on which the classifier is fitted; expected another one to score"),
+        ("classification=rows.csv@test", LABELLED.replace("train", "Train"), "found splits Train, test; expected train, on whose rows"),
+        ("classification=rows.csv", LABELLED.replace(f"\n{ROWS[0][0]},", "\n,"), "found an empty text in row 1; expected a text"),
+        ("clustering=rows.csv", LABELLED.replace(f"\n{ROWS[0][0]},", "\n,"), "found an empty text in row 1; expected a text"),
+        ("pairs=rows.csv", "sentence1,sentence2,label\na,b,1\nc,,0\n", "found an empty sentence2 in row 2; expected a text"),
+    ],
+)
+def test_rows_that_say_nothing_of_an_encoder_are_refused(planted_encoder_dir: Path, here: Path, task: str, rows: str, said: str) -> None:
+    (here / "rows.csv").write_text(rows)
+    found = call("evaluate", planted_encoder_dir, "--tasks", task)
+    assert found.exit_code == 2 and said in found.output, found.output
+
+
+def test_a_file_without_splits_is_its_train(planted_encoder_dir: Path, here: Path) -> None:
+    (here / "pairs.csv").write_text("sentence1,sentence2,label\na man,a man,1\na dog,a street,0\n")
+    (here / "faq_docs.csv").write_text("doc_id,text\nd,a man\ne,a street\n")
+    (here / "faq_queries.csv").write_text("query_id,query\nq,a man\n")
+    (here / "faq_qrels.txt").write_text("q 0 d 1\n")
+    for task in ("pairs=pairs.csv@train", "retrieval=faq@train"):
+        found = call("evaluate", planted_encoder_dir, "--tasks", task)
+        assert found.exit_code == 0 and "100.00" in found.output, found.output
+
+
 def test_triplets_and_graded_pairs_are_scored_as_what_they_are(planted_encoder_dir: Path, here: Path) -> None:
     (here / "triplets.jsonl").write_text(
         "\n".join(json.dumps({"anchor": one, "positive": other, "negative": "a street"}) for one, other in ROWS)

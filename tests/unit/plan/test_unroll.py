@@ -213,7 +213,7 @@ class Splits(FixedResolver):
 @pytest.mark.parametrize(
     ("task", "splits"),
     [
-        ("sst2", [("train", None), ("test", None), ("dev", None)]),
+        ("sst2", [("test", None), ("train", None), ("dev", None)]),
         ("sts=hub:owner/pairs#c0ffee@dev", [("dev", "c0ffee")]),
     ],
 )
