@@ -23,7 +23,7 @@ def objectives(
     from sentdist.table_text import markdown_table
 
     if markdown:
-        typer.echo(markdown_table(["in a recipe", "what it is", "whose work"], objective_rows()))
+        typer.echo(markdown_table(["in a recipe", "what it is", "whose work"], objective_rows(), num_left=3))
         return
     console, width = open_console(), max(map(len, OBJECTIVES))
     for name, one in OBJECTIVES.items():

@@ -186,6 +186,10 @@ def _on_mteb(use: EncoderUse, given: list[str], out: Path | None, *, without: Ma
         if not given:
             remedy = "Leave --out out: scores of --tasks are kept in the store."
         raise DataError(where="sentdist evaluate", found=found, expected="--mteb TASK --out DIR, or --tasks", remedy=remedy)
+    if out.exists() and not out.is_dir():
+        raise DataError(
+            where=f"--out {out}", found="a file", expected="a folder, which is made if it is not there", remedy="Name a folder."
+        )
 
     from sentdist.inference.mteb_tasks import mteb_tasks, score_on_mteb
     from sentdist.inference.ready_encoder import LoadedEncoder

@@ -173,3 +173,7 @@ def test_each_task_stands_under_its_kind_and_nowhere_else() -> None:
                 assert name not in found
                 found[name] = last
     assert found == {name: card.kind for name, card in TASKS.items()}
+
+
+def test_texts_of_the_table_of_objectives_stand_left() -> None:
+    assert CliRunner().invoke(app, ["objectives", "--markdown"]).output.splitlines()[1] == "|:--|:--|:--|"

@@ -96,12 +96,14 @@ def test_every_different_text_is_embedded_once(planted_encoder_dir: Path) -> Non
         (("--mteb", STS, "--tasks", "sts", "--out", "out"), "found --tasks beside --mteb"),
         (("--mteb", STS, "--workers", "2", "--out", "out"), "found --workers beside --mteb"),
         (("--mteb", "tests.support.tiny_mteb:TinyImages", "--out", "out"), "found image; expected texts"),
+        (("--mteb", STS, "--out", "file"), "--out file: found a file; expected a folder"),
     ],
 )
 def test_mistakes_are_named_before_anything_is_encoded(
     arguments: tuple[str, ...], message: str, planted_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
     answer = _call(planted_encoder_dir, *arguments)
     assert answer.exit_code == 2 and message in answer.stderr, answer.output
     assert not (tmp_path / "out").exists()
