@@ -57,9 +57,10 @@ def no_task(given: str) -> str:
         )
     if equals:
         return f"{not_one_of(kind, OWN_KINDS)} Data of your own are named KIND=SOURCE; `evaluate` and `compare` take what `tune` reads as own=FILE"
-    if re.search(r"/|\.(parquet|csv|tsv|json|jsonl|jsonl\.gz)(@.*)?$", given):
+    if re.search(r"/|\.(parquet|csv|tsv|json|jsonl|jsonl\.gz|zip)(@.*)?$", given):
         before, colon, file = given.partition(":")
-        named = f"{before}={file}" if colon and before in OWN_KINDS else f"sts={given}, for one"
+        kind = "retrieval" if ".zip" in given else "sts"
+        named = f"{before}={file}" if colon and before in OWN_KINDS else f"{kind}={given}, for one"
         return f'"{one_line(given, LONGEST_VALUE)}" is no task. A file of yours is named with its kind: {one_line(named, LONGEST_VALUE)}. `sentdist tasks` lists the kinds'
     if _is_side_of_own(given):
         return f'"{one_line(given, LONGEST_VALUE)}" is no task. {OWN_SIDES}. {OTHER_FILES}'

@@ -240,7 +240,7 @@ TASK_KINDS: dict[str, TaskKind] = {
             floors=("word_overlap", "bm25"), table=None,
             own=(
                 "`NAME_docs` (`doc_id`, `text`, `title`), `NAME_queries` (`query_id`, `query`), `NAME_qrels` "
-                "(`query_id`, `doc_id`, `relevance`), each a file, or a folder in BEIR's shape"
+                "(`query_id`, `doc_id`, `relevance`), each a file, or a folder or zip in BEIR's shape"
             ),
             chooses=True, has_documents=True, make=_pinned, encodes=_two_each,
         ),

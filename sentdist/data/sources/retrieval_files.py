@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentdist.data.sources import faq_releases, files
+from sentdist.data.sources.zipped import unpacked
 from sentdist.errors import DataError
 from sentdist.reading import reading
 
@@ -42,12 +43,12 @@ def find(name: str, data_root: Path | None) -> RetrievalFiles | None:
     """Return the files of the retrieval source `name`, or None when `name` is not one.
 
     Three shapes: NAME_docs|faqs, NAME_queries, NAME_qrels side by side;
-    a folder as BEIR (Thakur et al. 2021, arXiv 2104.08663) has it, with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv;
+    a folder, or a zip, as BEIR (Thakur et al. 2021, arXiv 2104.08663) has it, with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv;
     or a folder with the files of a release of `faq_releases`.
     Raises DataError when some of the parts are there and others are not.
     """
     root = files.existing_root(name, data_root)
-    folder = root / name
+    folder = unpacked(root / name, where=name) if name.endswith(".zip") and (root / name).is_file() else root / name
     if (release := faq_releases.find(folder)) is not None:
         bank = release.paths[0]
         return RetrievalFiles(documents=bank, queries=bank, judgements=((None, bank),), release=release)

@@ -126,6 +126,7 @@ def test_a_recipe_says_how_its_file_is_read(planted_encoder_dir: Path, here: Pat
         ("retrieval=faq.csv", "as own=faq.csv"),
         ("sts=faq.csv,stsb", "Score it in a command of its own"),
         ("faq.csv", "is named with its kind: sts=faq.csv"),
+        ("scifact.zip", "is named with its kind: retrieval=scifact.zip"),
         ("pairs:faq.csv", "is named with its kind: pairs=faq.csv. "),
         ("retrieval=shop_docs.csv", "Name all three as retrieval=shop."),
         ("retrieval=beir/corpus.jsonl", "Name the folder: retrieval=beir."),

@@ -170,9 +170,9 @@ def test_a_file_of_another_kind_is_said_to_be_there(root: Path) -> None:
     (root / "pairs.xlsx").write_bytes(b"PK")
     with pytest.raises(DataError, match=r"pairs\.xlsx: found suffix \.xlsx; expected one of \.parquet, .* Save it as CSV"):
         inspect_source("pairs.xlsx", data_root=root)
-    (root / "scifact.zip").write_bytes(b"PK")
-    with pytest.raises(DataError, match=r"found suffix \.zip; .* Unpack it, and name what is inside"):
-        inspect_source("scifact.zip", data_root=root)
+    (root / "scifact.tgz").write_bytes(b"PK")
+    with pytest.raises(DataError, match=r"found suffix \.tgz; .* Unpack it, and name what is inside"):
+        inspect_source("scifact.tgz", data_root=root)
 
 
 def test_a_missing_file_names_its_neighbours(root: Path) -> None:
