@@ -159,6 +159,36 @@ def test_a_tsv_with_its_names_in_marks_has_its_texts_in_marks(tmp_path: Path) ->
         cells(path)
 
 
+@pytest.mark.parametrize("first", ["\n\nquestion,answer\n", "\r\n\"question\",\"answer\"\r\n", '"ques\ntion","the\n\nanswer"\n'])
+def test_a_header_takes_as_many_lines_as_it_has(tmp_path: Path, first: str) -> None:
+    (tmp_path / "own.csv").write_bytes((first + "one,two\nthree,four\n").encode())
+    assert [tuple(row.values()) for row in cells(tmp_path / "own.csv")] == [("one", "two"), ("three", "four")]
+
+
+def test_a_cell_that_stands_again_below_is_no_name(tmp_path: Path) -> None:
+    rows = [("the sky", "blue"), ("the sea", "blue"), ("a leaf", "green")]
+    (tmp_path / "own.csv").write_text("".join(f"{one},{other}\n" for one, other in rows))
+    assert [tuple(row.values()) for row in cells(tmp_path / "own.csv")] == rows
+
+
+def test_what_parts_all_lines_goes_before_what_the_suffix_says(tmp_path: Path) -> None:
+    rows = [(f"Sag, wie {n}" if n % 10 else "Sag", f"So {n}") for n in range(40)]  # one comma in nine of ten lines
+    (tmp_path / "own.csv").write_text("Die Frage, links;Rechts\n" + "".join(f"{one};{other}\n" for one, other in rows))
+    assert [tuple(row.values()) for row in cells(tmp_path / "own.csv")] == rows
+
+
+def test_sentences_with_one_two_or_no_commas_are_one_column(tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_text("".join(["No comma", "One, here", "One, there", "Two, of, them"][n % 4] + f" {n}\n" for n in range(40)))
+    with pytest.raises(DataError, match="another number of them in each line"):
+        cells(tmp_path / "own.csv")
+
+
+def test_letters_far_below_tell_the_encoding(tmp_path: Path) -> None:
+    text = "the same text again and again " * 40
+    (tmp_path / "own.csv").write_bytes(("question,answer\n" + f"{text},{text}\n" * 500 + "Größe,Füße\n").encode("cp1252"))
+    assert cells(tmp_path / "own.csv")[-1] == {"question": "Größe", "answer": "Füße"}
+
+
 @pytest.mark.parametrize(("row", "fields"), [("one, or two,three", "3 fields"), ("one", "1 field")])
 def test_a_row_of_another_length_is_shown_with_what_to_do(tmp_path: Path, row: str, fields: str) -> None:
     (tmp_path / "own.csv").write_text("question,answer\n" + "a b,c d\n" * 30 + f"{row}\n")

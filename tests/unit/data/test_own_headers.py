@@ -30,9 +30,11 @@ def seen(folder: Path, first: str, row: str, **asked: object) -> RecognisedFile:
         ("left,right,duplicate?", "How do I {n}?,What is {n}?,{odd}", "graded"),
         ("question1,question2,is duplicate?", "How do I {n}?,What is {n}?,{odd}", "graded"),
         ("one text,other text,similar?", "a {n} b,c {n} d,{n}.5", "graded"),
+        ("What the customer asked,What we then answered", "How do I {n}?,By {n}.", "pairs"),
+        (",the left,the right", "{n},How do I {n}?,By {n}.", "pairs"),  # the index of pandas has no name
     ],
 )
-def test_a_name_may_end_in_a_question_mark(tmp_path: Path, first: str, row: str, shape: str) -> None:
+def test_a_name_may_have_four_words_and_end_in_a_question_mark(tmp_path: Path, first: str, row: str, shape: str) -> None:
     found = seen(tmp_path, first, row)
     assert found.file.has_header and sum(found.sizes) == 40
     assert found.file.shape == shape and set(found.file.columns) <= set(first.split(","))

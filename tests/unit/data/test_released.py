@@ -56,12 +56,13 @@ def test_askubuntus_candidates_stand_in_bm25s_order(tmp_path: Path) -> None:
     found = read_candidates("reranking/askubuntu", split="test", data_root=tmp_path)
     assert found.document_ids == ("4", "5", "3") and found.relevance == (1, 1, 0)
     assert set(found.queries) == {"title 1"} and found.documents[0] == "title 4"
+    assert inspect_source("reranking/askubuntu", split="test", data_root=tmp_path).num_rows == 3 and found.num_unanswerable == 0
     assert dict(inspect_source("reranking/askubuntu", split="dev", data_root=tmp_path).__dict__)["splits"] == ("dev", "test")
 
 
 def test_scidocs_relations_are_splits_and_papers_without_title_are_left_out(tmp_path: Path) -> None:
     papers = {key: {"title": title} for key, title in (("p", "query paper"), ("q", "near"), ("r", "far"), ("s", None))}
-    test = {"cite": {"p": {"q": 1, "r": 0, "s": 1}}, "coview": {"p": {"r": 1, "unknown": 0}}}
+    test = {"cite": {"p": {"q": 1, "r": 0, "s": 1}}, "coview": {"p": {"r": 1, "unknown": 0}, "s": {"q": 1}}}
     valid = {"cite": {"p": {"r": 1, "q": 0}}}
     _write(tmp_path / "reranking/scidocs/data.json", json.dumps({"corpus": papers, "valid": valid, "test": test}))
     assert read_candidates("reranking/scidocs", split="cite-valid", data_root=tmp_path).relevance == (1, 0)

@@ -103,6 +103,14 @@ def test_a_source_is_read_however_it_is_written(tmp_path: Path, encoding: str, s
         inspect_source("some", data_root=tmp_path)
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+def test_a_cell_of_a_source_is_the_text_that_it_holds(tmp_path: Path, suffix: str) -> None:
+    texts = ["", "NA", "null", "N/A", "nan", "1e3", "2026-11-27"]
+    separator = {".csv": ",", ".tsv": "\t"}[suffix]
+    (tmp_path / f"some{suffix}").write_text(f"number{separator}text\n" + "".join(f"{n}{separator}{text}\n" for n, text in enumerate(texts)))
+    assert read_source("some", data_root=tmp_path)["text"].to_pylist() == texts
+
+
 @pytest.mark.parametrize("text", ["a; b", "a, b", "a | b"])
 def test_one_column_is_one_column(tmp_path: Path, text: str) -> None:
     (tmp_path / "some.tsv").write_text(f"text\n{text}\n{text}\n")
