@@ -74,6 +74,13 @@ def test_cough_s_judgements_without_a_query_are_left_out(root: Path) -> None:
     assert found.documents == ("Long answer", "14 days", "no question")
 
 
+def test_of_a_pair_of_cough_that_is_judged_twice_one_positive_is_enough(root: Path) -> None:
+    again = "0,what now,4,x,2.0,negative\n0,what now,9,x,4.3,positive\n0,what now,99,x,1.0,negative\n"  # FAQ 99 is not in the bank
+    (root / "retrieval/cough/Annotated_Relevance_Set.csv").write_text(COUGH["Annotated_Relevance_Set.csv"] + again)
+    found = read_retrieval("retrieval/cough", split="queries", data_root=root)
+    assert found.qrels == {"0": {"4": 1, "9": 1}, "3": {"9": 1}}
+
+
 def test_planning_knows_their_splits_and_sizes(root: Path) -> None:
     facts = inspect_source("retrieval/faqir", split="questions", data_root=root)
     assert facts.splits == ("queries", "questions") and facts.num_rows == 2 and facts.revision.startswith("sha256:")

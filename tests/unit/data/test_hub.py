@@ -110,6 +110,33 @@ def test_rows() -> None:
 
 
 @pytest.mark.usefixtures("hub")
+def test_the_hub_is_asked_for_the_configuration_and_revision_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+    import huggingface_hub
+
+    def loaded(path: str, config: str | None, *, revision: str) -> datasets.DatasetDict:
+        return datasets.DatasetDict({"all": datasets.Dataset.from_dict({"asked": [f"{path} {config} {revision}"]})})
+
+    def commit_of(self: object, path: str, *, revision: str, timeout: float) -> SimpleNamespace:
+        return SimpleNamespace(sha={"v1": "1" * 40, "v2": "2" * 40}[revision])
+
+    monkeypatch.setattr(datasets, "load_dataset", loaded)
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", commit_of)
+    assert read_source("hub:owner/name:small", split="all", hub_revision=COMMIT)["asked"].to_pylist() == [f"owner/name small {COMMIT}"]
+    assert read_source("hub:owner/name", split="all", hub_revision=COMMIT)["asked"].to_pylist() == [f"owner/name None {COMMIT}"]
+    assert [inspect_source("hub:owner/name", hub_revision=tag).revision for tag in ("v1", "v2")] == ["1" * 40, "2" * 40]
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_column_of_that_name_is_the_data_set_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    parts = {part: datasets.Dataset.from_dict({"split": [f"own {part}"]}) for part in ("a", "b")}
+    monkeypatch.setattr(datasets, "load_dataset", lambda path, config, *, revision: datasets.DatasetDict(parts))
+    assert read_source("hub:owner/name", hub_revision=COMMIT).to_pylist() == [{"split": "own a"}, {"split": "own b"}]
+
+
+@pytest.mark.usefixtures("hub")
 def test_unknown_splits_columns_and_configurations() -> None:
     for look in (inspect_source, read_source):
         with pytest.raises(DataError, match="expected one of train, test"):

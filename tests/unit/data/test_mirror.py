@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import shutil
 from collections.abc import Iterator
@@ -68,6 +69,19 @@ def test_a_file_that_changes_comes_again(root: str) -> None:
         stream.write(CSV.replace("a 1,", "z 1,").encode() + b"x,y,z\n")
     mirror._listing.cache_clear()
     assert read_source("nli/mine", data_root=folder).num_rows == 101
+
+
+@pytest.mark.parametrize("other", [{"size": -1}, {"time": -5.0}])
+def test_a_file_of_another_size_or_time_is_not_taken_for_the_one_behind_the_address(root: str, other: dict[str, float]) -> None:
+    folder = data_folder(root)
+    assert folder is not None
+    read_source("own", data_root=folder)
+    local = folder / "own.csv"
+    at = local.stat().st_mtime + other.get("time", 0.0)
+    local.write_text("X" * (len(CSV) + int(other.get("size", 0))))
+    os.utime(local, (at, at))
+    mirror.copy_into_mirror("own", folder)
+    assert local.read_text() == CSV
 
 
 def test_what_was_renamed_or_removed_behind_the_address_goes_away(root: str, tmp_path: Path) -> None:

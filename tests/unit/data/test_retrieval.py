@@ -90,6 +90,16 @@ def test_a_split_column(tmp_path: Path) -> None:
     assert inspect_source("shop", split="train", data_root=root).num_rows == 2
 
 
+def test_columns_that_are_named_for_a_part_go_before_those_that_may_be_anything(tmp_path: Path) -> None:
+    """Rows of a data base have an `_id` of their own, candidates of a search a score."""
+    other = {"_id": ["r0", "r1", "r2"]}
+    queries = QUERIES | {"text": ["other", "words"], "_id": ["r0", "r1"]}
+    root = _written(tmp_path, faqs=FAQS | other, queries=queries, qrels=QRELS | other | {"score": [0, 7, 7]})
+    found = read_retrieval("shop", data_root=root)
+    assert (found.queries, found.document_ids) == (("In what way?", "For what reason?"), ("f0", "f1", "f2"))
+    assert found.qrels == {"q0": {"f0": 2, "f1": 1}, "q1": {"f2": 1}}
+
+
 def test_documents_without_text_count_as_not_found(tmp_path: Path) -> None:
     found = read_retrieval("shop", data_root=_written(tmp_path, faqs=FAQS | {"answer": ["So.", " ", None]}))
     assert (found.document_ids, len(found.empty_document_ids)) == (("f0",), 2)

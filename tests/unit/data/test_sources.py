@@ -111,6 +111,22 @@ def test_a_cell_of_a_source_is_the_text_that_it_holds(tmp_path: Path, suffix: st
     assert read_source("some", data_root=tmp_path)["text"].to_pylist() == texts
 
 
+def test_categories_are_texts(tmp_path: Path) -> None:
+    columns = {name: pa.array(values).dictionary_encode() for name, values in TRIPLETS.items()}
+    pq.write_table(pa.table(columns), tmp_path / "some.parquet")
+    table = read_source("some", split="train", data_root=tmp_path)
+    assert set(table.schema.types) == {pa.large_string()} and table["sent0"].to_pylist() == TRIPLETS["sent0"][:2]
+    assert inspect_source("some", split="dev", data_root=tmp_path).num_rows == 1
+
+
+def test_texts_with_nuls_are_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"number": [1, 2], "text": ["one", "t\0w\0o\0"]}), tmp_path / "some.parquet")
+    (tmp_path / "lines.jsonl").write_text('{"number": 1, "text": "one"}\n{"number": 2, "text": "t\\u0000wo"}\n')
+    for name in ("some", "lines"):
+        with pytest.raises(DataError, match=r"text: found texts with NUL characters"):
+            read_source(name, data_root=tmp_path)
+
+
 @pytest.mark.parametrize("text", ["a; b", "a, b", "a | b"])
 def test_one_column_is_one_column(tmp_path: Path, text: str) -> None:
     (tmp_path / "some.tsv").write_text(f"text\n{text}\n{text}\n")
@@ -141,6 +157,15 @@ def test_a_file_of_the_same_size_may_hold_something_else(root: Path) -> None:
         path.write_text(text)
         os.utime(path, (time.time() - 3600 + place,) * 2)
         revisions.add(inspect_source("nli/swapped", data_root=root).revision)
+    assert len(revisions) == 2
+
+
+def test_a_file_with_the_time_of_another_may_hold_something_else(root: Path) -> None:
+    path, revisions, at = root / "nli" / "restored.csv", set(), time.time() - 3600
+    for text in ("sentence1,sentence2\na,b\n", "sentence1,sentence2\na,b\nc,d\n"):  # as `cp -p` of an older version leaves it
+        path.write_text(text)
+        os.utime(path, (at, at))
+        revisions.add(inspect_source("nli/restored", data_root=root).revision)
     assert len(revisions) == 2
 
 
