@@ -137,6 +137,10 @@ def test_micro_batches_hold_each_sentence_once_and_nearly_equal_numbers_of_token
     assert max(tokens) - min(tokens) <= 2 * max(lengths)
 
 
+def test_sentences_are_dealt_forth_and_back() -> None:
+    assert micro_batches([2, 9, 8, 3, 7, 6, 5, 4], size=4) == [[1, 5, 6, 0], [2, 4, 7, 3]], "22 tokens each"
+
+
 @pytest.mark.parametrize("multiple", [1, 8, 64, 100])
 def test_filling_changes_no_embedding_and_no_gradient(tiny_encoder_dir: str, multiple: int) -> None:
     encoder = SentenceEncoder.load(tiny_encoder_dir, hidden_dropout=0.0, attention_dropout=0.0)
@@ -160,15 +164,18 @@ def test_filling_changes_no_embedding_and_no_gradient(tiny_encoder_dir: str, mul
 def test_blocks_of_anchors_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = torch.Generator().manual_seed(0)
     anchors, candidates = (torch.randn(rows, 8, generator=generator, dtype=torch.float64).requires_grad_() for rows in (13, 26))
+    held: list[int] = []
 
     def of_block(first: int, last: int) -> Tensor:
+        held.append((last - first) * len(candidates))
         return info_nce(anchors[first:last], candidates, first_row=first, temperature=0.05)
 
     whole = mean_over_blocks(of_block, num_rows=13, num_columns=26, device=anchors.device)
     expected = torch.autograd.grad(whole, (anchors, candidates))
     monkeypatch.setattr(grad_cache, "LOGITS_AT_ONCE", 4 * 26)
+    held.clear()
     blocks = mean_over_blocks(of_block, num_rows=13, num_columns=26, device=anchors.device)
-    assert blocks.item() == pytest.approx(whole.item(), rel=1e-14)
+    assert blocks.item() == pytest.approx(whole.item(), rel=1e-14) and held == [4 * 26] * 3 + [26]
     for one, other in zip(torch.autograd.grad(blocks, (anchors, candidates)), expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-14)
 
@@ -204,10 +211,12 @@ def test_equal_under_every_engine(tiny_encoder_dir: str) -> None:
 class WatchedEngine(TorchEngine):
     """Knows how many tokens it was given at once."""
 
-    most = 0
+    def __init__(self, encoder: SentenceEncoder) -> None:
+        super().__init__(encoder, Optimization(num_steps=1))
+        self.given: list[int] = []
 
     def encode(self, tokens: TokenBatch) -> Tensor:
-        self.most = max(self.most, tokens.num_tokens)
+        self.given.append(tokens.num_tokens)
         return super().encode(tokens)
 
 
@@ -216,9 +225,10 @@ def test_a_step_holds_a_micro_batch_at_a_time(tiny_encoder_dir: str) -> None:
     batches = word_batches(encoder, 1)
     held = []
     for micro_batch in (None, 3):
-        engine = WatchedEngine(encoder, Optimization(num_steps=1))
+        engine = WatchedEngine(encoder)
         list(train_steps(engine, make.info_nce(), batches, micro_batch=micro_batch))
-        held.append(engine.most)
+        held.append(max(engine.given))
+    assert not any(num_tokens % TOKENS_MULTIPLE for num_tokens in engine.given), "a heap of few sizes stays small"
     assert held[0] == batches[0].tokens.num_tokens > 2 * TOKENS_MULTIPLE >= 2 * held[1]
 
 

@@ -88,10 +88,11 @@ def test_a_split_without_public_scores(tmp_path: Path) -> None:
     [
         ("text1,sentence2,score", r"expected columns sentence1, sentence2, score\. Rename columns in the file \(sentence1 missing\)\.$"),
         ("Sentence1,sentence2,score", r'Did you mean "Sentence1"\? Rename columns in the file'),
+        ("sentence1,sentence2,scores, SCORE ", r'Did you mean "SCORE"\?'),  # the same word goes before one that is like it
         ("sentence1,sentence1,score", r"found several columns named 'sentence1'; expected each name once\."),
     ],
 )
 def test_a_column_that_is_in_use_is_not_proposed_for_another(tmp_path: Path, header: str, words: str) -> None:
-    (tmp_path / "s.csv").write_text(f"{header}\na,b,1\n")
+    (tmp_path / "s.csv").write_text(f"{header}\n{','.join('a' * len(header.split(',')))}\n")
     with pytest.raises(DataError, match=words):
         read_pairs("s", data_root=tmp_path)

@@ -57,6 +57,7 @@ def test_forums_count_alike_however_many_questions_they_have(tmp_path: Path) -> 
     score = task.score(rows, COSINE)
     per_query = score.items["map@100"].to_numpy()
     assert score.main == pytest.approx((np.mean(per_query[:2]) + per_query[2]) / 2) and per_query[0] == per_query[2] == 100
+    assert score.items["query_id"].to_pylist() == ["android:1", "android:4", "gis:1"], "forums number their questions alike"
     columns = {name: score.items[name].to_numpy() for name in score.items.column_names}
     items = items_of(columns, task="cqadupstack", where="test")
     assert items is not None and items.weights.tolist() == [0.25, 0.25, 0.5]

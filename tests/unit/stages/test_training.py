@@ -137,6 +137,30 @@ def test_sentences_whose_embeddings_are_not_finite_are_named() -> None:
         next(train_steps(TorchEngine(encoder, OPTIMIZATION), make.info_nce(), [batch]))
 
 
+class Sum(Objective):
+    """Asks nothing of the other ranks."""
+
+    def __call__(self, embeddings: Tensor, batch: Batch) -> Tensor:
+        return embeddings.sum()
+
+
+def test_they_are_named_by_column_and_row_of_this_rank() -> None:
+    encoder = ToyEncoder()
+    (batch,) = toy_batches(1, rank=1, world_size=2)
+    bad = [5, 10]  # columns 1 and 2, rows 1 and 2 of this rank's four
+    lone = [next(iter(set(batch.tokens.take([place]).token_ids.tolist()))) for place in bad]
+    with torch.no_grad():
+        encoder.tokens.weight[lone] = float("nan")
+    named = [
+        int(sentence)
+        for place, sentence in enumerate(batch.own_sentence_ids)
+        if set(lone) & set(batch.tokens.take([place]).token_ids.tolist())
+    ]
+    with pytest.raises(TrainingDiverged, match=rf"rows 4 to 7 of the batch.*{len(named)} embeddings not finite, sentences") as caught:
+        next(train_steps(TorchEngine(encoder, OPTIMIZATION), Sum(), [batch]))
+    assert str(named[:8]) in str(caught.value) and len(named) < 12
+
+
 @pytest.mark.parametrize(("num_rows", "world_size"), [(2, 4), (0, 2)])
 def test_a_batch_with_fewer_rows_than_workers_is_refused(num_rows: int, world_size: int) -> None:
     with pytest.raises(ResourceError, match=rf"{num_rows} rows for {world_size} workers.*at least a row for each"):
