@@ -91,6 +91,25 @@ def test_a_rung_of_no_use_is_not_gone_on_from(tmp_path: Path, tiny_encoder_dir: 
     assert half.record.results["step"] == 6 and "seconds_before" not in half.record.results
 
 
+@pytest.mark.parametrize("damaged", ["rng-00000.pt", "engine.pt"])
+def test_a_training_that_begins_anew_has_nothing_of_the_rung(tmp_path: Path, tiny_encoder_dir: Path, damaged: str) -> None:
+    """The random state is read last: until then weights and optimizer of the rung are loaded."""
+    train, context = prepared(values_of(tiny_encoder_dir), write_data(tmp_path / "data"), tmp_path / "store")
+    half, context = Rung(of=train, share=0.5), replace(context, shares=SHARES)
+    rung = build_here(Rung(of=train, share=0.2), context)
+    (Path(rung.uri) / "checkpoint" / damaged).write_bytes(b"damaged")
+    anew = build_here(half, context).record.results
+    _, elsewhere = prepared(values_of(tiny_encoder_dir), tmp_path / "data", tmp_path / "other")
+    expected = build_here(half, elsewhere).record.results
+    assert (anew["dev_history"], anew["step"]) == (expected["dev_history"], expected["step"]) and len(str(anew["dev_history"])) > 20
+
+
+def test_a_lower_rung_is_not_gone_on_to_from_a_higher_one(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    train, context = prepared(values_of(tiny_encoder_dir), write_data(tmp_path / "data"), tmp_path / "store")
+    context = replace(context, shares=SHARES)
+    assert [build_here(Rung(of=train, share=share), context).record.results["step"] for share in reversed(SHARES)] == [6, 4]
+
+
 def _rung_on_rank(rank: int, world_size: int, values: dict[str, Json], data: Path, store: Path, out: Path) -> dict[str, Any]:
     plan, context = tiny_plan(values, data=data, store=store)
     train = next(stage for stage in plan.stages if isinstance(stage, Train) and stage.objective.name == "rcl")

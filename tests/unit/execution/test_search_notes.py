@@ -103,6 +103,20 @@ def test_how_a_training_stood_at_a_share_is_read_from_what_went_further(
     assert rung_score(train, share, context) == RungScore(step=step, dev=dev, last=last, sentences=sentences, seconds=seconds)
 
 
+def test_the_next_rung_above_a_share_tells_how_a_training_stood_there(tmp_path: Path) -> None:
+    context: Any = SimpleNamespace(store=ArtifactStore(tmp_path), shares=(0.1, 0.3, 0.6))
+    train = next(stage for stage in plan_of(small_recipe()).stages if isinstance(stage, Train))
+    history: list[Json] = [[2, 60.0], [4, 50.0], [6, None]]
+    for share, num_scores, seconds in ((0.3, 2, 40.0), (0.6, 3, 120.0)):  # the second part ran on a slower machine
+        with context.store.staged() as folder:
+            (folder / "file").write_text("a rung")
+            results: dict[str, Json] = {"num_steps_planned": 10, "dev_history": history[:num_scores], "seconds_total": seconds}
+            context.store.commit(to_share(train, share), folder, seconds=1.0, runtime={}, environment={}, results=results)
+    assert [(found.step, found.seconds) for share in context.shares if (found := rung_score(train, share, context))] == [
+        (2, 20.0), (4, 40.0), (6, 120.0),
+    ]  # fmt: skip
+
+
 def test_the_curve_of_a_pruned_training_is_that_of_its_highest_rung(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path)
     train = _train_with_rungs(store)
