@@ -139,6 +139,7 @@ def test_micro_batches_hold_each_sentence_once_and_nearly_equal_numbers_of_token
 
 def test_sentences_are_dealt_forth_and_back() -> None:
     assert micro_batches([2, 9, 8, 3, 7, 6, 5, 4], size=4) == [[1, 5, 6, 0], [2, 4, 7, 3]], "22 tokens each"
+    assert micro_batches([1, 3, 2], size=1, most=5) == [[1], [2], [0], [], []], "as many as the rank with the most sentences has"
 
 
 @pytest.mark.parametrize("multiple", [1, 8, 64, 100])

@@ -9,17 +9,18 @@ import pyarrow as pa
 import pytest
 from sklearn.metrics import average_precision_score
 
-from sentdist.data.forums import read_forums
+from sentdist.data.forums import Forum, read_forums
 from sentdist.errors import DataError
 from sentdist.evaluation.forums import average_precisions
 from sentdist.evaluation.items import items_of
+from sentdist.evaluation.lexical import word_scores
 from sentdist.learning.relation_file import Relations
 from sentdist.plan.relational import RelationalScoring
 from sentdist.plan.task_kinds import ForumsTask
 from sentdist.report.useb import COLUMNS, useb_scores
 from sentdist.stages.scores.by_relation import mean_of_parts, score_by
-from sentdist.stages.scores.scorer import COSINE, RelationalScorer
-from sentdist.stages.tasks.forums import load_forums
+from sentdist.stages.scores.scorer import COSINE, CosineScorer, RelationalScorer
+from sentdist.stages.tasks.forums import LoadedForums, load_forums
 from sentdist.stages.tasks.loaded_task import TaskScore
 from tests.support.tasks_data import write_forums
 
@@ -64,6 +65,42 @@ def test_forums_count_alike_however_many_questions_they_have(tmp_path: Path) -> 
     assert items.contributions.sum() == pytest.approx(0) and items.contributions[2] == 0, "alone in its forum"
     assert task.score_words("bm25").main is not None
     assert (1, "phone gets hot", "battery is empty") in task.texts().pairs
+
+
+class Turned(CosineScorer):
+    def queries(self, queries_QD: np.ndarray, *, where: str) -> np.ndarray:
+        return -queries_QD
+
+
+def test_each_forum_is_ranked_by_its_own_embeddings_and_words_to_a_hundred_places() -> None:
+    random = np.random.default_rng(0)
+    forums = tuple(
+        Forum(
+            name=name,
+            query_ids=tuple(f"{name}:{number}" for number in range(num_queries)),
+            queries=tuple(f"which {number} of {name}" for number in range(num_queries)),
+            pool=tuple(f"the {number} of {name}" for number in range(num_others)),
+            duplicates=tuple(frozenset(random.choice(num_others, size=3, replace=False).tolist()) for _ in range(num_queries)),
+        )
+        for name, num_queries, num_others in (("a", 3, 20), ("b", 5, 130), ("c", 2, 40))
+    )
+    task = LoadedForums(task=TASK, forums=forums)
+    rows = dict(zip(task.sentences, random.normal(size=(len(task.sentences), 6)), strict=True))
+    unit = {text: row / np.linalg.norm(row) for text, row in rows.items()}
+    words = {forum.name: word_scores("word_overlap", forum.queries, forum.pool) for forum in forums}
+    expected: dict[str, list[float]] = {"embeddings": [], "words": []}
+    for forum in forums:
+        for place, (query, known) in enumerate(zip(forum.queries, forum.duplicates, strict=True)):
+            near = [float(unit[query] @ unit[other]) for other in forum.pool]
+            for kind, scores in (("embeddings", near), ("words", words[forum.name][place])):
+                hits = [other in known for other in np.argsort(-np.asarray(scores), kind="stable")[:100].tolist()]
+                precisions = [sum(hits[: rank + 1]) / (rank + 1) for rank, hit in enumerate(hits) if hit]
+                expected[kind].append(100 * float(np.mean(precisions)) if precisions else 0.0)
+    embeddings = np.array(list(rows.values()))
+    asked = np.array([text.startswith("which") for text in rows])[:, None]
+    for given, scorer in ((embeddings, COSINE), (np.where(asked, -embeddings, embeddings), Turned())):
+        assert task.score(given, scorer).items["map@100"].to_pylist() == pytest.approx(expected["embeddings"])
+    assert task.score_words("word_overlap").items["map@100"].to_pylist() == pytest.approx(expected["words"])
 
 
 class _Pairs:

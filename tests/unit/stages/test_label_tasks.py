@@ -12,12 +12,13 @@ import pytest
 from sentdist.data.labels import EMPTY, read_labelled
 from sentdist.errors import DataError, RecipeError
 from sentdist.learning.encoder import encode as embedding
-from sentdist.plan.task_kinds import ClassificationTask
+from sentdist.plan.task_kinds import ClassificationTask, ClusteringTask
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.stages.context import Context
 from sentdist.stages.scores.embedding_cache import kept_or_encoded
 from sentdist.stages.scores.scorer import COSINE
 from sentdist.stages.tasks.classification import load_classification
+from sentdist.stages.tasks.clustering import load_clustering
 from sentdist.store.store import ArtifactStore
 from tests.support.tasks_data import evaluated, stage_of, write_table
 
@@ -175,6 +176,16 @@ def test_an_absent_split_is_told_while_planning(tiny_encoder_dir: Path, data: Pa
     write_table(data, "transfer/sst2", [{**row, "split": "train"} for row in _rows()])
     with pytest.raises(DataError, match=r'task sst2: transfer/sst2: found split "test"'):
         stage_of(tiny_encoder_dir, ("sst2",), data)
+
+
+def test_items_of_clusters_stand_in_the_order_of_their_texts(tmp_path: Path) -> None:
+    labels = list("abbaababba")
+    write_table(tmp_path, "made", [{"text": f"{label} {number}", "label": label} for number, label in enumerate(labels)])
+    loaded = load_clustering(ClusteringTask(name="made", source="made", revision="x"), tmp_path)
+    embeddings = np.eye(2)[[int(text.startswith("b")) for text in loaded.sentences]]
+    found = loaded.score(embeddings + 0.01 * np.random.default_rng(0).normal(size=embeddings.shape), COSINE)
+    assert found.main == pytest.approx(100.0) and found.items["label"].to_pylist() == labels
+    assert len(set(zip(labels, found.items["cluster"].to_pylist(), strict=True))) == 2, "each label is a cluster"
 
 
 def test_words_alone_have_no_score(data: Path) -> None:
