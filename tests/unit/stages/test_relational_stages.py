@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentdist.data.corpus import OpenedCorpus
-from sentdist.data.relations import HeldOutTriples
+from sentdist.data.relations import HeldOutTriples, held_out_relations
 from sentdist.encoder_export import card_of
 from sentdist.errors import DataError, RecipeError
 from sentdist.learning.encoder.declared import ends_in_normalize
@@ -27,11 +27,12 @@ from sentdist.plan.unroll import Plan
 from sentdist.report.sweep_report import report_sweep
 from sentdist.stages.context import Context
 from sentdist.stages.corpora.build import build_corpus
+from sentdist.stages.corpora.relations import relation_sources
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import run_local
 from sentdist.stages.scores.build import build_scores
 from sentdist.stages.scores.scorer import CosineScorer
-from sentdist.stages.tasks.links import LoadedLinks
+from sentdist.stages.tasks.links import LoadedLinks, load_links
 from sentdist.stages.tasks.sts import LoadedSts
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
@@ -359,6 +360,16 @@ def test_tails_are_ranked_by_the_vector_of_their_relations_name_and_words_rank_t
     words = [[set(text.split()) for text in texts] for texts in (triples.heads, triples.tails)]
     overlaps = np.array([[len(head & tail) / len(head | tail) for tail in words[1]] for head in words[0]])
     assert task.score_words("word_overlap").items["rank"].to_pylist() == ranks(overlaps)
+
+
+def test_links_are_what_is_held_out_for_testing(data: Path) -> None:
+    file = RelationFile(source="pairs/twins", source_revision="1", split=None)
+    part = RelationPart(name="twin", construction="pairs", sources=(file,), columns=("sentence1", "sentence2"))
+    task = LinkTask(source="made", revision="made", relations=(part,), held_out=4, seed=3)
+    held_out = {
+        side: held_out_relations(relation_sources(task.relations, data), held_out=4, part=side, seed=3).heads for side in ("dev", "test")
+    }
+    assert load_links(task, data).triples.heads == held_out["test"] != held_out["dev"]
 
 
 def test_the_card_of_an_encoder_with_relations_has_the_ranks_of_its_links(finished: tuple[Plan, Context]) -> None:

@@ -79,6 +79,8 @@ def test_word_overlap_is_a_floor_and_leaked_pairs_are_found(data: Path) -> None:
     revision = inspect_source("my/triplets", data_root=data).revision
     task = TripletTask(name="mine", source="my/triplets", revision=revision, split="test")
     assert load_triplets(task, data).score_words("word_overlap").main == 25.0  # only the cat shares more words with its positive
+    near = triplets(("red dog", "red dog runs", "red dog runs too far"), ("a cat", "a dog", "a cat sits"))
+    assert near.score_words("word_overlap").items["accuracy"].to_pylist() == [100.0, 0.0], "both are compared with the anchor"
     texts = load_task(task, data).texts()
     assert texts.num_items == 4 and texts.pairs[2] == (2, "two men play chess", "people play a game")
     (found,) = LeakFinder([texts]).find([["people play a game", "two men play chess", "?"]], np.array([[0], [1]]))
