@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from sentdist.errors import RecipeError
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.engine import TorchEngine
 from sentdist.learning.learner import Learner
 from sentdist.learning.optimization import Optimization, adamw, parameter_groups
 from sentdist.learning.weighted_sum import WeightedSum
@@ -71,6 +72,7 @@ def test_every_parameter_is_in_one_group_and_matrices_alone_decay(tmp_path: Path
     learner = learner_of("roberta", tmp_path)
     groups = parameter_groups(learner, Optimization(num_steps=1, lr=RATE, layer_decay=DECAY, weight_decay=0.01))
     assert groups[0]["lr"] == RATE  # what a run reports
+    assert TorchEngine(learner, Optimization(num_steps=1, lr=RATE, layer_decay=DECAY, warmup_fraction=0.0)).lr == RATE
     assert sorted(id(one) for group in groups for one in group["params"]) == sorted(map(id, learner.parameters()))
     assert all(group["weight_decay"] == (0.01 if one.ndim >= 2 else 0.0) for group in groups for one in group["params"])
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import Tensor
 
 from sentdist.errors import TrainingDiverged
+from sentdist.learning import loop
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import StepReport, train_steps
@@ -51,6 +54,36 @@ def test_reports_come_after_the_step_that_is_read() -> None:
     reports = train_steps(_engine(runs_ahead=True), make.info_nce(), ahead, is_read=lambda step: step == 3)
     assert [(next(reports).step, len(drawn)) for _ in range(4)] == [(0, 4), (1, 4), (2, 4), (3, 4)]
     assert [report.step for report in reports] == [4, 5, 6], "and at the end"
+
+
+def test_waiting_for_the_device_counts_once_in_the_last_of_the_steps_that_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that ticks when it is looked at: five times a step, and once where results are read."""
+    monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=itertools.count().__next__))
+    found = _steps(_engine(runs_ahead=True), 9, is_read=lambda step: step % 4 == 3)
+    assert [report.seconds.total for report in found] == [5, 5, 5, 6, 5, 5, 5, 6, 6]
+    assert [report.seconds.optimizer for report in found] == [1, 1, 1, 2, 1, 1, 1, 2, 2]
+
+
+def test_waiting_for_other_ranks_is_told_apart_from_what_it_is_a_part_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = {"all": 0.0, "waited": 0.0}
+    monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: seconds["all"]))
+    monkeypatch.setattr(loop, "seconds_waited", lambda: seconds["waited"])
+
+    def passes(some: float, *, waiting: float = 0.0) -> None:
+        seconds["all"] += some + waiting
+        seconds["waited"] += waiting
+
+    class Slow(Objective):
+        def __call__(self, embeddings: Tensor, batch: Batch) -> Tensor:
+            passes(4.0, waiting=8.0)
+            return make.info_nce(temperature=0.05)(embeddings, batch)
+
+    batches = (batch for batch in toy_batches(3) if passes(1.0) is None)
+    reports = train_steps(_engine(runs_ahead=False), Slow(), batches, vote=lambda: passes(16.0, waiting=32.0) or 0.0)
+    for report in reports:
+        passes(64.0, waiting=128.0)  # what its caller does
+        took = report.seconds
+        assert (took.data, took.loss, took.optimizer, took.waiting, took.total) == (1.0, 4.0, 16.0, 40.0, 61.0)
 
 
 class PoisonedAt(Objective):

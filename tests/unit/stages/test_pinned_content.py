@@ -30,6 +30,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = tmp_path / "data"
     for name, text in {
         "rows.csv": "sentence1,sentence2,score\none,two,1\nthree,four,2\nfive,six,3\n",
+        "more.csv": "sentence1,sentence2\na,b\nc,d\ne,f\n",
         "test.csv": "sentence1,sentence2,score\nseven,eight,1\nnine,ten,2\n",
         "faq_docs.csv": "document_id,text\nd,an answer\n",
         "faq_queries.csv": "query_id,query\nq,a question\n",
@@ -86,9 +87,13 @@ def sts(data: Path) -> Task:
 
 
 def links(data: Path) -> ScoredTask:
-    file = RelationFile(source="rows", source_revision=revision(data, "rows"), split=None)
-    part = RelationPart(name="twin", construction="pairs", sources=(file,), columns=("sentence1", "sentence2"))
-    return LinkTask(source="rows", revision="key", relations=(part,), held_out=1, seed=0)
+    """Of two relations; it is a file of the second that changes."""
+    files = [RelationFile(source=name, source_revision=revision(data, name), split=None) for name in ("more", "rows")]
+    first, second = (
+        RelationPart(name=name, construction="pairs", sources=(file,), columns=("sentence1", "sentence2"))
+        for name, file in zip(("near", "twin"), files, strict=True)
+    )
+    return LinkTask(source="rows", revision="key", relations=(first, second), held_out=1, seed=0)
 
 
 @pytest.mark.parametrize("stage_of", [plain, graded])
