@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sentdist.cli import app
+from sentdist.data.candidates import Candidates
 from sentdist.data.leaks import LeakFinder
 from sentdist.data.retrieval import Retrieval
 from sentdist.data.sources.pinned import inspect_source
@@ -18,11 +19,12 @@ from sentdist.data.sts_pairs import Pairs
 from sentdist.errors import DataError, RecipeError
 from sentdist.plan.chosen_tasks import OWN_KINDS, named_task, task_names
 from sentdist.plan.specs import Fold, Task
-from sentdist.plan.task_kinds import TASK_KINDS, ClassificationTask, GeometryTask
+from sentdist.plan.task_kinds import TASK_KINDS, ClassificationTask, GeometryTask, RerankingTask
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.stages.scores.scorer import COSINE, CosineScorer
 from sentdist.stages.tasks.geometry import geometry_of
 from sentdist.stages.tasks.load import load_task
+from sentdist.stages.tasks.reranking import LoadedReranking
 from sentdist.stages.tasks.retrieval import LoadedRetrieval, load_retrieval
 from sentdist.stages.tasks.sts import load_sts
 from tests.support.tasks_data import evaluated, stage_of, write_forums, write_table
@@ -137,6 +139,47 @@ def test_a_document_counts_however_far_behind_others_it_stands() -> None:
     angles = np.linspace(0, 1, 201)
     found = LoadedRetrieval(task=task, collection=collection, rows=(0,)).score(np.stack([np.cos(angles), np.sin(angles)], axis=1), COSINE)
     assert found.main == pytest.approx(100 / 160)
+
+
+def test_the_texts_of_a_fold_are_its_queries_with_what_is_relevant_to_them_in_groups_of_all() -> None:
+    collection = Retrieval(
+        query_ids=("q0", "q1", "q2", "q3"),
+        queries=("zero", "one", "two", "three"),
+        document_ids=("a", "b", "c"),
+        documents=("doc a", "doc b", "doc c"),
+        qrels={"q0": {"a": 1}, "q1": {"a": 2, "b": 0}, "q2": {"b": 1, "a": 0}, "q3": {"c": 1}},
+    )
+    task = Task(name="own", kind="retrieval", source="any", revision="any")
+    fold = LoadedRetrieval(task=task, collection=collection, rows=(1, 3)).texts()
+    assert (fold.sentences, fold.pairs) == ((("one",), ("three",)), ((0, "one", "doc a"), (1, "three", "doc c")))
+    whole = LoadedRetrieval(task=task, collection=collection, rows=(0, 1, 2, 3)).texts().groups().tolist()
+    assert len(set(whole)) == 3 and whole[0] == whole[1], "the first two share an answer"
+    rows_of = dict(zip((*collection.queries, *collection.documents), np.random.default_rng(0).normal(size=(7, 2)), strict=True))
+
+    def scored(rows: tuple[int, ...]) -> list[dict[str, object]]:
+        part = LoadedRetrieval(task=task, collection=collection, rows=rows)
+        found: list[dict[str, object]] = part.score(np.array([rows_of[text] for text in part.sentences]), COSINE).items.to_pylist()
+        return found
+
+    for rows in ((1, 3), (2, 3), (0, 1)):
+        assert LoadedRetrieval(task=task, collection=collection, rows=rows).texts().groups().tolist() == [whole[row] for row in rows]
+        assert scored(rows) == [scored((0, 1, 2, 3))[row] for row in rows]
+    assert len({str(list(row.values())[1:]) for row in scored((0, 1, 2, 3))}) > 1
+
+
+def test_words_put_each_query_s_own_candidates_in_order() -> None:
+    """The relevant one stands last in the file, where ties would leave it; texts may stand there more than once."""
+    judged = [("q0", "red dog", "a blue cat", 0), ("q0", "red dog", "the red dog", 1), ("q1", "blue cat", "the red dog", 0)]
+    judged += [("q1", "blue cat", "a blue cat", 1), ("q2", "red dog", "nothing", 0), ("q2", "red dog", "a dog", 1)]
+    query_ids, queries, documents, relevance = zip(*judged, strict=True)
+    rows = Candidates(
+        query_ids=query_ids, queries=queries, document_ids=tuple("abcdef"), documents=documents, relevance=relevance, num_unanswerable=1
+    )
+    loaded = LoadedReranking(task=RerankingTask(name="own", source="any", revision="any"), rows=rows)
+    for kind in ("word_overlap", "bm25"):
+        assert loaded.score_words(kind).main == 100.0  # type: ignore[arg-type]
+    assert loaded.texts().pairs == ((0, "red dog", "the red dog"), (1, "blue cat", "a blue cat"), (2, "red dog", "a dog"))
+    assert loaded.texts().left_out == "1 of 4 queries, which have no relevant candidate"
 
 
 def test_a_limit_takes_queries_from_all_over_the_collection(data: Path) -> None:
