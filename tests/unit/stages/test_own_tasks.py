@@ -90,6 +90,7 @@ def test_every_kind_of_own_file_is_scored(planted_encoder_dir: Path, data: Path,
     ]
     assert [results[name] for name in names if not name.startswith(("sts", "clustering"))] == [pytest.approx(100.0)] * 5
     assert float(str(results["sts-my-pairs"])) > 80.0, "two gold scores and many similarities: ties keep a perfect encoder below 100"
+    assert results["pairs-my-labelled-pairs-test.share"] == pytest.approx(100 * 15 / 24), "what random similarities reach"
     folder = context.store.folder(artifact) / "items"
     assert {path.stem for path in folder.iterdir()} == set(names)
     assert pq.read_table(folder / "retrieval-my-bank.parquet").num_rows == 15
