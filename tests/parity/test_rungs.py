@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from sentdist.learning.checkpoint import Progress
 from sentdist.learning.engine import TorchEngine
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Rung, Train, to_share
@@ -55,10 +57,16 @@ def test_a_training_through_rungs_is_the_training(tmp_path: Path, tiny_encoder_d
     elsewhere = replace(elsewhere, shares=SHARES)
     assert other.key == train.key
     told: list[int] = []
+    total = 0.0
     for share in SHARES:
         rung = build_here(to_share(other, share), elsewhere, listen=lambda stage, session, event: told.append(getattr(event, "step", -1)))
         assert rung.record.kind == "rung"
         assert (rung.record.results["step"], rung.record.results["num_steps_planned"]) == ({0.2: 4, 0.5: 6}[share], 12)
+        results: Any = rung.record.results
+        assert rung.record.seconds == pytest.approx(results["seconds_total"] - total, abs=1e-2), "what lies below it is not its own"
+        total = results["seconds_total"]
+        best = max(score for _, score in results["dev_history"])
+        assert [results["best_step"], results["best_dev_score"]] == next(point for point in results["dev_history"] if point[1] == best)
     again = build_here(other, elsewhere)
 
     assert sorted(set(told)) == [-1, *range(7)], "each step once, none of it again"
@@ -71,9 +79,9 @@ def test_a_training_through_rungs_is_the_training(tmp_path: Path, tiny_encoder_d
     assert again.record.seconds > float(str(again.record.results["seconds_before"])) > 0
     # What is known of a share is the same wherever it is read.
     assert all(
-        replace(known, seconds=0) == replace(rung, seconds=0)
+        replace(known, seconds=0) == replace(here, seconds=0)
         for share in SHARES
-        if (known := rung_score(train, share, context)) and (rung := rung_score(other, share, elsewhere))
+        if (known := rung_score(train, share, context)) and (here := rung_score(other, share, elsewhere))
     )
     first = rung_score(other, 0.2, elsewhere)
     assert first is not None and first.step == 4
@@ -108,6 +116,9 @@ def test_a_lower_rung_is_not_gone_on_to_from_a_higher_one(tmp_path: Path, tiny_e
     train, context = prepared(values_of(tiny_encoder_dir), write_data(tmp_path / "data"), tmp_path / "store")
     context = replace(context, shares=SHARES)
     assert [build_here(Rung(of=train, share=share), context).record.results["step"] for share in reversed(SHARES)] == [6, 4]
+    further: Any = SimpleNamespace(progress=Progress(step=7, seconds=1e6))  # a checkpoint of an attempt that was lost
+    begun = from_rung(further, train, context, make=lambda: further, ranks=ranks_here())
+    assert (begun.step, begun.session.progress.step, begun.session.progress.seconds) == (6, 7, 1e6), "its seconds are kept"
 
 
 def _rung_on_rank(rank: int, world_size: int, values: dict[str, Json], data: Path, store: Path, out: Path) -> dict[str, Any]:

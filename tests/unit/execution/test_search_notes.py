@@ -86,7 +86,8 @@ def _train_with_rungs(store: ArtifactStore) -> Train:
 
 
 @pytest.mark.parametrize(
-    ("share", "step", "dev", "last", "seconds"), [(0.1, 2, 60.0, 60.0, 20.0), (0.2, 2, 60.0, 60.0, 20.0), (0.3, 4, 60.0, 50.0, 40.0), (1.0, 10, 80.0, 70.0, 100.0)]
+    ("share", "step", "dev", "last", "seconds"),
+    [(0.1, 2, 60.0, 60.0, 20.0), (0.2, 2, 60.0, 60.0, 20.0), (0.3, 4, 60.0, 50.0, 40.0), (1.0, 10, 80.0, 70.0, 100.0)],
 )
 def test_how_a_training_stood_at_a_share_is_read_from_what_went_further(
     share: float, step: int, dev: float, last: float, seconds: float, tmp_path: Path
