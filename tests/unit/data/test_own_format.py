@@ -185,6 +185,12 @@ def test_sentences_with_one_two_or_no_commas_are_one_column(tmp_path: Path) -> N
         cells(tmp_path / "own.csv")
 
 
+def test_a_row_that_is_cut_off_where_the_look_ends_does_not_count(tmp_path: Path) -> None:
+    row = ",".join(["a long text " * 9500] * 4)  # 456 kB; the first MiB holds two rows and the beginning of a third
+    (tmp_path / "own.csv").write_text("one,two,three,four\n" + f"{row}\n" * 3)
+    assert [list(found) for found in cells(tmp_path / "own.csv")] == [["one", "two", "three", "four"]] * 3
+
+
 def test_letters_far_below_tell_the_encoding(tmp_path: Path) -> None:
     text = "the same text again and again " * 40
     (tmp_path / "own.csv").write_bytes(("question,answer\n" + f"{text},{text}\n" * 500 + "Größe,Füße\n").encode("cp1252"))
