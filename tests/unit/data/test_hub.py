@@ -120,11 +120,17 @@ def test_the_hub_is_asked_for_the_configuration_and_revision_that_are_named(monk
     def commit_of(self: object, path: str, *, revision: str, timeout: float) -> SimpleNamespace:
         return SimpleNamespace(sha={"v1": "1" * 40, "v2": "2" * 40}[revision])
 
+    def builder(path: str, config: str | None, *, revision: str) -> SimpleNamespace:
+        """A commit whose digits are 2 has two rows."""
+        return SimpleNamespace(info=SimpleNamespace(splits={"all": SimpleNamespace(num_examples=int(revision[0]))}, features={"a": None}))
+
+    monkeypatch.setattr(datasets, "load_dataset_builder", builder)
     monkeypatch.setattr(datasets, "load_dataset", loaded)
     monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", commit_of)
     assert read_source("hub:owner/name:small", split="all", hub_revision=COMMIT)["asked"].to_pylist() == [f"owner/name small {COMMIT}"]
     assert read_source("hub:owner/name", split="all", hub_revision=COMMIT)["asked"].to_pylist() == [f"owner/name None {COMMIT}"]
-    assert [inspect_source("hub:owner/name", hub_revision=tag).revision for tag in ("v1", "v2")] == ["1" * 40, "2" * 40]
+    facts = [inspect_source("hub:owner/name", hub_revision=tag) for tag in ("v1", "v2")]
+    assert [(one.revision, one.num_rows) for one in facts] == [("1" * 40, 1), ("2" * 40, 2)]
 
 
 @pytest.mark.usefixtures("hub")
