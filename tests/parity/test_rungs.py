@@ -101,7 +101,6 @@ def test_a_rung_of_no_use_is_not_gone_on_from(tmp_path: Path, tiny_encoder_dir: 
 
 @pytest.mark.parametrize("damaged", ["rng-00000.pt", "engine.pt"])
 def test_a_training_that_begins_anew_has_nothing_of_the_rung(tmp_path: Path, tiny_encoder_dir: Path, damaged: str) -> None:
-    """The random state is read last: until then weights and optimizer of the rung are loaded."""
     train, context = prepared(values_of(tiny_encoder_dir), write_data(tmp_path / "data"), tmp_path / "store")
     half, context = Rung(of=train, share=0.5), replace(context, shares=SHARES)
     rung = build_here(Rung(of=train, share=0.2), context)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from sentdist.cli import app
 from sentdist.data.candidates import Candidates
+from sentdist.data.folds import fold_of_retrieval
 from sentdist.data.leaks import LeakFinder
 from sentdist.data.retrieval import Retrieval
 from sentdist.data.sources.pinned import inspect_source
@@ -166,6 +168,17 @@ def test_the_texts_of_a_fold_are_its_queries_with_what_is_relevant_to_them_in_gr
         assert LoadedRetrieval(task=task, collection=collection, rows=rows).texts().groups().tolist() == [whole[row] for row in rows]
         assert scored(rows) == [scored((0, 1, 2, 3))[row] for row in rows]
     assert len({str(list(row.values())[1:]) for row in scored((0, 1, 2, 3))}) > 1
+
+
+@pytest.mark.parametrize("by", ["query", "answer"])
+def test_a_fold_s_queries_are_dealt_out_as_those_that_train(by: Literal["query", "answer"], data: Path) -> None:
+    write_table(data, "my/faq_docs", [{"doc_id": f"d{n}", "text": f"answer {n}"} for n in range(6)])
+    write_table(data, "my/faq_queries", [{"query_id": f"q{n}", "query": f"question {n}"} for n in range(18)])
+    write_table(data, "my/faq_qrels", [{"query_id": f"q{n}", "doc_id": f"d{n % 6}", "relevance": 1} for n in range(18)])
+    fold = Fold(number=1, num_folds=3, by=by)
+    loaded = load_retrieval(Task(name="f", kind="retrieval", source="my/faq", revision="r", fold=fold, fold_role="test"), data)
+    expected = fold_of_retrieval(loaded.collection, fold=1, num_folds=3, seed=fold.seed, role="test", by=by)
+    assert loaded.sentences[: len(loaded.rows)] == expected.queries and len(loaded.rows) == 6
 
 
 def test_words_put_each_query_s_own_candidates_in_order() -> None:
