@@ -12,6 +12,7 @@ from sentdist.plan.corpora import CORPORA
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.objectives import terms_of
+from sentdist.plan.selection import chosen_and_scored
 from sentdist.plan.specs import EncoderSpec, View
 from sentdist.plan.stage import Json, as_number, canonical_fields, topological
 from sentdist.plan.stages import Scores, Train
@@ -36,7 +37,7 @@ HIDDEN = ("columns", "limit_seed", "near", "sides", "kind", "name", "own")  # of
 @dataclass(frozen=True, kw_only=True)
 class CardPage:
     """What the template of a card shows. name: by which it is loaded. metadata: the hub's own part at the head, whose JSON values are YAML.
-    corpora: rows of a table each. leaks: under LEAKS_HEADER."""
+    flattered: tasks whose data chose the weights. corpora: rows of a table each. leaks: under LEAKS_HEADER."""
 
     name: str
     title: str
@@ -46,6 +47,7 @@ class CardPage:
     has_unit_length: bool
     objective: str
     scores: Sequence[tuple[str, ...]]
+    flattered: Sequence[str]
     corpora: Sequence[Sequence[tuple[str, str]]]
     leaks: Sequence[tuple[str, ...]]
     settings: Sequence[tuple[str, str]]
@@ -96,6 +98,7 @@ def encoder_card(
             (one.task, one.measure, _number(one.value), one.interval, _number(one.untouched), f"{one.size:,}" if one.size else "–")
             for one in scores
         ],
+        flattered=[one.task for one in scores if one.has_chosen],
         corpora=[_data_rows(corpus, known) for corpus in corpora],
         leaks=_leak_rows(store, corpora),
         settings=_settings(train, record),
@@ -138,7 +141,8 @@ def _metadata(
 
 @dataclass(frozen=True, kw_only=True)
 class _Score:
-    """value: × 100. interval: in words. untouched: that of the base model, scored in the same way; None: the store has none."""
+    """value: × 100. interval: in words. untouched: that of the base model, scored in the same way; None: the store has none.
+    has_chosen: the weights are those that scored best on these very data."""
 
     task: str
     measure: str
@@ -146,6 +150,7 @@ class _Score:
     interval: str
     untouched: float | None
     size: int
+    has_chosen: bool
 
 
 def _number(score: float | None) -> str:
@@ -167,6 +172,7 @@ def _scores(store: ArtifactStore, train: Train, known: Mapping[str, Record]) -> 
         there = {task: path for task, path in items.items() if path.is_file()}
         measures = {task: TASK_KINDS[kind].main for task, kind in kinds.items()}
         columns = table_columns(group_rows([_row(values, there)]), {task: measures[task] for task in there}, average=False)
+        chosen = chosen_and_scored(train.selection, scores.tasks)
         of_base = store.get(scores.model_copy(update={"encoder": train.encoder}))
         for task, value in values.items():
             interval = columns.interval(task, IT)
@@ -177,6 +183,7 @@ def _scores(store: ArtifactStore, train: Train, known: Mapping[str, Record]) -> 
                 interval="–" if interval is None else f"{interval.low:.2f} to {interval.high:.2f}",
                 untouched=None if of_base is None else as_number(of_base.record.results.get(task)),
                 size=columns.sizes.get(task, (0, 0))[0],
+                has_chosen=task in chosen,
             )
     return list(found.values())
 

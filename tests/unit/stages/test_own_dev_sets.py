@@ -8,6 +8,7 @@ import pytest
 
 from sentdist.plan.corpora.own import own_section
 from sentdist.plan.own_tasks import own_test_tasks
+from sentdist.report.encoder_card import encoder_card
 from sentdist.report.sweep_report import report_sweep
 from sentdist.stages.local import run_local
 from sentdist.stages.overlaps import build_overlaps
@@ -70,7 +71,10 @@ def test_own_rows_choose_checkpoints_by_the_score_of_the_evaluation(kind: str, t
     save_sweep(context.store, sweep_record(plan))
     asked, _ = tiny_plan({**values, "name": "again", "evaluation": {"tasks": both}}, data=data, store=tmp_path / "store")
     run_local(asked, context)
-    trained = next(one.record for one in context.store.artifacts("train"))
+    artifact = next(context.store.artifacts("train"))
+    trained = artifact.record
+    card = encoder_card(context.store, artifact, name="me/encoder", licence=None, language=(), has_unit_length=False)
+    assert f"The weights were chosen by {kind}-my-{kind}-dev: what is scored on the same data flatters." in card
     results = next(
         one.record.results
         for one in context.store.artifacts("scores")
