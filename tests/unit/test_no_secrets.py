@@ -86,7 +86,13 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def _called(words: tuple[str, ...], *options: str) -> str:
     """What a command says, what it requires made up."""
-    known = {"recipe": str(ROOT / "rayjobs/recipes/demo.yaml"), "file": "pairs.csv", "model": "models:/demo@best", "other": "98fedcba"}
+    known = {
+        "recipe": str(ROOT / "rayjobs/recipes/demo.yaml"),
+        "file": "pairs.csv",
+        "model": "models:/demo@best",
+        "other": "98fedcba",
+        "to": "me/mine",
+    }
     required = [one for one in _command(words).params if one.required]
     needed = [known.get(one.name, "abcdef12") for one in required if one.param_type_name == "argument"]
     needed += [word for one in required if one.param_type_name == "option" for word in (one.opts[0], "out.npy")]
