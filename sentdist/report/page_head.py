@@ -76,13 +76,13 @@ def _standing(line: Line, table: ResultTable) -> str:
     best = max(means, key=lambda label: means[label])
     if len(means) < 2:
         return ""
-    as_high = sum(f"{mean:.2f}" == f"{means[best]:.2f}" for mean in means.values())
-    if f"{means[line.label]:.2f}" == f"{means[best]:.2f}":
-        others = as_high - 1
+    printed = {label: f"{mean:.2f}" for label, mean in means.items()}
+    if printed[line.label] == printed[best]:
+        others = list(printed.values()).count(printed[best]) - 1
         too = f"; {counted(others, 'other row')} {'has' if others == 1 else 'have'} it, too" if others else ""
         return f", the highest of the table{too}"
     told = ", which is told from it" if line.cells[column].is_told_from_best else ""
-    return f"; {best} has the highest, {means[best]:.2f}{told}"
+    return f"; {best} has the highest, {printed[best]}{told}"
 
 
 def column_words(table: ResultTable) -> str:

@@ -27,7 +27,7 @@ LONGEST_LINE = 1 << 26  # bytes of an object in JSON lines; pyarrow takes 1 MiB,
 TREC = (".qrels", ".trec", ".txt")  # judgements of a retrieval source alone
 SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl")
 TABLES = (*SUFFIXES, ".jsonl.gz", ".json")  # what a source's file may be called: .json holds a list of objects
-PACKED = (".zip", ".tar", ".tgz", ".gz")
+PACKED = (".tar", ".tgz", ".gz")  # a zip is one of BEIR's, or told so
 GENERATED_SOURCES = ("generated/nli", "generated/sts", "generated/faq")  # need no file
 
 
