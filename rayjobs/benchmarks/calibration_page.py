@@ -22,6 +22,7 @@ from rayjobs.benchmarks.calibration import (
     over_table,
 )
 from rayjobs.benchmarks.null_measures import MEASURES, false_positives
+from rayjobs.benchmarks.null_tasks import SIZES, false_positives_of_means
 from rayjobs.benchmarks.null_worlds import NullWorld
 from sentdist.report.style import Drawing, canvas, house_style, save
 
@@ -146,6 +147,14 @@ def _page(count: int) -> Iterator[str]:
     for num_items in (30, 100, 300):
         shares = [false_positives(measure, num_items=num_items, count=count // 2) for measure in MEASURES]
         yield f"| {num_items} | " + " | ".join(f"{100 * share:.1f}" for share in shares) + " |"
+    yield ""
+    yield "## Means over tasks, of two untouched encoders"
+    yield ""
+    yield "Each task is a stratum with its own degrees of freedom. False positives in %, by the groups of test items of the tasks:"
+    yield ""
+    yield "| " + " | ".join(" and ".join(map(str, sizes)) if len(sizes) < 4 else f"{len(sizes)} times {sizes[0]}" for sizes in SIZES) + " |"
+    yield "|" + "---:|" * len(SIZES)
+    yield "| " + " | ".join(f"{100 * false_positives_of_means(sizes, count=count):.1f}" for sizes in SIZES) + " |"
     yield ""
     yield "## Checkpoints, uneven rows, power"
     yield ""

@@ -25,6 +25,7 @@ POWER = 0.8  # the usual choice (Cohen 1988): four true differences of five are 
 COPIES = "no spread over seeds: the runs are copies of each other"
 ALIKE = "both vary alike with every seed and test item, so that their difference does not vary"
 NOTHING_VARIES = "one seed and no test items: nothing varies"
+ONE_GROUP = "test items that all belong together, by common texts or a group, count as one"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +131,8 @@ def _difference(
         is_copies = bool(column.is_copies[row] or column.is_copies[other])
         has_items = bool(column.has_items[row] and column.has_items[other])
         has_seeds = bool(counts) and all(column.has_seeds[one] or column.is_fixed[one] for one in (row, other))
-        return replace(plain, reason=COPIES if is_copies else ALIKE if has_items or has_seeds else NOTHING_VARIES)
+        bare = ONE_GROUP if column.is_one_group else NOTHING_VARIES
+        return replace(plain, reason=COPIES if is_copies else ALIKE if has_items or has_seeds else bare)
     margin = pairs.margin(place, float(-ndtri(ALPHA / 2)))
     least = float(pairs.least_p[place])
     p = max(float(2 * ndtr(-pairs.normal[place])), least)

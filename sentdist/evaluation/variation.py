@@ -8,7 +8,8 @@ The score of a system k with seed s is taken as  mean + seed's luck + training's
   more than the rows can bear (their number minus 3).
 * **Items.** Each item's contribution to the score (`evaluation/contributions.py`) is summed over its group: items that share a text, by
   their `group` column. The part of the variance over groups that seeds × items gave is subtracted: the spread over seeds has it. This is
-  the variance behind the pigeonhole bootstrap (Owen 2007, Ann. Appl. Stat. 1, 386), which counts that part up to three times.
+  the variance behind the pigeonhole bootstrap (Owen 2007, Ann. Appl. Stat. 1, 386), which counts that part up to three times. In a mean
+  over tasks each is a stratum: its groups vary by themselves. Their degrees of freedom are joined by Satterthwaite's rule.
 * **Few seeds.** Components with different degrees of freedom are joined by Cochran & Cox's rule (1950): the critical value is the mean of
   the components' own, weighted by their variances. Simulated false positives at 5 % are 2 to 6 %, where Satterthwaite's degrees give up to
   13 and 8 % with 2 and 3 seeds (infra/benchmarks/calibration.md).
@@ -93,18 +94,22 @@ class PairwiseDifferences:
 class Column:
     """What varies, and by how much, in one column of a table."""
 
-    def __init__(self, entries: Sequence[Entry], weights: Sequence[float] | Floats = ()) -> None:
-        """weights: (G,) share of each group of items in the score, 1 in sum. Raises DataError for scores that are not finite."""
+    def __init__(
+        self, entries: Sequence[Entry], weights: Sequence[float] | Floats = (), tasks: Sequence[int] | NDArray[np.intp] = ()
+    ) -> None:
+        """weights: (G,) share of each group of items in the score, 1 in sum. tasks: (G,) of a mean over tasks, 0, 1, …: which one a group
+        is of, in ascending order; () for one task. Raises DataError for scores that are not finite."""
         _check(entries, len(weights))
         self.entries = tuple(entries)
         self.means = np.array([entry.scores.mean() for entry in entries])
         self.has_seeds = np.array([len(entry.seeds) > 1 for entry in entries])
         self.is_fixed = np.array([entry.is_fixed for entry in entries])
         self.is_copies = np.array([entry.is_copies for entry in entries])
-        self.has_items = np.array([entry.contributions is not None and len(weights) > 1 for entry in entries])  # one group says nothing
-        self.is_testable = ~self.is_copies & (self.has_seeds | self.has_items | (self.is_fixed & self.has_seeds.any()))
         weights_G = np.asarray(weights, dtype=np.float64)
-        self._items_df = max(1.0, 1.0 / float(np.sum(weights_G**2)) - 1.0) if len(weights_G) else 1.0
+        self._tasks = _Tasks(weights_G, np.asarray(tasks if len(tasks) else np.zeros(len(weights_G)), dtype=np.intp))
+        self.has_items = np.array([entry.contributions is not None and self._tasks.are_known for entry in entries])
+        self.is_one_group = not self._tasks.are_known and any(entry.contributions is not None for entry in entries)
+        self.is_testable = ~self.is_copies & (self.has_seeds | self.has_items | (self.is_fixed & self.has_seeds.any()))
         self._fit_seeds()
         self._fit_items()
 
@@ -144,28 +149,30 @@ class Column:
         return np.array([len(self.entries[row].scores) for row in rows], dtype=np.float64)
 
     def _fit_items(self) -> None:
-        """(K, K) covariance of the rows' means over items: `given`, of these very encoders; `beyond`, without what seeds × items gave."""
+        """(K, K) covariance of the rows' means over items: `given`, of these very encoders, that of tasks in sum; `beyond`, without what
+        seeds × items gave."""
         num = len(self.entries)
+        self._of_tasks = np.zeros((self._tasks.num, num, num))
         self._given, self._beyond = np.zeros((num, num)), np.zeros((num, num))
         rows = np.flatnonzero(self.has_items)
         if not len(rows):
             return
-        found = [np.asarray(self.entries[row].contributions) for row in rows]
-        num_groups = found[0].shape[1]
-        factor = num_groups / (num_groups - 1.0)
+        found = [np.asarray(self.entries[row].contributions) * self._tasks.spread for row in rows]
         means_KG = np.stack([one.mean(axis=0) for one in found])
-        given = factor * means_KG @ means_KG.T
+        of_tasks = np.stack([means_KG[:, own] @ means_KG[:, own].T for own in self._tasks.slices])
+        given = of_tasks.sum(axis=0)
         interaction = np.zeros_like(given)
         is_paired = self._is_paired[rows]
         if is_paired.any():
             left_KNG = np.stack([one - one.mean(axis=0) for one, paired in zip(found, is_paired, strict=True) if paired])
             seeds = left_KNG.shape[1]
-            of_paired = sum(left_KNG[:, seed] @ left_KNG[:, seed].T for seed in range(seeds)) * factor / (seeds * (seeds - 1))
+            of_paired = sum(left_KNG[:, seed] @ left_KNG[:, seed].T for seed in range(seeds)) / (seeds * (seeds - 1))
             interaction[np.ix_(is_paired, is_paired)] = of_paired
         for place, one in enumerate(found):
             if not is_paired[place] and len(one) > 1:
-                interaction[place, place] = factor * float(np.sum((one - one.mean(axis=0)) ** 2)) / (len(one) * (len(one) - 1))
+                interaction[place, place] = float(np.sum((one - one.mean(axis=0)) ** 2)) / (len(one) * (len(one) - 1))
         self._given[np.ix_(rows, rows)], self._beyond[np.ix_(rows, rows)] = given, given - interaction
+        self._of_tasks[:, rows[:, None], rows] = of_tasks
 
     def pairs(self, rows: NDArray[np.intp], others: NDArray[np.intp]) -> PairwiseDifferences:
         """Rows minus others, P of both."""
@@ -173,12 +180,13 @@ class Column:
         with_items = self.has_items[rows] & self.has_items[others]
         copies = self.is_copies[rows] | self.is_copies[others]
         items = np.where(with_seeds, *(_of_difference(matrix, rows, others) for matrix in (self._beyond, self._given)))
+        of_tasks_HP = np.stack([_of_difference(one, rows, others) for one in self._of_tasks])
         unpaired = self._is_paired[rows] != self._is_paired[others]
         components = [
             (np.where(with_seeds, self._own[rows], 0.0), self._own_df[rows]),
             (np.where(with_seeds, self._own[others], 0.0), self._own_df[others]),
             (np.where(with_seeds & unpaired, self._common, 0.0), np.full(len(rows), self._common_df)),
-            (np.where(with_items, np.maximum(items, 0.0), 0.0), np.full(len(rows), self._items_df)),
+            (np.where(with_items, np.maximum(items, 0.0), 0.0), self._tasks.joint_degrees(of_tasks_HP)),
         ]
         variance = np.sum([one for one, _ in components], axis=0)
         known = (variance > 0) & ~copies
@@ -236,7 +244,7 @@ class Column:
         if self.is_copies[row] or not (seeds or items):
             return None
         of_items = max(0.0, float((self._beyond if seeds else self._given)[row, row]))
-        components = [(of_items, self._items_df)]
+        components = [(of_items, float(self._tasks.joint_degrees(self._of_tasks[:, row, row])))]
         if seeds:
             components += [(self._own[row], self._own_df[row]), (self._common if self._is_paired[row] else 0.0, self._common_df)]
         variance = sum(one for one, _ in components)
@@ -246,6 +254,32 @@ class Column:
         margin = multiple * float(np.sqrt(variance))
         about: About = "seeds and items" if seeds and items else "seeds" if seeds else "items"
         return Interval(low=float(self.means[row]) - margin, high=float(self.means[row]) + margin, about=about)
+
+
+class _Tasks:
+    """What the groups of items of a column's tasks know: each task has its own, and its own share of the score."""
+
+    def __init__(self, weights_G: Floats, tasks_G: NDArray[np.intp]) -> None:
+        counts = np.bincount(tasks_G, minlength=1)
+        ends = np.cumsum(counts)
+        self.num = len(counts)
+        self.are_known = bool((counts > 1).all())  # one group says nothing of others, nor does a mean that it is a part of
+        self.slices = [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
+        self.spread = np.sqrt(counts / np.maximum(counts - 1.0, 1.0))[tasks_G]  # (G,) what makes a sum of squares a variance
+        self.degrees = np.array([_degrees(weights_G[own]) for own in self.slices])  # (H,)
+
+    def joint_degrees(self, variances: Floats) -> Floats:
+        """(…) degrees of freedom of a sum of the tasks' variances (H, …), by Satterthwaite's rule."""
+        known = np.maximum(variances, 0.0)
+        degrees = self.degrees.reshape(-1, *[1] * (variances.ndim - 1))
+        squares = np.sum(known**2 / degrees, axis=0)
+        return np.asarray(np.where(squares > 0, known.sum(axis=0) ** 2 / np.where(squares > 0, squares, 1.0), self.degrees.min()))
+
+
+def _degrees(weights_G: Floats) -> float:
+    """Of freedom of groups of these weights: their effective number (Kish) less one, at least 1."""
+    total = float(np.sum(weights_G**2))
+    return max(1.0, float(np.sum(weights_G)) ** 2 / total - 1.0) if total > 0 else 1.0
 
 
 def _of_difference(matrix: Floats, rows: NDArray[np.intp], others: NDArray[np.intp]) -> Floats:

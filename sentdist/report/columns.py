@@ -96,14 +96,16 @@ def complete_rows(system: SystemRows, tasks: Sequence[str]) -> list[ResultRow]:
 def _column(systems: Sequence[SystemRows], tasks: Sequence[str], items: Mapping[str, _TaskItems | None]) -> Column | None:
     """The mean over tasks (or the one) of every system that has it; tasks are strata: each keeps its share."""
     known = [one for task in tasks if (one := items[task]) is not None]
-    weights = np.concatenate([one.weights for one in known]) / len(known) if len(known) == len(tasks) else ()
+    has_all = len(known) == len(tasks)
+    weights = np.concatenate([one.weights for one in known]) / len(known) if has_all else ()
+    task_of = np.repeat(np.arange(len(known)), [len(one.weights) for one in known]) if has_all else ()
     entries = []
     for system in systems:
         rows = complete_rows(system, tasks)
         if not rows:
             continue
         keys = [(system.label, row.seed) for row in rows]
-        has_items = len(known) == len(tasks) and all(key in one.of_run for key in keys for one in known)
+        has_items = has_all and all(key in one.of_run for key in keys for one in known)
         entries.append(
             Entry(
                 label=system.label,
@@ -113,7 +115,7 @@ def _column(systems: Sequence[SystemRows], tasks: Sequence[str], items: Mapping[
                 else None,
             )
         )  # fmt: skip
-    return Column(entries, weights) if entries else None
+    return Column(entries, weights, task_of) if entries else None
 
 
 def _read(systems: Sequence[SystemRows], task: str) -> _TaskItems | None:

@@ -12,7 +12,7 @@ from scipy.stats import dunnett, ttest_1samp, ttest_rel
 
 from sentdist.errors import DataError
 from sentdist.evaluation.contributions import of_mean
-from sentdist.evaluation.significance import Difference, against, may_be_best, over_tasks
+from sentdist.evaluation.significance import ONE_GROUP, Difference, against, may_be_best, over_tasks
 from sentdist.evaluation.variation import Column, Entry
 
 CLOSE = 0.02  # of p: critical values are read off a grid
@@ -56,6 +56,7 @@ def test_one_seed_speaks_of_items_alone_and_of_nothing_without_them() -> None:
     assert _one(Column(entries, [1 / 3] * 3)).about == "items"
     one_group = [replace(entry, contributions=np.zeros((1, 1))) for entry in entries]
     assert _one(Column(one_group, [1.0])).about == "nothing", "items that all hang together are one item"
+    assert _one(Column(one_group, [1.0])).reason == ONE_GROUP
     bare = _one(Column([_trained("ours", [80.0]), _trained("base", [81.0])]))
     assert bare.difference == -1.0 and bare.p is None and bare.low is None and bare.reason.startswith("one seed and no test items")
 

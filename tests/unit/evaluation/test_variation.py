@@ -12,6 +12,7 @@ from scipy.optimize import brentq
 from scipy.special import polygamma
 from scipy.stats import norm, t
 
+from rayjobs.benchmarks.null_tasks import false_positives_of_means
 from sentdist.evaluation.few_seeds import moderated
 from sentdist.evaluation.significance import Difference, against, may_be_best, over_tasks
 from sentdist.evaluation.variation import Column, Entry
@@ -213,3 +214,30 @@ def test_rows_of_one_spread_know_it_together() -> None:
     assert found[5] == 0.0, "copies stay copies"
     few = np.array([1.0, 2.0, 3.0])
     np.testing.assert_array_equal(moderated(few, np.full(3, 2.0))[0], few)
+
+
+@pytest.mark.parametrize("sizes", [(4, 500), (3, 3, 3), (8,) * 7, (30,)])
+def test_a_mean_over_tiny_test_sets_keeps_its_level(sizes: tuple[int, ...]) -> None:
+    """2,000 tables: 5 % is counted as 5 ± 1. Taken for one test set, four groups beside five hundred are told in 15 %."""
+    assert 0.02 <= false_positives_of_means(sizes, count=2000) <= 0.065
+
+
+def test_a_mean_says_nothing_where_one_of_its_tasks_does_not() -> None:
+    """All items of the second task hang together, as one: how it would be on others, nobody knows."""
+    added = np.array([[3.0, -1.0, -2.0, 0.0]])
+    entries = [_entry(label, [score], (), sign * added) for label, score, sign in (("ours", 80.0, 1), ("base", 79.0, -1))]
+    assert _one(Column(entries, [1 / 6] * 3 + [0.5], [0, 0, 0, 1])).about == "nothing"
+    assert _one(Column(entries, [1 / 6] * 3 + [0.5])).about == "items"
+    assert Column(entries, [1 / 6] * 3 + [0.5], [0, 0, 0, 1]).interval("ours") is None
+
+
+def test_each_task_of_a_mean_is_a_stratum() -> None:
+    """The variance of a mean of means, with each task's own n − 1."""
+    draw = np.random.default_rng(5)
+    items = [draw.normal(0, 3, size) for size in (3, 12)]
+    added = np.concatenate([(one - one.mean()) / len(one) / 2 for one in items])
+    weights, task_of = np.repeat([1 / 6, 1 / 24], [3, 12]), np.repeat([0, 1], [3, 12])
+    column = Column([_entry("ours", [80.0], (), added[None])], weights, task_of)
+    of_tasks = np.array([one.var(ddof=1) / len(one) / 4 for one in items])
+    degrees = of_tasks.sum() ** 2 / float(np.sum(of_tasks**2 / [2, 11]))
+    assert _half(column, "ours") == pytest.approx(np.sqrt(of_tasks.sum()) * t.isf(0.025, degrees))

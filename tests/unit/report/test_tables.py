@@ -213,12 +213,13 @@ def test_other_tasks_are_asked_seed_by_seed_and_not_of_rows_of_other_seeds(base:
 
 
 def test_the_items_of_an_average_count_by_their_task(tmp_path: Path) -> None:
-    """The variance of a mean of independent test sets is that of its parts by their number squared; n items have n - 1 degrees."""
+    """The variance of a mean of independent test sets is that of its parts by their number squared; n items have n - 1 degrees, and
+    parts have Satterthwaite's together."""
     cells = _table([_with_items(tmp_path, "eq1", 2.0, num_pairs=40)]).line("eq1").cells
     halves = {name: (cell.interval.high - cell.interval.low) / 2 for name, cell in cells.items() if cell.interval is not None}
-    of_task, of_all = (float(t.isf(0.025, items - 1)) for items in (40, 120))
-    variance = sum((halves[task] / of_task) ** 2 * 39 / 40 for task in TASKS) / len(TASKS) ** 2
-    assert halves[AVERAGE] == pytest.approx(of_all * np.sqrt(variance * 120 / 119))
+    of_tasks = [(halves[task] / float(t.isf(0.025, 39)) / len(TASKS)) ** 2 for task in TASKS]
+    degrees = sum(of_tasks) ** 2 / sum(one**2 / 39 for one in of_tasks)
+    assert halves[AVERAGE] == pytest.approx(float(t.isf(0.025, degrees)) * np.sqrt(sum(of_tasks)))
 
 
 def test_one_seed_with_items_is_tested_over_items(tmp_path: Path) -> None:
