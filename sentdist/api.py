@@ -304,13 +304,13 @@ def compare(
     ours, theirs = first.checkpoint, second.checkpoint
     if first.stage.key == second.stage.key:
         raise DataError(where="compare", found=f"{ours} twice", expected="two encoders", remedy="Give another one.")
-    both = first.made(), second.made()
 
-    from sentdist.report.evaluated import compare_evaluated, compared_measures
+    from sentdist.report.evaluated import compare_evaluated, compared_measures, scored
 
     labels = (ours, theirs) if ours != theirs else (f"{ours} (first)", f"{theirs} (second)")
-    folders = [first.context.store.folder(one) for one in both]
-    return compare_evaluated(labels, [one.record.results for one in both], folders, compared_measures(first.names))
+    measures = compared_measures(first.names)
+    here, there = (scored(one.record.results, first.context.store.folder(one), measures) for one in (first.made(), second.made()))
+    return compare_evaluated(labels, (here, there), measures)
 
 
 def report(sweep: str | Recipe | None = None, *, paper: str | None = None, store: Place = None) -> Report:

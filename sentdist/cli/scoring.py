@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,8 +27,9 @@ from sentdist.errors import DataError
 from sentdist.inference.opening import encoder_use, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
+    from sentdist.inference.mteb_predictions import Predictions
     from sentdist.inference.planned_scores import PlannedScores
     from sentdist.plan.specs import EncoderUse
     from sentdist.report.evaluated import Compared
@@ -108,11 +110,31 @@ def compare(
     ] = None,
     max_length: MaxLength = None,
     precision: EncodingPrecision = "fp32",
+    mteb: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--mteb",
+            metavar="TASK",
+            help="Of two folders in which mteb has kept predictions: tasks, or MODULE:CLASS of your own; may be repeated.  [default: all that both have]",
+            show_default=False,
+        ),
+    ] = None,
     store: StoreRoot = None,
     data: DataRoot = None,
 ) -> None:
-    """Say whether two encoders differ, by the test that reports use."""
+    """Say whether two encoders differ, by the test that reports use.
+
+    Two folders in which mteb has kept predictions of theirs are compared in the same way.
+    """
     check_in_use({"--rope": rope}, needs="--bayes", is_given=bayes)
+    told = _second_opinion(bayes, rope)
+    if (folders := _of_mteb(encoder, other, mteb)) is not None:
+        own = {
+            "--tasks": tasks, "--revision": revision, "--other-revision": other_revision, "--pooling": pooling,
+            "--other-pooling": other_pooling, "--max-length": max_length, "--precision": precision != "fp32",
+        }  # fmt: skip
+        _compare_predictions((encoder, other), folders, mteb, told, without=own)
+        return
     opened = open_store(store)
     used = partial(encoder_use, store=store, max_length=max_length, precision=precision)
     uses = (used(encoder, revision=revision, pooling=pooling), used(other, revision=other_revision, pooling=other_pooling))
@@ -121,19 +143,19 @@ def compare(
         raise DataError(where="sentdist compare", found=f"{encoder} twice", expected="two encoders", remedy="Name another one.")
     for note in dict.fromkeys((*first.notes, *second.notes)):
         typer.echo(note)
-    scored = [_scored(planned) for planned in (first, second)]
+    both = [_scored(planned) for planned in (first, second)]
     labels = (encoder, other) if encoder != other else (f"{encoder} ({first.pooling})", f"{other} ({second.pooling})")
 
-    from sentdist.report.evaluated import compare_evaluated, compared_measures, second_opinion  # as above
+    from sentdist.report.evaluated import compare_evaluated, compared_measures, scored  # as above
 
-    results, folders = [one.record.results for one in scored], [opened.folder(one) for one in scored]
-    found = compare_evaluated(labels, results, folders, compared_measures(first.names))
-    _print_differences(found, title=f"{encoder}, pooling {first.pooling} − {other}, pooling {second.pooling}")
-    for sentence in (found.sentence, *found.notes, *(second_opinion(found, rope=ROPE if rope is None else rope) if bayes else ())):
-        typer.echo(sentence)
+    measures = compared_measures(first.names)
+    ours, theirs = (scored(one.record.results, opened.folder(one), measures) for one in both)
+    found = compare_evaluated(labels, (ours, theirs), measures)
+    _print_differences(found, title=f"{encoder}, pooling {first.pooling} − {other}, pooling {second.pooling}", told=told)
 
 
-def _print_differences(found: Compared, *, title: str) -> None:
+def _print_differences(found: Compared, *, title: str, told: Callable[[Compared], Iterable[str]]) -> None:
+    """told: what else there is to say of them."""
     from sentdist.report.comparisons import p_text
 
     table = empty_table(title, "task", "n", "first", "second", "difference", "95 % on other items", "p", "p over all")
@@ -144,6 +166,61 @@ def _print_differences(found: Compared, *, title: str) -> None:
         size = f"{line.num_items:,}" if line.num_items else ""
         table.add_row(line.task, size, f"{line.ours:.2f}", f"{line.theirs:.2f}", f"{one.difference:+.2f}", interval, *chances)
     open_console().print(table)
+    for sentence in (found.sentence, *found.notes, *told(found)):
+        typer.echo(sentence)
+
+
+def _second_opinion(bayes: bool, rope: float | None) -> Callable[[Compared], Iterable[str]]:
+    if not bayes:
+        return lambda found: ()
+
+    from sentdist.report.evaluated import second_opinion
+
+    return partial(second_opinion, rope=ROPE if rope is None else rope)
+
+
+def _of_mteb(encoder: str, other: str, tasks: list[str] | None) -> tuple[Predictions, Predictions] | None:
+    """Both as folders of mteb's; None for two encoders."""
+    from sentdist.inference.mteb_predictions import Predictions
+
+    first, second = (Predictions.of(name) for name in (encoder, other))
+    if first is not None and second is not None:
+        return first, second
+    if (kept := first or second) is not None:
+        name, some = (encoder if first is None else other), ",".join(list(kept.files)[:3])
+        raise DataError(
+            where="sentdist compare", found=f"predictions of mteb, and {name}, which is none", expected="two folders of predictions, or two encoders",
+            remedy=f"Have mteb run it, too: sentdist evaluate {name} --mteb {some}{',…' if len(kept.files) > 3 else ''} --out DIR; then name DIR.",
+        )  # fmt: skip
+    if tasks:
+        raise DataError(
+            where="sentdist compare", found="--mteb with encoders", expected="two folders of mteb's predictions",
+            remedy="Have mteb run each: sentdist evaluate ENCODER --mteb TASK --out DIR; or name --tasks.",
+        )  # fmt: skip
+    return None
+
+
+def _compare_predictions(
+    labels: tuple[str, str], folders: tuple[Predictions, Predictions], tasks: list[str] | None, told: Callable[[Compared], Iterable[str]],
+    *, without: Mapping[str, object],
+) -> None:  # fmt: skip
+    if (refused := next((name for name, value in without.items() if value), None)) is not None:
+        raise DataError(
+            where="sentdist compare", found=f"{refused} beside predictions of mteb", expected="--mteb, --bayes and --rope alone",
+            remedy="Leave it out: what is compared was made with the settings of then.",
+        )  # fmt: skip
+    if folders[0].folder.resolve() == folders[1].folder.resolve():
+        raise DataError(where="sentdist compare", found=f"{labels[0]} twice", expected="two encoders", remedy="Name another one.")
+
+    from sentdist.inference.mteb_predictions import predicted_scores
+    from sentdist.report.evaluated import compare_evaluated
+
+    with TemporaryDirectory() as place:
+        scores = predicted_scores(folders, tasks, Path(place))
+        for note in scores.notes:
+            typer.echo(note)
+        found = compare_evaluated(labels, scores.both, scores.measures)
+    _print_differences(found, title=f"{labels[0]} − {labels[1]}, by mteb's predictions", told=told)
 
 
 def _planned(
@@ -199,4 +276,4 @@ def _on_mteb(use: EncoderUse, given: list[str], out: Path | None, *, without: Ma
     for score in score_on_mteb(LoadedEncoder.load(use), tasks, out):
         table.add_row(score.task, two_decimals(score.score))
     open_console().print(table)
-    typer.echo(f"In mteb's format: {out}/results")
+    typer.echo(f"In mteb's format: {out}/results; of each item, for `sentdist compare`: {out}/predictions")

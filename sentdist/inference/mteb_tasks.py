@@ -6,16 +6,19 @@ import hashlib
 import importlib
 import json
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sentdist.data.labels import EMPTY
 from sentdist.errors import DataError, named
-from sentdist.inference.ready_encoder import LoadedEncoder
+
+if TYPE_CHECKING:
+    from sentdist.inference.ready_encoder import LoadedEncoder
 
 LOGGED_TOO = "The task '.*' is superseded by"  # mteb says it to its log and warns
 Batches = Iterable[Mapping[str, list[str]]]  # of mteb's data loader
@@ -80,26 +83,20 @@ def mteb_tasks(names: Sequence[str]) -> list[Any]:
 
 
 def score_on_mteb(loaded: LoadedEncoder, tasks: Sequence[Any], out: Path) -> list[MtebScore]:
-    """Have mteb score an encoder; its JSON files lie below `out`/results, one a task.
-    What lies there already of these settings is not run again.
+    """Have mteb score an encoder; its JSON files lie below `out`/results and, with what the encoder answers to each item, below
+    `out`/predictions, one a task. What lies there already of these settings is not run again.
 
     Raises:
         DataError: a task's data is not to be had. EncoderError: as `LoadedEncoder.embed`.
     """
-    mteb = _mteb()
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=LOGGED_TOO)
-            found = mteb.evaluate(
-                MtebEncoder(loaded), tasks, cache=mteb.ResultCache(out), overwrite_strategy="only-missing", co2_tracker=False, show_progress_bar=False
-            )  # fmt: skip
-    except OSError as error:
-        raise DataError(
-            where="mteb",
-            found=named(error),
-            expected="the data of its tasks, from the Hugging Face Hub or its cache",
-            remedy="Look at the connection, or at HF_HOME and HF_HUB_OFFLINE.",
-        ) from error
+    mteb, encoder = _mteb(), MtebEncoder(loaded)
+    facts = encoder.mteb_model_meta
+    predictions = out / "predictions" / facts.name.replace("/", "__") / facts.revision  # as mteb names its own folders
+    with loading_data():
+        found = mteb.evaluate(
+            encoder, tasks, cache=mteb.ResultCache(out), prediction_folder=predictions, co2_tracker=False, show_progress_bar=False,
+            overwrite_strategy="only-missing" if predictions.is_dir() else "always",  # results of a version that kept no predictions
+        )  # fmt: skip
     scores = {result.task_name: 100.0 * float(result.get_score()) for result in found.task_results}
     return [MtebScore(task=name, score=None if np.isnan(score) else score) for name, score in scores.items()]
 
@@ -146,6 +143,32 @@ def _own(name: str) -> Any:
     if not (isinstance(found, type) and issubclass(found, base)):
         raise DataError(where=f"mteb task {name}", found=repr(found), expected="a class of mteb's AbsTask", remedy="Derive it from one.")
     return found()
+
+
+def abstask(name: str) -> Any:
+    """A base class of mteb's tasks by MODULE.CLASS, as `sts.AbsTaskSTS`."""
+    module, _, cls = name.partition(".")
+    return getattr(_mteb(f"abstasks.{module}"), cls)
+
+
+@contextmanager
+def loading_data() -> Iterator[None]:
+    """While mteb loads data of its tasks.
+
+    Raises:
+        DataError: they are not to be had.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=LOGGED_TOO)
+            yield
+    except OSError as error:
+        raise DataError(
+            where="mteb",
+            found=named(error),
+            expected="the data of its tasks, from the Hugging Face Hub or its cache",
+            remedy="Look at the connection, or at HF_HOME and HF_HUB_OFFLINE.",
+        ) from error
 
 
 def _mteb(module: str | None = None) -> Any:

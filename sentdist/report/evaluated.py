@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from sentdist.errors import DataError, counted
 from sentdist.evaluation.bayes import LEAST_TASKS, Practical, another_task, outperforming, practical
-from sentdist.evaluation.items import why_undefined
+from sentdist.evaluation.items import items_of, why_undefined
+from sentdist.evaluation.scored import Scored
 from sentdist.evaluation.significance import Difference
 from sentdist.evaluation.variation import Interval
 from sentdist.plan.chosen_tasks import scored_kinds, task_names
@@ -74,24 +75,25 @@ def score_lines(given: Sequence[str], results: Mapping[str, Json], folder: Path)
     """
     for name in dict.fromkeys(given):
         kinds = scored_kinds(TASK_GROUPS.get(name, (name,)))
-        scored = {name: kind.main for name, kind in kinds.items() if kind.is_compared}
+        compared = {name: kind.main for name, kind in kinds.items() if kind.is_compared}
+        it = scored(results, folder, compared)
         has_average = len(kinds) > 1 and len({kind.main.name for kind in kinds.values()}) == 1
-        columns = table_columns(group_rows([_row(IT, results, folder, scored)]), scored, average=has_average)
+        columns = table_columns(group_rows([_row(IT, it, compared)]), compared, average=has_average)
         for task, kind in kinds.items():
-            if task not in scored:
+            if task not in compared:
                 for one in kind.shown:
                     yield ScoreLine(task=task, measure=f"{one} (not × 100)", score=as_number(results[f"{task}.{one}"]))
                 continue
             num_items, num_groups = columns.sizes.get(task, (0, 0))
             yield ScoreLine(
-                task=task, measure=kind.main.name, score=as_number(results[task]), interval=columns.interval(task, IT),
-                num_items=num_items, num_groups=num_groups, left_out=_left_out(folder, task),
-                why="" if results[task] is not None else _why_undefined(folder, task),
+                task=task, measure=kind.main.name, score=it.scores[task], interval=columns.interval(task, IT),
+                num_items=num_items, num_groups=num_groups, left_out=_left_out(*it.items[task]),
+                why="" if it.scores[task] is not None else _why_undefined(it, task),
             )  # fmt: skip
         if has_average:
             mean = float(columns.by_name[AVERAGE].means[0]) if AVERAGE in columns.by_name else None
             yield ScoreLine(
-                task=f"average of {name}", measure=next(iter(scored.values())).name, score=mean, interval=columns.interval(AVERAGE, IT)
+                task=f"average of {name}", measure=next(iter(compared.values())).name, score=mean, interval=columns.interval(AVERAGE, IT)
             )
 
 
@@ -100,26 +102,37 @@ def compared_measures(given: Sequence[str]) -> dict[str, Measure]:
     return {task: kind.main for task, kind in scored_kinds(task_names(given)).items() if kind.is_compared}
 
 
-def compare_evaluated(
-    labels: tuple[str, str], results: Sequence[Mapping[str, Json]], folders: Sequence[Path], tasks: Mapping[str, Measure]
-) -> Compared:
+def scored(results: Mapping[str, Json], folder: Path, tasks: Iterable[str]) -> Scored:
+    """An evaluation's main scores, with its files of items. results, folder: of its record."""
+    return Scored(
+        scores={task: as_number(results.get(task)) for task in tasks},
+        items={task: (folder / "items" / f"{task}.parquet",) for task in tasks},
+    )
+
+
+def compare_evaluated(labels: tuple[str, str], both: tuple[Scored, Scored], tasks: Mapping[str, Measure]) -> Compared:
     """The first encoder minus the second, by the test of all reports; their labels must differ. tasks: with their measures.
 
     Raises:
         DataError: no task that both have a score of, or two versions of a test set.
     """
-    known = {task: measure for task, measure in tasks.items() if all(as_number(one.get(task)) is not None for one in results)}
+    known = {task: measure for task, measure in tasks.items() if all(one.scores[task] is not None for one in both)}
     if not known:
-        lacking = f"no score of both: {'; '.join(_reasons(tasks, results, folders))}"
+        lacking = f"no score of both: {'; '.join(_reasons(tasks, both))}"
         raise DataError(where="comparison", found=lacking, expected="at least one", remedy="Name tasks by --tasks.")
-    rows = [_row(label, one, folder, known) for label, one, folder in zip(labels, results, folders, strict=True)]
+    rows = [_row(label, one, known) for label, one in zip(labels, both, strict=True)]
     columns = table_columns(group_rows(rows), known, average=len(known) > 1)
     found = compare(group_rows(rows), [labels], columns, relation="baseline", tasks=list(known))[0]
     lines = tuple(_compared_line(name, columns, found, labels) for name in columns.by_name)
     last = lines[-1].task
     sentence = in_words(found, last, num_tests=sum(one.difference.p is not None for one in lines))
-    absent = "; ".join(_reasons([task for task in tasks if task not in known], results, folders))
+    absent = "; ".join(_reasons([task for task in tasks if task not in known], both))
     notes = [f"Not compared, for want of a score: {absent}."] if absent else []
+    untested: dict[str, list[str]] = {}
+    for line in lines[:-1]:  # of the last the sentence speaks
+        if line.difference.p is None:
+            untested.setdefault(line.difference.reason, []).append(line.task)
+    notes += [f"Not tested: {', '.join(names)} ({reason})." for reason, names in untested.items()]
     if columns.without_groups:
         notes.append(f"Taken as independent, since their items do not say which belong together: {', '.join(columns.without_groups)}.")
     return Compared(lines=lines, sentence=sentence, notes=tuple(notes))
@@ -158,28 +171,30 @@ def _compared_line(name: str, columns: TableColumns, found: Comparison, labels: 
     )
 
 
-def _row(label: str, results: Mapping[str, Json], folder: Path, tasks: Iterable[str]) -> ResultRow:
-    scores = {task: as_number(results[task]) for task in tasks}
-    items = {task: folder / "items" / f"{task}.parquet" for task in tasks}
-    return ResultRow(method="evaluated", label=label, params={}, seed=0, scores=scores, items=items, is_fixed=True)
+def _row(label: str, one: Scored, tasks: Iterable[str]) -> ResultRow:
+    scores = {task: one.scores[task] for task in tasks}
+    return ResultRow(method="evaluated", label=label, params={}, seed=0, scores=scores, items=one.items, is_fixed=True)
 
 
-def _reasons(tasks: Iterable[str], results: Sequence[Mapping[str, Json]], folders: Sequence[Path]) -> Iterator[str]:
+def _reasons(tasks: Iterable[str], both: Sequence[Scored]) -> Iterator[str]:
     """Tasks, each with the reason for which the first encoder that has no score of it has none."""
     for task in tasks:
-        folder = next(folder for folder, one in zip(folders, results, strict=True) if as_number(one.get(task)) is None)
-        yield f"{task} ({_why_undefined(folder, task)})"
+        first = next(one for one in both if one.scores[task] is None)
+        yield f"{task} ({_why_undefined(first, task)})"
 
 
-def _why_undefined(folder: Path, task: str) -> str:
-    table = _items(folder, task)
-    return why_undefined({name: table[name].to_numpy() for name in table.column_names})
+def _why_undefined(one: Scored, task: str) -> str:
+    """Of the first of its parts that has no score."""
+    tables = [_items(file) for file in one.items[task]]
+    parts = [{name: table[name].to_numpy() for name in table.column_names} for table in tables]
+    undefined = (columns for columns in parts if items_of(columns, task=task, where=f"items of {task}") is None)
+    return why_undefined(next(undefined, parts[0]))
 
 
-def _left_out(folder: Path, task: str) -> str:
-    """What the file of items says was not scored; nothing in files of older versions."""
-    return (_items(folder, task).schema.metadata or {}).get(b"left_out", b"").decode()
+def _left_out(file: Path) -> str:
+    """What a file of items says was not scored; nothing in files of older versions."""
+    return (_items(file).schema.metadata or {}).get(b"left_out", b"").decode()
 
 
-def _items(folder: Path, task: str) -> pa.Table:
-    return read_parquet(folder / "items" / f"{task}.parquet", expected="items of a score", remedy=drop_remedy(folder))
+def _items(file: Path) -> pa.Table:
+    return read_parquet(file, expected="items of a score", remedy=drop_remedy(file.parents[1]))

@@ -10,7 +10,7 @@ import pytest
 
 from sentdist.errors import DataError
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.report.evaluated import compare_evaluated, score_lines
+from sentdist.report.evaluated import compare_evaluated, score_lines, scored
 
 
 def _of_one_pair(folder: Path) -> Path:
@@ -27,4 +27,6 @@ def test_a_task_without_a_score_says_why(tmp_path: Path) -> None:
 def test_encoders_that_cannot_be_compared_are_told_why(tmp_path: Path) -> None:
     folders = [_of_one_pair(tmp_path / name) for name in "ab"]
     with pytest.raises(DataError, match=r"no score of both: sts-one \(no two different gold scores among its 1 pair\); expected"):
-        compare_evaluated(("a", "b"), [{"sts-one": None}] * 2, folders, {"sts-one": TASK_KINDS["sts"].main})
+        measures = {"sts-one": TASK_KINDS["sts"].main}
+        first, second = (scored({"sts-one": None}, folder, measures) for folder in folders)
+        compare_evaluated(("a", "b"), (first, second), measures)

@@ -1,0 +1,164 @@
+"""What mteb has kept of single items (its folders of predictions), as scored items: encoders that mteb has run are compared by our test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sentdist.data.task_texts import TaskTexts
+from sentdist.errors import DataError, named
+from sentdist.evaluation.items import GROUP
+from sentdist.evaluation.means import mean_of_all
+from sentdist.evaluation.scored import Scored
+from sentdist.inference.mteb_items import NotComparedError, OtherRowsError, PredictionKind, ScoredPart, kind_of
+from sentdist.inference.mteb_tasks import abstask, loading_data, mteb_tasks
+from sentdist.plan.measures import Measure
+from sentdist.reading import read_json
+
+ENDING = "_predictions.json"
+_META = "mteb_model_meta"  # the one key of a file that is no subset
+_MOST_BYTES = 4 * 2**30  # a thousand documents for each of a hundred thousand queries; in memory five times as much
+_AGAIN = "Run both again with one version of mteb (prediction_folder=…), or `sentdist evaluate ENCODER --mteb TASK --out DIR`."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predictions:
+    """Of one encoder: a file a task, as mteb's `evaluate(…, prediction_folder=…)` writes them, and ours below `--out`."""
+
+    folder: Path
+    files: Mapping[str, Path]
+
+    @classmethod
+    def of(cls, name: str) -> Self | None:
+        """Those in a folder or below it; None for what is no folder of mteb's.
+
+        Raises:
+            DataError: results without predictions, or predictions of several encoders.
+        """
+        given = Path(name)
+        if not given.is_dir() or (given / "config.json").exists():  # an encoder
+            return None
+        found = sorted(given.rglob(f"*{ENDING}"))
+        folders = list(dict.fromkeys(path.parent for path in found))
+        if len(folders) > 1:
+            raise DataError(
+                where=name, found=f"predictions of {len(folders)} encoders", expected="those of one",
+                remedy=f"Name one of {', '.join(map(str, folders))}.",
+            )  # fmt: skip
+        if not folders and next(given.rglob("model_meta.json"), None) is not None:
+            raise DataError(
+                where=name, found=f"results of mteb without predictions (TASK{ENDING})", expected="scores of single items", remedy=_AGAIN
+            )
+        return cls(folder=folders[0], files={path.name.removesuffix(ENDING): path for path in found}) if folders else None
+
+    def of_task(self, task: str) -> dict[str, Mapping[str, Any]]:
+        """subset -> split -> what mteb has kept.
+
+        Raises:
+            DataError: no JSON of that form.
+        """
+        path = self.files[task]
+        found = read_json(path, remedy=_AGAIN, most_bytes=_MOST_BYTES)
+        if not isinstance(found, dict) or not all(isinstance(splits, dict) for splits in found.values()):
+            raise DataError(where=str(path), found="other JSON", expected="{subset: {split: predictions}}", remedy=_AGAIN)
+        return {subset: splits for subset, splits in found.items() if subset != _META}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictedScores:
+    """Two encoders, as far as both have predictions. measures: of the tasks that can be compared. notes: on those that cannot."""
+
+    both: tuple[Scored, Scored]
+    measures: Mapping[str, Measure]
+    notes: tuple[str, ...]
+
+
+def predicted_scores(folders: tuple[Predictions, Predictions], names: Sequence[str] | None, into: Path) -> PredictedScores:
+    """Score what two folders hold against the answers of mteb's tasks, with our measures.
+
+    names: as `mteb_tasks` takes them; None: all tasks of both. into: an empty folder for the files of items.
+
+    Raises:
+        DataError: no task in both, a task's data is not to be had, predictions of other rows than the task has.
+    """
+    common = [task for task in folders[0].files if task in folders[1].files]
+    tasks = mteb_tasks(common if names is None else names)
+    lacking = [task.metadata.name for task in tasks if task.metadata.name not in common]
+    if lacking or not tasks:
+        raise DataError(
+            where="predictions of mteb", found=f"none of {', '.join(lacking) or 'any task'} in both folders",
+            expected="a file of each task in both", remedy=f"Both have: {', '.join(common)}." if common else _AGAIN,
+        )  # fmt: skip
+    measures: dict[str, Measure] = {}
+    notes: list[str] = []
+    scored: tuple[dict[str, _Scores], dict[str, _Scores]] = ({}, {})
+    for task in tasks:
+        name = task.metadata.name
+        try:
+            kind = kind_of(task, abstask)
+            measure = kind.measure(task)
+            with loading_data():
+                _load(task)
+            for folder, own, place in zip(folders, scored, "01", strict=True):
+                own[name] = _scored(kind, task, folder, into / place)
+        except NotComparedError as why:
+            notes.append(f"Not compared: {name}, for {why}.")
+            continue
+        measures[name] = measure
+        if remark := kind.remarks.get(task.metadata.main_score):
+            notes.append(f"{name}: {remark}.")
+    ours, theirs = (
+        Scored(scores={name: one.score for name, one in own.items()}, items={name: one.files for name, one in own.items()})
+        for own in scored
+    )
+    return PredictedScores(both=(ours, theirs), measures=measures, notes=tuple(notes))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Scores:
+    score: float | None
+    files: tuple[Path, ...]
+
+
+def _load(task: Any) -> None:
+    """As mteb's `evaluate` does it."""
+    if not task.data_loaded:
+        task.load_data()
+    if hasattr(task, "convert_v1_dataset_format_to_v2"):
+        task.convert_v1_dataset_format_to_v2(num_proc=None)
+
+
+def _scored(kind: PredictionKind, task: Any, folder: Predictions, into: Path) -> _Scores:
+    """A task of one encoder; its items are written into a file a part, with the groups of all parts together."""
+    name = task.metadata.name
+    parts: list[ScoredPart] = []
+    for subset, splits in folder.of_task(name).items():
+        for split, found in splits.items():
+            try:
+                parts += kind.parts(task, _rows(task, subset, split), found)
+            except (OtherRowsError, KeyError, TypeError) as error:
+                said = error if isinstance(error, OtherRowsError) else named(error)
+                where = f"{folder.files[name]}: {subset}, {split}"
+                raise DataError(where=where, found=str(said), expected="what mteb keeps of this task", remedy=_AGAIN) from error
+    texts = [texts for part in parts for texts in part.texts]
+    linked = [pairs for part in parts for pairs in part.linked]
+    pairs = tuple((item, *pair) for item, pairs in enumerate(linked) for pair in pairs)
+    groups = TaskTexts(name=name, sentences=tuple(texts), pairs=pairs).groups()
+    (into / name).mkdir(parents=True)
+    files, start = [], 0
+    for number, part in enumerate(parts):
+        files.append(into / name / f"{number}.parquet")
+        pq.write_table(part.items.append_column(GROUP, pa.array(groups[start : start + part.items.num_rows])), files[-1])
+        start += part.items.num_rows
+    return _Scores(score=mean_of_all([part.score for part in parts]), files=tuple(files))
+
+
+def _rows(task: Any, subset: str, split: str) -> Any:
+    """A split as mteb's tasks keep it: those of one language without a subset."""
+    data = task.dataset
+    return data[split] if subset not in data and subset == "default" else data[subset][split]
