@@ -150,11 +150,11 @@ def _page(count: int) -> Iterator[str]:
     yield ""
     yield "## Means over tasks, of two untouched encoders"
     yield ""
-    yield "Each task is a stratum with its own degrees of freedom. False positives in %, by the groups of test items of the tasks:"
+    yield f"Each task is a stratum with its own degrees of freedom. False positives in % of {4 * count:,} tables, by the groups of test items of the tasks:"
     yield ""
     yield "| " + " | ".join(" and ".join(map(str, sizes)) if len(sizes) < 4 else f"{len(sizes)} times {sizes[0]}" for sizes in SIZES) + " |"
     yield "|" + "---:|" * len(SIZES)
-    yield "| " + " | ".join(f"{100 * false_positives_of_means(sizes, count=count):.1f}" for sizes in SIZES) + " |"
+    yield "| " + " | ".join(f"{100 * false_positives_of_means(sizes, count=4 * count):.1f}" for sizes in SIZES) + " |"
     yield ""
     yield "## Checkpoints, uneven rows, power"
     yield ""
