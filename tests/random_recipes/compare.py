@@ -84,12 +84,8 @@ def _evaluation(draw: Draw, values: Values) -> Values:
 def compare(draw: Draw, data: Path, encoders: Sequence[Path], folder: Path) -> str:
     """What became of a comparison: "refused", or "reported"; AssertionError or another for what is wrong."""
     store, recipe = folder / "store", folder / "random.yaml"
-    for _ in range(MOST_TRIES):
-        values = draw_comparison(draw, encoders)
-        recipe.write_text(yaml.safe_dump(values))
-        if _called("plan", recipe, "--data", data, "--store", store, may_refuse=True):
-            break
-    else:
+    values = planned_comparison(draw, data, encoders, folder)
+    if values is None:
         return "refused"
     _called("sweep", recipe, "--local", "--data", data, "--store", store)
     plan, context = tiny_plan(values, data=data, store=store)
@@ -102,6 +98,17 @@ def compare(draw: Draw, data: Path, encoders: Sequence[Path], folder: Path) -> s
     for card in store.rglob("README.md"):
         assert not (wrong := NO_NUMBER.search(card.read_text())), f"{card}: {wrong}"
     return "reported"
+
+
+def planned_comparison(draw: Draw, data: Path, encoders: Sequence[Path], folder: Path) -> Values | None:
+    """The first of some that `plan` takes, as `folder`/random.yaml; None where it refuses all."""
+    recipe = folder / "random.yaml"
+    for _ in range(MOST_TRIES):
+        values = draw_comparison(draw, encoders)
+        recipe.write_text(yaml.safe_dump(values))
+        if _called("plan", recipe, "--data", data, "--store", folder / "store", may_refuse=True):
+            return values
+    return None
 
 
 def check_report(folder: Path, printed: str) -> None:

@@ -1,5 +1,6 @@
 """Methods, corpora, encoders and options combined at random: refused while planning or carried out, resumed to the last bit, and alike by
-micro-batches; and comparisons of all kinds, from plan to report. `python -m tests.random_recipes --rounds 500` plays many."""
+micro-batches; and comparisons of all kinds, from plan to report, and killed on the way.
+`python -m tests.random_recipes --rounds 500` plays many."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from sentdist.plan.objectives import OBJECTIVES
 from tests.parity.processes import run_in_processes
 from tests.random_recipes import draw
 from tests.random_recipes.compare import compare, draw_comparison
+from tests.random_recipes.interrupt import interrupt
 from tests.random_recipes.own_tables import FILES, TASKS
 from tests.random_recipes.play import check_alike, play
 from tests.random_recipes.ranks import ENGINES, Played, trained_on_ranks
@@ -23,6 +25,7 @@ ROUNDS = 8  # whose recipes are as good as any
 NIGHTLY_ROUNDS = 60
 COMPARISONS = 1
 NIGHTLY_COMPARISONS = 30
+NIGHTLY_INTERRUPTED = 10
 RANKS_ROUNDS = 30
 
 
@@ -48,6 +51,12 @@ def test_a_comparison_is_planned_built_and_reported(number: int, world: tuple[Pa
 @pytest.mark.parametrize("number", range(1000, 1000 + NIGHTLY_COMPARISONS))
 def test_many_comparisons(number: int, world: tuple[Path, list[Path]], tmp_path: Path) -> None:
     compare(random.Random(number), *world, tmp_path)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("number", range(2000, 2000 + NIGHTLY_INTERRUPTED))
+def test_comparisons_that_are_killed_end_as_undisturbed_ones(number: int, world: tuple[Path, list[Path]], tmp_path: Path) -> None:
+    interrupt(random.Random(number), *world, tmp_path)
 
 
 @pytest.mark.nightly
