@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,10 +20,12 @@ from sentdist.cli.options import (
     MaxLength,
     OwnPooling,
     StoreRoot,
+    check_choice,
     check_in_use,
     named_gpus,
 )
 from sentdist.cli.printing import empty_table, open_console, sentence_progress, two_decimals
+from sentdist.cli.score_output import FORMATS, OutputFormat, print_compared, print_json, print_scores
 from sentdist.errors import DataError
 from sentdist.inference.opening import encoder_use, open_store
 
@@ -60,37 +63,35 @@ def evaluate(
         typer.Option("--mteb", metavar="TASK", help="Instead: tasks or a benchmark of mteb, or MODULE:CLASS of your own; may be repeated."),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Where --mteb writes, in mteb's format.")] = None,
+    output: OutputFormat = "table",
     store: StoreRoot = None,
     data: DataRoot = None,
 ) -> None:
     """Score any encoder, ours or not."""
+    check_choice("--format", output, FORMATS)
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision)
     if mteb or out is not None:
-        _on_mteb(use, mteb or [], out, without={"--tasks": tasks, "--workers": workers, "--gpus-per-worker": gpus_per_worker})
+        _on_mteb(
+            use, mteb or [], out, output=output, without={"--tasks": tasks, "--workers": workers, "--gpus-per-worker": gpus_per_worker}
+        )
         return
     check_in_use({"--gpus-per-worker": gpus_per_worker or None}, needs="--workers", is_given=workers is not None)
 
     opened = open_store(store)
     planned = _planned("evaluate", use, tasks, opened, data, workers=workers or 1, **named_gpus(gpus_per_worker))
+    is_json = output == "json"
     for note in planned.notes:
-        typer.echo(note)
-    artifact = _scored(planned, over_workers=workers is not None)
+        typer.echo(note, err=is_json)
+    artifact = _scored(planned, over_workers=workers is not None, is_quiet=is_json)
 
     from sentdist.report.evaluated import score_lines  # brings scipy: a mistake in a name is told before
 
-    title = f"{encoder}, pooling {planned.pooling}"
-    table = empty_table(title, "task", "measure", "× 100", "95 % on other items", "n", "not scored")
-    lines = list(score_lines(planned.names, artifact.record.results, opened.folder(artifact)))
-    for line in lines:
-        interval = "" if line.interval is None else f"{line.interval.low:.2f} to {line.interval.high:.2f}"
-        together = f" ({line.num_groups:,} apart)" if line.num_groups < line.num_items else ""
-        size = f"{line.num_items:,}{together}" if line.num_items else ""
-        table.add_row(line.task, line.measure, two_decimals(line.score), interval, size, line.left_out)
-    open_console().print(table)
-    for line in lines:
-        if line.why:
-            typer.echo(f"{line.task} has no {line.measure}: {line.why}.")
-    typer.echo(f"All measures and items: {opened.folder(artifact)}")
+    folder = opened.folder(artifact)
+    lines = list(score_lines(planned.names, artifact.record.results, folder))
+    if is_json:
+        print_json({"encoder": encoder, "pooling": planned.pooling, "tasks": list(map(asdict, lines)), "folder": str(folder)})
+    else:
+        print_scores(f"{encoder}, pooling {planned.pooling}", lines, folder)
 
 
 def compare(
@@ -119,6 +120,7 @@ def compare(
             show_default=False,
         ),
     ] = None,
+    output: OutputFormat = "table",
     store: StoreRoot = None,
     data: DataRoot = None,
 ) -> None:
@@ -126,14 +128,15 @@ def compare(
 
     Two folders in which mteb has kept predictions of theirs are compared in the same way.
     """
+    check_choice("--format", output, FORMATS)
     check_in_use({"--rope": rope}, needs="--bayes", is_given=bayes)
-    told = _second_opinion(bayes, rope)
+    opinion = _second_opinion(bayes, rope)
     if (folders := _of_mteb(encoder, other, mteb)) is not None:
         own = {
             "--tasks": tasks, "--revision": revision, "--other-revision": other_revision, "--pooling": pooling,
             "--other-pooling": other_pooling, "--max-length": max_length, "--precision": precision != "fp32",
         }  # fmt: skip
-        _compare_predictions((encoder, other), folders, mteb, told, without=own)
+        _compare_predictions((encoder, other), folders, mteb, opinion, output=output, without=own)
         return
     opened = open_store(store)
     used = partial(encoder_use, store=store, max_length=max_length, precision=precision)
@@ -141,9 +144,10 @@ def compare(
     first, second = (_planned("compare", use, tasks, opened, data) for use in uses)
     if first.stage.key == second.stage.key:
         raise DataError(where="sentdist compare", found=f"{encoder} twice", expected="two encoders", remedy="Name another one.")
+    is_json = output == "json"
     for note in dict.fromkeys((*first.notes, *second.notes)):
-        typer.echo(note)
-    both = [_scored(planned) for planned in (first, second)]
+        typer.echo(note, err=is_json)
+    both = [_scored(planned, is_quiet=is_json) for planned in (first, second)]
     labels = (encoder, other) if encoder != other else (f"{encoder} ({first.pooling})", f"{other} ({second.pooling})")
 
     from sentdist.report.evaluated import compare_evaluated, compared_measures, scored  # as above
@@ -151,23 +155,7 @@ def compare(
     measures = compared_measures(first.names)
     ours, theirs = (scored(one.record.results, opened.folder(one), measures) for one in both)
     found = compare_evaluated(labels, (ours, theirs), measures)
-    _print_differences(found, title=f"{encoder}, pooling {first.pooling} − {other}, pooling {second.pooling}", told=told)
-
-
-def _print_differences(found: Compared, *, title: str, told: Callable[[Compared], Iterable[str]]) -> None:
-    """told: what else there is to say of them."""
-    from sentdist.report.comparisons import p_text
-
-    table = empty_table(title, "task", "n", "first", "second", "difference", "95 % on other items", "p", "p over all")
-    for line in found.lines:
-        one = line.difference
-        interval = "" if one.low is None or one.high is None else f"{one.low:+.2f} to {one.high:+.2f}"
-        chances = ["" if p is None else p_text(p).removeprefix("= ") for p in (one.p, one.table_p)]
-        size = f"{line.num_items:,}" if line.num_items else ""
-        table.add_row(line.task, size, f"{line.ours:.2f}", f"{line.theirs:.2f}", f"{one.difference:+.2f}", interval, *chances)
-    open_console().print(table)
-    for sentence in (found.sentence, *found.notes, *told(found)):
-        typer.echo(sentence)
+    print_compared(f"{encoder}, pooling {first.pooling} − {other}, pooling {second.pooling}", labels, found, opinion(found), output=output)
 
 
 def _second_opinion(bayes: bool, rope: float | None) -> Callable[[Compared], Iterable[str]]:
@@ -201,8 +189,8 @@ def _of_mteb(encoder: str, other: str, tasks: list[str] | None) -> tuple[Predict
 
 
 def _compare_predictions(
-    labels: tuple[str, str], folders: tuple[Predictions, Predictions], tasks: list[str] | None, told: Callable[[Compared], Iterable[str]],
-    *, without: Mapping[str, object],
+    labels: tuple[str, str], folders: tuple[Predictions, Predictions], tasks: list[str] | None, opinion: Callable[[Compared], Iterable[str]],
+    *, output: str, without: Mapping[str, object],
 ) -> None:  # fmt: skip
     if (refused := next((name for name, value in without.items() if value), None)) is not None:
         raise DataError(
@@ -218,9 +206,9 @@ def _compare_predictions(
     with TemporaryDirectory() as place:
         scores = predicted_scores(folders, tasks, Path(place))
         for note in scores.notes:
-            typer.echo(note)
+            typer.echo(note, err=output == "json")
         found = compare_evaluated(labels, scores.both, scores.measures)
-    _print_differences(found, title=f"{labels[0]} − {labels[1]}, by mteb's predictions", told=told)
+    print_compared(f"{labels[0]} − {labels[1]}, by mteb's predictions", labels, found, opinion(found), output=output)
 
 
 def _planned(
@@ -235,8 +223,8 @@ def _planned(
     return PlannedScores.of(use, given, store=opened, data=data, runtime=asked, command=command)
 
 
-def _scored(planned: PlannedScores, *, over_workers: bool = False) -> Artifact:
-    """From the store, or made now."""
+def _scored(planned: PlannedScores, *, over_workers: bool = False, is_quiet: bool = False) -> Artifact:
+    """From the store, or made now. is_quiet: whether stdout is for the scores alone."""
     if (known := planned.known) is not None:
         return known
 
@@ -249,12 +237,12 @@ def _scored(planned: PlannedScores, *, over_workers: bool = False) -> Artifact:
         embed = embed_over_workers
     else:
         planned, devices = planned.here()
-        typer.echo(f"Encoding {devices}.")
+        typer.echo(f"Encoding {devices}.", err=is_quiet)
     with sentence_progress("encoding", None) as advance:
         return planned.encoded(partial(embed, on_progress=advance))
 
 
-def _on_mteb(use: EncoderUse, given: list[str], out: Path | None, *, without: Mapping[str, object]) -> None:
+def _on_mteb(use: EncoderUse, given: list[str], out: Path | None, *, output: str, without: Mapping[str, object]) -> None:
     """Have mteb score the encoder on its own tasks."""
     refused = [name for name, value in without.items() if value]
     if not given or out is None or refused:
@@ -271,9 +259,13 @@ def _on_mteb(use: EncoderUse, given: list[str], out: Path | None, *, without: Ma
     from sentdist.inference.mteb_tasks import mteb_tasks, score_on_mteb
     from sentdist.inference.ready_encoder import LoadedEncoder
 
-    tasks = mteb_tasks(given)
+    tasks = mteb_tasks(given)  # mistakes in names are told before anything is loaded
+    scores = score_on_mteb(LoadedEncoder.load(use), tasks, out)
+    if output == "json":
+        print_json({"encoder": use.checkpoint, "tasks": list(map(asdict, scores)), "folder": str(out)})
+        return
     table = empty_table(use.checkpoint, "task of mteb", "main score × 100")
-    for score in score_on_mteb(LoadedEncoder.load(use), tasks, out):
+    for score in scores:
         table.add_row(score.task, two_decimals(score.score))
     open_console().print(table)
     typer.echo(f"In mteb's format: {out}/results; of each item, for `sentdist compare`: {out}/predictions")

@@ -184,3 +184,21 @@ def test_what_was_recognised_and_held_out_is_said(planted_encoder_dir: Path, tin
 
 def test_the_list_of_tasks_has_it() -> None:
     assert "own=FILE" in call("tasks").output
+
+
+def test_scores_and_comparisons_are_json_for_other_programs(planted_encoder_dir: Path, tiny_encoder_dir: Path) -> None:
+    """Nothing else on stdout; the numbers are those of the Python door."""
+    asked = ("--tasks", "own=faq.csv", "--format", "json")
+    scored = call("evaluate", planted_encoder_dir, *asked)
+    values = json.loads(scored.stdout)
+    (line,) = values["tasks"]
+    expected = sentdist.evaluate(str(planted_encoder_dir), "own=faq.csv")
+    assert line["task"] == "retrieval-faq-csv-test" and line["score"] == expected["retrieval-faq-csv-test"] and line["num_items"] == 8
+    assert Path(values["folder"]).is_dir() and values["pooling"] == "mean" and "Encoding" in scored.stderr
+    compared = json.loads(call("compare", planted_encoder_dir, tiny_encoder_dir, *asked).stdout)
+    found = sentdist.compare(str(planted_encoder_dir), str(tiny_encoder_dir), "own=faq.csv")
+    difference = compared["lines"][0]["difference"]
+    assert difference["difference"] == found.lines[0].difference.difference and difference["p"] == found.lines[0].difference.p
+    assert compared["first"] == str(planted_encoder_dir) and compared["second_opinion"] == []
+    wrong = call("evaluate", planted_encoder_dir, "--format", "jsno")
+    assert wrong.exit_code == 2 and "--format: found jsno" in wrong.stderr
