@@ -9,10 +9,11 @@ import numpy as np
 
 from sentdist.errors import DataError
 from sentdist.evaluation.items import Items
+from sentdist.evaluation.summary import Summary, summarize
 from sentdist.evaluation.variation import Column, Entry, Floats, Interval
 from sentdist.plan.measures import Measure, mean_of
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.report.score_rows import ResultRow, SystemRows, read_items
+from sentdist.report.score_rows import SystemRows, read_items
 
 AVERAGE = "Avg"
 _MAIN = frozenset(kind.main.name for kind in TASK_KINDS.values())
@@ -38,6 +39,11 @@ class TableColumns:
         """Test items behind each column, behind the average those of all tasks; without columns that have none."""
         of_tasks = {task: num_items for task, (num_items, _) in self.sizes.items()}
         return of_tasks | ({AVERAGE: sum(of_tasks.values())} if AVERAGE in self.by_name and of_tasks else {})
+
+    def summary(self, name: str, label: str) -> Summary | None:
+        """The scores of a system in a column over its seeds; None where it has none."""
+        entries = self.by_name[name].entries if name in self.by_name else ()
+        return next((summarize(one.scores.tolist()) for one in entries if one.label == label), None)
 
     def interval(self, name: str, label: str) -> Interval | None:
         """Where the mean of a system in a column lies, within the range of the measure; None where that cannot be said."""
@@ -88,11 +94,6 @@ def lead_column(columns: Sequence[str]) -> str:
     return next((column for column in columns if column.partition(":")[2] in _MAIN), columns[-1])
 
 
-def complete_rows(system: SystemRows, tasks: Sequence[str]) -> list[ResultRow]:
-    """The rows that have a score of every task: a mean over fewer would be another number."""
-    return [row for row in system.rows if all(row.scores.get(task) is not None for task in tasks)]
-
-
 def _column(systems: Sequence[SystemRows], tasks: Sequence[str], items: Mapping[str, _TaskItems | None]) -> Column | None:
     """The mean over tasks (or the one) of every system that has it; tasks are strata: each keeps its share."""
     known = [one for task in tasks if (one := items[task]) is not None]
@@ -101,7 +102,7 @@ def _column(systems: Sequence[SystemRows], tasks: Sequence[str], items: Mapping[
     task_of = np.repeat(np.arange(len(known)), [len(one.weights) for one in known]) if has_all else ()
     entries = []
     for system in systems:
-        rows = complete_rows(system, tasks)
+        rows = system.complete(tasks)
         if not rows:
             continue
         keys = [(system.label, row.seed) for row in rows]
@@ -109,7 +110,7 @@ def _column(systems: Sequence[SystemRows], tasks: Sequence[str], items: Mapping[
         entries.append(
             Entry(
                 label=system.label,
-                scores=np.array([np.mean([row.scores[task] for task in tasks]) for row in rows]),
+                scores=np.array([row.mean(tasks) for row in rows], dtype=np.float64),
                 seeds=() if system.is_fixed else tuple(row.seed for row in rows),
                 contributions=np.stack([np.concatenate([one.of_run[key] for one in known]) / len(known) for key in keys]) if has_items
                 else None,

@@ -11,7 +11,7 @@ import numpy as np
 
 from sentdist.evaluation.significance import Difference, against, over_tasks
 from sentdist.evaluation.variation import ALPHA
-from sentdist.report.columns import AVERAGE, TableColumns, complete_rows
+from sentdist.report.columns import AVERAGE, TableColumns
 from sentdist.report.score_rows import SystemRows
 
 Relation = Literal["baseline", "chosen", "preceding"]
@@ -57,10 +57,11 @@ def compare(
         for pair, difference in zip(own, differences, strict=True):
             by_pair[pair][name] = difference
     rows = {system.label: system for system in systems}
+    is_over_tasks = AVERAGE not in tasks  # else a column of its own, which is no mean of all the others
     return [
         Comparison(
             system=pair[0], other=pair[1], relation=relation, differences=differences,
-            other_tasks=_other_tasks(rows[pair[0]], rows[pair[1]], tasks) if AVERAGE in differences else None,
+            other_tasks=_other_tasks(rows[pair[0]], rows[pair[1]], tasks) if is_over_tasks and AVERAGE in differences else None,
         )
         for pair, differences in by_pair.items()
     ]  # fmt: skip
@@ -126,7 +127,7 @@ def _verdict(found: Difference) -> str:
 
 def _other_tasks(system: SystemRows, other: SystemRows, tasks: Sequence[str]) -> OtherTasks | None:
     """Paired by seed; None for rows of different seeds, whose luck would be taken for that of no seed at all."""
-    ours, theirs = (np.array([[row.scores[task] for task in tasks] for row in complete_rows(one, tasks)]) for one in (system, other))
+    ours, theirs = (np.array([[row.scores[task] for task in tasks] for row in one.complete(tasks)]) for one in (system, other))
     is_paired = not system.is_fixed and system.seeds == other.seeds and len(ours) == len(theirs)
     if not (system.is_fixed or other.is_fixed or is_paired):
         return None

@@ -31,6 +31,10 @@ class ResultRow:
     items: Mapping[str, Path | tuple[Path, ...]] | None = None
     is_fixed: bool = False
 
+    def mean(self, tasks: Sequence[str]) -> float | None:
+        """Of these tasks; None where one of them has no score."""
+        return mean_of_all(self.scores.get(task) for task in tasks)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SystemRows:
@@ -46,13 +50,9 @@ class SystemRows:
     def seeds(self) -> tuple[int, ...]:
         return tuple(row.seed for row in self.rows)
 
-    def scores(self, task: str) -> list[float]:
-        """The defined scores of one task over seeds."""
-        return [score for row in self.rows if (score := row.scores.get(task)) is not None]
-
-    def averages(self, tasks: Sequence[str]) -> list[float]:
-        """The mean over tasks of every seed that has all of them: a mean over fewer tasks would be another number."""
-        return [mean for row in self.rows if (mean := mean_of_all(row.scores.get(task) for task in tasks)) is not None]
+    def complete(self, tasks: Sequence[str]) -> list[ResultRow]:
+        """The rows that have a score of every task."""
+        return [row for row in self.rows if row.mean(tasks) is not None]
 
 
 def group_rows(rows: Sequence[ResultRow]) -> list[SystemRows]:

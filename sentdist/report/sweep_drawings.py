@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar, cast
 
-from sentdist.evaluation.means import mean_of_all
 from sentdist.evaluation.significance import Difference
 from sentdist.palette import PALETTE
 from sentdist.plan.chosen_tasks import named_task, task_names
@@ -210,4 +209,4 @@ def _loss_shapes(found: SweepRows) -> Iterator[Drawing]:
 def _headline(row: ResultRow, table: ResultTable, column: str) -> float | None:
     if column != AVERAGE:
         return row.scores.get(column)
-    return mean_of_all(row.scores.get(task) for task in table.columns if task != AVERAGE)
+    return row.mean([task for task in table.columns if task != AVERAGE])

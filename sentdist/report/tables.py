@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 from sentdist.errors import DataError, counted, duration
 from sentdist.evaluation.significance import Difference, may_be_best
-from sentdist.evaluation.summary import Summary, summarize
+from sentdist.evaluation.summary import Summary
 from sentdist.evaluation.variation import Column, Interval
 from sentdist.plan.measures import Measure
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.report.columns import AVERAGE, TableColumns, complete_rows, lead_column, table_columns
+from sentdist.report.columns import AVERAGE, TableColumns, lead_column, table_columns
 from sentdist.report.comparisons import Comparison, compare, in_words
 from sentdist.report.leaks import Leaked
 from sentdist.report.references import GridBaseline, References, references
@@ -161,7 +161,7 @@ def build_table(
         title=title,
         unit=measure.unit,
         columns=columns,
-        lines=tuple(_lines(systems, columns, tasks, rows_of, to_baseline, found, doubts, leaked or {})),
+        lines=tuple(_lines(systems, columns, rows_of, to_baseline, found, doubts, leaked or {})),
         baseline=baseline,
         references=rows_of,
         comparisons=(*to_baseline, *to_chosen, *to_preceding),
@@ -215,7 +215,6 @@ def _doubts(systems: Sequence[SystemRows], given: Mapping[str, str]) -> dict[str
 def _lines(
     systems: Sequence[SystemRows],
     columns: Sequence[str],
-    tasks: Sequence[str],
     rows_of: References,
     comparisons: Sequence[Comparison],
     found: TableColumns,
@@ -236,7 +235,7 @@ def _lines(
             exploratory=doubts.get(system.label, ""),
             cells={
                 column: Cell(
-                    summary=(summary := _summary(system, column, tasks)),
+                    summary=(summary := found.summary(column, system.label)),
                     interval=None if summary is None else found.interval(column, system.label),
                     against_baseline=differences.get(column),
                     standing=_standing(system.label, best.get(column)),
@@ -247,11 +246,6 @@ def _lines(
             },
             reference=rows_of.own.get(system.label, ""),
         )
-
-
-def _summary(system: SystemRows, column: str, tasks: Sequence[str]) -> Summary | None:
-    scores = system.averages(tasks) if column == AVERAGE else system.scores(column)
-    return summarize(scores) if scores else None
 
 
 def _bold(column: Column, *, num_columns: int) -> tuple[str, frozenset[str], frozenset[str]]:
@@ -304,7 +298,7 @@ def _notes(
         notes.append(
             "Leaked: the test's pairs or queries that stand in the training data, as written or but for case and punctuation; near: with small changes."
         )
-    incomplete = [] if not average else [system.label for system in systems if len(complete_rows(system, tasks)) < len(system.rows)]
+    incomplete = [] if not average else [system.label for system in systems if len(system.complete(tasks)) < len(system.rows)]
     if incomplete:
         notes.append(f"Some seed lacks a task, and is left out of the average: {', '.join(incomplete)}.")
     return notes

@@ -9,7 +9,8 @@ import pytest
 
 from sentdist.errors import DataError
 from sentdist.report.score_rows import ResultRow
-from sentdist.report.useb import FOUR, RELATION, TASK_OF_COLUMN, relations_of, useb_scores
+from sentdist.report.tables import build_table
+from sentdist.report.useb import COLUMNS, FOUR, MEASURE, RELATION, TASK_OF_COLUMN, relations_of, useb_scores
 from sentdist.report.useb_figure import relations_alone
 
 
@@ -45,6 +46,19 @@ def test_one_relation_counts_for_all_parts_of_a_task_and_each_has_a_row_of_its_o
     assert (x["TURL"], x["PIT"], x["TwitterPara Avg"]) == (best["TURL"], best["PIT"], best["TwitterPara Avg"]) == (52.0, 53.0, 52.5)
     assert (y["TURL"], y["PIT"], y["TwitterPara Avg"]) == (60.0, 30.0, 45.0)
     assert best["SciDocs Avg"] == y["SciDocs Avg"] == pytest.approx((44 + 45 + 46 + 90) / 4)
+
+
+def test_the_average_in_a_table_is_that_of_the_four_tasks_and_nothing_is_said_of_others() -> None:
+    """Not of all columns, means and parts alike."""
+
+    def row(label: str, more: float) -> ResultRow:
+        scores = useb_scores({task: number**2 + more * number for number, task in enumerate(TASK_OF_COLUMN.values())})
+        return ResultRow(method=label, label=label, params={}, seed=0, scores=scores, is_fixed=True)
+
+    table = build_table([row("a", 0.0), row("b", 1.0)], title="t", tasks=COLUMNS, baseline="a", measure=MEASURE, average=False)
+    summary = table.line("a").cells["Avg"].summary
+    assert summary is not None and summary.mean == pytest.approx((0 + 1 + (4 + 9) / 2 + (16 + 25 + 36 + 49) / 4) / 4)
+    assert table.comparisons[0].other_tasks is None
 
 
 def test_a_task_without_scores_is_left_out_and_nothing_at_all_is_refused() -> None:
