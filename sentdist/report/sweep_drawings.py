@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar, cast
 
-from sentdist.evaluation.significance import Difference
 from sentdist.palette import PALETTE
 from sentdist.plan.chosen_tasks import named_task, task_names
 from sentdist.plan.own_tasks import OWN, kind_of_rows
@@ -19,6 +18,7 @@ from sentdist.report.columns import AVERAGE
 from sentdist.report.cost import cost_plot, costs, work_unit
 from sentdist.report.figures import LearningCurve, heat_map, learning_curves, regulators_curve
 from sentdist.report.forest import forest_plot, task_forest
+from sentdist.report.page_head import column_words
 from sentdist.report.paper import tables_of
 from sentdist.report.papers.sts_regression import regression_facts
 from sentdist.report.probes import probe_drawings
@@ -35,6 +35,7 @@ from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord
 
 Spot = TypeVar("Spot")
+Score = Callable[[ResultRow], float | None]  # of a row in the leading column
 
 
 def sweep_drawings(
@@ -42,29 +43,28 @@ def sweep_drawings(
 ) -> Iterator[Drawing]:
     """All figures for which the sweep has numbers, the answer to its question first."""
     headline = tables[0]
-    column = headline.lead
     unit = score_unit(headline)
     rows = found.sts or next(iter((found.retrieval or found.other).values()))
-    value = {id(row): _headline(row, headline, column) for row in rows}
+    score = headline.lead_score
     printed = tables_of(sweep.paper).regulators if sweep.paper is not None and found.sts else None
-    yield from _regulators(rows, value, found.facts, unit, paper=printed)
-    yield from _grid(rows, value, found.facts, unit)
-    yield from _thresholds(rows, value, found.facts, unit)
+    yield from _regulators(rows, score, found.facts, unit, paper=printed)
+    yield from _grid(rows, score, found.facts, unit)
+    yield from _thresholds(rows, score, found.facts, unit)
     yield from _loss_shapes(found)
     compared = [one for one in headline.comparisons if one.relation == "baseline"]
-    measured: dict[str, Difference] = {one.system: one.differences[column] for one in compared if column in one.differences}
+    measured = {one.system: one.differences[headline.lead] for one in compared if headline.lead in one.differences}
     if measured:
         rows_of = headline.references
         yield forest_plot(measured, baseline=rows_of.words, unit=f"difference: {unit}", against=rows_of.own, apart=rows_of.apart)
         yield from _task_forest(headline)
     scores: dict[str, list[float]] = {}
     for row in rows:
-        if (score := value[id(row)]) is not None:
-            scores.setdefault(row.label, []).append(score)
+        if (mean := score(row)) is not None:
+            scores.setdefault(row.label, []).append(mean)
     systems = _shown_first(scores, found.facts, headline.baseline)
     styles = _styles(sweep, systems)
     if found.curves:
-        curves = _readable(found.curves, rows, value, headline.baseline)
+        curves = _readable(found.curves, systems)
         objectives = {label: facts.objective for label, facts in found.facts.items() if facts.objective is not None}
         num_systems = len({curve.label for curve in found.curves})
         yield learning_curves(curves, dev_unit=dev_unit(sweep.recipe), styles=styles, objectives=objectives, num_systems=num_systems)
@@ -80,8 +80,7 @@ def sweep_drawings(
 
 def score_unit(table: ResultTable) -> str:
     """What the leading column of a table is a number of, as axes tell it."""
-    column = table.lead
-    return f"{column if column != AVERAGE else f'average of {len(table.columns) - 1} tasks'} ({table.unit})"
+    return f"{column_words(table)} ({table.unit})"
 
 
 def dev_unit(recipe: Mapping[str, Json]) -> str:
@@ -130,22 +129,15 @@ def _styles(sweep: SweepRecord, systems: Sequence[str]) -> SystemStyles:
     return styles_of(cells if len(cells) <= len(PALETTE) else dict.fromkeys([*systems, *cells]))
 
 
-def _readable(
-    curves: list[LearningCurve], rows: list[ResultRow], value: dict[int, float | None], baseline: str | None
-) -> list[LearningCurve]:
-    """As many curves as there are colours: the baseline's and those of the best systems."""
-    scores: dict[str, list[float]] = {}
-    for row in rows:
-        if (score := value[id(row)]) is not None:
-            scores.setdefault(row.label, []).append(score)
-    ranked = sorted(scores, key=lambda label: (label != baseline, -sum(scores[label]) / len(scores[label])))
+def _readable(curves: list[LearningCurve], systems: Sequence[str]) -> list[LearningCurve]:
+    """As many curves as there are colours: those of the systems that are shown first."""
     drawn = {curve.label for curve in curves}
-    shown = [label for label in ranked if label in drawn][: len(PALETTE)]
+    shown = [label for label in systems if label in drawn][: len(PALETTE)]
     return [curve for curve in curves if curve.label in shown] or curves
 
 
 def _regulators(
-    rows: list[ResultRow], value: dict[int, float | None], facts: dict[str, CellFacts], unit: str, *, paper: Mapping[int, float] | None
+    rows: list[ResultRow], score: Score, facts: dict[str, CellFacts], unit: str, *, paper: Mapping[int, float] | None
 ) -> Iterator[Drawing]:
     """Score against the number of regulators, at the batch size and dropouts that have most numbers; Eq. 1 is the point at 0."""
     of_rcl = Counter(_setting(facts[row.label]) for row in rows if facts[row.label].objective == "rcl")
@@ -157,7 +149,7 @@ def _regulators(
         known = facts[row.label]
         if known.objective in ("rcl", "info_nce") and _setting(known) == setting:
             places.setdefault(known.num_regulators, []).append(row)
-    scores = _scores_of_cells(places, value)
+    scores = _scores_of_cells(places, score)
     if len([count for count in scores if count]) > 1:
         yield regulators_curve(scores, paper=paper, unit=unit)
 
@@ -166,33 +158,33 @@ def _setting(facts: CellFacts) -> tuple[int | None, Regularizers | None]:
     return facts.batch_size, facts.regularizers
 
 
-def _grid(rows: list[ResultRow], value: dict[int, float | None], facts: dict[str, CellFacts], unit: str) -> Iterator[Drawing]:
+def _grid(rows: list[ResultRow], score: Score, facts: dict[str, CellFacts], unit: str) -> Iterator[Drawing]:
     """Score over batch size and φ set."""
     places: dict[tuple[str, str], list[ResultRow]] = {}
     for row in rows:
         if (known := facts[row.label]).objective == "rcl":
             places.setdefault((str(known.batch_size), "{" + ", ".join(f"{phi:g}" for phi in known.phis) + "}"), []).append(row)
-    scores = _scores_of_cells(places, value)
+    scores = _scores_of_cells(places, score)
     if len(scores) > 1:
         yield heat_map(scores, unit=unit)
 
 
-def _scores_of_cells(places: Mapping[Spot, list[ResultRow]], value: dict[int, float | None]) -> dict[Spot, list[float]]:
+def _scores_of_cells(places: Mapping[Spot, list[ResultRow]], score: Score) -> dict[Spot, list[float]]:
     """The scores at each place of a figure; none at all where a place stands for several cells, whose scores are not those of seeds."""
     if any(len({row.label for row in there}) > 1 for there in places.values()):
         return {}
-    found = {place: [score for row in there if (score := value[id(row)]) is not None] for place, there in places.items()}
-    return {place: scores for place, scores in found.items() if scores}
+    found = {place: [mean for row in there if (mean := score(row)) is not None] for place, there in places.items()}
+    return {place: means for place, means in found.items() if means}
 
 
-def _thresholds(rows: list[ResultRow], value: dict[int, float | None], facts: dict[str, CellFacts], unit: str) -> Iterator[Drawing]:
+def _thresholds(rows: list[ResultRow], score: Score, facts: dict[str, CellFacts], unit: str) -> Iterator[Drawing]:
     """Score over slope and threshold, a figure for each method that has a grid of them."""
     surfaces: dict[str, dict[ThresholdCell, list[float]]] = {}
     for row in rows:
-        regression, score = regression_facts(facts[row.label]), value[id(row)]
+        regression, mean = regression_facts(facts[row.label]), score(row)
         cell = None if regression is None else regression.cell
-        if cell is not None and score is not None:
-            surfaces.setdefault(row.method, {}).setdefault(cell, []).append(score)
+        if cell is not None and mean is not None:
+            surfaces.setdefault(row.method, {}).setdefault(cell, []).append(mean)
     for method, cells in surfaces.items():
         if len({(cell.slope, cell.threshold) for cell in cells}) > 1:
             yield threshold_surfaces(cells, unit=unit, name=f"thresholds-{method}")
@@ -204,9 +196,3 @@ def _loss_shapes(found: SweepRows) -> Iterator[Drawing]:
     shapes = list(dict.fromkeys(one.shape for one in regressions if one is not None and one.shape is not None))
     if 1 < len(shapes) <= len(PALETTE):
         yield loss_shapes(shapes)
-
-
-def _headline(row: ResultRow, table: ResultTable, column: str) -> float | None:
-    if column != AVERAGE:
-        return row.scores.get(column)
-    return row.mean([task for task in table.columns if task != AVERAGE])

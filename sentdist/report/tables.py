@@ -99,6 +99,10 @@ class ResultTable:
         """The column that speaks for the table."""
         return lead_column(self.columns)
 
+    def lead_score(self, row: ResultRow) -> float | None:
+        """What a row has in that column."""
+        return row.scores.get(self.lead, row.mean(self.columns[:-1]) if self.lead == AVERAGE else None)
+
     @property
     def headings(self) -> tuple[str, ...]:
         """The columns as they are printed: the measures of one task without its name, which the title says."""

@@ -241,7 +241,7 @@ def test_a_search_over_one_of_slope_and_threshold_is_drawn_too(
     rows = [ResultRow(method="m", label=label, params={}, seed=0, scores={"t": 70.0}) for label in known]
     monkeypatch.setattr(sweep_drawings, "regression_facts", lambda label: SimpleNamespace(cell=known[label]))
     facts: Any = {label: label for label in known}
-    assert len(list(sweep_drawings._thresholds(rows, {id(row): 70.0 for row in rows}, facts, UNIT))) == number
+    assert len(list(sweep_drawings._thresholds(rows, lambda row: 70.0, facts, UNIT))) == number
 
 
 def test_pictures_with_room_for_a_few_take_untouched_encoders_the_baseline_and_the_best() -> None:
@@ -320,9 +320,8 @@ def test_the_curve_of_regulators_is_drawn_at_the_setting_that_has_most_numbers(d
         f"{name} {batch} {number}": SimpleNamespace(objective=name, batch_size=batch, regularizers=None, num_regulators=number)
         for name, batch, number in cells
     }
-    rows = [ResultRow(method="m", label=label, params={}, seed=0, scores={"t": 70.0}) for label in facts]
-    value: dict[int, float | None] = {id(row): 70.0 + place for place, row in enumerate(rows)}
-    _, table = drawn(lambda: next(iter(sweep_drawings._regulators(rows, value, facts, UNIT, paper=None))))
+    rows = [ResultRow(method="m", label=label, params={}, seed=0, scores={"t": 70.0 + place}) for place, label in enumerate(facts)]
+    _, table = drawn(lambda: next(iter(sweep_drawings._regulators(rows, lambda row: row.scores["t"], facts, UNIT, paper=None))))
     assert [(row["regulators"], row["mean"]) for row in table] == [("0", "75"), ("2", "70"), ("4", "71"), ("6", "72")]
 
 
