@@ -34,6 +34,10 @@ class Mismatch(NamedTuple):
     remedy: str
     where: str = ""  # the field, behind the objective's place in the recipe
 
+    def refused(self, where: str) -> RecipeError:
+        """The error that says so."""
+        return RecipeError(where=where, found=self.found, expected=self.expected, remedy=self.remedy)
+
 
 class Labels(NamedTuple):
     """The labels of a graded corpus: from 0 to `top`, `spacing` apart; None: any number between."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sentdist.errors import DataError, RecipeError
+from sentdist.plan.builder import Builder
 from sentdist.plan.chosen_tasks import own_parts
 from sentdist.plan.corpora.own import OwnSection
 from sentdist.plan.own_tasks import OWN
@@ -14,7 +15,6 @@ from sentdist.plan.resolver import Resolver
 from sentdist.plan.specs import EncoderUse
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Scores
-from sentdist.plan.unroll import Builder
 
 RECIPES = (".yaml", ".yml")
 

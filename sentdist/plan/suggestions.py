@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sentdist.errors import RecipeError, counted, listed
+from sentdist.plan.builder import Builder
 from sentdist.plan.grid import recipe_at
 from sentdist.plan.own_rows import for_its_rows
 from sentdist.plan.recipe import Recipe, check_method_in_path
@@ -18,7 +19,7 @@ from sentdist.plan.search import Axis, Search
 from sentdist.plan.selection import chosen_and_scored
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Scores, Train
-from sentdist.plan.unroll import Builder, Plan, Trial
+from sentdist.plan.unroll import Plan, Trial
 from sentdist.plan.wording import value_text
 
 Suggestion = Mapping[str, Json]  # dotted field -> value

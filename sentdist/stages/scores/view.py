@@ -6,9 +6,9 @@ import numpy as np
 
 from sentdist.errors import RecipeError
 from sentdist.evaluation.postprocess import postprocess
-from sentdist.plan.compatibility import parts_of
 from sentdist.plan.objectives import AnyObjective
 from sentdist.plan.specs import View
+from sentdist.plan.view_checks import parts_of
 
 
 def viewed(embeddings_SD: np.ndarray, view: View, *, where: str, objective: AnyObjective | None = None) -> np.ndarray:

@@ -7,9 +7,9 @@ import pytest
 from sentdist.errors import RecipeError
 from sentdist.objectives.auxiliary import Auxiliary
 from sentdist.objectives.info_nce import InfoNCE
-from sentdist.plan.compatibility import settled_view
 from sentdist.plan.specs import View
 from sentdist.plan.stage import Json
+from sentdist.plan.view_checks import settled_view
 from tests.support.planning import small_recipe
 
 

@@ -1,0 +1,151 @@
+"""In which ways an encoder can be scored: by a part of its channels, by relations, on pairs that it has not learned."""
+
+from __future__ import annotations
+
+from sentdist.errors import RecipeError
+from sentdist.objectives.auxiliary import Auxiliary
+from sentdist.objectives.channels import Channels, mismatch_of_channels
+from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus
+from sentdist.plan.objectives import AnyObjective, Sum, names_where, terms_of
+from sentdist.plan.specs import Probes, View
+from sentdist.plan.stage import topological
+from sentdist.plan.stages import Train
+from sentdist.plan.wording import not_one_of
+from sentdist.poolings import POOLINGS, PoolingName
+
+
+def check_channels(view: View, probes: Probes | None, *, width: int | None, where: str) -> None:
+    """Refuse views and probes of channels that an encoder of this width does not have; None where planning cannot know the width.
+
+    Raises:
+        RecipeError: naming the channels.
+    """
+    if probes is not None and probes.channels is not None and width is not None:
+        mismatch = mismatch_of_channels(probes.channels, width)
+        if mismatch is not None:
+            raise mismatch.refused("evaluation.probes.channels")
+    if view.channels is None or isinstance(view.channels, str):
+        return
+    first, last = view.channels
+    if not 0 <= first < last or (width is not None and last > width):
+        raise RecipeError(
+            where=f"{where}.channels",
+            found=f"{first} to {last}",
+            expected=f"two numbers from 0 to {width or 'the width'}, the lower one first",
+            remedy="Correct the view.",
+        )
+
+
+def parts_of(objective: AnyObjective, width: int) -> dict[str, tuple[int, int]] | None:
+    """First and behind-last channel of tags and of words; None where an objective gives them none."""
+    term = next((term for term in terms_of(objective) if isinstance(term, Auxiliary)), None)
+    if term is None:
+        return None
+    channels = Channels.of(width, term.channels)
+    return {"tags": (0, channels.pos), "words": (channels.pos, width)}
+
+
+def settled_view(view: View, objective: AnyObjective | None, *, width: int | None, where: str) -> View:
+    """A view whose named part is written in numbers, where the encoder's width is known.
+
+    Raises:
+        RecipeError: a part of an encoder without parts, or channels of an encoder with parts that are no part of it.
+    """
+    if view.channels is None:
+        return view
+    parts = None if objective is None else parts_of(objective, width or 768)
+    if isinstance(view.channels, str):
+        if parts is None:
+            raise RecipeError(
+                where=f"{where}.channels",
+                found=f"{view.channels} of an encoder that gives them no channels of their own",
+                expected=f"an encoder that the objective {names_where(targets=True)} has trained",
+                remedy="Name two numbers, or leave channels out.",
+            )
+        return view if width is None else view.model_copy(update={"channels": parts[view.channels]})
+    if parts is not None and width is not None and view.channels not in parts.values():
+        tags, words = (f"{first} to {last}" for first, last in parts.values())
+        raise RecipeError(
+            where=f"{where}.channels",
+            found=f"{view.channels[0]} to {view.channels[1]}",
+            expected=f"a part of this encoder: tags ({tags}) or words ({words})",
+            remedy="Write channels: tags, or channels: words.",
+        )
+    return view
+
+
+def check_view(view: View, relations: tuple[str, ...], *, where: str) -> None:
+    """Refuse scoring by relations that the encoder does not have.
+
+    Raises:
+        RecipeError: naming the relation and those there are.
+    """
+    if view.relations is None:
+        return
+    if not relations:
+        raise RecipeError(
+            where=f"{where}.relations",
+            found="an encoder without relations",
+            expected="one that the objective rse has trained",
+            remedy="Leave relations out of this view, or train with rse.",
+        )
+    for relation in view.relations.relations:
+        if relation not in relations:
+            raise RecipeError(
+                where=f"{where}.relations.weights",
+                found=not_one_of(relation, relations),
+                expected="",
+                remedy="Name relations of the encoder's corpus.",
+            )
+
+
+def check_space(pooling: PoolingName, objective: AnyObjective, view: View, *, ranks_by_relations: bool, where: str) -> None:
+    """Refuse to add relations to other embeddings than those that they were trained with.
+
+    Raises:
+        RecipeError: a view by relations, or ranks of links by them, with a pooling that is another one at test, a part of the
+            embeddings, or relations learned behind a layer that is dropped at test.
+    """
+    if not ranks_by_relations and view.relations is None:
+        return
+    if isinstance(objective, Sum) and any(term.projected and term.objective.needs.relations for term in objective.terms):
+        raise RecipeError(
+            where=f"{where}.objective.terms",
+            found="projected: true for the term that learns relations, in the space of a layer that is dropped at test",
+            expected="projected: false there, for scores by relations",
+            remedy="Leave projected out of that term, or score without relations.",
+        )
+    if POOLINGS[pooling].is_other_at_test:
+        raise RecipeError(
+            where=f"{where}: encoder.pooling",
+            found=f"{pooling}, which reads other embeddings at test than in training, where relations were learned",
+            expected="the pooling of training, for scores by relations",
+            remedy="Use pooling cls_mlp, or score without relations.",
+        )
+    if view.channels is not None or view.postprocess != "none":
+        raise RecipeError(
+            where=f"{where}.view",
+            found="some channels" if view.channels else f"postprocess {view.postprocess}",
+            expected="whole embeddings, to which evaluation.links adds the relations that were trained with them",
+            remedy="Leave that out of the view, or score it in a recipe without links.",
+        )
+
+
+def check_links(task: LinkTask, train: Train | None, *, where: str) -> None:
+    """Refuse to rank held-out pairs for an encoder that may have learned them: one that read the same files and held out others, or none.
+    Raises RecipeError that names the relation."""
+    tested = {part.name: part for part in task.relations}
+    files = {file for part in task.relations for file in part.sources}
+    for corpus in topological((train,)) if train is not None else ():
+        if not isinstance(corpus, RelationalCorpus):
+            continue
+        held_out_alike = (corpus.held_out, corpus.seed) == (task.held_out, task.seed)
+        for part in corpus.relations:
+            is_known = held_out_alike and tested.get(part.name) == part.model_copy(update={"cap": None})
+            if not is_known and not files.isdisjoint(part.sources):
+                raise RecipeError(
+                    where=f"{where}: evaluation.links",
+                    found=f"{corpus.held_out} pairs of {part.name} held out from training with seed {corpus.seed}",
+                    expected=f"the pairs that are ranked: {task.held_out}, seed {task.seed}, of a relation of the same name, files and columns",
+                    remedy="Give both corpora the same held_out and seed, or the ranks are those of pairs it has learned.",
+                )
