@@ -86,17 +86,7 @@ class PlannedSearch:
             sorted(wanted, key=lambda one: order[one[0]]), self.recipe.seeds if seeds is None else seeds
         ):
             scores = self.scores(method, suggestion, seed=seed)
-            trials.setdefault(
-                scores.key,
-                Trial(
-                    method=method,
-                    title=self.recipe.methods[method].title or method,
-                    params=tuple(suggestion.items()),
-                    seed=scores.encoder.seed if isinstance(scores.encoder, Train) else None,
-                    fold=None,
-                    scores=scores,
-                ),
-            )
+            trials.setdefault(scores.key, Trial.of(self.recipe, method, suggestion.items(), scores))
         return Plan(recipe=self.recipe, trials=tuple(trials.values()), rows=self.rows)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,6 +30,12 @@ class Trial:
     seed: int | None  # None: no seed changes it (an untouched checkpoint)
     fold: int | None
     scores: Scores
+
+    @classmethod
+    def of(cls, recipe: Recipe, method: str, params: Iterable[tuple[str, Json]], scores: Scores, *, fold: int | None = None) -> Trial:
+        title = recipe.methods[method].title or method
+        seed = scores.encoder.seed if isinstance(scores.encoder, Train) else None
+        return cls(method=method, title=title, params=tuple(params), seed=seed, fold=fold, scores=scores)
 
     @property
     def key(self) -> str:
@@ -101,14 +108,7 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
                 expected="values of which each changes a result", remedy="Drop the line; what may not change a result stands in runtime.",
             )  # fmt: skip
     trials = tuple(
-        Trial(
-            method=name,
-            title=recipe.methods[name].title or name,
-            params=tuple((path, value) for path, value in point.items() if path in varying[name]),
-            seed=scores.encoder.seed if isinstance(scores.encoder, Train) else None,
-            fold=fold,
-            scores=scores,
-        )
+        Trial.of(recipe, name, ((path, value) for path, value in point.items() if path in varying[name]), scores, fold=fold)
         for (name, _), (point, fold, scores) in found.items()
     )
     order = {name: place for place, name in enumerate(recipe.methods)}
