@@ -9,7 +9,7 @@ from pydantic import Field
 from sentdist.errors import RecipeError
 from sentdist.frozen import Frozen
 from sentdist.objectives.objective import Labels
-from sentdist.plan.corpora.kind import CorpusStage, Planning, Section
+from sentdist.plan.corpora.kind import CorpusStage, Planning, Section, pinned
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.specs import OwnRows, Task
 from sentdist.plan.stage import slug
@@ -113,18 +113,8 @@ def graded_corpus(section: GradedSection, resolver: Resolver, *, without: tuple[
         resolver.source(part.source, split=part.split, revision=part.revision, columns=part.columns, where=f"{where}.parts[{number}]")
         for number, part in enumerate(section.parts)
     ]
-    parts = tuple(
-        GradedPart(source=pin.name, source_revision=pin.revision, split=part.split, columns=part.columns, scale=part.scale)
-        for pin, part in zip(pins, section.parts, strict=True)
-    )
-    corpus = GradedCorpus(
-        parts=parts,
-        rounding=section.rounding,
-        spacing=section.spacing,
-        without=without,
-        limit=section.limit,
-        limit_seed=section.limit_seed,
-    )
+    parts = tuple(GradedPart(**pinned(part, pin)) for pin, part in zip(pins, section.parts, strict=True))
+    corpus = GradedCorpus(parts=parts, without=without, **section.model_dump(exclude={"kind", "parts", "without"}))
     _check(section, corpus, where)
     rows = sum(pin.num_rows for pin in pins)
     return corpus, min(rows, section.limit or rows)

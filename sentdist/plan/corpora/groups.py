@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from sentdist.frozen import Frozen
-from sentdist.plan.corpora.kind import CorpusStage, Planning, Section
+from sentdist.plan.corpora.kind import CorpusStage, Planning, Section, pinned
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.stage import slug
 
@@ -130,8 +130,7 @@ def grouped_corpus(section: GroupsSection, resolver: Resolver, *, where: str) ->
     for number, part in enumerate(section.parts):
         at = f"{where}.parts[{number}]"
         pin = resolver.source(part.source, split=part.split, revision=part.revision, columns=part.columns, where=at)
-        found = GroupPart(source=pin.name, source_revision=pin.revision, split=part.split, columns=part.columns, labels=part.labels)
-        parts.append(found)
+        parts.append(GroupPart(**pinned(part, pin)))
         rows += pin.num_rows
     shared = section.model_dump(exclude={"kind", "parts", "augmentation"})
     augmentation = None if section.augmentation is None else _augmentation(section.augmentation, resolver, where=f"{where}.augmentation")

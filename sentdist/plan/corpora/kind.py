@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from sentdist.frozen import Frozen
 from sentdist.objectives.objective import Labels
-from sentdist.plan.resolver import Resolver
+from sentdist.plan.resolver import Pin, Resolver
 from sentdist.plan.specs import Fold, OwnRows, Task
 from sentdist.plan.stage import Processes, Purpose, Stage
 
@@ -21,6 +21,12 @@ class Planning:
     resolver: Resolver
     fold: Fold | None
     pairs_of: Callable[[Sequence[str], str], tuple[Task, ...]]
+
+
+def pinned(said: Frozen, pin: Pin, *, without: Set[str] = frozenset()) -> dict[str, Any]:
+    """What a recipe says of a source, as fields of a stage: its name and revision are those of the pin."""
+    kept = said.model_dump(exclude={"kind", "source", "revision", *without})
+    return kept | {"source": pin.name, "source_revision": pin.revision}
 
 
 class Section(Frozen):

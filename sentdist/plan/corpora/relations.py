@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from sentdist.frozen import NAME, Frozen
-from sentdist.plan.corpora.kind import CorpusStage, Planning, Section
+from sentdist.plan.corpora.kind import CorpusStage, Planning, Section, pinned
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.stage import slug
 
@@ -176,18 +176,14 @@ def relational_corpus(section: RelationsSection, resolver: Resolver, *, where: s
         for place, file in enumerate(part.sources):
             at = f"{where}.relations[{number}].sources[{place}]"
             pin = resolver.source(file.source, split=file.split, revision=file.revision, columns=wanted, where=at)
-            files.append(RelationFile(source=pin.name, source_revision=pin.revision, split=file.split))
+            files.append(RelationFile(**pinned(file, pin)))
             found += pin.num_rows
         cap = part.cap or section.cap
-        parts.append(
-            RelationPart(
-                name=part.name, construction=part.construction, sources=tuple(files), columns=columns, only=part.only, cap=cap
-            )
-        )  # fmt: skip
+        own = part.model_dump(exclude={"sources", "columns", "cap"})
+        parts.append(RelationPart(**own, sources=tuple(files), columns=columns, cap=cap))
         pairs = max(1, found // 3) if part.construction == "nli" else 2 * found if part.construction == "captions" else found
         rows += min(pairs, cap or pairs)
-    corpus = RelationalCorpus(relations=tuple(parts), cap_rule=section.cap_rule, held_out=section.held_out, seed=section.seed)
-    return corpus, rows
+    return RelationalCorpus(relations=tuple(parts), **section.model_dump(exclude={"kind", "relations", "cap"})), rows
 
 
 def link_task(corpus: RelationalCorpus, pool: Pool) -> LinkTask:

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from sentdist.plan.corpora.kind import CorpusStage, Planning, Section
+from sentdist.plan.corpora.kind import CorpusStage, Planning, Section, pinned
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.specs import Fold, OwnRows
 from sentdist.plan.stage import slug
@@ -101,16 +101,6 @@ class RowsSection(Section):
         columns = ("query", "document") if is_retrieval else self.columns
         wanted = () if is_retrieval else columns
         pin = given.resolver.source(self.source, split=self.split, revision=self.revision, columns=wanted, where=f"{where}.source")
-        corpus = Corpus(
-            source=pin.name,
-            source_revision=pin.revision,
-            split=self.split,
-            columns=columns,
-            limit=self.limit,
-            limit_seed=self.limit_seed,
-            add_reversed=self.add_reversed,
-            fold=given.fold if is_retrieval else None,
-            document_field=self.document_field,
-        )
+        corpus = Corpus(**pinned(self, pin, without={"columns"}), columns=columns, fold=given.fold if is_retrieval else None)
         rows = min(pin.num_rows, self.limit or pin.num_rows) * (2 if self.add_reversed else 1)
         return corpus, rows if corpus.fold is None else rows * (corpus.fold.num_folds - 2) // corpus.fold.num_folds
