@@ -25,7 +25,7 @@ from sentdist.report.probes import probe_drawings
 from sentdist.report.relations import relation_drawings
 from sentdist.report.score_rows import ResultRow
 from sentdist.report.style import Drawing, SystemStyles, styles_of
-from sentdist.report.sweep_rows import SweepRows
+from sentdist.report.sweep_rows import SweepRows, table_rows
 from sentdist.report.tables import ResultTable
 from sentdist.report.thresholds import ThresholdCell, loss_shapes, threshold_surfaces
 from sentdist.report.useb import RELATION
@@ -44,7 +44,7 @@ def sweep_drawings(
     """All figures for which the sweep has numbers, the answer to its question first."""
     headline = tables[0]
     unit = score_unit(headline)
-    rows = found.sts or next(iter((found.retrieval or found.other).values()))
+    rows = next(table_rows(found)).rows
     score = headline.lead_score
     printed = tables_of(sweep.paper).regulators if sweep.paper is not None and found.sts else None
     yield from _regulators(rows, score, found.facts, unit, paper=printed)

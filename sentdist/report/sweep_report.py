@@ -103,7 +103,7 @@ def report_sweep(store: ArtifactStore, name: str, *, links: Mapping[str, str] | 
     records = sweep.records(store)
     found = sweep_rows(sweep, store, records)
     facts = None if record is None else search_facts(record, sweep, records)
-    if not (found.sts or found.retrieval or found.other):
+    if next(table_rows(found), None) is None:
         if facts is not None:
             return _search_alone(facts, links or {})
         raise StoreError(
@@ -207,9 +207,7 @@ def _confirmed_table(store: ArtifactStore, sweep: SweepRecord) -> ResultTable | 
     fresh = load_sweep(store, confirmed_name(sweep.name))
     records = fresh.records(store)
     found = sweep_rows(fresh, store, records)
-    if not (found.sts or found.retrieval or found.other):
-        return None
-    return next(iter(result_tables(fresh, found, None, sweep_leaks(fresh, store, records))), None)
+    return next(result_tables(fresh, found, None, sweep_leaks(fresh, store, records)), None)
 
 
 def _grid_baseline(sweep: SweepRecord, records: Mapping[str, Record]) -> GridBaseline | None:

@@ -23,7 +23,7 @@ from sentdist.store.sweep import SweepRecord, TrialRecord
 
 STS_TITLE = "Semantic textual similarity"
 TASK_TITLES = {name: card.title for name, card in TASKS.items() if card.title is not None}
-RETRIEVAL_TITLES = {"acc@1": "Acc@1", "acc@3": "Acc@3", "acc@5": "Acc@5", "map": "MAP", "mrr": "MRR", "ndcg@10": "nDCG@10"}
+RETRIEVAL_MEASURES = ("acc@1", "acc@3", "acc@5", "map", "mrr", "ndcg@10")  # those that a table of retrieval shows
 
 # Kinds of task that have one table, a column a task: its title.
 KIND_TABLES = {kind.name: kind.table for kind in TASK_KINDS.values() if kind.table is not None}
@@ -73,7 +73,7 @@ def sweep_rows(sweep: SweepRecord, store: ArtifactStore, records: dict[str, Reco
         return [_row(one, store, records, _main_scores(found)) for one in results if (found := one.tasks(kind))]
 
     def of_retrieval(task: str) -> list[ResultRow]:
-        columns = {f"{task}:{measure}": (task, f"{task}.{measure}") for measure in RETRIEVAL_TITLES}
+        columns = {f"{task}:{measure}": (task, f"{task}.{measure}") for measure in RETRIEVAL_MEASURES}
         return [_row(one, store, records, columns) for one in results if task in one.tasks("retrieval")]
 
     of_useb = [(one, _useb_row(one, store, records)) for one in results if useb.has_useb([task.name for task in one.scores.tasks])]
