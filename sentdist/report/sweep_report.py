@@ -197,6 +197,7 @@ def result_tables(
             exploratory=found.exploratory,
             leaked=leaks.of_columns(one.columns, one.task_of),
             grid=grid if one.is_compared else None,
+            of_task=one.of_task,
         )
 
 

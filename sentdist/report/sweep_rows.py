@@ -48,7 +48,7 @@ class SweepRows:
 @dataclass(frozen=True, kw_only=True)
 class TableRows:
     """What one table of scores shows. task_of: column -> the task whose test set it is about. average: whether it has one, of its columns;
-    is_compared: whether its rows are compared with each other."""
+    is_compared: whether its rows are compared with each other. of_task: see `ResultTable`."""
 
     title: str
     rows: list[ResultRow]
@@ -57,6 +57,7 @@ class TableRows:
     measure: Measure
     average: bool
     is_compared: bool = True
+    of_task: str = ""
 
 
 def sweep_rows(sweep: SweepRecord, store: ArtifactStore, records: dict[str, Record]) -> SweepRows:
@@ -106,7 +107,7 @@ def table_rows(found: SweepRows) -> Iterator[TableRows]:
         columns = list(rows[0].scores)
         yield TableRows(
             title=f"Retrieval: {task}", rows=rows, columns=columns, task_of=dict.fromkeys(columns, task),
-            measure=TASK_KINDS["retrieval"].main, average=False,
+            measure=TASK_KINDS["retrieval"].main, average=False, of_task=task,
         )  # fmt: skip
     for kind, rows in found.other.items():
         yield of_kind(kind, KIND_TABLES[kind], rows)

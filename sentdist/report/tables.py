@@ -80,7 +80,8 @@ class SharedStages:
 class ResultTable:
     """An aggregated table. `unit` names the score; `verdicts` say of each system in words how it compares with its reference in the lead
     column, `remarks` what else there is to say; `notes` explain the marks. baseline: the reference of all rows; in a grid of those that
-    have none at their own point. num_items: test items of each column that has some."""
+    have none at their own point. num_items: test items of each column that has some.
+    of_task: the one task whose measures the columns are."""
 
     title: str
     unit: str
@@ -93,6 +94,7 @@ class ResultTable:
     remarks: tuple[str, ...]
     notes: tuple[str, ...]
     num_items: Mapping[str, int]
+    of_task: str = ""
 
     @property
     def lead(self) -> str:
@@ -106,10 +108,7 @@ class ResultTable:
     @property
     def headings(self) -> tuple[str, ...]:
         """The columns as they are printed: the measures of one task without its name, which the title says."""
-        parts = [column.partition(":") for column in self.columns]
-        if all(measure and self.title.endswith(f": {task}") for task, _, measure in parts):
-            return tuple(measure for _, _, measure in parts)
-        return self.columns
+        return tuple(column.removeprefix(f"{self.of_task}:") for column in self.columns)
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -139,6 +138,7 @@ def build_table(
     exploratory: Mapping[str, str] | None = None,
     leaked: Mapping[tuple[str, str], Leaked] | None = None,
     grid: GridBaseline | None = None,
+    of_task: str = "",
 ) -> ResultTable:
     """Aggregate rows into a table.
 
@@ -146,7 +146,8 @@ def build_table(
     `preceding` also tests each line against the one above it, for the CSV.
     measure: of all columns, or one that has their range, and whose unit says what they are.
     exploratory: label -> why its rows are not all that were planned; fewer seeds than others have is found here. leaked: (label, task)
-    -> how much of the test its training data hold. Raises DataError when the baseline is not among the rows, or a task is in none of them.
+    -> how much of the test its training data hold. of_task: see `ResultTable`.
+    Raises DataError when the baseline is not among the rows, or a task is in none of them.
     """
     systems = group_rows(rows)
     _check(systems, tasks, baseline, title)
@@ -173,6 +174,7 @@ def build_table(
         remarks=(*(f"Of what dev chose: {said}" for said in of_chosen.values()), *((shared.sentence(),) if shared else ())),
         notes=tuple(_notes(systems, tasks, found, unit=measure.unit, rows_of=rows_of, average=average, leaked=leaked or {})),
         num_items=found.num_items,
+        of_task=of_task,
     )
 
 

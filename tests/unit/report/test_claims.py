@@ -48,10 +48,8 @@ def test_the_finding_says_of_the_highest_that_it_is_told_where_a_test_says_so(sc
 def test_a_table_of_one_task_says_its_name_once() -> None:
     columns = ("faq:map", "faq:mrr")
     row = ResultRow(method="a", label="a", params={}, seed=0, scores=dict.fromkeys(columns, 1.0), is_fixed=False)
-    told = {
-        title: build_table([row], title=title, tasks=columns, baseline=None, average=False).headings for title in ("Retrieval: faq", "All")
-    }
-    assert told == {"Retrieval: faq": ("map", "mrr"), "All": columns}
+    told = {task: build_table([row], title="t", tasks=columns, baseline=None, average=False, of_task=task).headings for task in ("faq", "")}
+    assert told == {"faq": ("map", "mrr"), "": columns}
 
 
 def test_notes_speak_of_what_stands_in_the_table() -> None:
