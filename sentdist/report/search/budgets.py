@@ -11,9 +11,10 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 
 from sentdist.evaluation.best_of import BAND, Floats, best_by_cost, best_quantiles, chance_of_more, expected_best
 from sentdist.report.search.facts import SearchedMethod, SearchFacts, sentences
-from sentdist.report.style import INK, MUTED, Drawing, SystemStyles, canvas, house_style, in_lines, legend_columns, quiet, save
+from sentdist.report.style import INK, MUTED, Drawing, SystemStyle, SystemStyles, canvas, house_style, in_lines, legend_columns, quiet, save
 from sentdist.store.searches import SearchTrial
 
+FILLED = {"finished": True, "pruned": False}  # how a trial with a dev score is drawn, by its state
 BAND_WORDS = f"{100 * (BAND[1] - BAND[0]):.0f} of 100"
 
 
@@ -72,53 +73,15 @@ def best_drawing(facts: SearchFacts, *, dev_unit: str, styles: SystemStyles) -> 
 def price_drawing(facts: SearchFacts, *, dev_unit: str, styles: SystemStyles) -> Drawing:
     """Every trial by its cost and dev score: finished, pruned and failed ones apart; ringed: what dev chose."""
     methods = [method for method in facts.methods if method.trials]
-    records: list[list[object]] = []
-    every = [score for method in methods for score in method.scores]
-    low_end, high_end = dev_span(every)
-    floor, hidden = low_end + 0.02 * (high_end - low_end), 0
+    low_end, high_end = dev_span([score for method in methods for score in method.scores])
+    floor = low_end + 0.02 * (high_end - low_end)
+    hidden = sum((trial.dev or 0.0) < floor for method in methods for trial in method.scored if trial.state in FILLED)
     with house_style():
         figure, (axes,) = canvas(width=7.2, height=3.9)
         hover: dict[str, list[str]] = {}
         for number, method in enumerate(methods):
-            style, aside = styles[method.title], 1.05 ** (number - (len(methods) - 1) / 2)
-            for state, filled in (("finished", True), ("pruned", False)):
-                trials = [trial for trial in method.scored if trial.state == state]
-                if not trials:
-                    continue
-                values = [max(trial.dev or 0.0, floor) for trial in trials]
-                hidden += sum((trial.dev or 0.0) < floor for trial in trials)
-                group = f"price-{state}-{number}"
-                axes.plot([aside * sentences(trial) for trial in trials], values, style.marker, color=style.color if filled else "white",
-                          markeredgecolor="white" if filled else style.color, markeredgewidth=0.8 if filled else 1.1,
-                          markersize=7 if filled else 5.5, alpha=1.0 if filled else 0.75, gid=group, zorder=3 if filled else 2)  # fmt: skip
-                hover[group] = [
-                    f"trial {trial.number}, {facts.settings(trial.suggestion, method)}: {trial.dev:.2f}, {state}" for trial in trials
-                ]
-            failed = [trial for trial in method.trials if trial.state == "failed"]
-            axes.plot(
-                [aside * sentences(trial) for trial in failed],
-                [max(trial.dev or floor, floor) for trial in failed],
-                "x",
-                color=style.color,
-                markersize=6,
-                markeredgewidth=1.4,
-            )
-            axes.plot([], [], style.marker, color=style.color, markeredgecolor="white", markersize=7, label=method.title)
-            if (chosen := _trial_of(method)) is not None and chosen.dev is not None:
-                axes.plot(
-                    aside * sentences(chosen),
-                    chosen.dev,
-                    "o",
-                    color="none",
-                    markeredgecolor=INK,
-                    markeredgewidth=1.4,
-                    markersize=13,
-                    zorder=4,
-                )
-            records += [
-                [method.title, trial.number, trial.state, sentences(trial), round(trial.paid_s, 3), "" if trial.dev is None else trial.dev]
-                for trial in method.trials
-            ]
+            aside = 1.05 ** (number - (len(methods) - 1) / 2)
+            hover |= _draw_prices(axes, facts, method, styles[method.title], floor=floor, aside=aside, group=str(number))
         _cost_axis(axes, sorted({sentences(trial) for method in methods for trial in method.trials}))
         axes.set_ylim(low_end, high_end)
         axes.set_xlabel("sentences trained on because of the trial")
@@ -135,7 +98,39 @@ def price_drawing(facts: SearchFacts, *, dev_unit: str, styles: SystemStyles) ->
             f"ringed: what dev chose for each method.{' Methods stand a little apart.' if len(methods) > 1 else ''}{_below(hidden)}"
         )
         header = ["method", "trial", "state", "sentences", "seconds paid", "dev"]
+        records: list[list[object]] = [
+            [method.title, trial.number, trial.state, sentences(trial), round(trial.paid_s, 3), "" if trial.dev is None else trial.dev]
+            for method in methods
+            for trial in method.trials
+        ]
         return save(figure, name="search-price", caption=caption, header=header, records=records, hover=hover)
+
+
+def _draw_prices(
+    axes: Axes, facts: SearchFacts, method: SearchedMethod, style: SystemStyle, *, floor: float, aside: float, group: str
+) -> dict[str, list[str]]:
+    """The trials of one method; returns what to say of each where a pointer is, by group. floor: the lowest place on the dev axis.
+    aside: what costs are multiplied by, so that methods do not cover each other."""
+    hover: dict[str, list[str]] = {}
+    for state, is_filled in FILLED.items():
+        trials = [trial for trial in method.scored if trial.state == state]
+        if not trials:
+            continue
+        hover[f"price-{state}-{group}"] = [
+            f"trial {trial.number}, {facts.settings(trial.suggestion, method)}: {trial.dev:.2f}, {state}" for trial in trials
+        ]
+        axes.plot([aside * sentences(trial) for trial in trials], [max(trial.dev or 0.0, floor) for trial in trials], style.marker,
+                  color=style.color if is_filled else "white", markeredgecolor="white" if is_filled else style.color,
+                  markeredgewidth=0.8 if is_filled else 1.1, markersize=7 if is_filled else 5.5, alpha=1.0 if is_filled else 0.75,
+                  gid=f"price-{state}-{group}", zorder=3 if is_filled else 2)  # fmt: skip
+    failed = [trial for trial in method.trials if trial.state == "failed"]
+    costs, scores = [aside * sentences(trial) for trial in failed], [max(trial.dev or floor, floor) for trial in failed]
+    axes.plot(costs, scores, "x", color=style.color, markersize=6, markeredgewidth=1.4)
+    axes.plot([], [], style.marker, color=style.color, markeredgecolor="white", markersize=7, label=method.title)
+    if (chosen := _trial_of(method)) is not None and chosen.dev is not None:
+        axes.plot(aside * sentences(chosen), chosen.dev, "o", color="none", markeredgecolor=INK, markeredgewidth=1.4, markersize=13,
+                  zorder=4)  # fmt: skip
+    return hover
 
 
 def budget_rows(facts: SearchFacts) -> list[list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,7 @@ from sentdist.store.searches import SearchTrial
 CURVE = np.linspace(0.0, 1.0, 28)
 MOST_TICKS = 9
 WARMTH: Colormap = LinearSegmentedColormap.from_list("dev", ["#b9d7ea", "#6aaed2", "#1f78b4", "#08406f"])  # its pale end is seen on white
+BEST = "#D55E00"
 FAILED_AT = -0.11  # where the lines of failed trials end, below the axis
 
 
@@ -49,44 +50,26 @@ class _Column:
 def parallel_drawing(facts: SearchFacts, method: SearchedMethod, *, order: Sequence[str], name: str) -> Drawing:
     """order: the method's fields from left to right."""
     columns = [_column(facts.short[field], facts.axis(field)) for field in order]
-    known = [trial.dev for trial in method.scored if trial.dev is not None]
-    low, high = dev_span(known)
-    finished = sorted((trial for trial in method.scored if trial.state == "finished"), key=lambda trial: trial.dev or 0.0)
-    pruned = [trial for trial in method.scored if trial.state == "pruned"]
-    failed = [trial for trial in method.trials if trial.state == "failed"]
-    norm = Normalize(min([trial.dev or 0.0 for trial in finished if (trial.dev or 0.0) >= low], default=low), max(known))
+    low, high = dev_span([trial.dev for trial in method.scored if trial.dev is not None])
+    nudge = _nudges(method.trials)
+
+    def line(trial: SearchTrial, end: float) -> np.ndarray:
+        stops = [
+            min(1.0, max(0.0, column.at(trial.suggestion[field]) + nudge[trial.number] * column.spread))
+            for field, column in zip(order, columns, strict=True)
+        ]
+        return _curve([*stops, end])
+
+    def dev_place(trial: SearchTrial) -> float:
+        return max(0.0, ((trial.dev or 0.0) - low) / (high - low))
+
+    failed, best = method.count("failed"), method.best
     with house_style():
         figure, (axes,) = canvas(width=max(5.4, 1.5 + 1.45 * (len(columns) + 1)), height=3.7)
-        nudge = _nudges(method.trials)
-
-        def line(trial: SearchTrial, end: float) -> np.ndarray:
-            stops = [
-                min(1.0, max(0.0, column.at(trial.suggestion[field]) + nudge[trial.number] * column.spread))
-                for field, column in zip(order, columns, strict=True)
-            ]
-            return _curve([*stops, end])
-
-        def dev_place(trial: SearchTrial) -> float:
-            return max(0.0, ((trial.dev or 0.0) - low) / (high - low))
-
-        axes.add_collection(LineCollection([line(trial, FAILED_AT) for trial in failed], colors=MUTED, linewidths=0.9, linestyles=":"))
-        axes.add_collection(
-            LineCollection([line(trial, dev_place(trial)) for trial in pruned], colors=FAINT, linewidths=0.9, linestyles="--")
-        )
-        axes.add_collection(
-            LineCollection(
-                [line(trial, dev_place(trial)) for trial in finished],
-                colors=[WARMTH(norm(trial.dev or 0.0)) for trial in finished],
-                linewidths=1.5,
-                capstyle="round",
-                zorder=3,
-            )
-        )
-        if (best := method.best) is not None:
-            axes.add_collection(LineCollection([line(best, dev_place(best))], colors="white", linewidths=5.0, zorder=4))
-            axes.add_collection(LineCollection([line(best, dev_place(best))], colors="#D55E00", linewidths=2.6, capstyle="round", zorder=5))
+        _draw_lines(axes, method, lambda trial: line(trial, FAILED_AT if trial.state == "failed" else dev_place(trial)), low=low)
+        if best is not None:
             axes.annotate(f"{best.dev:.2f}", (len(columns), dev_place(best)), xytext=(7, 0), textcoords="offset points", va="center",
-                          color="#D55E00", weight="bold", annotation_clip=False)  # fmt: skip
+                          color=BEST, weight="bold", annotation_clip=False)  # fmt: skip
         for place, column in enumerate(columns):
             _draw_axis(axes, place, column.title, column.ticks)
         ticks = tuple(((value - low) / (high - low), f"{value:g}") for value in _round_values(low, high))
@@ -99,10 +82,9 @@ def parallel_drawing(facts: SearchFacts, method: SearchedMethod, *, order: Seque
         axes.set_title(method.title, pad=22)
         axes.set_axis_off()
         axes.title.set_visible(True)
-        left_out = sum((trial.dev or 0.0) < low for trial in (*finished, *pruned))
         caption = (
             f"{method.title}: every trial over the fields that make a difference, to its dev score; darker is better, orange the best. "
-            + " ".join(_legend(pruned, failed, left_out))
+            + " ".join(_legend(method, low))
         ).strip()
         header = ["trial", "state", *order, "dev"]
         rows = [[trial.number, trial.state, *(shown(trial.suggestion[field]) for field in order), "" if trial.dev is None else trial.dev]
@@ -110,12 +92,32 @@ def parallel_drawing(facts: SearchFacts, method: SearchedMethod, *, order: Seque
         return save(figure, name=name, caption=caption, header=header, records=rows)
 
 
-def _legend(pruned: Sequence[SearchTrial], failed: Sequence[SearchTrial], left_out: int) -> Iterator[str]:
-    if pruned:
+def _draw_lines(axes: Axes, method: SearchedMethod, line: Callable[[SearchTrial], np.ndarray], *, low: float) -> None:
+    """Failed, pruned and finished trials, the best above all. line: (T, 2) points of a trial. low: the foot of the dev axis."""
+    finished = sorted(_scored(method, "finished"), key=lambda trial: trial.dev or 0.0)
+    scores = [trial.dev or 0.0 for trial in finished]
+    norm = Normalize(min((score for score in scores if score >= low), default=low), max(trial.dev or 0.0 for trial in method.scored))
+    failed = [line(trial) for trial in method.trials if trial.state == "failed"]
+    pruned = [line(trial) for trial in _scored(method, "pruned")]
+    axes.add_collection(LineCollection(failed, colors=MUTED, linewidths=0.9, linestyles=":"))
+    axes.add_collection(LineCollection(pruned, colors=FAINT, linewidths=0.9, linestyles="--"))
+    colors = [WARMTH(norm(score)) for score in scores]
+    axes.add_collection(LineCollection([line(trial) for trial in finished], colors=colors, linewidths=1.5, capstyle="round", zorder=3))
+    if (best := method.best) is not None:
+        axes.add_collection(LineCollection([line(best)], colors="white", linewidths=5.0, zorder=4))
+        axes.add_collection(LineCollection([line(best)], colors=BEST, linewidths=2.6, capstyle="round", zorder=5))
+
+
+def _scored(method: SearchedMethod, state: str) -> list[SearchTrial]:
+    return [trial for trial in method.scored if trial.state == state]
+
+
+def _legend(method: SearchedMethod, low: float) -> Iterator[str]:
+    if pruned := _scored(method, "pruned"):
         yield f"Dashed: the {len(pruned)} pruned, to their best dev score until then."
-    if failed:
-        yield f"Dotted: the {len(failed)} that failed."
-    if left_out:
+    if failed := method.count("failed"):
+        yield f"Dotted: the {failed} that failed."
+    if left_out := sum((trial.dev or 0.0) < low for trial in (*_scored(method, "finished"), *pruned)):
         yield f"{left_out} lie below the dev axis and end at its foot."
 
 
