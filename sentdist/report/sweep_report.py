@@ -119,19 +119,21 @@ def report_sweep(store: ArtifactStore, name: str, *, links: Mapping[str, str] | 
         if table.title == STS_TITLE and sweep.paper is not None
         for one in tables_of(sweep.paper).beside(table, found.facts)
     ]
-    part = None if facts is None else search_part(facts, tables[0], dev_unit=dev_unit(sweep.recipe), links=links or {})
-    chosen = confirmation_sentence(sweep, records, _confirmed_table(store, sweep)) if part is None else ""
+    if facts is None:
+        part = _without_search(sweep, tables[0], records)
+        chosen = confirmation_sentence(sweep, records, _confirmed_table(store, sweep))
+    else:
+        part, chosen = search_part(facts, tables[0], dev_unit=dev_unit(sweep.recipe), links=links or {}), ""
     drawings = list(sweep_drawings(sweep, store, records, found=found, tables=tables))
-    used = citations.cite([*works_of_sweep(found, records, tables), *(part.works if part is not None else ())])
-    head = page_facts(sweep, records, found.facts.values())
+    used = citations.cite([*works_of_sweep(found, records, tables), *part.works])
     page = SweepPage(
         title=sweep.name,
-        lead=_lead(sweep, tables, records, part),
+        lead=part.lead,
         about=sweep.about,
-        facts=head if part is None else {**part.facts, **head, **part.facts},
-        first=() if part is None else part.first,
+        facts={**part.facts, **page_facts(sweep, records, found.facts.values()), **part.facts},
+        first=part.first,
         tables=tuple(tables),
-        rest=() if part is None else part.rest,
+        rest=part.rest,
         drawings=tuple(drawings),
         printed=tuple(printed),
         details=tuple(_details(sweep, records, tables[0], leaks, chosen)),
@@ -139,8 +141,14 @@ def report_sweep(store: ArtifactStore, name: str, *, links: Mapping[str, str] | 
         recipe=recipe_text(sweep.recipe),
         citations=tuple(used),
     )
-    line = headline(sweep, tables[0], records) if part is None else tables[0].line(part.headline) if part.headline else None
-    return replace(_report(page, {**_files(tables, drawings, used), **(part.files if part else {})}), rests_on=rests_on(tables[0], line))
+    line = tables[0].line(part.headline) if part.headline else None
+    return replace(_report(page, {**_files(tables, drawings, used), **part.files}), rests_on=rests_on(tables[0], line))
+
+
+def _without_search(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record]) -> SearchPart:
+    """The finding of a sweep, where a search would tell its own."""
+    line = headline(sweep, table, records)
+    return SearchPart(lead=finding(sweep, table, records) or sweep.about, headline="" if line is None else line.label)
 
 
 def _search_alone(facts: SearchFacts, links: Mapping[str, str]) -> Report:
@@ -244,10 +252,6 @@ def _files(tables: list[ResultTable], drawings: list[Drawing], used: list[Citati
     for drawing in drawings:
         files |= {f"{drawing.name}.svg": drawing.svg, f"{drawing.name}.png": drawing.png, f"{drawing.name}.csv": drawing.table}
     return files
-
-
-def _lead(sweep: SweepRecord, tables: list[ResultTable], records: dict[str, Record], part: SearchPart | None) -> str:
-    return part.lead if part is not None else finding(sweep, tables[0], records) or sweep.about
 
 
 def _stage_rows(sweep: SweepRecord, records: dict[str, Record]) -> list[list[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sentdist.errors import counted, duration
 from sentdist.plan.wording import value_text
@@ -26,17 +26,20 @@ SPENT_HEADER = ("method", "trials", "finished", "pruned", "failed", "running", "
 
 @dataclass(frozen=True, kw_only=True)
 class SearchPart:
-    """lead: the finding in a sentence; headline: the row it speaks of, "" where none is scored. first, rest: blocks before and after the
+    """What the search of a page says; without a search, its lead and headline alone.
+
+    lead: the finding in a sentence; headline: the row it speaks of, "" where none is scored. first, rest: blocks before and after the
     tables of test scores. facts: for the head of the page.
-    works: keys of what it rests on."""
+    works: keys of what it rests on.
+    """
 
     lead: str
     headline: str
-    first: tuple[Block, ...]
-    rest: tuple[Block, ...]
-    files: Mapping[str, str | bytes]
-    facts: Mapping[str, str]
-    works: tuple[str, ...]
+    first: tuple[Block, ...] = ()
+    rest: tuple[Block, ...] = ()
+    files: Mapping[str, str | bytes] = field(default_factory=dict)
+    facts: Mapping[str, str] = field(default_factory=dict)
+    works: tuple[str, ...] = ()
 
 
 def search_part(facts: SearchFacts, table: ResultTable | None, *, dev_unit: str, links: Mapping[str, str]) -> SearchPart:
