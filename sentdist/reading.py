@@ -143,15 +143,14 @@ def read_json(
 def read_json_object(
     path: Path,
     *,
-    expected: str = "a JSON object",
-    remedy: str = WRITE_AGAIN,
+    expected: str,
+    remedy: str,
     kind: type[SentdistError] = DataError,
-    where: str | None = None,
 ) -> dict[str, object]:
     """The mapping in a JSON file; raises as `reading` does, and for any other value."""
-    values = read_json(path, expected=expected, remedy=remedy, kind=kind, where=where)
+    values = read_json(path, expected=expected, remedy=remedy, kind=kind)
     if not isinstance(values, dict):
-        raise kind(where=str(path) if where is None else f"{where} ({path})", found=brief(values), expected=expected, remedy=remedy)
+        raise kind(where=str(path), found=brief(values), expected=expected, remedy=remedy)
     return values
 
 

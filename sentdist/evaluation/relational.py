@@ -98,9 +98,9 @@ def relational_queries(
     return np.sum(parts, axis=0)
 
 
-def relation_cosines(relations_KD: ArrayLike, *, where: str = "relations") -> NDArray[np.float64]:
+def relation_cosines(relations_KD: ArrayLike) -> NDArray[np.float64]:
     """(K, K) cosines between relation vectors: how alike two relations are to the encoder (arXiv 2212.08802, Figure 4)."""
-    unit_KD = normalized(checked_embeddings(relations_KD, where=where))
+    unit_KD = normalized(checked_embeddings(relations_KD, where="relations"))
     return np.clip(unit_KD @ unit_KD.T, -1.0, 1.0)
 
 

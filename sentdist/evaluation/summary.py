@@ -23,8 +23,8 @@ class Summary:
     num_seeds: int
 
 
-def summarize(scores: Sequence[float], *, level: float = 0.95) -> Summary:
-    """Mean ± sample standard deviation over seeds, with Student's t interval of the mean.
+def summarize(scores: Sequence[float]) -> Summary:
+    """Mean ± sample standard deviation over seeds, with Student's t interval of the mean at 95 %.
 
     Raises:
         DataError: no score, or one that is not finite.
@@ -41,5 +41,5 @@ def summarize(scores: Sequence[float], *, level: float = 0.95) -> Summary:
     if len(values) < 2:
         return Summary(mean=mean, sd=None, low=None, high=None, num_seeds=len(values))
     sd = float(values.std(ddof=1))
-    margin = float(scipy.stats.t.ppf((1 + level) / 2, len(values) - 1)) * sd / len(values) ** 0.5
+    margin = float(scipy.stats.t.ppf(0.975, len(values) - 1)) * sd / len(values) ** 0.5
     return Summary(mean=mean, sd=sd, low=mean - margin, high=mean + margin, num_seeds=len(values))

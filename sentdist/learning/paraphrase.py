@@ -16,6 +16,7 @@ from sentdist.learning.encoder.quiet import without_bars
 from sentdist.learning.precision import float32_products
 
 TOP_P = 0.95  # as Parrot samples
+SENTENCES_PER_BATCH = 64  # in another batch a sentence has another answer
 
 
 def paraphrase(
@@ -26,7 +27,6 @@ def paraphrase(
     prefix: str = "paraphrase: ",
     max_tokens: int = 64,
     seed: int = 0,
-    batch_size: int = 64,
     device: torch.device | str = "cpu",
 ) -> list[str]:
     """Return a paraphrase of each sentence, in their order; the sentence itself where the model says nothing.
@@ -34,7 +34,7 @@ def paraphrase(
     checkpoint: a folder or hub id (at `revision`) of an encoder-decoder (T5, BART …) that was trained to paraphrase;
     `prefix` is put before each sentence, as T5's task names are (Parrot: "paraphrase: ").
     Words are sampled from the likeliest that hold 95 % of the probability, so that equal sentences get different paraphrases.
-    The same seed, sentences, batch size and machine give the same answers; nothing else is drawn from torch's generators.
+    The same seed, sentences and machine give the same answers; nothing else is drawn from torch's generators.
     SupMPN takes Parrot, a T5, for about half of the entailments. Source: Dehghan and Amasyali 2022, Appendix A.1 (PP).
     Raises EncoderError where no checkpoint is named, where there is none, or where it cannot write sentences.
     """
@@ -52,8 +52,8 @@ def paraphrase(
     devices = [torch.device(device)] if torch.device(device).type == "cuda" else []
     with torch.random.fork_rng(devices=devices), torch.inference_mode(), float32_products():
         torch.manual_seed(seed)
-        for first in range(0, len(by_length), batch_size):
-            places = by_length[first : first + batch_size]
+        for first in range(0, len(by_length), SENTENCES_PER_BATCH):
+            places = by_length[first : first + SENTENCES_PER_BATCH]
             texts = _generate(model, tokenizer, [prefix + sentences[place] for place in places], max_tokens)
             for place, text in zip(places, texts, strict=True):
                 answers[place] = text or sentences[place]

@@ -188,9 +188,7 @@ def _instead_of_one_table(source: str) -> str:
     return f"`evaluate` and `compare` score a file of questions and answers as own={source}; a recipe takes it as its corpus of kind own."
 
 
-def selectable_task(
-    name: str, resolver: Resolver, *, document_field: str = "answer", fold: Fold | None = None, fold_role: str | None = None
-) -> DevTask:
+def selectable_task(name: str, resolver: Resolver, *, document_field: str, fold: Fold | None, fold_role: str | None) -> DevTask:
     """A task that can choose checkpoints, pinned; one of retrieval as a cross-validation sees it."""
     task = pinned_task(name, resolver)
     if not isinstance(task, Task):

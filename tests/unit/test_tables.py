@@ -17,7 +17,7 @@ from sentdist.cli import app
 from sentdist.execution.resources import stage_demand
 from sentdist.frozen import Frozen
 from sentdist.objectives.objective import ObjectiveSpec
-from sentdist.plan.corpora import CORPORA, RECIPE_CORPUS_KINDS
+from sentdist.plan.corpora import CORPORA
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.objectives import OBJECTIVE_NAMES, OBJECTIVES, objective_rows, terms_of
 from sentdist.plan.papers import PAPERS
@@ -119,7 +119,7 @@ def test_a_kind_of_stage_says_what_it_is_for_and_what_it_takes(kind: str) -> Non
     assert all(one.num_sentences(plan.rows) >= 0 for one in plan.stages)
 
 
-@pytest.mark.parametrize("corpus", CORPORA, ids=RECIPE_CORPUS_KINDS)
+@pytest.mark.parametrize("corpus", CORPORA, ids=lambda corpus: corpus.recipe_kind)
 def test_a_kind_of_corpus_is_in_every_table(corpus: type[CorpusStage]) -> None:
     assert shipped(CorpusStage) == {one.__name__ for one in CORPORA}
     assert corpus.holds and corpus.recipe_kind in TAGS

@@ -23,7 +23,6 @@ def _found(parent: type[Kind]) -> tuple[type[Kind], ...]:
 
 CORPORA = _found(CorpusStage)
 SECTIONS = _found(Section)
-RECIPE_CORPUS_KINDS = tuple(corpus.recipe_kind for corpus in CORPORA)
 SECTION_KINDS = tuple(get_args(section.model_fields["kind"].annotation)[0] for section in SECTIONS)
 
 

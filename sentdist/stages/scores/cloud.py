@@ -36,7 +36,7 @@ class Cloud:
         pq.write_table(pa.table(columns), folder / SAMPLE_FILE, compression="zstd")
 
 
-def sampled_pairs(num_pairs: int, *, at_most: int = SAMPLED_PAIRS) -> list[int]:
+def sampled_pairs(num_pairs: int) -> list[int]:
     """Rows spread evenly over a task, so that every part of it is there and every encoder is asked about the same sentences."""
-    count = min(num_pairs, at_most)
+    count = min(num_pairs, SAMPLED_PAIRS)
     return [number * num_pairs // count for number in range(count)]
