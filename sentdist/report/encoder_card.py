@@ -232,7 +232,7 @@ def _settings(train: Train, record: Record) -> list[tuple[str, str]]:
     found |= {**canonical_fields(train.training, "training"), "pooling": train.encoder.pooling, "seed": train.seed}
     found |= {name: record.results[name] for name in ("num_steps", "best_dev_score") if name in record.results}
     if train.selection is not None:
-        found["chosen on"] = train.selection.task.name
+        found["chosen on"] = train.selection.name
     return [
         (name, f"{value:.4g}" if isinstance(value, float) else str(value))
         for name, value in {**found, "stage": record.key}.items()

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sentdist.encoder_export import card_of
 from sentdist.errors import RecipeError
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
@@ -125,3 +126,6 @@ def test_the_mean_of_the_dev_scores_chooses(tiny_encoder_dir: Path, tmp_path: Pa
     assert cell.dev == pytest.approx(max(both))
     results = records[sweep.trials[0].key].results
     assert cell.test == pytest.approx((results["stsb"] + results["sickr"]) / 2)  # type: ignore[operator]
+    assert sweep.trials[0].train is not None
+    trained = context.store.find(sweep.trials[0].train, kind="train")
+    assert "| chosen on | stsb-dev+sickr-dev |" in card_of(trained, context.store, name="me/mine")
