@@ -26,4 +26,6 @@ def mean_of(measures: Collection[Measure]) -> Measure:
     if len(set(measures)) == 1:
         return next(iter(measures))
     lowest, highest = (statistics.fmean(ends) for ends in zip(*((one.lowest, one.highest) for one in measures), strict=True))
-    return Measure(name="mean", title="mean", unit="mean of several measures × 100", lowest=lowest, highest=highest)
+    *others, last = dict.fromkeys(one.title for one in measures)
+    title = f"mean of {', '.join(others)} and {last}" if others else last
+    return Measure(name="mean", title=title, unit="mean of several measures × 100", lowest=lowest, highest=highest)

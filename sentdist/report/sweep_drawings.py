@@ -8,6 +8,7 @@ from typing import TypeVar, cast
 
 from sentdist.palette import PALETTE
 from sentdist.plan.chosen_tasks import named_task, task_names
+from sentdist.plan.measures import mean_of
 from sentdist.plan.own_tasks import OWN, kind_of_rows
 from sentdist.plan.specs import Regularizers, Shape
 from sentdist.plan.stage import Json
@@ -89,9 +90,8 @@ def dev_unit(recipe: Mapping[str, Json]) -> str:
     if not isinstance(selection, dict):
         return "dev score"
     given = str(selection["task"])
-    titles = list(dict.fromkeys(TASK_KINDS[_kind(task, recipe)].main.title for task in task_names(given.split("+"))))
-    mean = f"mean of {', '.join(titles[:-1])} and {titles[-1]}" if len(titles) > 1 else titles[0]
-    return f"{given} ({mean} × 100)"
+    measures = [TASK_KINDS[_kind(task, recipe)].main for task in task_names(given.split("+"))]
+    return f"{given} ({mean_of(measures).title} × 100)"
 
 
 def _kind(task: str, recipe: Mapping[str, Json]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sentdist.learning.encoder.card import EncoderCard
+from sentdist.plan.measures import mean_of
 from sentdist.plan.objectives import Sum, terms_of
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
@@ -30,8 +31,8 @@ def training_card(stage: Train, results: dict[str, Json], *, language: tuple[str
     scores: dict[str, float] = {}
     best = results["best_dev_score"]
     if stage.selection is not None and isinstance(best, float):
-        measure = TASK_KINDS[stage.selection.task.kind].main.title
-        scores[f"{stage.selection.name} ({measure} × 100, chose the checkpoint)"] = round(best, 2)
+        measure = mean_of([TASK_KINDS[task.kind].main for task in stage.selection.tasks])
+        scores[f"{stage.selection.name} ({measure.title} × 100, chose the checkpoint)"] = round(best, 2)
     is_on_hub = stage.start is None and "/" in stage.encoder.checkpoint  # of a folder only the last part of its path is there
     return EncoderCard(
         base_model=stage.encoder.checkpoint if stage.start is None else stage.start.label,

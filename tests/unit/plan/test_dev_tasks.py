@@ -17,6 +17,7 @@ from sentdist.report.cell_facts import CellFacts
 from sentdist.report.selection import chosen_cells
 from sentdist.report.sweep_rows import sweep_rows
 from sentdist.report.tables import build_table
+from sentdist.stages.cards import training_card
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import run_local
 from sentdist.store.sweep import load_sweep, save_sweep, sweep_record
@@ -35,6 +36,14 @@ def test_one_task_more_is_another_training_and_one_alone_is_the_same_as_ever() -
     assert both is not None and [task.name for task in both.tasks] == ["stsb-dev", "sickr-dev"] and both.name == "stsb-dev+sickr-dev"
     assert _training("stsb-dev").key != _training("stsb-dev+sickr-dev").key
     assert "further_tasks" not in json.dumps(_training("stsb-dev").canonical())
+
+
+@pytest.mark.parametrize(
+    ("task", "measure"), [("stsb-dev", "Spearman"), ("askubuntu-dev+twitter-pit", "mean of MAP and average precision")]
+)
+def test_a_card_names_the_measures_of_all_tasks(task: str, measure: str) -> None:
+    (told,) = training_card(_training(task), {"num_steps": 1, "best_dev_score": 50.0}, language=()).scores
+    assert told == f"{task} ({measure} × 100, chose the checkpoint)"
 
 
 def test_a_limit_is_another_training_and_none_is_the_same_as_ever() -> None:
