@@ -22,12 +22,15 @@ from sentdist.errors import RecipeError, SentdistError, counted
 from sentdist.inference.opening import IN_A_JOB, store_root
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from sentdist.execution.carry_out import CarriedOut, Searching
     from sentdist.execution.sweep_end import SweepSummary
     from sentdist.plan.suggestions import PlannedSearch
     from sentdist.plan.unroll import Plan
     from sentdist.stages.context import Context
     from sentdist.stages.device_forecast import Devices
+    from sentdist.store.forecast import Forecast
     from sentdist.store.store import ArtifactStore
 
 
@@ -83,20 +86,7 @@ def plan(
         return
     ahead = forecast(unrolled, context.store)
     console = open_console()
-    table = empty_table(
-        f"{unrolled.recipe.name}: {counted(len(unrolled.trials), 'trial')}",
-        "stage",
-        "mentioned",
-        "distinct",
-        "in the store",
-        "to build",
-        "sentences",
-    )
-    for kind in ahead.kinds:
-        cells = (kind.mentions, kind.distinct, kind.finished, kind.missing, kind.sentences)
-        *counts, sentences = (f"{cell:,}" if cell else "–" for cell in cells)
-        table.add_row(kind.kind, *counts, f"about {sentences}" if kind.is_guessed else sentences)
-    console.print(table)
+    console.print(_stage_table(unrolled, ahead))
     mentions, distinct = (sum(getattr(kind, name) for kind in ahead.kinds) for name in ("mentions", "distinct"))
     console.print(f"Trials mention {mentions} stages, {distinct} differ: sharing spares {ahead.saved}.")
     console.print(ahead.work_left, highlight=False)
@@ -113,6 +103,17 @@ def plan(
         for trial in unrolled.trials:
             mark = "in the store" if trial.key in ahead.finished else "to build"
             console.print(f"{trial.scores.place}  {trial.name}  ({mark})", markup=False, highlight=False, soft_wrap=True)
+
+
+def _stage_table(unrolled: Plan, ahead: Forecast) -> Table:
+    """A row a kind of stage: how many there are, how many are built, what they are fed."""
+    title = f"{unrolled.recipe.name}: {counted(len(unrolled.trials), 'trial')}"
+    table = empty_table(title, "stage", "mentioned", "distinct", "in the store", "to build", "sentences")
+    for kind in ahead.kinds:
+        cells = (kind.mentions, kind.distinct, kind.finished, kind.missing, kind.sentences)
+        *counts, sentences = (f"{cell:,}" if cell else "–" for cell in cells)
+        table.add_row(kind.kind, *counts, f"about {sentences}" if kind.is_guessed else sentences)
+    return table
 
 
 def _devices(given: str) -> Devices:
