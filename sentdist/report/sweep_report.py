@@ -44,7 +44,7 @@ from sentdist.store.record import Record
 from sentdist.store.restored import not_understood
 from sentdist.store.searches import find_search
 from sentdist.store.store import ArtifactStore
-from sentdist.store.sweep import SweepRecord, load_sweep, sweep_names
+from sentdist.store.sweep import SweepRecord, load_sweep, method_title, sweep_names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,14 +221,10 @@ def _confirmed_table(store: ArtifactStore, sweep: SweepRecord) -> ResultTable | 
 
 def _grid_baseline(sweep: SweepRecord, records: Mapping[str, Record]) -> GridBaseline | None:
     """The sweep's baseline, as tables call it, and what dev says of all cells."""
-    methods = sweep.recipe["methods"]
-    assert isinstance(methods, dict)
     if sweep.baseline is None:
         return None
-    own = methods[sweep.baseline]
-    title = own.get("title") if isinstance(own, dict) else None
     by_dev = tuple(cell.label for cell in cells_by_dev(sweep, records))
-    return GridBaseline(method=sweep.baseline, title=str(title or sweep.baseline), by_dev=by_dev)
+    return GridBaseline(method=sweep.baseline, title=method_title(sweep.recipe, sweep.baseline), by_dev=by_dev)
 
 
 def _chosen_baseline(sweep: SweepRecord, records: Mapping[str, Record]) -> str | None:

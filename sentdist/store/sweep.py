@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 
 from pydantic import BaseModel, ConfigDict
 
@@ -56,6 +56,13 @@ class SweepRecord(BaseModel):
     def records(self, store: ArtifactStore) -> dict[str, Record]:
         """The records of those of its stages that are finished, by key."""
         return {key: found.record for key, found in zip(self.places, store.each_at(self.places.values()), strict=True) if found is not None}
+
+
+def method_title(recipe: Mapping[str, Json], name: str) -> str:
+    """What tables call a method of a recipe as it was recorded."""
+    methods = recipe["methods"]
+    own = methods.get(name) if isinstance(methods, dict) else None
+    return str((own.get("title") if isinstance(own, dict) else None) or name)
 
 
 def with_all_folds(trials: Iterable[TrialRecord], finished: Container[str]) -> dict[tuple[str, int | None], tuple[TrialRecord, ...]]:

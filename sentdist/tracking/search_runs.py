@@ -17,6 +17,7 @@ from sentdist.plan.wording import value_text
 from sentdist.store.curves import read_curve, read_pruned_curve
 from sentdist.store.searches import SearchRecord, SearchTrial, TrialEnded, TrialSuggested
 from sentdist.store.store import ArtifactStore
+from sentdist.store.sweep import method_title
 from sentdist.table_text import markdown_text
 from sentdist.tracking.notes import search_note, search_trial_note
 from sentdist.tracking.run_update import Point, RunUpdate
@@ -239,9 +240,7 @@ class SearchRuns:
         return {"best_dev_score": shown(max(scores))} if scores else {}
 
     def _title(self, method: str) -> str:
-        methods = self.record.recipe["methods"]
-        own = methods.get(method) if isinstance(methods, dict) else None
-        return str((own.get("title") if isinstance(own, dict) else None) or method)
+        return method_title(self.record.recipe, method)
 
     @cached_property
     def _short(self) -> Mapping[str, str]:

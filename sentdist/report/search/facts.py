@@ -19,7 +19,7 @@ from sentdist.plan.wording import value_text
 from sentdist.store.chosen import cells_by_dev, dev_score
 from sentdist.store.record import Record
 from sentdist.store.searches import Finalist, SearchRecord, SearchTrial
-from sentdist.store.sweep import SweepRecord, TrialRecord
+from sentdist.store.sweep import SweepRecord, TrialRecord, method_title
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,20 +122,16 @@ class SearchFacts:
 
 def search_facts(record: SearchRecord, sweep: SweepRecord | None, records: Mapping[str, Record]) -> SearchFacts:
     """sweep: that of the finalists, records: those of its stages that are finished; None and {} while there are none."""
-    methods = record.recipe["methods"]
-    assert isinstance(methods, dict)
     ranked = [] if sweep is None else [cell.label for cell in cells_by_dev(sweep, records)]
     seeds = record.recipe.get("seeds", [0])
     assert isinstance(seeds, list) and seeds
     found = []
     for name, fields in record.methods.items():
-        own = methods[name]
-        title = own.get("title") if isinstance(own, dict) else None
         finalists = tuple(_scored(one, sweep, records, searched_seed=int(str(seeds[0]))) for one in record.finalists if one.method == name)
         found.append(
             SearchedMethod(
                 name=name,
-                title=str(title or name),
+                title=method_title(record.recipe, name),
                 fields=fields,
                 trials=tuple(trial for trial in record.of_method(name) if trial.state != "running"),
                 num_running=sum(trial.state == "running" for trial in record.of_method(name)),
