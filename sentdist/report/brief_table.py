@@ -11,15 +11,15 @@ from sentdist.evaluation.means import mean_of_all
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.tasks import TASKS
 from sentdist.report.leaks import Leaked
-from sentdist.report.seed_results import has_average, seed_results
+from sentdist.report.seed_results import lead_tasks, seed_results
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord
 
 
 @dataclass(frozen=True, kw_only=True)
 class BriefTable:
-    """Columns: seeds that have scores of all their folds, then a main score (× 100) a task, then the average of the STS tasks if there are
-    several. A score whose test set the training data hold says so."""
+    """Columns: seeds that have scores of all their folds, then a main score (× 100) a task, then the average that speaks for the sweep,
+    if there is one. A score whose test set the training data hold says so."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -35,14 +35,14 @@ def brief_table(
     seeds = seed_results(sweep, records)
     named = dict.fromkeys(task for one in seeds for kind in TASK_KINDS for task in one.tasks(kind))
     tasks = [*(task for task in TASKS if task in named), *(task for task in named if task not in TASKS)]
-    graded = list(dict.fromkeys(task for one in seeds for task in one.tasks("sts")))
-    average = ("average of sts",) if has_average(graded) else ()
+    lead, averaged = lead_tasks(seeds)
+    average = (lead,) if len(averaged) > 1 else ()
     rows = []
     for cell in dict.fromkeys(trial.cell for trial in sweep.trials):
         found = [one.results for one in seeds if one.cell == cell]
         values = [[results.get(task) for results in found] for task in tasks]
         if average:
-            values.append([mean_of_all(results.get(task) for task in graded) for results in found])
+            values.append([mean_of_all(results.get(task) for task in averaged) for results in found])
         leaks = [leaked.get((cell, task)) for task in (*tasks, *average)]
         shown = (spread if leak is None else f"{spread}, {leak.words}" for spread, leak in zip(map(_spread, values), leaks, strict=True))
         rows.append((cell, str(len(found)), *shown))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sentdist.evaluation.means import mean_of_all
 from sentdist.plan.stage import Json, as_number
 from sentdist.plan.stages import Scores
+from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.store.record import Record
 from sentdist.store.restored import restored
 from sentdist.store.sweep import SweepRecord, TrialRecord, with_all_folds
@@ -56,6 +57,16 @@ def means_over_folds(folds: Sequence[Mapping[str, Json]]) -> dict[str, float | N
     """The numbers among the results of one seed, each a mean; None where a fold has none."""
     named = [name for name, value in folds[0].items() if value is None or as_number(value) is not None]
     return {name: mean_of_all(as_number(results.get(name)) for results in folds) for name in named}
+
+
+def lead_tasks(seeds: Sequence[SeedResults]) -> tuple[str, Sequence[str]]:
+    """What speaks for a sweep, in words, and the tasks whose mean it is: those of the report's first table, of which retrieval has one a
+    task."""
+    for kind in TASK_KINDS:
+        tasks = list(dict.fromkeys(task for one in seeds for task in one.tasks(kind)))
+        if tasks:
+            return (f"average of {kind}", tasks) if has_average(tasks) and kind != "retrieval" else (tasks[0], tasks[:1])
+    return "", ()
 
 
 def has_average(tasks: Iterable[str]) -> bool:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from sentdist.evaluation.means import mean_of_all
-from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.cell_facts import cell_facts
-from sentdist.report.seed_results import SeedResults, has_average, seed_results
+from sentdist.report.seed_results import lead_tasks, seed_results
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord
 
@@ -16,10 +15,10 @@ from sentdist.store.sweep import SweepRecord
 def no_gain(sweep: SweepRecord, records: Mapping[str, Record]) -> str:
     """Says that no trained row is above the encoder as it was; "" where one is, or where one of the two is not scored.
 
-    By the means of test scores that stand in the table: the average of the STS tasks where there are several, else the first task.
+    By the means of test scores that stand in the table: of the tasks that speak for the sweep.
     """
     seeds = seed_results(sweep, records)
-    column, tasks = _lead(seeds)
+    column, tasks = lead_tasks(seeds)
     means: dict[str, float] = {}
     for cell in dict.fromkeys(one.cell for one in seeds):
         scores = [mean_of_all(one.results.get(task) for task in tasks) for one in seeds if one.cell == cell]
@@ -55,12 +54,3 @@ def no_tests(sweep: SweepRecord, records: Mapping[str, Record]) -> str:
         f"Nothing is tested against a baseline: say `baseline: {(untouched or scored)[0]}` in the recipe (or {', '.join(others)}) and give the "
         "command again; it builds nothing anew, and the report has the tests."
     )
-
-
-def _lead(seeds: Sequence[SeedResults]) -> tuple[str, Sequence[str]]:
-    """What speaks for the sweep, in words, and the tasks whose mean it is."""
-    graded = list(dict.fromkeys(task for one in seeds for task in one.tasks("sts")))
-    if has_average(graded):
-        return "average of sts", graded
-    named = [task for kind in ("sts", *TASK_KINDS) for one in seeds for task in one.tasks(kind)]
-    return (named[0], named[:1]) if named else ("", ())

@@ -14,6 +14,7 @@ from sentdist.report.paper import fold_means, told_apart
 from sentdist.report.printed import PaperRow, PaperTable
 from sentdist.report.score_rows import ResultRow
 from sentdist.report.seed_results import means_over_folds
+from sentdist.report.sweep_ending import no_gain
 from sentdist.report.sweep_report import result_tables
 from sentdist.report.sweep_rows import sweep_rows
 from sentdist.report.tables import build_table
@@ -62,6 +63,17 @@ def test_the_average_in_a_terminal_is_of_the_tasks_of_the_report(other: str, tmp
     shown = {row[0]: dict(zip(found.columns, row, strict=True))["average of sts"].partition(" ")[0] for row in found.rows}
     means = {line.label: line.cells["Avg"].summary for line in table.lines}
     assert shown == {label: f"{summary.mean:.2f}" for label, summary in means.items() if summary is not None} and len(shown) == 3
+
+
+def test_the_end_of_a_sweep_goes_by_the_average_of_the_reports_first_table(tmp_path: Path) -> None:
+    """Of tasks that are no graded pairs it went by the first alone, and told people to leave an encoder that is better on the average."""
+    sweep, _, records = _scored(tmp_path, ["mr", "cr"])
+    for trial in sweep.trials:
+        scores = {"mr": 70.0, "cr": 60.0} if trial.train is None else {"mr": 69.0, "cr": 80.0}
+        records[trial.key] = records[trial.key].model_copy(update={"results": {**records[trial.key].results, **scores}})
+    found = brief_table(sweep, records)
+    assert found.columns[-1] == "average of classification" and [row[-1] for row in found.rows] == ["65.00", "74.50", "74.50"]
+    assert no_gain(sweep, records) == ""
 
 
 def _scored(folder: Path, tasks: list[str]) -> tuple[SweepRecord, ArtifactStore, dict[str, Record]]:
