@@ -15,7 +15,7 @@ UNTOUCHED = Method()
 def check_method(name: str, method: Method, methods: dict[str, Method]) -> None:
     here = f"methods.{name}"
     for field, other in method.inputs.items():
-        known(f"{here}.{field}", other, tuple(known for known in methods if known != name))
+        known(f"{here}.{field}", other, tuple(one for one in methods if one != name))
         if methods[other].objective is None:
             raise ValueError(f'{here}.{field}: "{other}" is the untouched checkpoint; expected a method with an objective')
     _check_objective(here, method)
@@ -37,7 +37,7 @@ def inputs_of(name: str, methods: Mapping[str, Method]) -> set[str]:
     found, further = set(), {name}
     while further:
         found |= further
-        further = {other for known in further for other in methods[known].inputs.values()} - found
+        further = {other for one in further for other in methods[one].inputs.values()} - found
     return found
 
 
@@ -61,7 +61,7 @@ def check_titles(methods: Mapping[str, Method]) -> None:
 
 
 def check_headline(name: str, baseline: str | None, methods: dict[str, Method]) -> None:
-    known("headline", name, tuple(known for known, method in methods.items() if method.reported and known != baseline))
+    known("headline", name, tuple(one for one, method in methods.items() if method.reported and one != baseline))
     if baseline is None:
         raise ValueError("headline: has no effect without a baseline that it is compared with; name one or leave it out")
 

@@ -99,7 +99,7 @@ class Recipe(Frozen):
     _inherited = model_validator(mode="before")(with_inherited_corpora)
 
     @model_validator(mode="after")
-    def _names_exist(self) -> Recipe:
+    def _sections_fit(self) -> Recipe:
         for name, method in self.methods.items():
             check_method(name, method, self.methods)
             for section in CHANGED_BY_METHODS:
