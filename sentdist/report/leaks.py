@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.stage import Json, topological
 from sentdist.plan.stages import Overlap, Scores, Train
+from sentdist.plan.task_kinds import ScoredTask
 from sentdist.reading import drop_remedy, read_parquet
 from sentdist.store.record import Record
 from sentdist.store.restored import restored
@@ -65,7 +66,7 @@ class SweepLeaks:
 def sweep_leaks(sweep: SweepRecord, store: ArtifactStore, records: Mapping[str, Record]) -> SweepLeaks:
     """Put together what the overlaps in the store say of a sweep's finished trials."""
     overlaps = [(one, restored(one.key, {one.key: one.record})) for one in current_overlaps(store)]
-    leaked: dict[tuple[str, str], dict[str, Leaked]] = {}  # by test set: each fold has its own
+    leaked: dict[tuple[str, str], dict[ScoredTask, Leaked]] = {}  # each fold has a task of its own
     rows: dict[tuple[str, ...], None] = {}
     is_known = True
     for cell in dict.fromkeys(trial.cell for trial in sweep.trials):
@@ -82,9 +83,10 @@ def sweep_leaks(sweep: SweepRecord, store: ArtifactStore, records: Mapping[str, 
             ]
             found = [one for one, _ in fitting if set(one.record.inputs) & corpora]
             is_known = is_known and {key for one in found for key in one.record.inputs} >= corpora
-            for task, one in _leaked(found, store).items():
-                test_set = "".join(str(tested) for tested in fitting[0][1].tasks if tested.name == task)
-                leaked.setdefault((cell, task), {})[test_set] = one
+            counts = _leaked(found, store)
+            for task in scores.tasks if isinstance(scores, Scores) else ():
+                if task.name in counts:
+                    leaked.setdefault((cell, task.name), {})[task] = counts[task.name]
             dev_sets = [one for one, stage in fitting if stage.of in dev_tasks]
             rows |= dict.fromkeys(row for one in (*found, *dev_sets) for row in leak_rows(one.record))
     together = {place: _together(parts.values()) for place, parts in leaked.items()}
