@@ -22,6 +22,7 @@ from sentdist.report.style import (
     SystemStyles,
     break_titles,
     canvas,
+    check_drawable,
     house_style,
     legend_columns,
     quiet,
@@ -71,8 +72,7 @@ def singular_spectra(spectra: Mapping[str, Sequence[np.ndarray]], *, styles: Sys
     Jing et al. 2022, arXiv 2110.09348).
     Raises DataError where the seeds of a system have different widths.
     """
-    if not spectra:
-        raise _nothing("singular spectra")
+    check_drawable(spectra, "singular spectra")
     records: list[list[object]] = []
     with house_style():
         figure, (axes,) = canvas(width=6.4, height=3.6)
@@ -112,8 +112,7 @@ def embedding_map(samples: Mapping[str, Sample], *, task: str) -> Drawing:
     Colours are the parts of the task, the largest first. In a page of HTML the sentence of a point shows when the mouse rests on it;
     the files hold its number only, for data sets have licences of their own.
     """
-    if not samples:
-        raise _nothing("embedding map")
+    check_drawable(samples, "embedding map")
     first = next(iter(samples.values()))
     parts = _parts(first.subsets)
     planes = {system: principal_plane(sample.embeddings) for system, sample in samples.items()}
@@ -189,7 +188,3 @@ def _sample(folder: Path) -> Sample:
         subsets=table["subset"].to_pylist(),
         embeddings=np.array(table["embedding"].to_pylist(), dtype=np.float64),
     )
-
-
-def _nothing(where: str) -> DataError:
-    return DataError(where=where, found="nothing to draw", expected="at least one system", remedy="Leave the figure out of this report.")

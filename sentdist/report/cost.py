@@ -7,10 +7,22 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 
-from sentdist.errors import DataError
 from sentdist.evaluation.summary import Summary, summarize
 from sentdist.plan.stages import STAGES
-from sentdist.report.style import INK, MUTED, Drawing, SystemStyles, canvas, house_style, in_lines, is_far, quiet, save, styles_of
+from sentdist.report.style import (
+    INK,
+    MUTED,
+    Drawing,
+    SystemStyles,
+    canvas,
+    check_drawable,
+    house_style,
+    in_lines,
+    is_far,
+    quiet,
+    save,
+    styles_of,
+)
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord
 
@@ -57,8 +69,7 @@ def work_unit(records: Mapping[str, Record]) -> str:
 
 def cost_plot(found: Sequence[Cost], *, unit: str, work_unit: str = "worker-seconds", styles: SystemStyles | None = None) -> Drawing:
     """Score against compute of a trial: filled where stages are shared as in this sweep, hollow where each trial builds all of its own."""
-    if not found:
-        raise DataError(where="cost", found="nothing to draw", expected="a finished system", remedy="Leave the figure out of this report.")
+    check_drawable(found, "cost")
     records: list[list[object]] = []
     with house_style():
         summaries = [summarize(list(one.scores)) for one in found]

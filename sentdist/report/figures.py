@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
-from sentdist.errors import DataError
 from sentdist.evaluation.summary import summarize
 from sentdist.palette import PALETTE
 from sentdist.report.style import (
@@ -22,6 +21,7 @@ from sentdist.report.style import (
     Drawing,
     SystemStyles,
     canvas,
+    check_drawable,
     house_style,
     in_lines,
     legend_columns,
@@ -53,7 +53,7 @@ def regulators_curve(scores: Mapping[int, Sequence[float]], *, paper: Mapping[in
     Both panels span equally many points, so that slopes compare although levels (another encoder, other data) do not.
     """
     counts = sorted(scores)
-    _some(counts, "regulators curve")
+    check_drawable(counts, "regulators curve")
     found = [summarize(list(scores[count])) for count in counts]
     lows = [min(min(scores[count]), one.mean - (one.sd or 0)) for count, one in zip(counts, found, strict=True)]
     highs = [max(max(scores[count]), one.mean + (one.sd or 0)) for count, one in zip(counts, found, strict=True)]
@@ -89,7 +89,7 @@ def heat_map(
     unit: str,
 ) -> Drawing:
     """The mean score of every (row, column) of a grid, its sd over seeds beneath, the best cell framed; an empty cell was not run."""
-    _some(list(cells), "heat map")
+    check_drawable(cells, "heat map")
     rows, columns = (list(dict.fromkeys(key[place] for key in cells)) for place in (0, 1))
     found = {key: summarize(list(scores)) for key, scores in cells.items() if len(scores)}
     means = np.array([[found[row, column].mean if (row, column) in found else np.nan for column in columns] for row in rows])
@@ -144,7 +144,7 @@ def learning_curves(
     Losses are first averaged over bins of steps (at most MOST_BINS), since single batches are noisy. objectives: of labels; their losses
     have different units, and a panel each. num_systems: of which these are the baseline and the best.
     """
-    _some(curves, "learning curves")
+    check_drawable(curves, "learning curves")
     labels = list(dict.fromkeys(curve.label for curve in curves))
     has_dev = any(len(curve.dev_steps) for curve in curves)
     last = max(max(curve.steps) for curve in curves)
@@ -234,8 +234,3 @@ def _plural(counts: Sequence[int], noun: str) -> str:
 
 def _text(value: object) -> object:
     return "" if value is None else value
-
-
-def _some(values: Sequence[object], where: str) -> None:
-    if not values:
-        raise DataError(where=where, found="nothing to draw", expected="at least one point", remedy="Leave the figure out of this report.")

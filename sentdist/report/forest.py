@@ -10,10 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.text import Text
 
-from sentdist.errors import DataError
 from sentdist.evaluation.significance import Difference
 from sentdist.report.comparisons import SPEAKS_OF, p_text
-from sentdist.report.style import INK, MUTED, Drawing, break_titles, canvas, house_style, is_far, save
+from sentdist.report.style import INK, MUTED, Drawing, break_titles, canvas, check_drawable, house_style, is_far, save
 
 PANELS_A_ROW = 4
 MOST_LINES = 40  # a panel; the table has all
@@ -34,7 +33,7 @@ def forest_plot(
     baseline: what differences are from, in words. against: system -> the row that its difference is from, where not all are from one;
     apart: a sentence on systems of which `baseline` does not speak.
     """
-    _some(differences)
+    check_drawable(differences, "forest plot")
     with house_style():
         figure, (axes,) = canvas(width=7.2, height=1.1 + 0.36 * len(differences))
         span, num_beyond = _span([[one] for one in differences.values()])
@@ -67,7 +66,7 @@ def task_forest(
 
     Of many systems those are drawn that differ most, on average over tasks. baseline, against, apart: see `forest_plot`.
     """
-    _some(differences)
+    check_drawable(differences, "forest plot")
     everyone, differences = differences, _most_different(differences)
     columns = min(PANELS_A_ROW, len(tasks))
     rows = -(-len(tasks) // columns)
@@ -186,10 +185,3 @@ def _lines(axes: Axes, differences: Sequence[Difference | None], span: tuple[flo
 def _numbers(found: Difference) -> list[object]:
     optional = (found.low, found.high, found.p, found.table_p)
     return [found.difference, *("" if value is None else value for value in optional), found.about]
-
-
-def _some(differences: Mapping[str, object]) -> None:
-    if not differences:
-        raise DataError(
-            where="forest plot", found="nothing to draw", expected="at least one point", remedy="Leave the figure out of this report."
-        )

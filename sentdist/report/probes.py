@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from sentdist.errors import DataError
 from sentdist.evaluation.summary import Summary, summarize
 from sentdist.palette import PALETTE
-from sentdist.report.style import INK, MARKERS, Drawing, canvas, house_style, save
+from sentdist.report.style import INK, MARKERS, Drawing, canvas, check_drawable, house_style, save
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord
 
@@ -32,8 +31,7 @@ def probe_drawings(sweep: SweepRecord, records: Mapping[str, Record]) -> Iterato
 
 def probe_plot(found: Found) -> Drawing:
     """A line a system, a panel for tags and one for words; an adversary that works draws the other part's mark towards 0."""
-    if not found:
-        raise DataError(where="probes", found="nothing to draw", expected="at least one system", remedy="Leave the figure out.")
+    check_drawable(found, "probes")
     records: list[list[object]] = []
     with house_style():
         figure, panels = canvas(width=8.4, height=1.3 + 0.36 * len(found), columns=2)

@@ -11,7 +11,7 @@ import numpy as np
 from sentdist.errors import DataError, counted
 from sentdist.evaluation.summary import summarize
 from sentdist.plan.stage import as_number, slug
-from sentdist.report.style import DIVERGING, INK, Drawing, SystemStyles, canvas, house_style, quiet, save, styles_of
+from sentdist.report.style import DIVERGING, INK, Drawing, SystemStyles, canvas, check_drawable, house_style, quiet, save, styles_of
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord
 
@@ -127,10 +127,7 @@ def weight_curves(
     styles: SystemStyles | None = None,
 ) -> Drawing:
     """The score against the weight of one relation, a line a system: mean and band of ± 1 sd over seeds (arXiv 2212.08802, Figure 3)."""
-    if not any(curve for curve in scores.values()):
-        raise DataError(
-            where="weight curves", found="nothing to draw", expected="at least one point", remedy="Leave the figure out of this report."
-        )
+    check_drawable([curve for curve in scores.values() if curve], "weight curves")
     records: list[list[object]] = []
     with house_style():
         figure, (axes,) = canvas(width=5.4, height=3.2)

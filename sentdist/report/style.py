@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.text import Text
 
+from sentdist.errors import DataError
 from sentdist.palette import colors_of
 from sentdist.table_text import csv_text
 
@@ -93,6 +94,12 @@ def styles_of(labels: Iterable[str]) -> SystemStyles:
         label: SystemStyle(color=color, marker=MARKERS[place % len(MARKERS)])
         for place, (label, color) in enumerate(colors_of(labels).items())
     }
+
+
+def check_drawable(points: Sized, figure: str) -> None:
+    """DataError for a figure of nothing."""
+    if not points:
+        raise DataError(where=figure, found="nothing to draw", expected="at least one point", remedy="Leave the figure out of this report.")
 
 
 @contextmanager

@@ -10,10 +10,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
 
-from sentdist.errors import DataError
 from sentdist.evaluation.summary import Summary, summarize
 from sentdist.palette import PALETTE
-from sentdist.report.style import INK, MARKERS, MUTED, SEQUENTIAL, Drawing, canvas, house_style, quiet, save
+from sentdist.report.style import INK, MARKERS, MUTED, SEQUENTIAL, Drawing, canvas, check_drawable, house_style, quiet, save
 
 TITLES = {
     "translated_relu": "Translated ReLU",
@@ -64,7 +63,7 @@ class ThresholdCell:
 
 def threshold_surfaces(scores: Mapping[ThresholdCell, Sequence[float]], *, unit: str, name: str) -> Drawing:
     """The mean score over k and x0: one panel a loss (rows) and boundary mode (columns), one scale for all; the best cell is marked."""
-    _some(scores, "threshold surfaces")
+    check_drawable(scores, "threshold surfaces")
     losses = list(dict.fromkeys(cell.loss for cell in scores))
     boundaries = list(dict.fromkeys(cell.boundary for cell in scores))
     slopes = sorted({cell.slope for cell in scores})
@@ -104,7 +103,7 @@ def threshold_surfaces(scores: Mapping[ThresholdCell, Sequence[float]], *, unit:
 def loss_shapes(shapes: Sequence[LossShape]) -> Drawing:
     """Each loss and its derivative against the error |p − y|, from 0 to 1, the distance of two labels;
     dashed: half of it, the next label's side."""
-    _some(shapes, "loss shapes")
+    check_drawable(shapes, "loss shapes")
     errors = np.linspace(0.0, 1.0, 201)
     with house_style():
         figure, axes = canvas(width=7.2, height=3.1, columns=2)
@@ -158,8 +157,3 @@ def _panel(
     for spine in axes.spines.values():
         spine.set_visible(False)
     return image
-
-
-def _some(values: object, where: str) -> None:
-    if not values:
-        raise DataError(where=where, found="nothing to draw", expected="at least one point", remedy="Leave the figure out of this report.")

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from sentdist.errors import DataError
 from sentdist.evaluation.summary import Summary, summarize
 from sentdist.report.score_rows import ResultRow
-from sentdist.report.style import Drawing, SystemStyles, canvas, house_style, legend_columns, quiet, save, styles_of
+from sentdist.report.style import Drawing, SystemStyles, canvas, check_drawable, house_style, legend_columns, quiet, save, styles_of
 from sentdist.report.useb import FOUR, RELATION
 
 WIDTH_IN = 7.4
@@ -24,13 +23,7 @@ def relations_alone(rows: Sequence[ResultRow], others: Sequence[ResultRow] = (),
     dashed line.
     """
     systems = {label: _by_relation(label, rows) for label in dict.fromkeys(map(_system, rows))}
-    if not any(systems.values()):
-        raise DataError(
-            where="USEB by relation",
-            found="nothing to draw",
-            expected="a score by a relation",
-            remedy="Leave the figure out of this report.",
-        )
+    check_drawable([found for found in systems.values() if found], "USEB by relation")
     relations = list(dict.fromkeys(str(row.params[RELATION]) for row in rows))
     lines = {label: _means([row for row in others if row.label == label]) for label in dict.fromkeys(row.label for row in others)}
     styles = styles or styles_of([*systems, *lines])
