@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sentdist.errors import DataError
+from sentdist.errors import DataError, brief
 from sentdist.evaluation.metrics import checked_embeddings
 
 if TYPE_CHECKING:
@@ -100,11 +100,17 @@ def split_classified(
 def split_rows(
     gold_S: NDArray[np.str_], *, train: ArrayLike, test: ArrayLike, dev: ArrayLike | None, where: str
 ) -> dict[str, NDArray[np.int64]]:
-    """The rows of each part. Raises DataError for a part without rows, and for a tested label that training rows do not have."""
+    """The rows of each part. Raises DataError for a part without rows, for training rows of one label, and for a tested label that these
+    do not have."""
     parts = {name: np.asarray(rows, dtype=np.int64) for name, rows in (("train", train), ("test", test), ("dev", dev)) if rows is not None}
     for name, rows in parts.items():
         if not len(rows):
             raise DataError(where=where, found=f"no rows in {name}", expected="rows to fit and to test", remedy="Name other splits.")
+    if len(known := set(gold_S[parts["train"]].tolist())) < 2:
+        raise DataError(
+            where=where, found=f"one label, {brief(known.pop())}, in all rows of train", expected="two or more",
+            remedy="A classifier needs something to tell apart.",
+        )  # fmt: skip
     unseen = sorted(set(gold_S[parts["test"]]) - set(gold_S[parts["train"]]))
     if unseen:
         raise DataError(

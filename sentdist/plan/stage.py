@@ -71,7 +71,7 @@ class Stage(Frozen):
         return self.precision_used is not None
 
     def num_sentences(self, rows: Mapping[str, int]) -> int:
-        """Sentences that it trains on or encodes, at most. rows: of each corpus, by key. Raises TypeError for what no plan has."""
+        """Sentences that it trains on or encodes, at most. rows: as a plan has them. Raises TypeError for what no plan has."""
         raise TypeError(f"nobody said how many sentences the stage {self.kind} goes through")
 
     @property

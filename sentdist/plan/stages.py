@@ -183,7 +183,7 @@ class Scores(Stage):
         return self
 
     def num_sentences(self, rows: Mapping[str, int]) -> int:
-        return sum(map(num_encoded, self.tasks))
+        return sum(num_encoded(task, rows) for task in self.tasks)
 
     @property
     def precision_used(self) -> Precision:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -303,14 +303,20 @@ TASK_KINDS: dict[str, TaskKind] = {
 }  # fmt: skip
 
 
-def num_encoded(task: ScoredTask) -> int:
-    """Sentences that a task encodes, repetitions included: two of a pair, query or triple, all of a labelled row."""
-    return TASK_KINDS[task.kind].encodes(task, _published_items(task) or UNKNOWN_PAIRS)
+def is_own_task(task: ScoredTask) -> bool:
+    """Whether its data are a person's own: a file that no card of the table names, or held-out rows."""
+    return not isinstance(task, LinkTask) and task.name not in TASKS
 
 
-def has_known_size(task: ScoredTask) -> bool:
+def num_encoded(task: ScoredTask, known: Mapping[str, int]) -> int:
+    """Sentences that a task encodes, repetitions included: two of a pair, query or triple, all of a labelled row.
+    known: texts of tasks of a person's own, by name."""
+    return known.get(task.name) or TASK_KINDS[task.kind].encodes(task, _published_items(task) or UNKNOWN_PAIRS)
+
+
+def has_known_size(task: ScoredTask, known: Mapping[str, int]) -> bool:
     """Whether planning knows how many that are."""
-    return isinstance(task, LinkTask) or _published_items(task) is not None
+    return isinstance(task, LinkTask) or task.name in known or _published_items(task) is not None
 
 
 def _published_items(task: ScoredTask) -> int | None:

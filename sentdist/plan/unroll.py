@@ -60,7 +60,7 @@ class Plan:
 
     recipe: Recipe
     trials: tuple[Trial, ...]
-    rows: dict[str, int]  # corpus key -> training rows, as far as planning can know
+    rows: dict[str, int]  # corpus key -> training rows; name of a task of a person's own -> texts; as far as planning can know
     notes: tuple[str, ...] = ()  # what was found out about own files, which methods are not for them, what could not be looked at
 
     def __repr__(self) -> str:  # a notebook would show pages

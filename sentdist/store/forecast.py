@@ -99,7 +99,9 @@ def forecast(plan: Plan, store: ArtifactStore) -> Forecast:
                 distinct=len(stages),
                 finished=len(stages) - len(left),
                 sentences=sum(stage.num_sentences(plan.rows) for stage in left),
-                is_guessed=any(isinstance(stage, Scores) and not all(map(has_known_size, stage.tasks)) for stage in left),
+                is_guessed=any(
+                    isinstance(stage, Scores) and not all(has_known_size(task, plan.rows) for task in stage.tasks) for stage in left
+                ),
                 sentences_per_s=likely_speed(kind, partial(speed_of, store)) if left else None,
             )
         )

@@ -19,6 +19,7 @@ from sentdist.plan.suggestions import PlannedSearch, searched
 from sentdist.plan.unroll import Plan, unroll
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import FileResolver
+from sentdist.stages.planning.task_contents import num_texts_of, search_with_contents, with_contents
 from sentdist.store.store import ArtifactStore
 
 
@@ -60,7 +61,8 @@ def planned_recipe(recipe: Recipe, *, store: str, data: Path | None = None) -> t
     """The plan of a recipe, and where it is to be carried out; places are made absolute, because workers run in other folders."""
     resolver = _resolver(data)
     plan = unroll(recipe, resolver)
-    return plan, _context(recipe, resolver, store)
+    context = _context(recipe, resolver, store)
+    return with_contents(plan, context), context
 
 
 def planned_search(recipe: Recipe, *, store: str, data: Path | None = None) -> tuple[PlannedSearch, Context]:
@@ -71,7 +73,8 @@ def planned_search(recipe: Recipe, *, store: str, data: Path | None = None) -> t
     """
     resolver = _resolver(data)
     found = searched(recipe, resolver)
-    return found, replace(_context(recipe, resolver, store), shares=found.search.shares)
+    context = replace(_context(recipe, resolver, store), shares=found.search.shares)
+    return search_with_contents(found, context), context
 
 
 def _resolver(data: Path | None) -> FileResolver:
@@ -107,4 +110,5 @@ def planned_evaluation(
         folders=resolver.folders,
         keeps_embeddings=True,
     )
+    num_texts_of([stage], context)
     return stage, context, resolver.told

@@ -12,7 +12,7 @@ import pyarrow as pa
 from sentdist.data.labels import Labelled, read_labelled
 from sentdist.data.task_texts import TaskTexts
 from sentdist.errors import DataError, brief
-from sentdist.evaluation.classification import cross_validated, pair_features, split_classified
+from sentdist.evaluation.classification import check_folds, cross_validated, pair_features, split_classified, split_rows
 from sentdist.evaluation.lexical import Lexical
 from sentdist.evaluation.transfer import senteval_cross_validated, senteval_dev, senteval_split
 from sentdist.plan.task_kinds import ClassificationTask
@@ -75,7 +75,7 @@ class LoadedClassification:
 
 
 def load_classification(task: ClassificationTask, root: Path | None) -> LoadedClassification:
-    """Read the rows that a task fits and tests; DataError as `read_labelled` says."""
+    """Read the rows that a task fits and tests; DataError as `read_labelled`, `split_rows` and `check_folds` say."""
     splits = None if task.split is None else ("train", task.split, *([task.dev] if task.dev else []))
     rows = read_labelled(
         task.source, columns=task.columns, label=task.label, splits=splits, may_be_empty=task.name in TASKS, data_root=root,
@@ -86,4 +86,17 @@ def load_classification(task: ClassificationTask, root: Path | None) -> LoadedCl
             where=task.source, found=f"one label, {brief(rows.labels[0])}, in all rows", expected="two or more",
             remedy="A classifier needs something to tell apart.",
         )  # fmt: skip
+    _check_parts(task, rows)
     return LoadedClassification(task=task, rows=rows)
+
+
+def _check_parts(task: ClassificationTask, rows: Labelled) -> None:
+    """What fitting would find when the encoder is there: DataError as `check_folds` and `split_rows` say."""
+    gold = np.asarray(rows.labels, dtype=np.str_)
+    if task.split is None:
+        check_folds(gold, task.num_folds, nested=True, where=task.name)
+        return
+    train, dev = rows.rows_of("train"), None if task.dev is None else rows.rows_of(task.dev)
+    split_rows(gold, train=train, test=rows.rows_of(task.split), dev=dev, where=task.name)
+    if dev is None:
+        check_folds(gold[train], task.num_folds, nested=False, where=task.name)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from sentdist.data.labels import Labelled, read_labelled
 from sentdist.data.task_texts import TaskTexts
+from sentdist.errors import DataError, counted
 from sentdist.evaluation.clustering import score_clusters
 from sentdist.evaluation.lexical import Lexical
 from sentdist.plan.task_kinds import ClusteringTask
@@ -43,10 +44,16 @@ class LoadedClustering:
 
 
 def load_clustering(task: ClusteringTask, root: Path | None) -> LoadedClustering:
-    """Read the texts of a task; DataError as `read_labelled` says."""
+    """Read the texts of a task; DataError as `read_labelled` says, and for labels that no clusters can have."""
     splits = None if task.split is None else (task.split,)
     rows = read_labelled(
         task.source, columns=(task.text,), label=task.label, splits=splits, may_be_empty=task.name in TASKS, data_root=root,
         hub_revision=task.revision,
     )  # fmt: skip
+    num_labels, num_texts = len(set(rows.labels)), len(set(rows.texts[0]))
+    if not 2 <= num_labels < num_texts:
+        raise DataError(
+            where=task.source, found=f"{counted(num_labels, 'label')} for {counted(num_texts, 'different text')}",
+            expected="two labels or more, and more texts than labels", remedy="Name the label that groups of texts share.",
+        )  # fmt: skip
     return LoadedClustering(task=task, rows=rows)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from sentdist.data.labels import Labelled, read_labelled, truths_of
 from sentdist.data.task_texts import TaskTexts
+from sentdist.errors import DataError, counted
 from sentdist.evaluation.lexical import Lexical
 from sentdist.evaluation.paraphrases import score_paraphrases
 from sentdist.evaluation.sts import jaccard_scores
@@ -50,7 +51,7 @@ class LoadedPairs:
 
 
 def load_pairs(task: ParaphraseTask, root: Path | None) -> LoadedPairs:
-    """Read the pairs of a task; DataError as `read_labelled` and `truths_of` say."""
+    """Read the pairs of a task; DataError as `read_labelled` and `truths_of` say, and for one label alone."""
     rows = read_labelled(
         task.source,
         columns=task.columns,
@@ -60,4 +61,10 @@ def load_pairs(task: ParaphraseTask, root: Path | None) -> LoadedPairs:
         data_root=root,
         hub_revision=task.revision,
     )
-    return LoadedPairs(task=task, rows=rows, labels=truths_of(rows, where=task.source))
+    labels = truths_of(rows, where=task.source)
+    if len(set(labels)) < 2:
+        raise DataError(
+            where=task.source, found=f"one label, {labels[0]}, in all of {counted(len(labels), 'row')} read", expected="pairs of both labels, 1 and 0",
+            remedy="Add some of the other: among pairs of one label none can stand before the others.",
+        )  # fmt: skip
+    return LoadedPairs(task=task, rows=rows, labels=labels)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from sentdist.data.candidates import Candidates, read_candidates
 from sentdist.data.task_texts import TaskTexts
+from sentdist.errors import DataError
 from sentdist.evaluation.lexical import Lexical, word_scores
 from sentdist.evaluation.metrics import paired_cosines
 from sentdist.evaluation.reranking import score_candidates
@@ -25,6 +26,16 @@ class LoadedReranking:
 
     task: RerankingTask
     rows: Candidates
+
+    def __post_init__(self) -> None:
+        grades: dict[str, set[int]] = {}
+        for query, grade in zip(self.rows.query_ids, self.rows.relevance, strict=True):
+            grades.setdefault(query, set()).add(grade)
+        if not any(len(different) > 1 for different in grades.values()):
+            raise DataError(
+                where=self.task.name, found=f"no query, of {len(grades):,} with a relevant candidate, that has others, too",
+                expected="candidates of relevance 0 beside the relevant ones", remedy="Add some: of candidates that are all alike no order is better than another.",
+            )  # fmt: skip
 
     @property
     def sentences(self) -> Sequence[str]:
@@ -65,7 +76,7 @@ class LoadedReranking:
 
 
 def load_reranking(task: RerankingTask, root: Path | None) -> LoadedReranking:
-    """Read the candidates of a task; DataError as `read_candidates` says."""
+    """Read the candidates of a task; DataError as `read_candidates` says, and where no order is better than another."""
     rows = read_candidates(
         task.source,
         query=task.query,

@@ -13,6 +13,7 @@ import pyarrow as pa
 from sentdist.data.folds import groups_of, queries_for
 from sentdist.data.retrieval import Retrieval, read_retrieval
 from sentdist.data.task_texts import TaskTexts
+from sentdist.errors import DataError, counted
 from sentdist.evaluation.lexical import Lexical, word_scores
 from sentdist.evaluation.nearest import Ranking, search
 from sentdist.evaluation.retrieval import DEPTH, judgements_of, rank_by, score_ranking
@@ -38,6 +39,12 @@ class LoadedRetrieval:
             unranked=self.collection.empty_document_ids,
             where=self.task.name,
         )
+        num_documents = len(self.collection.documents)
+        if all(sum(grade > 0 for grade in self.collection.qrels[query].values()) >= num_documents for query in self._query_ids):
+            raise DataError(
+                where=self.task.name, found=f"{counted(num_documents, 'document')}, relevant to each query, and no others",
+                expected="documents to tell them from", remedy="Add others to the collection: no order of these is better than another.",
+            )  # fmt: skip
 
     @cached_property
     def sentences(self) -> tuple[str, ...]:

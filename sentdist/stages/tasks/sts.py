@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from sentdist.data.sts_pairs import Pairs, read_pairs
 from sentdist.data.task_texts import TaskTexts
-from sentdist.errors import counted
+from sentdist.errors import DataError, counted
 from sentdist.evaluation.lexical import Lexical
 from sentdist.evaluation.sts import jaccard_scores, score_similarities
 from sentdist.plan.specs import Task
-from sentdist.plan.task_kinds import GeometryTask
+from sentdist.plan.task_kinds import GeometryTask, is_own_task
 from sentdist.plan.tasks import TASKS
 from sentdist.stages.scores.scorer import RelationalScorer, Scorer
 from sentdist.stages.tasks.loaded_task import TaskScore, drawn_rows
@@ -28,6 +28,15 @@ class LoadedSts:
 
     task: Task
     pairs: Pairs
+
+    def __post_init__(self) -> None:
+        # Of the table's pairs, the geometry of their embeddings is told beside a score, and without one.
+        if is_own_task(self.task) and len(set(self.pairs.score.tolist())) < 2:
+            alike = counted(self.pairs.num_pairs, "pair")
+            raise DataError(
+                where=self.task.name, found=f"one score, {self.pairs.score[0]:g}, in all of {alike}", expected="scores that differ",
+                remedy="A correlation needs pairs that are more alike than others: give more rows.",
+            )  # fmt: skip
 
     @property
     def sentences(self) -> Sequence[str]:
@@ -59,7 +68,7 @@ class LoadedSts:
 
 
 def load_sts(task: Task, root: Path | None) -> LoadedSts:
-    """Read the graded pairs of a task; DataError as `read_pairs` says."""
+    """Read the graded pairs of a task; DataError as `read_pairs` says, and for scores that are all alike."""
     pairs = read_graded_pairs(task, root)
     return LoadedSts(task=task, pairs=pairs if task.limit is None else pairs.only(drawn_rows(pairs.num_pairs, task)))
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from sentdist.data.labels import read_texts
 from sentdist.data.task_texts import TaskTexts
+from sentdist.errors import DataError, counted
 from sentdist.evaluation.lexical import Lexical
 from sentdist.evaluation.sts import jaccard_scores
 from sentdist.plan.task_kinds import TripletTask
@@ -31,6 +32,13 @@ class LoadedTriplets:
     positives: tuple[str, ...]
     negatives: tuple[str, ...]
     groups: tuple[str, ...] = ()  # by the file's column of groups
+
+    def __post_init__(self) -> None:
+        if self.positives == self.negatives:
+            raise DataError(
+                where=self.task.name, found=f"a negative that is the positive in all of {counted(len(self.anchors), 'triplet')}",
+                expected="negatives that are other texts", remedy="Correct the columns.",
+            )  # fmt: skip
 
     @property
     def sentences(self) -> Sequence[str]:
@@ -61,7 +69,7 @@ class LoadedTriplets:
 
 
 def load_triplets(task: TripletTask, root: Path | None) -> LoadedTriplets:
-    """Read the triplets of a task; DataError as `read_texts` says."""
+    """Read the triplets of a task; DataError as `read_texts` says, and where nothing can be told apart."""
     anchors, positives, negatives = read_texts(
         task.source, columns=task.columns, split=task.split, data_root=root, hub_revision=task.revision
     )
