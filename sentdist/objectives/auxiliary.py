@@ -94,7 +94,7 @@ class Auxiliary(ObjectiveSpec):
             raise ValueError("found no weight for either adversary; expected one above 0, or adversary: none")
         return self
 
-    def mismatch_of_encoder(self, *, pooling: str, width: int | None) -> Mismatch | None:
+    def mismatch_of_encoder(self, *, pooling: str, width: int | None, has_mask_token: bool) -> Mismatch | None:
         """Refused: tasks that would read another representation than the one that is evaluated, and channels that do not add up."""
         if POOLINGS[pooling].head == "training":
             return Mismatch(

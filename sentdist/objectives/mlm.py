@@ -38,6 +38,15 @@ class MaskedLM(ObjectiveSpec):
     name: Literal["mlm"] = "mlm"
     mask_fraction: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.15
 
+    def mismatch_of_encoder(self, *, pooling: str, width: int | None, has_mask_token: bool) -> Mismatch | None:
+        if has_mask_token:
+            return None
+        return Mismatch(
+            found="a tokenizer without a mask token",
+            expected="one that was made for masked language modelling",
+            remedy="Take another encoder, or leave the objective mlm out.",
+        )
+
     def mismatch_of_frozen_encoder(self) -> Mismatch | None:
         return None
 

@@ -166,8 +166,9 @@ class ObjectiveSpec(Frozen):
         """What `needs` cannot say: why these values have no meaning on these rows; None where they have."""
         return None
 
-    def mismatch_of_encoder(self, *, pooling: str, width: int | None) -> Mismatch | None:
-        """Why these values have no meaning for an encoder; width: None where planning cannot know it."""
+    def mismatch_of_encoder(self, *, pooling: str, width: int | None, has_mask_token: bool) -> Mismatch | None:
+        """Why these values have no meaning for an encoder; width: None where planning cannot know it. has_mask_token: unless it is known to
+        have none."""
         return None
 
     def mismatch_of_start(self, start: Start | None, rows: Rows) -> Mismatch | None:

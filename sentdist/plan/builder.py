@@ -95,7 +95,7 @@ class Builder:
         training = self.training(method)
         check_fit(method.objective, corpus, where=f"methods.{name}.objective")
         section, pin = self._pinned(method)
-        check_encoder(method.objective, pooling=section.pooling, width=pin.width, where=f"methods.{name}.objective")
+        check_encoder(method.objective, pooling=section.pooling, pin=pin, where=f"methods.{name}.objective")
         check_training(training, method.regularizers, self.recipe.runtime, pin, where=f"methods.{name}")
         objective = settled(method.objective, corpus, phi=phi)
         self.remarks |= dict.fromkeys(remarks(objective, corpus, where=f"methods.{name}"))

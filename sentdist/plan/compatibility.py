@@ -38,14 +38,14 @@ def check_values(objective: AnyObjective, corpus: Rows, *, where: str) -> None:
             raise mismatch.refused(f"{where}: {term.name} on {corpus.label}")
 
 
-def check_encoder(objective: AnyObjective, *, pooling: str, width: int | None, where: str) -> None:
-    """Refuse an objective that has no meaning for an encoder. width: None where planning cannot know it, then training finds out.
+def check_encoder(objective: AnyObjective, *, pooling: str, pin: Pin, where: str) -> None:
+    """Refuse an objective that has no meaning for an encoder, as far as planning can know it.
 
     Raises:
         RecipeError: with the reason.
     """
     for term in terms_of(objective):
-        mismatch = term.mismatch_of_encoder(pooling=pooling, width=width)
+        mismatch = term.mismatch_of_encoder(pooling=pooling, width=pin.width, has_mask_token=pin.has_mask_token)
         if mismatch is not None:
             raise mismatch.refused(f"{where}.{mismatch.where}" if mismatch.where else f"{where}: {term.name}")
 

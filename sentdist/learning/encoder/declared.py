@@ -12,8 +12,11 @@ from sentdist.reading import read_json
 
 REMEDY = "Point to the folder that has config.json, the weights and the tokenizer files, or fetch it again."
 # What a checkpoint on the hub says of itself: some kilobytes.
-DECLARATIONS = ["config.json", "tokenizer_config.json", "sentence_bert_config.json", "modules.json", "*/config.json"]
+DECLARATIONS = [
+    "config.json", "tokenizer_config.json", "special_tokens_map.json", "sentence_bert_config.json", "modules.json", "*/config.json",
+]  # fmt: skip
 FROM_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet")  # families that number positions from padding_idx + 1
+CLASSES_WITHOUT_WORDS = ("PreTrainedTokenizerFast", "TokenizersBackend")  # of tokenizers: they know no special token but those of the files
 # Model types whose sentences were tested to stay apart when they lie flat, with whether they number tokens from padding_idx + 1.
 # All else runs padded, in groups of similar length.
 FLAT_FAMILIES = {
@@ -99,6 +102,16 @@ def most_tokens(folder: Path) -> int | None:
     declared = json_object(folder / "sentence_bert_config.json").get("max_seq_length")
     declared = declared or json_object(folder / "tokenizer_config.json").get("model_max_length")
     return min((int(limit) for limit in (positions, declared) if isinstance(limit, int | float) and 1 <= limit < 1 << 31), default=None)
+
+
+def lacks_mask_token(folder: Path) -> bool:
+    """Whether the tokenizer's files say that it has no mask token; False where they leave it to the tokenizer's class."""
+    config = json_object(folder / "tokenizer_config.json")
+    # Newer files hold all of it; of older ones transformers reads this beside them.
+    further = {} if "added_tokens_decoder" in config else json_object(folder / "special_tokens_map.json")
+    if config.get("mask_token") or further.get("mask_token"):
+        return False
+    return "mask_token" in config or config.get("tokenizer_class") in CLASSES_WITHOUT_WORDS
 
 
 def declare_length(folder: Path, max_length: int) -> None:

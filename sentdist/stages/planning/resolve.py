@@ -21,7 +21,7 @@ from sentdist.data.sources.mirror import copy_into_mirror
 from sentdist.data.sources.pinned import inspect_source
 from sentdist.errors import DataError, EncoderError, RecipeError
 from sentdist.hub_errors import HUB_ANSWERS_WITHIN_S, HubTrouble, hub_trouble
-from sentdist.learning.encoder.declared import DECLARATIONS, FLAT_FAMILIES, NOT_RECOMPUTED, declared_pooling, most_tokens
+from sentdist.learning.encoder.declared import DECLARATIONS, FLAT_FAMILIES, NOT_RECOMPUTED, declared_pooling, lacks_mask_token, most_tokens
 from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS
 from sentdist.plan.own_file import OwnFileSection
 from sentdist.plan.resolver import OwnPin, Pin
@@ -288,6 +288,7 @@ def _pinned(name: str, revision: str, folder: Path | None) -> Pin:
         most_tokens=longest,
         may_drop_heads=values.get("model_type", "bert") in FLAT_FAMILIES,
         may_recompute_layers=values.get("model_type") not in NOT_RECOMPUTED,
+        has_mask_token=folder is None or not lacks_mask_token(folder),
         shares_layers="num_hidden_groups" in values,
         has_decoder=values.get("is_encoder_decoder") is True,
     )
