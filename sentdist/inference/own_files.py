@@ -9,9 +9,11 @@ from pathlib import Path
 from sentdist.data.sources.files import TABLES, missing
 from sentdist.data.sources.mirror import address_of
 from sentdist.data.sources.pinned import has_source
+from sentdist.data.sources.retrieval_files import missing_parts
 from sentdist.errors import DataError, RecipeError
 from sentdist.plan.chosen_tasks import OWN_KINDS, own_parts
 from sentdist.plan.evaluation import is_own_rows
+from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.tasks import TASKS
 from sentdist.spelling import similar_names
 
@@ -51,7 +53,9 @@ def _are_elsewhere(tasks: Sequence[str], sources: Mapping[str, str], data: Path)
             expected="tasks whose data lie below one folder", remedy="Score it in a command of its own, or put it there.",
         )  # fmt: skip
     for task, path in absent.items():
-        if task not in elsewhere and path.suffix in TABLES:  # of another name it may be a folder, which the reader knows better
+        if task not in elsewhere and TASK_KINDS[own_parts(task)[0]].has_documents:
+            raise _no_collection(task, path, data)
+        if task not in elsewhere and path.suffix in TABLES:  # others may be told by the reader
             raise _nowhere(task, path, data)
     return bool(elsewhere)
 
@@ -63,6 +67,17 @@ def _nowhere(task: str, path: Path, data: Path) -> DataError:
     return DataError(
         where=f"task {task}", found=f"no such file under {data} and none in {Path.cwd()}", expected=f"{path} in one of them", remedy=remedy
     )
+
+
+def _no_collection(task: str, path: Path, data: Path) -> DataError:
+    """The error for documents, queries and judgements that neither place has."""
+    folder = path.parent
+    near = [folder, *folder.glob("*.zip"), *(corpus.parent for around in (folder, path) for corpus in around.glob("*/corpus.jsonl"))]
+    known = [one.as_posix() for one in near if one.suffix == ".zip" or (one / "corpus.jsonl").is_file()]
+    tables = [one.with_suffix("").as_posix().removesuffix("_qrels") for one in folder.glob("*_qrels.*")]
+    told = missing_parts(path.as_posix(), Path(), sorted({*known, *tables}))
+    found = told.found if path.exists() else f"nothing of that name under {data}, nor in {Path.cwd()}"
+    return DataError(where=f"task {task}", found=found, expected=told.expected, remedy=told.remedy)
 
 
 def _is_below(source: str, data: Path) -> bool:

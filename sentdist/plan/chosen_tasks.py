@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from sentdist.errors import LONGEST_VALUE, DataError, RecipeError, counted, one_line
 from sentdist.plan.own_tasks import OWN
@@ -21,6 +23,8 @@ OWN_SIDES = (
     f"Rows of a corpus of kind own are called {OWN}, whichever side: their test side under evaluation.tasks, dev under selection.task"
 )
 OTHER_FILES = "Other files of yours are named KIND=SOURCE@SPLIT, such as sts=mine.csv@dev"
+FILE_END = r"\.(parquet|csv|tsv|json|jsonl|jsonl\.gz|zip)$"
+Scored = TypeVar("Scored", bound=ScoredTask)
 OWN_KINDS = tuple(kind.name for kind in TASK_KINDS.values() if kind.is_own)
 
 
@@ -57,7 +61,7 @@ def no_task(given: str) -> str:
         )
     if equals:
         return f"{not_one_of(kind, OWN_KINDS)} Data of your own are named KIND=SOURCE; `evaluate` and `compare` take what `tune` reads as own=FILE"
-    if re.search(r"/|\.(parquet|csv|tsv|json|jsonl|jsonl\.gz|zip)(@.*)?$", given):
+    if re.search(rf"/|{FILE_END.removesuffix('$')}(@.*)?$", given):
         before, colon, file = given.partition(":")
         kind = "retrieval" if ".zip" in given else "sts"
         named = f"{before}={file}" if colon and before in OWN_KINDS else f"{kind}={given}, for one"
@@ -132,7 +136,9 @@ def pinned_task(given: str, resolver: Resolver) -> ChosenTask:
     columns = card.columns or kind.columns
     # A shipped task of graded pairs is known to have its columns; a user's own file is not.
     wanted = () if kind.is_graded_pairs and not named.is_own else (*columns, *kind.further(card))
-    pinned = partial(resolver.source, card.source, revision=named.revision, columns=wanted, where=f"task {given}")
+    pinned = partial(
+        resolver.source, card.source, revision=named.revision, columns=wanted, where=f"task {given}", judged=kind.has_documents
+    )
     pin = pinned(split=card.split)
     if kind.needs_train and card.split is not None:
         if named.is_own:
@@ -212,11 +218,32 @@ def limited(task: DevTask, limit: int | None) -> DevTask:
     return task.model_copy(update={"limit": limit})
 
 
-def check_names(tasks: Sequence[ScoredTask], *, where: str) -> None:
-    """Raise RecipeError for two tasks of one name: scores are kept by name."""
+def check_names(tasks: Sequence[Scored], *, where: str) -> Sequence[Scored]:
+    """The tasks. Raises RecipeError for two of one name, by which scores are kept, and for one file by two names: it would count twice."""
+    first: dict[tuple[object, ...], ScoredTask] = {}
+    for task in tasks:
+        other = first.setdefault(_what_is_scored(task), task)
+        if other is not task:
+            found = f"{_spelt(other)} and {_spelt(task)}, which are one file"
+            raise RecipeError(where=where, found=found, expected="each file once", remedy="Leave one of them out.")
     for name, count in Counter(task.name for task in tasks).items():
         if count > 1:
             raise RecipeError(where=where, found=f"two tasks called {name}", expected="a name for each", remedy="Rename one of the files.")
+    return tasks
+
+
+def _what_is_scored(task: ScoredTask) -> tuple[object, ...]:
+    """Equal for tasks that differ in how their file is spelt alone: with its suffix or without, by way of other folders."""
+    values = task.model_dump(exclude={"name", "source"})
+    source = posixpath.normpath(getattr(task, "source", task.name))
+    return (re.sub(FILE_END, "", source), *(repr(values[field]) for field in sorted(values)))
+
+
+def _spelt(task: ScoredTask) -> str:
+    """As a person names it."""
+    if task.name in TASKS or not isinstance(task, ChosenTask):
+        return task.name
+    return f"{task.kind}={task.source}" + ("" if task.split is None else f"@{task.split}")
 
 
 def check_lexical(lexical: str | None, tasks: Sequence[ScoredTask], *, where: str) -> None:

@@ -46,7 +46,11 @@ class Resolver(Protocol):
 
     notes: list[str]
 
-    def source(self, name: str, *, split: str | None, revision: str | None, columns: tuple[str, ...], where: str) -> Pin: ...
+    def source(
+        self, name: str, *, split: str | None, revision: str | None, columns: tuple[str, ...], where: str, judged: bool = False
+    ) -> Pin:
+        """judged: documents, queries and judgements are meant, and no table."""
+        ...
 
     def encoder(self, checkpoint: str, *, revision: str | None, where: str) -> Pin: ...
 

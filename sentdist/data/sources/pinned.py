@@ -43,10 +43,12 @@ def inspect_source(
     hub_revision: str | None = None,
     columns: Sequence[str] | None = None,
     may_name_columns: bool = True,
+    judged: bool = False,
 ) -> SourceFacts:
     """Say what `name` is without reading its sentences: fast enough for planning, and where a user's mistakes surface.
 
     `columns`: those that will be read; their absence is found here. may_name_columns: whether a person can say which.
+    judged: whether documents, queries and judgements are meant: what to put there is told of them.
     Raises DataError for a missing, empty or unreadable file (with near names), an unknown split, absent columns, a hub out of reach.
     """
     if name.startswith(generated.PREFIX):
@@ -57,6 +59,8 @@ def inspect_source(
         facts = _facts(name, remote.digest, remote.num_rows, remote.columns, dict(remote.splits), split)
     elif (parts := retrieval_files.find(name, data_root)) is not None:
         facts = _retrieval_facts(name, parts, split)
+    elif judged and data_root is not None and name not in files.RELEASES and not files.has_table(data_root, name):
+        raise retrieval_files.missing_parts(name, data_root, retrieval_files.known_sources(data_root))
     else:
         release = released.find(name, data_root)
         file = released.facts(name, release) if release else files.file_facts(name, files.locate(name, data_root))

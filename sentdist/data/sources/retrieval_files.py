@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from sentdist.data.sources import faq_releases, files
+from sentdist.data.sources import faq_releases, files, mirror
 from sentdist.data.sources.zipped import unpacked
 from sentdist.errors import DataError
 from sentdist.reading import reading
+from sentdist.spelling import similar_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,6 +22,10 @@ QUERY_ID = ("query_id", "query-id", "_id")
 DOCUMENT_ID = ("document_id", "doc_id", "faq_id", "corpus-id", "_id")
 QUERY_TEXT = ("query", "text")
 RELEVANCE = ("relevance", "score")
+SHAPES = (
+    "a folder or zip with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv, as BEIR's are, or tables NAME_docs, NAME_queries and NAME_qrels, "
+    "named as NAME"
+)
 LONGEST_JUDGEMENT = 10_000  # bytes of its line
 
 
@@ -77,6 +82,36 @@ def find(name: str, data_root: Path | None) -> RetrievalFiles | None:
             remedy="Fetch the missing part.",
         )
     return RetrievalFiles(documents=documents, queries=queries, judgements=((None, judgements),))
+
+
+def missing_parts(name: str, root: Path, known: Sequence[str]) -> DataError:
+    """The error for a name behind which there are neither the parts of a retrieval source nor a table. known: names of such sources."""
+    name = name.rstrip("/")
+    folder = root / name
+    found = f"nothing of that name under {root}"
+    if folder.is_dir():
+        found = "a folder without corpus.jsonl"
+    elif folder.exists():
+        found = "a file that is neither a table nor a zip"
+    near = [one for one in known if one.startswith(f"{name}/") or one == PurePosixPath(name).parent.as_posix()][:3]
+    if not near and not folder.is_dir():
+        ends = {one: PurePosixPath(one).name for one in known}
+        alike = similar_names(PurePosixPath(name).name, list(dict.fromkeys(ends.values())), most=3, alike=0.5)
+        near = [one for end in alike for one in known if ends[one] == end][:3]
+    if near:
+        remedy = f"Did you mean {' or '.join(near)}?"
+    else:
+        remedy = "Complete the folder." if folder.is_dir() else "List the folder to see what there is."
+    return DataError(where=name, found=found, expected=SHAPES, remedy=remedy)
+
+
+def known_sources(root: Path) -> list[str]:
+    """What under the root is, by its files' names, documents with queries and judgements, or a zip, sorted."""
+    remote = mirror.remote_names(root)
+    paths = [path.relative_to(root) for path in root.rglob("*")] if remote is None else [Path(name) for name in remote]
+    found = {path.parent.as_posix() for path in paths if path.name == "corpus.jsonl" and path.parent.name}
+    found |= {path.as_posix() for path in paths if path.suffix == ".zip"}
+    return sorted(found | {name.removesuffix("_qrels") for path in paths if (name := path.with_suffix("").as_posix()).endswith("_qrels")})
 
 
 def refuse_trec_table(name: str, path: Path, *, is_of_beir: bool) -> None:

@@ -50,7 +50,9 @@ class FileResolver:
     _own: dict[tuple[object, ...], OwnPin] = field(default_factory=dict)
     _asked_hub: dict[tuple[str, str], Path | HubTrouble] = field(default_factory=dict)
 
-    def source(self, name: str, *, split: str | None, revision: str | None, columns: tuple[str, ...], where: str) -> Pin:
+    def source(
+        self, name: str, *, split: str | None, revision: str | None, columns: tuple[str, ...], where: str, judged: bool = False
+    ) -> Pin:
         """Raises DataError for what is missing, empty, of other columns, or without that split."""
         asked = (name, split, revision, columns)
         if asked not in self._seen:
@@ -58,6 +60,7 @@ class FileResolver:
                 facts = inspect_source(
                     name, split=split, data_root=self.data_root, hub_revision=revision, columns=columns or None,
                     may_name_columns=not where.startswith("task "),  # the columns of tasks have fixed names
+                    judged=judged,
                 )  # fmt: skip
             except DataError as error:
                 raise DataError(where=f"{where}: {error.where}", found=error.found, expected=error.expected, remedy=error.remedy) from None

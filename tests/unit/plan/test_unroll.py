@@ -205,7 +205,9 @@ class Splits(FixedResolver):
         super().__init__()
         self.splits: list[tuple[str | None, str | None]] = []
 
-    def source(self, name: str, *, split: str | None, revision: str | None, columns: tuple[str, ...], where: str) -> Pin:
+    def source(
+        self, name: str, *, split: str | None, revision: str | None, columns: tuple[str, ...], where: str, judged: bool = False
+    ) -> Pin:
         self.splits.append((split, revision))
         return super().source(name, split=split, revision=revision, columns=columns, where=where)
 
