@@ -8,6 +8,7 @@ from sentdist.objectives.info_nce import InfoNCE
 from sentdist.objectives.objective import Mismatch, Rows, Start
 from sentdist.plan.corpora import AnyCorpus
 from sentdist.plan.objectives import OBJECTIVES, AnyObjective, Single, Sum, has_field, names_where, terms_of, uses_hard_negatives, with_phi
+from sentdist.plan.resolver import Pin
 from sentdist.plan.selection import Selection
 from sentdist.plan.specs import Training
 from sentdist.plan.stages import Train

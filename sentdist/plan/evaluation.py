@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from sentdist.errors import DataError, RecipeError
+from sentdist.errors import DataError, RecipeError, SentdistError
 from sentdist.plan.builder import Builder
 from sentdist.plan.chosen_tasks import own_parts
 from sentdist.plan.corpora.own import OwnSection
@@ -17,6 +19,8 @@ from sentdist.plan.stage import Json
 from sentdist.plan.stages import Scores
 
 RECIPES = (".yaml", ".yml")
+# Fields of a recipe that options and arguments stand for, with the place in a list.
+FIELDS = re.compile(r"\b(?:evaluation|encoder)\.(tasks|max_length|precision|pooling|revision|checkpoint)\b(?:\[\d+\])?")
 
 
 def evaluation_of(use: EncoderUse, tasks: Sequence[str], resolver: Resolver, *, command: str = "evaluate") -> Scores:
@@ -37,10 +41,25 @@ def evaluation_of(use: EncoderUse, tasks: Sequence[str], resolver: Resolver, *, 
         },
         "methods": {"base": {}},
     }  # fmt: skip
-    recipe = recipe_from_values(values, where=where)
-    if isinstance(recipe.corpus, OwnSection):
-        _check_understood(recipe.corpus, resolver)
-    return Builder(recipe, resolver, {}).scores("base", seed=0, fold=None)
+    with _in_words_of_options():
+        recipe = recipe_from_values(values, where=where)
+        if isinstance(recipe.corpus, OwnSection):
+            _check_understood(recipe.corpus, resolver)
+        return Builder(recipe, resolver, {}).scores("base", seed=0, fold=None)
+
+
+@contextmanager
+def _in_words_of_options() -> Iterator[None]:
+    """Name what was asked for as options and arguments are called, in errors: nobody wrote a recipe with these fields."""
+    try:
+        yield
+    except SentdistError as error:
+        told = {name: FIELDS.sub(_as_option, getattr(error, name)) for name in ("where", "found", "expected", "remedy")}
+        raise type(error)(**told) from None
+
+
+def _as_option(field: re.Match[str]) -> str:
+    return "encoder" if field[1] == "checkpoint" else field[1]
 
 
 def is_own_rows(task: str) -> bool:

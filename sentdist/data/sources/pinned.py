@@ -137,7 +137,7 @@ def _retrieval_facts(name: str, parts: retrieval_files.RetrievalFiles, split: st
         counts = {str(entry["values"]): int(entry["counts"]) for entry in tables.judgements["split"].value_counts().to_pylist()}
         return _facts(name, _joined_digest(parts), tables.judgements.num_rows, tuple(tables.documents.column_names), counts, split)
     for part, path in parts.judgements:
-        retrieval_files.refuse_trec_table(name, path, is_of_beir=part is not None)
+        retrieval_files.refuse_headless(name, path, is_of_beir=part is not None)
     facts = {path: files.file_facts(name, path) for path in parts.paths}
     retrieval_files.check_part_columns(name, parts, {path: found.columns for path, found in facts.items()})
     judged = [(part, facts[path]) for part, path in parts.judgements]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from sentdist.data.cells import number_in
 from sentdist.data.sources import faq_releases, files, mirror
 from sentdist.data.sources.zipped import unpacked
-from sentdist.errors import DataError
+from sentdist.errors import DataError, brief
 from sentdist.reading import reading
 from sentdist.spelling import similar_names
 
@@ -114,13 +116,19 @@ def known_sources(root: Path) -> list[str]:
     return sorted(found | {name.removesuffix("_qrels") for path in paths if (name := path.with_suffix("").as_posix()).endswith("_qrels")})
 
 
-def refuse_trec_table(name: str, path: Path, *, is_of_beir: bool) -> None:
-    """Raise DataError for judgements of TREC, which have no header, in a file whose suffix says that it has one (MS MARCO's are such).
+def refuse_headless(name: str, path: Path, *, is_of_beir: bool) -> None:
+    """Raise DataError for judgements without a header, of TREC or not, in a file whose suffix says that it has one (MS MARCO's are such).
     is_of_beir: it is one of a folder in BEIR's shape."""
     if path.suffix not in (".tsv", ".csv"):
         return
     with reading(path, expected=f"{path.suffix[1:]}, as its suffix says", where=name), path.open("rb") as file:
-        first = file.readline(LONGEST_JUDGEMENT).split()
+        line = file.readline(LONGEST_JUDGEMENT)
+    first, fields = line.split(), re.split(r"[\t,;|]", line.decode(errors="replace").strip())
+    if len(fields) == 3 and number_in(fields[2].strip(' "')) is not None:
+        raise DataError(
+            where=f"{name} ({path})", found=f"a judgement in the first line, {brief(line.decode(errors='replace').strip())}",
+            expected="a header there", remedy="Write a line above it that says query-id, corpus-id and score, with the same separator.",
+        )  # fmt: skip
     if len(first) == 4 and first[1] in (b"0", b"Q0"):
         raise DataError(
             where=f"{name} ({path})",

@@ -153,6 +153,14 @@ def test_judgements_of_trec_in_a_tsv_are_told_what_to_be_called(tmp_path: Path) 
         (tmp_path / "shop_qrels.tsv").write_text(text)
         with pytest.raises(DataError, match=r"shop_qrels\.tsv.*found judgements as TREC writes them.*Call the file shop_qrels\.txt"):
             inspect_source("shop", data_root=tmp_path)
+    for suffix, text in (("tsv", "q0\tf0\t1\nq1\tf2\t1\n"), ("csv", 'q0,f0,"2"\n'), ("tsv", "1\t2\t0\r\n")):
+        (tmp_path / "shop_qrels.tsv").unlink(missing_ok=True)
+        (tmp_path / f"shop_qrels.{suffix}").write_text(text)
+        with pytest.raises(
+            DataError, match=r"found a judgement in the first line.*expected a header there\. Write a line above it that says query-id"
+        ):
+            inspect_source("shop", data_root=tmp_path)
+        (tmp_path / f"shop_qrels.{suffix}").unlink()
     for part, text in (
         ("corpus.jsonl", '{"_id": "d", "text": "a"}'),
         ("queries.jsonl", '{"_id": "q", "text": "a"}'),
@@ -161,6 +169,9 @@ def test_judgements_of_trec_in_a_tsv_are_told_what_to_be_called(tmp_path: Path) 
         (tmp_path / "beir/qrels").mkdir(parents=True, exist_ok=True)
         (tmp_path / "beir" / part).write_text(f"{text}\n")
     with pytest.raises(DataError, match="below a header that says so"):
+        inspect_source("beir", data_root=tmp_path)
+    (tmp_path / "beir/qrels/test.tsv").write_text("q\td\t1\n")
+    with pytest.raises(DataError, match="expected a header there"):
         inspect_source("beir", data_root=tmp_path)
 
 
