@@ -19,7 +19,7 @@ from sentdist.plan.suggestions import PlannedSearch, searched
 from sentdist.plan.unroll import Plan, unroll
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import FileResolver
-from sentdist.stages.planning.task_contents import num_texts_of, search_with_contents, with_contents
+from sentdist.stages.planning.task_contents import contents_of, search_with_contents, with_contents
 from sentdist.store.store import ArtifactStore
 
 
@@ -110,5 +110,4 @@ def planned_evaluation(
         folders=resolver.folders,
         keeps_embeddings=True,
     )
-    num_texts_of([stage], context)
-    return stage, context, resolver.told
+    return stage, context, (*resolver.told, *contents_of([stage], context).notes)

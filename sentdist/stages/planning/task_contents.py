@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sentdist.code_digest import code_digest
 from sentdist.data.sources.file_facts import FileFacts, recall_note, remember_note
+from sentdist.data.sources.hub import PREFIX
+from sentdist.errors import DataError
+from sentdist.hub_errors import hub_trouble
 from sentdist.plan.specs import Task
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Scores, Train
@@ -16,37 +19,59 @@ from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
 
 
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """num_texts: of each task, by its name, the different texts that it encodes. notes: what could not be read yet."""
+
+    num_texts: dict[str, int]
+    notes: tuple[str, ...]
+
+
 def with_contents(plan: Plan, context: Context) -> Plan:
     """The plan with what its own tasks come to.
 
     Raises:
-        DataError: as `num_texts_of`.
+        DataError: as `contents_of`.
     """
-    return replace(plan, rows=plan.rows | num_texts_of(plan.stages, context))
+    found = contents_of(plan.stages, context)
+    return replace(plan, rows=plan.rows | found.num_texts, notes=(*plan.notes, *found.notes))
 
 
 def search_with_contents(planned: PlannedSearch, context: Context) -> PlannedSearch:
     """The search with what the own tasks of its trainings and finalists come to.
 
     Raises:
-        DataError: as `num_texts_of`.
+        DataError: as `contents_of`.
     """
     stages = planned.plan([(method, planned.first(method)) for method in planned.methods]).stages
-    return replace(planned, rows=planned.rows | num_texts_of(stages, context))
+    found = contents_of(stages, context)
+    return replace(planned, rows=planned.rows | found.num_texts, notes=(*planned.notes, *found.notes))
 
 
-def num_texts_of(stages: Iterable[Stage], context: Context) -> dict[str, int]:
-    """How many different texts each task of a person's own among these stages encodes, by its name: those that are scored and those that
-    choose checkpoints. A task that was read before, by this very code, is not read again.
+def contents_of(stages: Iterable[Stage], context: Context) -> Contents:
+    """Read the tasks of a person's own among these stages: those that are scored and those that choose checkpoints. What this very code has
+    read before is not read again.
 
     Raises:
-        DataError: as `load_task`: what would else be found when the first encoder is scored, hours later.
+        DataError: as `load_task`: what would else be found when the first encoder is scored, hours later; of several tasks all of it.
     """
     own = dict.fromkeys(task for stage in stages for task in _tasks_of(stage) if is_own_task(task))
-    found: dict[str, int] = {}
+    num_texts: dict[str, int] = {}
+    notes: dict[str, None] = {}
+    wrong: dict[str, DataError] = {}
     for part in dict.fromkeys(part for task in own for part in _parts(task)):
-        found[part.name] = max(found.get(part.name, 0), _num_texts(part, context))
-    return found
+        try:
+            num_texts[part.name] = max(num_texts.get(part.name, 0), _num_texts(part, context))
+        except DataError as error:
+            if (trouble := _silent_hub(part, error)) is not None:
+                notes[f"{part.name} is not on this machine, and {trouble}: its rows are not checked."] = None
+            else:
+                wrong.setdefault(str(error), error)
+    if len(wrong) > 1:
+        raise DataError(where=f"{len(wrong)} tasks", found=" ".join(wrong), expected="", remedy="Nothing was started.")
+    if wrong:
+        raise next(iter(wrong.values()))
+    return Contents(num_texts=num_texts, notes=tuple(notes))
 
 
 def _tasks_of(stage: Stage) -> tuple[ScoredTask, ...]:
@@ -73,3 +98,11 @@ def _num_texts(task: ScoredTask, context: Context) -> int:
     num_texts = len(set(load_task(task, context.data_root, context.folders).sentences))
     remember_note(identity, FileFacts(digest="", num_rows=num_texts, columns=(), splits=()))
     return num_texts
+
+
+def _silent_hub(task: ScoredTask, error: DataError) -> str | None:
+    """Why the hub gave no rows, where it did not answer: it may answer the workers, and what it told of the commit before is known."""
+    if not str(getattr(task, "source", "")).startswith(PREFIX) or not isinstance(error.__cause__, Exception):
+        return None
+    trouble = hub_trouble(error.__cause__)
+    return None if trouble.has_answered else trouble.found

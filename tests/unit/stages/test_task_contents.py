@@ -11,6 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 from sentdist.cli import app
+from sentdist.data.sources.file_facts import FileFacts, remember_note
 from sentdist.errors import DataError
 from sentdist.plan.chosen_tasks import OWN_KINDS
 from sentdist.plan.recipe import Recipe, recipe_from_values
@@ -138,6 +139,39 @@ def test_a_search_and_an_evaluation_look_before_they_begin(tiny_encoder_dir: Pat
     use = EncoderUse(checkpoint=str(tiny_encoder_dir), pooling="mean")
     with pytest.raises(DataError, match="label '2' in row 2"):
         planned_evaluation(use, ["pairs=my/pairs"], runtime=recipe.runtime, store=ArtifactStore(tmp_path / "store"), data=tmp_path)
+
+
+def test_what_is_wrong_with_several_files_is_told_at_once(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    write("pairs", ["a,b,1", "c,d,2"], tmp_path)
+    write("sts", ["a,b,1", "c,d,much"], tmp_path)
+    recipe = recipe_of(tiny_encoder_dir, evaluation={"tasks": ["pairs=my/pairs", "scenes-sts"]}, selection={"task": "sts=my/sts"})
+    with pytest.raises(DataError) as told:
+        plan_here(recipe, tmp_path)
+    said = str(told.value)
+    assert said.startswith("2 tasks: ") and said.endswith("Nothing was started.")
+    assert "label '2' in row 2" in said and "score much in row 2" in said and said.count("expected") == 2
+
+
+def test_a_silent_hub_is_noted_and_an_empty_set_refused(tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan needs no network where the hub has told of a commit before; rows that come are looked at."""
+    import datasets
+
+    name, commit = "hub:owner/name", "0123456789abcdef0123456789abcdef01234567"
+    facts = FileFacts(digest=commit, num_rows=2, columns=("sentence1", "sentence2", "score"), splits=(("test", 2),))
+    remember_note([name, commit], facts)
+    recipe = recipe_of(tiny_encoder_dir, evaluation={"tasks": [f"sts={name}#{commit}@test"]})
+
+    def silent(*_: object, **__: object) -> None:
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr(datasets, "load_dataset", silent)
+    plan = plan_here(recipe, tmp_path)
+    assert [note for note in plan.notes if "no route" in note and note.endswith("its rows are not checked.")]
+    assert "sts-owner-name-test" not in plan.rows
+    rows = datasets.Dataset.from_dict({"sentence1": ["a", "b"], "sentence2": ["c", "d"], "score": [1.0, 1.0]})
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: datasets.DatasetDict({"test": rows}))
+    with pytest.raises(DataError, match="one score, 1, in all of 2 pairs"):
+        plan_here(recipe, tmp_path)
 
 
 @pytest.mark.parametrize("kind", OWN_KINDS)
