@@ -24,7 +24,7 @@ OWN_SIDES = (
 )
 OTHER_FILES = "Other files of yours are named KIND=SOURCE@SPLIT, such as sts=mine.csv@dev"
 FILE_END = r"\.(parquet|csv|tsv|json|jsonl|jsonl\.gz|zip)$"
-Scored = TypeVar("Scored", bound=ScoredTask)
+AnyTask = TypeVar("AnyTask", bound=ScoredTask)
 OWN_KINDS = tuple(kind.name for kind in TASK_KINDS.values() if kind.is_own)
 
 
@@ -218,7 +218,7 @@ def limited(task: DevTask, limit: int | None) -> DevTask:
     return task.model_copy(update={"limit": limit})
 
 
-def check_names(tasks: Sequence[Scored], *, where: str) -> Sequence[Scored]:
+def check_names(tasks: Sequence[AnyTask], *, where: str) -> Sequence[AnyTask]:
     """The tasks. Raises RecipeError for two of one name, by which scores are kept, and for one file by two names: it would count twice."""
     first: dict[tuple[object, ...], ScoredTask] = {}
     for task in tasks:
