@@ -54,10 +54,11 @@ def train_toy(
     for kind in kinds:
         engine = make_engine(kind)
         batches = toy_batches(NUM_STEPS, rank=rank, world_size=world_size)
-        steps = train_steps(engine, make.rcl(bank=ToyBank(2)), batches)
+        steps = train_steps(engine, make.rcl(bank=ToyBank(2)), batches, vote=lambda: rank + 1.0)
         reports = list(itertools.islice(steps, 10))
         evaluate_toy(engine, batches[0])
         reports += steps
+        assert {report.votes for report in reports} == {world_size * (world_size + 1) / 2}, f"{kind}: a rank's vote is lost"
         results[kind] = ([report.loss for report in reports], [report.grad_norm for report in reports], engine.weights())
     return results
 
