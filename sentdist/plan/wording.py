@@ -88,8 +88,16 @@ def _line(problem: Problem, fields_beside: Fields) -> str:
         case "union_tag_not_found" if where.startswith("corp"):
             return f"{where}: found {_found(problem)}; expected a mapping that says where the rows are"
         case "union_tag_not_found":
-            return f"{where}.name: found nothing; expected one of {', '.join(OBJECTIVE_NAMES)}"
+            return f"{where}.name: found nothing; expected one of {', '.join(OBJECTIVE_NAMES)}{_with_its_name(problem['input'])}"
     return f"{where}: found {_found(problem)}; expected {expected_of(problem, where)}"
+
+
+def _with_its_name(value: object) -> str:
+    """How `{info_nce: {temperature: 0.05}}` is written; "" for other values."""
+    name, fields = next(iter(value.items())) if isinstance(value, dict) and len(value) == 1 else (None, None)
+    if name not in OBJECTIVE_NAMES or not isinstance(fields, dict | None):
+        return ""
+    return f". Write {{{', '.join([f'name: {name}', *(f'{field}: {given}' for field, given in (fields or {}).items())])}}}"
 
 
 def _unknown(loc: Sequence[object], location: list[str], fields_beside: Fields) -> str:

@@ -135,6 +135,8 @@ def test_a_misspelt_key_is_refused_with_the_near_one() -> None:
             {"objective": {"name": "entropi", "phi": 0.1}},
             f'"entropi" is not one of {", ".join(OBJECTIVE_NAMES)}. Did you mean "entropy"?',
         ),
+        ({"objective": {"info_nce": {"temperature": 0.05}}}, "sum. Write {name: info_nce, temperature: 0.05}. Nothing"),
+        ({"objective": {"mlm": None}}, "sum. Write {name: mlm}. Nothing"),
         ({"objective": {"name": "entropy"}}, "methods.new.objective.phi: found nothing"),
         ({"objective": {"name": "entropy", "phi": float("nan")}}, "methods.new.objective.phi"),
         ({"objective": {"name": "info_nce", "phi": 0.1}}, "methods.new.objective.phi: unknown key"),
