@@ -29,11 +29,11 @@ Outcome = tuple[list[float], Tensor, dict[str, Tensor]]
 
 
 def train_encoder(rank: int, world_size: int, folder: str, kinds: tuple[str | int, ...]) -> dict[str | int, Outcome]:
-    """(losses, embeddings half-way, weights) of 10 steps of Eq. 2, by engine."""
+    """(losses, embeddings half-way, weights) of 10 steps of Eq. 2, lower layers at lower rates, by engine."""
     outcomes = {}
     for kind in kinds:
         encoder = SentenceEncoder.load(folder, hidden_dropout=0.0, attention_dropout=0.0)
-        optimization = Optimization(num_steps=10, lr=1e-3, warmup_fraction=0.1)
+        optimization = Optimization(num_steps=10, lr=1e-3, warmup_fraction=0.1, layer_decay=0.7)
         engine: Engine = (
             TorchEngine(encoder, optimization) if kind == "torch" else DeepSpeedEngine(encoder, optimization, zero_stage=int(kind))
         )
@@ -43,6 +43,7 @@ def train_encoder(rank: int, world_size: int, folder: str, kinds: tuple[str | in
         half_way = SharedSentences(WORDS, encoder.tokenize, tokens_per_batch=16).embedded(engine.encode)
         encoder.train()
         reports += steps
+        assert max(report.lr for report in reports) == 1e-3, f"{kind} reports the rate of a lower layer"
         outcomes[kind] = ([report.loss for report in reports], torch.from_numpy(half_way), engine.weights())
     return outcomes
 
