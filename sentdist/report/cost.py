@@ -80,7 +80,7 @@ def cost_plot(found: Sequence[Cost], *, unit: str, work_unit: str = "worker-seco
         floor, is_below = _floor(summaries)
         for one, score, below in zip(found, summaries, is_below, strict=True):
             color = styles[one.system].color
-            records.append([one.system, score.mean, "" if score.sd is None else score.sd, score.num_seeds, one.shared_s, one.alone_s])
+            records.append([one.system, score.mean, score.sd, score.num_seeds, one.shared_s, one.alone_s])
             if below:
                 axes.plot(one.shared_s, floor, "v", color=color, markeredgecolor="white", markersize=9, clip_on=False, zorder=3)
                 continue

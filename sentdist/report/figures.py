@@ -75,8 +75,8 @@ def regulators_curve(scores: Mapping[int, Sequence[float]], *, paper: Mapping[in
             one.xaxis.set_major_locator(FixedLocator(sorted({*counts, *(paper or {})})))
             one.set_xlabel("number of regulators (2 × entropy encoders)")
             quiet(one)
-        records = [["ours", count, one.mean, _text(one.sd), one.num_seeds] for count, one in zip(counts, found, strict=True)]
-        records += [["paper", count, score, "", 5] for count, score in (paper or {}).items()]
+        records = [["ours", count, one.mean, one.sd, one.num_seeds] for count, one in zip(counts, found, strict=True)]
+        records += [["paper", count, score, None, 5] for count, score in (paper or {}).items()]
         caption = "Score against the number of regulators. Line: mean over seeds; band: ± 1 standard deviation; dots: single seeds."
         if paper:
             caption += " Both panels span equally many points; levels differ because encoder and data do."
@@ -125,7 +125,7 @@ def heat_map(
         bar.outline.set_visible(False)
         bar.set_label(unit if len(rows) > 3 else unit.split(" (")[0], fontsize=8)
         bar.ax.yaxis.set_major_locator(MaxNLocator(4))
-        records = [[row, column, one.mean, _text(one.sd), one.num_seeds] for (row, column), one in found.items()]
+        records = [[row, column, one.mean, one.sd, one.num_seeds] for (row, column), one in found.items()]
         seeds = _plural(sorted({one.num_seeds for one in found.values()}), "seed")
         caption = f"{unit[0].upper()}{unit[1:]} by batch size and φ set, mean ± standard deviation ({seeds}); framed: the best."
         return save(figure, name="grid", caption=caption, header=["batch size", "φ set", "mean", "sd", "seeds"], records=records)
@@ -188,7 +188,7 @@ def learning_curves(
             f" {len(labels)} of {num_systems} trained systems: the baseline and the best." if len(labels) < (num_systems or 0) else ""
         )
         header = ["quantity", "label", "step", "mean", "sd", "seeds"]
-        return save(figure, name="learning", caption=caption, header=header, records=[[_text(v) for v in record] for record in records])
+        return save(figure, name="learning", caption=caption, header=header, records=records)
 
 
 def _band(
@@ -230,7 +230,3 @@ def _plural(counts: Sequence[int], noun: str) -> str:
     if list(counts) == [1]:
         return f"1 {noun}"
     return f"{counts[0]} {noun}s" if len(counts) == 1 else f"{counts[0]}–{counts[-1]} {noun}s"
-
-
-def _text(value: object) -> object:
-    return "" if value is None else value

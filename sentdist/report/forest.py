@@ -183,5 +183,4 @@ def _lines(axes: Axes, differences: Sequence[Difference | None], span: tuple[flo
 
 
 def _numbers(found: Difference) -> list[object]:
-    optional = (found.low, found.high, found.p, found.table_p)
-    return [found.difference, *("" if value is None else value for value in optional), found.about]
+    return [found.difference, found.low, found.high, found.p, found.table_p, found.about]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from sentdist.evaluation.summary import Summary, summarize
+from sentdist.evaluation.summary import summarize
 from sentdist.palette import PALETTE
 from sentdist.report.style import INK, MARKERS, Drawing, canvas, check_drawable, house_style, save
 from sentdist.store.record import Record
@@ -47,7 +47,7 @@ def probe_plot(found: Found) -> Drawing:
                         one.mean, place, xerr=one.sd or 0.0, fmt=MARKERS[number], color=color, markeredgecolor="white",
                         label=words if place == 0 else "_",
                     )  # fmt: skip
-                    records.append([system, target, part, *_numbers(one)])
+                    records.append([system, target, part, one.mean, one.sd, one.num_seeds])
             axes.set_yticks(range(len(found)), list(found) if axes is panels[0] else [""] * len(found))
             axes.set_ylim(len(found) - 0.4, -0.6)
             axes.tick_params(axis="y", length=0, labelcolor=INK)
@@ -60,7 +60,3 @@ def probe_plot(found: Found) -> Drawing:
             "Tags belong in the tag channels, words in the word channels; adversaries work against the others."
         )
         return save(figure, name="probes", caption=caption, header=["system", "target", "part", "mean", "sd", "seeds"], records=records)
-
-
-def _numbers(one: Summary) -> list[object]:
-    return [one.mean, "" if one.sd is None else one.sd, one.num_seeds]

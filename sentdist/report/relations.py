@@ -111,7 +111,7 @@ def relation_matrix(names: Sequence[str], cosines: Sequence[np.ndarray], *, syst
         bar.set_label("cosine", fontsize=8)
         sds = stacked.std(axis=0, ddof=1) if len(stacked) > 1 else None
         records = [
-            [one, other, float(means[row, column]), "" if sds is None else float(sds[row, column]), len(stacked)]
+            [one, other, float(means[row, column]), None if sds is None else float(sds[row, column]), len(stacked)]
             for row, one in enumerate(names)
             for column, other in enumerate(names)
         ]
@@ -140,10 +140,7 @@ def weight_curves(
             color = styles[system].color
             axes.fill_between(weights, means - spread, means + spread, color=color, alpha=0.16, linewidth=0)
             axes.plot(weights, means, color=color, marker=styles[system].marker, markeredgecolor="white", label=system)
-            records += [
-                [system, weight, one.mean, "" if one.sd is None else one.sd, one.num_seeds]
-                for weight, one in zip(weights, found, strict=True)
-            ]
+            records += [[system, weight, one.mean, one.sd, one.num_seeds] for weight, one in zip(weights, found, strict=True)]
         axes.set_xlabel(f"weight of {relation}")
         axes.set_ylabel(SCORE)
         quiet(axes)

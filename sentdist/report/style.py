@@ -180,7 +180,11 @@ def save(
     hover: Mapping[str, Sequence[str]] | None = None,
     below: Text | None = None,
 ) -> Drawing:
-    """Render to SVG and PNG, with no date inside. below: words under an axis, which take several lines where one runs out of the figure."""
+    """Render to SVG and PNG, with no date inside.
+
+    header, records: of the table beside it; None is an empty cell. below: words under an axis, which take several lines where one runs out
+    of the figure.
+    """
     svg, png = io.StringIO(), io.BytesIO()
     raster = FigureCanvasAgg(figure)
     figure.set_dpi(DOTS_AN_INCH)  # of small letters drawn with fewer dots, the widths are wrong by a twentieth
@@ -193,8 +197,12 @@ def save(
     figure.set_layout_engine("none")
     raster.print_png(png, metadata={"Software": None})
     FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None, "Creator": None})  # sets the figure's dots an inch to 72
-    rows = ([f"{value:.6g}" if isinstance(value, float) else value for value in record] for record in records)
+    rows = ([_in_table(value) for value in record] for record in records)
     return Drawing(name=name, caption=caption, svg=svg.getvalue(), png=png.getvalue(), table=csv_text([header, *rows]), hover=hover or {})
+
+
+def _in_table(value: object) -> object:
+    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else value
 
 
 def _break_where_cut(words: Text, width: float) -> bool:

@@ -88,10 +88,7 @@ def threshold_surfaces(scores: Mapping[ThresholdCell, Sequence[float]], *, unit:
         bar = figure.colorbar(image, ax=axes, fraction=0.05, pad=0.02, aspect=18)
         bar.outline.set_visible(False)
         bar.set_label(unit if height > 3.5 else unit.split(" (")[0], fontsize=8)
-        records = [
-            [cell.loss, cell.boundary, cell.slope, cell.threshold, one.mean, "" if one.sd is None else one.sd, one.num_seeds]
-            for cell, one in found.items()
-        ]
+        records = [[cell.loss, cell.boundary, cell.slope, cell.threshold, one.mean, one.sd, one.num_seeds] for cell, one in found.items()]
         said = f"k = {best.slope:g}, x0 = {best.threshold:g} ({TITLES.get(best.loss, best.loss)}, boundary {best.boundary})"
         caption = (
             f"{unit[0].upper()}{unit[1:]} by slope k and threshold x0, mean over seeds, one scale for all panels; ★: the best, {said}."

@@ -46,7 +46,7 @@ def relations_alone(rows: Sequence[ResultRow], others: Sequence[ResultRow] = (),
             columns = legend_columns(list(handles), width_in=WIDTH_IN)
             figure.legend(list(handles.values()), list(handles), loc="outside upper left", ncols=columns)
         records = [
-            [label, relation, task, one.mean, "" if one.sd is None else one.sd, one.num_seeds]
+            [label, relation, task, one.mean, one.sd, one.num_seeds]
             for label, found in [*systems.items(), *((label, {"": scores}) for label, scores in lines.items())]
             for relation, scores in found.items()
             for task, one in scores.items()

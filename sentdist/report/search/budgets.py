@@ -99,7 +99,7 @@ def price_drawing(facts: SearchFacts, *, dev_unit: str, styles: SystemStyles) ->
         )
         header = ["method", "trial", "state", "sentences", "seconds paid", "dev"]
         records: list[list[object]] = [
-            [method.title, trial.number, trial.state, sentences(trial), round(trial.paid_s, 3), "" if trial.dev is None else trial.dev]
+            [method.title, trial.number, trial.state, sentences(trial), round(trial.paid_s, 3), trial.dev]
             for method in methods
             for trial in method.trials
         ]

@@ -87,7 +87,7 @@ def parallel_drawing(facts: SearchFacts, method: SearchedMethod, *, order: Seque
             + " ".join(_legend(method, low))
         ).strip()
         header = ["trial", "state", *order, "dev"]
-        rows = [[trial.number, trial.state, *(shown(trial.suggestion[field]) for field in order), "" if trial.dev is None else trial.dev]
+        rows = [[trial.number, trial.state, *(shown(trial.suggestion[field]) for field in order), trial.dev]
                 for trial in method.trials]  # fmt: skip
         return save(figure, name=name, caption=caption, header=header, records=rows)
 
