@@ -38,7 +38,7 @@ def brief_table(
     lead, averaged = lead_tasks(seeds)
     average = (lead,) if len(averaged) > 1 else ()
     rows = []
-    for cell in dict.fromkeys(trial.cell for trial in sweep.trials):
+    for cell in sweep.cells:
         found = [one.results for one in seeds if one.cell == cell]
         values = [[results.get(task) for results in found] for task in tasks]
         if average:

@@ -45,9 +45,9 @@ class Cost:
 
 def costs(sweep: SweepRecord, records: Mapping[str, Record], scores: Mapping[str, Sequence[float]]) -> Iterator[Cost]:
     """The cells whose stages are all finished; `scores`: those of the seeds of each cell."""
-    mentions = sweep.mentions
+    mentions, trials = sweep.mentions, sweep.cells
     for cell, values in scores.items():
-        needed = [[key for key in trial.stages if _counts(sweep, key)] for trial in sweep.trials if trial.cell == cell]
+        needed = [[key for key in trial.stages if _counts(sweep, key)] for trial in trials.get(cell, ())]
         if not values or not needed or not all(key in records for keys in needed for key in keys):
             continue
         alone = [sum(work(records[key]) for key in keys) for keys in needed]

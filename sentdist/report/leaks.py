@@ -69,9 +69,8 @@ def sweep_leaks(sweep: SweepRecord, store: ArtifactStore, records: Mapping[str, 
     leaked: dict[tuple[str, str], dict[ScoredTask, Leaked]] = {}  # each fold has a task of its own
     rows: dict[tuple[str, ...], None] = {}
     is_known = True
-    for cell in dict.fromkeys(trial.cell for trial in sweep.trials):
-        trials = [trial for trial in sweep.trials if trial.cell == cell and trial.key in records and trial.train is not None]
-        for trial in trials:
+    for cell, trials in sweep.cells.items():
+        for trial in (one for one in trials if one.key in records and one.train is not None):
             scores, train = restored(trial.key, records), restored(trial.train, records)
             built_on = () if train is None else topological((train,))
             corpora = {stage.key for stage in built_on if isinstance(stage, CorpusStage)}

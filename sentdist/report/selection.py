@@ -47,9 +47,9 @@ class ChosenCell:
 
 def chosen_cells(sweep: SweepRecord, records: Mapping[str, Record], table: ResultTable) -> list[ChosenCell]:
     """The cells of a table that were selected on dev, in the order of the sweep."""
-    found = []
+    cells, found = sweep.cells, []
     for line in table.lines:
-        trials = [trial for trial in sweep.trials if trial.cell == line.label and trial.key in records and trial.train in records]
+        trials = [trial for trial in cells.get(line.label, ()) if trial.key in records and trial.train in records]
         picked = [one for trial in trials for one in _picked(trial, records)]
         if not picked:
             continue

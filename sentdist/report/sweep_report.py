@@ -278,8 +278,8 @@ STAGE_HEADER = ["stage", "mentioned by trials", "different", "finished", "second
 def _geometry_rows(sweep: SweepRecord, records: dict[str, Record]) -> list[list[str]]:
     """Alignment, uniformity and mean cosine of every cell, means over its finished trials."""
     rows = []
-    for cell in dict.fromkeys(trial.cell for trial in sweep.trials):
-        done = [records[trial.key].results for trial in sweep.trials if trial.cell == cell and trial.key in records]
+    for cell, trials in sweep.cells.items():
+        done = [records[trial.key].results for trial in trials if trial.key in records]
         task = "geometry" if any("geometry.uniformity" in results for results in done) else "geometry-stsb"
         names = [f"{task}.{measure}" for measure in TASK_KINDS["geometry"].shown]
         values = [[one for results in done if (one := as_number(results.get(name))) is not None] for name in names]

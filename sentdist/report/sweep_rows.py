@@ -125,8 +125,8 @@ def table_rows(found: SweepRows) -> Iterator[TableRows]:
 
 def _incomplete(sweep: SweepRecord, scores: Container[str]) -> Iterator[tuple[str, str]]:
     """Cells of which some trials have no scores: whoever compares them compares what was left over."""
-    for cell in dict.fromkeys(trial.cell for trial in sweep.trials):
-        done = [trial.key in scores for trial in sweep.trials if trial.cell == cell]
+    for cell, trials in sweep.cells.items():
+        done = [trial.key in scores for trial in trials]
         if not all(done):
             yield cell, f"{cell} has scores of {sum(done)} of its {len(done)} trials; the others were stopped early, failed or still run"
 

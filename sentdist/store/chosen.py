@@ -47,8 +47,7 @@ def cells_by_dev(sweep: SweepRecord, records: Mapping[str, Record]) -> list[DevC
     tasks can be compared: where a sweep has several dev tasks, those of the task that most cells share.
     """
     found: list[DevCell] = []
-    for label in dict.fromkeys(trial.cell for trial in sweep.trials):
-        trials = tuple(trial for trial in sweep.trials if trial.cell == label)
+    for label, trials in sweep.cells.items():
         chosen_by = {trial.key: by for trial in trials if (by := dev_score(trial, records)) is not None}
         if len(chosen_by) == len({trial.key for trial in trials}):
             found.append(

@@ -45,6 +45,14 @@ class SweepRecord(BaseModel):
     places: dict[str, str]  # key -> place of every stage
 
     @property
+    def cells(self) -> dict[str, tuple[TrialRecord, ...]]:
+        """The trials of each cell, in their order."""
+        found: dict[str, tuple[TrialRecord, ...]] = {}
+        for trial in self.trials:
+            found[trial.cell] = (*found.get(trial.cell, ()), trial)
+        return found
+
+    @property
     def mentions(self) -> dict[str, int]:
         """How many trials need each stage: what a system without sharing would build."""
         counts = dict.fromkeys(self.places, 0)

@@ -261,9 +261,10 @@ def test_a_page_cites_ray_where_workers_shared_a_training_or_ray_carried_it_out(
 
 def test_the_geometry_of_a_system_is_the_mean_over_its_own_finished_trials() -> None:
     measures = ("alignment", "uniformity", "mean_cosine", "effective_rank")
-    values = {"a0": ("one", 1.0), "a1": ("one", 3.0), "b0": ("two", 8.0), "b1": ("two", None)}
-    sweep: Any = SimpleNamespace(trials=[SimpleNamespace(key=key, cell=cell) for key, (cell, _) in values.items()])
+    values = {"a0": 1.0, "a1": 3.0, "b0": 8.0, "b1": None}
+    cells = {"one": ("a0", "a1"), "two": ("b0", "b1")}
+    sweep: Any = SimpleNamespace(cells={cell: [SimpleNamespace(key=key) for key in keys] for cell, keys in cells.items()})
     records: Any = {
-        key: SimpleNamespace(results={f"geometry.{name}": value for name in measures}) for key, (_, value) in values.items() if value
+        key: SimpleNamespace(results={f"geometry.{name}": value for name in measures}) for key, value in values.items() if value
     }
     assert _geometry_rows(sweep, records) == [["one", *["2.000"] * 4], ["two", *["8.000"] * 4]]
