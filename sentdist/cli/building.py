@@ -16,7 +16,7 @@ from sentdist.cli.completing import sweeps
 from sentdist.cli.interrupting import told_what_is_kept
 from sentdist.cli.live import live_display
 from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot, named_file
-from sentdist.cli.printing import empty_table, open_console
+from sentdist.cli.printing import KEY_LETTERS, empty_table, open_console
 from sentdist.cli.searches import print_choice, print_space
 from sentdist.errors import RecipeError, SentdistError, counted
 from sentdist.inference.opening import IN_A_JOB, store_root
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from sentdist.store.forecast import Forecast
     from sentdist.store.store import ArtifactStore
 
-
-KEY_LETTERS = 8  # of a key, which commands take for the whole
 
 Local = Annotated[bool, typer.Option("--local", help="In this process, without Ray: one stage after another, the same numbers.")]
 

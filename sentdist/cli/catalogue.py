@@ -9,7 +9,7 @@ import typer
 
 from sentdist.cli.completing import recipe_folder
 from sentdist.cli.options import StoreRoot
-from sentdist.cli.printing import open_console
+from sentdist.cli.printing import KEY_LETTERS, open_console
 from sentdist.inference.opening import open_store
 
 FACT = re.compile(r"#   \S")  # a line such as `#   takes  3 minutes`
@@ -88,5 +88,7 @@ def models(store: StoreRoot = None) -> None:
     for found in open_store(store).artifacts("train"):
         record = found.record
         score = "" if record.dev_score is None else f"  dev {record.dev_score:.2f}"
-        console.print(f"{record.key[:8]}   {record.label}{score}  {record.created_at[:16]}", markup=False, highlight=False, soft_wrap=True)
+        console.print(
+            f"{record.key[:KEY_LETTERS]}   {record.label}{score}  {record.created_at[:16]}", markup=False, highlight=False, soft_wrap=True
+        )
     console.print("Or a folder, or a hub id OWNER/NAME with its commit: `sentdist pin OWNER/NAME`.", highlight=False)

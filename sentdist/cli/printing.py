@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sentdist.data.texts import Texts
     from sentdist.inference.ready_encoder import LoadedEncoder
 
+KEY_LETTERS = 8  # of a key, which commands take for the whole
 LOG_WIDTH = 160
 LOG_EVERY_S = 30.0  # between two lines that tell a log of progress
 

@@ -12,6 +12,7 @@ import typer
 from sentdist.cli.building import build_on_cluster, build_within, job_command
 from sentdist.cli.interrupting import told_what_is_kept
 from sentdist.cli.options import DataRoot, StoreRoot, check_choice
+from sentdist.cli.printing import KEY_LETTERS
 from sentdist.encoder_export import card_of, export_encoder
 from sentdist.errors import DataError, RecipeError
 from sentdist.inference.opening import encoder_use, open_store, store_root
@@ -198,12 +199,12 @@ def _tell_winner(name: str, opened: ArtifactStore, folder: Path, store: str | No
         return
 
     trained = opened.find(str(cells[0].best.train), kind="train")
-    target = folder / f"encoder-{trained.key[:8]}"
+    target = folder / f"encoder-{trained.key[:KEY_LETTERS]}"
     if not target.exists():
         use = encoder_use(str(opened.folder(trained)), store, revision=None, pooling=None, max_length=None, precision="fp32")
         export_encoder(use, target, opened)
     _write(target / "README.md", card_of(trained, opened, name=target.name))  # scores may have come since
-    push = f"`sentdist push {trained.key[:8]} OWNER/NAME` shows what the hub would get."
+    push = f"`sentdist push {trained.key[:KEY_LETTERS]} OWNER/NAME` shows what the hub would get."
     typer.echo(f"Encoder: {target}, with its card; {'it is no better than the untouched one.' if no_gain(sweep, records) else push}")
 
 
