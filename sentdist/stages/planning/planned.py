@@ -94,7 +94,7 @@ def planned_evaluation(
     """The scores of one encoder as a stage, where it is to be carried out, and what there is to tell of the data. Embeddings of its
     sentences are kept for other tasks.
 
-    pooling: None takes what the encoder declares; the hub is asked for that. command: named in errors.
+    command: named in errors. Of a use without a pooling the hub is asked what the encoder declares.
 
     Raises:
         RecipeError, DataError, EncoderError: as `evaluation_of`.
