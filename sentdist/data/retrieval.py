@@ -18,6 +18,7 @@ from sentdist.errors import DataError, counted
 if TYPE_CHECKING:
     import pyarrow as pa
 
+GENERATED = "generated/faq"  # the collection that needs no files
 MOST_NAMED = 10  # rows that an error lists
 DOCUMENT_FIELDS = ("answer", "question", "question_answer")
 
@@ -48,7 +49,7 @@ def read_retrieval(name: str, *, split: str | None = None, data_root: Path | Non
     Raises DataError for a missing part, ids that occur twice or nowhere, empty queries, a collection without any text,
     a relevance that is not an integer.
     """
-    if name == "generated/faq":
+    if name == GENERATED:
         files.check_split(name, (), split)
         tables = generated.faq_tables()
         return assemble(

@@ -16,6 +16,7 @@ from typing import IO
 
 from sentdist.data.nltk_folder import nltk_folder
 from sentdist.data.own.file_format import READABLE, is_own_name, no_such_file
+from sentdist.data.retrieval import GENERATED
 from sentdist.data.sources import retrieval_files
 from sentdist.data.sources.mirror import copy_into_mirror
 from sentdist.data.sources.pinned import inspect_source
@@ -91,7 +92,7 @@ class FileResolver:
     def is_retrieval(self, name: str) -> bool:
         """Raises DataError where some of the three tables are there and others are not."""
         if name.startswith(("hub:", "generated/")) or self.data_root is None:  # neither lies below the data root
-            return False
+            return name == GENERATED
         return retrieval_files.find(name, self.data_root) is not None
 
     @property

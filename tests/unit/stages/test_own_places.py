@@ -11,6 +11,7 @@ from sentdist.cli import app
 from sentdist.errors import DataError, RecipeError
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.stages.planning.planned import planned_recipe
+from sentdist.stages.tasks.load import load_task
 from tests.support.tasks_data import stage_of, write_table
 from tests.support.tiny_data import tiny_values
 
@@ -70,6 +71,11 @@ def test_so_it_is_where_a_shell_looks(
     said = " ".join(done.output.split())
     assert done.exit_code == 2 and all(part in said for part in (found, SHAPES, remedy)), said
     assert "nothing" not in found or f"under {tmp_path / 'root'}, nor in {data}" in said
+
+
+def test_the_collection_that_needs_no_files_is_one(tiny_encoder_dir: Path, data: Path) -> None:
+    (task,) = stage_of(tiny_encoder_dir, ("retrieval=generated/faq",), data)[0].tasks
+    assert len(load_task(task, None).sentences) > 100
 
 
 @pytest.mark.parametrize(
