@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,7 @@ from sentdist.store.store import ArtifactStore
 from tests.support.planning import RECIPES
 from tests.support.tiny_data import tiny_plan, tiny_values
 
+ROOT = RECIPES.parents[1]
 HEADS = {
     "sts": "sentence1,sentence2,score",
     "pairs": "sentence1,sentence2,label",
@@ -97,6 +99,21 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_kind_of_own_data_stands_in_these_tables() -> None:
     assert set(OWN_KINDS) == set(HEADS) == set(GOOD) == set(TEXTS) == {kind for kind, _, _ in BROKEN}
+
+
+def test_whoever_plans_against_files_looks_at_tasks() -> None:
+    """There is one module that does, and each of its plans is looked at."""
+    planners = ("unroll", "searched", "evaluation_of")
+    found = {}
+    for path in (ROOT / "sentdist").rglob("*.py"):
+        calls = [
+            node.func.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        ]
+        if any(name in planners for name in calls) and "plan" not in path.relative_to(ROOT / "sentdist").parts:
+            found[path.name] = calls
+    assert list(found) == ["planned.py"]
+    looks = ("with_contents", "search_with_contents", "contents_of")
+    assert [found["planned.py"].count(name) for name in (*planners, *looks)] == [1] * 6
 
 
 @pytest.mark.parametrize(("kind", "rows", "message"), BROKEN)
@@ -237,15 +254,15 @@ def test_the_command_tells_it_in_one_sentence_and_builds_nothing(tiny_encoder_di
     assert not (tmp_path / "store").exists()
 
 
-@pytest.mark.parametrize("kind", OWN_KINDS)
-def test_looking_loads_no_torch(kind: str, tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    write(kind, GOOD[kind], tmp_path)
-    recipe = recipe_of(tiny_encoder_dir, evaluation={"tasks": [f"{kind}=my/{kind}"]})
+def test_looking_loads_no_torch(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    for kind in OWN_KINDS:
+        write(kind, GOOD[kind], tmp_path)
+    recipe = recipe_of(tiny_encoder_dir, evaluation={"tasks": [f"{kind}=my/{kind}" for kind in OWN_KINDS]})
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(recipe.model_dump(mode="json", exclude_unset=True)))
     script = (
         "import sys; from pathlib import Path; from sentdist.stages.planning.planned import planned\n"
         f"planned(Path({str(tmp_path / 'tiny.yaml')!r}), store={str(tmp_path / 'store')!r}, data=Path({str(tmp_path)!r}))\n"
         "print(sorted(set(sys.modules) & {'torch', 'transformers', 'sklearn', 'ray'}))"
     )
-    done = subprocess.run([sys.executable, "-c", script], cwd=RECIPES.parents[1], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
