@@ -15,8 +15,7 @@ from sentdist.errors import DataError, brief
 from sentdist.evaluation.classification import check_folds, cross_validated, pair_features, split_classified, split_rows
 from sentdist.evaluation.lexical import Lexical
 from sentdist.evaluation.transfer import senteval_cross_validated, senteval_dev, senteval_split
-from sentdist.plan.task_kinds import ClassificationTask
-from sentdist.plan.tasks import TASKS
+from sentdist.plan.task_kinds import ClassificationTask, is_own_task
 from sentdist.stages.scores.scorer import Scorer
 from sentdist.stages.tasks.loaded_task import TaskScore, no_word_score
 
@@ -78,7 +77,7 @@ def load_classification(task: ClassificationTask, root: Path | None) -> LoadedCl
     """Read the rows that a task fits and tests; DataError as `read_labelled`, `split_rows` and `check_folds` say."""
     splits = None if task.split is None else ("train", task.split, *([task.dev] if task.dev else []))
     rows = read_labelled(
-        task.source, columns=task.columns, label=task.label, splits=splits, may_be_empty=task.name in TASKS, data_root=root,
+        task.source, columns=task.columns, label=task.label, splits=splits, may_be_empty=not is_own_task(task), data_root=root,
         hub_revision=task.revision,
     )  # fmt: skip
     if len(set(rows.labels)) < 2:

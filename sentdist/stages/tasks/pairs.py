@@ -15,8 +15,7 @@ from sentdist.errors import DataError, counted
 from sentdist.evaluation.lexical import Lexical
 from sentdist.evaluation.paraphrases import score_paraphrases
 from sentdist.evaluation.sts import jaccard_scores
-from sentdist.plan.task_kinds import ParaphraseTask
-from sentdist.plan.tasks import TASKS
+from sentdist.plan.task_kinds import ParaphraseTask, is_own_task
 from sentdist.stages.scores.scorer import Scorer
 from sentdist.stages.tasks.loaded_task import TaskScore
 
@@ -57,7 +56,7 @@ def load_pairs(task: ParaphraseTask, root: Path | None) -> LoadedPairs:
         columns=task.columns,
         label=task.label,
         splits=None if task.split is None else (task.split,),
-        may_be_empty=task.name in TASKS,
+        may_be_empty=not is_own_task(task),
         data_root=root,
         hub_revision=task.revision,
     )

@@ -17,7 +17,6 @@ from sentdist.evaluation.lexical import Lexical
 from sentdist.evaluation.sts import jaccard_scores, score_similarities
 from sentdist.plan.specs import Task
 from sentdist.plan.task_kinds import GeometryTask, is_own_task
-from sentdist.plan.tasks import TASKS
 from sentdist.stages.scores.scorer import RelationalScorer, Scorer
 from sentdist.stages.tasks.loaded_task import TaskScore, drawn_rows
 
@@ -75,5 +74,5 @@ def load_sts(task: Task, root: Path | None) -> LoadedSts:
 
 def read_graded_pairs(task: Task | GeometryTask, root: Path | None) -> Pairs:
     """Graded pairs; those of a user's own may be on any scale, for ranks do not ask."""
-    scale = (0.0, 5.0) if task.name in TASKS else (-math.inf, math.inf)
+    scale = (-math.inf, math.inf) if is_own_task(task) else (0.0, 5.0)
     return read_pairs(task.source, split=task.split, data_root=root, hub_revision=task.revision, score_range=scale)
