@@ -207,7 +207,7 @@ def test_scoring_over_workers_has_their_number_and_gpus(
     told = listen(scoring, "_scored", typer.Exit(7))
     done = _call("evaluate", "minilm-l6", "--tasks", " scenes-sts , scenes-faq", "--store", tmp_path, *more)
     (((asked,), named),) = told
-    assert done.exit_code == 7 and named == {"over_workers": over_workers}, done.output
+    assert done.exit_code == 7 and named == {"over_workers": over_workers, "is_quiet": False}, done.output
     assert [task.name for task in asked.stage.tasks] == ["scenes-sts", "scenes-faq"]
     assert asked.context.runtime.workers == workers and (gpus is None or asked.context.runtime.gpus_per_worker == gpus)
 
