@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -59,6 +60,9 @@ def test_results_that_are_there_are_not_run_again_and_other_settings_are_others(
         mteb_tasks.score_on_mteb(loaded, mteb_tasks.mteb_tasks([STS]), tmp_path)
         assert len(embedded) == expected
     assert len(list((tmp_path / "results").rglob("TinySts.json"))) == 2
+    shutil.rmtree(tmp_path / "predictions")  # as of a version that kept none
+    mteb_tasks.score_on_mteb(loaded, mteb_tasks.mteb_tasks([STS]), tmp_path)
+    assert len(embedded) == 6 and len(list((tmp_path / "predictions").rglob("TinySts_predictions.json"))) == 1
 
 
 def test_that_a_task_has_a_newer_version_is_said_once(
