@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sentdist.cli import completing
+from sentdist.cli.mteb_scores import MtebSide, compare_by_mteb, score_by_mteb
 from sentdist.cli.options import (
     DataRoot,
     EncoderName,
@@ -24,15 +24,14 @@ from sentdist.cli.options import (
     check_in_use,
     named_gpus,
 )
-from sentdist.cli.printing import empty_table, open_console, sentence_progress, two_decimals
+from sentdist.cli.printing import sentence_progress
 from sentdist.cli.score_output import FORMATS, OutputFormat, print_compared, print_json, print_scores
 from sentdist.errors import DataError
 from sentdist.inference.opening import encoder_use, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
-    from sentdist.inference.mteb_predictions import Predictions
     from sentdist.inference.planned_scores import PlannedScores
     from sentdist.plan.specs import EncoderUse
     from sentdist.report.evaluated import Compared
@@ -71,9 +70,8 @@ def evaluate(
     check_choice("--format", output, FORMATS)
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision)
     if mteb or out is not None:
-        _on_mteb(
-            use, mteb or [], out, output=output, without={"--tasks": tasks, "--workers": workers, "--gpus-per-worker": gpus_per_worker}
-        )
+        without = {"--tasks": tasks, "--workers": workers, "--gpus-per-worker": gpus_per_worker}
+        score_by_mteb(use, mteb or [], out, output=output, without=without)
         return
     check_in_use({"--gpus-per-worker": gpus_per_worker or None}, needs="--workers", is_given=workers is not None)
 
@@ -116,31 +114,34 @@ def compare(
         typer.Option(
             "--mteb",
             metavar="TASK",
-            help="Of two folders in which mteb has kept predictions: tasks, or MODULE:CLASS of your own; may be repeated.  [default: all that both have]",
+            help="Instead: on tasks of mteb, or MODULE:CLASS of your own; may be repeated.  [default: those of a folder of predictions]",
             show_default=False,
         ),
     ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Where mteb writes what an encoder answers.")] = None,
     output: OutputFormat = "table",
     store: StoreRoot = None,
     data: DataRoot = None,
 ) -> None:
     """Say whether two encoders differ, by the test that reports use.
 
-    Two folders in which mteb has kept predictions of theirs are compared in the same way.
+    Either may be a folder in which mteb has kept its predictions.
     """
     check_choice("--format", output, FORMATS)
     check_in_use({"--rope": rope}, needs="--bayes", is_given=bayes)
     opinion = _second_opinion(bayes, rope)
-    if (folders := _of_mteb(encoder, other, mteb)) is not None:
-        own = {
-            "--tasks": tasks, "--revision": revision, "--other-revision": other_revision, "--pooling": pooling,
-            "--other-pooling": other_pooling, "--max-length": max_length, "--precision": precision != "fp32",
-        }  # fmt: skip
-        _compare_predictions((encoder, other), folders, mteb, opinion, output=output, without=own)
-        return
-    opened = open_store(store)
     used = partial(encoder_use, store=store, max_length=max_length, precision=precision)
-    uses = (used(encoder, revision=revision, pooling=pooling), used(other, revision=other_revision, pooling=other_pooling))
+    use_first = partial(used, encoder, revision=revision, pooling=pooling)
+    use_second = partial(used, other, revision=other_revision, pooling=other_pooling)
+    sides = (
+        MtebSide.of(encoder, use_first, **{"--revision": revision, "--pooling": pooling}),
+        MtebSide.of(other, use_second, **{"--other-revision": other_revision, "--other-pooling": other_pooling}),
+    )
+    if mteb or out is not None or any(side.kept for side in sides):
+        of_encoders = {"--max-length": max_length, "--precision": precision != "fp32"}
+        compare_by_mteb(sides, mteb, out, opinion, output=output, of_encoders=of_encoders, without={"--tasks": tasks})
+        return
+    opened, uses = open_store(store), (use_first(), use_second())
     first, second = (_planned("compare", use, tasks, opened, data) for use in uses)
     if first.stage.key == second.stage.key:
         raise DataError(where="sentdist compare", found=f"{encoder} twice", expected="two encoders", remedy="Name another one.")
@@ -165,50 +166,6 @@ def _second_opinion(bayes: bool, rope: float | None) -> Callable[[Compared], Ite
     from sentdist.report.evaluated import second_opinion
 
     return partial(second_opinion, rope=ROPE if rope is None else rope)
-
-
-def _of_mteb(encoder: str, other: str, tasks: list[str] | None) -> tuple[Predictions, Predictions] | None:
-    """Both as folders of mteb's; None for two encoders."""
-    from sentdist.inference.mteb_predictions import Predictions
-
-    first, second = (Predictions.of(name) for name in (encoder, other))
-    if first is not None and second is not None:
-        return first, second
-    if (kept := first or second) is not None:
-        name, some = (encoder if first is None else other), ",".join(list(kept.files)[:3])
-        raise DataError(
-            where="sentdist compare", found=f"predictions of mteb, and {name}, which is none", expected="two folders of predictions, or two encoders",
-            remedy=f"Have mteb run it, too: sentdist evaluate {name} --mteb {some}{',…' if len(kept.files) > 3 else ''} --out DIR; then name DIR.",
-        )  # fmt: skip
-    if tasks:
-        raise DataError(
-            where="sentdist compare", found="--mteb with encoders", expected="two folders of mteb's predictions",
-            remedy="Have mteb run each: sentdist evaluate ENCODER --mteb TASK --out DIR; or name --tasks.",
-        )  # fmt: skip
-    return None
-
-
-def _compare_predictions(
-    labels: tuple[str, str], folders: tuple[Predictions, Predictions], tasks: list[str] | None, opinion: Callable[[Compared], Iterable[str]],
-    *, output: str, without: Mapping[str, object],
-) -> None:  # fmt: skip
-    if (refused := next((name for name, value in without.items() if value), None)) is not None:
-        raise DataError(
-            where="sentdist compare", found=f"{refused} beside predictions of mteb", expected="--mteb, --bayes and --rope alone",
-            remedy="Leave it out: what is compared was made with the settings of then.",
-        )  # fmt: skip
-    if folders[0].folder.resolve() == folders[1].folder.resolve():
-        raise DataError(where="sentdist compare", found=f"{labels[0]} twice", expected="two encoders", remedy="Name another one.")
-
-    from sentdist.inference.mteb_predictions import predicted_scores
-    from sentdist.report.evaluated import compare_evaluated
-
-    with TemporaryDirectory() as place:
-        scores = predicted_scores(folders, tasks, Path(place))
-        for note in scores.notes:
-            typer.echo(note, err=output == "json")
-        found = compare_evaluated(labels, scores.both, scores.measures)
-    print_compared(f"{labels[0]} − {labels[1]}, by mteb's predictions", labels, found, opinion(found), output=output)
 
 
 def _planned(
@@ -240,32 +197,3 @@ def _scored(planned: PlannedScores, *, over_workers: bool = False, is_quiet: boo
         typer.echo(f"Encoding {devices}.", err=is_quiet)
     with sentence_progress("encoding", None) as advance:
         return planned.encoded(partial(embed, on_progress=advance))
-
-
-def _on_mteb(use: EncoderUse, given: list[str], out: Path | None, *, output: str, without: Mapping[str, object]) -> None:
-    """Have mteb score the encoder on its own tasks."""
-    refused = [name for name, value in without.items() if value]
-    if not given or out is None or refused:
-        found = "--out without --mteb" if not given else f"{refused[0]} beside --mteb" if refused else "--mteb without --out"
-        remedy = "Name tasks of one kind." if refused else "Say where to write: --out DIR."
-        if not given:
-            remedy = "Leave --out out: scores of --tasks are kept in the store."
-        raise DataError(where="sentdist evaluate", found=found, expected="--mteb TASK --out DIR, or --tasks", remedy=remedy)
-    if out.exists() and not out.is_dir():
-        raise DataError(
-            where=f"--out {out}", found="a file", expected="a folder, which is made if it is not there", remedy="Name a folder."
-        )
-
-    from sentdist.inference.mteb_tasks import mteb_tasks, score_on_mteb
-    from sentdist.inference.ready_encoder import LoadedEncoder
-
-    tasks = mteb_tasks(given)  # mistakes in names are told before anything is loaded
-    scores = score_on_mteb(LoadedEncoder.load(use), tasks, out)
-    if output == "json":
-        print_json({"encoder": use.checkpoint, "tasks": list(map(asdict, scores)), "folder": str(out)})
-        return
-    table = empty_table(use.checkpoint, "task of mteb", "main score × 100")
-    for score in scores:
-        table.add_row(score.task, two_decimals(score.score))
-    open_console().print(table)
-    typer.echo(f"In mteb's format: {out}/results; of each item, for `sentdist compare`: {out}/predictions")

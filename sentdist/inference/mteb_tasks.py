@@ -45,6 +45,10 @@ class MtebEncoder:
         }  # fmt: skip
         self.mteb_model_meta = _mteb("models.model_meta").ModelMeta.create_empty(overwrites=facts)
 
+    def predictions_below(self, out: Path) -> Path:
+        """Where its answers lie below a folder, as mteb names its own folders of results."""
+        return out / "predictions" / self.mteb_model_meta.name.replace("/", "__") / self.mteb_model_meta.revision
+
     def encode(self, inputs: Batches, **options: object) -> np.ndarray:
         """(S, D) embeddings of all texts; each different one is embedded once.
         options: task, split and prompt, of which ours know nothing."""
@@ -90,8 +94,7 @@ def score_on_mteb(loaded: LoadedEncoder, tasks: Sequence[Any], out: Path) -> lis
         DataError: a task's data is not to be had. EncoderError: as `LoadedEncoder.embed`.
     """
     mteb, encoder = _mteb(), MtebEncoder(loaded)
-    facts = encoder.mteb_model_meta
-    predictions = out / "predictions" / facts.name.replace("/", "__") / facts.revision  # as mteb names its own folders
+    predictions = encoder.predictions_below(out)
     with loading_data():
         found = mteb.evaluate(
             encoder, tasks, cache=mteb.ResultCache(out), prediction_folder=predictions, co2_tracker=False, show_progress_bar=False,

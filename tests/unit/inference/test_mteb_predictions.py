@@ -89,14 +89,33 @@ def test_the_interval_is_that_of_the_encoders_compared_by_themselves(
     assert of_ours == of_mteb and len(of_ours) == 9, "scores, difference, interval, both p"
 
 
+def test_an_encoder_is_run_by_mteb_on_the_tasks_of_the_other_side(
+    runs: tuple[_Run, _Run], tiny_roberta_dir: Path, tiny_encoder_dir: Path, tmp_path: Path
+) -> None:
+    asked = ("--mteb", "tests.support.tiny_mteb:TinyApart", "--format", "json")
+    folders = json.loads(_compare(runs[0].folder, runs[1].folder, *asked).stdout)["lines"]
+    mixed = _compare(runs[0].folder, tiny_encoder_dir, "--out", tmp_path / "mixed", *asked)
+    both = _compare(tiny_roberta_dir, tiny_encoder_dir, "--out", tmp_path / "both", *asked)
+    assert folders == json.loads(mixed.stdout)["lines"] == json.loads(both.stdout)["lines"], mixed.stderr + both.stderr
+    assert len(list((tmp_path / "both" / "results").rglob("TinyApart.json"))) == 2
+    kept = next((tmp_path / "both" / "predictions").glob("*roberta*"))
+    again = _compare(kept, tiny_roberta_dir, "--other-pooling", "cls", "--out", tmp_path / "both", *asked[:2])
+    assert again.exit_code == 0 and "TinyApart" in again.output, again.output
+
+
 def test_mistakes_are_named(runs: tuple[_Run, _Run], tiny_roberta_dir: Path, tmp_path: Path) -> None:
     first, second = (run.folder for run in runs)
     bare = tmp_path / "bare"
     shutil.copytree(first / "results", bare / "results")
     for arguments, message in (
         ((first, first), "twice"),
-        ((first, tiny_roberta_dir), f"Have mteb run it, too: sentdist evaluate {tiny_roberta_dir} --mteb Tiny"),
-        ((tiny_roberta_dir, second, "--mteb", "STSBenchmark"), "two folders of predictions, or two encoders"),
+        ((first, tiny_roberta_dir), f"found {tiny_roberta_dir} beside predictions of mteb; expected two folders"),
+        ((first, tiny_roberta_dir, "--out", second / "results" / "x.json"), 'found "TinyApart"'),
+        ((first, tiny_roberta_dir, "--mteb", "Nosuch", "--out", tmp_path / "out"), 'found "Nosuch"'),
+        ((first, tiny_roberta_dir, "--pooling", "cls", "--out", tmp_path / "out"), "found --pooling beside predictions of mteb"),
+        ((tiny_roberta_dir, tiny_roberta_dir, "--mteb", "STSBenchmark"), "found --mteb without --out"),
+        ((tiny_roberta_dir, tiny_roberta_dir, "--out", tmp_path / "out"), "found --out without --mteb"),
+        ((first, second, "--out", tmp_path / "out"), "found --out beside predictions of mteb"),
         ((bare, second), "results of mteb without predictions"),
         ((first, second, "--tasks", "sts"), "found --tasks beside predictions of mteb"),
         ((first, second, "--precision", "bf16"), "found --precision beside predictions of mteb"),
