@@ -67,6 +67,7 @@ def test_two_folders_are_compared_as_encoders_are(runs: tuple[_Run, _Run]) -> No
         expected = [runs[0].scores[name], runs[1].scores[name], runs[0].scores[name] - runs[1].scores[name]]
         assert shown == pytest.approx(expected, abs=0.02), name
     assert rows["TinyTwoLanguages"][1] == "19", "both languages"
+    assert len(rows["Avg"]) == 4, "no interval of a mean of which some tasks have none"
     as_json = json.loads(_compare(runs[0].folder, runs[1].folder, "--mteb", CLASSES, "--format", "json").stdout)
     assert [line["task"] for line in as_json["lines"]] == [*KINDS, "Avg"]
     assert "Second opinion" in answer.output and "Not compared: TinyDrawnClusters" in answer.output
