@@ -21,6 +21,7 @@ from sentdist.plan.measures import Measure
 from sentdist.reading import read_json
 
 ENDING = "_predictions.json"
+_Answers = Mapping[tuple[str, str], Any]  # of (subset, split): what mteb has kept
 _META = "mteb_model_meta"  # the one key of a file that is no subset
 _MOST_BYTES = 4 * 2**30  # a thousand documents for each of a hundred thousand queries; in memory five times as much
 _AGAIN = "Run both again with one version of mteb (prediction_folder=…), or `sentdist evaluate ENCODER --mteb TASK --out DIR`."
@@ -87,7 +88,8 @@ def predicted_scores(folders: tuple[Predictions, Predictions], names: Sequence[s
         DataError: no task in both, a task's data is not to be had, predictions of other rows than the task has.
     """
     common = [task for task in folders[0].files if task in folders[1].files]
-    tasks = mteb_tasks(common if names is None else names)
+    given = mteb_tasks(common if names is None else names)
+    tasks = [part for task in given for part in getattr(task, "tasks", (task,))]  # of one that is a mean of others mteb keeps the parts
     lacking = [task.metadata.name for task in tasks if task.metadata.name not in common]
     if lacking or not tasks:
         raise DataError(
@@ -102,10 +104,12 @@ def predicted_scores(folders: tuple[Predictions, Predictions], names: Sequence[s
         try:
             kind = kind_of(task, abstask)
             measure = kind.measure(task)
+            answers = _same_parts(folders, name)
             with loading_data():
                 _load(task)
-            for folder, own, place in zip(folders, scored, "01", strict=True):
-                own[name] = _scored(kind, task, folder, into / place)
+            for folder, found, own, place in zip(folders, answers, scored, "01", strict=True):
+                own[name] = _scored(kind, task, found, into / place / name, where=str(folder.files[name]))
+            task.unload_data()
         except NotComparedError as why:
             notes.append(f"Not compared: {name}, for {why}.")
             continue
@@ -133,26 +137,41 @@ def _load(task: Any) -> None:
         task.convert_v1_dataset_format_to_v2(num_proc=None)
 
 
-def _scored(kind: PredictionKind, task: Any, folder: Predictions, into: Path) -> _Scores:
+def _same_parts(folders: tuple[Predictions, Predictions], name: str) -> list[_Answers]:
+    """What both hold of a task, in one order. Raises DataError where one has other subsets or splits."""
+    found: list[_Answers] = []
+    for folder in folders:
+        parts = {(subset, split): kept for subset, splits in folder.of_task(name).items() for split, kept in splits.items()}
+        found.append({part: parts[part] for part in sorted(parts)})
+    if found[0].keys() != found[1].keys():
+        both = (
+            f"{', '.join('/'.join(part) for part in one) or 'none'} in {folder.folder}" for folder, one in zip(folders, found, strict=True)
+        )
+        raise DataError(
+            where=f"predictions of {name}", found="; ".join(both), expected="the same subsets and splits in both", remedy=_AGAIN
+        )
+    return found
+
+
+def _scored(kind: PredictionKind, task: Any, answers: _Answers, into: Path, *, where: str) -> _Scores:
     """A task of one encoder; its items are written into a file a part, with the groups of all parts together."""
-    name = task.metadata.name
     parts: list[ScoredPart] = []
-    for subset, splits in folder.of_task(name).items():
-        for split, found in splits.items():
-            try:
-                parts += kind.parts(task, _rows(task, subset, split), found)
-            except (OtherRowsError, KeyError, TypeError) as error:
-                said = error if isinstance(error, OtherRowsError) else named(error)
-                where = f"{folder.files[name]}: {subset}, {split}"
-                raise DataError(where=where, found=str(said), expected="what mteb keeps of this task", remedy=_AGAIN) from error
+    for (subset, split), found in answers.items():
+        try:
+            parts += kind.parts(task, _rows(task, subset, split), found)
+        except (OtherRowsError, KeyError, TypeError) as error:
+            said = str(error) if isinstance(error, OtherRowsError) else named(error)
+            raise DataError(
+                where=f"{where}: {subset}, {split}", found=said, expected="what mteb keeps of this task", remedy=_AGAIN
+            ) from error
     texts = [texts for part in parts for texts in part.texts]
     linked = [pairs for part in parts for pairs in part.linked]
     pairs = tuple((item, *pair) for item, pairs in enumerate(linked) for pair in pairs)
-    groups = TaskTexts(name=name, sentences=tuple(texts), pairs=pairs).groups()
-    (into / name).mkdir(parents=True)
+    groups = TaskTexts(name=into.name, sentences=tuple(texts), pairs=pairs).groups()
+    into.mkdir(parents=True)
     files, start = [], 0
     for number, part in enumerate(parts):
-        files.append(into / name / f"{number}.parquet")
+        files.append(into / f"{number}.parquet")
         pq.write_table(part.items.append_column(GROUP, pa.array(groups[start : start + part.items.num_rows])), files[-1])
         start += part.items.num_rows
     return _Scores(score=mean_of_all([part.score for part in parts]), files=tuple(files))

@@ -144,7 +144,7 @@ def broken(runs: tuple[_Run, _Run], tmp_path: Path) -> Iterator[Path]:
         ("[]", "found other JSON"),
         (json.dumps({"default": {"test": {"cosine_scores": [0.5], "similarity_scores": None}}}), "1 of them for 10 rows"),
         (json.dumps({"default": {"test": {}}}), "KeyError"),
-        (json.dumps({"fr": {"test": {"cosine_scores": [0.5]}}}), "KeyError"),
+        (json.dumps({"fr": {"test": {"cosine_scores": [0.5]}}}), "expected the same subsets"),
     ],
 )
 def test_broken_predictions_say_where(broken: Path, text: str, message: str, runs: tuple[_Run, _Run], tmp_path: Path) -> None:
@@ -154,4 +154,23 @@ def test_broken_predictions_say_where(broken: Path, text: str, message: str, run
     folders = Predictions.of(str(broken.parent)), Predictions.of(str(runs[1].folder))
     with pytest.raises(DataError, match=message) as told:
         predicted_scores(folders, ["tests.support.tiny_mteb:TinySts"], tmp_path / "items")
-    assert str(broken) in str(told.value)
+    assert str(broken.parent) in str(told.value)
+
+
+def test_parts_are_matched_by_their_names(runs: tuple[_Run, _Run], tmp_path: Path) -> None:
+    """mteb writes subsets in the order in which they were run."""
+    from sentdist.inference.mteb_predictions import Predictions, predicted_scores
+
+    shutil.copytree(runs[0].folder / "predictions", tmp_path / "other")
+    path = next((tmp_path / "other").rglob("TinyTwoLanguages_predictions.json"))
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps(dict(reversed(values.items()))))
+    asked = ["tests.support.tiny_mteb:TinyTwoLanguages"]
+    first, other = Predictions.of(str(runs[0].folder)), Predictions.of(str(path.parent))
+    found = predicted_scores((first, other), asked, tmp_path / "items")
+    assert found.both[0].scores == found.both[1].scores
+    for one, another in zip(*(scored.items["TinyTwoLanguages"] for scored in found.both), strict=True):
+        assert one.read_bytes() == another.read_bytes()
+    path.write_text(json.dumps({"en": values["en"]}))
+    with pytest.raises(DataError, match=r"found de/test, en/test in .*; en/test in .*; expected the same subsets"):
+        predicted_scores((first, Predictions.of(str(path.parent))), asked, tmp_path / "again")
