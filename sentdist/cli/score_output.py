@@ -39,8 +39,17 @@ def print_scores(title: str, lines: Sequence[ScoreLine], folder: Path) -> None:
     typer.echo(f"All measures and items: {folder}")
 
 
-def print_differences(title: str, found: Compared, opinion: Iterable[str]) -> None:
-    """A table, and its sentences. opinion: a second one on the same differences."""
+def print_compared(title: str, labels: tuple[str, str], found: Compared, opinion: Iterable[str], *, output: str) -> None:
+    """A table and its sentences, or JSON. opinion: a second one on the same differences. output: one of FORMATS."""
+    if output == "table":
+        _print_differences(title, found)
+        for sentence in (found.sentence, *found.notes, *opinion):
+            typer.echo(sentence)
+    else:
+        print_json({"first": labels[0], "second": labels[1], **asdict(found), "second_opinion": list(opinion)})
+
+
+def _print_differences(title: str, found: Compared) -> None:
     from sentdist.report.comparisons import p_text
 
     table = empty_table(title, "task", "n", "first", "second", "difference", "95 % on other items", "p", "p over all")
@@ -51,13 +60,3 @@ def print_differences(title: str, found: Compared, opinion: Iterable[str]) -> No
         size = f"{line.num_items:,}" if line.num_items else ""
         table.add_row(line.task, size, f"{line.ours:.2f}", f"{line.theirs:.2f}", f"{one.difference:+.2f}", interval, *chances)
     open_console().print(table)
-    for sentence in (found.sentence, *found.notes, *opinion):
-        typer.echo(sentence)
-
-
-def print_compared(title: str, labels: tuple[str, str], found: Compared, opinion: Iterable[str], *, output: str) -> None:
-    """As `print_differences`, or as JSON. output: one of FORMATS."""
-    if output == "table":
-        print_differences(title, found, opinion)
-    else:
-        print_json({"first": labels[0], "second": labels[1], **asdict(found), "second_opinion": list(opinion)})

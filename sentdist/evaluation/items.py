@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,15 @@ class Items:
     def _sums(self, values_I: NDArray[np.float64]) -> NDArray[np.float64]:
         _, place = np.unique(self.groups, return_inverse=True)
         return np.asarray(np.bincount(place, weights=values_I), dtype=np.float64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """One encoder, wherever it was scored. scores: task -> main score × 100, None where it is not defined. items: task -> its files of
+    items (several: parts of equal weight, whose mean is the score)."""
+
+    scores: Mapping[str, float | None]
+    items: Mapping[str, tuple[Path, ...]]
 
 
 def items_of(columns: Columns, *, task: str, where: str) -> Items | None:

@@ -12,9 +12,8 @@ import pyarrow.parquet as pq
 
 from sentdist.data.task_texts import TaskTexts
 from sentdist.errors import DataError, named
-from sentdist.evaluation.items import GROUP
+from sentdist.evaluation.items import GROUP, Scored
 from sentdist.evaluation.means import mean_of_all
-from sentdist.evaluation.scored import Scored
 from sentdist.inference.mteb_items import NotComparedError, OtherRowsError, PredictionKind, ScoredPart, kind_of
 from sentdist.inference.mteb_tasks import abstask, loading_data, mteb_tasks
 from sentdist.plan.measures import Measure

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from sentdist.errors import DataError, counted
 from sentdist.evaluation.bayes import LEAST_TASKS, Practical, another_task, outperforming, practical
-from sentdist.evaluation.items import items_of, why_undefined
-from sentdist.evaluation.scored import Scored
+from sentdist.evaluation.items import Scored, items_of, why_undefined
 from sentdist.evaluation.significance import Difference
 from sentdist.evaluation.variation import Interval
 from sentdist.plan.chosen_tasks import scored_kinds, task_names
