@@ -83,7 +83,9 @@ class TrainSession:
             self._objective.start_from(folder_of(stage.start, context), where=stage.label)
         self.schedule = _Schedule.of(stage, self._batches.num_rows)
         learner = Learner(self._encoder, self._objective, freeze_encoder=stage.training.freeze_encoder)
-        self.engine = make_engine(learner, _optimization(stage.training, self.schedule.num_steps))
+        optimization = _optimization(stage.training, self.schedule.num_steps)
+        self._num_still_steps = min(1, optimization.num_warmup_steps)  # the first of a warm-up moves nothing
+        self.engine = make_engine(learner, optimization)
         apply_matmul_precision(self._encoder.device, stage.training.precision)
         if self._encoder.device.type == "cpu":
             keep_freed_memory()
@@ -250,8 +252,7 @@ class TrainSession:
         score = self._dev.score(self.engine.encode)
         shared = of_first_rank(float("-inf") if score is None else score, device=self._encoder.device)
         found = DevScore(step=self.progress.step, score=shared)
-        is_best = self.progress.best_score is None or found.score > self.progress.best_score
-        if is_best:
+        if self._is_best(found):
             self._best = self.engine.weights()
             self.progress = replace(self.progress, best_score=found.score, best_step=found.step)
         self.progress = replace(self.progress, history=(*self.progress.history, found))
@@ -265,6 +266,13 @@ class TrainSession:
         )
         _, self.votes = self.engine.global_mean(torch.zeros((), device=self._encoder.device), vote=vote())
         return found
+
+    def _is_best(self, found: DevScore) -> bool:
+        """Whether it is above all before; equal to the best it is only where that is the score of weights that had not moved yet."""
+        best, at = self.progress.best_score, self.progress.best_step
+        if best is None or at is None or found.score > best:
+            return True
+        return found.score == best and at <= self._num_still_steps
 
     def _results(self) -> dict[str, Json]:
         progress = self.progress

@@ -13,6 +13,7 @@ from typing import get_args
 import pytest
 import torch
 from pydantic import ValidationError
+from safetensors.torch import load_file
 from torch import Tensor
 
 from sentdist.errors import DataError, RecipeError, ResourceError, TrainingDiverged
@@ -25,6 +26,7 @@ from sentdist.learning.loop import StepReport, StepSeconds, train_steps
 from sentdist.learning.objective import Objective
 from sentdist.learning.optimization import SCHEDULES, Optimization, adamw
 from sentdist.plan.specs import Training
+from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.stages import dev_scorer
 from sentdist.stages.learning_curve import Curve
@@ -342,19 +344,34 @@ def test_dev_scores_that_are_not_defined_are_none_in_the_record(
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_of_checkpoints_with_equal_dev_scores_the_first_is_kept(
-    tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("limit", "scores", "kept"),
+    [
+        (48, {}, 3),  # of six steps the third and the last are scored, both alike
+        (16, {}, 2),  # the first of two steps is the first of the warm-up: its encoder is still the untouched one
+        (16, {1: 60.0}, 1),  # which may be the better one
+    ],
+)
+def test_of_checkpoints_with_equal_dev_scores_the_first_that_has_moved_is_kept(
+    limit: int, scores: dict[int, float], kept: int, tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dev_scorer, "mean_of_parts", lambda parts: 50.0)
-    values = tiny_values(tiny_encoder_dir, methods={"m": {"objective": {"name": "info_nce"}}}, baseline=None)
+    told = iter([scores.get(1, 50.0)])
+    monkeypatch.setattr(dev_scorer, "mean_of_parts", lambda parts: next(told, 50.0))
+    changes: dict[str, Json] = {"methods": {"m": {"objective": {"name": "info_nce"}}}, "baseline": None}
+    values = tiny_values(tiny_encoder_dir, **changes) | {"corpus": {"source": "nli/triplets", "limit": limit}}
     plan, context = tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")
     run_local(plan, context)
     encoder = plan.trials[0].scores.encoder
     assert isinstance(encoder, Train)
     artifact = context.store.get(encoder)
     assert artifact is not None
-    results = artifact.record.results
-    assert results["best_step"] == int(str(results["num_steps"])) // 2, "halfway and at the end it is scored"
+    assert artifact.record.results["num_steps"] == limit // 8 and artifact.record.results["best_step"] == kept
+    weights = (load_file(folder / "model.safetensors") for folder in (tiny_encoder_dir, context.store.folder(artifact)))
+    assert _have_moved(*weights) is (kept > 1)
+
+
+def _have_moved(before: dict[str, Tensor], after: dict[str, Tensor]) -> bool:
+    return any(not torch.equal(before[name], after[name]) for name in before.keys() & after.keys())
 
 
 @pytest.mark.parametrize("hard_negatives", [True, False])
