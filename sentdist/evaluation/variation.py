@@ -269,7 +269,7 @@ class _Tasks:
         self.degrees = np.array([_degrees(weights_G[own]) for own in self.slices])  # (H,)
 
     def joint_degrees(self, variances: Floats) -> Floats:
-        """(…) degrees of freedom of a sum of the tasks' variances (H, …), by Satterthwaite's rule."""
+        """(…) degrees of freedom of a sum of the tasks' variances (H, …): Satterthwaite 1946, Biometrics Bulletin 2, 110."""
         known = np.maximum(variances, 0.0)
         degrees = self.degrees.reshape(-1, *[1] * (variances.ndim - 1))
         squares = np.sum(known**2 / degrees, axis=0)
