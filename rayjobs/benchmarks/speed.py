@@ -17,7 +17,7 @@ from rayjobs.benchmarks import out_folder
 from rayjobs.benchmarks.engines import TORCH, engines
 from rayjobs.benchmarks.interleaved import Peer, Turns, interleave, machine
 from rayjobs.benchmarks.peers import PARTS, PEERS, Work, encoding_sentences, packaged_encoder
-from rayjobs.benchmarks.speed_page import speed_page
+from rayjobs.benchmarks.speed_page import ENGINES, speed_page
 from sentdist.plan.stage import Json
 
 DEFAULTS = ("training", "encoding")
@@ -45,7 +45,7 @@ def main() -> None:
     kept = folder / "speed.json"
     parts: dict[str, dict[str, Json]] = json.loads(kept.read_text()) if kept.is_file() else {}
     for what in asked.what:
-        measured = _sts(asked) if what == "sts" else _of_engines(asked) if what == "engines" else _against_peer(what, asked)
+        measured = _sts(asked) if what == "sts" else _of_engines(what, asked) if what in ENGINES else _against_peer(what, asked)
         parts[what] = {"machine": dict(machine(asked.threads)), "command": _command(what, asked), **measured}
         kept.write_text(json.dumps(parts, indent=1))
         (folder / "speed.md").write_text(speed_page(parts))
@@ -64,13 +64,13 @@ def _against_peer(what: str, asked: argparse.Namespace) -> dict[str, Json]:
     return {"figures": [asdict(figure) for figure in figures], **small}
 
 
-def _of_engines(asked: argparse.Namespace) -> dict[str, Json]:
+def _of_engines(what: str, asked: argparse.Namespace) -> dict[str, Json]:
     figures: list[Figure] = []
     for work in _works(asked):
-        found = interleave(engines(work), rounds=asked.rounds, units=asked.units)
+        found = interleave(engines(work, workers=ENGINES[what]), rounds=asked.rounds, units=asked.units)
         for side, turns in found.items():
             ratio = turns.over(found[TORCH], units=asked.units)
-            figure = _figure("engines", side, work, turns, work.sentences_per_step, asked.rounds)
+            figure = _figure(what, side, work, turns, work.sentences_per_step, asked.rounds)
             figures.append(replace(figure, parts={"of_torch": round(ratio, 3)}))
             print(f"{work.precision} max {work.max_length:3} {side}: {figure.seconds:.3f} s a step, {ratio:.2f} of torch's", flush=True)
     return {"figures": [asdict(figure) for figure in figures]}
@@ -99,7 +99,7 @@ def _sts(asked: argparse.Namespace) -> dict[str, Json]:
 
 def _command(what: str, asked: argparse.Namespace) -> str:
     own = f"--tasks {' '.join(asked.tasks)}" if what == "sts" else f"--max-length {' '.join(map(str, asked.max_length))}"
-    units = f" --units {asked.units}" if what in ("training", "engines") else ""
+    units = f" --units {asked.units}" if what == "training" or what in ENGINES else ""
     return f"python -m rayjobs.benchmarks.speed --data DIR --what {what} {own} --threads {asked.threads} --rounds {asked.rounds}{units}"
 
 
@@ -182,11 +182,11 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", required=True, help="data root with nli/triplets.parquet, and sts/*.parquet for the part sts")
     parser.add_argument("--out", default="infra/benchmarks", type=out_folder)
-    parser.add_argument("--what", nargs="+", default=list(DEFAULTS), choices=[*PEERS, "engines", "sts"])
+    parser.add_argument("--what", nargs="+", default=list(DEFAULTS), choices=[*PEERS, *ENGINES, "sts"])
     parser.add_argument("--precision", nargs="+", default=["fp32", "bf16"], help="not of sts, which compares both with the peer's default")
     parser.add_argument("--max-length", nargs="+", type=int, default=[128, 32], help="not of sts, which takes the encoder's own")
     parser.add_argument("--tasks", nargs="+", default=["sts"], help="of sts")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=2, help="of each process")
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--units", type=int, default=3, help="optimizer steps a turn")
     return parser.parse_args()

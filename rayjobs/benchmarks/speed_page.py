@@ -16,13 +16,21 @@ ENGINE_TARGETS = {"ZeRO 0": 1.05, "ZeRO 1": 1.15, "ZeRO 2": 1.15, "ZeRO 3": 1.3}
 STS_TARGETS = {"default": 3.0, "equal": 1.5}
 PEER_DEFAULT = ("sentence-transformers", "fp32")
 
-TITLES = {"training": "Training", "engines": "Training by DeepSpeed beside plain torch", "encoding": "Encoding", "sts": "Scoring STS tasks"}
+ENGINES = {"engines": 1, "engines-of-two": 2}  # parts that compare engines, and their workers
+
+TITLES = {
+    "training": "Training",
+    "engines": "Training by DeepSpeed beside plain torch",
+    "engines-of-two": "Training by DeepSpeed beside plain torch, over two workers",
+    "encoding": "Encoding",
+    "sts": "Scoring STS tasks",
+}
 
 Figures = list[Mapping[str, Any]]
 
 
 def speed_page(parts: Mapping[str, Mapping[str, Any]]) -> str:
-    """Markdown of all parts in the order training, engines, encoding, sts."""
+    """Markdown of all parts in the order of `TITLES`."""
     lines = ["# Speed against sentence-transformers", "", "Both sides interleaved in one run, each in a process of its own; medians.", ""]
     for what in TITLES:
         if what not in parts:
@@ -35,7 +43,7 @@ def speed_page(parts: Mapping[str, Mapping[str, Any]]) -> str:
             f"- command: `{part['command']}`",
             "",
         ]
-        lines += _sts(part) if what == "sts" else _engines(part["figures"]) if what == "engines" else _rates(part["figures"])
+        lines += _sts(part) if what == "sts" else _engines(part["figures"], ENGINES[what]) if what in ENGINES else _rates(part["figures"])
         if what == "training":
             lines += _shares(part)
     return "\n".join(lines)
@@ -55,9 +63,12 @@ def _rates(figures: Figures) -> list[str]:
     return [*lines, ""]
 
 
-def _engines(figures: Figures) -> list[str]:
+def _engines(figures: Figures, workers: int) -> list[str]:
+    who = "One worker each, which shows what DeepSpeed does around a step, not what its collectives cost."
+    if workers > 1:
+        who = f"{workers} workers each, processes of one machine that share the batch and send by gloo. Peak memory is that of the first."
     lines = [
-        "One worker each, which shows what DeepSpeed does around a step, not what its collectives cost. Seconds a step: medians. Beside torch's: the median over rounds.",
+        f"{who} Seconds a step: medians. Beside torch's: the median over rounds.",
         "",
         "| precision | max length | engine | seconds | of torch's | target | peak GiB |",
         "|---|---|---|---|---|---|---|",

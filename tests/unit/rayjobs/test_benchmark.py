@@ -57,6 +57,18 @@ def test_the_page_has_ratios_scores_and_their_largest_difference() -> None:
     assert "Training" not in page
 
 
+@pytest.mark.parametrize(("what", "says"), [("engines", "One worker each"), ("engines-of-two", "2 workers each")])
+def test_the_page_compares_engines_over_one_worker_and_over_two(what: str, says: str) -> None:
+    figures = [
+        {"side": side, "precision": "fp32", "max_length": 32, "seconds": 2.0 * ratio, "peak_gib": 1.5, "parts": {"of_torch": ratio}}
+        for side, ratio in (("torch", 1.0), ("ZeRO 3", 1.25))
+    ]
+    page = speed_page({what: {"machine": {}, "command": "measure", "figures": figures}})
+    assert says in page
+    assert "| fp32 | 32 | torch | 2.000 | 1 | – | 1.5 |" in page
+    assert "| fp32 | 32 | ZeRO 3 | 2.500 | **1.25** | 1.3 | 1.5 |" in page
+
+
 def test_a_place_for_figures_is_made_before_they_are_measured(tmp_path: Path) -> None:
     """Six minutes of measurements were lost for want of a folder."""
     assert out_folder(str(tmp_path / "new" / "folder")).is_dir()
