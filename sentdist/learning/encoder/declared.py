@@ -1,4 +1,4 @@
-"""What a checkpoint's folder declares of its pooling and of the length of a sentence. Without torch: planning reads it, too."""
+"""What a checkpoint's folder declares of its pooling, its tokenizer and the length of a sentence. Without torch: planning reads it, too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sentdist.errors import EncoderError, brief
 from sentdist.poolings import POOLINGS
-from sentdist.reading import read_json
+from sentdist.reading import read_json, reading
 
 REMEDY = "Point to the folder that has config.json, the weights and the tokenizer files, or fetch it again."
 # What a checkpoint on the hub says of itself: some kilobytes.
@@ -112,6 +112,36 @@ def lacks_mask_token(folder: Path) -> bool:
     if config.get("mask_token") or further.get("mask_token"):
         return False
     return "mask_token" in config or config.get("tokenizer_class") in CLASSES_WITHOUT_WORDS
+
+
+def num_tokens(folder: Path) -> int | None:
+    """Tokens of the tokenizer, added ones among them; None where its files do not list them, as those of sentencepiece. Their classes may
+    add a few more."""
+    if os.path.lexists(folder / "tokenizer.json"):
+        values = json_object(folder / "tokenizer.json")
+        model, added = values.get("model"), values.get("added_tokens")
+        vocabulary = model.get("vocab") if isinstance(model, dict) else None
+        words = [entry[0] for entry in vocabulary if isinstance(entry, list)] if isinstance(vocabulary, list) else vocabulary  # of Unigram
+        if not isinstance(words, dict | list):
+            return None
+        further = [one["content"] for one in added if isinstance(one, dict) and "content" in one] if isinstance(added, list) else []
+        return len({*words, *further})
+    path = folder / "vocab.txt"
+    if not os.path.lexists(path):
+        return len(json_object(folder / "vocab.json")) or None
+    with reading(path, expected="a token a line", remedy=REMEDY, kind=EncoderError), path.open(encoding="utf-8") as lines:
+        return len({line.rstrip("\n") for line in lines})
+
+
+def check_has_embeddings(num_tokens: int, num_embeddings: int, *, where: str) -> None:
+    """EncoderError for a tokenizer with tokens that have no word embedding."""
+    if num_tokens > num_embeddings:
+        raise EncoderError(
+            where=where,
+            found=f"a tokenizer of {num_tokens} tokens and {num_embeddings} word embeddings",
+            expected="an embedding for every token",
+            remedy="The tokenizer belongs to another model: put the right tokenizer files into the folder.",
+        )
 
 
 def declare_length(folder: Path, max_length: int) -> None:

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sentdist.errors import EncoderError, brief
 from sentdist.learning.encoder.batch import TokenBatch, collate
-from sentdist.learning.encoder.declared import FLAT_FAMILIES, declared_pooling, ends_in_normalize
+from sentdist.learning.encoder.declared import FLAT_FAMILIES, check_has_embeddings, declared_pooling, ends_in_normalize
 from sentdist.learning.encoder.export import EncoderCard, export
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.learning.encoder.flat_attention import Segments
@@ -100,7 +100,8 @@ class SentenceEncoder(nn.Module):
         model, padded_reason = load_model(
             folder, attention_dropout=attention_dropout, hidden_dropout=hidden_dropout, initialization=initialization, layers=layers
         )
-        _check_vocabulary(tokenizer, model, folder)
+        rows = len(cast(nn.Embedding, model.get_input_embeddings()).weight)
+        check_has_embeddings(len(tokenizer), rows, where=f"encoder {folder}")
         _check_drophead(drophead, padded_reason, folder)
         replace_dropout(model)
         fuse_layers(model)
@@ -255,17 +256,6 @@ def _checked_length(max_length: int | None, longest: int, folder: Path) -> int:
         expected=f"3 to {longest} tokens, special ones included",
         remedy="Shorten max_length, or take a checkpoint with more positions.",
     )
-
-
-def _check_vocabulary(tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel, folder: Path) -> None:
-    rows = len(cast(nn.Embedding, model.get_input_embeddings()).weight)
-    if len(tokenizer) > rows:
-        raise EncoderError(
-            where=f"encoder {folder}",
-            found=f"a tokenizer of {len(tokenizer)} tokens and {rows} word embeddings",
-            expected="an embedding for every token",
-            remedy="The tokenizer belongs to another model: put the right tokenizer files into the folder.",
-        )
 
 
 def _check_drophead(drophead: float, padded_reason: str | None, folder: Path) -> None:

@@ -22,7 +22,16 @@ from sentdist.data.sources.mirror import copy_into_mirror
 from sentdist.data.sources.pinned import inspect_source
 from sentdist.errors import DataError, EncoderError, RecipeError
 from sentdist.hub_errors import HUB_ANSWERS_WITHIN_S, HubTrouble, hub_trouble
-from sentdist.learning.encoder.declared import DECLARATIONS, FLAT_FAMILIES, NOT_RECOMPUTED, declared_pooling, lacks_mask_token, most_tokens
+from sentdist.learning.encoder.declared import (
+    DECLARATIONS,
+    FLAT_FAMILIES,
+    NOT_RECOMPUTED,
+    check_has_embeddings,
+    declared_pooling,
+    lacks_mask_token,
+    most_tokens,
+    num_tokens,
+)
 from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS
 from sentdist.plan.own_file import OwnFileSection
 from sentdist.plan.resolver import OwnPin, Pin
@@ -169,16 +178,16 @@ class FileResolver:
     def _pin_encoder(self, checkpoint: str, revision: str | None, where: str) -> Pin:
         if checkpoint in PACKAGED_ENCODERS:
             revision = _packaged_revision(checkpoint, where)
-            return _pinned(checkpoint, revision, _folder_here(checkpoint))
+            return _pinned(checkpoint, revision, _folder_here(checkpoint), where)
         folder = _folder_here(checkpoint)
         if folder is not None:
             digest = folder_digest(folder, where)
             self.folders[digest] = str(folder.absolute())
-            return _pinned(folder.absolute().name, digest, folder)
+            return _pinned(folder.absolute().name, digest, folder, where)
         if revision is None or not COMMIT.fullmatch(revision):
             raise _unpinned(checkpoint, revision, where)
         found = self._on_hub(checkpoint, revision, where)
-        return _pinned(checkpoint, revision, None if isinstance(found, HubTrouble) else found)
+        return _pinned(checkpoint, revision, None if isinstance(found, HubTrouble) else found, where)
 
     def _on_hub(self, name: str, revision: str, where: str) -> Path | HubTrouble:
         """A folder with what a checkpoint on the hub declares; a hub that does not answer is noted: it may answer the workers."""
@@ -279,11 +288,14 @@ def _configuration(folder: Path | None) -> dict[str, object]:
     return read_json_object(folder / "config.json", expected="the configuration of an encoder", remedy=SAVE, kind=EncoderError)
 
 
-def _pinned(name: str, revision: str, folder: Path | None) -> Pin:
-    """An encoder with its width, depth and longest input, as far as its files say them."""
+def _pinned(name: str, revision: str, folder: Path | None, where: str) -> Pin:
+    """An encoder with its width, depth and longest input, as far as its files say them. EncoderError for the tokenizer of another."""
     values = _configuration(folder)
     width, num_layers = configured(values, "hidden_size", "dim"), configured(values, "num_hidden_layers", "n_layers")
     longest = None if folder is None else most_tokens(folder)
+    tokens, embeddings = None if folder is None else num_tokens(folder), configured(values, "vocab_size")
+    if tokens is not None and embeddings is not None:
+        check_has_embeddings(tokens, embeddings, where=f"{where}: {folder}")
     return Pin(
         name=name,
         revision=revision,
