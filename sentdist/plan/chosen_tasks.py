@@ -14,7 +14,7 @@ from sentdist.errors import LONGEST_VALUE, DataError, RecipeError, counted, one_
 from sentdist.plan.own_tasks import OWN
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.specs import Fold, Task
-from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask, DevTask, ResolvedTask, ScoredTask, TaskKind, have_mean
+from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask, DevTask, ResolvedTask, ScoredTask, TaskKind, have_mean, is_own_task
 from sentdist.plan.tasks import TASK_GROUPS, TASKS, TaskCard
 from sentdist.plan.wording import not_one_of
 from sentdist.spelling import did_you_mean, similar_names
@@ -218,25 +218,63 @@ def limited(task: DevTask, limit: int | None) -> DevTask:
     return task.model_copy(update={"limit": limit})
 
 
-def check_names(tasks: Sequence[AnyTask], *, where: str) -> Sequence[AnyTask]:
-    """The tasks. Raises RecipeError for two of one name, by which scores are kept, and for one file by two names: it would count twice."""
-    first: dict[tuple[object, ...], ScoredTask] = {}
-    for task in tasks:
-        other = first.setdefault(_what_is_scored(task), task)
-        if other is not task:
-            found = f"{_spelt(other)} and {_spelt(task)}, which are one file"
-            raise RecipeError(where=where, found=found, expected="each file once", remedy="Leave one of them out.")
+def check_names(tasks: Sequence[AnyTask], resolver: Resolver, *, where: str) -> Sequence[AnyTask]:
+    """The tasks. Raises RecipeError for two of one name, by which scores are kept, and for rows by two names: they would count twice."""
+    for place, task in enumerate(tasks):
+        for other in tasks[:place]:
+            if (why := _one_and_the_same(other, task, resolver)) is not None:
+                found = f"{_spelt(other)} and {_spelt(task)}, {why}"
+                raise RecipeError(where=where, found=found, expected="each file once", remedy="Leave one of them out.")
     for name, count in Counter(task.name for task in tasks).items():
         if count > 1:
             raise RecipeError(where=where, found=f"two tasks called {name}", expected="a name for each", remedy="Rename one of the files.")
     return tasks
 
 
-def _what_is_scored(task: ScoredTask) -> tuple[object, ...]:
-    """Equal for tasks that differ in how their file is spelt alone: with its suffix or without, by way of other folders."""
-    values = task.model_dump(exclude={"name", "source"})
-    source = posixpath.normpath(getattr(task, "source", task.name))
-    return (re.sub(FILE_END, "", source), *(repr(values[field]) for field in sorted(values)))
+def _one_and_the_same(one: ScoredTask, other: ScoredTask, resolver: Resolver) -> str | None:
+    """Why two tasks would score the same rows, to stand behind their names; None where they are two."""
+    if _in_one_way(one) != _in_one_way(other):
+        return None
+    is_one_file = _file_of(one) == _file_of(other)
+    is_one_content = is_own_task(one) and is_own_task(other) and _revision_of(one).startswith("sha256:")
+    if not is_one_file and not is_one_content:
+        return None
+    if _split_of(one) != _split_of(other) and not (_is_whole(one, resolver) and _is_whole(other, resolver)):
+        return None
+    if not is_one_file:
+        return "two files of one content"
+    return "which are one file" if _split_of(one) == _split_of(other) else "which are the same rows: the file has no others"
+
+
+def _in_one_way(task: ScoredTask) -> tuple[object, ...]:
+    """Equal for tasks that score what they read in the same way, of the same content."""
+    values = task.model_dump(exclude={"name", "source", "split"})
+    return tuple(repr(values[field]) for field in sorted(values))
+
+
+def _file_of(task: ScoredTask) -> str:
+    """Equal where a file is spelt in other ways alone: with its suffix or without, by way of other folders."""
+    return re.sub(FILE_END, "", posixpath.normpath(getattr(task, "source", task.name)))
+
+
+def _revision_of(task: ScoredTask) -> str:
+    return str(getattr(task, "revision", ""))
+
+
+def _split_of(task: ScoredTask) -> str | None:
+    split: str | None = getattr(task, "split", None)
+    return split
+
+
+def _is_whole(task: ScoredTask, resolver: Resolver) -> bool:
+    """Whether all rows of its file are scored, by a split that has them all or by none."""
+    split, source = _split_of(task), getattr(task, "source", None)
+    if split is None or source is None or not is_own_task(task):
+        return split is None
+    commit = None if _revision_of(task).startswith("sha256:") else _revision_of(task)
+    judged = TASK_KINDS[task.kind].has_documents
+    pin = resolver.source(source, split=split, revision=commit, columns=(), where=f"task {task.name}", judged=judged)
+    return set(pin.splits) <= {split}
 
 
 def _spelt(task: ScoredTask) -> str:

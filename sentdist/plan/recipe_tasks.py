@@ -27,11 +27,12 @@ class RecipeTasks:
     def tested(self, fold: int | None) -> tuple[ChosenTask, ...]:
         """Those of `evaluation.tasks`."""
         found = (chosen for name in task_names(self._recipe.evaluation.tasks) for chosen in self._tested(name, fold))
-        return tuple(check_names(tuple(found), where="evaluation.tasks"))
+        return tuple(check_names(tuple(found), self._resolver, where="evaluation.tasks"))
 
     def choosing(self, section: SelectionSection, fold: int | None) -> Sequence[DevTask]:
         """Those that choose checkpoints by their mean."""
-        found = check_names([limited(self._dev_task(name, fold), section.limit) for name in section.names], where="selection.task")
+        asked = [limited(self._dev_task(name, fold), section.limit) for name in section.names]
+        found = check_names(asked, self._resolver, where="selection.task")
         if not have_mean(one.kind for one in found):
             raise RecipeError(
                 where="selection.task", found=f"tasks of {found[0].kind} and of others", expected="tasks of one kind, whose scores have a mean", remedy="Name own alone."

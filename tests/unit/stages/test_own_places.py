@@ -92,9 +92,35 @@ def test_one_file_by_two_names_is_refused_with_both(one: str, other: str, tiny_e
     assert f"found {one} and {other}, which are one file; expected each file once" in str(told.value)
 
 
+def test_two_files_of_one_content_are_refused_with_both(tiny_encoder_dir: Path, data: Path) -> None:
+    (data / "my/copy.parquet").write_bytes((data / "my/pairs.parquet").read_bytes())
+    with pytest.raises(RecipeError) as told:
+        stage_of(tiny_encoder_dir, ("pairs=my/pairs@test", "pairs=my/copy@test"), data)
+    assert "found pairs=my/pairs@test and pairs=my/copy@test, two files of one content; expected each file once" in str(told.value)
+
+
+@pytest.mark.parametrize(("splits", "named"), [((), "train"), (("test",), "test")])
+@pytest.mark.parametrize("is_first", [False, True])
+def test_all_rows_beside_the_split_that_has_them_all_are_refused(
+    splits: tuple[str, ...], named: str, is_first: bool, tiny_encoder_dir: Path, data: Path
+) -> None:
+    rows = [
+        {"sentence1": f"c {n}", "sentence2": f"d {n}", "label": n % 2} | dict.fromkeys(["split"] if splits else [], "test")
+        for n in range(9)
+    ]
+    write_table(data, "my/whole", rows)
+    tasks = ("pairs=my/whole", f"pairs=my/whole@{named}")[:: 1 if is_first else -1]
+    with pytest.raises(RecipeError) as told:
+        stage_of(tiny_encoder_dir, tasks, data)
+    assert f"found {tasks[0]} and {tasks[1]}, which are the same rows: the file has no others" in str(told.value)
+    (data / "my/copy.parquet").write_bytes((data / "my/whole.parquet").read_bytes())
+    with pytest.raises(RecipeError, match="two files of one content"):
+        stage_of(tiny_encoder_dir, (tasks[0], tasks[1].replace("whole", "copy")), data)
+
+
 def test_other_rows_and_other_files_are_other_tasks(tiny_encoder_dir: Path, data: Path) -> None:
     (data / "my/copy.parquet").write_bytes((data / "my/pairs.parquet").read_bytes())
-    tasks = ("pairs=my/pairs@dev", "pairs=my/pairs.parquet@test", "pairs=my/others", "pairs=my/copy@test")
+    tasks = ("pairs=my/pairs", "pairs=my/pairs.parquet@test", "pairs=my/others", "pairs=my/copy@dev")
     assert len(stage_of(tiny_encoder_dir, tasks, data)[0].tasks) == 4
 
 

@@ -230,7 +230,7 @@ def test_own_labels_use_dev_where_there_is_one(planted_encoder_dir: Path, data: 
 
 def test_names_say_kind_source_and_split_and_two_of_a_name_are_refused(tiny_encoder_dir: Path, data: Path) -> None:
     assert named_task("sts=my/pairs@dev").name == "sts-my-pairs-dev"
-    write_table(data, "my-pairs", pq.read_table(data / "my/pairs.parquet").to_pylist())
+    write_table(data, "my-pairs", pq.read_table(data / "my/pairs.parquet").to_pylist()[::-1])
     with pytest.raises(RecipeError, match="two tasks called sts-my-pairs"):
         stage_of(tiny_encoder_dir, ("sts=my/pairs", "sts=my-pairs"), data)
     assert named_task("pairs=hub:owner/name:config#abc@test").revision == "abc"
