@@ -22,7 +22,7 @@ from rayjobs.benchmarks.calibration import (
     over_table,
 )
 from rayjobs.benchmarks.null_measures import MEASURES, false_positives
-from rayjobs.benchmarks.null_tasks import SIZES, false_positives_of_means
+from rayjobs.benchmarks.null_tasks import SHARING, SIZES, false_positives_of_means, false_positives_of_shared
 from rayjobs.benchmarks.null_worlds import NullWorld
 from sentdist.report.style import Drawing, canvas, house_style, save
 
@@ -155,6 +155,14 @@ def _page(count: int) -> Iterator[str]:
     yield "| " + " | ".join(" and ".join(map(str, sizes)) if len(sizes) < 4 else f"{len(sizes)} times {sizes[0]}" for sizes in SIZES) + " |"
     yield "|" + "---:|" * len(SIZES)
     yield "| " + " | ".join(f"{100 * false_positives_of_means(sizes, count=4 * count):.1f}" for sizes in SIZES) + " |"
+    yield ""
+    yield "Where tasks share items (a share of the smaller task's, in common with the first), these count as one group of one stratum:"
+    yield ""
+    yield "| | " + " | ".join(f"{' and '.join(map(str, sizes))}, {share:.0%}" for sizes, share in SHARING) + " |"
+    yield "|---|" + "---:|" * len(SHARING)
+    for title, is_joined in (("as it is told", True), ("taken as independent", False)):
+        shares = [false_positives_of_shared(sizes, share, is_joined=is_joined, count=4 * count) for sizes, share in SHARING]
+        yield f"| {title} | " + " | ".join(f"{100 * one:.1f}" for one in shares) + " |"
     yield ""
     yield "## Checkpoints, uneven rows, power"
     yield ""

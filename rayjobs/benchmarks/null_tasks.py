@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
+from sentdist.evaluation.joint_groups import joint_groups
 from sentdist.evaluation.significance import against
 from sentdist.evaluation.variation import Column, Entry
 
+Floats = NDArray[np.float64]
 SIZES = ((30,), (4, 500), (10, 500), (3, 3, 3), (8,) * 7, (20, 200, 2000))  # groups of test items of each task
+SHARING = (((100, 100), 0.3), ((100, 100), 1.0), ((100, 20), 1.0), ((500, 100, 100, 100), 0.5))  # the same, and what they share
 
 
 def false_positives_of_means(sizes: Sequence[int], *, count: int, seed: int = 0) -> float:
@@ -20,11 +24,37 @@ def false_positives_of_means(sizes: Sequence[int], *, count: int, seed: int = 0)
     told = 0
     for _ in range(count):
         apart = [generator.normal(0, 10, size) for size in sizes]  # of each item, what one gains over the other
-        added = np.concatenate([(own - own.mean()) / len(own) for own in apart]) / len(sizes)
-        entries = [
-            Entry(label=label, scores=np.array([score]), seeds=(), contributions=one[None])
-            for label, score, one in (("one", float(np.mean([own.mean() for own in apart])), added), ("other", 0.0, 0 * added))
-        ]
-        p = against([Column(entries, weights, task_of)], [[("one", "other")]])[0][0].p
-        told += p is not None and p < 0.05
+        told += _is_told(apart, weights, task_of, lambda added: added)
     return told / count
+
+
+def false_positives_of_shared(sizes: Sequence[int], share: float, *, is_joined: bool, count: int, seed: int = 0) -> float:
+    """As `false_positives_of_means`, of tasks of which the later ones have a share of their items, at most all of its, in common with
+    the first. is_joined: whether the test knows it."""
+    generator = np.random.default_rng(seed)
+    num_shared = [round(share * min(size, sizes[0])) for size in sizes[1:]]
+    numbers = [np.arange(max(num_shared)), *map(np.arange, num_shared)]
+    joint = joint_groups(sizes, [np.stack([one, one], axis=1) for one in numbers])
+    weights = np.concatenate([np.full(size, 1 / size / len(sizes)) for size in sizes])
+    told = 0
+    for _ in range(count):
+        apart = [generator.normal(0, 10, size) for size in sizes]
+        for own, number in zip(apart[1:], num_shared, strict=True):
+            own[:number] = apart[0][:number]
+        if is_joined:
+            told += _is_told(apart, joint.sums(weights), joint.strata, joint.sums)
+        else:
+            told += _is_told(apart, weights, np.repeat(np.arange(len(sizes)), sizes), lambda added: added)
+    return told / count
+
+
+def _is_told(apart: Sequence[Floats], weights: Floats, task_of: NDArray[np.intp], grouped: Callable[[Floats], Floats]) -> bool:
+    """Whether two encoders are told apart by the mean over tasks. apart: of each item of each task, what one gains over the other.
+    grouped: from items to groups."""
+    added = grouped(np.concatenate([(own - own.mean()) / len(own) for own in apart]) / len(apart))
+    entries = [
+        Entry(label=label, scores=np.array([score]), seeds=(), contributions=one[None])
+        for label, score, one in (("one", float(np.mean([own.mean() for own in apart])), added), ("other", 0.0, 0 * added))
+    ]
+    p = against([Column(entries, weights, task_of)], [[("one", "other")]])[0][0].p
+    return p is not None and p < 0.05

@@ -15,9 +15,11 @@ from sentdist.evaluation import contributions
 
 STRATUM = "stratum"  # the column of items of a score that is a mean over parts of their means
 GROUP = "group"  # the column of items that says which belong together
+SHARED = "shared"  # that of items which have texts in common with those of other tasks: equal numbers belong together, -1 has none
 NAMES = ("query_id", "row", "label", "predicted")  # columns of items that name or describe them
 MAIN_MEASURES = ("accuracy", "map")  # of files that have several measures, the one that a task's own name means
 Columns = Mapping[str, NDArray[Any]]
+_NUMBERS = 1 << 32  # of what is shared within a fold: more than a test set has texts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -26,18 +28,26 @@ class Items:
 
     contributions: (I,) in points, 0 in sum. weights: (I,) share of each in the score, 1 in sum. groups: (I,) what they belong to; an
     item of a file without the column stands for itself. identity: what two encoders' items have in common if they are those of one test
-    set.
+    set. shared: (I,) what they have in common with items of other tasks, as numbers of this very evaluation; -1 for nothing.
     """
 
     contributions: NDArray[np.float64]
     weights: NDArray[np.float64]
     groups: NDArray[Any]
     identity: NDArray[Any]
+    shared: NDArray[np.int64]
     has_groups: bool
 
     def by_group(self) -> NDArray[np.float64]:
         """(G,) contributions of groups, in the order of their names."""
         return self._sums(self.contributions)
+
+    def shared_by_group(self) -> NDArray[np.int64]:
+        """(L, 2) each group, by its place in that order, with each number that it has in common with other tasks; of one evaluation these
+        are one for all tasks."""
+        _, place = np.unique(self.groups, return_inverse=True)
+        has_any = self.shared >= 0
+        return np.unique(np.stack([place[has_any], self.shared[has_any]], axis=1).astype(np.int64), axis=0)
 
     def group_weights(self) -> NDArray[np.float64]:
         """(G,) shares of groups in the score."""
@@ -72,6 +82,7 @@ def items_of(columns: Columns, *, task: str, where: str) -> Items | None:
         weights=contributions.strata_weights(columns[STRATUM]) if STRATUM in columns else np.full(size, 1.0 / size),
         groups=columns.get(GROUP, np.arange(size)),
         identity=identity,
+        shared=columns.get(SHARED, np.full(size, -1, dtype=np.int64)),
         has_groups=GROUP in columns,
     )
 
@@ -110,6 +121,7 @@ def joined(folds: Sequence[Items]) -> Items:
         weights=np.concatenate([fold.weights for fold in folds]) / len(folds),
         groups=np.concatenate([fold.groups if has_groups else start + np.arange(len(fold.weights)) for fold, start in zip(folds, starts,
         strict=True)]), identity=np.concatenate([fold.identity for fold in folds]),
+        shared=np.concatenate([np.where(fold.shared < 0, -1, number * _NUMBERS + fold.shared) for number, fold in enumerate(folds)]),
         has_groups=has_groups,
     )  # fmt: skip
 
@@ -132,7 +144,7 @@ def _contributions(columns: Columns, task: str, where: str) -> tuple[NDArray[np.
     if {"label", "cluster"} <= columns.keys():
         clusters, labels = columns["cluster"], columns["label"]
         return (contributions.of_v_measure(clusters, labels), labels) if len(np.unique(clusters)) > 1 < len(np.unique(labels)) else None
-    measures = [name for name in columns if name not in (*NAMES, STRATUM, GROUP)]
+    measures = [name for name in columns if name not in (*NAMES, STRATUM, GROUP, SHARED)]
     main = next((name for name in (*MAIN_MEASURES, *measures) if name in measures), task)
     measure = task.rpartition(":")[2] if ":" in task else main
     if measure == "f1" and {"label", "predicted"} <= columns.keys():

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from sentdist.data.task_texts import TaskTexts
+from sentdist.data.task_texts import TaskTexts, shared_groups
 from sentdist.errors import DataError, named
-from sentdist.evaluation.items import GROUP, Scored
+from sentdist.evaluation.items import GROUP, SHARED, Scored
 from sentdist.evaluation.means import mean_of_all
 from sentdist.inference.mteb_items import NotComparedError, OtherRowsError, PredictionKind, ScoredPart, kind_of
 from sentdist.inference.mteb_tasks import abstask, loading_data, mteb_tasks
 from sentdist.plan.measures import Measure
-from sentdist.reading import read_json
+from sentdist.reading import read_json, read_parquet
 
 ENDING = "_predictions.json"
+_Grouped = tuple[TaskTexts, NDArray[np.int64]]  # what a task tests, with the groups of its items
 _Answers = Mapping[tuple[str, str], Any]  # of (subset, split): what mteb has kept
 _META = "mteb_model_meta"  # the one key of a file that is no subset
 _MOST_BYTES = 4 * 2**30  # a thousand documents for each of a hundred thousand queries; in memory five times as much
@@ -98,6 +101,7 @@ def predicted_scores(folders: tuple[Predictions, Predictions], names: Sequence[s
     measures: dict[str, Measure] = {}
     notes: list[str] = []
     scored: tuple[dict[str, _Scores], dict[str, _Scores]] = ({}, {})
+    grouped: dict[str, _Grouped] = {}
     for task in tasks:
         name = task.metadata.name
         try:
@@ -107,7 +111,7 @@ def predicted_scores(folders: tuple[Predictions, Predictions], names: Sequence[s
             with loading_data():
                 _load(task)
             for folder, found, own, place in zip(folders, answers, scored, "01", strict=True):
-                own[name] = _scored(kind, task, found, into / place / name, where=str(folder.files[name]))
+                own[name], grouped[name] = _scored(kind, task, found, into / place / name, where=str(folder.files[name]))
             task.unload_data()
         except NotComparedError as why:
             notes.append(f"Not compared: {name}, for {why}.")
@@ -115,6 +119,7 @@ def predicted_scores(folders: tuple[Predictions, Predictions], names: Sequence[s
         measures[name] = measure
         if remark := kind.remarks.get(task.metadata.main_score):
             notes.append(f"{name}: {remark}.")
+    _note_shared({name: grouped[name] for name in measures}, scored)
     ours, theirs = (
         Scored(scores={name: one.score for name, one in own.items()}, items={name: one.files for name, one in own.items()})
         for own in scored
@@ -152,7 +157,7 @@ def _same_parts(folders: tuple[Predictions, Predictions], name: str) -> list[_An
     return found
 
 
-def _scored(kind: PredictionKind, task: Any, answers: _Answers, into: Path, *, where: str) -> _Scores:
+def _scored(kind: PredictionKind, task: Any, answers: _Answers, into: Path, *, where: str) -> tuple[_Scores, _Grouped]:
     """A task of one encoder; its items are written into a file a part, with the groups of all parts together."""
     parts: list[ScoredPart] = []
     for (subset, split), found in answers.items():
@@ -166,14 +171,28 @@ def _scored(kind: PredictionKind, task: Any, answers: _Answers, into: Path, *, w
     texts = [texts for part in parts for texts in part.texts]
     linked = [pairs for part in parts for pairs in part.linked]
     pairs = tuple((item, *pair) for item, pairs in enumerate(linked) for pair in pairs)
-    groups = TaskTexts(name=into.name, sentences=tuple(texts), pairs=pairs).groups()
+    tested = TaskTexts(name=into.name, sentences=tuple(texts), pairs=pairs)
+    groups = tested.groups()
     into.mkdir(parents=True)
     files, start = [], 0
     for number, part in enumerate(parts):
         files.append(into / f"{number}.parquet")
         pq.write_table(part.items.append_column(GROUP, pa.array(groups[start : start + part.items.num_rows])), files[-1])
         start += part.items.num_rows
-    return _Scores(score=mean_of_all([part.score for part in parts]), files=tuple(files))
+    return _Scores(score=mean_of_all([part.score for part in parts]), files=tuple(files)), (tested, groups)
+
+
+def _note_shared(grouped: Mapping[str, _Grouped], scored: Iterable[Mapping[str, _Scores]]) -> None:
+    """Write into the items of both encoders what tasks have in common, where they have anything."""
+    for name, shared in zip(grouped, shared_groups(list(grouped.values())), strict=True):
+        if not (shared >= 0).any():
+            continue
+        for files in (own[name].files for own in scored):
+            start = 0
+            for file in files:
+                items = read_parquet(file)
+                pq.write_table(items.append_column(SHARED, pa.array(shared[start : start + items.num_rows])), file)
+                start += items.num_rows
 
 
 def _rows(task: Any, subset: str, split: str) -> Any:

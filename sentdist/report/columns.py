@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sentdist.errors import DataError
 from sentdist.evaluation.items import Items
+from sentdist.evaluation.joint_groups import JointGroups, joint_groups
 from sentdist.evaluation.summary import Summary, summarize
 from sentdist.evaluation.variation import Column, Entry, Floats, Interval
 from sentdist.plan.measures import Measure, mean_of
@@ -23,12 +25,23 @@ _MAIN = frozenset(kind.main.name for kind in TASK_KINDS.values())
 class TableColumns:
     """by_name: columns in the table's order, without those in which no row has a score. measures: what their scores are. sizes: items and
     groups of each task that has them. without_groups: tasks whose items say nothing of what belongs together, so that each stands for
-    itself."""
+    itself. joined: tasks of the average that share texts with others of them."""
 
     by_name: Mapping[str, Column]
     measures: Mapping[str, Measure]
     sizes: Mapping[str, tuple[int, int]]
     without_groups: tuple[str, ...]
+    joined: tuple[str, ...] = ()
+
+    @property
+    def remarks(self) -> list[str]:
+        """What of the items a reader of the tests must know, in sentences."""
+        told = []
+        if self.without_groups:
+            told.append(f"Taken as independent, since their items do not say which belong together: {', '.join(self.without_groups)}.")
+        if self.joined:
+            told.append(f"In the mean, items that share texts count as one group across tasks, too: {', '.join(self.joined)}.")
+        return told
 
     @property
     def has_items(self) -> bool:
@@ -57,9 +70,11 @@ class TableColumns:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _TaskItems:
-    """(G,) contributions of each run, by label and seed, and the groups' weights; labels of which some run has no items are left out."""
+    """(G,) contributions of each run, by label and seed, and the groups' weights; labels of which some run has no items are left out.
+    shared: of each run what its groups share with other tasks, see `Items.shared_by_group`."""
 
     of_run: Mapping[tuple[str, int], Floats]
+    shared: Mapping[tuple[str, int], NDArray[np.int64]]
     weights: Floats
     num_items: int
     has_groups: bool
@@ -75,15 +90,17 @@ def table_columns(systems: Sequence[SystemRows], measures: Mapping[str, Measure]
     """
     tasks = list(measures)
     items = {task: _read(systems, task) for task in tasks}
-    by_name = {task: _column(systems, [task], items) for task in tasks}
+    by_name = {task: _column(systems, [task], items, None) for task in tasks}
+    joint = _joint([items[task] for task in tasks]) if average else None
     if average:
         measures = {**measures, AVERAGE: mean_of(list(measures.values()))}
-        by_name[AVERAGE] = _column(systems, tasks, items)
+        by_name[AVERAGE] = _column(systems, tasks, items, joint)
     return TableColumns(
         by_name={name: column for name, column in by_name.items() if column is not None},
         measures=measures,
         sizes={task: (one.num_items, len(one.weights)) for task, one in items.items() if one is not None},
         without_groups=tuple(task for task, one in items.items() if one is not None and not one.has_groups),
+        joined=() if joint is None else tuple(tasks[place] for place in joint.tasks),
     )
 
 
@@ -94,12 +111,32 @@ def lead_column(columns: Sequence[str]) -> str:
     return next((column for column in columns if column.partition(":")[2] in _MAIN), columns[-1])
 
 
-def _column(systems: Sequence[SystemRows], tasks: Sequence[str], items: Mapping[str, _TaskItems | None]) -> Column | None:
-    """The mean over tasks (or the one) of every system that has it; tasks are strata: each keeps its share."""
+def _joint(items: Sequence[_TaskItems | None]) -> JointGroups | None:
+    """What the groups of tasks share, by the first run that says it of all of them: their items are those of all others. None: nothing."""
+    known = [one for one in items if one is not None]
+    if len(known) < len(items) or not known:
+        return None
+    runs = (run for run in known[0].shared if all(run in one.shared for one in known))
+    joint = (joint_groups([len(one.weights) for one in known], [one.shared[run] for one in known]) for run in runs)
+    return next((found for found in joint if found.tasks), None)
+
+
+def _column(
+    systems: Sequence[SystemRows], tasks: Sequence[str], items: Mapping[str, _TaskItems | None], joint: JointGroups | None
+) -> Column | None:
+    """The mean over tasks (or the one) of every system that has it; tasks are strata: each keeps its share. Those that share groups are one
+    stratum. joint: what they share."""
     known = [one for task in tasks if (one := items[task]) is not None]
     has_all = len(known) == len(tasks)
-    weights = np.concatenate([one.weights for one in known]) / len(known) if has_all else ()
-    task_of = np.repeat(np.arange(len(known)), [len(one.weights) for one in known]) if has_all else ()
+
+    def of_groups(of_tasks: Sequence[Floats]) -> Floats:
+        values_G = np.concatenate(of_tasks) / len(known)
+        return values_G if joint is None else joint.sums(values_G)
+
+    weights = of_groups([one.weights for one in known]) if has_all else ()
+    task_of: NDArray[np.intp] | tuple[()] = ()
+    if has_all:
+        task_of = np.repeat(np.arange(len(known)), [len(one.weights) for one in known]) if joint is None else joint.strata
     entries = []
     for system in systems:
         rows = system.complete(tasks)
@@ -112,15 +149,15 @@ def _column(systems: Sequence[SystemRows], tasks: Sequence[str], items: Mapping[
                 label=system.label,
                 scores=np.array([row.mean(tasks) for row in rows], dtype=np.float64),
                 seeds=() if system.is_fixed else tuple(row.seed for row in rows),
-                contributions=np.stack([np.concatenate([one.of_run[key] for one in known]) / len(known) for key in keys]) if has_items
-                else None,
+                contributions=np.stack([of_groups([one.of_run[key] for one in known]) for key in keys]) if has_items else None,
             )
-        )  # fmt: skip
+        )
     return Column(entries, weights, task_of) if entries else None
 
 
 def _read(systems: Sequence[SystemRows], task: str) -> _TaskItems | None:
     of_run: dict[tuple[str, int], Floats] = {}
+    shared: dict[tuple[str, int], NDArray[np.int64]] = {}
     first: tuple[str, Items] | None = None
     for system in systems:
         runs = [(row.seed, read_items(row, task)) for row in system.rows]
@@ -131,10 +168,13 @@ def _read(systems: Sequence[SystemRows], task: str) -> _TaskItems | None:
             first = first or (system.label, items)
             _check_same_items(task, first, (system.label, items))
             of_run[system.label, seed] = items.by_group()
+            shared[system.label, seed] = items.shared_by_group()
     if first is None:
         return None
     items = first[1]
-    return _TaskItems(of_run=of_run, weights=items.group_weights(), num_items=len(items.weights), has_groups=items.has_groups)
+    return _TaskItems(
+        of_run=of_run, shared=shared, weights=items.group_weights(), num_items=len(items.weights), has_groups=items.has_groups
+    )
 
 
 def _check_same_items(task: str, one: tuple[str, Items], other: tuple[str, Items]) -> None:

@@ -132,9 +132,7 @@ def compare_evaluated(labels: tuple[str, str], both: tuple[Scored, Scored], task
         if line.difference.p is None:
             untested.setdefault(line.difference.reason, []).append(line.task)
     notes += [f"Not tested: {', '.join(names)} ({reason})." for reason, names in untested.items()]
-    if columns.without_groups:
-        notes.append(f"Taken as independent, since their items do not say which belong together: {', '.join(columns.without_groups)}.")
-    return Compared(lines=lines, sentence=sentence, notes=tuple(notes))
+    return Compared(lines=lines, sentence=sentence, notes=(*notes, *columns.remarks))
 
 
 def second_opinion(found: Compared, *, rope: float) -> Iterator[str]:

@@ -298,8 +298,7 @@ def _notes(
         )
     if 1 in seeds:
         notes.append("One seed: what other seeds would give is not known, and such rows are compared for these very encoders.")
-    if found.without_groups:
-        notes.append(f"Taken as independent, since their items do not say which belong together: {', '.join(found.without_groups)}.")
+    notes += found.remarks
     if leaked:
         notes.append(
             "Leaked: the test's pairs or queries that stand in the training data, as written or but for case and punctuation; near: with small changes."

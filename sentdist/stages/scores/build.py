@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentdist.evaluation.items import GROUP
+from sentdist.data.task_texts import shared_groups
+from sentdist.evaluation.items import GROUP, SHARED
 from sentdist.evaluation.means import mean_of_all
 from sentdist.evaluation.relational import relation_cosines
 from sentdist.learning.relation_file import Relations
@@ -48,20 +49,26 @@ def build_scores(stage: Scores, context: Context, *, make_embed: MakeEmbed = emb
     results = score_results(scores) | facts
     with context.store.staged() as folder:
         (folder / "items").mkdir()
-        for task, score in zip(tasks, scores, strict=True):
-            pq.write_table(_items_table(score, task), folder / "items" / f"{score.task}.parquet", compression="zstd")
+        for score, items in zip(scores, _items_tables(tasks, scores), strict=True):
+            pq.write_table(items, folder / "items" / f"{score.task}.parquet", compression="zstd")
         if cloud is not None:
             cloud.write(folder)
         (folder / "scores.json").write_text(json.dumps(results, indent=1))
         return commit(stage, folder, context, seconds=time.perf_counter() - started, results=results)
 
 
-def _items_table(score: TaskScore, task: LoadedTask) -> pa.Table:
-    """The items with the group of each, for tests: items that share a text are not independent. Metadata say what was left out."""
-    texts, items = task.texts(), score.items
-    if score.has_main and items.num_rows == texts.num_items:
-        items = items.append_column(GROUP, pa.array(texts.groups()))
-    return items.replace_schema_metadata({LEFT_OUT: texts.left_out})
+def _items_tables(tasks: list[LoadedTask], scores: list[TaskScore]) -> list[pa.Table]:
+    """The items of each task with the group of each, for tests: items that share a text are not independent, within a task or in several.
+    Metadata say what was left out."""
+    texts = [task.texts() for task in tasks]
+    tables = [score.items.replace_schema_metadata({LEFT_OUT: one.left_out}) for score, one in zip(scores, texts, strict=True)]
+    tested = [place for place, score in enumerate(scores) if score.has_main and tables[place].num_rows == texts[place].num_items]
+    grouped = [(texts[place], texts[place].groups()) for place in tested]
+    for place, (_, groups), shared in zip(tested, grouped, shared_groups(grouped), strict=True):
+        tables[place] = tables[place].append_column(GROUP, pa.array(groups))
+        if (shared >= 0).any():
+            tables[place] = tables[place].append_column(SHARED, pa.array(shared))
+    return tables
 
 
 def _embedded_scores(
