@@ -6,6 +6,7 @@ import os
 import shlex
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,8 +16,9 @@ import typer
 from sentdist.cli.completing import sweeps
 from sentdist.cli.interrupting import told_what_is_kept
 from sentdist.cli.live import live_display
-from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot, named_file
+from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot, check_choice, check_in_use, named_file
 from sentdist.cli.printing import KEY_LETTERS, empty_table, open_console
+from sentdist.cli.score_output import FORMATS, OutputFormat, print_json
 from sentdist.cli.searches import print_choice, print_space
 from sentdist.errors import RecipeError, SentdistError, counted
 from sentdist.inference.opening import IN_A_JOB, store_root
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from sentdist.plan.suggestions import PlannedSearch
     from sentdist.plan.unroll import Plan
     from sentdist.stages.context import Context
-    from sentdist.stages.device_forecast import Devices
+    from sentdist.stages.device_forecast import Devices, Parameters
     from sentdist.store.forecast import Forecast
     from sentdist.store.store import ArtifactStore
 
@@ -61,28 +63,36 @@ def plan(
     data: DataRoot = None,
     trials: Annotated[bool, typer.Option("--trials", help="Also list every trial.")] = False,
     on: Annotated[str | None, typer.Option("--on", help="Forecast for these GPUs, such as 8xH100.", show_default=False)] = None,
+    output: OutputFormat = "table",
 ) -> None:
     """Show what a recipe will build.
 
     What is in the store, what will be built, how much work that is. Writes the JSON schema that the recipe's first line names for editors.
     """
     from sentdist.execution.disk_estimate import disk_estimate
+    from sentdist.execution.plan_facts import plan_facts
     from sentdist.plan.schema import keep_schema_of
     from sentdist.plan.unroll import Plan
     from sentdist.store.forecast import forecast
 
+    check_choice("--format", output, FORMATS)
+    is_json = output == "json"
+    check_in_use({"--trials": trials or None}, needs="--format table", is_given=not is_json)
     devices = None if on is None else _devices(on)  # what is wrong with it is told before the table
-    unrolled, context = _planned(recipe, overrides or [], store, data)
+    unrolled, context = _planned(recipe, overrides or [], store, data, is_quiet=is_json)
     keep_schema_of(recipe)
     if not isinstance(unrolled, Plan):
-        if trials or devices is not None:
+        if trials or devices is not None or is_json:
             raise RecipeError(
-                where="--trials" if trials else "--on", found=f"{recipe}, a recipe with search",
+                where="--format json" if is_json else "--trials" if trials else "--on", found=f"{recipe}, a recipe with search",
                 expected="a recipe whose trials are known before it runs", remedy="Leave it out: a search suggests its trials as it goes.",
             )  # fmt: skip
         print_space(unrolled, context)
         return
     ahead = forecast(unrolled, context.store)
+    if is_json:
+        print_json(asdict(plan_facts(unrolled, context, ahead, devices, _parameters(context))))
+        return
     console = open_console()
     console.print(_stage_table(unrolled, ahead))
     mentions, distinct = (sum(getattr(kind, name) for kind in ahead.kinds) for name in ("mentions", "distinct"))
@@ -120,12 +130,19 @@ def _devices(given: str) -> Devices:
     return Devices.named(given)
 
 
-def _on_devices(devices: Devices, unrolled: Plan, context: Context, to_build: frozenset[str]) -> Iterator[str]:
-    """What is left on some GPUs, and how far such a forecast was off for what is finished."""
-    from sentdist.stages.device_forecast import device_forecast, forecast_check, parameters_by
+def _parameters(context: Context) -> Parameters:
+    """Of an encoder, by its configuration."""
+    from sentdist.stages.device_forecast import parameters_by
     from sentdist.stages.planning.resolve import encoder_configuration
 
-    parameters = parameters_by(lambda encoder: encoder_configuration(encoder, context.folders))
+    return parameters_by(lambda encoder: encoder_configuration(encoder, context.folders))
+
+
+def _on_devices(devices: Devices, unrolled: Plan, context: Context, to_build: frozenset[str]) -> Iterator[str]:
+    """What is left on some GPUs, and how far such a forecast was off for what is finished."""
+    from sentdist.stages.device_forecast import device_forecast, forecast_check
+
+    parameters = _parameters(context)
     if to_build:
         yield device_forecast(unrolled, devices, parameters, missing=to_build).line
     finished = [stage for stage in unrolled.stages if stage.key not in to_build]
@@ -200,8 +217,10 @@ def job_command(command: str, recipe: Path, *options: str, store: str | None, da
     return shlex.join((f"rayjobs.{command}", str(stays), *options, *places))
 
 
-def _planned(recipe: Path, overrides: list[str], store: str | None, data: Path | None) -> tuple[Plan | PlannedSearch, Context]:
-    """What a recipe asks for: trials, or a search for them."""
+def _planned(
+    recipe: Path, overrides: list[str], store: str | None, data: Path | None, *, is_quiet: bool = False
+) -> tuple[Plan | PlannedSearch, Context]:
+    """What a recipe asks for: trials, or a search for them. is_quiet: whether stdout is for the plan alone."""
     from sentdist.plan.grid import check_takes_effect
     from sentdist.plan.recipe import Recipe
     from sentdist.plan.unroll import Plan
@@ -211,7 +230,7 @@ def _planned(recipe: Path, overrides: list[str], store: str | None, data: Path |
     check_takes_effect(loaded, overrides)
     asked, context = requested(loaded, store=store_root(store), data=data)
     for line in asked.notes if isinstance(asked, Plan) else ():
-        typer.echo(line)
+        typer.echo(line, err=is_quiet)
     return asked, context
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from sentdist.plan.corpora.kind import CorpusStage
@@ -57,14 +57,25 @@ class DiskEstimate:
 def disk_estimate(plan: Plan, context: Context, missing: frozenset[str], *, at_once: int = 1) -> DiskEstimate:
     """What the stages with these keys write. at_once: trainings that are at work, and keep checkpoints, at the same time."""
     stages = [stage for stage in plan.stages if stage.key in missing]
-    encoders = {stage.encoder if isinstance(stage, Train) else stage.encoder.encoder for stage in stages if isinstance(stage, Train | Bank)}
-    sizes = {encoder: size_of(encoder, context) for encoder in encoders}
+    sizes = encoder_sizes(stages, context)
     parameters = sorted((sizes[stage.encoder].num_parameters for stage in stages if isinstance(stage, Train)), reverse=True)
     return DiskEstimate(
         encoders=WEIGHT_BYTES * sum(parameters),
         checkpoints=CHECKPOINT_BYTES * CHECKPOINTS * sum(parameters[:at_once]),
         others=sum(bytes_beside_weights(stage, plan, sizes) for stage in stages),
     )
+
+
+def encoder_sizes(stages: Iterable[Stage], context: Context) -> dict[EncoderSpec, EncoderSize]:
+    """Of the encoders that are trained, or fill banks, among these stages."""
+    encoders = {stage.encoder if isinstance(stage, Train) else stage.encoder.encoder for stage in stages if isinstance(stage, Train | Bank)}
+    return {encoder: size_of(encoder, context) for encoder in encoders}
+
+
+def bytes_of(stage: Stage, plan: Plan, sizes: Mapping[EncoderSpec, EncoderSize]) -> int:
+    """What a stage leaves in the store. sizes: as `encoder_sizes`."""
+    weights = WEIGHT_BYTES * sizes[stage.encoder].num_parameters if isinstance(stage, Train) else 0
+    return weights + bytes_beside_weights(stage, plan, sizes)
 
 
 def search_disk_estimate(planned: PlannedSearch, context: Context, left: Mapping[str, int], *, at_once: int = 1) -> DiskEstimate:
