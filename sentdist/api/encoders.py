@@ -1,57 +1,33 @@
-"""What a Python program asks of sentdist: a function for each command that answers in this process, with the same names and defaults.
-
-`import sentdist` offers what `sentdist.__all__` names of it; nothing heavy is loaded before one of them is called. Wherever an encoder is
-asked for, an `Encoder`, a folder, a packaged name (`minilm-l6`), a hub id or the key of a train artifact will do. `store=None` takes the
-environment variable SENTDIST_STORE, else `.sentdist/store`; `data=None` takes SENTDIST_DATA, else only data that the package makes itself.
-Mistakes are a `SentdistError`: where, what was found, what was expected, what to do.
-"""
+"""Encoders in use, and losses for embeddings of one's own, as a Python program asks for them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
-from sentdist.errors import DataError as DataError
-from sentdist.errors import EncoderError as EncoderError
-from sentdist.errors import RecipeError as RecipeError
-from sentdist.errors import ResourceError as ResourceError
-from sentdist.errors import SentdistError as SentdistError
-from sentdist.errors import StoreError as StoreError
-from sentdist.errors import TrainingDiverged as TrainingDiverged
-from sentdist.execution.outcomes import Outcome as Outcome
-from sentdist.execution.outcomes import numbers, outcomes
 from sentdist.inference.given import (
     given_count,
-    given_data,
     given_embeddings,
     given_encoder,
     given_loaded,
-    given_name,
-    given_names,
     given_pairs,
     given_sentences,
     given_store,
 )
-from sentdist.inference.opening import encoder_use, open_store, store_root
-from sentdist.plan.grid import check_takes_effect
-from sentdist.plan.recipe import Recipe as Recipe
-from sentdist.plan.unroll import Plan as Plan
-from sentdist.print_line import PrintLine
+from sentdist.inference.opening import encoder_use, open_store
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike
 
     from sentdist.inference.embedding_loss import EmbeddingLoss
-    from sentdist.inference.planned_scores import PlannedScores
     from sentdist.inference.ready_encoder import LoadedEncoder
-    from sentdist.plan.specs import EncoderUse
     from sentdist.plan.stage import Json
-    from sentdist.report.evaluated import Compared
-    from sentdist.report.sweep_report import Report
+
+Place = str | Path | None
+Weights = Mapping[str, float] | None
 
 
 class Encoder:
@@ -134,9 +110,6 @@ class Encoder:
 
 
 AnyEncoder = Encoder | str | Path
-AnyRecipe = Recipe | str | Path
-Place = str | Path | None
-Weights = Mapping[str, float] | None
 
 
 @overload
@@ -232,106 +205,6 @@ def search(
     return hits[0] if isinstance(queries, str) else hits
 
 
-def plan(recipe: AnyRecipe, *, overrides: Sequence[str] = (), store: Place = None, data: Place = None) -> Plan:
-    """What a recipe comes to: its `trials`, each ending in scores, and all `stages`, each once, inputs before users. Nothing is started.
-
-    recipe: a `Recipe`, or the path of one. overrides: fields to change, as `--set`: `["training.batch_size=32"]`.
-
-    Raises:
-        RecipeError, DataError, EncoderError: what can be known to be wrong before any work starts; a recipe with `search`, which suggests
-            its trials as it goes.
-    """
-    from sentdist.stages.planning.planned import planned_trials
-
-    return planned_trials(_recipe(recipe, overrides), store=store_root(given_store(store)), data=given_data(data))[0]
-
-
-def run(
-    recipe: AnyRecipe, *, overrides: Sequence[str] = (), store: Place = None, data: Place = None, print_line: PrintLine = print
-) -> list[Outcome]:
-    """Build what a recipe needs without its grid, in this process; as `sentdist run --local`. What the store has is not built again.
-
-    recipe, overrides: as in `plan`. print_line: takes each line of progress.
-    Of a recipe with `search`, the outcomes are those of what dev chose, trained with all seeds, and of the rows that are not trained; with
-    `confirm_seeds`, those of the fresh seeds come last.
-
-    Raises:
-        RecipeError, DataError, EncoderError: mistakes, before anything is built.
-        StoreError: no room on the disk. TrainingDiverged: a loss or gradient that is not finite. The error of the first trial that fails is
-            raised once the others are built.
-    """
-    return _build(_recipe(recipe, overrides, has_grid=False), store, data, print_line)
-
-
-def sweep(
-    recipe: AnyRecipe, *, overrides: Sequence[str] = (), store: Place = None, data: Place = None, print_line: PrintLine = print
-) -> list[Outcome]:
-    """Build all trials of a recipe, its grid included, in this process; as `sentdist sweep --local`. Arguments and errors as in `run`."""
-    return _build(_recipe(recipe, overrides), store, data, print_line)
-
-
-def evaluate(
-    encoder: AnyEncoder, tasks: str | Sequence[str] = "sts", *, store: Place = None, data: Place = None
-) -> dict[str, float | None]:
-    """Score an encoder on tasks: the main score × 100 of each by its name, and each measure by `task.measure`; None where it is undefined.
-
-    tasks: names, groups (`sts`, `transfer`, `retrieval`, …) or `KIND=SOURCE@SPLIT` for data of your own, such as `sts=pairs.tsv`: below
-    the data root or, where there is none, in this folder. `own=FILE` is the rows that `sentdist tune FILE` holds out for test.
-    Scores and embeddings are kept in the store: what is asked again is not computed again.
-
-    Raises:
-        RecipeError: no such task. DataError: data that is missing or cannot be read. EncoderError: as `Encoder.load`.
-    """
-    names = given_names("evaluate: tasks", tasks)
-    return numbers(_planned("evaluate", _use(encoder, store), names, store, data).made().record.results)
-
-
-def compare(
-    encoder: AnyEncoder, other: AnyEncoder, tasks: str | Sequence[str] = "sts", *, store: Place = None, data: Place = None
-) -> Compared:
-    """Whether two encoders differ, by the test that reports use: the first minus the second, on other items of these tasks.
-
-    tasks, store, data: as in `evaluate`. The result has `lines`, a task each and then their average, with both scores × 100 and their
-    `difference` (`low` and `high` of its 95 % interval, `p`, and `table_p`, corrected for all lines); a `sentence` on the last line;
-    and `notes`, on what was not compared.
-
-    Raises:
-        DataError: one encoder twice, no task that both have a score of. Else as `evaluate`.
-    """
-    names = given_names("compare: tasks", tasks)
-    uses = [_use(one, store) for one in (encoder, other)]
-    first, second = (_planned("compare", use, names, store, data) for use in uses)
-    ours, theirs = first.checkpoint, second.checkpoint
-    if first.stage.key == second.stage.key:
-        raise DataError(where="compare", found=f"{ours} twice", expected="two encoders", remedy="Give another one.")
-
-    from sentdist.report.evaluated import compare_evaluated, compared_measures, scored
-
-    labels = (ours, theirs) if ours != theirs else (f"{ours} (first)", f"{theirs} (second)")
-    measures = compared_measures(first.names)
-    here, there = (scored(one.record.results, first.context.store.folder(one), measures) for one in (first.made(), second.made()))
-    return compare_evaluated(labels, (here, there), measures)
-
-
-def report(sweep: str | Recipe | None = None, *, paper: str | None = None, store: Place = None) -> Report:
-    """The tables and figures of a sweep, or with `paper` all tables of a paper with ours beneath: a function of the store's records.
-
-    sweep: its recipe, or that recipe's name: what was last run under it. The report has `markdown`, `html` and `files`; `write(folder)`
-        writes them all.
-
-    Raises:
-        StoreError: no such sweep, or none of its trials is finished. DataError: no such paper.
-    """
-    name = given_name("report", sweep, paper)
-    if paper is not None:
-        from sentdist.report.paper_page import report_paper
-
-        return report_paper(open_store(given_store(store)), name)
-    from sentdist.report.sweep_report import report_sweep
-
-    return report_sweep(open_store(given_store(store)), name)
-
-
 def objective(name: str, *, width: int | None = None, relations: Sequence[str] = (), **values: Json) -> EmbeddingLoss:
     """A loss by its name in a recipe, for embeddings of your own: `objective("info_nce", temperature=0.05)(anchors, positives)`.
 
@@ -348,52 +221,6 @@ def objective(name: str, *, width: int | None = None, relations: Sequence[str] =
     from sentdist.plan.recipe import objective_from_values
 
     return EmbeddingLoss(objective_from_values(name, values), width=width, relations=relations)
-
-
-def _build(recipe: Recipe, store: Place, data: Place, print_line: PrintLine) -> list[Outcome]:
-    from sentdist.stages.planning.planned import requested
-
-    found = given_data(data)
-    place = store_root(given_store(store))
-    asked, context = requested(recipe, store=place, data=found)  # before torch is loaded: a mistake is told at once
-
-    from sentdist.execution.carry_out import carry_out, search_here
-    from sentdist.execution.local_progress import build_locally
-
-    for line in asked.notes if isinstance(asked, Plan) else ():
-        print_line(line)
-    build = partial(build_locally, print_line=print_line)
-    done = carry_out(asked, context, found, search=search_here, build=build, print_line=print_line)
-    ended: list[Outcome] = []
-    for one in done:
-        for failure in one.summary.failures:
-            assert failure.error is not None, "it is among the failures"
-            raise failure.error
-        ended += outcomes(one.plan, context.store)
-    return ended
-
-
-def _use(encoder: AnyEncoder, store: Place) -> EncoderUse:
-    return encoder.loaded.use if isinstance(encoder, Encoder) else encoder_use(given_encoder("encoder", encoder), given_store(store))
-
-
-def _planned(command: str, use: EncoderUse, tasks: Sequence[str], store: Place, data: Place) -> PlannedScores:
-    from sentdist.inference.planned_scores import PlannedScores
-
-    return PlannedScores.of(use, tasks, store=open_store(given_store(store)), data=given_data(data), command=command)
-
-
-def _recipe(recipe: AnyRecipe, overrides: Sequence[str], *, has_grid: bool = True) -> Recipe:
-    found = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe, overrides)
-    found = found if has_grid else found.model_copy(update={"sweep": {}})
-    if not isinstance(recipe, Recipe):
-        check_takes_effect(found, overrides)
-        return found
-    if overrides:
-        raise DataError(
-            where="overrides", found="overrides beside a Recipe", expected="a path", remedy="Give them to Recipe.load, which checks both."
-        )
-    return found
 
 
 def _loaded(encoder: AnyEncoder) -> LoadedEncoder:

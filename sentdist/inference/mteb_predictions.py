@@ -44,7 +44,7 @@ class Predictions:
             DataError: results without predictions, or predictions of several encoders.
         """
         given = Path(name)
-        if not given.is_dir() or (given / "config.json").exists():  # an encoder
+        if not name or not given.is_dir() or (given / "config.json").exists():  # an encoder
             return None
         found = sorted(given.rglob(f"*{ENDING}"))
         folders = list(dict.fromkeys(path.parent for path in found))

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import sentdist
 from sentdist import DataError, RecipeError, StoreError, api
+from sentdist.api import recipes
 from sentdist.cli import app
 from sentdist.execution import carry_out
 from sentdist.inference.given import given_data, given_store
@@ -154,7 +155,7 @@ def test_what_a_plan_has_found_out_is_printed_and_every_part_has_its_outcomes(mo
     monkeypatch.setattr(planned, "requested", lambda *_, **__: (noted, SimpleNamespace(store=ArtifactStore(tmp_path))))
     parts = [SimpleNamespace(plan=name, summary=SimpleNamespace(failures=())) for name in ("first", "fresh seeds")]
     monkeypatch.setattr(carry_out, "carry_out", lambda *_, **__: parts)
-    monkeypatch.setattr(api, "outcomes", lambda plan, store: [plan])
+    monkeypatch.setattr(recipes, "outcomes", lambda plan, store: [plan])
     said: list[str] = []
     assert sentdist.sweep(DEMO, store=tmp_path, print_line=said.append) == ["first", "fresh seeds"] and said == ["75 rows: 59 train"]
 

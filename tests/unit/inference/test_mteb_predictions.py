@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +14,7 @@ from typing import NamedTuple
 import pytest
 from typer.testing import CliRunner, Result
 
+import sentdist
 from sentdist.cli import app
 from sentdist.errors import DataError
 
@@ -102,6 +105,25 @@ def test_an_encoder_is_run_by_mteb_on_the_tasks_of_the_other_side(
     kept = next((tmp_path / "both" / "predictions").glob("*roberta*"))
     again = _compare(kept, tiny_roberta_dir, "--other-pooling", "cls", "--out", tmp_path / "both", *asked[:2])
     assert again.exit_code == 0 and "TinyApart" in again.output, again.output
+
+
+def test_a_python_program_compares_folders_as_the_command_does(runs: tuple[_Run, _Run], tiny_roberta_dir: Path) -> None:
+    first, second = (run.folder for run in runs)
+    printed = json.loads(_compare(first, second, "--mteb", CLASSES, "--format", "json").stdout)
+    found = sentdist.compare(first, str(second), mteb=CLASSES)
+    assert [asdict(line) for line in found.lines] == printed["lines"] and found.sentence == printed["sentence"]
+    assert found.notes[-len(printed["notes"]) :] == tuple(printed["notes"])
+    assert any("Not compared: TinyDrawnClusters" in note for note in found.notes)
+    for call, said in (
+        (lambda: sentdist.compare(first, first), "twice; expected two encoders"),
+        (lambda: sentdist.compare(first, second, "sts"), "tasks beside predictions of mteb; expected tasks of mteb. Name them by mteb="),
+        (lambda: sentdist.compare(first, tiny_roberta_dir), "predictions of mteb beside an encoder"),
+        (lambda: sentdist.compare(tiny_roberta_dir, "minilm-l6", mteb="STSBenchmark"), "mteb beside encoders"),
+        (lambda: sentdist.compare(first, second, mteb=[]), "compare: mteb: found an empty list"),
+        (lambda: sentdist.compare("", tiny_roberta_dir), "found no name"),
+    ):
+        with pytest.raises(sentdist.DataError, match=re.escape(said)):
+            call()
 
 
 def test_mistakes_are_named(runs: tuple[_Run, _Run], tiny_roberta_dir: Path, tmp_path: Path) -> None:
