@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentdist.errors import DataError, counted
+from sentdist.errors import DataError
 from sentdist.evaluation.bayes import LEAST_TASKS, Practical, another_task, outperforming, practical
 from sentdist.evaluation.items import Scored, items_of, why_undefined
 from sentdist.evaluation.significance import Difference
@@ -148,10 +148,12 @@ def second_opinion(found: Compared, *, rope: float) -> Iterator[str]:
     if len(lines) >= LEAST_TASKS:
         another = another_task([line.difference.difference for line in lines], [line.difference.error for line in lines], rope=rope)
         yield f"  another task like these {len(lines)}: {_practical(another)}"
+    if len(lines) == 1:  # a share of one task says nothing of tasks
+        return
     wins = outperforming([line.ours for line in lines], [line.theirs for line in lines])
     verdict = "above chance" if wins.low > 0.5 else "below chance" if wins.high < 0.5 else "not told from chance"
     yield (
-        f"  P(first scores higher) over {counted(wins.pairs, 'task')}: {wins.probability:.2f}, 95 % {wins.low:.2f} to {wins.high:.2f}, {verdict}"
+        f"  P(first scores higher) over {wins.pairs} tasks: {wins.probability:.2f}, 95 % {wins.low:.2f} to {wins.high:.2f}, {verdict}"
         f"{' and worth speaking of' if wins.is_meaningful else ''}."
     )
 

@@ -19,6 +19,15 @@ def test_it_reads_standard_errors_and_not_the_width_of_intervals() -> None:
     assert f"stsb: first better {expected.better:.2f}, equal {expected.same:.2f}" in lines[1]
 
 
+def test_in_how_many_tasks_the_first_is_higher_is_told_of_several_alone() -> None:
+    lines = tuple(
+        _line(task, Difference(difference=2.0, error=1.5, low=-1.0, high=5.0, p=0.2, about="items")) for task in ("stsb", "sickr")
+    )
+    one, both = (list(second_opinion(Compared(lines=some, sentence="", notes=()), rope=1.0)) for some in (lines[:1], lines))
+    assert len(one) == 2 and not any("P(first" in line for line in one)
+    assert both[-1].startswith("  P(first scores higher) over 2 tasks: 1.00, 95 % 0.16 to 1.00, not told from chance")
+
+
 def test_without_a_standard_error_it_says_nothing() -> None:
     bare = Difference(difference=2.0, about="nothing", reason="one seed and no test items")
     assert next(iter(second_opinion(Compared(lines=(_line("stsb", bare),), sentence="", notes=()), rope=1.0))).endswith(
