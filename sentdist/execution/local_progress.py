@@ -10,7 +10,7 @@ from sentdist.errors import SentdistError, counted, named
 from sentdist.execution.board.events import StageEvent, progress_event
 from sentdist.execution.disk_estimate import disk_estimate
 from sentdist.execution.progress import Show, SweepProgress, progress_of
-from sentdist.execution.sweep_end import SweepSummary, TrialOutcome
+from sentdist.execution.sweep_end import SweepSummary, TrialOutcome, overlaps_not_counted
 from sentdist.plan.stage import Stage
 from sentdist.plan.unroll import Plan
 from sentdist.print_line import PrintLine
@@ -55,7 +55,7 @@ def build_locally(plan: Plan, context: Context, *, print_line: PrintLine, show: 
     try:
         build_overlaps(plan, context)
     except SentdistError as error:  # the sweep is over, and its summary is still to be printed
-        print_line(f"Test items in training data could not be counted: {error}")
+        print_line(overlaps_not_counted(error))
     outcomes = {trial.key: TrialOutcome(key=trial.key, name=trial.name, error=errors.get(trial.key)) for trial in plan.trials}
     summary = SweepSummary.of(plan, context.store, before, outcomes, time.perf_counter() - started)
     for line in summary.lines if summary.failures else ():

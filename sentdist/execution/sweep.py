@@ -11,7 +11,6 @@ from functools import partial
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from sentdist.addresses import without_secrets
 from sentdist.errors import SentdistError, SweepStopped, counted
 from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.printer import printed_events
@@ -30,7 +29,7 @@ from sentdist.execution.resources import (
     share_of_a_gpu,
     with_devices,
 )
-from sentdist.execution.sweep_end import SweepSummary, TrialOutcome
+from sentdist.execution.sweep_end import SweepSummary, TrialOutcome, overlaps_not_counted
 from sentdist.execution.training.checkpoints import forget_finished
 from sentdist.plan.leaks import overlaps_of
 from sentdist.plan.stage import topological
@@ -82,7 +81,7 @@ def run_sweep(
     try:
         _build_overlaps(plan, context)
     except (SentdistError, RayError) as error:  # the sweep is over, and its summary is still to be printed
-        print_line(f"Test items in training data could not be counted: {without_secrets(str(error))}")
+        print_line(overlaps_not_counted(error))
     summary = SweepSummary.of(plan, context.store, before, outcomes, time.perf_counter() - started)
     for line in [*summary.lines, *(f"tracking: {warning}" for warning in tracker.warnings)]:
         print_line(line)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
+from sentdist.addresses import without_secrets
 from sentdist.errors import SweepStopped, counted, named
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import STAGES
@@ -96,3 +97,8 @@ class SweepSummary:
 
 def _count(stages: Iterable[Stage], keys: Set[str]) -> Counter[str]:
     return Counter(stage.kind for stage in stages if stage.key in keys)
+
+
+def overlaps_not_counted(error: BaseException) -> str:
+    """What is printed where training data could not be compared with tests: trials and their scores do not need it."""
+    return f"Test items in training data could not be counted: {without_secrets(str(error))}"
