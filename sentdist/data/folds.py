@@ -114,10 +114,8 @@ def fold_of_retrieval(retrieval: Retrieval, *, fold: int, num_folds: int, seed: 
     )
 
 
-def faq_pairs(
-    retrieval: Retrieval, *, fold: int, num_folds: int, seed: int, role: Role = "train", min_relevance: int = 1, by: By = "query"
-) -> pa.Table:
-    """Return columns anchor and positive: every query of the role with each document judged at least `min_relevance` for it, once a text.
+def faq_pairs(retrieval: Retrieval, *, fold: int, num_folds: int, seed: int, role: Role = "train", by: By = "query") -> pa.Table:
+    """Return columns anchor and positive: every query of the role with each document that is judged relevant for it, once a text.
 
     Documents of equal text (StackFAQ repeats a question for each of its answers) give one row. Raises DataError when nothing is relevant.
     """
@@ -129,10 +127,10 @@ def faq_pairs(
         (query, texts[document])
         for query_id, query in zip(part.query_ids, part.queries, strict=True)
         for document, relevance in part.qrels[query_id].items()
-        if relevance >= min_relevance and document in texts
+        if relevance > 0 and document in texts
     )
     if not rows:
-        raise _complaint(f"no document of relevance {min_relevance} or more for the {role} queries of fold {fold}", "at least one")
+        raise _complaint(f"no document of relevance 1 or more for the {role} queries of fold {fold}", "at least one")
     anchors, positives = zip(*rows, strict=True)
     return pa.table({"anchor": pa.array(anchors, pa.large_string()), "positive": pa.array(positives, pa.large_string())})
 

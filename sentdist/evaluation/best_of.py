@@ -18,6 +18,7 @@ from sentdist.errors import DataError
 Floats = NDArray[np.float64]
 BAND = (0.1, 0.9)  # eight searches of ten lie within
 ORDERS = 1000  # of trials: a quantile of 0.1 is known to 0.01
+COSTS = 160  # at which the best so far is told: more than a drawing shows
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -77,10 +78,8 @@ def chance_of_more(
     return float(mass @ (below + at_most) / 2)
 
 
-def best_by_cost(
-    scores: Sequence[float] | Floats, costs: Sequence[float] | Floats, *, num_points: int = 160, orders: int = ORDERS, seed: int = 0
-) -> BestByCost:
-    """The best score so far as costs add up, over random orders of the trials.
+def best_by_cost(scores: Sequence[float] | Floats, costs: Sequence[float] | Floats) -> BestByCost:
+    """The best score so far as costs add up, over 1,000 random orders of the trials, the same ones at each call.
 
     scores: (N,) points, -inf for a trial that has none; costs: (N,) what each took, not below 0. The last cost is what all took together.
 
@@ -95,16 +94,16 @@ def best_by_cost(
         or np.isnan(scores_N).any()
     ):
         raise _unusable(f"{scores_N.tolist()} at {costs_N.tolist()}", "at least one trial, with a cost of 0 or more each")
-    random = np.random.default_rng(seed)
-    order_RN = np.argsort(random.random((orders, len(scores_N))), axis=1)
+    random = np.random.default_rng(0)
+    order_RN = np.argsort(random.random((ORDERS, len(scores_N))), axis=1)
     best_RN = np.maximum.accumulate(scores_N[order_RN], axis=1)
     paid_RN = np.cumsum(costs_N[order_RN], axis=1)
-    grid_C = np.linspace(0.0, float(costs_N.sum()), num_points)
-    padded = np.concatenate([np.full((orders, 1), -np.inf), best_RN], axis=1)
+    grid_C = np.linspace(0.0, float(costs_N.sum()), COSTS)
+    padded = np.concatenate([np.full((ORDERS, 1), -np.inf), best_RN], axis=1)
     slack = 1e-9 * float(costs_N.sum())  # sums in another order differ in their last digits
     done_RC = np.stack([np.searchsorted(paid, grid_C + slack, side="right") for paid in paid_RN])
     best_RC = np.take_along_axis(padded, done_RC, axis=1)
-    low, middle, high = (np.sort(best_RC, axis=0)[min(int(level * orders), orders - 1)] for level in (BAND[0], 0.5, BAND[1]))
+    low, middle, high = (np.sort(best_RC, axis=0)[min(int(level * ORDERS), ORDERS - 1)] for level in (BAND[0], 0.5, BAND[1]))
     return BestByCost(costs=grid_C, low=low, middle=middle, high=high)
 
 

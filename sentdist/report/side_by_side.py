@@ -39,25 +39,22 @@ class SideBySide:
     note: str
 
 
-def side_by_side(
-    table: ResultTable, paper: PaperTable, *, matches: Mapping[str, str], base: str | None, columns: Mapping[str, str] | None = None
-) -> SideBySide:
-    """Put our lines beside the paper's rows.
+def side_by_side(table: ResultTable, paper: PaperTable, *, matches: Mapping[str, str], base: str | None) -> SideBySide:
+    """Put our lines beside the paper's rows, over the columns of equal name.
 
-    matches: our label -> the paper's; base: our label of the row that gains are measured from (the paper's is its table's `base`);
-    columns: our column -> the paper's where the names differ. Encoders, data and budgets differ, so gains compare and levels do not.
-    Raises DataError for a label or column that the paper lacks.
+    matches: our label -> the paper's; base: our label of the row that gains are measured from (the paper's is its table's `base`).
+    Encoders, data and budgets differ, so gains compare and levels do not.
+    Raises DataError for a label that a table lacks, and where no column is shared.
     """
-    names = {column: (columns or {}).get(column, column) for column in table.columns}
-    shared = [column for column in table.columns if names[column] in paper.columns]
+    shared = [column for column in table.columns if column in paper.columns]
     if not shared:
         raise DataError(
             where=f"{paper.paper}, Table {paper.number}",
             found=f"our columns {list(table.columns)}",
             expected=f"some of {list(paper.columns)}",
-            remedy="Map our columns to the paper's names.",
+            remedy="Call our columns as the paper does.",
         )
-    places = [paper.columns.index(names[column]) for column in shared]
+    places = [paper.columns.index(column) for column in shared]
     paper_base = [paper.row(paper.base).scores[place] for place in places] if paper.base is not None else [None] * len(places)
     our_base = _means(table, base, shared) if base is not None else [None] * len(shared)
     rows = []
@@ -75,7 +72,7 @@ def side_by_side(
             )
         )
     note = "Levels depend on encoder, data and budget; what can be compared is each side's gain over its own base, the signed number."
-    return SideBySide(paper=paper, columns=tuple(names[column] for column in shared), rows=tuple(rows), note=note)
+    return SideBySide(paper=paper, columns=tuple(shared), rows=tuple(rows), note=note)
 
 
 def _means(table: ResultTable, label: str, columns: Sequence[str]) -> list[float | None]:

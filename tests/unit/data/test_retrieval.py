@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -247,13 +248,19 @@ def test_documents_of_equal_text_make_one_row() -> None:
         ({"num_folds": 11}, "10 queries"),
         ({"fold": 5}, "fold 5; expected 0 to 4"),
         ({"role": "validation"}, 'role "validation"'),
-        ({"min_relevance": 2}, "no document of relevance 2"),
     ],
 )
 def test_folds_that_cannot_be(changes: dict[str, Any], message: str) -> None:
     arguments: dict[str, Any] = {"fold": 0, "num_folds": 5, "seed": 0, "role": "train"}
     with pytest.raises(DataError, match=message):
         faq_pairs(_many(10), **(arguments | changes))
+
+
+def test_queries_without_a_relevant_document_give_no_pairs() -> None:
+    asked = _many(10)
+    judged = replace(asked, qrels={query: dict.fromkeys(documents, 0) for query, documents in asked.qrels.items()})
+    with pytest.raises(DataError, match="no document of relevance 1"):
+        faq_pairs(judged, fold=0, num_folds=5, seed=0)
 
 
 def test_grades_below_0_are_grade_0() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sentdist.errors import DataError
-from sentdist.evaluation.best_of import best_by_cost, best_quantiles, chance_of_more, expected_best
+from sentdist.evaluation.best_of import BestByCost, best_by_cost, best_quantiles, chance_of_more, expected_best
 from sentdist.evaluation.optimism import optimism
 
 SCORES = [70.0, 72.5, 72.5, 71.0, 75.0, 60.0]
@@ -65,10 +65,15 @@ def test_trials_that_are_all_that_there_can_be_are_each_drawn_once(num: int) -> 
         assert best_quantiles(SCORES, are_all=True)[:, num - 1].tolist() == quantiles.tolist()
 
 
+def _place(found: BestByCost, cost: float) -> int:
+    """The first that is not below a cost. Costs of trials here are whole numbers: what is known at it is known just above it."""
+    return int(np.searchsorted(found.costs, cost - 1e-9))
+
+
 def test_the_best_so_far_over_orders_is_that_of_all_orders() -> None:
     scores, costs = [70.0, -math.inf, 75.0, 72.0], [1.0, 2.0, 4.0, 3.0]
-    found = best_by_cost(scores, costs, num_points=11, orders=4000)
-    at = {round(cost): place for place, cost in enumerate(found.costs)}
+    found = best_by_cost(scores, costs)
+    at = {cost: _place(found, cost) for cost in range(11)}
     for cost in (0, 1, 3, 4, 6, 10):
         best = []
         for order in itertools.permutations(range(4)):
@@ -83,13 +88,20 @@ def test_the_best_so_far_over_orders_is_that_of_all_orders() -> None:
 
 
 def test_the_band_over_orders_holds_eight_of_ten() -> None:
-    found = best_by_cost(np.arange(1.0, 17.0), [1.0] * 16, num_points=17)
-    assert (found.low[1], found.middle[1], found.high[1]) == (2.0, pytest.approx(8.5, abs=0.5), 15.0)  # 1.6th and 14.4th of sixteen
+    found = best_by_cost(np.arange(1.0, 17.0), [1.0] * 16)
+    one = _place(found, 1)
+    assert (found.low[one], found.middle[one], found.high[one]) == (2.0, pytest.approx(8.5, abs=0.5), 15.0)  # 1.6th and 14.4th of sixteen
 
 
 def test_the_median_over_orders_rises_with_cost() -> None:
-    found = best_by_cost([70.0, 71.0, 72.0, 73.0, 74.0], [1.0] * 5, num_points=6)
-    assert found.middle[1:].tolist() == [72.0, 73.0, 74.0, 74.0, 74.0]  # medians of the best of 1 … 5 of five
+    found = best_by_cost([70.0, 71.0, 72.0, 73.0, 74.0], [1.0] * 5)
+    assert [found.middle[_place(found, cost)] for cost in range(1, 6)] == [
+        72.0,
+        73.0,
+        74.0,
+        74.0,
+        74.0,
+    ]  # medians of the best of 1 … 5 of five
 
 
 def test_at_the_last_cost_all_trials_are_made_in_whatever_order_their_costs_are_added() -> None:
