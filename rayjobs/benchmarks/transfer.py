@@ -22,7 +22,7 @@ from sentdist.evaluation.classification import pair_features
 from sentdist.evaluation.transfer import senteval_cross_validated, senteval_split
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.plan.chosen_tasks import pinned_task
+from sentdist.plan.pinned_tasks import pinned_task
 from sentdist.plan.task_kinds import ClassificationTask
 from sentdist.plan.tasks import TASK_GROUPS
 from sentdist.stages.planning.resolve import FileResolver

@@ -35,8 +35,8 @@ def papers(incomplete: str) -> list[str]:
 
 def tasks(incomplete: str) -> list[str]:
     """Tasks and groups; of a list with commas the last."""
-    from sentdist.plan.chosen_tasks import OWN_KINDS
     from sentdist.plan.own_tasks import OWN
+    from sentdist.plan.task_names import OWN_KINDS
     from sentdist.plan.tasks import TASK_GROUPS, TASKS
 
     before, comma, last = incomplete.rpartition(",")

@@ -11,9 +11,9 @@ from sentdist.data.sources.mirror import address_of
 from sentdist.data.sources.pinned import has_source
 from sentdist.data.sources.retrieval_files import missing_parts
 from sentdist.errors import DataError, RecipeError
-from sentdist.plan.chosen_tasks import OWN_KINDS, own_parts
 from sentdist.plan.evaluation import is_own_rows
 from sentdist.plan.task_kinds import TASK_KINDS
+from sentdist.plan.task_names import OWN_KINDS, own_parts
 from sentdist.plan.tasks import TASKS
 from sentdist.spelling import similar_names
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from sentdist.errors import RecipeError
 from sentdist.inference.own_files import own_files
-from sentdist.plan.chosen_tasks import task_names
 from sentdist.plan.evaluation import is_own_rows
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec, EncoderUse, Task
 from sentdist.plan.stages import Scores
 from sentdist.plan.task_kinds import TASK_KINDS, TripletTask
+from sentdist.plan.task_names import task_names
 from sentdist.plan.tasks import TASKS
 from sentdist.stages.context import Context
 from sentdist.stages.planning.planned import planned_evaluation

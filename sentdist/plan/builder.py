@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sentdist.errors import RecipeError
-from sentdist.plan.chosen_tasks import check_lexical, dev_parts
 from sentdist.plan.compatibility import check_encoder, check_fit, check_frozen, check_start, relations_of, remarks, settled
 from sentdist.plan.corpora import AnyCorpus, CorpusSection
 from sentdist.plan.corpora.kind import Planning
 from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus, link_task
+from sentdist.plan.dev_tasks import dev_parts
+from sentdist.plan.method_checks import check_lexical
 from sentdist.plan.objectives import AnyObjective, names_with, phi_of, uses_targets
 from sentdist.plan.recipe import Recipe
 from sentdist.plan.recipe_tasks import RecipeTasks

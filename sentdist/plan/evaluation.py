@@ -9,7 +9,6 @@ from pathlib import Path
 
 from sentdist.errors import DataError, RecipeError, SentdistError
 from sentdist.plan.builder import Builder
-from sentdist.plan.chosen_tasks import own_parts
 from sentdist.plan.corpora.own import OwnSection
 from sentdist.plan.own_tasks import OWN
 from sentdist.plan.recipe import load_recipe, recipe_from_values
@@ -17,6 +16,7 @@ from sentdist.plan.resolver import Resolver
 from sentdist.plan.specs import EncoderUse
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Scores
+from sentdist.plan.task_names import own_parts
 
 RECIPES = (".yaml", ".yml")
 # Fields of a recipe that options and arguments stand for, with the place in a list.

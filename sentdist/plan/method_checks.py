@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from sentdist.errors import RecipeError
 from sentdist.plan.objectives import names_where, terms_of, uses_bank
 from sentdist.plan.sections import Method
+from sentdist.plan.task_kinds import TASK_KINDS, ScoredTask
 from sentdist.plan.wording import not_one_of
 
 OF_A_TRAINING = ("training", "corpus", "stopping", "seed", "start", "bank", "bank_dtype", "regularizers", "select")
@@ -82,3 +84,20 @@ def _check_objective(here: str, method: Method) -> None:
 def known(where: str, name: str, names: Sequence[str]) -> None:
     if name not in names:
         raise ValueError(f"{where}: {not_one_of(name, names)}")
+
+
+def check_lexical(lexical: str | None, tasks: Sequence[ScoredTask], *, where: str) -> None:
+    """Raise RecipeError where words alone cannot score a task."""
+    if lexical is None:
+        return
+    unfit = next((task for task in tasks if lexical not in TASK_KINDS[task.kind].floors), None)
+    if unfit is not None:
+        found = (
+            "bm25 for pairs of sentences"
+            if lexical == "bm25" and TASK_KINDS[unfit.kind].is_graded_pairs
+            else f"{lexical} for {unfit.name} ({unfit.kind})"
+        )
+        expected = f"{' and '.join(kind.name for kind in TASK_KINDS.values() if lexical in kind.floors)} tasks only"
+        others = [floor for floor in TASK_KINDS[unfit.kind].floors if floor != lexical]
+        remedy = f"Use {others[0]}." if others else "Score this task in a recipe of its own."
+        raise RecipeError(where=f"{where}.lexical", found=found, expected=expected, remedy=remedy)

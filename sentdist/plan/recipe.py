@@ -13,11 +13,11 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from sentdist.errors import RecipeError
 from sentdist.frozen import Frozen
-from sentdist.plan.chosen_tasks import check_dev_tasks, is_task_name, no_task
 from sentdist.plan.corpora import SECTIONS as CORPUS_SECTIONS
 from sentdist.plan.corpora import CorpusSection
 from sentdist.plan.corpora.groups import AugmentationSection
 from sentdist.plan.corpora.own import OwnSection
+from sentdist.plan.dev_tasks import check_dev_tasks
 from sentdist.plan.dotted import with_key, with_path
 from sentdist.plan.held_fixed import check_varied
 from sentdist.plan.inheritance import with_inherited_corpora
@@ -42,6 +42,7 @@ from sentdist.plan.sections import (
 from sentdist.plan.specs import Probes, Regularizers, Stopping, Training, View
 from sentdist.plan.stage import Json
 from sentdist.plan.strict_yaml import MOST_BYTES, parsed_yaml
+from sentdist.plan.task_names import is_task_name, no_task
 from sentdist.plan.wording import explained, not_one_of
 from sentdist.reading import reading, unreadable
 from sentdist.spelling import near_file

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sentdist.errors import RecipeError
-from sentdist.plan.chosen_tasks import check_names, limited, named_task, pinned_task, selectable_task, task_names
 from sentdist.plan.corpora import CorpusSection
 from sentdist.plan.corpora.own import OwnSection
+from sentdist.plan.dev_tasks import limited
 from sentdist.plan.own_tasks import OWN, own_task, own_test_tasks
+from sentdist.plan.pinned_tasks import check_names, pinned_task, selectable_task
 from sentdist.plan.recipe import Recipe
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.sections import SelectionSection
 from sentdist.plan.specs import Fold, Task
 from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask, DevTask, have_mean
+from sentdist.plan.task_names import named_task, task_names
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 
 

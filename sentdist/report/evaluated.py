@@ -12,9 +12,9 @@ from sentdist.evaluation.bayes import LEAST_TASKS, Practical, another_task, outp
 from sentdist.evaluation.items import Scored, items_of, why_undefined
 from sentdist.evaluation.significance import Difference
 from sentdist.evaluation.variation import Interval
-from sentdist.plan.chosen_tasks import scored_kinds, task_names
 from sentdist.plan.measures import Measure
 from sentdist.plan.stage import Json, as_number
+from sentdist.plan.task_names import scored_kinds, task_names
 from sentdist.plan.tasks import TASK_GROUPS
 from sentdist.reading import drop_remedy, read_parquet
 from sentdist.report.columns import AVERAGE, TableColumns, table_columns

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar, cast
 
 from sentdist.palette import PALETTE
-from sentdist.plan.chosen_tasks import named_task, task_names
 from sentdist.plan.measures import mean_of
 from sentdist.plan.own_tasks import OWN, kind_of_rows
 from sentdist.plan.specs import Regularizers, Shape
 from sentdist.plan.stage import Json
 from sentdist.plan.task_kinds import TASK_KINDS
+from sentdist.plan.task_names import named_task, task_names
 from sentdist.report.cell_facts import CellFacts
 from sentdist.report.cloud import cloud_drawings
 from sentdist.report.columns import AVERAGE

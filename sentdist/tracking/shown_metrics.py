@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
-from sentdist.plan.chosen_tasks import kind_of_scored
 from sentdist.plan.stage import Json
 from sentdist.plan.task_kinds import have_mean
+from sentdist.plan.task_names import kind_of_scored
 from sentdist.plan.tasks import TASK_GROUPS, group_parts
 from sentdist.store.record import Record
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from sentdist.plan.chosen_tasks import named_task, task_names
 from sentdist.plan.own_tasks import OWN, own_test_names
 from sentdist.plan.specs import Shape
+from sentdist.plan.task_names import named_task, task_names
 from sentdist.store.chosen import DevCell, cells_by_dev, dev_chooses, dev_score
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from sentdist.plan import corpora
-from sentdist.plan.chosen_tasks import OWN_KINDS
 from sentdist.plan.objectives import OBJECTIVES
+from sentdist.plan.task_names import OWN_KINDS
 from tests.parity.processes import run_in_processes
 from tests.random_recipes import draw
 from tests.random_recipes.compare import compare, draw_comparison

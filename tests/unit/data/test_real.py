@@ -18,7 +18,7 @@ from sentdist.data.sampler import epoch_batches
 from sentdist.data.sources.pinned import inspect_source, read_source
 from sentdist.data.sts_pairs import Pairs, read_pairs
 from sentdist.errors import DataError
-from sentdist.plan.chosen_tasks import pinned_task
+from sentdist.plan.pinned_tasks import pinned_task
 from sentdist.plan.tasks import TASKS
 from sentdist.stages.planning.resolve import FileResolver
 from sentdist.stages.tasks.classification import LoadedClassification

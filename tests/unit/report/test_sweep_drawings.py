@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sentdist.palette import PALETTE
-from sentdist.plan.chosen_tasks import can_choose
+from sentdist.plan.dev_tasks import can_choose
 from sentdist.plan.measures import Measure
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json

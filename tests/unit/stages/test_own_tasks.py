@@ -19,9 +19,9 @@ from sentdist.data.retrieval import Retrieval
 from sentdist.data.sources.pinned import inspect_source
 from sentdist.data.sts_pairs import Pairs
 from sentdist.errors import DataError, RecipeError
-from sentdist.plan.chosen_tasks import OWN_KINDS, named_task, task_names
 from sentdist.plan.specs import Fold, Task
 from sentdist.plan.task_kinds import TASK_KINDS, ClassificationTask, GeometryTask, RerankingTask
+from sentdist.plan.task_names import OWN_KINDS, named_task, task_names
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.stages.scores.scorer import COSINE, CosineScorer
 from sentdist.stages.tasks.geometry import geometry_of

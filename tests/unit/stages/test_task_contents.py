@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 from sentdist.cli import app
 from sentdist.data.sources.file_facts import FileFacts, remember_note
 from sentdist.errors import DataError
-from sentdist.plan.chosen_tasks import OWN_KINDS
 from sentdist.plan.recipe import Recipe, recipe_from_values
 from sentdist.plan.specs import EncoderUse
 from sentdist.plan.stage import Json
 from sentdist.plan.task_kinds import TASK_KINDS
+from sentdist.plan.task_names import OWN_KINDS
 from sentdist.plan.unroll import Plan
 from sentdist.stages.planning.planned import planned_evaluation, planned_recipe, planned_search
 from sentdist.stages.tasks import load
