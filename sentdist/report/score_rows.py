@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentdist.errors import DataError
 from sentdist.evaluation.items import Items, items_of, joined
 from sentdist.evaluation.means import mean_of_all
+from sentdist.plan.measures import Measure
 from sentdist.reading import drop_remedy, read_parquet
 
 Scalar = str | int | float | bool | None
@@ -34,6 +35,25 @@ class ResultRow:
     def mean(self, tasks: Sequence[str]) -> float | None:
         """Of these tasks; None where one of them has no score."""
         return mean_of_all(self.scores.get(task) for task in tasks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableRows:
+    """What one table of scores shows.
+
+    columns: of `ResultRow.scores`, tasks or measures of one. measure: of all columns, or one that has their range, and whose unit says what
+    they are. average: whether it has one, of its columns. is_compared: whether its rows are compared with each other. of_task: the one task
+    whose measures the columns are. task_of: column -> the task whose test set it is about, by which leaks are marked.
+    """
+
+    title: str
+    rows: Sequence[ResultRow]
+    columns: Sequence[str]
+    measure: Measure
+    average: bool
+    is_compared: bool = True
+    of_task: str = ""
+    task_of: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

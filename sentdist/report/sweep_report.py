@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -194,18 +194,12 @@ def result_tables(
     baseline = baseline or next((trial.cell for trial in sweep.trials if trial.method == sweep.baseline), None)
     for number, one in enumerate(table_rows(found)):
         yield build_table(
-            one.rows,
-            title=one.title,
-            tasks=one.columns,
+            one,
             baseline=_present(baseline, one.rows) if one.is_compared else None,
-            measure=one.measure,
-            average=one.average,
-            preceding=one.is_compared,
+            grid=grid if one.is_compared else None,
             shared=None if number else shared,
             exploratory=found.exploratory,
             leaked=leaks.of_columns(one.columns, one.task_of),
-            grid=grid if one.is_compared else None,
-            of_task=one.of_task,
         )
 
 
@@ -232,7 +226,7 @@ def _chosen_baseline(sweep: SweepRecord, records: Mapping[str, Record]) -> str |
     return None if chosen is None else chosen.label
 
 
-def _present(baseline: str | None, rows: list[ResultRow]) -> str | None:
+def _present(baseline: str | None, rows: Sequence[ResultRow]) -> str | None:
     return baseline if baseline in {row.label for row in rows} else None
 
 

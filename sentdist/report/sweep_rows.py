@@ -7,14 +7,13 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sentdist.plan.measures import Measure
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.tasks import TASKS
 from sentdist.reading import drop_remedy, read_json_lines
 from sentdist.report import useb
 from sentdist.report.cell_facts import CellFacts, cell_facts
 from sentdist.report.figures import LearningCurve
-from sentdist.report.score_rows import ResultRow, Scalar
+from sentdist.report.score_rows import ResultRow, Scalar, TableRows
 from sentdist.report.seed_results import SeedResults, has_average, scores_of, seed_results
 from sentdist.store.curves import HISTORY_FILE
 from sentdist.store.record import Record
@@ -43,21 +42,6 @@ class SweepRows:
     tasks: list[str]
     unfinished: list[TrialRecord]
     exploratory: dict[str, str]  # label -> why it is no evidence
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableRows:
-    """What one table of scores shows. task_of: column -> the task whose test set it is about. average: whether it has one, of its columns;
-    is_compared: whether its rows are compared with each other. of_task: see `ResultTable`."""
-
-    title: str
-    rows: list[ResultRow]
-    columns: list[str]
-    task_of: Mapping[str, str]
-    measure: Measure
-    average: bool
-    is_compared: bool = True
-    of_task: str = ""
 
 
 def sweep_rows(sweep: SweepRecord, store: ArtifactStore, records: dict[str, Record]) -> SweepRows:

@@ -10,13 +10,11 @@ from sentdist.errors import DataError, counted, duration
 from sentdist.evaluation.significance import Difference, may_be_best
 from sentdist.evaluation.summary import Summary
 from sentdist.evaluation.variation import Column, Interval
-from sentdist.plan.measures import Measure
-from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.columns import AVERAGE, TableColumns, lead_column, table_columns
 from sentdist.report.comparisons import Comparison, compare, in_words
 from sentdist.report.leaks import Leaked
 from sentdist.report.references import GridBaseline, References, references
-from sentdist.report.score_rows import ResultRow, Scalar, SystemRows, group_rows
+from sentdist.report.score_rows import ResultRow, Scalar, SystemRows, TableRows, group_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,36 +124,29 @@ class ResultTable:
 
 
 def build_table(
-    rows: Sequence[ResultRow],
+    given: TableRows,
     *,
-    title: str,
-    tasks: Sequence[str],
     baseline: str | None,
-    measure: Measure = TASK_KINDS["sts"].main,
-    average: bool = True,
-    preceding: bool = True,
+    grid: GridBaseline | None = None,
     shared: SharedStages | None = None,
     exploratory: Mapping[str, str] | None = None,
     leaked: Mapping[tuple[str, str], Leaked] | None = None,
-    grid: GridBaseline | None = None,
-    of_task: str = "",
 ) -> ResultTable:
     """Aggregate rows into a table.
 
-    `baseline` is the label of the row that arrows refer to; with a `grid` they refer to the row at the same point of it, see `references`.
-    `preceding` also tests each line against the one above it, for the CSV.
-    measure: of all columns, or one that has their range, and whose unit says what they are.
-    exploratory: label -> why its rows are not all that were planned; fewer seeds than others have is found here. leaked: (label, task)
-    -> how much of the test its training data hold. of_task: see `ResultTable`.
-    Raises DataError when the baseline is not among the rows, or a task is in none of them.
+    baseline: the label of the row that arrows refer to; with a `grid` they refer to the row at the same point of it, see `references`.
+    Rows that are compared are also tested each against the one above it, for the CSV.
+    exploratory: label -> why its rows are not all that were planned; fewer seeds than others have is found here. leaked: (label, column)
+    -> how much of the test its training data hold.
+    Raises DataError when the baseline is not among the rows, or a column is in none of them.
     """
-    systems = group_rows(rows)
-    _check(systems, tasks, baseline, title)
-    columns = (*tasks, AVERAGE) if average else tuple(tasks)
-    found = table_columns(systems, dict.fromkeys(tasks, measure), average=average)
+    systems, tasks = group_rows(given.rows), given.columns
+    _check(systems, tasks, baseline, given.title)
+    columns = (*tasks, AVERAGE) if given.average else tuple(tasks)
+    found = table_columns(systems, dict.fromkeys(tasks, given.measure), average=given.average)
     doubts = _doubts(systems, exploratory or {})
     rows_of = references(systems, baseline, grid)
-    in_order = [(system.label, above.label) for above, system in itertools.pairwise(systems) if preceding]
+    in_order = [(system.label, above.label) for above, system in itertools.pairwise(systems) if given.is_compared]
     to_baseline, to_chosen = _to_references(systems, rows_of, found, tasks)
     to_preceding = compare(systems, in_order, found, relation="preceding", tasks=tasks)
     headline = lead_column(columns)
@@ -163,8 +154,8 @@ def build_table(
         _verdicts(some, headline, doubts, num_tests=_num_tests([*to_baseline, *to_chosen])) for some in (to_baseline, to_chosen)
     )
     return ResultTable(
-        title=title,
-        unit=measure.unit,
+        title=given.title,
+        unit=given.measure.unit,
         columns=columns,
         lines=tuple(_lines(systems, columns, rows_of, to_baseline, found, doubts, leaked or {})),
         baseline=baseline,
@@ -172,9 +163,9 @@ def build_table(
         comparisons=(*to_baseline, *to_chosen, *to_preceding),
         verdicts=verdicts,
         remarks=(*(f"Of what dev chose: {said}" for said in of_chosen.values()), *((shared.sentence(),) if shared else ())),
-        notes=tuple(_notes(systems, tasks, found, unit=measure.unit, rows_of=rows_of, average=average, leaked=leaked or {})),
+        notes=tuple(_notes(given, systems, found, rows_of, is_leaked=bool(leaked))),
         num_items=found.num_items,
-        of_task=of_task,
+        of_task=given.of_task,
     )
 
 
@@ -269,19 +260,11 @@ def _standing(label: str, best: tuple[str, frozenset[str], frozenset[str]] | Non
     return "best" if label == best[0] else "tied" if label in best[1] else ""
 
 
-def _notes(
-    systems: Sequence[SystemRows],
-    tasks: Sequence[str],
-    found: TableColumns,
-    *,
-    unit: str,
-    rows_of: References,
-    average: bool,
-    leaked: Mapping[tuple[str, str], Leaked],
-) -> list[str]:
+def _notes(given: TableRows, systems: Sequence[SystemRows], found: TableColumns, rows_of: References, *, is_leaked: bool) -> list[str]:
+    """What stands small beneath a table: what its marks and numbers mean."""
     seeds = sorted({len(system.rows) for system in systems if not system.is_fixed})
     spread = "" if seeds in ([], [1]) else f"; mean ± standard deviation over {_range(seeds)} seeds"
-    notes = [f"{unit}{spread}."]
+    notes = [f"{given.measure.unit}{spread}."]
     if rows_of.title:
         notes.append(f"↑ ↓: above or below {rows_of.words}, more than chance explains (5 %, over all comparisons of the table).")
     if rows_of.note:
@@ -299,12 +282,12 @@ def _notes(
     if 1 in seeds:
         notes.append("One seed: what other seeds would give is not known, and such rows are compared for these very encoders.")
     notes += found.remarks
-    if leaked:
+    if is_leaked:
         notes.append(
             "Leaked: the test's pairs or queries that stand in the training data, as written or but for case and punctuation; near: with small changes."
         )
-    incomplete = [] if not average else [system.label for system in systems if len(system.complete(tasks)) < len(system.rows)]
-    if incomplete:
+    incomplete = [system.label for system in systems if len(system.complete(given.columns)) < len(system.rows)]
+    if incomplete and given.average:
         notes.append(f"Some seed lacks a task, and is left out of the average: {', '.join(incomplete)}.")
     return notes
 

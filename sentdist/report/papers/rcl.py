@@ -9,6 +9,7 @@ from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.cell_facts import CellFacts
 from sentdist.report.paper import FurtherTable, PaperTables, fold_means
 from sentdist.report.printed import FAQ_COLUMNS, STS_COLUMNS, PaperRow, PaperTable
+from sentdist.report.score_rows import TableRows
 from sentdist.report.side_by_side import SideBySide, side_by_side
 from sentdist.report.tables import ResultTable, build_table
 from sentdist.store.record import Record
@@ -188,7 +189,9 @@ def faq_tables(sweep: SweepRecord, records: Mapping[str, Record], cells: Mapping
         rows = [row for row in fold_means(sweep, records, columns) if row.label in row_of]
         if rows:
             title, measure = f"Retrieval: {task}", TASK_KINDS["retrieval"].main
-            table = build_table(rows, title=title, tasks=FAQ_COLUMNS, baseline=None, measure=measure, average=False, preceding=False)
+            table = build_table(
+                TableRows(title=title, rows=rows, columns=FAQ_COLUMNS, measure=measure, average=False, is_compared=False), baseline=None
+            )
             yield FurtherTable(number=number, table=table, row_of=row_of)
 
 

@@ -15,7 +15,7 @@ from sentdist.report.cell_facts import CellFacts
 from sentdist.report.paper import FurtherTable, PaperTables, told_apart
 from sentdist.report.printed import SIMCSE_SUPERVISED, STS_COLUMNS, TRANSFER_COLUMNS, PaperRow, PaperTable
 from sentdist.report.relations import LINK_COLUMNS
-from sentdist.report.score_rows import ResultRow
+from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.side_by_side import SideBySide
 from sentdist.report.tables import ResultTable, build_table
 from sentdist.store.record import Record
@@ -319,7 +319,9 @@ def link_tables(sweep: SweepRecord, records: Mapping[str, Record], cells: Mappin
         ]
         if rows:
             measure = TASK_KINDS["links"].main
-            table = build_table(rows, title=row, tasks=LINK_COLUMNS, baseline=None, measure=measure, average=False, preceding=False)
+            table = build_table(
+                TableRows(title=row, rows=rows, columns=LINK_COLUMNS, measure=measure, average=False, is_compared=False), baseline=None
+            )
             yield FurtherTable(number="7", table=table, row_of={line.label: row for line in table.lines})
 
 

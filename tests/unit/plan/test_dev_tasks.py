@@ -13,7 +13,9 @@ from sentdist.encoder_export import card_of
 from sentdist.errors import RecipeError
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
+from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.cell_facts import CellFacts
+from sentdist.report.score_rows import TableRows
 from sentdist.report.selection import chosen_cells
 from sentdist.report.sweep_rows import sweep_rows
 from sentdist.report.tables import build_table
@@ -130,7 +132,13 @@ def test_the_mean_of_the_dev_scores_chooses(tiny_encoder_dir: Path, tmp_path: Pa
     sweep = load_sweep(context.store, "stsb-dev-sickr-dev")
     records = sweep.records(context.store)
     rows = sweep_rows(sweep, context.store, records).sts
-    (cell,) = chosen_cells(sweep, records, build_table(rows, title="t", tasks=["STS-B", "SICK-R"], baseline=None))
+    (cell,) = chosen_cells(
+        sweep,
+        records,
+        build_table(
+            TableRows(title="t", rows=rows, columns=["STS-B", "SICK-R"], measure=TASK_KINDS["sts"].main, average=True), baseline=None
+        ),
+    )
     assert (cell.dev_task, cell.test_task) == ("stsb-dev+sickr-dev", "stsb+sickr")
     assert cell.dev == pytest.approx(max(both))
     results = records[sweep.trials[0].key].results

@@ -15,9 +15,10 @@ from matplotlib.image import imread
 from sentdist.errors import DataError
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.plan.specs import View
+from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.papers.auxiliary import AUXILIARY_TABLES, TABLES, AuxiliaryFacts, auxiliary_facts
 from sentdist.report.probes import probe_plot
-from sentdist.report.score_rows import ResultRow
+from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.tables import ResultTable, build_table
 
 SIMCSE = AuxiliaryFacts(has_tasks=False)
@@ -38,7 +39,9 @@ def table_of(*labels: str) -> ResultTable:
         ResultRow(method=label, label=label, params={}, seed=0, scores={"STS12": 70.0 + place, "STS-B": 71.0 + place})
         for place, label in enumerate(labels)
     ]
-    return build_table(rows, title="t", tasks=("STS12", "STS-B"), baseline=labels[0], average=True)
+    return build_table(
+        TableRows(title="t", rows=rows, columns=("STS12", "STS-B"), average=True, measure=TASK_KINDS["sts"].main), baseline=labels[0]
+    )
 
 
 def test_the_posters_averages_fit_its_cells() -> None:

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from sentdist.evaluation.significance import Difference
+from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report import cell_text
 from sentdist.report.comparisons import Comparison, p_text
 from sentdist.report.page_head import finding
-from sentdist.report.score_rows import ResultRow
+from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.tables import ResultTable, build_table
 from sentdist.store.sweep import SweepRecord
 
@@ -26,7 +27,9 @@ def _table(scores: dict[str, Sequence[float]], *, baseline: str | None = None, t
         for label, values in scores.items()
         for seed, score in enumerate(values)
     ]
-    return build_table(rows, title="t", tasks=tasks, baseline=baseline, average=len(tasks) > 1)
+    return build_table(
+        TableRows(title="t", rows=rows, columns=tasks, average=len(tasks) > 1, measure=TASK_KINDS["sts"].main), baseline=baseline
+    )
 
 
 @pytest.mark.parametrize(
@@ -48,7 +51,12 @@ def test_the_finding_says_of_the_highest_that_it_is_told_where_a_test_says_so(sc
 def test_a_table_of_one_task_says_its_name_once() -> None:
     columns = ("faq:map", "faq:mrr")
     row = ResultRow(method="a", label="a", params={}, seed=0, scores=dict.fromkeys(columns, 1.0), is_fixed=False)
-    told = {task: build_table([row], title="t", tasks=columns, baseline=None, average=False, of_task=task).headings for task in ("faq", "")}
+    told = {
+        task: build_table(
+            TableRows(title="t", rows=[row], columns=columns, average=False, of_task=task, measure=TASK_KINDS["sts"].main), baseline=None
+        ).headings
+        for task in ("faq", "")
+    }
     assert told == {"faq": ("map", "mrr"), "": columns}
 
 
@@ -107,6 +115,9 @@ def test_rows_of_different_seeds_say_nothing_of_other_tasks() -> None:
         for seed in range(3)
     ]
     paired, unpaired = (
-        build_table(some, title="t", tasks=["t0", "t1", "t2"], baseline="a").comparisons[0].other_tasks for some in (rows, rows[:-1])
+        build_table(TableRows(title="t", rows=some, columns=["t0", "t1", "t2"], measure=TASK_KINDS["sts"].main, average=True), baseline="a")
+        .comparisons[0]
+        .other_tasks
+        for some in (rows, rows[:-1])
     )
     assert paired is not None and unpaired is None

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.brief_table import brief_table
 from sentdist.report.leaks import sweep_leaks
 from sentdist.report.paper import fold_means, told_apart
 from sentdist.report.printed import PaperRow, PaperTable
-from sentdist.report.score_rows import ResultRow
+from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.seed_results import means_over_folds
 from sentdist.report.sweep_ending import no_gain
 from sentdist.report.sweep_report import result_tables
@@ -87,7 +88,7 @@ def _scored(folder: Path, tasks: list[str]) -> tuple[SweepRecord, ArtifactStore,
 @pytest.mark.parametrize(("matches", "shown"), [({"a": "A"}, 0), ({"a": "A", "b": "B"}, 1), ({"a": "A", "b": "A"}, 0)])
 def test_a_printed_table_stands_beside_ours_where_two_rows_have_one_of_ours_each(matches: dict[str, str], shown: int) -> None:
     rows = [ResultRow(method=label, label=label, params={}, seed=0, scores={"STS12": 70.0}) for label in "ab"]
-    table = build_table(rows, title="t", tasks=["STS12"], baseline=None, average=False)
+    table = build_table(TableRows(title="t", rows=rows, columns=["STS12"], average=False, measure=TASK_KINDS["sts"].main), baseline=None)
     printed = PaperTable(
         number="1", caption="c", columns=("STS12",), rows=tuple(PaperRow(label=one, scores=(71.0,)) for one in "AB"), base=None, paper="p"
     )
@@ -97,7 +98,9 @@ def test_a_printed_table_stands_beside_ours_where_two_rows_have_one_of_ours_each
 @pytest.mark.parametrize(("columns", "shown"), [(("Avg",), 1), (("STS13", "Avg"), 0), (("STS12", "Avg"), 1)])
 def test_an_average_alone_is_compared_where_the_paper_printed_nothing_else(columns: tuple[str, ...], shown: int) -> None:
     rows = [ResultRow(method=label, label=label, params={}, seed=0, scores={"STS12": 70.0, "STS14": 71.0}) for label in "ab"]
-    table = build_table(rows, title="t", tasks=["STS12", "STS14"], baseline=None, average=True)
+    table = build_table(
+        TableRows(title="t", rows=rows, columns=["STS12", "STS14"], average=True, measure=TASK_KINDS["sts"].main), baseline=None
+    )
     printed = PaperTable(
         number="1", caption="c", columns=columns, rows=tuple(PaperRow(label=one, scores=(71.0,) * len(columns)) for one in "AB"), base=None,
         paper="p",

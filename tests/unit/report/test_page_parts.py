@@ -14,6 +14,7 @@ import pytest
 
 from sentdist.evaluation.significance import Difference
 from sentdist.plan.stage import Json
+from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report import paper_page
 from sentdist.report.columns import AVERAGE
 from sentdist.report.comparisons import Comparison
@@ -21,7 +22,7 @@ from sentdist.report.leaks import Leaked
 from sentdist.report.page_head import finding, page_facts, rests_on
 from sentdist.report.paper_page import OurRow, report_paper
 from sentdist.report.printed import STS_COLUMNS, PaperRow, PaperTable
-from sentdist.report.score_rows import ResultRow
+from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.sweep_report import _geometry_rows, _stage_rows
 from sentdist.report.table_csv import comparisons_to_csv, to_csv
 from sentdist.report.tables import ResultTable, build_table
@@ -38,7 +39,9 @@ def _table(scores: dict[str, Sequence[float]], *, baseline: str | None = None, t
         for label, values in scores.items()
         for seed, score in enumerate(values)
     ]
-    return build_table(rows, title="t", tasks=tasks, baseline=baseline, average=len(tasks) > 1, **given)
+    return build_table(
+        TableRows(title="t", rows=rows, columns=tasks, average=len(tasks) > 1, measure=TASK_KINDS["sts"].main), baseline=baseline, **given
+    )
 
 
 SEEDS = {"base": [70.0], "rcl": [80.0, 80.4, 81.0], "eq1": [79.0, 79.5, 79.2]}

@@ -15,12 +15,13 @@ from matplotlib.image import imread
 
 from sentdist.errors import DataError
 from sentdist.evaluation.significance import NOTHING_VARIES, Difference
+from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report import citations
 from sentdist.report.block import Block
 from sentdist.report.figures import LearningCurve, heat_map, learning_curves, regulators_curve
 from sentdist.report.forest import forest_plot
 from sentdist.report.papers.rcl import PAPER_REGULATORS, PAPER_TABLES
-from sentdist.report.score_rows import ResultRow
+from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.side_by_side import side_by_side
 from sentdist.report.style import Drawing, styles_of
 from sentdist.report.sweep_report import SweepPage
@@ -125,7 +126,9 @@ def test_the_papers_averages_fit_its_cells() -> None:
 def table() -> ResultTable:
     rows = [ResultRow(method="base", label="MiniLM", params={}, seed=0, scores={"STS12": 70.0, "SICK-R": 60.0}, is_fixed=True)]
     rows += [ResultRow(method="rcl", label="ours", params={}, seed=s, scores={"STS12": 71.0 + s, "SICK-R": 59.0}) for s in (0, 1)]
-    return build_table(rows, title="t", tasks=("STS12", "SICK-R"), baseline="MiniLM", average=False)
+    return build_table(
+        TableRows(title="t", rows=rows, columns=("STS12", "SICK-R"), average=False, measure=TASK_KINDS["sts"].main), baseline="MiniLM"
+    )
 
 
 def test_beside_the_paper_compares_gains(table: ResultTable) -> None:

@@ -6,9 +6,10 @@ import pytest
 
 from sentdist.plan.specs import EncoderSpec, LexicalSpec, View
 from sentdist.plan.stages import Scores, Train
+from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.cell_facts import CellFacts
 from sentdist.report.papers.rcl import TABLES
-from sentdist.report.score_rows import ResultRow
+from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.tables import build_table
 from tests.support.planning import plan_of, small_recipe
 
@@ -69,6 +70,9 @@ def test_gains_are_over_the_checkpoint_not_over_a_floor() -> None:
     cells = {"words": FLOORS["words"], "base": untouched(), "dropped": Dropped()}
     scores = {"words": 40.0, "base": 70.0, "dropped": 71.0}
     rows = [ResultRow(method=label, label=label, params={}, seed=0, scores={"STS12": scores[label]}, items={}) for label in cells]
-    table = build_table(rows, title="Semantic textual similarity", tasks=["STS12"], baseline=None, average=True)
+    table = build_table(
+        TableRows(title="Semantic textual similarity", rows=rows, columns=["STS12"], average=True, measure=TASK_KINDS["sts"].main),
+        baseline=None,
+    )
     found = next(one for one in TABLES.beside_facts(table, cells) if one.paper.number == "1a")
     assert next(row.our_gain[0] for row in found.rows if row.label == "dropped") == pytest.approx(1.0)

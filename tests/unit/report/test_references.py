@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
+from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.unroll import Trial
 from sentdist.report.references import GridBaseline, References, references
-from sentdist.report.score_rows import ResultRow, Scalar, group_rows
+from sentdist.report.score_rows import ResultRow, Scalar, TableRows, group_rows
 from sentdist.report.sweep_report import Report, report_sweep
 from sentdist.report.tables import ResultTable, build_table
 from sentdist.store.store import ArtifactStore
@@ -127,7 +128,11 @@ def _compared(table: ResultTable) -> dict[tuple[str, str], float]:
 def _table(cells: Cells, seeds: int = 3, by_dev: Sequence[str] = (), *, backwards: bool = False) -> ResultTable:
     rows = _rows(cells, seeds)
     grid = GridBaseline(method="eq1", title="Eq. 1", by_dev=tuple(by_dev))
-    return build_table(rows[::-1] if backwards else rows, title="t", tasks=["a"], baseline="eq1 64", average=False, grid=grid)
+    return build_table(
+        TableRows(title="t", rows=rows[::-1] if backwards else rows, columns=["a"], average=False, measure=TASK_KINDS["sts"].main),
+        baseline="eq1 64",
+        grid=grid,
+    )
 
 
 CELLS: Cells = {**BOTH, "rcl 64": {"training.batch_size": 64}, "rcl 128": {"training.batch_size": 128}, "base": {}}
@@ -154,11 +159,25 @@ def test_notes_say_what_each_row_is_compared_with() -> None:
         "Compared with eq1 64, for want of a row at the same values: base."
     )
     several = build_table(
-        _rows({**SQUARE, "rcl 128 1e-05": SQUARE["eq1 128 1e-05"]}), title="t", tasks=["a"], baseline=None, average=False, grid=EQ1
+        TableRows(
+            title="t",
+            rows=_rows({**SQUARE, "rcl 128 1e-05": SQUARE["eq1 128 1e-05"]}),
+            columns=["a"],
+            average=False,
+            measure=TASK_KINDS["sts"].main,
+        ),
+        baseline=None,
+        grid=EQ1,
     )
     assert several.notes[2] == "Each row is compared with Eq. 1 at the same values of batch_size and rate, rows of Eq. 1 with none."
     assert several.references.words == "Eq. 1 at the same batch_size and rate"
-    alone = build_table(_rows({"eq1 128": BOTH["eq1 128"], **CELLS}), title="t", tasks=["a"], baseline=None, average=False, grid=EQ1)
+    alone = build_table(
+        TableRows(
+            title="t", rows=_rows({"eq1 128": BOTH["eq1 128"], **CELLS}), columns=["a"], average=False, measure=TASK_KINDS["sts"].main
+        ),
+        baseline=None,
+        grid=EQ1,
+    )
     assert alone.notes[2].endswith("Not compared, for want of a row at the same values: base.")
 
 

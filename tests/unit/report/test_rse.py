@@ -11,10 +11,11 @@ import yaml
 
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stages import Train
+from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.unroll import unroll
 from sentdist.report.cell_facts import CellFacts
 from sentdist.report.papers.rse import RSE_TABLES, TABLES, RelationalFacts, link_tables
-from sentdist.report.score_rows import ResultRow
+from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.tables import ResultTable, build_table
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord
@@ -48,7 +49,10 @@ def table_of(*labels: str) -> ResultTable:
         ResultRow(method=label, label=label, params={}, seed=0, scores={"STS12": 70.0 + place, "STS-B": 80.0}, items={})
         for place, label in enumerate(labels)
     ]
-    return build_table(rows, title="Semantic textual similarity", tasks=["STS12", "STS-B"], baseline=None, average=True)
+    return build_table(
+        TableRows(title="Semantic textual similarity", rows=rows, columns=["STS12", "STS-B"], average=True, measure=TASK_KINDS["sts"].main),
+        baseline=None,
+    )
 
 
 def test_cells_find_their_rows() -> None:

@@ -10,7 +10,9 @@ import pytest
 
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
+from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.unroll import Plan, Trial
+from sentdist.report.score_rows import TableRows
 from sentdist.report.selection import ChosenCell, chosen_cells, scored_on_test, selection_note, selection_rows, selection_sentence
 from sentdist.report.sweep_report import report_sweep
 from sentdist.report.sweep_rows import sweep_rows
@@ -44,7 +46,11 @@ def _world(folder: Path, encoder: Path, *, seeds: int = 3, unfinished: tuple[str
 def _table(context: Context) -> tuple[ResultTable, SweepRecord]:
     sweep = load_sweep(context.store, "tiny")
     found = sweep_rows(sweep, context.store, sweep.records(context.store))
-    table = build_table(found.sts, title="t", tasks=["STS-B"], baseline="fine_tuned", average=False, exploratory=found.exploratory)
+    table = build_table(
+        TableRows(title="t", rows=found.sts, columns=["STS-B"], average=False, measure=TASK_KINDS["sts"].main),
+        baseline="fine_tuned",
+        exploratory=found.exploratory,
+    )
     return table, sweep
 
 
@@ -199,7 +205,9 @@ def test_fewer_seeds_than_others_are_exploratory(tmp_path: Path, tiny_encoder_di
     fill_store(context.store, plan, noise=lambda trial: NOISE[trial.method], skip=trial_is_late, num_items={"stsb": 60})
     sweep = load_sweep(context.store, "tiny")
     found = sweep_rows(sweep, context.store, sweep.records(context.store))
-    table = build_table(found.sts, title="t", tasks=["STS-B"], baseline="fine_tuned", average=False)
+    table = build_table(
+        TableRows(title="t", rows=found.sts, columns=["STS-B"], average=False, measure=TASK_KINDS["sts"].main), baseline="fine_tuned"
+    )
     assert table.line("rcl").exploratory == "rcl has 1 seed, others have 2"
     assert table.line("fine_tuned").exploratory == "" and table.line("base").exploratory == ""
     assert table.verdicts["rcl"].endswith("Exploratory: rcl has 1 seed, others have 2.")

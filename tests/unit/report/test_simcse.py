@@ -8,9 +8,10 @@ from sentdist.objectives.info_nce import InfoNCE
 from sentdist.objectives.objective import ObjectiveSpec
 from sentdist.objectives.rcl import RCL
 from sentdist.plan.stages import Corpus, Train
+from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.cell_facts import CellFacts
 from sentdist.report.papers.simcse import TABLES
-from sentdist.report.score_rows import ResultRow
+from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.tables import build_table
 from tests.support.planning import RECIPES, shipped_plan
 
@@ -47,5 +48,10 @@ def test_both_stand_beside_ours() -> None:
         "unsup": cell(TWICE, objective=InfoNCE(temperature=0.05, hard_negatives=False)),
     }
     rows = [ResultRow(method=label, label=label, params={}, seed=0, scores={"STS12": 70.0, "STS-B": 80.0}) for label in cells]
-    (found,) = TABLES.beside(build_table(rows, title="t", tasks=("STS12", "STS-B"), baseline="sup", average=True), cells)
+    (found,) = TABLES.beside(
+        build_table(
+            TableRows(title="t", rows=rows, columns=("STS12", "STS-B"), average=True, measure=TASK_KINDS["sts"].main), baseline="sup"
+        ),
+        cells,
+    )
     assert {row.label: row.paper[:2] for row in found.rows} == {"sup": (75.30, 84.25), "unsup": (68.40, 76.85)}

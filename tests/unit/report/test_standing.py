@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sentdist.report.score_rows import ResultRow
+from sentdist.plan.task_kinds import TASK_KINDS
+from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.tables import build_table
 from tests.support.pages import html_part, markdown_part
 
@@ -21,14 +22,19 @@ def test_of_equal_numbers_all_are_bold_but_those_that_are_told_from_the_best() -
     rows = [_row("copies", seed, (80.0, 80.0, 80.0)) for seed in (0, 1)]
     rows += [_row("seeds", seed, (79.999 + 0.01 * seed, 79.0 + 2 * seed, 80.0)) for seed in (0, 1)]
     rows += [_row("lower", seed, (79.0, 79.0, 79.0)) for seed in (0, 1)]
-    lines = {line.label: line for line in build_table(rows, title="t", tasks=TASKS, baseline=None).lines}
+    lines = {
+        line.label: line
+        for line in build_table(
+            TableRows(title="t", rows=rows, columns=TASKS, measure=TASK_KINDS["sts"].main, average=True), baseline=None
+        ).lines
+    }
     for task in ("STS12", "STS13"):
         assert {line.cells[task].standing for line in (lines["copies"], lines["seeds"])} == {"best", "tied"}, task
     assert {lines["lower"].cells[task].standing for task in TASKS} == {""}
     told = [
         _row(label, seed, (80.0 + by + by * seed / 100 + seed / 1e4,)) for label, by in (("eq1", 0.0), ("rcl", 0.003)) for seed in range(5)
     ]
-    table = build_table(told, title="t", tasks=TASKS[:1], baseline=None, average=False)
+    table = build_table(TableRows(title="t", rows=told, columns=TASKS[:1], average=False, measure=TASK_KINDS["sts"].main), baseline=None)
     assert [line.cells["STS12"].standing for line in table.lines] == ["", "best"], "a test says that they differ, by less than is printed"
 
 
@@ -37,7 +43,7 @@ def test_a_spread_of_nothing_is_not_shown_where_there_is_no_interval() -> None:
     rows = [_row("copies", seed, (80.0, 80.0, 80.0)) for seed in (0, 1)] + [
         _row("seeds", seed, (79.0 + seed, 79.0, 80.0)) for seed in (0, 1)
     ]
-    table = build_table(rows, title="t", tasks=TASKS, baseline=None)
+    table = build_table(TableRows(title="t", rows=rows, columns=TASKS, measure=TASK_KINDS["sts"].main, average=True), baseline=None)
     cells = table.line("copies").cells
     assert cells["STS12"].summary is not None and cells["STS12"].summary.sd == 0.0 and cells["STS12"].sd is None
     assert table.line("seeds").cells["STS12"].sd == pytest.approx(np.std([0, 1], ddof=1))
@@ -46,4 +52,9 @@ def test_a_spread_of_nothing_is_not_shown_where_there_is_no_interval() -> None:
     for kind in (markdown_part, html_part):
         text = kind("result_table", table)
         assert "± 0.00" not in text and "±0.00" not in text and told in text
-    assert told not in build_table(rows[2:], title="t", tasks=TASKS[:1], baseline=None, average=False).notes
+    assert (
+        told
+        not in build_table(
+            TableRows(title="t", rows=rows[2:], columns=TASKS[:1], average=False, measure=TASK_KINDS["sts"].main), baseline=None
+        ).notes
+    )

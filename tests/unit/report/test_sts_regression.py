@@ -9,9 +9,10 @@ import pytest
 
 from sentdist.plan.specs import EncoderSpec, View
 from sentdist.plan.stages import Scores
+from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.cell_facts import CellFacts
 from sentdist.report.papers.sts_regression import REGRESSION_TABLES, TABLES, RegressionFacts
-from sentdist.report.score_rows import ResultRow
+from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.tables import ResultTable, build_table
 
 
@@ -27,7 +28,9 @@ def table_of(*labels: str) -> ResultTable:
         ResultRow(method=label, label=label, params={}, seed=0, scores={"STS12": 70.0 + place, "STS-B": 60.0})
         for place, label in enumerate(labels)
     ]
-    return build_table(rows, title="t", tasks=("STS12", "STS-B"), baseline=labels[0], average=True)
+    return build_table(
+        TableRows(title="t", rows=rows, columns=("STS12", "STS-B"), average=True, measure=TASK_KINDS["sts"].main), baseline=labels[0]
+    )
 
 
 def test_the_papers_averages_fit_its_cells() -> None:

@@ -12,9 +12,10 @@ import pytest
 from rayjobs.benchmarks.similarity import read_sentences
 from sentdist.objectives.supmpn import SupMPN
 from sentdist.plan.stages import Train
+from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.cell_facts import CellFacts
 from sentdist.report.papers.supmpn import PRINTED_FRACTIONS, SUPMPN_TABLES, TABLES, PremiseFacts
-from sentdist.report.score_rows import ResultRow
+from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.tables import ResultTable, build_table
 from tests.support.planning import RECIPES, shipped_plan
 
@@ -28,7 +29,7 @@ def table_of(*labels: str, columns: tuple[str, ...] = ("STS12", "STS-B")) -> Res
         ResultRow(method=label, label=label, params={}, seed=0, scores={column: 70.0 + place for column in columns})
         for place, label in enumerate(labels)
     ]
-    return build_table(rows, title="t", tasks=columns, baseline=labels[0], average=True)
+    return build_table(TableRows(title="t", rows=rows, columns=columns, average=True, measure=TASK_KINDS["sts"].main), baseline=labels[0])
 
 
 def test_the_papers_averages_fit_its_cells() -> None:

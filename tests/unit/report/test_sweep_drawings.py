@@ -18,7 +18,7 @@ from sentdist.plan.stage import Json
 from sentdist.plan.task_kinds import TASK_KINDS, TaskKind
 from sentdist.plan.tasks import TASKS
 from sentdist.report.columns import AVERAGE
-from sentdist.report.score_rows import ResultRow
+from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.sweep_drawings import _styles, dev_unit, score_unit
 from sentdist.report.sweep_report import report_sweep
 from sentdist.report.tables import build_table
@@ -62,7 +62,10 @@ def test_without_a_selection_a_dev_score_has_no_unit() -> None:
 def test_figures_of_scores_carry_the_unit_of_their_table(kind: TaskKind) -> None:
     measure = kind.main
     rows = [ResultRow(method="m", label="m", params={}, seed=0, scores={"a": 0.5, "b": 0.7}, is_fixed=True)]
-    tables = [build_table(rows, title="t", tasks=["a", "b"], baseline=None, measure=measure, average=average) for average in (True, False)]
+    tables = [
+        build_table(TableRows(title="t", rows=rows, columns=["a", "b"], measure=measure, average=average), baseline=None)
+        for average in (True, False)
+    ]
     assert tables[0].columns[-1] == AVERAGE
     assert [score_unit(table) for table in tables] == [f"average of 2 tasks ({measure.unit})", f"b ({measure.unit})"]
 

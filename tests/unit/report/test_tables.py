@@ -21,7 +21,7 @@ from sentdist.plan.task_kinds import TASK_KINDS, TaskKind
 from sentdist.report.columns import AVERAGE, lead_column, table_columns
 from sentdist.report.comparisons import Comparison, distance, distance_and_verdict, in_words
 from sentdist.report.leaks import Leaked
-from sentdist.report.score_rows import ResultRow, Scalar, group_rows, read_items
+from sentdist.report.score_rows import ResultRow, Scalar, TableRows, group_rows, read_items
 from sentdist.report.table_csv import comparisons_to_csv, to_csv
 from sentdist.report.tables import ResultTable, SharedStages, build_table
 from tests.support.pages import html_part, markdown_part
@@ -42,8 +42,10 @@ def rows() -> list[ResultRow]:
     ]
 
 
-def _table(rows: list[ResultRow], **options: object) -> ResultTable:
-    return build_table(rows, title="Seven tasks", tasks=TASKS, baseline="eq1", **options)  # type: ignore[arg-type]
+def _table(rows: list[ResultRow], *, columns: tuple[str, ...] = TASKS, baseline: str | None = "eq1", **options: object) -> ResultTable:
+    measure = TASK_KINDS["sts"].main
+    given = TableRows(title="Seven tasks", rows=rows, columns=columns, measure=measure, average=len(columns) > 1)
+    return build_table(given, baseline=baseline, **options)  # type: ignore[arg-type]
 
 
 def test_cells_are_means_over_seeds_and_the_average_is_taken_seed_by_seed(rows: list[ResultRow]) -> None:
@@ -139,7 +141,7 @@ def test_of_many_columns_more_is_asked_to_tell_a_row_from_the_best() -> None:
         for seed, by in enumerate(gains if label == "rcl" else [0.0] * 5)
     ]
     assert [line.cells["STS12"].standing for line in _table(rows).lines] == ["tied", "best"]
-    alone = build_table(rows, title="One task", tasks=TASKS[:1], baseline="eq1", average=False)
+    alone = _table(rows, columns=TASKS[:1])
     assert [line.cells["STS12"].standing for line in alone.lines] == ["", "best"]
 
 
@@ -352,11 +354,11 @@ def test_sharing_in_words() -> None:
 
 def test_bad_input_is_named(rows: list[ResultRow], tmp_path: Path) -> None:
     with pytest.raises(DataError, match="'eq2'"):
-        build_table(rows, title="t", tasks=TASKS, baseline="eq2")
+        _table(rows, baseline="eq2")
     with pytest.raises(DataError, match="STS99"):
-        build_table(rows, title="t", tasks=("STS99",), baseline=None)
+        _table(rows, columns=("STS99",), baseline=None)
     with pytest.raises(DataError, match="no rows"):
-        build_table([], title="t", tasks=TASKS, baseline=None)
+        _table([], baseline=None)
     with pytest.raises(DataError, match="each seed once"):
         _table([*rows, rows[-1]])
     with pytest.raises(DataError, match="one label for one system"):

@@ -8,7 +8,7 @@ import io
 import pytest
 
 from sentdist.errors import DataError
-from sentdist.report.score_rows import ResultRow
+from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.tables import build_table
 from sentdist.report.useb import COLUMNS, FOUR, MEASURE, RELATION, TASK_OF_COLUMN, relations_of, useb_scores
 from sentdist.report.useb_figure import relations_alone
@@ -55,7 +55,9 @@ def test_the_average_in_a_table_is_that_of_the_four_tasks_and_nothing_is_said_of
         scores = useb_scores({task: number**2 + more * number for number, task in enumerate(TASK_OF_COLUMN.values())})
         return ResultRow(method=label, label=label, params={}, seed=0, scores=scores, is_fixed=True)
 
-    table = build_table([row("a", 0.0), row("b", 1.0)], title="t", tasks=COLUMNS, baseline="a", measure=MEASURE, average=False)
+    table = build_table(
+        TableRows(title="t", rows=[row("a", 0.0), row("b", 1.0)], columns=COLUMNS, measure=MEASURE, average=False), baseline="a"
+    )
     summary = table.line("a").cells["Avg"].summary
     assert summary is not None and summary.mean == pytest.approx((0 + 1 + (4 + 9) / 2 + (16 + 25 + 36 + 49) / 4) / 4)
     assert table.comparisons[0].other_tasks is None
