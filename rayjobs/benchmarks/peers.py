@@ -52,9 +52,10 @@ def training_steps(work: Work, make_engine: Callable[..., Any]) -> Iterator[dict
     """One optimizer step of a session a draw."""
     from sentdist.data.build_corpus import build_corpus
     from sentdist.objectives.info_nce import InfoNCE
+    from sentdist.plan.corpora.rows import RowsCorpus
     from sentdist.plan.runtime import Runtime
     from sentdist.plan.specs import EncoderSpec, Training
-    from sentdist.plan.stages import Corpus, Train
+    from sentdist.plan.stages import Train
     from sentdist.stages.context import Context
     from sentdist.stages.train import TrainSession
     from sentdist.store.store import ArtifactStore
@@ -63,7 +64,7 @@ def training_steps(work: Work, make_engine: Callable[..., Any]) -> Iterator[dict
     with tempfile.TemporaryDirectory() as scratch:
         runtime = Runtime(micro_batch=work.micro_batch, recompute_layers=work.recompute_layers)
         context = Context(store=ArtifactStore(scratch), folders={"benchmark": work.encoder}, runtime=runtime)
-        corpus = Corpus(source="benchmark", source_revision="benchmark", columns=tuple(work.triplets.column_names))
+        corpus = RowsCorpus(source="benchmark", source_revision="benchmark", columns=tuple(work.triplets.column_names))
         with context.store.staged() as folder:
             build_corpus(work.triplets, columns=corpus.columns, folder=folder, limit=None, seed=0)
             context.store.commit(corpus, folder, seconds=0.0, runtime={}, environment={}, results={})

@@ -8,7 +8,6 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from sentdist.plan.corpora import CORPORA, AnyCorpus
-from sentdist.plan.corpora.rows import Corpus
 from sentdist.plan.objectives import AnyObjective, phi_of, uses_bank, uses_hard_negatives, uses_targets
 from sentdist.plan.selection import Selection
 from sentdist.plan.specs import EncoderSpec, LexicalSpec, Precision, Probes, Regularizers, Stopping, Training, View
@@ -276,7 +275,6 @@ def to_share(train: Train, share: float) -> Train | Rung:
 __all__ = [
     "STAGES",
     "Bank",
-    "Corpus",
     "Encoded",
     "Overlap",
     "Rung",

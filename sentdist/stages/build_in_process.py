@@ -18,9 +18,9 @@ def build_in_process(stage: Stage, context: Context) -> Artifact:
     # torch and transformers take seconds to import, so each kind of stage imports its own body.
     match stage:
         case CorpusStage():
-            from sentdist.stages.corpora.build import build_corpus
+            from sentdist.stages.corpora.build import build_corpus_stage
 
-            return build_corpus(stage, context)
+            return build_corpus_stage(stage, context)
         case Bank() | Targets():
             from sentdist.stages.sharded import build_in_shards
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from sentdist.errors import RecipeError, counted, duration
 from sentdist.gpus import GPUS
 from sentdist.plan.corpora.kind import CorpusStage
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.specs import EncoderSpec, LexicalSpec
 from sentdist.plan.stage import Stage, as_number, longest_path
-from sentdist.plan.stages import Bank, Corpus, Scores, Targets, Train
+from sentdist.plan.stages import Bank, Scores, Targets, Train
 from sentdist.plan.unroll import Plan
 from sentdist.spelling import did_you_mean
 from sentdist.stages.worker_memory import encoder_size, sentences_at_a_time, sentences_of_a_worker
@@ -178,5 +179,5 @@ def forecast_check(plan: Plan, devices: Devices, parameters: Parameters, records
 
 def _tokens(longest: int | None, corpus: CorpusStage | None) -> int:
     """Of a sentence; more where an FAQ is trained on."""
-    tokens = FAQ_TOKENS if isinstance(corpus, Corpus) and corpus.fold is not None else TOKENS
+    tokens = FAQ_TOKENS if isinstance(corpus, RowsCorpus) and corpus.fold is not None else TOKENS
     return tokens if longest is None else min(tokens, longest)

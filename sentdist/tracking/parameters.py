@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from sentdist.frozen import Frozen
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.corpora.relations import LinkTask
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.objectives import AnyObjective, Sum, phi_of
 from sentdist.plan.selection import Selection
 from sentdist.plan.specs import EncoderSpec, LexicalSpec, Task
 from sentdist.plan.stage import Json, Stage, canonical_fields, topological
-from sentdist.plan.stages import Bank, Corpus, Scores, Targets, Train
+from sentdist.plan.stages import Bank, Scores, Targets, Train
 from sentdist.plan.task_kinds import ScoredTask
 from sentdist.plan.wording import value_text
 from sentdist.store.restored import MissingStage
@@ -74,7 +75,7 @@ def _corpus(stage: CorpusStage) -> dict[str, Json]:
         "corpus": " + ".join(dict.fromkeys(one.source for one in stage.sources)),
         "corpus.revision": ", ".join(one.source_revision for one in stage.sources),
     }
-    return names | _under("corpus", own) | {"fold": stage.fold.number if isinstance(stage, Corpus) and stage.fold is not None else None}
+    return names | _under("corpus", own) | {"fold": stage.fold.number if isinstance(stage, RowsCorpus) and stage.fold is not None else None}
 
 
 def _train(stage: Train) -> dict[str, Json]:

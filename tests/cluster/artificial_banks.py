@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 
 from sentdist.objectives.entropy import Entropy
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.specs import EncoderSpec, Training
-from sentdist.plan.stages import Bank, Corpus, Train
+from sentdist.plan.stages import Bank, Train
 from sentdist.store.store import ArtifactStore
 
 
 def bank_stage(number: int, *, dtype: str = "float16") -> Bank:
     """The stage of a bank; stages of different numbers have different keys."""
-    corpus = Corpus(source="generated/nli", source_revision="r")
+    corpus = RowsCorpus(source="generated/nli", source_revision="r")
     entropy = Train(
         encoder=EncoderSpec(checkpoint="minilm-l6", revision="r"),
         corpus=corpus,

@@ -14,9 +14,10 @@ import ray
 
 from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.submission import Submission
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec, Task
-from sentdist.plan.stages import Corpus, Scores
+from sentdist.plan.stages import Scores
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
 
@@ -51,7 +52,7 @@ def main(folder: str) -> None:
     with_both = BoardClient(Submission(context=replace(context, runtime=both)), where_it_runs)
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(board.build, stages[:6]))
-    without.build(Corpus(source="toy", source_revision="1"))
+    without.build(RowsCorpus(source="toy", source_revision="1"))
     with_both.build(stages[6])  # so that the workers with one GPU go
     for client in (with_both, without, board):
         client.leave()

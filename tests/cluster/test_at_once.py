@@ -11,7 +11,7 @@ import pytest
 
 from sentdist.objectives.entropy import Entropy
 from sentdist.objectives.info_nce import InfoNCE
-from sentdist.plan.corpora.rows import Corpus
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.stage import Json, Stage
 from sentdist.plan.stages import Bank, Scores, Targets, Train
 from sentdist.stages.context import Context
@@ -34,7 +34,7 @@ def _context(encoder: Path, folder: Path, runtime: dict[str, Json]) -> tuple[Con
     banks = [stage for stage in plan.stages if isinstance(stage, Bank)]
     (targets,) = (stage for stage in plan.stages if isinstance(stage, Targets))
     for stage in plan.stages:
-        if isinstance(stage, Corpus) or (isinstance(stage, Train) and isinstance(stage.objective, Entropy)):
+        if isinstance(stage, RowsCorpus) or (isinstance(stage, Train) and isinstance(stage.objective, Entropy)):
             build_here(stage, context)
     (base,) = (stage for stage in plan.stages if isinstance(stage, Train) and isinstance(stage.objective, InfoNCE))
     scores = next(stage for stage in plan.stages if isinstance(stage, Scores) and isinstance(stage.encoder, Train))

@@ -16,9 +16,10 @@ import pytest
 from sentdist.errors import DataError, ResourceError, SweepStopped
 from sentdist.objectives.entropy import Entropy
 from sentdist.objectives.rcl import RCL
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec, Task, Training
-from sentdist.plan.stages import Bank, Corpus, Scores, Train
+from sentdist.plan.stages import Bank, Scores, Train
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking.tracker import NullTracker, RunOutcome, Tracker
@@ -32,7 +33,7 @@ RUNTIME = Runtime(engine="torch", cpus_per_worker=0.5, max_failures=0)
 def _rcl(phis: tuple[float, ...], *, seed: int = 0) -> Scores:
     """A trial with an entropy encoder and a bank for every phi: 1 + 2·N + 1 + 1 stages."""
     encoder = EncoderSpec(checkpoint="toy", revision="1")
-    corpus = Corpus(source="toy", source_revision="1")
+    corpus = RowsCorpus(source="toy", source_revision="1")
 
     def train(**fields: object) -> Train:
         return Train.model_validate({"encoder": encoder, "corpus": corpus, "training": Training(), "seed": seed} | fields)

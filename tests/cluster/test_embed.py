@@ -18,8 +18,9 @@ from moto.server import ThreadedMotoServer
 from sentdist.data.corpus import write_corpus
 from sentdist.errors import StoreError
 from sentdist.learning.bank import FileBank
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.runtime import Runtime
-from sentdist.plan.stages import Bank, Corpus, Train
+from sentdist.plan.stages import Bank, Train
 from sentdist.stages.context import Context
 from sentdist.store.store import Artifact, ArtifactStore
 from tests.cluster.artificial_banks import bank_stage
@@ -42,7 +43,7 @@ def _with_inputs(store: ArtifactStore, encoder: Path) -> Context:
     return Context(store=store, runtime=RUNTIME)
 
 
-def _commit(store: ArtifactStore, stage: Corpus | Train, write: object) -> Artifact:
+def _commit(store: ArtifactStore, stage: RowsCorpus | Train, write: object) -> Artifact:
     assert callable(write)
     with store.staged() as folder:
         write(folder)

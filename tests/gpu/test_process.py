@@ -21,9 +21,10 @@ from sentdist.learning.learner import Learner
 from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Optimization
 from sentdist.objectives.info_nce import InfoNCE
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec, Training
-from sentdist.plan.stages import Corpus, Train
+from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.gpu_memory import explain_full_gpu
 from sentdist.store.store import ArtifactStore
@@ -74,7 +75,7 @@ def train(folder: Path, *, num_rows: int) -> None:
 
 
 def test_a_memory_that_is_full_is_told_in_a_sentence_and_the_process_goes_on(folder: Path, tmp_path: Path) -> None:
-    corpus = Corpus(source="words", source_revision="words", columns=("anchor", "positive", "negative"))
+    corpus = RowsCorpus(source="words", source_revision="words", columns=("anchor", "positive", "negative"))
     stage = Train(
         encoder=EncoderSpec(checkpoint="tiny", revision="tiny"), corpus=corpus, objective=InfoNCE(temperature=0.05),
         training=Training(batch_size=64), seed=0,

@@ -14,8 +14,9 @@ import urllib.request
 from collections.abc import Iterable
 from pathlib import Path
 
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.stage import Json, Stage
-from sentdist.plan.stages import Bank, Corpus, Scores, Train
+from sentdist.plan.stages import Bank, Scores, Train
 from sentdist.plan.unroll import Plan
 from sentdist.services.ports import free_port
 from sentdist.services.servers import write_ahead
@@ -137,7 +138,7 @@ def make_up(stage: Stage, store: ArtifactStore, *, encoder: Path | None = None) 
     results: dict[str, Json]
     with store.staged() as folder:
         match stage:
-            case Corpus():
+            case RowsCorpus():
                 results = {"num_rows": 10_000, "num_sentences": 28_311, "num_dropped_duplicates": 12}
             case Train():
                 if encoder is not None:

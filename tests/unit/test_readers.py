@@ -94,9 +94,7 @@ def _is_reader(call: ast.Call) -> bool:
         return owner in ("np", "torch", "json", "yaml")
     if name == "open":  # Path.open or a class's own; a mode other than r writes
         modes = [argument.value for argument in call.args if isinstance(argument, ast.Constant)]
-        return owner not in ("Corpus", "OpenedCorpus", "TokenTable", "reader", "self._source") and not any(
-            str(mode)[:1] in "wax" for mode in modes
-        )
+        return owner not in ("OpenedCorpus", "TokenTable", "reader", "self._source") and not any(str(mode)[:1] in "wax" for mode in modes)
     return True
 
 

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 from sentdist.errors import RecipeError, brief
 from sentdist.plan.corpora.graded import GradedCorpus, GradedPart
 from sentdist.plan.corpora.kind import CorpusStage, Planning, Section
-from sentdist.plan.corpora.rows import Corpus
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.own_file import OwnFileSection
 from sentdist.plan.resolver import OwnPin, Resolver
 from sentdist.plan.stage import Json
@@ -35,7 +35,7 @@ class OwnSection(OwnFileSection, Section):
         if pin.rows.shape == "graded":
             part = GradedPart(source=pin.name, source_revision=pin.revision, scale="zero_to_five", own=pin.rows)
             return GradedCorpus(parts=(part,), rounding="none", limit=self.limit, limit_seed=self.limit_seed), num_rows
-        corpus = Corpus(
+        corpus = RowsCorpus(
             source=pin.name,
             source_revision=pin.revision,
             split="train",

@@ -15,12 +15,12 @@ from sentdist.plan.tasks import TASKS
 Documents = Literal["answer", "question", "question_answer"]
 
 
-class Corpus(CorpusStage):
+class RowsCorpus(CorpusStage):
     """Training rows as ids into a table of unique sentences."""
 
     later_fields: ClassVar[tuple[str, ...]] = ("own",)
 
-    kind: ClassVar[str] = "corpus"
+    kind: ClassVar[str] = "corpus"  # in keys and folders of artifacts
     revision: ClassVar[int] = 1
     recipe_kind: ClassVar[str] = "rows"
     holds: ClassVar[str] = "an anchor, its positive, and if you like a hard negative"
@@ -51,7 +51,7 @@ class Corpus(CorpusStage):
         return min(1, len(self.columns) - 1)
 
     @property
-    def sources(self) -> tuple[Corpus]:
+    def sources(self) -> tuple[RowsCorpus]:
         return (self,)
 
     @property
@@ -96,11 +96,11 @@ class RowsSection(Section):
     def documents_by(self) -> str:
         return self.document_field
 
-    def planned(self, given: Planning, *, where: str) -> tuple[Corpus, int]:
+    def planned(self, given: Planning, *, where: str) -> tuple[RowsCorpus, int]:
         is_retrieval = self.judged_source(given.resolver) is not None
         columns = ("query", "document") if is_retrieval else self.columns
         wanted = () if is_retrieval else columns
         pin = given.resolver.source(self.source, split=self.split, revision=self.revision, columns=wanted, where=f"{where}.source")
-        corpus = Corpus(**pinned(self, pin, without={"columns"}), columns=columns, fold=given.fold if is_retrieval else None)
+        corpus = RowsCorpus(**pinned(self, pin, without={"columns"}), columns=columns, fold=given.fold if is_retrieval else None)
         rows = min(pin.num_rows, self.limit or pin.num_rows) * (2 if self.add_reversed else 1)
         return corpus, rows if corpus.fold is None else rows * (corpus.fold.num_folds - 2) // corpus.fold.num_folds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sentdist.objectives.info_nce import InfoNCE
-from sentdist.plan.stages import Corpus
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.report.cell_facts import CellFacts
 from sentdist.report.paper import PaperTables
 from sentdist.report.printed import SIMCSE_SUPERVISED, STS_COLUMNS, PaperRow, PaperTable
@@ -37,7 +37,7 @@ SIMCSE_TABLES: dict[str, PaperTable] = {
 def simcse_row(cell: CellFacts) -> str | None:
     """The printed row that a cell stands for: trained on triplets, or on each sentence with itself, at the paper's temperature."""
     train, corpus = cell.train, cell.corpus
-    if train is None or not isinstance(corpus, Corpus) or not isinstance(train.objective, InfoNCE):
+    if train is None or not isinstance(corpus, RowsCorpus) or not isinstance(train.objective, InfoNCE):
         return None
     columns = corpus.columns
     if train.start is not None or train.objective.temperature != TEMPERATURE or len(columns) < 2:

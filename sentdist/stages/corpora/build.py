@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
-from sentdist.data.build_corpus import build_corpus as build_table
+from sentdist.data.build_corpus import build_corpus
 from sentdist.data.sources.pinned import check_pinned
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.stage import Json
@@ -31,8 +31,8 @@ class CorpusTable:
     add_reversed: bool = False
 
 
-def build_corpus(stage: CorpusStage, context: Context) -> Artifact:
-    """Read the sources, number their unique sentences, write ids and sentences as memory-mappable tables.
+def build_corpus_stage(stage: CorpusStage, context: Context) -> Artifact:
+    """A corpus, committed: read the sources, number their unique sentences, write ids and sentences as memory-mappable tables.
 
     Raises:
         DataError: what the reader refuses; content that has changed since it was planned with.
@@ -42,17 +42,17 @@ def build_corpus(stage: CorpusStage, context: Context) -> Artifact:
         if part.own is None:  # the reader of a person's own file looks itself
             check_pinned(part.source, part.source_revision, data_root=context.data_folder)
     module, _, function = stage.reader.partition(":")
-    rows: CorpusTable = getattr(importlib.import_module(module), function)(stage, context)
+    read: CorpusTable = getattr(importlib.import_module(module), function)(stage, context)
     with context.store.staged() as folder:
-        facts = build_table(
-            rows.table,
-            columns=rows.columns,
-            values=rows.values,
+        facts = build_corpus(
+            read.table,
+            columns=read.columns,
+            values=read.values,
             folder=folder,
-            limit=rows.limit,
-            seed=rows.limit_seed,
-            add_reversed=rows.add_reversed,
+            limit=read.limit,
+            seed=read.limit_seed,
+            add_reversed=read.add_reversed,
             num_positives=stage.num_positives,
             where=f"corpus {stage.label}",
         )
-        return commit(stage, folder, context, seconds=time.perf_counter() - started, results=asdict(facts) | rows.facts)
+        return commit(stage, folder, context, seconds=time.perf_counter() - started, results=asdict(facts) | read.facts)

@@ -7,13 +7,13 @@ import pyarrow as pa
 from sentdist.data.folds import faq_pairs
 from sentdist.data.retrieval import read_retrieval
 from sentdist.data.sources.pinned import read_source
-from sentdist.plan.corpora.rows import Corpus
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.stages.context import Context
 from sentdist.stages.corpora.build import CorpusTable
 from sentdist.stages.own_file import read_own
 
 
-def rows(stage: Corpus, context: Context) -> CorpusTable:
+def rows(stage: RowsCorpus, context: Context) -> CorpusTable:
     """The pinned rows of a source; of a fold, each query with a relevant document.
 
     Raises:
@@ -25,7 +25,7 @@ def rows(stage: Corpus, context: Context) -> CorpusTable:
     )
 
 
-def _table(stage: Corpus, context: Context) -> tuple[pa.Table, tuple[str, ...]]:
+def _table(stage: RowsCorpus, context: Context) -> tuple[pa.Table, tuple[str, ...]]:
     if stage.own is not None:
         return read_own(
             stage.source, stage.own, "train", revision=stage.source_revision, folders=context.folders, root=context.data_folder

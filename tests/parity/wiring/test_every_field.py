@@ -31,7 +31,7 @@ WITHOUT_EFFECT: dict[str, str] = {
     **dict.fromkeys(
         ("Tokens.corpus", "Tokens.max_length", "Tokens.tokenizer"), "what tokenizing again would give: tests/unit/stages/test_tokens.py"
     ),
-    **dict.fromkeys(("Corpus.own", "GradedPart.own", "Task.own", "TripletTask.own"), "tests/unit/stages/test_own_recipe.py"),
+    **dict.fromkeys(("RowsCorpus.own", "GradedPart.own", "Task.own", "TripletTask.own"), "tests/unit/stages/test_own_recipe.py"),
     **dict.fromkeys(("Method.shapes",), "which methods there are: tests/unit/plan/test_own_corpus.py"),
     **dict.fromkeys(("Rung.of", "Rung.share"), "a part of a training: tests/parity/test_rungs.py"),
     **dict.fromkeys(("Recipe.search",), SEARCHED),

@@ -55,7 +55,7 @@ def table(place: Place, family: str, name: str) -> list[dict[str, Any]]:
 
 
 @covers(
-    "Corpus.source", "Corpus.split", "Corpus.columns", "Corpus.limit", "Corpus.limit_seed", "Corpus.add_reversed", "Recipe.corpus",
+    "RowsCorpus.source", "RowsCorpus.split", "RowsCorpus.columns", "RowsCorpus.limit", "RowsCorpus.limit_seed", "RowsCorpus.add_reversed", "Recipe.corpus",
     "Recipe.corpora", "Method.corpus", "Train.corpus",
 )  # fmt: skip
 def test_rows_of_a_source(place: Place) -> None:
@@ -270,8 +270,8 @@ def queries_of(task: ScoredTask, context: Context) -> LoadedRetrieval:
 
 
 @covers(
-    "Corpus.fold",
-    "Corpus.document_field",
+    "RowsCorpus.fold",
+    "RowsCorpus.document_field",
     "Task.fold",
     "Task.fold_role",
     "Task.document_field",

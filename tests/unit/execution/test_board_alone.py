@@ -21,15 +21,16 @@ from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.resizable_semaphore import ResizableSemaphore
 from sentdist.execution.board.submission import Submission
 from sentdist.objectives.entropy import Entropy
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec, Training
 from sentdist.plan.stage import Stage, topological
-from sentdist.plan.stages import Bank, Corpus, Train
+from sentdist.plan.stages import Bank, Train
 from sentdist.stages.context import Context
 from sentdist.store.store import Artifact, ArtifactStore
 from tests.support.planning import plan_of, small_recipe
 
-CORPUS = Corpus(source="toy", source_revision="1")
+CORPUS = RowsCorpus(source="toy", source_revision="1")
 ENOUGH_S = 5.0
 
 

@@ -25,14 +25,14 @@ from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.submission import Submission, most_pools, stopped
 from sentdist.execution.progress import SweepProgress
 from sentdist.execution.resources import Demand
-from sentdist.plan.corpora.rows import Corpus
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.runtime import Runtime
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
 from tests.support.planning import plan_of, small_recipe
 from tests.support.waiting import wait_for
 
-STAGE = Corpus(source="toy", source_revision="1")
+STAGE = RowsCorpus(source="toy", source_revision="1")
 SAID = {"where": "here", "found": "this", "expected": "that", "remedy": "None."}
 
 

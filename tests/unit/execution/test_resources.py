@@ -22,9 +22,10 @@ from sentdist.execution.resources import (
     with_devices,
 )
 from sentdist.plan.corpora.groups import Augmentation, GroupedCorpus
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import Training
-from sentdist.plan.stages import Bank, Corpus, Rung, Scores, Targets, Train
+from sentdist.plan.stages import Bank, Rung, Scores, Targets, Train
 
 GIB = 2.0**30
 TRAIN = Train.model_construct(training=Training())
@@ -216,7 +217,7 @@ def test_only_the_torch_engine_on_one_worker_does_without_a_worker_group(runtime
 
 
 def test_only_stages_that_run_an_encoder_reserve_gpus() -> None:
-    corpus = Corpus(source="nli/triplets", source_revision="r")
+    corpus = RowsCorpus(source="nli/triplets", source_revision="r")
     demand = stage_demand(corpus, Runtime(gpus_per_worker=1, cpus_per_worker=4))
     assert (demand.num_cpus, demand.num_gpus) == (4, 0)
     written = GroupedCorpus.model_construct(augmentation=Augmentation.model_construct(name="paraphrases"))

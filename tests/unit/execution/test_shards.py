@@ -19,7 +19,7 @@ from sentdist.data.targets import read_counts
 from sentdist.errors import ArtifactLost, DataError
 from sentdist.execution.parallel.pool import rows_per_part
 from sentdist.execution.parallel.shards import ShardMaker, build_over_ranks
-from sentdist.plan.corpora.rows import Corpus
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Targets
 from sentdist.stages.context import Context
@@ -54,7 +54,7 @@ def tagging(tmp_path_factory: pytest.TempPathFactory) -> tuple[Targets, Context]
     }
     plan, context = tiny_plan(recipe, data=write_data(tmp_path_factory.mktemp("data")), store=tmp_path_factory.mktemp("store"))
     for stage in plan.stages:
-        if isinstance(stage, Corpus):
+        if isinstance(stage, RowsCorpus):
             build_here(stage, context)
     (targets,) = (stage for stage in plan.stages if isinstance(stage, Targets))
     return targets, context

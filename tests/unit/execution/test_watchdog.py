@@ -16,7 +16,7 @@ from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.heartbeats import Heartbeat, Heartbeats
 from sentdist.execution.board.watchdog import Watchdog
 from sentdist.execution.resources import Demand, Node
-from sentdist.plan.corpora.rows import Corpus
+from sentdist.plan.corpora.rows import RowsCorpus
 from tests.support.waiting import wait_for
 
 GROUP = Demand(way="group", workers=2, num_cpus=1.0, num_gpus=0.0)
@@ -87,7 +87,7 @@ def test_work_that_waits_its_turn_is_not_spoken_of_unless_nothing_moves_or_it_ca
     assert never.stage.key == "large"
 
 
-STAGE = Corpus(source="nli/triplets", source_revision="r")
+STAGE = RowsCorpus(source="nli/triplets", source_revision="r")
 
 
 def _told(events: list[StageEvent]) -> list[str]:

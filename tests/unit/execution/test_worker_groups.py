@@ -16,9 +16,9 @@ from sentdist.execution.board.attempts import GroupLostError
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.board.worker_groups import NoGroupError, StartedGroup, WorkerGroups
 from sentdist.execution.resources import Demand
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Corpus
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
 
@@ -28,7 +28,7 @@ GPU = Demand(way="task", workers=1, num_cpus=1.0, num_gpus=1.0)
 
 
 def _stage(number: int) -> Stage:
-    return Corpus(source=f"toy/{number}", source_revision="1")
+    return RowsCorpus(source=f"toy/{number}", source_revision="1")
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Toys:
         number = 0
         while (order := await self.groups.next_order(name, number, is_first=True)) is not None:
             number = order.number
-            assert isinstance(order.stage, Corpus)
+            assert isinstance(order.stage, RowsCorpus)
             self.begun.append((name, order.stage.source))
             found = self.act(order.stage.source)
             answer = await found if asyncio.iscoroutine(found) else found

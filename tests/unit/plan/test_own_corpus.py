@@ -9,7 +9,7 @@ import pytest
 from sentdist.data.own.rows import OwnFile
 from sentdist.errors import RecipeError
 from sentdist.plan.corpora.graded import GradedCorpus
-from sentdist.plan.corpora.rows import Corpus
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.own_tasks import own_test_names
 from sentdist.plan.recipe import load_recipe
 from sentdist.plan.specs import OwnRows, Task
@@ -38,7 +38,7 @@ def test_a_shape_has_its_stages_tasks_and_methods(shape: str, method: str, kinds
     plan = own_plan(f"corpus.shape={shape}")
     assert {trial.method for trial in plan.trials} == {"base", "words", method}
     train = next(stage for stage in plan.stages if isinstance(stage, Train))
-    assert isinstance(train.corpus, GradedCorpus if shape == "graded" else Corpus) and train.corpus.num_columns == (
+    assert isinstance(train.corpus, GradedCorpus if shape == "graded" else RowsCorpus) and train.corpus.num_columns == (
         3 if shape == "triplets" else 2
     )
     assert train.selection is not None and train.selection.task.split == "dev"
@@ -55,7 +55,7 @@ def test_a_shape_has_its_stages_tasks_and_methods(shape: str, method: str, kinds
 def test_a_limit_is_drawn_by_its_seed_and_scores_are_taken_as_they_are(shape: str) -> None:
     plan = own_plan(f"corpus.shape={shape}", "corpus.limit=100", "corpus.limit_seed=3")
     corpus = next(stage.corpus for stage in plan.stages if isinstance(stage, Train))
-    assert isinstance(corpus, Corpus | GradedCorpus) and (corpus.limit, corpus.limit_seed, plan.rows[corpus.key]) == (100, 3, 100)
+    assert isinstance(corpus, RowsCorpus | GradedCorpus) and (corpus.limit, corpus.limit_seed, plan.rows[corpus.key]) == (100, 3, 100)
     assert not isinstance(corpus, GradedCorpus) or (corpus.rounding, corpus.labels.spacing) == ("none", None)
 
 

@@ -17,9 +17,10 @@ from sentdist.frozen import Frozen
 from sentdist.objectives.entropy import Entropy
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.objectives.rcl import RCL
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.specs import EncoderSpec, Stopping, Training
 from sentdist.plan.stage import KEY_LENGTH, Stage, as_number, in_words_of_today, longest_path, topological
-from sentdist.plan.stages import Bank, Corpus, Scores, Train
+from sentdist.plan.stages import Bank, Scores, Train
 
 
 class Soup(Stage):
@@ -56,7 +57,7 @@ class Anything(Stage):
     value: object
 
 
-CORPUS = Corpus(source="nli/triplets", source_revision="r")
+CORPUS = RowsCorpus(source="nli/triplets", source_revision="r")
 ENCODER = EncoderSpec(checkpoint="minilm-l6", revision="r")
 
 
@@ -79,7 +80,7 @@ def test_a_key_is_a_short_digest_that_equal_values_share() -> None:
         {"training": Training(batch_size=32)},
         {"training": Training(precision="bf16")},
         {"stopping": Stopping()},
-        {"corpus": Corpus(source="nli/triplets", source_revision="another")},
+        {"corpus": RowsCorpus(source="nli/triplets", source_revision="another")},
         {"start": _train(seed=9)},
     ],
 )
@@ -187,12 +188,12 @@ def test_a_later_field_counts_only_where_it_is_used() -> None:
 
 
 def test_generated_sources_keep_the_keys_and_places_that_they_had_as_embedded_ones() -> None:
-    corpus = Corpus(source="generated/nli", source_revision="scenes-1", limit=640)
+    corpus = RowsCorpus(source="generated/nli", source_revision="scenes-1", limit=640)
     assert corpus.place == "corpus/embedded-nli-640-43e4384a455035fa"
     assert corpus.label == "generated-nli-640"
     assert in_words_of_today({"fields": {"source": "embedded/nli"}}) == {"fields": {"source": "generated/nli"}}
-    assert Corpus(source="generated/faq", source_revision="1").place.startswith("corpus/embedded-faq-")
-    assert Corpus(source="my/generated-nli", source_revision="r").place.startswith("corpus/my-generated-nli-")
+    assert RowsCorpus(source="generated/faq", source_revision="1").place.startswith("corpus/embedded-faq-")
+    assert RowsCorpus(source="my/generated-nli", source_revision="r").place.startswith("corpus/my-generated-nli-")
 
 
 def test_a_number_is_no_truth_and_no_text() -> None:

@@ -11,8 +11,9 @@ from sentdist.objectives.regulators import Regulators
 from sentdist.objectives.supmpn import SupMPN
 from sentdist.plan.corpora.groups import GroupedCorpus, GroupPart
 from sentdist.plan.corpora.kind import CorpusStage
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.objectives import AnyObjective, Sum, Term
-from sentdist.plan.stages import Corpus, Train
+from sentdist.plan.stages import Train
 from sentdist.report.cell_facts import CellFacts
 from tests.support.planning import RECIPES, shipped_plan
 
@@ -21,7 +22,7 @@ PARTS = (GroupPart(source="nli/snli", source_revision="1"),)
 
 
 def told(objective: AnyObjective, corpus: CorpusStage | None = None) -> str:
-    corpus = corpus or Corpus(source="nli/triplets", source_revision="1", split="train")
+    corpus = corpus or RowsCorpus(source="nli/triplets", source_revision="1", split="train")
     found = CellFacts(train=TRAIN.model_copy(update={"objective": objective, "corpus": corpus})).line
     head, _, rest = found.partition(f"epochs {TRAIN.training.epochs}")
     assert head.endswith(f"{TRAIN.encoder.pooling}, batch {TRAIN.training.batch_size}, ")
@@ -48,6 +49,6 @@ def test_the_terms_of_a_sum_say_their_weights() -> None:
 
 
 def test_a_corpus_says_its_size_and_its_groups() -> None:
-    assert told(SupMPN(), Corpus(source="nli/triplets", source_revision="1", limit=4000)) == "limit 4000"
+    assert told(SupMPN(), RowsCorpus(source="nli/triplets", source_revision="1", limit=4000)) == "limit 4000"
     assert told(SupMPN(), GroupedCorpus(parts=PARTS)) == ""
     assert told(SupMPN(), GroupedCorpus(parts=PARTS, num_positives=3, num_negatives=1)) == "positives 3, negatives 1"

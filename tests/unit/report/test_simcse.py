@@ -7,7 +7,8 @@ import pytest
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.objectives.objective import ObjectiveSpec
 from sentdist.objectives.rcl import RCL
-from sentdist.plan.stages import Corpus, Train
+from sentdist.plan.corpora.rows import RowsCorpus
+from sentdist.plan.stages import Train
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.cell_facts import CellFacts
 from sentdist.report.papers.simcse import TABLES
@@ -20,7 +21,7 @@ TRAIN = next(stage for stage in shipped_plan(RECIPES / "simcse.yaml").stages if 
 
 
 def cell(columns: tuple[str, ...], *, objective: ObjectiveSpec | None = None, start: Train | None = None) -> CellFacts:
-    corpus = Corpus(source="nli/triplets", source_revision="1", columns=columns)
+    corpus = RowsCorpus(source="nli/triplets", source_revision="1", columns=columns)
     changed = {"objective": objective or InfoNCE(temperature=0.05), "corpus": corpus, "start": start}
     return CellFacts(train=TRAIN.model_copy(update=changed))
 

@@ -12,11 +12,11 @@ from sentdist.errors import DataError
 from sentdist.plan.corpora.graded import GradedCorpus, GradedPart
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.corpora.relations import LinkTask, RelationFile, RelationPart
-from sentdist.plan.corpora.rows import Corpus
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.specs import Task
 from sentdist.plan.task_kinds import ScoredTask
 from sentdist.stages.context import Context
-from sentdist.stages.corpora.build import build_corpus
+from sentdist.stages.corpora.build import build_corpus_stage
 from sentdist.stages.tasks.load import load_task
 from sentdist.store.store import ArtifactStore
 from tests.support.tasks_data import write_forums
@@ -74,7 +74,7 @@ def test_each_file_of_a_source_is_pinned(name: str, files: list[str], data: Path
 
 
 def plain(data: Path) -> CorpusStage:
-    return Corpus(source="rows", source_revision=revision(data, "rows"), split=None, columns=("sentence1", "sentence2"))
+    return RowsCorpus(source="rows", source_revision=revision(data, "rows"), split=None, columns=("sentence1", "sentence2"))
 
 
 def graded(data: Path) -> CorpusStage:
@@ -102,10 +102,10 @@ def test_a_corpus_of_changed_data_is_not_built(stage_of: Callable[[Path], Corpus
     before = (data / "rows.csv").read_text()
     (data / "rows.csv").write_text(before.replace("one", "another"))
     with pytest.raises(DataError, match=CHANGED):
-        build_corpus(stage, context)
+        build_corpus_stage(stage, context)
     assert not context.store.has(stage)
     (data / "rows.csv").write_text(before)
-    build_corpus(stage, context)
+    build_corpus_stage(stage, context)
     assert context.store.has(stage)
 
 

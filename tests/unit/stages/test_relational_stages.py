@@ -26,7 +26,7 @@ from sentdist.plan.stages import Scores, Train
 from sentdist.plan.unroll import Plan
 from sentdist.report.sweep_report import report_sweep
 from sentdist.stages.context import Context
-from sentdist.stages.corpora.build import build_corpus
+from sentdist.stages.corpora.build import build_corpus_stage
 from sentdist.stages.corpora.relations import relation_sources
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import run_local
@@ -318,7 +318,7 @@ def test_a_relation_that_no_data_has_is_refused(data: Path, tiny_encoder_dir: Pa
     plan, context = tiny_plan(values, data=data, store=tmp_path)
     stage = next(stage.corpus for stage in plan.stages if isinstance(stage, Train))
     with pytest.raises(DataError, match="relation entailment: found no pair"):
-        build_corpus(stage, context)
+        build_corpus_stage(stage, context)
 
 
 def test_words_alone_rank_tails_too(data: Path, tiny_encoder_dir: Path, tmp_path: Path) -> None:

@@ -17,9 +17,10 @@ from sentdist.learning.encoder.batch import collate
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.precision import autocast
 from sentdist.objectives.info_nce import InfoNCE
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec, Training
-from sentdist.plan.stages import Corpus, Train
+from sentdist.plan.stages import Train
 from sentdist.stages.planning.resolve import encoder_configuration
 from sentdist.stages.worker_memory import BERT_BASE, BYTES_PER_UNIT_ON_GPU, encoder_size, fitting_micro_batch, gpu_bytes, worker_bytes
 from tests.support.pretend_gpu import pretended_gpu
@@ -35,7 +36,7 @@ def _bytes(*, size: object = MINILM, rows: int = 64, precision: str = "fp32", ma
 
 
 def _stage(*, rows: int = 64, precision: str = "fp32", max_length: int = 128) -> Train:
-    corpus = Corpus(source="nli/triplets", source_revision="r", columns=("sent0", "sent1", "hard_neg"))
+    corpus = RowsCorpus(source="nli/triplets", source_revision="r", columns=("sent0", "sent1", "hard_neg"))
     training = Training.model_validate({"batch_size": rows, "precision": precision, "max_length": max_length})
     encoder = EncoderSpec(checkpoint="e", revision="1")
     return Train.model_validate({"encoder": encoder, "corpus": corpus, "objective": InfoNCE(), "training": training, "seed": 0})

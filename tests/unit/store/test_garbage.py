@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.plan.stages import Corpus, Train
+from sentdist.plan.corpora.rows import RowsCorpus
+from sentdist.plan.stages import Train
 from sentdist.store import garbage, scratch
 from sentdist.store.garbage import ELSEWHERE_KEPT_S, UNFINISHED_KEPT_S, collect_garbage, orphans
 from sentdist.store.store import STAGING, ArtifactStore
 from tests.support.planning import plan_of, small_recipe
 
-CORPUS = Corpus(source="nli/triplets", source_revision="r")
+CORPUS = RowsCorpus(source="nli/triplets", source_revision="r")
 TRAIN = next(stage for stage in plan_of(small_recipe()).stages if isinstance(stage, Train))
 
 
@@ -23,7 +24,7 @@ def store(tmp_path: Path) -> ArtifactStore:
     return ArtifactStore(tmp_path)
 
 
-def _commit(store: ArtifactStore, stage: Corpus | Train) -> str:
+def _commit(store: ArtifactStore, stage: RowsCorpus | Train) -> str:
     with store.staged() as folder:
         (folder / "data.bin").write_bytes(b"data")
         return store.commit(stage, folder, seconds=0.0, runtime={}, environment={}, results={}).record.place

@@ -16,8 +16,9 @@ from typer.testing import CliRunner
 
 from sentdist.cli import app
 from sentdist.errors import ArtifactLost, StoreError
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.stage import Json
-from sentdist.plan.stages import Corpus, Train
+from sentdist.plan.stages import Train
 from sentdist.stages.local import run_local
 from sentdist.store import integrity, verified
 from sentdist.store import store as store_module
@@ -28,7 +29,7 @@ from sentdist.store.store import ASIDE, RECORD, Artifact, ArtifactStore
 from sentdist.store.sweep import load_sweep
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
-CORPUS = Corpus(source="nli/triplets", source_revision="r")
+CORPUS = RowsCorpus(source="nli/triplets", source_revision="r")
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +44,7 @@ def fresh_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return forget
 
 
-def _put(store: ArtifactStore, stage: Corpus = CORPUS, text: str = "0123456789") -> Artifact:
+def _put(store: ArtifactStore, stage: RowsCorpus = CORPUS, text: str = "0123456789") -> Artifact:
     with store.staged() as folder:
         (folder / "data.txt").write_text(text)
         (folder / "other.txt").write_text("other")
@@ -189,7 +190,7 @@ def test_no_changed_byte_of_a_record_makes_it_another_record(tmp_path: Path) -> 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"key": "abc"}', b"null", b"\0" * 200, b"[" * 200_000])
 def test_an_unreadable_record_is_not_finished_and_named_once(tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes) -> None:
     store = ArtifactStore(tmp_path)
-    good, bad = _put(store), _put(store, Corpus(source="nli/triplets", source_revision="r", limit=10))
+    good, bad = _put(store), _put(store, RowsCorpus(source="nli/triplets", source_revision="r", limit=10))
     (tmp_path / bad.record.place / RECORD).write_bytes(content)
     with caplog.at_level(logging.WARNING):
         assert [artifact.key for artifact in store.artifacts()] == [good.key]
@@ -203,7 +204,7 @@ def test_an_unreadable_record_is_not_finished_and_named_once(tmp_path: Path, cap
 @pytest.mark.parametrize("content", ['{"key": ', '{"key":' * 100_000])
 def test_no_command_of_the_store_ends_in_a_traceback_for_one_bad_record(tmp_path: Path, content: str) -> None:
     store = ArtifactStore(tmp_path)
-    good, bad = _put(store), _put(store, Corpus(source="nli/triplets", source_revision="r", limit=10))
+    good, bad = _put(store), _put(store, RowsCorpus(source="nli/triplets", source_revision="r", limit=10))
     record = tmp_path / bad.record.place / RECORD
     for command in (["list"], ["show", good.key], ["check"], ["gc"], ["drop", "--yes", good.key]):
         record.parent.mkdir(exist_ok=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sentdist.errors import StoreError
-from sentdist.plan.stages import Corpus
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep
 
@@ -64,7 +64,7 @@ def test_a_store_is_made_by_the_first_who_writes_it(tmp_path: Path) -> None:
 
 def test_an_artifact_that_went_with_its_store_is_not_said_to_be_lost(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path / "store")
-    stage = Corpus(source="toy", source_revision="1")
+    stage = RowsCorpus(source="toy", source_revision="1")
     with store.staged() as folder:
         (folder / "rows").write_text("all")
         artifact = store.commit(stage, folder, seconds=0.0, runtime={}, environment={}, results={})

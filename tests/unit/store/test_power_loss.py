@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 from sentdist.execution.training.checkpoints import RunningFolder
-from sentdist.plan.stages import Corpus, Train
+from sentdist.plan.corpora.rows import RowsCorpus
+from sentdist.plan.stages import Train
 from sentdist.stages.ranks import ALONE
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep, save_sweep, sweep_record
 from tests.support.planning import plan_of, small_recipe
 from tests.support.power_loss import Disk, disk_at
 
-CORPORA = [Corpus(source="nli/triplets", source_revision="r", limit=limit) for limit in (10, 20, 30)]
+CORPORA = [RowsCorpus(source="nli/triplets", source_revision="r", limit=limit) for limit in (10, 20, 30)]
 PLAN = plan_of(small_recipe())
 TRAIN = next(stage for stage in PLAN.stages if isinstance(stage, Train))
 

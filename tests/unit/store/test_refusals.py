@@ -14,14 +14,14 @@ import pytest
 
 from sentdist import addresses
 from sentdist.errors import StoreError
-from sentdist.plan.stages import Corpus
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.services.ports import free_port
 from sentdist.store import access
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep, save_sweep, sweep_record
 from tests.support.planning import plan_of, small_recipe
 
-CORPUS = Corpus(source="nli/triplets", source_revision="r")
+CORPUS = RowsCorpus(source="nli/triplets", source_revision="r")
 
 TROUBLE = [
     (errno.ENOSPC, "no space left"),

@@ -16,7 +16,8 @@ import pytest
 
 from sentdist.errors import ArtifactLost, StoreError
 from sentdist.execution.training.checkpoints import RunningFolder
-from sentdist.plan.stages import Corpus, Train
+from sentdist.plan.corpora.rows import RowsCorpus
+from sentdist.plan.stages import Train
 from sentdist.stages.ranks import ALONE
 from sentdist.store import verified
 from sentdist.store.garbage import orphans
@@ -25,7 +26,7 @@ from sentdist.store.store import ASIDE, Artifact, ArtifactStore
 from tests.support.faulty_s3 import FaultyS3, faulty_s3
 from tests.support.planning import plan_of, small_recipe
 
-CORPUS = Corpus(source="nli/triplets", source_revision="r")
+CORPUS = RowsCorpus(source="nli/triplets", source_revision="r")
 TRAIN = next(stage for stage in plan_of(small_recipe()).stages if isinstance(stage, Train))
 SENTENCES = {
     "internal error": "an error of the server",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.plan.stages import Corpus
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.store.scratch import remove_left, scratch_folder
 from sentdist.store.store import STAGING, ArtifactStore
 
@@ -70,6 +70,6 @@ def test_a_writer_that_was_killed_leaves_nothing_in_the_store(tmp_path: Path) ->
         killed.wait()
     with store.staged() as folder:
         (folder / "data.txt").write_text("data")
-        store.commit(Corpus(source="s", source_revision="r"), folder, seconds=0.0, runtime={}, environment={}, results={})
+        store.commit(RowsCorpus(source="s", source_revision="r"), folder, seconds=0.0, runtime={}, environment={}, results={})
     assert not left.exists()
     assert list((tmp_path / STAGING).iterdir()) == []

@@ -12,13 +12,13 @@ import pytest
 from pyarrow import fs
 
 from sentdist.inference.opening import store_root
-from sentdist.plan.stages import Corpus
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.store import slow_store
 from sentdist.store import store as store_module
 from sentdist.store.store import ArtifactStore
 from tests.support.waiting import wait_for
 
-CORPUS = Corpus(source="nli/triplets", source_revision="r")
+CORPUS = RowsCorpus(source="nli/triplets", source_revision="r")
 
 
 @pytest.fixture

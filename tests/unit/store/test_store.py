@@ -14,15 +14,16 @@ from moto.server import ThreadedMotoServer
 
 from sentdist.errors import StoreError
 from sentdist.objectives.info_nce import InfoNCE
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.specs import EncoderSpec, Training
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Corpus, Train
+from sentdist.plan.stages import Train
 from sentdist.store.differences import explained
 from sentdist.store.garbage import collect_garbage, orphans
 from sentdist.store.record import Record
 from sentdist.store.store import RECORD, STAGING, Artifact, ArtifactStore
 
-CORPUS = Corpus(source="nli/triplets", source_revision="r")
+CORPUS = RowsCorpus(source="nli/triplets", source_revision="r")
 
 
 def _train(**changes: object) -> Train:
@@ -169,7 +170,7 @@ def test_a_record_has_the_inputs_in_their_order_and_seconds_to_the_thousandth() 
 
 
 def test_explain_names_the_fields_in_which_two_stages_differ(store: ArtifactStore) -> None:
-    limited = Corpus(source="nli/triplets", source_revision="r", limit=100)
+    limited = RowsCorpus(source="nli/triplets", source_revision="r", limit=100)
     for stage in (CORPUS, limited):
         _put(store, stage)
     first = _put(store, _train())

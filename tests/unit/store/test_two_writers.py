@@ -12,7 +12,7 @@ import pytest
 from pyarrow import fs
 
 from sentdist.errors import StoreError
-from sentdist.plan.stages import Corpus
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.stages.local import build_here
 from sentdist.store import object_root
 from sentdist.store import store as store_module
@@ -20,7 +20,7 @@ from sentdist.store.garbage import collect_garbage, orphans
 from sentdist.store.store import RECORD, STAGING, Artifact, ArtifactStore
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
-CORPUS = Corpus(source="nli/triplets", source_revision="r")
+CORPUS = RowsCorpus(source="nli/triplets", source_revision="r")
 
 
 class Interrupted(fs.SubTreeFileSystem):  # type: ignore[misc]

@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 import pytest
 
 from sentdist.plan.corpora import CORPORA
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.stage import Json
-from sentdist.plan.stages import Corpus, Train
+from sentdist.plan.stages import Train
 from sentdist.plan.tasks import TASK_GROUPS
 from sentdist.report.useb import useb_scores
 from sentdist.store.record import Record
@@ -91,7 +92,7 @@ def test_a_fold_is_a_parameter() -> None:
     plan = plan_of(small_recipe(methods=methods, selection={"task": "stackfaq"}, **changes))
     layout = layout_of(plan)
     assert [layout.parameters(trial.key)["fold"] for trial in plan.trials] == ["0", "1", "2"]
-    corpora = [stage for stage in plan.stages if isinstance(stage, Corpus)]
+    corpora = [stage for stage in plan.stages if isinstance(stage, RowsCorpus)]
     assert [layout.parameters(stage.key)["fold"] for stage in corpora] == ["0", "1", "2"]
 
 
