@@ -379,7 +379,7 @@ def _publish_report(name: str, store: ArtifactStore, tracking: str | None) -> No
     pages = tracker.log_search(search) if search is not None else {}
     with tempfile.TemporaryDirectory() as scratch:
         report_sweep(store, name, links=pages).write(Path(scratch))
-        typer.echo(f"Report: {store.write_folder(Path(scratch), f'reports/{name}')}/report.html")
+        typer.echo(f"Report: {store.files.write_folder(Path(scratch), f'reports/{name}')}/report.html")
         sweep = load_sweep(store, name)
         tracker.log_report(sweep, Path(scratch))
         model = tracker.register_best(sweep)

@@ -133,6 +133,6 @@ def _keep(store: ArtifactStore, folder: Path, name: str) -> None:
     What cannot be copied is told of: the store has the results that count.
     """
     try:
-        store.write_folder(folder, f"{TUNE}/{name}")
+        store.files.write_folder(folder, f"{TUNE}/{name}")
     except (OSError, StoreError) as error:
         log.warning("%s/%s/%s: Tune's own files could not be kept: %s", store.shown, TUNE, name, without_secrets(str(error)))

@@ -15,7 +15,7 @@ def read_curve(store: ArtifactStore, place: str, *, within: str = "") -> str:
         StoreError: the store cannot be read, or the file is no text.
     """
     artifact = store.at(place)
-    return "" if artifact is None else store.read_text(f"{artifact.record.files_place}/{within}{HISTORY_FILE}") or ""
+    return "" if artifact is None else store.files.read_text(f"{artifact.record.files_place}/{within}{HISTORY_FILE}") or ""
 
 
 def keep_pruned_curve(store: ArtifactStore, train: str, lines: str) -> None:
@@ -24,7 +24,7 @@ def keep_pruned_curve(store: ArtifactStore, train: str, lines: str) -> None:
     Raises:
         StoreError: the store is full or cannot be written.
     """
-    store.write_text(_place(train), lines)
+    store.files.write_text(_place(train), lines)
 
 
 def read_pruned_curve(store: ArtifactStore, train: str) -> str:
@@ -33,7 +33,7 @@ def read_pruned_curve(store: ArtifactStore, train: str) -> str:
     Raises:
         StoreError: the store cannot be read, or the file is no text.
     """
-    return store.read_text(_place(train)) or ""
+    return store.files.read_text(_place(train)) or ""
 
 
 def _place(train: str) -> str:

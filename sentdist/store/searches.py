@@ -177,7 +177,7 @@ def append_event(store: ArtifactStore, name: str, event: SearchEvent, *, size: i
             would take each other's scores for their own.
     """
     text = event.model_dump_json()
-    return store.append_line(f"{SEARCHES}/{name}.jsonl", f"{_seal(text)} {text}", size=size)
+    return store.files.append_line(f"{SEARCHES}/{name}.jsonl", f"{_seal(text)} {text}", size=size)
 
 
 def load_events(store: ArtifactStore, name: str) -> tuple[SearchEvent, ...]:
@@ -186,7 +186,9 @@ def load_events(store: ArtifactStore, name: str) -> tuple[SearchEvent, ...]:
     Raises:
         StoreError: the store cannot be read.
     """
-    lines = (store.read_text(f"{SEARCHES}/{name}.jsonl", errors="replace") or "").split("\n")  # not at U+2028, which JSON leaves as it is
+    lines = (store.files.read_text(f"{SEARCHES}/{name}.jsonl", errors="replace") or "").split(
+        "\n"
+    )  # not at U+2028, which JSON leaves as it is
     events = [event for line in lines if line.strip() and (event := _event(line)) is not None]
     if (lost := sum(bool(line.strip()) for line in lines) - len(events)) > 0:
         log.warning("%s/%s/%s.jsonl: %s left out: damaged", store.shown, SEARCHES, name, counted(lost, "line"))
@@ -195,7 +197,7 @@ def load_events(store: ArtifactStore, name: str) -> tuple[SearchEvent, ...]:
 
 def search_names(store: ArtifactStore) -> list[str]:
     """Names of the searches that were started with this store."""
-    return [name.removesuffix(".jsonl") for name in store.names(SEARCHES) if name.endswith(".jsonl")]
+    return [name.removesuffix(".jsonl") for name in store.files.names(SEARCHES) if name.endswith(".jsonl")]
 
 
 def find_search(store: ArtifactStore, name: str) -> SearchRecord | None:

@@ -16,14 +16,14 @@ from pathlib import Path
 
 from pyarrow import fs
 
-from sentdist.durable import append_line
 from sentdist.errors import ArtifactLost, StoreError, listed
 from sentdist.plan.stage import Json, Stage
 from sentdist.store.access import open_root, raise_of_disk, reading, refuse_little_room, shown_root, writing
 from sentdist.store.copies import copy_of, keep_copy
 from sentdist.store.integrity import checksums_below, damage_of, damage_of_content
 from sentdist.store.local_root import STAGING, LocalRoot
-from sentdist.store.object_root import ObjectRoot, write_objects
+from sentdist.store.object_root import ObjectRoot
+from sentdist.store.plain_files import PlainFiles
 from sentdist.store.record import RECORD, Artifact, Record, artifacts_named
 from sentdist.store.scratch import scratch_folder
 from sentdist.store.verified import VerifiedFiles, damage_unless_verified
@@ -41,7 +41,7 @@ _stuck: dict[str, str] = {}  # unreadable records that cannot be moved aside, an
 class ArtifactStore:
     """Artifacts below one root: a local path or an address such as `s3://bucket/prefix?endpoint_override=host:port`.
 
-    Writers of one key do not disturb one another: whoever commits first is kept, the other's work is dropped.
+    Writers of one key do not disturb one another: the first commit is kept, the other's work is dropped. files: what is no artifact.
     """
 
     def __init__(self, root: str | Path, *, was_written: bool = False) -> None:
@@ -51,6 +51,7 @@ class ArtifactStore:
         self.is_local = isinstance(self.filesystem, fs.LocalFileSystem)
         self.local_root = LocalRoot(Path(self.base), self.shown, was_written=was_written)
         self._folders: LocalRoot | ObjectRoot = self.local_root if self.is_local else ObjectRoot(self.filesystem, self.base)
+        self.files = PlainFiles(self.filesystem, self.base, self.shown, local_root=self.local_root if self.is_local else None)
 
     def __reduce__(self) -> tuple[object, ...]:
         return partial(ArtifactStore, was_written=self.local_root.was_written), (self.root,)
@@ -79,14 +80,14 @@ class ArtifactStore:
 
     def at(self, place: str) -> Artifact | None:
         """The artifact at a place such as `train/rcl-minilm-b64-s0-a18b8d064910`; None as of `get`, also where that raises."""
-        content = self._content(f"{place}/{RECORD}")
+        content = self.files.content(f"{place}/{RECORD}")
         try:
             record = None if content is None else Record.read(content)
         except ValueError as error:  # those of json and pydantic, too
             self._set_unreadable_aside(place, content or b"", error)
             return None
         _stuck.pop(f"{self.base}/{place}", None)
-        return None if record is None else Artifact(record=record, uri=self._uri(record.files_place))
+        return None if record is None else Artifact(record=record, uri=self.files.uri(record.files_place))
 
     def each_at(self, places: Iterable[str]) -> Iterator[Artifact | None]:
         """As `at`, of many places in their order, several at a time: an object store takes tens of milliseconds for each."""
@@ -218,7 +219,7 @@ class ArtifactStore:
             with reading(self.shown):
                 return damage_of(Path(self.base) / artifact.record.place, artifact.record.checksums, artifact.record.files)
         for name, checksum in artifact.record.checksums.items():
-            content = self._content(f"{artifact.record.files_place}/{name}")
+            content = self.files.content(f"{artifact.record.files_place}/{name}")
             wrong = "missing" if content is None else damage_of_content(content, checksum)
             if wrong is not None:
                 return f"{name}: {wrong}"
@@ -233,7 +234,7 @@ class ArtifactStore:
         """
         kind, name, inner = place.split("/", 2)
         artifact = self.finished(f"{kind}/{name}")
-        content = self._content(f"{artifact.record.files_place}/{inner}")
+        content = self.files.content(f"{artifact.record.files_place}/{inner}")
         checksum = artifact.record.checksums.get(inner)
         wrong = "missing" if content is None else None if checksum is None else damage_of_content(content, checksum)
         if content is None or wrong is not None:
@@ -258,8 +259,8 @@ class ArtifactStore:
         except OSError as error:
             return f"it could not be moved aside: {' '.join(str(error).split())}"
         with suppress(StoreError):
-            self.write_text(f"{target}/why.txt", f"{reason}\n")
-        return f"moved to {self._uri(target)}"
+            self.files.write_text(f"{target}/why.txt", f"{reason}\n")
+        return f"moved to {self.files.uri(target)}"
 
     def check_writable(self, *, needed_bytes: int = 0) -> None:
         """Write, read and remove a small file; on a local store also ask for free space.
@@ -280,81 +281,6 @@ class ArtifactStore:
         with reading(self.shown, awaited=True):
             folder = next(path for path in (Path(self.base), *Path(self.base).parents) if path.is_dir())
             return shutil.disk_usage(folder).free
-
-    def write_text(self, place: str, text: str) -> str:
-        """Write a file that is not an artifact (a sweep's plan, a report); returns its address."""
-        with writing(self.shown):
-            self._folders.write(place, text.encode())
-        return self._uri(place)
-
-    def append_line(self, place: str, line: str, *, size: int | None = None) -> int:
-        """Add a line to a file that is not an artifact, on the disk when this returns. Returns the size of the file behind it, in bytes.
-
-        On an object store, where files cannot grow, the file is written anew. size: that the file has if nobody else writes it; None: any.
-        Raises StoreError for another one.
-        """
-        with writing(self.shown):
-            path = Path(self.base) / place
-            before = b"" if self.is_local else self._content(place) or b""
-            if size not in (None, (path.stat().st_size if path.exists() else 0) if self.is_local else len(before)):
-                raise StoreError(
-                    where=self._uri(place), found="lines of another process", expected="one process that writes it",
-                    remedy="It was submitted a second time: follow that one. What is finished is kept.",
-                )  # fmt: skip
-            if self.is_local:
-                self.local_root.make_folder(path.parent)
-                append_line(path, line.encode())
-                return path.stat().st_size
-            self._folders.write(place, content := before + line.encode() + b"\n")
-            return len(content)
-
-    def write_folder(self, folder: Path, place: str) -> str:
-        """Copy a local folder that is not an artifact (a report), over what was there; returns the address."""
-        with writing(self.shown):
-            if self.is_local:
-                self.local_root.make_folder(Path(self.base) / place)
-                fs.copy_files(str(folder), f"{self.base}/{place}", destination_filesystem=self.filesystem)
-            else:
-                write_objects(self.filesystem, folder, f"{self.base}/{place}")
-        return self._uri(place)
-
-    def read_text(self, place: str, *, errors: str = "strict") -> str | None:
-        """The text of a file that is not an artifact; None if there is no such file. errors: as `bytes.decode` takes it.
-
-        Raises:
-            StoreError: the store cannot be read, or the file is no text.
-        """
-        content = self._content(place)
-        try:
-            return None if content is None else content.decode(errors=errors)
-        except UnicodeDecodeError as error:
-            raise StoreError(
-                where=f"{self.shown}/{place}", found=str(error), expected="text in UTF-8", remedy="Remove the file and run again."
-            ) from None
-
-    def names(self, place: str) -> list[str]:
-        """Names of the files in a folder of the store, sorted; none if there is no such folder."""
-        return self._names(place, fs.FileType.File)
-
-    def folder_names(self, place: str) -> list[str]:
-        """As `names`, of the folders in it."""
-        return self._names(place, fs.FileType.Directory)
-
-    def _names(self, place: str, kind: fs.FileType) -> list[str]:
-        with reading(self.shown, awaited=self.is_local):
-            infos = self.filesystem.get_file_info(fs.FileSelector(f"{self.base}/{place}", allow_not_found=True))
-        return sorted(info.base_name for info in infos if info.type == kind)
-
-    def _content(self, place: str) -> bytes | None:
-        """The bytes of a file; None if there is no such file."""
-        with reading(self.shown, awaited=self.is_local):
-            try:
-                with self.filesystem.open_input_stream(f"{self.base}/{place}") as stream:
-                    return bytes(stream.read())
-            except (FileNotFoundError, NotADirectoryError):
-                if self.is_local:
-                    self.local_root.check()  # or what went with a file system would pass for what was never there
-                return None
 
     def _damage(self, artifact: Artifact, folder: Path, names: tuple[str, ...]) -> str | None:
         """As `damage_unless_verified`; no names: of all files."""
@@ -387,14 +313,11 @@ class ArtifactStore:
         return ArtifactLost(where=f"{self.shown}/{place}", found=found, expected="the files that were written", remedy=remedy)
 
     def _set_unreadable_aside(self, place: str, content: bytes, error: ValueError) -> None:
-        if self._content(f"{place}/{RECORD}") != content:
+        if self.files.content(f"{place}/{RECORD}") != content:
             return
         reason = f"its {RECORD} cannot be read: {len(content)} bytes, {str(error).splitlines()[0]}"
         said, path = self.set_aside(place, reason), f"{self.base}/{place}"
         if path not in _stuck:
             log.warning("%s/%s: %s; %s. Its stage counts as not finished.", self.shown, place, reason, said)
-        if self._content(f"{place}/{RECORD}") == content:
+        if self.files.content(f"{place}/{RECORD}") == content:
             _stuck[path] = f"{reason}; {said}"
-
-    def _uri(self, place: str) -> str:
-        return f"{self.base}/{place}" if self.is_local else f"{self.shown}/{place}"

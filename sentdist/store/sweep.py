@@ -109,7 +109,7 @@ def sweep_record(plan: Plan) -> SweepRecord:
 
 def save_sweep(store: ArtifactStore, sweep: SweepRecord) -> str:
     """Write the sweep's values beside the artifacts; returns the address."""
-    return store.write_text(f"sweeps/{sweep.name}.json", sweep.model_dump_json(indent=1))
+    return store.files.write_text(f"sweeps/{sweep.name}.json", sweep.model_dump_json(indent=1))
 
 
 def begin_sweep(store: ArtifactStore, sweep: SweepRecord, tell: Callable[[str], None]) -> None:
@@ -146,7 +146,7 @@ def left_out_line(store: ArtifactStore, sweep: SweepRecord) -> str | None:
 
 def sweep_names(store: ArtifactStore) -> list[str]:
     """Names of the sweeps that were started with this store."""
-    return [name.removesuffix(".json") for name in store.names("sweeps") if name.endswith(".json")]
+    return [name.removesuffix(".json") for name in store.files.names("sweeps") if name.endswith(".json")]
 
 
 def _remedy(store: ArtifactStore, name: str) -> str:
@@ -161,7 +161,7 @@ def load_sweep(store: ArtifactStore, name: str) -> SweepRecord:
     Raises:
         StoreError: no sweep of that name, or its file is damaged.
     """
-    text = store.read_text(f"sweeps/{name}.json")
+    text = store.files.read_text(f"sweeps/{name}.json")
     if text is None:
         raise StoreError(
             where=f"{store.shown}: sweep {name}", found="nothing", expected="a sweep that was started", remedy=_remedy(store, name)

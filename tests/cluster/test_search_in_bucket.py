@@ -47,5 +47,5 @@ def test_a_search_in_a_bucket(cluster: Any, tmp_path: Path, tiny_encoder_dir: Pa
         found = search_on_cluster(planned, in_bucket, print_line=lambda line: None, at_once=1)
         assert outcome(found) == outcome(alone)
         assert found.finalists == alone.finalists and found.spent_sentences == alone.spent_sentences, "nothing is built twice"
-        assert not list(in_bucket.store.artifacts("rung")) and not list(in_bucket.store.names("running"))
-        assert in_bucket.store.names("tune/tiny"), "Tune's own files"
+        assert not list(in_bucket.store.artifacts("rung")) and not list(in_bucket.store.files.names("running"))
+        assert in_bucket.store.files.names("tune/tiny"), "Tune's own files"

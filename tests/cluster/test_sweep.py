@@ -236,4 +236,4 @@ def test_a_mis_sized_request_is_refused_before_anything_starts(cluster: Any, dat
         run_sweep(plan, context)
     assert time.monotonic() - started < 30  # on a busy machine; that nothing started, the store says
     assert list(context.store.artifacts()) == []
-    assert context.store.names("sweeps") == []
+    assert context.store.files.names("sweeps") == []

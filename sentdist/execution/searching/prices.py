@@ -38,7 +38,7 @@ class StoreBefore:
     @classmethod
     def read(cls, store: ArtifactStore, *, since: float | None) -> StoreBefore:
         """Raises StoreError where the store cannot be read."""
-        return cls(places=frozenset(f"{kind}/{name}" for kind in STAGES for name in store.folder_names(kind)), since=since)
+        return cls(places=frozenset(f"{kind}/{name}" for kind in STAGES for name in store.files.folder_names(kind)), since=since)
 
     def had(self, record: Record) -> bool:
         """Whether nobody pays for it."""

@@ -36,8 +36,8 @@ def _age(folder: Path, seconds: float) -> None:
 
 
 def test_checkpoints_of_a_finished_training_go_and_those_of_one_that_may_go_on_stay_for_a_month(store: ArtifactStore) -> None:
-    store.write_text(f"running/{TRAIN.key}/00000100/weights", "w")
-    store.write_text("running/shoes/list.txt", "somebody else's")
+    store.files.write_text(f"running/{TRAIN.key}/00000100/weights", "w")
+    store.files.write_text("running/shoes/list.txt", "somebody else's")
     _age(Path(store.base) / "running" / "shoes", 10 * UNFINISHED_KEPT_S)
     folder = Path(store.base) / "running" / TRAIN.key
     _age(folder, 2 * 3600.0)
@@ -54,7 +54,7 @@ def test_checkpoints_of_a_finished_training_go_and_those_of_one_that_may_go_on_s
 def test_a_folder_is_as_young_as_the_newest_of_its_files(fresh: str, store: ArtifactStore) -> None:
     folder = Path(store.base) / CORPUS.place
     for name in ("a.bin", "b.bin", "c.bin"):
-        store.write_text(f"{CORPUS.place}/{name}", "")
+        store.files.write_text(f"{CORPUS.place}/{name}", "")
     _age(folder, 2 * 3600.0)
     assert orphans(store) == [CORPUS.place]
     os.utime(folder / fresh)
@@ -97,8 +97,8 @@ def test_another_boot_with_the_same_name_is_another_machine(store: ArtifactStore
 
 def test_what_is_gone_by_then_is_passed_over(store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("probe-1", "probe-2"):
-        store.write_text(f"{STAGING}/{name}", "")
-    store.write_text(f"{STAGING}/abandoned/half.bin", "half")
+        store.files.write_text(f"{STAGING}/{name}", "")
+    store.files.write_text(f"{STAGING}/abandoned/half.bin", "half")
     listed = orphans(store, older_than_s=-1)
     (Path(store.base) / STAGING / "probe-1").unlink()
     (Path(store.base) / STAGING / "abandoned" / "half.bin").unlink()
@@ -108,7 +108,7 @@ def test_what_is_gone_by_then_is_passed_over(store: ArtifactStore, monkeypatch: 
 
 
 def test_what_is_finished_by_then_stays(store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    store.write_text(f"{CORPUS.place}/half.bin", "half")
+    store.files.write_text(f"{CORPUS.place}/half.bin", "half")
     listed = orphans(store, older_than_s=-1)
     assert listed == [CORPUS.place]
     _commit(store, CORPUS)

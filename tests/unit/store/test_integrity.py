@@ -229,7 +229,7 @@ def test_check_names_every_damaged_artifact_and_changes_nothing(tmp_path: Path) 
 
 def test_a_damaged_sweep_file_is_one_sentence(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path)
-    store.write_text("sweeps/demo.json", '{"name": ')
+    store.files.write_text("sweeps/demo.json", '{"name": ')
     with pytest.raises(StoreError, match=r"sweeps/demo\.json.*again"):
         load_sweep(store, "demo")
 

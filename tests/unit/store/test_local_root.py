@@ -21,9 +21,9 @@ def _staged(store: ArtifactStore) -> None:
 
 WRITES: dict[str, Callable[[ArtifactStore], object]] = {
     "makes an artifact": _staged,
-    "writes a file": lambda store: store.write_text("sweeps/one.json", "{}"),
-    "adds a line": lambda store: store.append_line("searches/one/log.jsonl", "{}"),
-    "writes a folder": lambda store: store.write_folder(Path(__file__).parent, "reports/one"),
+    "writes a file": lambda store: store.files.write_text("sweeps/one.json", "{}"),
+    "adds a line": lambda store: store.files.append_line("searches/one/log.jsonl", "{}"),
+    "writes a folder": lambda store: store.files.write_folder(Path(__file__).parent, "reports/one"),
     "asks whether it can": lambda store: store.check_writable(),
     "moves aside": lambda store: store.set_aside("train/one", "damaged"),
 }
@@ -52,14 +52,14 @@ def test_a_store_that_was_taken_away_takes_nothing(tmp_path: Path, what: str, le
         if path.exists() and path.stem == away.stem:
             path.rmdir()
     (tmp_path / "away").rename(away)
-    store.write_text("sweeps/one.json", "{}")
+    store.files.write_text("sweeps/one.json", "{}")
     assert (root / "sweeps" / "one.json").read_text() == "{}"
 
 
 def test_a_store_is_made_by_the_first_who_writes_it(tmp_path: Path) -> None:
     store = pickle.loads(pickle.dumps(ArtifactStore(tmp_path / "new" / "store")))
-    store.write_text("sweeps/one.json", "{}")
-    assert store.read_text("sweeps/one.json") == "{}"
+    store.files.write_text("sweeps/one.json", "{}")
+    assert store.files.read_text("sweeps/one.json") == "{}"
 
 
 def test_an_artifact_that_went_with_its_store_is_not_said_to_be_lost(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_an_artifact_that_went_with_its_store_is_not_said_to_be_lost(tmp_path: P
 
 def test_a_sweep_that_went_with_its_store_is_not_said_never_to_have_begun(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path / "store")
-    store.write_text("sweeps/one.json", "{}")
+    store.files.write_text("sweeps/one.json", "{}")
     (tmp_path / "store").rename(tmp_path / "away")
     (tmp_path / "store").mkdir()
     with pytest.raises(StoreError, match="Was its file system unmounted"):

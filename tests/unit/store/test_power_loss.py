@@ -96,7 +96,7 @@ def test_a_sweeps_plan_is_whole_or_as_it_was_before(tmp_path: Path, monkeypatch:
             disk.promise()
     for remains in disk.remains:
         left = ArtifactStore(remains.lay_out(tmp_path / "after") / "store")
-        if remains.num_promised or left.names("sweeps") == [f"{PLAN.recipe.name}.json"]:
+        if remains.num_promised or left.files.names("sweeps") == [f"{PLAN.recipe.name}.json"]:
             assert load_sweep(left, PLAN.recipe.name) == sweep_record(PLAN)
 
 

@@ -118,7 +118,7 @@ def test_what_cannot_be_read_for_now_is_not_taken_for_damaged(s3: FaultyS3, stor
             asked.result()
     s3.be(None)
     assert store.folder(artifact)
-    assert store.names(ASIDE) == []
+    assert store.files.names(ASIDE) == []
 
 
 def test_a_copy_that_changes_while_it_is_read_is_made_again_and_the_artifact_stays(store: ArtifactStore) -> None:
@@ -132,7 +132,7 @@ def test_a_copy_that_changes_while_it_is_read_is_made_again_and_the_artifact_sta
         file.write(b"y")
     with pytest.raises(ArtifactLost, match=r"data\.bin: changed while it was read \(of its copy"):
         store.check_unchanged(artifact, use)
-    assert store.at(artifact.record.place) == artifact and store.names(ASIDE) == []
+    assert store.at(artifact.record.place) == artifact and store.files.names(ASIDE) == []
     assert (store.folder(artifact) / "data.bin").read_bytes()[:1] != b"y"
 
 
@@ -167,7 +167,7 @@ def test_damage_on_the_server_is_moved_aside_and_damage_of_a_copy_is_copied_agai
     (store.folder(artifact) / "data.bin").write_bytes(b"x")
     verified.forget()
     assert (store.folder(artifact) / "data.bin").stat().st_size == 1_000_000
-    store.write_text(f"{artifact.record.files_place}/data.bin", "y" * 1_000_000)
+    store.files.write_text(f"{artifact.record.files_place}/data.bin", "y" * 1_000_000)
     assert "data.bin" in (store.damage(artifact) or "")
     with pytest.raises(StoreError, match="moved to"):
         store.open_file(f"{artifact.record.place}/data.bin")
@@ -192,7 +192,7 @@ def test_a_training_keeps_its_last_checkpoint_through_a_trouble(s3: FaultyS3, st
 def test_a_signal_while_a_file_is_written_leaves_the_file_whole(s3: FaultyS3, store: ArtifactStore) -> None:
     """As SIGTERM, while a search notes what happened: opening a file is a request, in which the signal arrives."""
     for number in range(3):
-        store.append_line("searches/small.jsonl", f"line {number}")
+        store.files.append_line("searches/small.jsonl", f"line {number}")
 
     def end(*_: object) -> None:
         raise KeyboardInterrupt
@@ -202,14 +202,14 @@ def test_a_signal_while_a_file_is_written_leaves_the_file_whole(s3: FaultyS3, st
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.2)
         with pytest.raises(KeyboardInterrupt):
-            store.append_line("searches/small.jsonl", "line 3")
+            store.files.append_line("searches/small.jsonl", "line 3")
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
         s3.be(None)
     gc.collect()
-    store.append_line("searches/small.jsonl", "line 4")
-    assert (store.read_text("searches/small.jsonl") or "").split() == " ".join(f"line {number}" for number in range(5)).split()
+    store.files.append_line("searches/small.jsonl", "line 4")
+    assert (store.files.read_text("searches/small.jsonl") or "").split() == " ".join(f"line {number}" for number in range(5)).split()
 
 
 def test_copies_from_two_buckets_lie_side_by_side(s3: FaultyS3, store: ArtifactStore, tmp_path: Path) -> None:

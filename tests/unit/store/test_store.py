@@ -120,7 +120,7 @@ def test_a_writer_that_comes_between_look_and_rename_changes_nothing(tmp_path: P
 
 def test_data_without_a_record_is_no_artifact_and_is_overwritten(store: ArtifactStore) -> None:
     stage = _train()
-    store.write_text(f"{stage.place}/inner/data.txt", "of a writer that died")
+    store.files.write_text(f"{stage.place}/inner/data.txt", "of a writer that died")
     assert store.get(stage) is None
     artifact = _put(store, stage, "whole")
     assert (store.folder(artifact) / "inner" / "data.txt").read_text() == "whole"
@@ -129,17 +129,17 @@ def test_data_without_a_record_is_no_artifact_and_is_overwritten(store: Artifact
 def test_garbage_collection_takes_orphans_and_nothing_else(store: ArtifactStore) -> None:
     kept = _put(store, CORPUS)
     orphan = _train()
-    store.write_text(f"{orphan.place}/model.bin", "half")
-    store.write_text(f"{STAGING}/abandoned/model.bin", "half")
-    store.write_text("sweeps/demo.json", "{}")
-    store.write_text("somebody/elses/file.txt", "not ours")
+    store.files.write_text(f"{orphan.place}/model.bin", "half")
+    store.files.write_text(f"{STAGING}/abandoned/model.bin", "half")
+    store.files.write_text("sweeps/demo.json", "{}")
+    store.files.write_text("somebody/elses/file.txt", "not ours")
     assert collect_garbage(store, older_than_s=3600) == []  # may still be being written
     removed = collect_garbage(store, older_than_s=-1)  # also what was written in this very moment
     assert removed == [f"{STAGING}/abandoned", orphan.place]
     assert orphans(store, older_than_s=-1) == []
     assert store.get(CORPUS) == kept
-    assert store.read_text("sweeps/demo.json") == "{}"
-    assert store.read_text("somebody/elses/file.txt") == "not ours"
+    assert store.files.read_text("sweeps/demo.json") == "{}"
+    assert store.files.read_text("somebody/elses/file.txt") == "not ours"
 
 
 def test_artifacts_are_listed_by_kind_and_found_by_the_beginning_of_a_key(store: ArtifactStore) -> None:
@@ -193,10 +193,10 @@ def test_a_store_travels_by_pickle(store: ArtifactStore) -> None:
 
 
 def test_texts_that_are_no_artifacts(store: ArtifactStore) -> None:
-    assert store.read_text("sweeps/demo.json") is None
-    assert store.write_text("sweeps/demo.json", "{}").endswith("sweeps/demo.json")
-    assert store.write_text("sweeps/demo.json", "[φ]")
-    assert store.read_text("sweeps/demo.json") == "[φ]"
+    assert store.files.read_text("sweeps/demo.json") is None
+    assert store.files.write_text("sweeps/demo.json", "{}").endswith("sweeps/demo.json")
+    assert store.files.write_text("sweeps/demo.json", "[φ]")
+    assert store.files.read_text("sweeps/demo.json") == "[φ]"
 
 
 def test_a_writable_store_says_nothing(store: ArtifactStore) -> None:
@@ -237,8 +237,8 @@ def test_a_folder_that_is_no_artifact(store: ArtifactStore, tmp_path: Path) -> N
     for text in ("first", "second"):
         (tmp_path / "report").mkdir(exist_ok=True)
         (tmp_path / "report" / "report.md").write_text(text)
-        assert store.write_folder(tmp_path / "report", "reports/demo").endswith("reports/demo")
-    assert store.read_text("reports/demo/report.md") == "second"
+        assert store.files.write_folder(tmp_path / "report", "reports/demo").endswith("reports/demo")
+    assert store.files.read_text("reports/demo/report.md") == "second"
     assert list(store.artifacts()) == []
 
 

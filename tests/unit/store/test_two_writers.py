@@ -98,7 +98,7 @@ def test_who_copies_while_another_one_is_done_touches_nothing_of_his(objects: Ar
 
 def test_what_a_killed_writer_has_copied_goes_with_the_garbage(objects: ArtifactStore) -> None:
     objects.filesystem.create_dir(f"bucket/{CORPUS.place}/data-0123456789ab")
-    objects.write_text(f"{CORPUS.place}/data-0123456789ab/model.bin", "half")
+    objects.files.write_text(f"{CORPUS.place}/data-0123456789ab/model.bin", "half")
     artifact = _commit(objects, "whole")
     left = [f"{CORPUS.place}/data-0123456789ab"]
     assert orphans(objects) == []
@@ -146,7 +146,7 @@ def test_what_is_built_again_while_it_is_moved_aside_stays(objects: ArtifactStor
 
 def test_who_is_done_before_half_of_another_is_replaced_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = ArtifactStore(tmp_path / "store")
-    store.write_text(f"{CORPUS.place}/half.bin", "half")
+    store.files.write_text(f"{CORPUS.place}/half.bin", "half")
     exists, seen = Path.exists, []
 
     def looking(path: Path) -> bool:
