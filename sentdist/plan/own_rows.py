@@ -22,7 +22,7 @@ def for_its_rows(recipe: Recipe, resolver: Resolver) -> tuple[Recipe, tuple[str,
     values = recipe.model_dump(exclude_unset=True)
     values["corpus"] = values["corpus"] | {"shape": pin.rows.shape}  # so that who has the recipe alone knows what its tasks are called
     varied = {*recipe.sweep, *(recipe.search.space if recipe.search is not None else ())}
-    said = (*pin.told, *(() if BATCH_SIZE in varied else _left_over(pin.num_rows, recipe.training.batch_size)))
+    said = (*pin.notes, *(() if BATCH_SIZE in varied else _left_over(pin.num_rows, recipe.training.batch_size)))
     if not unfit:
         return recipe_from_values(values, where=recipe.name), said
     values["methods"] = {name: method for name, method in values["methods"].items() if name not in unfit}

@@ -29,13 +29,13 @@ class Pin:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnPin:
-    """A person's own file. num_rows: that train. told: what was recognised and held out, in sentences."""
+    """A person's own file. num_rows: that train. notes: what was recognised and held out, in sentences."""
 
     name: str
     revision: str
     rows: OwnRows
     num_rows: int
-    told: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class Resolver(Protocol):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sentdist.data.own.rows import OwnFile, read_groups, read_queries, read_rows
+from sentdist.data.own.file_rows import OwnFile
+from sentdist.data.own.rows import read_groups, read_queries, read_rows
 from sentdist.data.own.sides import SIDES
 from sentdist.data.retrieval import Retrieval
 from sentdist.data.sources.mirror import copy_into_mirror

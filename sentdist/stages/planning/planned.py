@@ -110,4 +110,4 @@ def planned_evaluation(
         folders=resolver.folders,
         keeps_embeddings=True,
     )
-    return stage, context, (*resolver.told, *contents_of([stage], context).notes)
+    return stage, context, (*resolver.all_notes, *contents_of([stage], context).notes)

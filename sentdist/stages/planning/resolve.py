@@ -105,13 +105,13 @@ class FileResolver:
         return retrieval_files.find(name, self.data_root) is not None
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def all_notes(self) -> tuple[str, ...]:
         """What was recognised of people's own files, and the notes, in sentences."""
-        return (*(line for pin in self._own.values() for line in pin.told), *self.notes)
+        return (*(line for pin in self._own.values() for line in pin.notes), *self.notes)
 
     def own(self, file: OwnFileSection, *, where: str) -> OwnPin:
         """Raises DataError for a file that is not there, cannot be understood, or whose rows cannot be held out."""
-        from sentdist.data.own.rows import OwnFileOptions, recognise  # brings pyarrow and scipy, which planning can mostly do without
+        from sentdist.data.own.recognise import OwnFileOptions, recognise  # brings pyarrow and scipy, which planning can mostly do without
 
         asked = ("own", file.model_dump_json())
         if asked not in self._own:
@@ -125,7 +125,7 @@ class FileResolver:
             if path is not None and name == path.name and (self.data_root is None or path != self.data_root / name):
                 self.folders[found.revision] = str(path.parent)
             rows = OwnRows.model_validate(asdict(found.file))
-            self._own[asked] = OwnPin(name=name, revision=found.revision, rows=rows, num_rows=found.sizes[0], told=found.told)
+            self._own[asked] = OwnPin(name=name, revision=found.revision, rows=rows, num_rows=found.sizes[0], notes=found.notes)
         return self._own[asked]
 
     def _own_file(self, file: str) -> tuple[str, Path | None]:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from sentdist.data.own.file_format import NOTHING, own_table
-from sentdist.data.own.rows import OwnFileOptions, RecognisedFile, read_rows, recognise
+from sentdist.data.own.recognise import OwnFileOptions, RecognisedFile, recognise
+from sentdist.data.own.rows import read_rows
 from sentdist.data.own.shapes import KNOWN_NAMES
 from sentdist.data.own.sides import DEV, TEST, TRAIN
 from sentdist.data.sources.pinned import read_source
@@ -42,7 +43,7 @@ def test_words_for_no_value_are_none(tmp_path: Path, name: str, word: str) -> No
     else:
         path.write_text("\n".join(map(json.dumps, rows)))
     found = recognise(name, path, OwnFileOptions(near=None))
-    assert "15 rows without a text left out" in found.told[0] and "in 45 groups" in found.told[1]
+    assert "15 rows without a text left out" in found.notes[0] and "in 45 groups" in found.notes[1]
     assert pairs(found, path) == {(f"question {n}", f"answer {n}") for n in range(60) if n % 4}
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.data.own.rows import OwnFileOptions, RecognisedFile, recognise
+from sentdist.data.own.recognise import OwnFileOptions, RecognisedFile, recognise
 from sentdist.errors import DataError
 
 

@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sentdist.data.own.rows import OwnFile, OwnFileOptions, read_rows, recognise
+from sentdist.data.own.file_rows import OwnFile
+from sentdist.data.own.recognise import OwnFileOptions, recognise
+from sentdist.data.own.rows import read_rows
 from sentdist.data.own.sides import TRAIN
 from sentdist.errors import DataError
 

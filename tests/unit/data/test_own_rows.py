@@ -15,7 +15,8 @@ import pytest
 
 from sentdist.data.leaks import LeakFinder
 from sentdist.data.own.file_format import own_table
-from sentdist.data.own.rows import OwnFileOptions, RecognisedFile, read_queries, read_rows, recognise
+from sentdist.data.own.recognise import OwnFileOptions, RecognisedFile, recognise
+from sentdist.data.own.rows import read_queries, read_rows
 from sentdist.data.own.shapes import KNOWN_NAMES
 from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN, HeldOut, groups_of, sides_of
 from sentdist.data.sources.files import read_file
@@ -76,7 +77,7 @@ def test_encoding_and_separator_are_recognised_and_said(tmp_path: Path, encoding
     path = tmp_path / name
     path.write_bytes(written([("Question", "Answer"), *faq_rows()], separator).encode(encoding))
     found = seen(path)
-    assert found.told[0] == f"{name}: faq in Question, Answer" + (f"; {told}" if told else "")
+    assert found.notes[0] == f"{name}: faq in Question, Answer" + (f"; {told}" if told else "")
     rows = [row for side in (TRAIN, DEV, TEST) for row in read_rows(name, path, found.file, side, revision=found.revision).to_pylist()]
     assert {(row["sent0"], row["sent1"]) for row in rows} == {(question, answer.strip()) for question, answer in faq_rows()}
 
@@ -85,7 +86,7 @@ def test_a_file_without_a_header_keeps_its_first_row(tmp_path: Path) -> None:
     path = tmp_path / "pairs.tsv"
     path.write_text(written(faq_rows(), "\t"))
     found = seen(path)
-    assert found.told[0] == "pairs.tsv: pairs in 1, 2; no header: columns are called 1, 2, …"
+    assert found.notes[0] == "pairs.tsv: pairs in 1, 2; no header: columns are called 1, 2, …"
     assert sum(found.sizes) == len(faq_rows())
     assert seen(path, has_header=True, columns=(faq_rows()[0][0], faq_rows()[0][1].strip())).file.has_header
 
@@ -196,7 +197,7 @@ def test_no_side_holds_anything_of_another(tmp_path: Path) -> None:
     for path in shapes(tmp_path):
         found = seen(path, dev=0.15, test=0.15)
         is_loose = path.name == "triplets.csv"  # its negatives are other rows' answers
-        assert found.file.num_linking == 2 and found.file.near == 0.8 and is_loose == any("Negatives link" in line for line in found.told)
+        assert found.file.num_linking == 2 and found.file.near == 0.8 and is_loose == any("Negatives link" in line for line in found.notes)
         sides = [read_rows(path.name, path, found.file, side, revision=found.revision) for side in (TRAIN, DEV, TEST)]
         assert all(side.num_rows == size for side, size in zip(sides, found.sizes, strict=True)) and min(found.sizes) >= 5
         for held, others in ((DEV, (TRAIN,)), (TEST, (TRAIN, DEV))):
@@ -241,8 +242,8 @@ def test_the_file_s_own_splits_and_groups_are_kept(tmp_path: Path) -> None:
     rows = [f"question {n},answer number {n},{'test' if n % 4 == 0 else 'train'},g{n // 10}\n" for n in range(200)]
     path.write_text("question,answer,split,group\n" + "".join(rows) + "question 1,another answer,test,\n")
     found = seen(path, near=None)
-    assert found.sizes[2] == 51 and found.sizes[1] > 0 and "(by column 'split')" in found.told[1]
-    assert found.told[2].startswith("51 rows of its own dev and test splits share texts with training rows")
+    assert found.sizes[2] == 51 and found.sizes[1] > 0 and "(by column 'split')" in found.notes[1]
+    assert found.notes[2].startswith("51 rows of its own dev and test splits share texts with training rows")
     dev = read_rows("own.csv", path, found.file, DEV, revision=found.revision)["sent0"].to_pylist()
     groups = {int(question.split()[1]) // 10 for question in dev}
     train = read_rows("own.csv", path, found.file, TRAIN, revision=found.revision)["sent0"].to_pylist()
@@ -302,7 +303,7 @@ def test_a_column_that_the_first_object_of_a_list_lacks_is_one(tmp_path: Path) -
 def test_0_is_a_group_like_any_other(tmp_path: Path) -> None:
     rows = [{"question": f"question {n}", "answer": f"answer {n}", "group": n // 3 if n < 60 else None} for n in range(66)]
     (tmp_path / "faq.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    assert "in 26 groups; the largest group has 3 rows" in seen(tmp_path / "faq.jsonl", near=None).told[1]
+    assert "in 26 groups; the largest group has 3 rows" in seen(tmp_path / "faq.jsonl", near=None).notes[1]
 
 
 def read_cells(path: Path) -> list[dict[str, object]]:
@@ -317,7 +318,7 @@ def test_names_that_a_spreadsheet_repeats_are_told_apart(tmp_path: Path, separat
     path.write_text(written([("question", "answer", "answer", "", ""), *rows], separator))
     assert read_cells(path)[0] == {"question": "question 0", "answer": "answer 0", "answer_2": "other 0", "": "", "unnamed_2": ""}
     found = seen(path)
-    assert found.file.columns == ("question", "answer") and "answer_2, unnamed, unnamed_2 not read" in found.told[0]
+    assert found.file.columns == ("question", "answer") and "answer_2, unnamed, unnamed_2 not read" in found.notes[0]
     path.write_text(
         written([("question", "answer", "score", "score"), *((*row[:2], str(n % 3), "1") for n, row in enumerate(rows))], separator)
     )
@@ -336,7 +337,7 @@ def test_a_suffix_may_have_capitals(tmp_path: Path, name: str) -> None:
             path.write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
         case suffix:
             path.write_text(json.dumps(rows) if suffix == ".json" else "\n".join(map(json.dumps, rows)))
-    assert seen(path).told[0] == f"{name}: faq in question, answer"
+    assert seen(path).notes[0] == f"{name}: faq in question, answer"
 
 
 @pytest.mark.parametrize("begin", ["\n", "\r\n\r\n"])
@@ -356,10 +357,10 @@ def test_pairs_with_two_scores_are_told(tmp_path: Path) -> None:
     path = tmp_path / "graded.csv"
     rows = [("Satz A", "Satz B", "Note"), *graded_rows()]
     path.write_text(written(rows, ";"))
-    assert not any("is another" in line for line in seen(path, near=None).told)
+    assert not any("is another" in line for line in seen(path, near=None).notes)
     again = [(*rows[place][:2], f"{rows[place][2]}{digit}") for place, digit in ((1, "0"), (2, "1"), (3, "1"))]
     path.write_text(written([*rows, *again], ";"))
-    told = seen(path, near=None).told
+    told = seen(path, near=None).notes
     assert "3 repeated rows left out" in told[0]
     assert "The score of 2 repeated rows is another than in the first row of that pair, which is taken." in told
 
@@ -377,8 +378,8 @@ def test_the_scale_of_scores_is_told_with_what_lies_on_it(tmp_path: Path) -> Non
     rows = [f"one {n},other {n},{45 if n == 7 else n % 6}\n" for n in range(60)]
     path.write_text("sentence1,sentence2,score\n" + "".join(rows))
     why = ", the narrowest usual one that holds them: rank correlations do not depend on it, losses that fit the scores do"
-    assert f"; scores from 0 to 45, on a scale from 0 to 100{why}" in seen(path, near=None).told[0]
+    assert f"; scores from 0 to 45, on a scale from 0 to 100{why}" in seen(path, near=None).notes[0]
     path.write_text("sentence1,sentence2,score\n" + "".join(rows[:7] + rows[8:]))
-    assert "; scores from 0 to 5, on a scale from 0 to 5" in seen(path, near=None).told[0] and why not in seen(path, near=None).told[0]
+    assert "; scores from 0 to 5, on a scale from 0 to 5" in seen(path, near=None).notes[0] and why not in seen(path, near=None).notes[0]
     path.write_text("sentence1,sentence2\n" + "".join(row.rpartition(",")[0] + "\n" for row in rows))
-    assert "scores" not in seen(path, near=None).told[0]
+    assert "scores" not in seen(path, near=None).notes[0]

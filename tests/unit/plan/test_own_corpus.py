@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from sentdist.data.own.rows import OwnFile
+from sentdist.data.own.file_rows import OwnFile
 from sentdist.errors import RecipeError
 from sentdist.plan.corpora.graded import GradedCorpus
 from sentdist.plan.corpora.rows import RowsCorpus

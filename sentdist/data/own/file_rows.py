@@ -1,0 +1,89 @@
+"""What is read out of a person's own file: how it is read, and its rows, each once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from sentdist.data.own.shapes import Layout, Shape, grades_of
+from sentdist.errors import DataError
+from sentdist.reading import unreadable
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnFile:
+    """All that decides what is read out of a file of known content: how it is written, what its columns are, what is held out.
+
+    shape, columns, group, split: as `Layout`. low, high: the scale of its scores; None: it has none. dev, test, seed, most, near: as
+    `HeldOut`. num_linking: texts of a row, from its first, by which rows are linked. sides: digest of the rows' sides, so that a key means
+    these very rows. The plan has a value of the same fields.
+    """
+
+    encoding: str | None
+    separator: str | None
+    has_header: bool | None
+    shape: Shape
+    columns: tuple[str, ...]
+    group: str | None
+    split: str | None
+    low: float | None
+    high: float | None
+    dev: float
+    test: float
+    seed: int
+    most: int
+    near: float | None
+    num_linking: int
+    sides: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileRows:
+    """texts: (R,) of each row. grades: (R,) on the file's own scale, () without. num_repeated, num_empty: rows left out.
+    num_otherwise: those of the repeated ones whose grade is another than that of the row that is kept."""
+
+    texts: tuple[tuple[str, ...], ...]
+    grades: tuple[float, ...]
+    group: tuple[str, ...] | None
+    split: tuple[str, ...] | None
+    num_repeated: int
+    num_empty: int
+    num_otherwise: int
+
+
+def file_rows(name: str, table: pa.Table, layout: Layout) -> FileRows:
+    """The rows with a text in each column, each once."""
+    texts = [[(text or "").strip() for text in table[column].to_pylist()] for column in layout.texts]
+    grades = grades_of(name, layout.columns[2], table[layout.columns[2]].to_pylist()) if layout.shape == "graded" else []
+    kept: dict[tuple[str, ...], int] = {}
+    num_empty = num_otherwise = 0
+    for row, found in enumerate(zip(*texts, strict=True)):
+        if not all(found) or (grades and math.isnan(grades[row])):
+            num_empty += 1
+        else:
+            first = kept.setdefault(found, row)
+            num_otherwise += bool(grades) and grades[first] != grades[row]
+    if not kept:
+        raise DataError(where=name, found="no row with all its texts", expected="texts", remedy="Name other columns: corpus.columns.")
+    of = {
+        column: ["" if cell is None else str(cell) for cell in table[column].to_pylist()]
+        for column in (layout.group, layout.split)
+        if column
+    }
+    return FileRows(
+        texts=tuple(kept),
+        grades=tuple(grades[row] for row in kept.values()) if grades else (),
+        group=None if layout.group is None else tuple(of[layout.group][row] for row in kept.values()),
+        split=None if layout.split is None else tuple(of[layout.split][row] for row in kept.values()),
+        num_repeated=table.num_rows - len(kept) - num_empty,
+        num_empty=num_empty,
+        num_otherwise=num_otherwise,
+    )
+
+
+def check_file(name: str, path: Path) -> None:
+    if (kind := unreadable(path)) is not None:
+        raise DataError(where=name, found=kind, expected="a file", remedy="Correct corpus.file.")

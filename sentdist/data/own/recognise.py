@@ -1,0 +1,166 @@
+"""What a person's own file is, found out while planning: format, columns, rows held out, and what a person is told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from sentdist.data.cells import number_in
+from sentdist.data.own.file_format import may_lack_header, own_table
+from sentdist.data.own.file_rows import FileRows, OwnFile, check_file, file_rows
+from sentdist.data.own.noted_sides import digest_of_sides, sides_of_file
+from sentdist.data.own.shapes import GRADES, KNOWN_NAMES, Layout, Shape, layout_of, scale_of
+from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN, Sides
+from sentdist.data.sources import hub
+from sentdist.data.sources.file_facts import content_digest
+from sentdist.data.sources.separated import FileFormat, format_notes, recognised
+from sentdist.errors import DataError, brief, counted, listed
+
+MOST_FOR_NEAR = 50_000  # different texts among which near-duplicates are looked for, if nobody said: some 20 s
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnFileOptions:
+    """What a recipe says of a file; None: to be found out. near: "auto" looks for near-duplicates where there are not too many texts."""
+
+    shape: Shape | None = None
+    columns: tuple[str, ...] | None = None
+    group: str | None = None
+    encoding: str | None = None
+    separator: str | None = None
+    has_header: bool | None = None
+    dev: float = 0.1
+    test: float = 0.1
+    seed: int = 0
+    most: int = 1000
+    near: float | str | None = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecognisedFile:
+    """What was found. revision: of the content. sizes: rows of train, dev and test. notes: sentences for a person."""
+
+    revision: str
+    file: OwnFile
+    sizes: tuple[int, int, int]
+    notes: tuple[str, ...]
+
+
+def recognise(name: str, path: Path | None, options: OwnFileOptions, *, hub_revision: str | None = None) -> RecognisedFile:
+    """Find out what a file is and which of its rows are held out. path: None for a data set of the hub.
+
+    Raises:
+        DataError: what `recognised`, `layout_of`, `scale_of` and `sides_of` refuse.
+    """
+    file_format = FileFormat()
+    if path is None:
+        table, revision = hub.read(name, split=None, columns=None, revision=hub_revision), str(hub_revision)
+    else:
+        check_file(name, path)
+        given = FileFormat(encoding=options.encoding, separator=options.separator, has_header=options.has_header)
+        file_format = recognised(name, path, given, _known_names(options))
+        table, revision = own_table(name, path, file_format), content_digest(path)
+    with may_lack_header(file_format.has_header is False and options.has_header is None):
+        layout = layout_of(name, table, shape=options.shape, columns=options.columns, group=options.group)
+        rows = file_rows(name, table, layout)
+        low, high = scale_of(name, layout.columns[2], table[layout.columns[2]].to_pylist()) if layout.shape == "graded" else (None, None)
+    num_texts = len({text for row in rows.texts for text in row})
+    file = OwnFile(
+        **asdict(file_format), shape=layout.shape, columns=layout.columns, group=layout.group, split=layout.split, low=low, high=high,
+        dev=options.dev, test=options.test, seed=options.seed, most=options.most, near=None, num_linking=len(layout.texts), sides="",
+    )  # fmt: skip
+    file, sides, loosened = _first_possible(
+        name, rows, [replace(file, near=near, num_linking=num) for near, num in _ways(options, layout, num_texts)], revision
+    )
+    sizes = tuple(int((sides.of_rows == side).sum()) for side in (TRAIN, DEV, TEST))
+    scale = (low, high) if low is not None and high is not None else None
+    notes = (
+        f"{name}: {_words_of_reading(path, file_format, layout, table, rows, scale)}",
+        *_sentences_of_sides(layout, rows, sides, sizes),
+        *_sentences_of_likeness(options, file, loosened, num_texts),
+    )
+    return RecognisedFile(revision=revision, file=file, sizes=(sizes[0], sizes[1], sizes[2]), notes=notes)
+
+
+def _known_names(options: OwnFileOptions) -> list[str]:
+    """By which a header is known for one: usual names, and those that a person gave; numbers are what columns without names are called."""
+    given = {name.strip().casefold() for name in (*(options.columns or ()), options.group or "") if name and not name.strip().isdigit()}
+    return sorted(KNOWN_NAMES | given)
+
+
+def _ways(options: OwnFileOptions, layout: Layout, num_texts: int) -> list[tuple[float | None, int]]:
+    """How near-duplicates and how many texts of a row link rows, the strictest way first."""
+    nears = (
+        [0.8, None]
+        if options.near == "auto" and num_texts <= MOST_FOR_NEAR
+        else [None if options.near in ("auto", None) else float(str(options.near))]
+    )
+    return [(near, num) for near in nears for num in ((3, 2) if layout.shape == "triplets" else (2,))]
+
+
+def _first_possible(name: str, rows: FileRows, ways: Sequence[OwnFile], revision: str) -> tuple[OwnFile, Sides, bool]:
+    """The strictest way that leaves rows to hold out, its sides, and whether it is not the first; DataError of the last where none does."""
+    for number, file in enumerate(ways):
+        try:
+            sides = sides_of_file(name, rows, file, revision)
+        except DataError:
+            if number == len(ways) - 1:
+                raise
+        else:
+            return replace(file, sides=digest_of_sides(sides)), sides, number > 0
+    raise AssertionError("the last way is raised or returned")
+
+
+def _words_of_reading(
+    path: Path | None, file_format: FileFormat, layout: Layout, table: pa.Table, rows: FileRows, scale: tuple[float, float] | None
+) -> str:
+    """What the columns were taken for, and what was left out."""
+    unread = [column for column in table.column_names if column not in (*layout.columns, layout.group, layout.split)]
+    read = [
+        f"{layout.shape} in {listed(layout.columns)}",
+        *([] if path is None else format_notes(file_format, path)),
+        *([_words_of_scores(rows.grades, *scale)] if scale else []),
+        *([f"{listed([column or 'unnamed' for column in unread])} not read{_no_grades(table, unread)}"] if unread else []),
+        *([f"{counted(rows.num_empty, 'row')} without a text{' or a score' if scale else ''} left out"] if rows.num_empty else []),
+        *([f"{counted(rows.num_repeated, 'repeated row')} left out"] if rows.num_repeated else []),
+    ]
+    return "; ".join(read)
+
+
+def _sentences_of_sides(layout: Layout, rows: FileRows, sides: Sides, sizes: Sequence[int]) -> Iterator[str]:
+    """How many rows are on each side, and what is odd about them."""
+    parts = ", ".join(f"{size:,} {side}" for side, size in zip(SIDES, sizes, strict=True))
+    by_split = f" (by column {brief(layout.split)})" if layout.split else ""
+    largest = f"the largest group has {counted(sides.largest_group, 'row')}"
+    yield f"{counted(sum(sizes), 'row')}{by_split}: {parts}, in {counted(sides.num_groups, 'group')}; {largest}"
+    if rows.num_otherwise:
+        yield f"The score of {counted(rows.num_otherwise, 'repeated row')} is another than in the first row of that pair, which is taken."
+    if sides.num_linked:
+        yield f"{counted(sides.num_linked, 'row')} of its own dev and test splits share texts with training rows: `sentdist leaks` lists them."
+
+
+def _words_of_scores(grades: Sequence[float], low: float, high: float) -> str:
+    """One score that is mistyped widens the scale, and all others come together at its low end."""
+    why = ", the narrowest usual one that holds them: rank correlations do not depend on it, losses that fit the scores do"
+    return f"scores from {min(grades):g} to {max(grades):g}, on a scale from {low:g} to {high:g}{'' if {low, high} <= {*grades} else why}"
+
+
+def _no_grades(table: pa.Table, unread: Sequence[str]) -> str:
+    """Why a column that is called as scores are is not taken for them."""
+    for column in unread:
+        if column.lower() in GRADES and len(table):
+            word = next((str(cell) for cell in table[column].slice(0, 1000).to_pylist() if number_in(str(cell)) is None), None)
+            return "" if word is None else f" ({column} holds no numbers: {brief(word)})"
+    return ""
+
+
+def _sentences_of_likeness(options: OwnFileOptions, file: OwnFile, loosened: bool, num_texts: int) -> Iterator[str]:
+    """What does not keep rows together, and why."""
+    if file.shape == "triplets" and file.num_linking < 3:
+        yield "Negatives link nearly all rows: rows that share an anchor or a positive stay on one side, and negatives may stand on several."
+    if options.near == "auto" and file.near is None:
+        why = "Too many rows look alike to keep all look-alikes" if loosened else f"Among {num_texts:,} texts look-alikes are not kept"
+        yield f"{why} on one side; corpus.held_out.near=0.8 does, with fewer groups."
