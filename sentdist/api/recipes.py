@@ -64,13 +64,13 @@ def _build(recipe: Recipe, store: Place, data: Place, print_line: PrintLine) -> 
     place = store_root(given_store(store))
     asked, context = requested(recipe, store=place, data=found)  # before torch is loaded: a mistake is told at once
 
-    from sentdist.execution.carry_out import carry_out, search_here
+    from sentdist.execution.build_recipe import build_recipe
     from sentdist.execution.local_progress import build_locally
 
     for line in asked.notes if isinstance(asked, Plan) else ():
         print_line(line)
     build = partial(build_locally, print_line=print_line)
-    done = carry_out(asked, context, found, search=search_here, build=build, print_line=print_line)
+    done = build_recipe(asked, context, found, on_cluster=False, build=build, print_line=print_line)
     ended: list[Outcome] = []
     for one in done:
         for failure in one.summary.failures:

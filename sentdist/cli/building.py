@@ -26,7 +26,7 @@ from sentdist.inference.opening import IN_A_JOB, store_root
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from sentdist.execution.carry_out import CarriedOut, Searching
+    from sentdist.execution.build_recipe import BuiltPlan
     from sentdist.execution.sweep_end import SweepSummary
     from sentdist.plan.suggestions import PlannedSearch
     from sentdist.plan.unroll import Plan
@@ -236,7 +236,6 @@ def _planned(
 
 def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | None) -> None:
     """Carry it out in this process, with its tables at the end. data: where confirmations find what the plan has found."""
-    from sentdist.execution.carry_out import search_here
     from sentdist.execution.local_progress import build_locally
     from sentdist.execution.sigterm import end_on_sigterm
     from sentdist.tracking.server import is_server, no_server
@@ -246,43 +245,43 @@ def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | Non
     if tracking and not is_server(tracking):
         typer.echo(f"MLflow is left out: {no_server(tracking)}", err=True)
         tracking = None
-    done = _carried_out(asked, context, data, search=search_here, build=build_locally, tracking=tracking)
+    done = _built(asked, context, data, on_cluster=False, build=build_locally, tracking=tracking)
     if tracking:
         _bring_to_mlflow(done, context.store, tracking)
     _print_end(done, context.store)
 
 
-def _carried_out(
+def _built(
     asked: Plan | PlannedSearch,
     context: Context,
     data: Path | None,
     *,
-    search: Searching,
+    on_cluster: bool,
     build: Callable[..., SweepSummary],
     tracking: str | None,
-) -> list[CarriedOut]:
-    """What `carry_out` gives, each with its progress and its tables. build: of a plan, with its lines and its display."""
-    from sentdist.execution.carry_out import carry_out
+) -> list[BuiltPlan]:
+    """What `build_recipe` gives, each with its progress and its tables. build: of a plan, with its lines and its display."""
+    from sentdist.execution.build_recipe import build_recipe
 
     def shown(plan: Plan, where: Context) -> SweepSummary:
         with live_display() as (print_line, show):
             return build(plan, where, print_line=print_line, show=show)
 
     done = []
-    for one in carry_out(asked, context, data, search=search, build=shown, print_line=typer.echo, tracking=tracking):
+    for one in build_recipe(asked, context, data, on_cluster=on_cluster, build=shown, print_line=typer.echo, tracking=tracking):
         _print_outcome(one, context.store)
         done.append(one)
     return done
 
 
-def _print_end(done: Sequence[CarriedOut], store: ArtifactStore) -> None:
+def _print_end(done: Sequence[BuiltPlan], store: ArtifactStore) -> None:
     """How to go on; exit code 1 if anything has failed."""
     _print_next(done[0].name, store)
     if not all(one.is_well for one in done):
         raise typer.Exit(1)
 
 
-def _bring_to_mlflow(done: Sequence[CarriedOut], store: ArtifactStore, tracking: str) -> None:
+def _bring_to_mlflow(done: Sequence[BuiltPlan], store: ArtifactStore, tracking: str) -> None:
     """Write what this process has built, and what failed, into MLflow; a server that is away costs a line, not the run."""
     from sentdist.tracking.rebuild import rebuild
 
@@ -301,7 +300,6 @@ def build_on_cluster(asked: Plan | PlannedSearch, context: Context, data: Path |
 
     job: module and arguments by which the cluster could drive it. reports: with a report and the best encoder in MLflow.
     """
-    from sentdist.execution.carry_out import search_there
     from sentdist.execution.cluster.connection import connect_to_drive
     from sentdist.execution.run import run_on_cluster
 
@@ -309,15 +307,15 @@ def build_on_cluster(asked: Plan | PlannedSearch, context: Context, data: Path |
         typer.echo(f"To let the cluster drive it: ray job submit --working-dir . -- python -m {job}")
     tracking = os.environ.get("MLFLOW_TRACKING_URI")
     connect_to_drive()
-    done = _carried_out(asked, context, data, search=search_there, build=partial(run_on_cluster, tracking=tracking), tracking=tracking)
+    done = _built(asked, context, data, on_cluster=True, build=partial(run_on_cluster, tracking=tracking), tracking=tracking)
     if reports and done[0].summary.is_reportable:
         _publish_report(done[0].name, context.store, tracking)
     _print_end(done, context.store)
 
 
-def _print_outcome(done: CarriedOut, store: ArtifactStore) -> None:
-    if done.tuned is not None:
-        print_choice(done.tuned)
+def _print_outcome(done: BuiltPlan, store: ArtifactStore) -> None:
+    if done.search is not None:
+        print_choice(done.search)
     _print_scores(done.name, store)
 
 

@@ -10,14 +10,14 @@ from sentdist.cli.printing import empty_table, open_console
 from sentdist.errors import counted
 
 if TYPE_CHECKING:
-    from sentdist.execution.carry_out import Tuned
+    from sentdist.execution.build_recipe import FinishedSearch
     from sentdist.plan.suggestions import PlannedSearch
     from sentdist.stages.context import Context
 
 
 def print_space(planned: PlannedSearch, context: Context) -> None:
     """What a search will try: the space of each method, how many trials, what one of them takes."""
-    from sentdist.execution.carry_out import finalists_line
+    from sentdist.execution.build_recipe import finalists_line
     from sentdist.execution.searching.prices import Forecasts
     from sentdist.store.searches import find_search
 
@@ -47,7 +47,7 @@ def print_space(planned: PlannedSearch, context: Context) -> None:
         console.print(f"In the store: {counted(len(before.trials), 'trial')} of this search; it goes on from there.", highlight=False)
 
 
-def print_choice(found: Tuned) -> None:
+def print_choice(found: FinishedSearch) -> None:
     """What dev chose for each method, and what it took."""
     from sentdist.plan.suggestions import suggestion_text
 

@@ -77,7 +77,7 @@ def run_sweep(
             progress = progress_of(plan, to_build)
             events_told = partial(printed_events, progress=progress, print_line=print_line, show=show)
             submission = allocation.submission(plan.recipe.name, tracker)
-            outcomes |= _carry_out(submission, missing, allocation.capacity.max_concurrent_trials, print_line, events_told)
+            outcomes |= _run_missing(submission, missing, allocation.capacity.max_concurrent_trials, print_line, events_told)
     try:
         _build_overlaps(plan, context)
     except (SentdistError, RayError) as error:  # the sweep is over, and its summary is still to be printed
@@ -130,7 +130,7 @@ def allocate(plan: Plan, context: Context, to_build: Set[str]) -> ClusterAllocat
     return ClusterAllocation(context=context, capacity=offered, growth=growth, notes=notes, devices=devices)
 
 
-def _carry_out(
+def _run_missing(
     submission: Submission,
     missing: list[Trial],
     at_once: int,

@@ -1,4 +1,4 @@
-"""What a recipe asks for, carried out, whoever asks: its search, its trials, and the fresh seeds that confirm what dev chose."""
+"""All that a recipe asks for, built: its search, its trials, and the fresh seeds that confirm what dev chose."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from sentdist.tracking.tracker import Tracker
 
 
-class Searching(Protocol):
-    """Carries out a search until its end: in this process, or on the cluster that it has joined."""
+class _Search(Protocol):
+    """Carries out a search until its end: `search_in_process`, or `search_on_cluster` on the cluster that this process has joined."""
 
     def __call__(
         self, planned: PlannedSearch, context: Context, *, print_line: PrintLine, watch: Watch | None = None, tracker: Tracker | None = None
@@ -32,7 +32,7 @@ class Searching(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tuned:
+class FinishedSearch:
     """A search that is over. plan: what is scored on test, finalists with all seeds and rows that are not trained."""
 
     planned: PlannedSearch
@@ -46,12 +46,12 @@ class Tuned:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CarriedOut:
-    """A plan that has been built. tuned: the search that it comes from. summary: how its trials ended."""
+class BuiltPlan:
+    """A plan that has been built. search: the search that it comes from. summary: how its trials ended."""
 
     plan: Plan
     summary: SweepSummary
-    tuned: Tuned | None = None
+    search: FinishedSearch | None = None
 
     @property
     def name(self) -> str:
@@ -61,34 +61,34 @@ class CarriedOut:
     @property
     def is_well(self) -> bool:
         """Whether nothing of it failed."""
-        return not self.summary.failures and (self.tuned is None or self.tuned.is_well)
+        return not self.summary.failures and (self.search is None or self.search.is_well)
 
 
-def carry_out(
+def build_recipe(
     asked: Plan | PlannedSearch,
     context: Context,
     data: Path | None,
     *,
-    search: Searching,
+    on_cluster: bool,
     build: Callable[[Plan, Context], SweepSummary],
     print_line: PrintLine,
     tracking: str | None = None,
-) -> Iterator[CarriedOut]:
+) -> Iterator[BuiltPlan]:
     """The plan of a recipe, built; then, where the recipe has `confirm_seeds`, what trains the cell that dev chose with fresh seeds.
 
-    search: `search_here` or `search_there`. data: the data root, where the confirmation finds what the plan has found. tracking: an MLflow
-    server that shows a search.
+    on_cluster: whether a search runs on the cluster that this process has joined, or in this process. build: builds the trials of a plan.
+    data: the data root, where the confirmation finds what the plan has found. tracking: an MLflow server that shows a search.
 
     Raises:
-        SentdistError: as `search` and `build`.
+        SentdistError: what ends a search, and as `build`.
     """
     if isinstance(asked, PlannedSearch):
-        tuned = _tuned(asked, context, search, print_line, tracking)
-        plan = tuned.plan
+        search = _finished_search(asked, context, _search(on_cluster), print_line, tracking)
+        plan = search.plan
     else:
-        tuned, plan = None, asked
+        search, plan = None, asked
     summary = build(plan, context)
-    yield CarriedOut(plan=plan, summary=summary, tuned=tuned)
+    yield BuiltPlan(plan=plan, summary=summary, search=search)
     if summary.was_stopped:
         return
     sweep = load_sweep(context.store, plan.recipe.name)
@@ -96,28 +96,22 @@ def carry_out(
     if recipe is not None:
         print_line(f"Dev has chosen: {recipe.about}")
         fresh, its_context = planned_recipe(recipe, store=context.store.root, data=data)
-        yield CarriedOut(plan=fresh, summary=build(fresh, its_context))
+        yield BuiltPlan(plan=fresh, summary=build(fresh, its_context))
 
 
-def search_here(
-    planned: PlannedSearch, context: Context, *, print_line: PrintLine, watch: Watch | None = None, tracker: Tracker | None = None
-) -> SearchRecord:
-    """`search_in_process`, imported where there is a search."""
+def _search(on_cluster: bool) -> _Search:
+    if on_cluster:
+        from sentdist.execution.searching.on_cluster import search_on_cluster  # Tune takes seconds
+
+        return search_on_cluster
     from sentdist.execution.searching.in_process import search_in_process
 
-    return search_in_process(planned, context, print_line=print_line, watch=watch, tracker=tracker)
+    return search_in_process
 
 
-def search_there(
-    planned: PlannedSearch, context: Context, *, print_line: PrintLine, watch: Watch | None = None, tracker: Tracker | None = None
-) -> SearchRecord:
-    """`search_on_cluster`, imported where there is a search: Tune takes seconds."""
-    from sentdist.execution.searching.on_cluster import search_on_cluster
-
-    return search_on_cluster(planned, context, print_line=print_line, watch=watch, tracker=tracker)
-
-
-def _tuned(planned: PlannedSearch, context: Context, search: Searching, print_line: PrintLine, tracking: str | None) -> Tuned:
+def _finished_search(
+    planned: PlannedSearch, context: Context, search: _Search, print_line: PrintLine, tracking: str | None
+) -> FinishedSearch:
     for note in planned.notes:
         print_line(note)
     print_line(finalists_line(planned, context))
@@ -131,7 +125,7 @@ def _tuned(planned: PlannedSearch, context: Context, search: Searching, print_li
     cells = {seed for finalist in record.finalists for seed in finalist.cells}
     seeds = [seed for seed in planned.recipe.seeds if seed in cells] or None
     plan = planned.plan([(finalist.method, finalist.suggestion) for finalist in record.finalists], seeds=seeds)
-    return Tuned(planned=planned, record=record, plan=plan)
+    return FinishedSearch(planned=planned, record=record, plan=plan)
 
 
 def finalists_line(planned: PlannedSearch, context: Context) -> str:
