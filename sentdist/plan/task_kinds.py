@@ -327,3 +327,8 @@ def _published_items(task: ScoredTask) -> int | None:
 def have_mean(kinds: Iterable[str]) -> bool:
     """Whether scores of tasks of these kinds can be averaged: half a correlation and half a precision says nothing to a person."""
     return len({TASK_KINDS[kind].scale for kind in kinds}) == 1
+
+
+def have_one_measure(kinds: Iterable[str]) -> bool:
+    """Whether their main scores are of one measure, so that an average has its name; stricter than `have_mean`."""
+    return len({TASK_KINDS[kind].main.name for kind in kinds}) == 1

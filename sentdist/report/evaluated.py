@@ -14,6 +14,7 @@ from sentdist.evaluation.significance import Difference
 from sentdist.evaluation.variation import Interval
 from sentdist.plan.measures import Measure
 from sentdist.plan.stage import Json, as_number
+from sentdist.plan.task_kinds import have_one_measure
 from sentdist.plan.task_names import scored_kinds, task_names
 from sentdist.plan.tasks import TASK_GROUPS
 from sentdist.reading import drop_remedy, read_parquet
@@ -76,7 +77,7 @@ def score_lines(given: Sequence[str], results: Mapping[str, Json], folder: Path)
         kinds = scored_kinds(TASK_GROUPS.get(name, (name,)))
         compared = {name: kind.main for name, kind in kinds.items() if kind.is_compared}
         it = scored(results, folder, compared)
-        has_average = len(kinds) > 1 and len({kind.main.name for kind in kinds.values()}) == 1
+        has_average = len(kinds) > 1 and have_one_measure(kind.name for kind in kinds.values())
         columns = table_columns(group_rows([_row(IT, it, compared)]), compared, average=has_average)
         for task, kind in kinds.items():
             if task not in compared:

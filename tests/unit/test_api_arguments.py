@@ -16,7 +16,7 @@ import sentdist
 from sentdist import DataError, RecipeError, StoreError, api
 from sentdist.api import recipes
 from sentdist.cli import app
-from sentdist.execution import carry_out
+from sentdist.execution import build_recipe
 from sentdist.inference.given import given_data, given_store
 from sentdist.learning.relation_file import Relations, write_relations
 from sentdist.report import paper_page
@@ -142,7 +142,9 @@ def test_every_function_asks_the_store_and_data_that_are_given(
 
 def test_a_grid_is_left_out_by_run_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     built: list[tuple[int, object]] = []
-    monkeypatch.setattr(carry_out, "carry_out", lambda asked, *_, **named: built.append((len(asked.trials), named["print_line"])) or [])
+    monkeypatch.setattr(
+        build_recipe, "build_recipe", lambda asked, *_, **named: built.append((len(asked.trials), named["print_line"])) or []
+    )
     said: list[str] = []
     for call in (sentdist.run, sentdist.sweep):
         assert call(DEMO, store=tmp_path, print_line=said.append) == []
@@ -154,7 +156,7 @@ def test_what_a_plan_has_found_out_is_printed_and_every_part_has_its_outcomes(mo
     noted = replace(plan, notes=("75 rows: 59 train",))
     monkeypatch.setattr(planned, "requested", lambda *_, **__: (noted, SimpleNamespace(store=ArtifactStore(tmp_path))))
     parts = [SimpleNamespace(plan=name, summary=SimpleNamespace(failures=())) for name in ("first", "fresh seeds")]
-    monkeypatch.setattr(carry_out, "carry_out", lambda *_, **__: parts)
+    monkeypatch.setattr(build_recipe, "build_recipe", lambda *_, **__: parts)
     monkeypatch.setattr(recipes, "outcomes", lambda plan, store: [plan])
     said: list[str] = []
     assert sentdist.sweep(DEMO, store=tmp_path, print_line=said.append) == ["first", "fresh seeds"] and said == ["75 rows: 59 train"]

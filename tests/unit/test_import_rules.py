@@ -230,7 +230,7 @@ def test_every_module_opens_with_a_sentence_that_says_what_it_knows(sources: dic
         ("sentdist.api", ("torch", "ray", "mlflow", "numpy", "transformers", "matplotlib", "jinja2")),
         ("sentdist.cli", ("torch", "ray", "mlflow", "pyarrow", "transformers", "matplotlib", "jinja2")),
         ("sentdist.execution.run", ("torch", "mlflow", "transformers", "sklearn", "ray.tune")),  # the driver, whose trials import Tune
-        ("sentdist.execution.carry_out", ("torch", "ray", "mlflow", "pandas", "transformers")),  # by `--local` and Python, too
+        ("sentdist.execution.build_recipe", ("torch", "ray", "mlflow", "pandas", "transformers")),  # by `--local` and Python, too
         ("sentdist.execution.searching.on_cluster", ("torch", "mlflow", "transformers")),  # a search's driver, and trials that only wait
         ("sentdist.execution.parallel.embed", ("torch", "mlflow", "transformers")),  # in who waits for the workers
         ("sentdist.execution.parallel.nearest", ("torch", "mlflow", "transformers")),  # in a worker that searches a file of embeddings

@@ -9,14 +9,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from sentdist.data.labels import Labelled, read_labelled
+from sentdist.data.labels import Labelled
 from sentdist.data.task_texts import TaskTexts
 from sentdist.errors import DataError, brief
 from sentdist.evaluation.classification import check_folds, cross_validated, pair_features, split_classified, split_rows
 from sentdist.evaluation.lexical import Lexical
 from sentdist.evaluation.transfer import senteval_cross_validated, senteval_dev, senteval_split
-from sentdist.plan.task_kinds import ClassificationTask, is_own_task
+from sentdist.plan.task_kinds import ClassificationTask
 from sentdist.stages.scores.scorer import Scorer
+from sentdist.stages.tasks.labelled_rows import labelled_rows
 from sentdist.stages.tasks.loaded_task import TaskScore, no_word_score
 
 
@@ -76,10 +77,7 @@ class LoadedClassification:
 def load_classification(task: ClassificationTask, root: Path | None) -> LoadedClassification:
     """Read the rows that a task fits and tests; DataError as `read_labelled`, `split_rows` and `check_folds` say."""
     splits = None if task.split is None else ("train", task.split, *([task.dev] if task.dev else []))
-    rows = read_labelled(
-        task.source, columns=task.columns, label=task.label, splits=splits, may_be_empty=not is_own_task(task), data_root=root,
-        hub_revision=task.revision,
-    )  # fmt: skip
+    rows = labelled_rows(task, task.columns, splits, root)
     if len(set(rows.labels)) < 2:
         raise DataError(
             where=task.source, found=f"one label, {brief(rows.labels[0])}, in all rows", expected="two or more",

@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from sentdist.data.labels import Labelled, read_labelled
+from sentdist.data.labels import Labelled
 from sentdist.data.task_texts import TaskTexts
 from sentdist.errors import DataError, counted
 from sentdist.evaluation.clustering import score_clusters
 from sentdist.evaluation.lexical import Lexical
-from sentdist.plan.task_kinds import ClusteringTask, is_own_task
+from sentdist.plan.task_kinds import ClusteringTask
 from sentdist.stages.scores.scorer import Scorer
+from sentdist.stages.tasks.labelled_rows import labelled_rows
 from sentdist.stages.tasks.loaded_task import TaskScore, no_word_score
 
 
@@ -44,11 +45,7 @@ class LoadedClustering:
 
 def load_clustering(task: ClusteringTask, root: Path | None) -> LoadedClustering:
     """Read the texts of a task; DataError as `read_labelled` says, and for labels that no clusters can have."""
-    splits = None if task.split is None else (task.split,)
-    rows = read_labelled(
-        task.source, columns=(task.text,), label=task.label, splits=splits, may_be_empty=not is_own_task(task), data_root=root,
-        hub_revision=task.revision,
-    )  # fmt: skip
+    rows = labelled_rows(task, (task.text,), None if task.split is None else (task.split,), root)
     num_labels, num_texts = len(set(rows.labels)), len(set(rows.texts[0]))
     if not 2 <= num_labels < num_texts:
         raise DataError(

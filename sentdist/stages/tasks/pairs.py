@@ -9,14 +9,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from sentdist.data.labels import Labelled, read_labelled, truths_of
+from sentdist.data.labels import Labelled, truths_of
 from sentdist.data.task_texts import TaskTexts
 from sentdist.errors import DataError, counted
 from sentdist.evaluation.lexical import Lexical
 from sentdist.evaluation.paraphrases import score_paraphrases
 from sentdist.evaluation.sts import jaccard_scores
-from sentdist.plan.task_kinds import ParaphraseTask, is_own_task
+from sentdist.plan.task_kinds import ParaphraseTask
 from sentdist.stages.scores.scorer import Scorer
+from sentdist.stages.tasks.labelled_rows import labelled_rows
 from sentdist.stages.tasks.loaded_task import TaskScore
 
 
@@ -51,15 +52,7 @@ class LoadedPairs:
 
 def load_pairs(task: ParaphraseTask, root: Path | None) -> LoadedPairs:
     """Read the pairs of a task; DataError as `read_labelled` and `truths_of` say, and for one label alone."""
-    rows = read_labelled(
-        task.source,
-        columns=task.columns,
-        label=task.label,
-        splits=None if task.split is None else (task.split,),
-        may_be_empty=not is_own_task(task),
-        data_root=root,
-        hub_revision=task.revision,
-    )
+    rows = labelled_rows(task, task.columns, None if task.split is None else (task.split,), root)
     labels = truths_of(rows, where=task.source)
     if len(set(labels)) < 2:
         raise DataError(

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from sentdist.cli import app, building
 from sentdist.errors import ResourceError
-from sentdist.execution import carry_out
+from sentdist.execution import build_recipe
 from sentdist.execution.cluster import connection
 from sentdist.plan.stage import Json
 from sentdist.plan.unroll import Trial
@@ -50,7 +50,7 @@ def ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
             done.append(("trials", len(asked.trials)))
             return parts
 
-        monkeypatch.setattr(carry_out, "carry_out", carried_out)
+        monkeypatch.setattr(build_recipe, "build_recipe", carried_out)
 
         def brought(store: object, tracking: str, name: str, *, failures: dict[str, str]) -> None:
             if is_away:
