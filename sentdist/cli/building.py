@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sentdist.cli.completing import sweeps
-from sentdist.cli.interrupting import told_what_is_kept
+from sentdist.cli.interrupting import explain_interrupt
 from sentdist.cli.live import live_display
 from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot, check_choice, check_in_use, named_file
 from sentdist.cli.printing import KEY_LETTERS, empty_table, open_console
@@ -201,7 +201,7 @@ def _build(command: str, recipe: Path, overrides: list[str], store: str | None, 
     # Before torch and Ray are loaded: a mistake is told at once.
     asked, context = _planned(recipe, [*overrides, *without_grid], store, data)
     changes = [word for override in overrides for word in ("--set", override)]
-    with told_what_is_kept(local=local):
+    with explain_interrupt(local=local):
         if local:
             build_within(asked, context, data)
         else:

@@ -1,4 +1,4 @@
-"""What Ctrl-C says while a recipe is carried out."""
+"""What Ctrl-C says while a recipe is built."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ INTERRUPTED = 130  # exit code, as shells have it
 
 
 @contextmanager
-def told_what_is_kept(*, local: bool) -> Iterator[None]:
+def explain_interrupt(*, local: bool) -> Iterator[None]:
     """Ctrl-C ends the command with a sentence that says what is kept and how to go on. local: in this process, where a training writes
     no checkpoints."""
     try:

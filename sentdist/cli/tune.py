@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import typer
 
 from sentdist.cli.building import build_on_cluster, build_within, job_command
-from sentdist.cli.interrupting import told_what_is_kept
+from sentdist.cli.interrupting import explain_interrupt
 from sentdist.cli.options import DataRoot, StoreRoot, check_choice
 from sentdist.cli.printing import KEY_LETTERS
 from sentdist.encoder_export import card_of, export_encoder
@@ -20,6 +20,7 @@ from sentdist.inference.opening import encoder_use, open_store, store_root
 if TYPE_CHECKING:
     from sentdist.plan.stage import Json
     from sentdist.plan.suggestions import PlannedSearch
+    from sentdist.stages.context import Context
     from sentdist.stages.planning.resolve import FileResolver
     from sentdist.store.store import ArtifactStore
 
@@ -29,43 +30,55 @@ METHODS = (
 )
 
 
+DataFile = Annotated[
+    str,
+    typer.Argument(metavar="DATA", help="Pairs, triplets, graded pairs or FAQ: a file, or hub:OWNER/NAME@COMMIT.", show_default=False),
+]
+Budget = Annotated[str, typer.Option("--budget", help="Time for all of it, such as 30m or 2h.")]
+Encoders = Annotated[
+    list[str] | None,
+    typer.Option("--encoder", help="minilm-l6, a folder, or OWNER/NAME@COMMIT; repeated: each gets as many trials.  [default: minilm-l6]"),
+]
+MostTrials = Annotated[
+    int | None,
+    typer.Option("--trials", min=1, help="Trials of each method at most.  [default: until the budget ends]", show_default=False),
+]
+OnlyMethods = Annotated[str, typer.Option("--methods", help=METHODS)]
+DataShape = Annotated[
+    str | None, typer.Option("--shape", help="pairs, triplets, graded or faq.  [default: recognised]", show_default=False)
+]
+DataColumns = Annotated[
+    str,
+    typer.Option(
+        "--columns", help="Columns of the texts, then of the score, separated by commas.  [default: recognised]", show_default=False
+    ),
+]
+HasHeader = Annotated[
+    bool | None,
+    typer.Option("--header/--no-header", help="Whether the first line names the columns.  [default: recognised]", show_default=False),
+]
+TextLength = Annotated[int, typer.Option("--max-length", min=3, help="Tokens of a text.")]
+SearchName = Annotated[str | None, typer.Option("--name", help="Name of the search.  [default: tune-FILE]", show_default=False)]
+OutFolder = Annotated[
+    Path | None,
+    typer.Option("--out", help="Folder for recipe, report and encoder.  [default: .sentdist/tuned/NAME]", show_default=False),
+]
+IsLocal = Annotated[bool, typer.Option("--local", help="In this process, without Ray.")]
+
+
 def tune(
-    file: Annotated[
-        str,
-        typer.Argument(metavar="DATA", help="Pairs, triplets, graded pairs or FAQ: a file, or hub:OWNER/NAME@COMMIT.", show_default=False),
-    ],
-    budget: Annotated[str, typer.Option("--budget", help="Time for all of it, such as 30m or 2h.")] = "30m",
-    encoder: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--encoder", help="minilm-l6, a folder, or OWNER/NAME@COMMIT; repeated: each gets as many trials.  [default: minilm-l6]"
-        ),
-    ] = None,
-    trials: Annotated[
-        int | None,
-        typer.Option("--trials", min=1, help="Trials of each method at most.  [default: until the budget ends]", show_default=False),
-    ] = None,
-    methods: Annotated[str, typer.Option("--methods", help=METHODS)] = "",
-    shape: Annotated[
-        str | None, typer.Option("--shape", help="pairs, triplets, graded or faq.  [default: recognised]", show_default=False)
-    ] = None,
-    columns: Annotated[
-        str,
-        typer.Option(
-            "--columns", help="Columns of the texts, then of the score, separated by commas.  [default: recognised]", show_default=False
-        ),
-    ] = "",
-    header: Annotated[
-        bool | None,
-        typer.Option("--header/--no-header", help="Whether the first line names the columns.  [default: recognised]", show_default=False),
-    ] = None,
-    max_length: Annotated[int, typer.Option("--max-length", min=3, help="Tokens of a text.")] = 128,
-    name: Annotated[str | None, typer.Option("--name", help="Name of the search.  [default: tune-FILE]", show_default=False)] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Folder for recipe, report and encoder.  [default: .sentdist/tuned/NAME]", show_default=False),
-    ] = None,
-    local: Annotated[bool, typer.Option("--local", help="In this process, without Ray.")] = False,
+    file: DataFile,
+    budget: Budget = "30m",
+    encoder: Encoders = None,
+    trials: MostTrials = None,
+    methods: OnlyMethods = "",
+    shape: DataShape = None,
+    columns: DataColumns = "",
+    header: HasHeader = None,
+    max_length: TextLength = 128,
+    name: SearchName = None,
+    out: OutFolder = None,
+    local: IsLocal = False,
     store: StoreRoot = None,
     data: DataRoot = None,
 ) -> None:
@@ -85,7 +98,7 @@ def tune(
     _check_words(shape, name)
     place, revision = _place_of(file)
     _check_header(header, place)
-    given = _said_of_file(shape=shape, revision=revision, columns=_by_commas(columns), header=header)
+    given = _fields_of_file(shape=shape, revision=revision, columns=_by_commas(columns), header=header)
     resolver = FileResolver(data_root=data, needs_hub=True)
     pin = resolver.own(own_section({"kind": "own", "file": place, **given}, where="DATA"), where="DATA")
     encoders = [_split_commit(one) for one in encoder or ["minilm-l6"]]
@@ -100,13 +113,18 @@ def tune(
     asked, context = planned_search(recipe, store=store_root(store), data=data)  # what is wrong is told before a file is written
     path = _write(folder / "recipe.yaml", f"# sentdist tune {file} --budget {budget}\n{recipe_text(values)}")
     typer.echo(f"Recipe: {path}")
-    _tell_of_another(asked, context.store)
-    with told_what_is_kept(local=local):
+    _warn_of_another(asked, context.store)
+    _build(asked, context, data, local=local, job=job_command("sweep", path, store=store, data=data))
+    _print_winner(recipe.name, open_store(store), folder, store)
+
+
+def _build(asked: PlannedSearch, context: Context, data: Path | None, *, local: bool, job: str) -> None:
+    """Run the search and what follows it. job: by which a cluster could drive it."""
+    with explain_interrupt(local=local):
         if local:
             build_within(asked, context, data)
         else:
-            build_on_cluster(asked, context, data, job=job_command("sweep", path, store=store, data=data))
-    _tell_winner(recipe.name, open_store(store), folder, store)
+            build_on_cluster(asked, context, data, job=job)
 
 
 def _check_words(shape: str | None, name: str | None) -> None:
@@ -143,10 +161,10 @@ def _check_header(header: bool | None, place: str) -> None:
         )
 
 
-def _said_of_file(*, shape: str | None, revision: str | None, columns: list[str], header: bool | None = None) -> dict[str, Json]:
+def _fields_of_file(*, shape: str | None, revision: str | None, columns: list[str], header: bool | None) -> dict[str, Json]:
     """What a person said of the file, as fields of the corpus; the rest is recognised."""
-    said: dict[str, Json] = {"shape": shape, "revision": revision, "columns": [*columns] or None, "header": header}
-    return {field: value for field, value in said.items() if value is not None}
+    fields: dict[str, Json] = {"shape": shape, "revision": revision, "columns": [*columns] or None, "header": header}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _by_commas(given: str) -> list[str]:
@@ -164,7 +182,7 @@ def _poolings(encoders: list[tuple[str, str | None]], resolver: FileResolver) ->
     return found
 
 
-def _tell_of_another(asked: PlannedSearch, store: ArtifactStore) -> None:
+def _warn_of_another(asked: PlannedSearch, store: ArtifactStore) -> None:
     """Say so where the store has another search of that name."""
     from sentdist.store.searches import find_search
 
@@ -177,7 +195,7 @@ def _tell_of_another(asked: PlannedSearch, store: ArtifactStore) -> None:
         )
 
 
-def _tell_winner(name: str, opened: ArtifactStore, folder: Path, store: str | None) -> None:
+def _print_winner(name: str, opened: ArtifactStore, folder: Path, store: str | None) -> None:
     """Who won, by how much and how certainly; the report and the encoder with its card, in files."""
     from sentdist.report.sweep_ending import no_gain
     from sentdist.report.sweep_report import report_sweep

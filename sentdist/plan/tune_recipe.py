@@ -150,15 +150,19 @@ def tuning_values(
         "seeds": [*range(SEEDS)],
         "baseline": next(iter(rows)),
         "methods": rows,
-        "search": {
-            "suggest": "tpe",
-            **({} if trials is None else {"samples": trials}),
-            "space": space,
-            "halving": {"rungs": [0.25, 0.5, 1.0], "keep": 0.5},
-            "budget": {"hours": round(hours, 4)},
-            "finalists": 1,
-        },
+        "search": _search_section(space, hours=hours, trials=trials),
         "runtime": {"engine": "torch", "workers": 1, "cpus_per_worker": 1},
+    }
+
+
+def _search_section(space: dict[str, Json], *, hours: float, trials: int | None) -> dict[str, Json]:
+    return {
+        "suggest": "tpe",
+        **({} if trials is None else {"samples": trials}),
+        "space": space,
+        "halving": {"rungs": [0.25, 0.5, 1.0], "keep": 0.5},
+        "budget": {"hours": round(hours, 4)},
+        "finalists": 1,
     }
 
 

@@ -314,7 +314,7 @@ def test_every_option_of_tune_stands_in_the_recipe_that_it_writes(tmp_path: Path
     told: list[str] = []
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tune, "build_on_cluster", lambda *_, job: told.append(job))
-    monkeypatch.setattr(tune, "_tell_winner", lambda *_: None)
+    monkeypatch.setattr(tune, "_print_winner", lambda *_: None)
     rows = [f"{number},a dog of {number} years,it is {number} years old" for number in range(60)]
     (tmp_path / "Meine Möbel.csv").write_text("id,one,two\n" + "\n".join(rows) + "\n")
     shaped = ("--shape", "pairs", "--columns", "one, two", "--max-length", "21", "--trials", "3", "--methods", "contrastive, rcl")

@@ -101,7 +101,7 @@ def test_a_mistake_is_told_before_anything_is_built(words: list[str], more: list
 
 def test_another_search_is_not_written_over(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tune, "build_within", lambda *_: None)
-    monkeypatch.setattr(tune, "_tell_winner", lambda *_: None)
+    monkeypatch.setattr(tune, "_print_winner", lambda *_: None)
     assert call(words).exit_code == 0
     recipe = tmp_path / ".sentdist/tuned/tune-mine/recipe.yaml"
     before = recipe.read_text()
@@ -118,7 +118,7 @@ def test_another_search_is_not_written_over(words: list[str], tmp_path: Path, mo
 def test_a_search_that_gives_way_to_one_of_other_options_is_told(words: list[str], is_same: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[PlannedSearch] = []
     monkeypatch.setattr(tune, "build_within", lambda planned, *_: asked.append(planned))
-    monkeypatch.setattr(tune, "_tell_winner", lambda *_: None)
+    monkeypatch.setattr(tune, "_print_winner", lambda *_: None)
     assert "gives way" not in call(words).output
     before = SimpleNamespace(identity=asked[0].identity if is_same else "another")
     monkeypatch.setattr(searches, "find_search", lambda *_: before)
@@ -127,7 +127,7 @@ def test_a_search_that_gives_way_to_one_of_other_options_is_told(words: list[str
 
 def test_an_encoder_keeps_the_pooling_that_it_declares(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tune, "build_within", lambda *_: None)
-    monkeypatch.setattr(tune, "_tell_winner", lambda *_: None)
+    monkeypatch.setattr(tune, "_print_winner", lambda *_: None)
     declares_cls(Path(words[words.index("--encoder") + 1]), tmp_path / "cls")
     assert call([*words, "--encoder", str(tmp_path / "cls")]).exit_code == 0
     recipe = load_recipe(tmp_path / ".sentdist/tuned/tune-mine/recipe.yaml")
@@ -137,7 +137,7 @@ def test_an_encoder_keeps_the_pooling_that_it_declares(words: list[str], tmp_pat
 def test_the_first_line_may_be_said_to_name_the_columns(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[PlannedSearch] = []
     monkeypatch.setattr(tune, "build_within", lambda planned, *_: asked.append(planned))
-    monkeypatch.setattr(tune, "_tell_winner", lambda *_: None)
+    monkeypatch.setattr(tune, "_print_winner", lambda *_: None)
     rows = (tmp_path / "mine.csv").read_text().partition("\n")[2]
     (tmp_path / "mine.csv").write_text(f"What have they said?;What can one also say?\n{rows}")
     recipe = tmp_path / ".sentdist/tuned/tune-mine/recipe.yaml"
@@ -162,5 +162,5 @@ def test_a_commit_stands_behind_the_at_of_a_name_and_not_of_a_folder(tmp_path: P
         None,
     )
     said = {"shape": "pairs", "revision": "abc", "columns": ["a", "b"]}
-    assert tune._said_of_file(shape="pairs", revision="abc", columns=["a", "b"]) == said
-    assert tune._said_of_file(shape=None, revision=None, columns=[]) == {}
+    assert tune._fields_of_file(shape="pairs", revision="abc", columns=["a", "b"], header=None) == said
+    assert tune._fields_of_file(shape=None, revision=None, columns=[], header=None) == {}
