@@ -141,7 +141,21 @@ def compare(
         of_encoders = {"--max-length": max_length, "--precision": precision != "fp32"}
         compare_by_mteb(sides, mteb, out, opinion, output=output, of_encoders=of_encoders, without={"--tasks": tasks})
         return
-    opened, uses = open_store(store), (use_first(), use_second())
+    _compare_by_tasks((encoder, other), open_store(store), (use_first(), use_second()), tasks, data, opinion=opinion, output=output)
+
+
+def _compare_by_tasks(
+    names: tuple[str, str],
+    opened: ArtifactStore,
+    uses: tuple[EncoderUse, EncoderUse],
+    tasks: list[str] | None,
+    data: Path | None,
+    *,
+    opinion: Callable[[Compared], Iterable[str]],
+    output: str,
+) -> None:
+    """Score both encoders on our own tasks, where the store has no scores yet, and say how they differ. names: as they were given."""
+    encoder, other = names
     first, second = (_planned("compare", use, tasks, opened, data) for use in uses)
     if first.stage.key == second.stage.key:
         raise DataError(where="sentdist compare", found=f"{encoder} twice", expected="two encoders", remedy="Name another one.")
@@ -151,7 +165,7 @@ def compare(
     both = [_scored(planned, is_quiet=is_json) for planned in (first, second)]
     labels = (encoder, other) if encoder != other else (f"{encoder} ({first.pooling})", f"{other} ({second.pooling})")
 
-    from sentdist.report.evaluated import compare_evaluated, compared_measures, scored  # as above
+    from sentdist.report.evaluated import compare_evaluated, compared_measures, scored  # brings scipy
 
     measures = compared_measures(first.names)
     ours, theirs = (scored(one.record.results, opened.folder(one), measures) for one in both)

@@ -132,23 +132,7 @@ def similarity(
             raise DataError(where=given, found="two sentences", expected="files of sentences", remedy=f"Leave {given} out.")
         _print_pair(use, first, second, weights, directions)
         return
-    files = _pair_files(first, second, column or [])
-
-    from sentdist.inference.ready_encoder import LoadedEncoder
-    from sentdist.inference.similarity import pair_batches, pair_scorer, write_scores
-
-    scorer, done = pair_scorer(LoadedEncoder.load(use), weights, directions=directions), 0
-    if out is None:
-        for batch in pair_batches(*files):
-            typer.echo("\n".join(f"{score:.6f}" for score in scorer.scores(*batch)))
-        tell_unknown(scorer.loaded)
-        return
-    started = time.perf_counter()
-    with sentence_progress("scoring pairs", files[0].num_rows) as advance:
-        for done in write_scores(scorer, pair_batches(*files), out):
-            advance(done)
-    tell_unknown(scorer.loaded)
-    typer.echo(f"{out}: {counted(done, 'pair')}, {time.perf_counter() - started:.1f} s")
+    _score_files(use, _pair_files(first, second, column or []), weights, directions, out)
 
 
 def export(
@@ -199,6 +183,25 @@ def _print_pair(use: EncoderUse, first: str, second: str, weights: dict[str, flo
     for found in by_relation:
         table.add_row(found.relation, f"{found.forward:.6f}", f"{found.backward:.6f}")
     open_console().print(table)
+
+
+def _score_files(use: EncoderUse, files: tuple[Texts, Texts | None], weights: dict[str, float], directions: str, out: Path | None) -> None:
+    """Print the score of every pair, or write pairs and scores to `out`."""
+    from sentdist.inference.ready_encoder import LoadedEncoder
+    from sentdist.inference.similarity import pair_batches, pair_scorer, write_scores
+
+    scorer, done = pair_scorer(LoadedEncoder.load(use), weights, directions=directions), 0
+    if out is None:
+        for batch in pair_batches(*files):
+            typer.echo("\n".join(f"{score:.6f}" for score in scorer.scores(*batch)))
+        tell_unknown(scorer.loaded)
+        return
+    started = time.perf_counter()
+    with sentence_progress("scoring pairs", files[0].num_rows) as advance:
+        for done in write_scores(scorer, pair_batches(*files), out):
+            advance(done)
+    tell_unknown(scorer.loaded)
+    typer.echo(f"{out}: {counted(done, 'pair')}, {time.perf_counter() - started:.1f} s")
 
 
 def _pair_files(first: str, second: str | None, columns: list[str]) -> tuple[Texts, Texts | None]:

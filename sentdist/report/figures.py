@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
@@ -177,18 +178,27 @@ def learning_curves(
             quiet(one)
             one.margins(x=0.01)
         figure.align_ylabels(axes)
-        found = [axes[panel].get_legend_handles_labels() for panel in range(len(kinds))]
-        handles, names = (list(itertools.chain.from_iterable(one[side] for one in found)) for side in (0, 1))
-        figure.legend(handles, names, loc="outside upper left", ncols=legend_columns(names, width_in=figure.get_figwidth()))
+        _legend_above(figure, axes[: len(kinds)])
         band = "; band: ± 1 standard deviation over seeds" if any(sd is not None for *_, sd, _ in records) else ""
         caption = f"Training loss{' and dev score' if has_dev else ''} against the step{band}."
-        caption += f" Losses are averaged over {per_bin} steps." if per_bin > 1 else ""
-        caption += " Each objective has its own panel, for their losses do not compare." if len(kinds) > 1 else ""
-        caption += (
-            f" {len(labels)} of {num_systems} trained systems: the baseline and the best." if len(labels) < (num_systems or 0) else ""
-        )
+        caption += _learning_notes(per_bin, num_panels=len(kinds), num_drawn=len(labels), num_systems=num_systems)
         header = ["quantity", "label", "step", "mean", "sd", "seeds"]
         return save(figure, name="learning", caption=caption, header=header, records=records)
+
+
+def _learning_notes(per_bin: int, *, num_panels: int, num_drawn: int, num_systems: int | None) -> str:
+    """What a caption says beside what the axes are. per_bin: steps over which losses are averaged."""
+    binned = f" Losses are averaged over {per_bin} steps." if per_bin > 1 else ""
+    apart = " Each objective has its own panel, for their losses do not compare." if num_panels > 1 else ""
+    chosen = f" {num_drawn} of {num_systems} trained systems: the baseline and the best." if num_drawn < (num_systems or 0) else ""
+    return f"{binned}{apart}{chosen}"
+
+
+def _legend_above(figure: Figure, panels: Sequence[Axes]) -> None:
+    """One legend over the figure, of all that its panels label."""
+    found = [axes.get_legend_handles_labels() for axes in panels]
+    handles, names = (list(itertools.chain.from_iterable(one[side] for one in found)) for side in (0, 1))
+    figure.legend(handles, names, loc="outside upper left", ncols=legend_columns(names, width_in=figure.get_figwidth()))
 
 
 def _band(

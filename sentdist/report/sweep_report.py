@@ -96,53 +96,55 @@ def report_sweep(store: ArtifactStore, name: str, *, links: Mapping[str, str] | 
     Raises:
         StoreError: no such sweep, or none of its trials is finished.
     """
-    record = find_search(store, name)
-    if record is not None and name not in sweep_names(store):
-        return _search_alone(search_facts(record, None, {}), links or {})
+    search_record = find_search(store, name)
+    if search_record is not None and name not in sweep_names(store):
+        return _search_alone(search_facts(search_record, None, {}), links or {})
     sweep = load_sweep(store, name)
     records = sweep.records(store)
-    found = sweep_rows(sweep, store, records)
-    facts = None if record is None else search_facts(record, sweep, records)
-    if next(table_rows(found), None) is None:
-        if facts is not None:
-            return _search_alone(facts, links or {})
+    rows = sweep_rows(sweep, store, records)
+    search = None if search_record is None else search_facts(search_record, sweep, records)
+    if next(table_rows(rows), None) is None:
+        if search is not None:
+            return _search_alone(search, links or {})
         raise StoreError(
             where=f"sweep {name}", found="no finished trial", expected="at least one, with all of its folds", remedy="Run the sweep first."
         )
     leaks = sweep_leaks(sweep, store, records)
-    baseline = _chosen_baseline(sweep, records) if facts is None else facts.chosen_cell(sweep.baseline)
-    grid = _grid_baseline(sweep, records) if facts is None else None  # finalists of a search: with what dev chose, wherever it stands
-    tables = list(result_tables(sweep, found, _shared(sweep, records), leaks, baseline=baseline, grid=grid))
-    printed = [
-        one
-        for table in tables
-        if table.title == STS_TITLE and sweep.paper is not None
-        for one in tables_of(sweep.paper).beside(table, found.facts)
-    ]
-    if facts is None:
+    baseline = _chosen_baseline(sweep, records) if search is None else search.chosen_cell(sweep.baseline)
+    grid = _grid_baseline(sweep, records) if search is None else None  # finalists of a search: with what dev chose, wherever it stands
+    tables = list(result_tables(sweep, rows, _shared(sweep, records), leaks, baseline=baseline, grid=grid))
+    if search is None:
         part = _without_search(sweep, tables[0], records)
         chosen = confirmation_sentence(sweep, records, _confirmed_table(store, sweep))
     else:
-        part, chosen = search_part(facts, tables[0], dev_unit=dev_unit(sweep.recipe), links=links or {}), ""
-    drawings = list(sweep_drawings(sweep, store, records, found=found, tables=tables))
-    used = citations.cite([*works_of_sweep(found, records, tables), *part.works])
+        part, chosen = search_part(search, tables[0], dev_unit=dev_unit(sweep.recipe), links=links or {}), ""
+    drawings = list(sweep_drawings(sweep, store, records, found=rows, tables=tables))
+    used = citations.cite([*works_of_sweep(rows, records, tables), *part.works])
     page = SweepPage(
         title=sweep.name,
         lead=part.lead,
         about=sweep.about,
-        facts={**part.facts, **page_facts(sweep, records, found.facts.values()), **part.facts},
+        facts={**part.facts, **page_facts(sweep, records, rows.facts.values()), **part.facts},
         first=part.first,
         tables=tuple(tables),
         rest=part.rest,
         drawings=tuple(drawings),
-        printed=tuple(printed),
+        printed=tuple(_printed(sweep, rows, tables)),
         details=tuple(_details(sweep, records, tables[0], leaks, chosen)),
-        unfinished=tuple(trial.name for trial in found.unfinished),
+        unfinished=tuple(trial.name for trial in rows.unfinished),
         recipe=recipe_text(sweep.recipe),
         citations=tuple(used),
     )
     line = tables[0].line(part.headline) if part.headline else None
     return replace(_report(page, {**_files(tables, drawings, used), **part.files}), rests_on=rests_on(tables[0], line))
+
+
+def _printed(sweep: SweepRecord, found: SweepRows, tables: Sequence[ResultTable]) -> Iterator[SideBySide]:
+    """The tables of similarity beside those of the sweep's paper."""
+    if sweep.paper is not None:
+        for table in tables:
+            if table.title == STS_TITLE:
+                yield from tables_of(sweep.paper).beside(table, found.facts)
 
 
 def _without_search(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record]) -> SearchPart:
