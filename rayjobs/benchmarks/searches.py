@@ -145,14 +145,14 @@ def searchers_page(ways: dict[str, list[list[float]]]) -> str:
     length = min(len(one) for found in ways.values() for one in found)
     for num in [*(budget for budget in BUDGETS if budget < length), length]:
         at = {way: np.array([one[num - 1] for one in found]) for way, found in ways.items()}
-        rows.append([str(num), *(told_mean(scores) for scores in at.values()), told_mean(at["tpe"] - at["random"], sign="+")])
+        rows.append([str(num), *(mean_text(scores) for scores in at.values()), mean_text(at["tpe"] - at["random"], sign="+")])
     seeds = len(ways["random"])
     return f"Best dev score after so many trials, mean over {seeds} seeds of the searcher with its 95 % interval (t):\n\n" + markdown_table(
         ["trials", *ways, "TPE − random"], rows
     )
 
 
-def told_mean(values: np.ndarray[Any, Any], *, sign: str = "") -> str:
+def mean_text(values: np.ndarray[Any, Any], *, sign: str = "") -> str:
     """A mean and its 95 % interval by Student's t."""
     mean, error = float(values.mean()), float(stats.sem(values))
     half = float(stats.t.ppf(0.975, len(values) - 1)) * error

@@ -147,8 +147,8 @@ def _on_devices(devices: Devices, unrolled: Plan, context: Context, to_build: fr
         yield device_forecast(unrolled, devices, parameters, missing=to_build).line
     finished = [stage for stage in unrolled.stages if stage.key not in to_build]
     records = {key: found.record for key, found in context.store.get_all(finished).items()}
-    if told := forecast_check(unrolled, devices, parameters, records).line(devices):
-        yield told
+    if line := forecast_check(unrolled, devices, parameters, records).line(devices):
+        yield line
 
 
 def run(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = None, data: DataRoot = None, local: Local = False) -> None:

@@ -73,14 +73,14 @@ def sentence_progress(what: str, total: int | None) -> Iterator[Callable[..., No
 
 def _logged_progress(what: str, total: int | None) -> Callable[..., None]:
     """Says with what is done next, once half a minute is over, how far it is."""
-    started = told = monotonic()
+    started = printed_at = monotonic()
 
     def advance(done: int, of: int | None = total) -> None:
-        nonlocal told
+        nonlocal printed_at
         now = monotonic()
-        if now - told < LOG_EVERY_S:
+        if now - printed_at < LOG_EVERY_S:
             return
-        told = now
+        printed_at = now
         how_many = f"{done:,}" if of is None else f"{done:,} of {of:,}"
         typer.echo(f"{what}: {how_many} sentences, {done / (now - started):,.0f} a second", err=True)
 
@@ -101,11 +101,11 @@ def tell_unknown(loaded: LoadedEncoder) -> None:
     """Say on stderr how many of the embedded sentences hold no word that the encoder knows."""
     number = loaded.unknown.num_sentences
     if number:
-        told = f"{counted(number, 'sentence')} without a word that the encoder's tokenizer knows"
+        which = f"{counted(number, 'sentence')} without a word that the encoder's tokenizer knows"
         first = brief(loaded.unknown.first)
         typer.echo(
-            f"{told}: {first}. Its embedding says nothing of it. Take an encoder for its language."
+            f"{which}: {first}. Its embedding says nothing of it. Take an encoder for its language."
             if number == 1
-            else f"{told}, such as {first}: their embeddings say nothing of them, and several have one embedding. Take an encoder for their language.",
+            else f"{which}, such as {first}: their embeddings say nothing of them, and several have one embedding. Take an encoder for their language.",
             err=True,
         )

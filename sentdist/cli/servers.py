@@ -52,9 +52,9 @@ def up(
     home = Path.cwd()
     if (compiler := health.compiler()).state == "bad":
         raise ServerError(where="compiler", found=compiler.text, expected="a C++ compiler and Python.h", remedy="Then run this again.")
-    chosen, told = own_store(store, home)
-    if told:
-        typer.echo(told)
+    chosen, note = own_store(store, home)
+    if note:
+        typer.echo(note)
     asked = {"ray": ray_port, "dashboard": dashboard_port, "mlflow": mlflow_port}
     state = state_of(home, asked=asked, store=chosen if not chosen or "://" in chosen else os.path.abspath(Path(chosen).expanduser()))
     start(state, Hardware(cpus=cpus, gpus=gpus, object_store_bytes=object_store_bytes, metrics=metrics), typer.echo)

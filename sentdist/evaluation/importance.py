@@ -46,7 +46,7 @@ class Importance:
     everywhere: float
 
     @property
-    def is_told(self) -> bool:
+    def is_significant(self) -> bool:
         return self.share > self.by_luck
 
 
@@ -75,14 +75,14 @@ def importances(fields: Sequence[Field], trials: Sequence[Mapping[str, float | s
     luck = float(np.quantile([measure.of_best(random.permutation(values)).max() for _ in range(SHUFFLED)], 0.95))
     low, high = np.quantile(shares, (0.1, 0.9), axis=0)
     total, everywhere = float(found.sum()), measure.everywhere(values)
-    told = [
+    by_field = [
         Importance(
             field=field.name, share=float(found[place]) / total, low=float(low[place]), high=float(high[place]), by_luck=luck / total,
             everywhere=float(everywhere[place]),
         )
         for place, field in enumerate(fields)
     ]  # fmt: skip
-    return sorted(told, key=lambda one: -one.share)
+    return sorted(by_field, key=lambda one: -one.share)
 
 
 class _Measure:

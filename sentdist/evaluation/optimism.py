@@ -26,7 +26,7 @@ class Optimism:
         return self.chosen_by - self.fresh
 
     @property
-    def is_told(self) -> bool:
+    def is_significant(self) -> bool:
         """Whether the difference from 0 is more than fresh seeds explain."""
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 

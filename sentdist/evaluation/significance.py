@@ -54,8 +54,8 @@ class Difference:
     enough_by_signs: int | None = None
 
     @property
-    def is_told(self) -> bool:
-        """Whether the two are told apart, over the whole table."""
+    def is_significant(self) -> bool:
+        """Whether the two differ by more than chance explains, over all comparisons of the table."""
         return self.table_p is not None and self.table_p < ALPHA
 
 
@@ -75,7 +75,7 @@ def against(columns: Sequence[Column], pairs_of: Sequence[Sequence[tuple[str, st
 
 
 def may_be_best(column: Column, *, num_columns: int = 1) -> tuple[str, frozenset[str], frozenset[str]]:
-    """The row of the highest mean, all that are in the model confidence set of the best, and all that were told from it; rows that cannot
+    """The row of the highest mean, all that are in the model confidence set of the best, and all that differ from it; rows that cannot
     be tested are in neither set, and both are empty where the highest cannot.
 
     num_columns: of the table. In 95 of 100 tables no row that is one of the best is left out anywhere.
@@ -93,9 +93,9 @@ def may_be_best(column: Column, *, num_columns: int = 1) -> tuple[str, frozenset
         if not len(worse):
             break
         alive = np.setdiff1d(alive, worse)
-    told = np.setdiff1d(np.flatnonzero(column.is_testable), alive)
-    alive_labels, told_labels = (frozenset(column.entries[row].label for row in rows) for rows in (alive, told))
-    return column.entries[best].label, alive_labels, told_labels
+    worse_rows = np.setdiff1d(np.flatnonzero(column.is_testable), alive)
+    alive_labels, worse_labels = (frozenset(column.entries[row].label for row in rows) for rows in (alive, worse_rows))
+    return column.entries[best].label, alive_labels, worse_labels
 
 
 def over_tasks(differences_NT: Floats) -> tuple[float, float, float] | None:

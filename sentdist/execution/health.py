@@ -120,8 +120,8 @@ def gpus() -> Finding:
     if why:
         text = f"{found}; torch cannot use them ({why}). {TORCH_FOR_A_DRIVER}"
         return Finding(subject="GPUs", state="bad", text=text)
-    told = f"; slower than it could be: no kernels for short sentences ({slower})" if slower else ""
-    return Finding(subject="GPUs", state="good", text=f"{found}; NCCL {nccl or 'unknown'}{told}")
+    slower_note = f"; slower than it could be: no kernels for short sentences ({slower})" if slower else ""
+    return Finding(subject="GPUs", state="good", text=f"{found}; NCCL {nccl or 'unknown'}{slower_note}")
 
 
 def _torch_on_gpus() -> tuple[str, str]:

@@ -76,9 +76,9 @@ def local_listener(progress: SweepProgress, print_line: PrintLine, *, show: Show
     """A listener for what is built in this process: it says every tenth of a training, every dev score and every finished stage."""
 
     def listen(stage: Stage, session: TrainSession | None, event: StepReport | DevScore | Artifact) -> None:
-        told = progress_event(stage, session, event)
-        if told is not None:
-            print_line(progress.line(told))
+        reported = progress_event(stage, session, event)
+        if reported is not None:
+            print_line(progress.line(reported))
             if show is not None:
                 show(progress)
 

@@ -133,10 +133,10 @@ Show = Callable[[SweepProgress], None]
 def progress_of(plan: Plan, missing: frozenset[str], *, clock: Callable[[], float] = time.monotonic) -> SweepProgress:
     """missing: keys of the stages that are to be built."""
     to_build = [stage for stage in plan.stages if stage.key in missing]
-    return SweepProgress({stage.key: _cost(stage, plan) for stage in to_build}, apart=_told_apart(plan, to_build), clock=clock)
+    return SweepProgress({stage.key: _cost(stage, plan) for stage in to_build}, apart=_distinguishing_words(plan, to_build), clock=clock)
 
 
-def _told_apart(plan: Plan, stages: Iterable[Stage]) -> dict[str, str]:
+def _distinguishing_words(plan: Plan, stages: Iterable[Stage]) -> dict[str, str]:
     """Of each stage that has its kind and label in common with others: the grid values of all trials that need it, as far as they differ
     between these stages; where that does not tell them apart, the first letters of their keys."""
     alike: dict[tuple[str, str], list[str]] = {}
@@ -156,8 +156,8 @@ def _told_apart(plan: Plan, stages: Iterable[Stage]) -> dict[str, str]:
         texts = {key: {path: value_text(value) for path, value in settled[key].items()} for key in keys}
         differing = [path for path in texts[keys[0]] if len({texts[key].get(path) for key in keys}) > 1]
         names = short_names([differing])
-        told = {key: ", ".join(f"{names[path]}={texts[key][path]}" for path in differing if path in texts[key]) for key in keys}
-        found |= told if len(set(told.values())) == len(keys) and all(told.values()) else {key: key[:8] for key in keys}
+        words = {key: ", ".join(f"{names[path]}={texts[key][path]}" for path in differing if path in texts[key]) for key in keys}
+        found |= words if len(set(words.values())) == len(keys) and all(words.values()) else {key: key[:8] for key in keys}
     return found
 
 

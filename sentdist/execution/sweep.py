@@ -75,9 +75,9 @@ def run_sweep(
             if warning := estimate.warning(context.store.free_bytes()):
                 print_line(warning)
             progress = progress_of(plan, to_build)
-            events_told = partial(printed_events, progress=progress, print_line=print_line, show=show)
+            printing = partial(printed_events, progress=progress, print_line=print_line, show=show)
             submission = allocation.submission(plan.recipe.name, tracker)
-            outcomes |= _run_missing(submission, missing, allocation.capacity.max_concurrent_trials, print_line, events_told)
+            outcomes |= _run_missing(submission, missing, allocation.capacity.max_concurrent_trials, print_line, printing)
     try:
         _build_overlaps(plan, context)
     except (SentdistError, RayError) as error:  # the sweep is over, and its summary is still to be printed
@@ -135,13 +135,13 @@ def _run_missing(
     missing: list[Trial],
     at_once: int,
     print_line: PrintLine,
-    events_told: Callable[[BoardClient], AbstractContextManager[None]],
+    printing: Callable[[BoardClient], AbstractContextManager[None]],
 ) -> dict[str, TrialOutcome]:
     from sentdist.execution.trials import run_trials  # Tune takes seconds to import, and often nothing is missing
 
     board = BoardClient(submission, build_stage)
     try:
-        with events_told(board):
+        with printing(board):
             outcomes = run_trials(missing, submission, build_stage, at_once=at_once, print_line=print_line)
     finally:
         board.leave()

@@ -75,9 +75,9 @@ def _no_collection(task: str, path: Path, data: Path) -> DataError:
     near = [folder, *folder.glob("*.zip"), *(corpus.parent for around in (folder, path) for corpus in around.glob("*/corpus.jsonl"))]
     known = [one.as_posix() for one in near if one.suffix == ".zip" or (one / "corpus.jsonl").is_file()]
     tables = [one.with_suffix("").as_posix().removesuffix("_qrels") for one in folder.glob("*_qrels.*")]
-    told = missing_parts(path.as_posix(), Path(), sorted({*known, *tables}))
-    found = told.found if path.exists() else f"nothing of that name under {data}, nor in {Path.cwd()}"
-    return DataError(where=f"task {task}", found=found, expected=told.expected, remedy=told.remedy)
+    missing = missing_parts(path.as_posix(), Path(), sorted({*known, *tables}))
+    found = missing.found if path.exists() else f"nothing of that name under {data}, nor in {Path.cwd()}"
+    return DataError(where=f"task {task}", found=found, expected=missing.expected, remedy=missing.remedy)
 
 
 def _is_below(source: str, data: Path) -> bool:

@@ -39,8 +39,8 @@ def write_relations(folder: Path, relations: Relations) -> None:
     """
     _check(folder, relations.names, relations.vectors)
     save_file({TENSOR: np.ascontiguousarray(relations.vectors, dtype=np.float32)}, folder / VECTORS_FILE)
-    told = {"names": list(relations.names)} | ({} if relations.pooling is None else {"pooling": relations.pooling})
-    (folder / NAMES_FILE).write_text(json.dumps(told, ensure_ascii=False) + "\n")
+    values = {"names": list(relations.names)} | ({} if relations.pooling is None else {"pooling": relations.pooling})
+    (folder / NAMES_FILE).write_text(json.dumps(values, ensure_ascii=False) + "\n")
 
 
 def has_relations(folder: Path) -> bool:
@@ -52,8 +52,8 @@ def read_relations(folder: Path) -> Relations:
     """The relation table beside an encoder. EncoderError when it is absent, unreadable, or names and vectors do not fit each other."""
     said = f"a readable relation table: {VECTORS_FILE} and {NAMES_FILE} beside the encoder"
     remedy = "Score it without relations, or take an encoder that a relational objective has trained."
-    told = read_json_object(folder / NAMES_FILE, expected=said, remedy=remedy, kind=EncoderError)
-    names, pooling = told.get("names"), told.get("pooling")
+    values = read_json_object(folder / NAMES_FILE, expected=said, remedy=remedy, kind=EncoderError)
+    names, pooling = values.get("names"), values.get("pooling")
     with reading(folder / VECTORS_FILE, expected=said, remedy=remedy, kind=EncoderError):
         vectors_KD = load_file(folder / VECTORS_FILE)[TENSOR]
     if not isinstance(names, list):

@@ -54,8 +54,8 @@ def _in_words_of_options() -> Iterator[None]:
     try:
         yield
     except SentdistError as error:
-        told = {name: FIELDS.sub(_as_option, getattr(error, name)) for name in ("where", "found", "expected", "remedy")}
-        raise type(error)(**told) from None
+        parts = {name: FIELDS.sub(_as_option, getattr(error, name)) for name in ("where", "found", "expected", "remedy")}
+        raise type(error)(**parts) from None
 
 
 def _as_option(field: re.Match[str]) -> str:

@@ -29,8 +29,8 @@ def for_its_rows(recipe: Recipe, resolver: Resolver) -> tuple[Recipe, tuple[str,
     values["sweep"] = _without(unfit, values.get("sweep", {}))
     if values.get("search") is not None:
         values["search"] = values["search"] | {"space": _without(unfit, values["search"]["space"])}
-    told = f"Not for {pin.rows.shape}: {', '.join(recipe.methods[name].title or name for name in unfit)}"
-    return recipe_from_values(values, where=f"{recipe.name} for {pin.rows.shape}"), (*said, told)
+    left_out = f"Not for {pin.rows.shape}: {', '.join(recipe.methods[name].title or name for name in unfit)}"
+    return recipe_from_values(values, where=f"{recipe.name} for {pin.rows.shape}"), (*said, left_out)
 
 
 def _left_over(num_rows: int, batch_size: int) -> Iterator[str]:

@@ -81,13 +81,13 @@ def parsed_yaml(text: str, *, where: str, expected: str, remedy: str) -> Json:
             return value
         found = f"a text of {len(text):,} letters, more than {MOST_BYTES:,}"
     except yaml.YAMLError as error:
-        found, expected, remedy = _told(error, text, expected, remedy)
+        found, expected, remedy = _in_words(error, text, expected, remedy)
     except (ValueError, RecursionError) as error:  # PyYAML's own constructors of dates and numbers
         found = f"a value that cannot be read ({first_line(error)})"
     raise RecipeError(where=where, found=found, expected=expected, remedy=remedy)
 
 
-def _told(error: yaml.YAMLError, text: str, expected: str, remedy: str) -> tuple[str, str, str]:
+def _in_words(error: yaml.YAMLError, text: str, expected: str, remedy: str) -> tuple[str, str, str]:
     """What was found, with its line where there are several; what was expected and what to do, as far as that can be known."""
     mark = getattr(error, "problem_mark", None)
     problem = one_line(str(getattr(error, "problem", None) or error), 300).removeprefix("found ")

@@ -108,7 +108,7 @@ def searched(recipe: Recipe, resolver: Resolver) -> PlannedSearch:
     Raises:
         RecipeError, DataError, EncoderError: what can be known to be wrong before any work starts.
     """
-    recipe, told = for_its_rows(recipe, resolver)
+    recipe, own_notes = for_its_rows(recipe, resolver)
     search = recipe.search
     assert search is not None, "a recipe with `search:`"
     for path in search.space:
@@ -133,7 +133,7 @@ def searched(recipe: Recipe, resolver: Resolver) -> PlannedSearch:
         resolver=resolver,
         fields=fields,
         references=tuple(name for name, method in recipe.methods.items() if method.reported and method.objective is None),
-        notes=(*told, *resolver.notes, *remarked, *_notes(search, fields)),
+        notes=(*own_notes, *resolver.notes, *remarked, *_notes(search, fields)),
         rows=rows,
     )
     _check_dev_is_not_test(planned)

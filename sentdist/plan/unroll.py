@@ -83,7 +83,7 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
     Raises:
         RecipeError, DataError, EncoderError: what can be known to be wrong before any work starts.
     """
-    recipe, told = for_its_rows(recipe, resolver)
+    recipe, own_notes = for_its_rows(recipe, resolver)
     rows: dict[str, int] = {}
     remarked: dict[str, None] = {}
     found: dict[tuple[str, str], tuple[dict[str, Json], int | None, Scores]] = {}
@@ -113,4 +113,4 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
     )
     order = {name: place for place, name in enumerate(recipe.methods)}
     ordered = tuple(sorted(trials, key=lambda trial: order[trial.method]))
-    return Plan(recipe=recipe, trials=ordered, rows=rows, notes=(*told, *resolver.notes, *remarked))
+    return Plan(recipe=recipe, trials=ordered, rows=rows, notes=(*own_notes, *resolver.notes, *remarked))

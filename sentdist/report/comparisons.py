@@ -92,7 +92,7 @@ def distance_and_verdict(found: Difference, other: str) -> str:
     """`distance`, with what p over the table allows to say, in few words."""
     if found.p is None:
         verdict = "and there is nothing to test it by"
-    elif found.is_told:
+    elif found.is_significant:
         verdict = "yet told from it" if _is_nothing(found.difference) else "more than chance explains"
     else:
         verdict = "not told from chance"
@@ -114,7 +114,7 @@ def p_text(p: float) -> str:
 def _verdict(found: Difference) -> str:
     """What p over the table allows to say, and what a difference would have to be to be seen."""
     untried = "; other seeds were not tried" if found.about == "items" and found.num_seeds is not None else ""
-    if found.is_told:
+    if found.is_significant:
         return f"more than {'other test items explain' if found.about == 'items' else 'chance explains'}{untried}"
     if found.by_signs:
         return (

@@ -196,12 +196,12 @@ def _data_rows(corpus: Record, known: Mapping[str, Record]) -> list[tuple[str, s
     stage = restored(corpus.key, known)
     is_own = isinstance(stage, CorpusStage) and any(source.own is not None for source in stage.sources)
     counted = COUNTS if not is_own else {name: title for name, title in COUNTS.items() if name != REPEATED}  # they went as it was read
-    told = [
+    counts = [
         (title, f"{value:,}" if isinstance(value := corpus.results[name], int) else str(value))
         for name, title in counted.items()
         if name in corpus.results
     ]
-    return [("table", corpus.label), *([] if stage is None else _plain(canonical_fields(stage, stage.kind))), *told]
+    return [("table", corpus.label), *([] if stage is None else _plain(canonical_fields(stage, stage.kind))), *counts]
 
 
 def _leak_rows(store: ArtifactStore, corpora: Sequence[Record]) -> list[tuple[str, ...]]:

@@ -143,8 +143,8 @@ def second_opinion(found: Compared, *, rope: float) -> Iterator[str]:
         yield "Second opinion: none, for no difference has a standard error."
         return
     yield f"Second opinion (Bayesian; equal means within {rope:g} points; of these very encoders, on other test items):"
-    told = [found.lines[-1]] if found.lines[-1].task == AVERAGE and found.lines[-1].difference.error > 0 else lines
-    for line in told:
+    compared_lines = [found.lines[-1]] if found.lines[-1].task == AVERAGE and found.lines[-1].difference.error > 0 else lines
+    for line in compared_lines:
         yield f"  {line.task}: {_practical(practical(line.difference.difference, line.difference.error, rope=rope))}"
     if len(lines) >= LEAST_TASKS:
         another = another_task([line.difference.difference for line in lines], [line.difference.error for line in lines], rope=rope)

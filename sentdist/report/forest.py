@@ -39,7 +39,7 @@ def forest_plot(
         span, num_beyond = _span([[one] for one in differences.values()])
         _lines(axes, list(differences.values()), span)
         for place, found in enumerate(differences.values()):
-            p, sure = found.table_p, found.is_told
+            p, sure = found.table_p, found.is_significant
             said = f"{found.difference:+.2f}".replace("-", "−") + ("" if p is None else f"  p {p_text(p)}")
             at = (1.01, place)
             axes.text(*at, said if p is not None else f"{said}  no test", transform=axes.get_yaxis_transform(), va="center", fontsize=8.5,
@@ -152,7 +152,7 @@ def _lines(axes: Axes, differences: Sequence[Difference | None], span: tuple[flo
     # In ink: a sign shows by its side of 0, and colours are those of systems in the other figures.
     drawn = [(place, found) for place, found in enumerate(differences) if found is not None]
     intervals = [
-        (place, found.low, found.high, to_rgba(INK, 1.0 if found.is_told else 0.45))
+        (place, found.low, found.high, to_rgba(INK, 1.0 if found.is_significant else 0.45))
         for place, found in drawn
         if found.low is not None and found.high is not None
     ]
@@ -171,7 +171,7 @@ def _lines(axes: Axes, differences: Sequence[Difference | None], span: tuple[flo
             [place for place, _ in among],
             marker=marker,
             s=size**2,
-            c=[INK if found.is_told else "white" for _, found in among],
+            c=[INK if found.is_significant else "white" for _, found in among],
             edgecolors=INK,
             linewidths=size / 4.4,
             zorder=3,

@@ -37,7 +37,7 @@ class PaperTables(Generic[Facts]):
 
     facts: what is known of a cell, in the paper's terms; None: nothing.
     matches: the printed rows of labels, from the facts of these.
-    compared: the printed tables that are set beside one of ours, from ours and its labels' rows; None: see `told_apart`.
+    compared: the printed tables that are set beside one of ours, from ours and its labels' rows; None: see `with_distinct_rows`.
     not_compared: numbers of the tables that are not set beside ours in a sweep's report.
     further: tables made of records alone, such as those of link prediction.
     links: printed scores of link prediction, by relation, for the table of a sweep's report.
@@ -70,7 +70,7 @@ class PaperTables(Generic[Facts]):
         if self.compared is not None:
             return self.compared(table, facts)
         found = {number: rows for number, rows in self.matches(facts).items() if number not in self.not_compared}
-        return told_apart(table, self.tables, found)
+        return with_distinct_rows(table, self.tables, found)
 
 
 def fold_means(sweep: SweepRecord, records: Mapping[str, Record], columns: Mapping[str, str]) -> list[ResultRow]:
@@ -85,16 +85,16 @@ def fold_means(sweep: SweepRecord, records: Mapping[str, Record], columns: Mappi
     return found
 
 
-def told_apart(table: ResultTable, printed: Mapping[str, PaperTable], matches: Matches) -> Iterator[SideBySide]:
+def with_distinct_rows(table: ResultTable, printed: Mapping[str, PaperTable], matches: Matches) -> Iterator[SideBySide]:
     """The printed tables of which two rows or more have just one of ours each: a grid has many cells for one row.
 
     An average alone is compared where the paper printed nothing else.
     """
     for number, rows in matches.items():
         paper = printed[number]
-        is_told_apart = len(set(rows.values())) == len(rows) > 1
+        are_distinct = len(set(rows.values())) == len(rows) > 1
         shared = set(table.columns) & set(paper.columns)
-        if is_told_apart and (shared - {"Avg"} or (shared and paper.columns == ("Avg",))):
+        if are_distinct and (shared - {"Avg"} or (shared and paper.columns == ("Avg",))):
             base = next((label for label, row in rows.items() if row == paper.base), None)
             yield side_by_side(table, paper, matches=rows, base=base)
 

@@ -20,14 +20,14 @@ from sentdist.report.score_rows import ResultRow, Scalar, SystemRows, TableRows,
 @dataclass(frozen=True, kw_only=True)
 class Cell:
     """One score of a table; summary None: not defined. standing: `best` of its column, `tied` with the best (it may be the best too: see
-    `may_be_best`), or neither; is_told_from_best: not tied because a test says so, rather than for want of one. leaked: what of the test
+    `may_be_best`), or neither; is_below_best: not tied because a test says so, rather than for want of one. leaked: what of the test
     its training data hold; None where nothing was found, or leaks were not looked for."""
 
     summary: Summary | None
     interval: Interval | None
     against_baseline: Difference | None
     standing: str = ""
-    is_told_from_best: bool = False
+    is_below_best: bool = False
     leaked: Leaked | None = None
 
     @property
@@ -236,7 +236,7 @@ def _lines(
                     interval=None if summary is None else found.interval(column, system.label),
                     against_baseline=differences.get(column),
                     standing=_standing(system.label, best.get(column)),
-                    is_told_from_best=column in best and system.label in best[column][2],
+                    is_below_best=column in best and system.label in best[column][2],
                     leaked=leaked.get((system.label, column)),
                 )
                 for column in columns
@@ -247,9 +247,9 @@ def _lines(
 
 def _bold(column: Column, *, num_columns: int) -> tuple[str, frozenset[str], frozenset[str]]:
     """`may_be_best`, with the rows that print the same as the best beside those that may be: one that cannot be tested is no worse."""
-    best, tied, told = may_be_best(column, num_columns=num_columns)
+    best, tied, worse = may_be_best(column, num_columns=num_columns)
     printed = {entry.label: f"{mean:.2f}" for entry, mean in zip(column.entries, column.means, strict=True)}
-    return best, tied | {label for label, one in printed.items() if one == printed[best] and label not in told}, told
+    return best, tied | {label for label, one in printed.items() if one == printed[best] and label not in worse}, worse
 
 
 def _standing(label: str, best: tuple[str, frozenset[str], frozenset[str]] | None) -> str:

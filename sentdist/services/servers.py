@@ -238,8 +238,8 @@ def _ended(state: State, server: str) -> ServerError:
 def _last_line(state: State, server: str) -> str:
     """What its log says last, or of which of its processes has ended, in brackets."""
     lines = [line.strip() for line in _log(state, server).splitlines() if line.strip()]
-    told = [line for line in lines if "exit code" in line] or lines
-    return f" ({told[-1]})" if told else ""
+    ending = [line for line in lines if "exit code" in line] or lines
+    return f" ({ending[-1]})" if ending else ""
 
 
 def _give_up(state: State, server: str) -> None:

@@ -39,7 +39,7 @@ class LiveSearch:
         self._store, self._name, self._print_line = store, name, print_line
         self._events: Sequence[SearchEvent] = ()
         self._published: Published = {}
-        self._num_told = 0
+        self._num_printed = 0
         self._wake = threading.Event()
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="sentdist-search", daemon=True)
@@ -81,9 +81,9 @@ class LiveSearch:
         )
         if found is None:
             self._published.clear()  # perhaps a run is gone: they are looked up anew
-        for warning in self._server.warnings[self._num_told :]:
+        for warning in self._server.warnings[self._num_printed :]:
             self._print_line(f"tracking: {warning}")
-        self._num_told = len(self._server.warnings)
+        self._num_printed = len(self._server.warnings)
         return found is not None
 
 

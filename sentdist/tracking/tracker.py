@@ -103,19 +103,19 @@ class NullRun:
 
 
 class TrackedCurve:
-    """Gives a run the lines of a history that came since the last look. num_told: lines that others have told before."""
+    """Gives a run the lines of a history that came since the last look. num_sent: lines that others have sent before."""
 
-    def __init__(self, run: RunHandle, history: Sequence[Mapping[str, Json]], *, num_told: int = 0) -> None:
+    def __init__(self, run: RunHandle, history: Sequence[Mapping[str, Json]], *, num_sent: int = 0) -> None:
         self.run = run
         self._history = history
-        self._num_told = num_told
+        self._num_sent = num_sent
 
     def follow(self) -> None:
         """Look for more; never waits."""
-        for point in self._history[self._num_told :]:
+        for point in self._history[self._num_sent :]:
             values = {name: float(value) for name, value in point.items() if name not in ("step", "at") and isinstance(value, int | float)}
             self.run.metrics(values, step=int(str(point["step"])))
-        self._num_told = len(self._history)
+        self._num_sent = len(self._history)
 
 
 class NullTracker:

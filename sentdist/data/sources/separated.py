@@ -272,7 +272,7 @@ def read_separated(path: Path, file_format: FileFormat, *, may_repeat: bool) -> 
     names = header_names(first, is_tab=is_tab) if file_format.has_header else [str(number) for number in range(1, len(first) + 1)]
     if not may_repeat:
         refuse_repeated(str(path), names)
-    names = _told_apart(names)
+    names = _made_unique(names)
     table = pyarrow.csv.read_csv(
         path if text is None else io.BytesIO(text.encode()),
         read_options=pyarrow.csv.ReadOptions(
@@ -323,7 +323,7 @@ def _without_marks(name: str) -> str:
     return name[1:-1].replace('""', '"') if _is_in_marks(name) else name
 
 
-def _told_apart(names: Sequence[str]) -> list[str]:
+def _made_unique(names: Sequence[str]) -> list[str]:
     """Names of columns, repeated ones with a number behind them: score, score_2; a table knows its columns by their names."""
     given: dict[str, None] = {}
     for name in names:

@@ -107,13 +107,13 @@ def waits_for(demand: Demand, cluster: ClusterState) -> str:
     parts = [f"waits for {cpus}, the cluster has {cluster.cpus:g} of which {cluster.free_cpus:g} are free"]
     if demand.num_gpus:
         parts.append(f"and for {demand.enough} × {demand.num_gpus:g} GPUs, it has {cluster.gpus:g} of which {cluster.free_gpus:g} are free")
-    told = " ".join(parts)
+    waiting = " ".join(parts)
     if _fits(demand, cluster):
-        return told
+        return waiting
     wanted_cpus, wanted_gpus = demand.enough * demand.num_cpus, demand.enough * demand.num_gpus
     if cluster.may_have is not None and cluster.may_have[0] >= wanted_cpus and cluster.may_have[1] >= wanted_gpus:
-        return f"{told}; the autoscaler may bring it to {cluster.may_have[0]:g} CPUs and {cluster.may_have[1]:g} GPUs, and is asked to"
-    return f"{told}; it goes on when hosts join (`ray start --address …`), or stop it and submit it again with fewer workers"
+        return f"{waiting}; the autoscaler may bring it to {cluster.may_have[0]:g} CPUs and {cluster.may_have[1]:g} GPUs, and is asked to"
+    return f"{waiting}; it goes on when hosts join (`ray start --address …`), or stop it and submit it again with fewer workers"
 
 
 def lost_hosts(before: Sequence[Host], cluster: ClusterState) -> list[Host]:

@@ -27,13 +27,13 @@ from sentdist.plan.stage import Stage
 class _Watched:
     """What is known of a stage in flight.
 
-    every_s, told_at: how rarely and when it was last spoken of. before: the heartbeats of the last attempt, if that was lost;
-    the loss of its host is often noticed later. lost_host: the host that it lost.
+    every_s, noticed_at: how rarely a notice is given of it, and when the last one was. before: the heartbeats of the last attempt, if
+    that was lost; the loss of its host is often noticed later. lost_host: the host that it lost.
     """
 
     active: ActiveStage
     every_s: float
-    told_at: float | None = None
+    noticed_at: float | None = None
     lost_host: str | None = None
     before: Mapping[str, LastHeartbeat] = field(default_factory=dict)
 
@@ -89,10 +89,10 @@ class Watchdog:
         stages = [watched.active for watched in self._watched.values()]
         for notice in notices(stages, cluster, now, patience_s=self._patience_s):
             watched = self._watched[notice.stage.key]
-            if watched.told_at is None or now - watched.told_at >= watched.every_s:
-                if watched.told_at is not None:
+            if watched.noticed_at is None or now - watched.noticed_at >= watched.every_s:
+                if watched.noticed_at is not None:
                     watched.every_s = min(2 * watched.every_s, max(SLOWEST_S, self._patience_s))
-                watched.told_at = now
+                watched.noticed_at = now
                 events.append(StageEvent.of(notice.stage, "notice", message=notice.sentence))
         return events
 
@@ -103,8 +103,8 @@ class Watchdog:
             return event
         hosts = hosts_of(watched.active, self._cluster)
         lost, watched.lost_host = watched.lost_host, None
-        told = f"{event.what_happened} on host {hosts}" if hosts else event.what_happened
-        return replace(event, message=told if lost is None else f"host {lost} lost; {told}")
+        message = f"{event.what_happened} on host {hosts}" if hosts else event.what_happened
+        return replace(event, message=message if lost is None else f"host {lost} lost; {message}")
 
     def _changes(self, cluster: ClusterState) -> list[StageEvent]:
         before = self._cluster.hosts

@@ -110,10 +110,10 @@ class _Listener:
                 self._session = session
                 self._curve = TrackedCurve(self._tracker.begin(session.stage.key), session.history)
             self._curve.follow()
-        told = progress_event(stage, session, event)
-        if told is not None and time.monotonic() - self._last > LINE_EVERY_S:
+        reported = progress_event(stage, session, event)
+        if reported is not None and time.monotonic() - self._last > LINE_EVERY_S:
             self._last = time.monotonic()
-            self._print_line(told.line)
+            self._print_line(reported.line)
 
     def close(self) -> None:
         """Send what is left of the curve."""

@@ -61,9 +61,9 @@ class Proposals:
         """A candidate is a trial now."""
         self._names[number], self.trains[number] = candidate.name, candidate.train
 
-    def fresh(self, method: str, pick: Pick, *, is_told: bool = True) -> Candidate | None:
-        """A suggestion that a method has not tried; None where it has no more. is_told: whether a line tells those that are left out."""
-        found = list(islice(self._candidates(method, is_told=is_told), CANDIDATES if self._planned.search.prefer_cheaper else 1))
+    def fresh(self, method: str, pick: Pick, *, is_printed: bool = True) -> Candidate | None:
+        """A suggestion that a method has not tried; None where it has no more. is_printed: whether a line says which are left out."""
+        found = list(islice(self._candidates(method, is_printed=is_printed), CANDIDATES if self._planned.search.prefer_cheaper else 1))
         if not found:
             return None
         chosen = pick(found)
@@ -75,7 +75,7 @@ class Proposals:
     def suggest_again(self, event: TrialSuggested) -> None:
         """Have the suggester know a trial that was noted."""
         number, wanted = event.number, event.suggestion
-        found = self.fresh(event.method, lambda made: next((one for one in made if one.suggestion == wanted), made[0]), is_told=False)
+        found = self.fresh(event.method, lambda made: next((one for one in made if one.suggestion == wanted), made[0]), is_printed=False)
         if found is not None and found.suggestion == wanted:
             self.accept(number, found)
             return
@@ -103,7 +103,7 @@ class Proposals:
         """Key of a training -> the trial of this method that it is."""
         return {train.key: number for number, train in self.trains.items() if self._state.trials[number].method == method}
 
-    def _candidates(self, method: str, *, is_told: bool) -> Iterator[Candidate]:
+    def _candidates(self, method: str, *, is_printed: bool) -> Iterator[Candidate]:
         """New suggestions that can be trained; what is of no use ends with its suggester at once."""
         suggester, tried, given = self._suggesters[method], self._tried(method), set[str]()
         for _ in range(MOST_REPEATS):
@@ -115,7 +115,7 @@ class Proposals:
             try:
                 train = self._planned.train(method, suggestion)
             except SentdistError as error:  # values that do not go together
-                if is_told:
+                if is_printed:
                     self._print_line(f"{method}: {suggestion_text(suggestion)} cannot be trained and is left out: {error}")
                 suggester.end(name, None)
                 continue

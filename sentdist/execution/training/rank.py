@@ -61,12 +61,12 @@ def train_rank(stage: Train | Rung, context: Context, sink: EventSink, run: RunH
         at_end.callback(let_freed_memory_go)  # which the session keeps
         _make_tokens(stage.whole, context, ranks)
         running = RunningFolder(context.store, stage, ranks)
-        told = sink if ranks.is_first else None
+        first_sink = sink if ranks.is_first else None
         make = partial(_start_session, stage.whole, context, ranks)
-        resumed = from_rung(begin_or_resume(make, running, stage, told), stage, context, make=make, ranks=ranks)
+        resumed = from_rung(begin_or_resume(make, running, stage, first_sink), stage, context, make=make, ranks=ranks)
         session = resumed.session
-        if told is not None and (resumed.note or (resumed.step and resumed.step == session.progress.step)):
-            post_resumed(stage, session, told, resumed.note)
+        if first_sink is not None and (resumed.note or (resumed.step and resumed.step == session.progress.step)):
+            post_resumed(stage, session, first_sink, resumed.note)
         clock = CheckpointClock(context.runtime, rank=ranks.rank, is_leaving=heartbeats.is_leaving)
         with ExitStack() as stack:
             reporter = stack.enter_context(closing(ProgressReporter(stage, session, sink, run, heartbeats))) if ranks.is_first else None
@@ -74,7 +74,7 @@ def train_rank(stage: Train | Rung, context: Context, sink: EventSink, run: RunH
                 if reporter is not None:
                     reporter.on_event(event)
                 if clock.is_due(event, votes=session.votes):
-                    save_checkpoint(session, running, stage, told)
+                    save_checkpoint(session, running, stage, first_sink)
                     clock.restart()
         return publish_training(resumed, stage, context, ranks, started=started)
 

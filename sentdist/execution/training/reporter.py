@@ -26,7 +26,7 @@ class ProgressReporter:
         self._run = run
         self._heartbeats = heartbeats
         self._num_steps = session.schedule.num_steps
-        self._curve = TrackedCurve(run, session.history, num_told=len(session.history))
+        self._curve = TrackedCurve(run, session.history, num_sent=len(session.history))
         run.watch_system()
         heartbeats.report_step(session.progress.step, self._num_steps)
 
@@ -40,6 +40,6 @@ class ProgressReporter:
         self._heartbeats.report_step(self._session.progress.step, self._num_steps)
         if isinstance(event, StepReport):
             add(SENTENCES, event.num_sentences, kind=self._stage.kind)
-        told = progress_event(self._stage, self._session, event)
-        if told is not None:
-            self._sink.post(told)
+        progress = progress_event(self._stage, self._session, event)
+        if progress is not None:
+            self._sink.post(progress)

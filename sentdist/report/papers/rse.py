@@ -12,7 +12,7 @@ from sentdist.plan.stage import as_number
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report import useb
 from sentdist.report.cell_facts import CellFacts
-from sentdist.report.paper import FurtherTable, PaperTables, told_apart
+from sentdist.report.paper import FurtherTable, PaperTables, with_distinct_rows
 from sentdist.report.printed import SIMCSE_SUPERVISED, STS_COLUMNS, TRANSFER_COLUMNS, PaperRow, PaperTable
 from sentdist.report.relations import LINK_COLUMNS
 from sentdist.report.score_rows import ResultRow, TableRows
@@ -235,7 +235,7 @@ def rse_matches(facts: Mapping[str, RelationalFacts | None]) -> dict[str, dict[s
 
 def rse_compared(table: ResultTable, facts: Mapping[str, RelationalFacts | None]) -> Iterator[SideBySide]:
     """As other papers, with the first of several cells that stand for one row, such as an encoder read in two ways."""
-    return told_apart(table, RSE_TABLES, {number: _first_of_each(rows) for number, rows in rse_matches(facts).items()})
+    return with_distinct_rows(table, RSE_TABLES, {number: _first_of_each(rows) for number, rows in rse_matches(facts).items()})
 
 
 def _source_row(facts: RelationalFacts) -> str | None:

@@ -117,11 +117,11 @@ def _verdict(best: SearchedMethod, scored: Sequence[SearchedMethod], table: Resu
     of_cell = {line.label: line.cells[column] for line in table.lines if line.label in cells}
     tied = [cells[one].title for one, found in of_cell.items() if one != cell and found.standing]
     if len(cells) < 2 or not of_cell[cell].standing:
-        return f", less than {' and '.join(tied)} on test" if tied and of_cell[cell].is_told_from_best else ""
+        return f", less than {' and '.join(tied)} on test" if tied and of_cell[cell].is_below_best else ""
     if tied:
         return f"; {' and '.join(tied)} cannot be told from it"
-    are_told = all(found.is_told_from_best for one, found in of_cell.items() if one != cell)
-    return "; what dev chose for the other methods is told from it" if are_told else ""
+    are_below = all(found.is_below_best for one, found in of_cell.items() if one != cell)
+    return "; what dev chose for the other methods is told from it" if are_below else ""
 
 
 def _budget_words(facts: SearchFacts) -> str:
@@ -151,16 +151,16 @@ def _optimism(facts: SearchFacts) -> Iterator[str]:
         if facts.num_seeds == 1:
             yield "The optimism of choosing on dev is not known: the recipe has one seed. Give `seeds` several, and the finalists say it."
         return
-    told = {title: found for title, found in known.items() if found.is_told}
-    for title, found in told.items():
+    lucky = {title: found for title, found in known.items() if found.is_significant}
+    for title, found in lucky.items():
         yield (
             f"{title}: {found.chosen_by:.2f} won the search, and {counted(found.num_fresh, 'fresh seed')} of the same settings give "
             f"{found.fresh:.2f} on dev: {found.points:+.2f} points of optimism (95 % interval {found.low:+.2f} to {found.high:+.2f})."
         )
-    others = {title: found.points for title, found in known.items() if title not in told}
+    others = {title: found.points for title, found in known.items() if title not in lucky}
     if others:
         most = max(others, key=lambda title: others[title])
-        whose = " and ".join(others) if len(others) < 3 else f"{'the others' if told else 'all methods'}"
+        whose = " and ".join(others) if len(others) < 3 else f"{'the others' if lucky else 'all methods'}"
         where = "" if len(others) == 1 else f" at most ({most})"
         yield (
             f"For {whose} fresh seeds of what dev chose do not tell the optimism of the choice from 0: it is {others[most]:+.2f} points{where}."

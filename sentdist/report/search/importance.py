@@ -27,24 +27,24 @@ def method_importances(facts: SearchFacts) -> dict[str, list[Importance] | None]
 def importance_drawing(facts: SearchFacts, found: Mapping[str, Sequence[Importance] | None], *, styles: SystemStyles) -> Drawing | None:
     """A panel a method, a bar a field with its interval, and a mark beyond which luck seldom reaches; None where no method has enough
     trials."""
-    panels = [(method, told) for method in facts.methods if (told := found[method.name])]
+    panels = [(method, by_share) for method in facts.methods if (by_share := found[method.name])]
     if not panels:
         return None
     with house_style():
         columns = min(2, len(panels))
         rows = -(-len(panels) // columns)
-        most = max(len(told) for _, told in panels)
+        most = max(len(by_share) for _, by_share in panels)
         figure, every = canvas(width=3.7 * columns if columns > 1 else 5.6, height=rows * (1.0 + 0.34 * most), rows=rows, columns=columns)
         records: list[list[object]] = []
-        for axes, (method, told) in zip(every, panels, strict=False):
+        for axes, (method, by_share) in zip(every, panels, strict=False):
             color = styles[method.title].color
-            for place, one in enumerate(told):
-                axes.barh(place, one.share, height=0.58, color=color if one.is_told else _pale(color), linewidth=0, zorder=2)
+            for place, one in enumerate(by_share):
+                axes.barh(place, one.share, height=0.58, color=color if one.is_significant else _pale(color), linewidth=0, zorder=2)
                 axes.plot([one.low, one.high], [place, place], color=INK, linewidth=1.1, solid_capstyle="butt", zorder=3)
-                records.append([method.title, one.field, one.share, one.low, one.high, one.by_luck, one.everywhere, one.is_told])
-            luck = min(told[0].by_luck, 1.0)
+                records.append([method.title, one.field, one.share, one.low, one.high, one.by_luck, one.everywhere, one.is_significant])
+            luck = min(by_share[0].by_luck, 1.0)
             axes.axvline(luck, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
-            axes.set_yticks(range(len(told)), [facts.short[one.field] for one in told])
+            axes.set_yticks(range(len(by_share)), [facts.short[one.field] for one in by_share])
             axes.tick_params(axis="y", length=0, labelcolor=INK)
             axes.set_ylim(most - 0.4, -0.6)
             axes.set_xlim(0, 1)
@@ -66,8 +66,8 @@ def importance_sentences(facts: SearchFacts, found: Mapping[str, Sequence[Import
     """One a method."""
     said = []
     for method in facts.methods:
-        told = found[method.name]
-        if told is None:
+        by_share = found[method.name]
+        if by_share is None:
             count = sum(trial.state == "finished" or trial.dev is not None for trial in method.trials)
             said.append(
                 f"{method.title}: nothing is said of its fields. {counted(count, 'trial')} with scores: that takes {LEAST_TRIALS}."
@@ -75,7 +75,7 @@ def importance_sentences(facts: SearchFacts, found: Mapping[str, Sequence[Import
                 else f"{method.title}: nothing is said of its fields, since its scores tell no field from another."
             )
             continue
-        names = [f"{facts.short[one.field]} ({100 * one.share:.0f} %)" for one in told if one.is_told]
+        names = [f"{facts.short[one.field]} ({100 * one.share:.0f} %)" for one in by_share if one.is_significant]
         said.append(
             f"{method.title}: what tells the best quarter is {' and '.join(names)}."
             if names

@@ -127,10 +127,10 @@ def test_optimism_is_what_chose_minus_what_fresh_seeds_give() -> None:
     # t(0.975, 2) = 4.303 from any table; 4.303 · 1 / √3 = 2.484.
     assert (found.points, found.num_fresh) == (1.0, 3)
     assert (found.low, found.high) == pytest.approx((1 - 2.484, 1 + 2.484), abs=1e-3)
-    assert not found.is_told
-    assert optimism(80.0, [77.0, 77.1, 76.9]).is_told and optimism(70.0, [77.0, 77.1, 76.9]).is_told, "above or below"
+    assert not found.is_significant
+    assert optimism(80.0, [77.0, 77.1, 76.9]).is_significant and optimism(70.0, [77.0, 77.1, 76.9]).is_significant, "above or below"
     alone = optimism(80.0, [79.0])
-    assert (alone.points, alone.low, alone.is_told) == (1.0, None, False)
+    assert (alone.points, alone.low, alone.is_significant) == (1.0, None, False)
 
 
 def test_the_best_of_many_by_luck_is_flattered_by_as_much_as_it_was_lucky() -> None:

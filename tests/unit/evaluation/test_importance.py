@@ -36,10 +36,10 @@ def test_the_field_that_makes_the_scores_is_told_and_the_others_are_not() -> Non
     assert found is not None
     first, *others = found
     assert first.field == "learning_rate"
-    assert first.is_told
+    assert first.is_significant
     assert first.low <= first.share <= first.high
     assert first.everywhere > 0.8
-    assert not any(one.is_told for one in others)
+    assert not any(one.is_significant for one in others)
     assert sum(one.share for one in found) == pytest.approx(1)
 
 
@@ -54,7 +54,7 @@ def test_a_field_is_spread_as_the_space_says() -> None:
 def test_luck_is_not_told_as_importance() -> None:
     trials = _trials(32)
     told = [importances(FIELDS, trials, np.random.default_rng(seed).normal(70, 1, 32).tolist()) for seed in range(2)]
-    assert sum(one.is_told for found in told if found is not None for one in found) <= 1
+    assert sum(one.is_significant for found in told if found is not None for one in found) <= 1
     shares = [[one.share for one in found or ()] for found in told]
     assert shares == [sorted(one, reverse=True) for one in shares]
 

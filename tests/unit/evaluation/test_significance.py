@@ -74,7 +74,7 @@ def test_a_table_is_dunnetts_test_where_rows_share_nothing_but_the_baseline() ->
 def test_what_would_be_found_is_found_in_four_of_five() -> None:
     generator = np.random.default_rng(2)
     size = float(np.median([_drawn(generator, 0.0).detectable or 0.0 for _ in range(50)]))
-    told = np.mean([_drawn(generator, size).is_told for _ in range(400)])
+    told = np.mean([_drawn(generator, size).is_significant for _ in range(400)])
     assert told == pytest.approx(0.8, abs=0.08)  # ± 0.02 by counting, the rest by the spread of what ten seeds say of themselves
 
 
@@ -110,7 +110,7 @@ def test_a_checkpoint_without_items_stands_among_the_best_until_it_is_told() -> 
     for seeds, ours in rows.items():
         column = Column([Entry(label="base", scores=np.array([50.0]), seeds=()), ours])
         found[seeds] = may_be_best(column)[1:]
-        assert _one(column).is_told == ("base" in found[seeds][1])
+        assert _one(column).is_significant == ("base" in found[seeds][1])
     assert found == {3: ({"ours", "base"}, frozenset()), 6: ({"ours"}, {"base"})}
 
 
@@ -140,5 +140,5 @@ def test_a_grid_with_a_baseline_at_each_point_errs_in_five_of_a_hundred_tables()
     for _ in range(tables):
         scores = generator.normal(0, 1, (6, 5)) + generator.normal(0, 2, 5)
         column = Column([_trained(label, one) for label, one in zip(labels, scores, strict=True)])
-        told += any(one.is_told for one in against([column], [pairs])[0])
+        told += any(one.is_significant for one in against([column], [pairs])[0])
     assert 0.02 < told / tables < 0.085  # 5 % ± 2.2 % by counting, 1.3 % by 4000 draws and what five seeds say of themselves

@@ -111,7 +111,7 @@ def test_a_checkpoint_has_no_seeds_to_count() -> None:
 def test_few_seeds_beside_a_checkpoint_tell_by_their_signs(seeds: int, by_signs: bool) -> None:
     scores = 90 + np.arange(seeds) / 1000
     found = _one(Column([_entry("ours", scores, range(seeds)), _entry("base", [80.0], ())]))
-    assert found.p == 2.0 ** (1 - seeds) and found.by_signs == by_signs and found.is_told != by_signs
+    assert found.p == 2.0 ** (1 - seeds) and found.by_signs == by_signs and found.is_significant != by_signs
     others = [_entry(str(row), scores + row, range(seeds)) for row in range(4)]  # five rows know how trainings are spread
     assert (_one(Column([_entry("ours", scores, range(seeds)), *others, _entry("base", [80.0], ())])).p or 1.0) < 0.001
 

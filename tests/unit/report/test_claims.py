@@ -75,13 +75,13 @@ def test_the_seeds_that_would_do_against_a_checkpoint_are_those_of_the_whole_tab
     for few in (3, 6):
         table = _table({"base": [50.0], "a": np.linspace(70, 71, few).tolist()}, baseline="base", tasks=tasks)
         found = table.comparisons[0].differences["Avg"]
-        assert not found.is_told and found.detectable is None and "would be found" not in table.verdicts["a"]
+        assert not found.is_significant and found.detectable is None and "would be found" not in table.verdicts["a"]
         enough = found.enough_by_signs
         assert enough is not None and enough > 6 and f"; {enough} on one side would do" in table.verdicts["a"]
     told = _table({"base": [50.0], "a": np.linspace(70, 71, enough).tolist()}, baseline="base", tasks=tasks)
-    assert told.comparisons[0].differences["Avg"].is_told
+    assert told.comparisons[0].differences["Avg"].is_significant
     one_fewer = _table({"base": [50.0], "a": np.linspace(70, 71, enough - 1).tolist()}, baseline="base", tasks=tasks)
-    assert not one_fewer.comparisons[0].differences["Avg"].is_told
+    assert not one_fewer.comparisons[0].differences["Avg"].is_significant
     alone = _table({"base": [50.0], "a": [70.0, 70.5, 71.0]}, baseline="base")
     assert "; 6 on one side would do" in alone.verdicts["a"]
 

@@ -11,7 +11,7 @@ import pytest
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.brief_table import brief_table
 from sentdist.report.leaks import sweep_leaks
-from sentdist.report.paper import fold_means, told_apart
+from sentdist.report.paper import fold_means, with_distinct_rows
 from sentdist.report.printed import PaperRow, PaperTable
 from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.seed_results import means_over_folds
@@ -92,7 +92,7 @@ def test_a_printed_table_stands_beside_ours_where_two_rows_have_one_of_ours_each
     printed = PaperTable(
         number="1", caption="c", columns=("STS12",), rows=tuple(PaperRow(label=one, scores=(71.0,)) for one in "AB"), base=None, paper="p"
     )
-    assert len(list(told_apart(table, {"1": printed}, {"1": matches}))) == shown
+    assert len(list(with_distinct_rows(table, {"1": printed}, {"1": matches}))) == shown
 
 
 @pytest.mark.parametrize(("columns", "shown"), [(("Avg",), 1), (("STS13", "Avg"), 0), (("STS12", "Avg"), 1)])
@@ -105,4 +105,4 @@ def test_an_average_alone_is_compared_where_the_paper_printed_nothing_else(colum
         number="1", caption="c", columns=columns, rows=tuple(PaperRow(label=one, scores=(71.0,) * len(columns)) for one in "AB"), base=None,
         paper="p",
     )  # fmt: skip
-    assert len(list(told_apart(table, {"1": printed}, {"1": {"a": "A", "b": "B"}}))) == shown
+    assert len(list(with_distinct_rows(table, {"1": printed}, {"1": {"a": "A", "b": "B"}}))) == shown

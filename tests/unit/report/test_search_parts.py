@@ -68,8 +68,8 @@ def test_a_budget_is_asked_of_those_who_had_it_and_of_those_who_can_have_no_more
     assert float(last[1]) == pytest.approx(max(few.scores), abs=0.005) and last[-1] != "–"
 
 
-def _line(label: str, score: float, *, standing: str = "", is_told: bool = False, is_fixed: bool = False) -> Any:
-    cell = SimpleNamespace(summary=SimpleNamespace(mean=score), standing=standing, is_told_from_best=is_told)
+def _line(label: str, score: float, *, standing: str = "", is_below_best: bool = False, is_fixed: bool = False) -> Any:
+    cell = SimpleNamespace(summary=SimpleNamespace(mean=score), standing=standing, is_below_best=is_below_best)
     return SimpleNamespace(label=label, cells={"t": cell}, is_fixed=is_fixed)
 
 
@@ -80,10 +80,10 @@ def _methods(*names: str) -> list[Any]:
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ([_line("a", 80.0, standing="best"), _line("b", 70.0, is_told=True), _line("c", 70.0, is_told=True)], "; what dev chose for the other methods is told from it"),
-        ([_line("a", 80.0, standing="best"), _line("b", 70.0, is_told=True), _line("c", 79.0)], ""),
-        ([_line("a", 80.0, standing="best"), _line("b", 79.9, standing="tied"), _line("c", 70.0, is_told=True)], "; b cannot be told from it"),
-        ([_line("a", 80.0, is_told=True), _line("b", 90.0, standing="best"), _line("c", 70.0)], ", less than b on test"),
+        ([_line("a", 80.0, standing="best"), _line("b", 70.0, is_below_best=True), _line("c", 70.0, is_below_best=True)], "; what dev chose for the other methods is told from it"),
+        ([_line("a", 80.0, standing="best"), _line("b", 70.0, is_below_best=True), _line("c", 79.0)], ""),
+        ([_line("a", 80.0, standing="best"), _line("b", 79.9, standing="tied"), _line("c", 70.0, is_below_best=True)], "; b cannot be told from it"),
+        ([_line("a", 80.0, is_below_best=True), _line("b", 90.0, standing="best"), _line("c", 70.0)], ", less than b on test"),
         ([_line("a", 80.0), _line("b", 90.0, standing="best"), _line("c", 70.0)], ""),
     ],
 )  # fmt: skip

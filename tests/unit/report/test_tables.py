@@ -74,7 +74,7 @@ def test_an_untouched_checkpoint_beside_few_rows_is_told_by_signs_alone(rows: li
     """Three seeds on one side of a constant have p = 0.25 by their signs; more than that only other rows can tell."""
     found = _table(rows).line("base").cells["STS12"].against_baseline
     assert found is not None and found.difference == pytest.approx(-1.1) and found.low is not None and found.high is not None
-    assert found.low < -1.1 < found.high and found.p == 0.25 and not found.is_told
+    assert found.low < -1.1 < found.high and found.p == 0.25 and not found.is_significant
     assert found.by_signs and found.detectable is None and "all 3 seeds lie on one side of the checkpoint" in _table(rows).verdicts["base"]
 
 
@@ -228,7 +228,7 @@ def test_one_seed_with_items_is_tested_over_items(tmp_path: Path) -> None:
     rows = [_with_items(tmp_path, "eq1", 2.0), _with_items(tmp_path, "rcl", 1.0), _with_items(tmp_path, "twin", 1.01)]
     table = _table(rows)
     found = table.line("rcl").cells["STS12"].against_baseline
-    assert found is not None and found.about == "items" and found.is_told
+    assert found is not None and found.about == "items" and found.is_significant
     assert found.low is not None and found.high is not None and 0 < found.low < found.difference < found.high
     text = markdown_part("result_table", table)
     assert "other seeds were not tried" in text and "for these very encoders" in text

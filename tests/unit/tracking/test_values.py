@@ -315,7 +315,7 @@ def test_each_line_of_a_history_is_told_once() -> None:
             self.told.append((step, dict(values)))
 
     history: list[dict[str, Json]] = [{"step": step, "loss": step / 10, "at": 1.0, "task": "stsb-dev"} for step in (1, 2)]
-    curve = TrackedCurve(Run(), history, num_told=1)
+    curve = TrackedCurve(Run(), history, num_sent=1)
     curve.follow()
     history.append({"step": 3, "loss": 0.3})
     curve.follow()
