@@ -60,11 +60,11 @@ class LeakFinder:
 
     def find(self, blocks: Iterable[Sequence[str]], ids_CR: np.ndarray) -> list[Leaks]:
         """What a corpus holds of each task. blocks: its sentences in the order of their ids; ids_CR: (C, R) ids of its rows."""
-        found = _match(blocks, self._known, self._near, self._pairs, num_sentences=int(ids_CR.max(initial=-1)) + 1)
-        rows = _RowMatches(near=dict(found.glued))
+        matches = _match(blocks, self._known, self._near, self._pairs, num_sentences=int(ids_CR.max(initial=-1)) + 1)
+        rows = _RowMatches(near=dict(matches.glued))
         for first, second in combinations(range(len(ids_CR)), 2):
-            rows.add(ids_CR[first], ids_CR[second], found)
-        return [_leaks_of(task, self._known, rows, found) for task in self._tasks]
+            rows.add(ids_CR[first], ids_CR[second], matches)
+        return [_leaks_of(task, self._known, rows, matches) for task in self._tasks]
 
 
 @dataclass(kw_only=True)
@@ -112,17 +112,17 @@ class _RowMatches:
         self.normalised: dict[tuple[int, int], tuple[int, int]] = {}
         self.near = near
 
-    def add(self, first_R: np.ndarray, second_R: np.ndarray, found: _Matches) -> None:
+    def add(self, first_R: np.ndarray, second_R: np.ndarray, matches: _Matches) -> None:
         """Take in the rows of two columns."""
-        for row in np.flatnonzero(found.is_known[first_R] & found.is_known[second_R]).tolist():
+        for row in np.flatnonzero(matches.is_known[first_R] & matches.is_known[second_R]).tolist():
             ids = int(first_R[row]), int(second_R[row])
-            written = int(found.written[ids[0]]), int(found.written[ids[1]])
-            folded = int(found.folded[ids[0]]), int(found.folded[ids[1]])
+            written = int(matches.written[ids[0]]), int(matches.written[ids[1]])
+            folded = int(matches.folded[ids[0]]), int(matches.folded[ids[1]])
             if min(written) >= 0:
                 self.exact.setdefault(written, ids)
             if min(folded) >= 0:
                 self.normalised.setdefault(_in_order(*folded), ids)
-            for one, other in product(found.near[ids[0]], found.near[ids[1]]):
+            for one, other in product(matches.near[ids[0]], matches.near[ids[1]]):
                 if ids[0] != ids[1] or one == other:  # a sentence beside itself resembles each of two that are alike, and pairs none
                     self.near.setdefault(_in_order(one, other), ids)
 
@@ -130,27 +130,27 @@ class _RowMatches:
 def _match(
     blocks: Iterable[Sequence[str]], known: _Texts, near: KnownTexts, pairs: set[tuple[int, int]], *, num_sentences: int
 ) -> _Matches:
-    found = _Matches(is_known=np.zeros(num_sentences, dtype=bool), written=np.full(num_sentences, -1), folded=np.full(num_sentences, -1))
+    matches = _Matches(is_known=np.zeros(num_sentences, dtype=bool), written=np.full(num_sentences, -1), folded=np.full(num_sentences, -1))
     start = 0
     for block in blocks:
         folded = [fold_disguised(sentence) for sentence in block]
         for place, (sentence, text, (alike, inside)) in enumerate(zip(block, folded, near.like(folded), strict=True), start=start):
             if place >= num_sentences:  # sentences that stand in no row
                 break
-            found.written[place] = known.written.get(sentence, -1)
-            found.folded[place] = known.folded.get(text, -1)
-            if alike or found.written[place] >= 0:
-                found.is_known[place] = True
-                found.near[place] = alike
-                found.texts[place] = sentence
+            matches.written[place] = known.written.get(sentence, -1)
+            matches.folded[place] = known.folded.get(text, -1)
+            if alike or matches.written[place] >= 0:
+                matches.is_known[place] = True
+                matches.near[place] = alike
+                matches.texts[place] = sentence
             for both in combinations(inside, 2):
                 if both in pairs and near.are_apart(*both, text):
-                    found.glued.setdefault(both, (place, place))
+                    matches.glued.setdefault(both, (place, place))
         start += len(block)
-    return found
+    return matches
 
 
-def _leaks_of(task: TaskTexts, known: _Texts, rows: _RowMatches, found: _Matches) -> Leaks:
+def _leaks_of(task: TaskTexts, known: _Texts, rows: _RowMatches, matches: _Matches) -> Leaks:
     leaked: dict[int, LeakedItem] = {}
     strictness: tuple[Level, ...] = ("exact", "normalised", "near")
     for item, one, other in task.pairs:
@@ -162,9 +162,9 @@ def _leaks_of(task: TaskTexts, known: _Texts, rows: _RowMatches, found: _Matches
         hit = ids[level]
         assert hit is not None
         leaked[item] = LeakedItem(
-            item=item, level=strictness[level], one=one, other=other, train_one=found.texts[hit[0]], train_other=found.texts[hit[1]]
+            item=item, level=strictness[level], one=one, other=other, train_one=matches.texts[hit[0]], train_other=matches.texts[hit[1]]
         )
-    in_training = set(np.unique(found.folded).tolist()) - {-1}
+    in_training = set(np.unique(matches.folded).tolist()) - {-1}
     of_pairs: dict[int, list[str]] = {}
     for item, one, other in task.pairs:
         of_pairs.setdefault(item, []).extend((one, other))

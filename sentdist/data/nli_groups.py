@@ -111,18 +111,20 @@ def group_by_premise(
     Raises DataError for absent columns, counts below 1, no premise with enough, too few sentences to draw from.
     """
     _check(rows, num_positives, num_negatives, at_least, augmented_fraction)
-    found = _hypotheses(rows)
-    entailments_P, contradictions_P = found.counts(0), found.counts(1)
+    hypotheses = _hypotheses(rows)
+    entailments_P, contradictions_P = hypotheses.counts(0), hypotheses.counts(1)
     with_enough = _with_enough(entailments_P, contradictions_P, at_least)
     groups = _limited(with_enough, limit, limit_seed)
-    entailed_GP = _drawn(found, 0, groups, num_positives, seed)
+    entailed_GP = _drawn(hypotheses, 0, groups, num_positives, seed)
     positives_GP = entailed_GP.copy()
     if fill == "copies":
         positives_GP[(entailed_GP < 0).any(axis=1)] = -1
-    negatives_GQ = _drawn(found, 1, groups, num_negatives, seed)
+    negatives_GQ = _drawn(hypotheses, 1, groups, num_negatives, seed)
     lacks_P, lacks_N = positives_GP < 0, negatives_GQ < 0
-    _fill_negatives(negatives_GQ, found, groups, seed)
-    positives, num_augmented, num_unchanged = _filled_positives(positives_GP, entailed_GP, found, groups, augment, augmented_fraction, seed)
+    _fill_negatives(negatives_GQ, hypotheses, groups, seed)
+    positives, num_augmented, num_unchanged = _filled_positives(
+        positives_GP, entailed_GP, hypotheses, groups, augment, augmented_fraction, seed
+    )
     facts = GroupFacts(
         num_premises=len(entailments_P),
         num_left_out=len(entailments_P) - len(with_enough),
@@ -132,12 +134,12 @@ def group_by_premise(
         num_augmented=num_augmented,
         num_unchanged=num_unchanged,
         num_filled_negatives=int(lacks_N.sum()),
-        num_contradictory=found.num_contradictory,
+        num_contradictory=hypotheses.num_contradictory,
         with_entailments=_at_least_each(entailments_P),
         with_contradictions=_at_least_each(contradictions_P),
         with_both=_at_least_each(np.minimum(entailments_P, contradictions_P)),
     )
-    return _table(found, groups, positives, negatives_GQ), facts
+    return _table(hypotheses, groups, positives, negatives_GQ), facts
 
 
 def _with_enough(entailments_P: np.ndarray, contradictions_P: np.ndarray, at_least: int) -> np.ndarray:

@@ -86,7 +86,7 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
     recipe, own_notes = for_its_rows(recipe, resolver)
     rows: dict[str, int] = {}
     remarked: dict[str, None] = {}
-    found: dict[tuple[str, str], tuple[dict[str, Json], int | None, Scores]] = {}
+    scored: dict[tuple[str, str], tuple[dict[str, Json], int | None, Scores]] = {}
     varying: dict[str, set[str]] = {name: set() for name in recipe.methods}
     keys_at: dict[tuple[str, int, int | None], dict[tuple[str, ...], str]] = {}
     for point in grid_points(recipe):
@@ -96,7 +96,7 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
             if not recipe.methods[name].reported:
                 continue
             scores = builder.scores(name, seed=seed, fold=fold)
-            found.setdefault((name, scores.key), (point, fold, scores))
+            scored.setdefault((name, scores.key), (point, fold, scores))
             keys_at.setdefault((name, seed, fold), {})[tuple(map(repr, point.values()))] = scores.key
         remarked |= builder.remarks
     for (name, _, _), keys in keys_at.items():
@@ -109,7 +109,7 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
             )  # fmt: skip
     trials = tuple(
         Trial.of(recipe, name, ((path, value) for path, value in point.items() if path in varying[name]), scores, fold=fold)
-        for (name, _), (point, fold, scores) in found.items()
+        for (name, _), (point, fold, scores) in scored.items()
     )
     order = {name: place for place, name in enumerate(recipe.methods)}
     ordered = tuple(sorted(trials, key=lambda trial: order[trial.method]))

@@ -67,46 +67,48 @@ def work_unit(records: Mapping[str, Record]) -> str:
     return "GPU-seconds" if gpus == {1.0} else "worker-seconds"
 
 
-def cost_plot(found: Sequence[Cost], *, unit: str, work_unit: str = "worker-seconds", styles: SystemStyles | None = None) -> Drawing:
+def cost_plot(systems: Sequence[Cost], *, unit: str, work_unit: str = "worker-seconds", styles: SystemStyles | None = None) -> Drawing:
     """Score against compute of a trial: filled where stages are shared as in this sweep, hollow where each trial builds all of its own."""
-    check_drawable(found, "cost")
+    check_drawable(systems, "cost")
     records: list[list[object]] = []
     with house_style():
-        summaries = [summarize(list(one.scores)) for one in found]
-        named = _named(found, [score.mean for score in summaries])
+        summaries = [summarize(list(system.scores)) for system in systems]
+        named = _named(systems, [score.mean for score in summaries])
         height = 1.5 + 0.42 * max(4, len(named))
         figure, (axes,) = canvas(width=7.2, height=height)
-        styles = styles or styles_of(one.system for one in found)
+        styles = styles or styles_of(system.system for system in systems)
         floor, is_below = _floor(summaries)
-        for one, score, below in zip(found, summaries, is_below, strict=True):
-            color = styles[one.system].color
-            records.append([one.system, score.mean, score.sd, score.num_seeds, one.shared_s, one.alone_s])
+        for system, score, below in zip(systems, summaries, is_below, strict=True):
+            color = styles[system.system].color
+            records.append([system.system, score.mean, score.sd, score.num_seeds, system.shared_s, system.alone_s])
             if below:
-                axes.plot(one.shared_s, floor, "v", color=color, markeredgecolor="white", markersize=9, clip_on=False, zorder=3)
+                axes.plot(system.shared_s, floor, "v", color=color, markeredgecolor="white", markersize=9, clip_on=False, zorder=3)
                 continue
-            axes.plot([one.shared_s, one.alone_s], [score.mean, score.mean], color=color, alpha=0.5, linewidth=1.4)
-            axes.errorbar(one.shared_s, score.mean, yerr=score.sd or 0.0, fmt="o", color=color, markeredgecolor="white", markersize=8)
-            if one.alone_s > 1.02 * one.shared_s:
-                axes.plot(one.alone_s, score.mean, "o", color="white", markeredgecolor=color, markersize=7, markeredgewidth=1.5)
-        longest = max(one.alone_s for one in found) or 1.0
+            axes.plot([system.shared_s, system.alone_s], [score.mean, score.mean], color=color, alpha=0.5, linewidth=1.4)
+            axes.errorbar(system.shared_s, score.mean, yerr=score.sd or 0.0, fmt="o", color=color, markeredgecolor="white", markersize=8)
+            if system.alone_s > 1.02 * system.shared_s:
+                axes.plot(system.alone_s, score.mean, "o", color="white", markeredgecolor=color, markersize=7, markeredgewidth=1.5)
+        longest = max(system.alone_s for system in systems) or 1.0
         axes.set_xlim(-0.03 * longest, 1.05 * longest)
         axes.margins(y=0.15)
         if any(is_below):
             axes.set_ylim(bottom=floor)
         points = [
-            (one.shared_s, floor, f"{one.system}: {score.mean:.2f}") if below else (max(one.alone_s, one.shared_s), score.mean, one.system)
-            for one, score, below in zip(found, summaries, is_below, strict=True)
+            (system.shared_s, floor, f"{system.system}: {score.mean:.2f}")
+            if below
+            else (max(system.alone_s, system.shared_s), score.mean, system.system)
+            for system, score, below in zip(systems, summaries, is_below, strict=True)
         ]
         _label(axes, [points[place] for place in named], height_in=height)
         axes.set_xlabel(f"{work_unit} to train a trial, all its inputs included")
         axes.set_ylabel(in_lines(unit, height_in=height - 0.7))
         quiet(axes)
-        alone, shared = (sum(getattr(one, side) * one.num_trials for one in found) for side in ("alone_s", "shared_s"))
+        alone, shared = (sum(getattr(system, side) * system.num_trials for system in systems) for side in ("alone_s", "shared_s"))
         spread = " (± 1 standard deviation over seeds)" if any(score.sd for score in summaries) else ""
         caption = (
             f"Score{spread} against compute: filled with shared stages, hollow if every trial built its own. "
             f"All trials: {shared:,.0f} {work_unit} instead of {alone:,.0f}."
-            f"{'' if len(named) == len(found) else f' Of {len(found)} systems, those are named that no cheaper one equals.'}"
+            f"{'' if len(named) == len(systems) else f' Of {len(systems)} systems, those are named that no cheaper system equals.'}"
             f"{f' Arrows: {sum(is_below)} below the axis.' if any(is_below) else ''}"
         )
         header = ["system", "mean", "sd", "seeds", f"{work_unit} shared", f"{work_unit} alone"]

@@ -72,8 +72,8 @@ def encoder_card(
         raise StoreError(
             where=record.place, found=f"a {record.kind}", expected="the key of a training", remedy="`sentdist models` lists them."
         )
-    known = {artifact.key: artifact.record for artifact in store.artifacts()} | {record.key: record}
-    train = restored(record.key, known)
+    all_records = {artifact.key: artifact.record for artifact in store.artifacts()} | {record.key: record}
+    train = restored(record.key, all_records)
     if not isinstance(train, Train):
         raise StoreError(
             where=record.place,
@@ -81,9 +81,9 @@ def encoder_card(
             expected="fields that this one knows",
             remedy="Make the card with the version that trained it.",
         )
-    scores = _scores(store, train, known)
+    scores = _scores(store, train, all_records)
     upstream = {stage.key for stage in topological((train,))}
-    corpora = [one for one in known.values() if one.kind in CORPUS_STAGE_KINDS and one.key in upstream]
+    corpora = [one for one in all_records.values() if one.kind in CORPUS_STAGE_KINDS and one.key in upstream]
     terms = list(terms_of(train.objective))
     works = {*works_of_stages((train,)), "sbert"}  # the folder is in sentence-transformers' format
     page = CardPage(
@@ -99,7 +99,7 @@ def encoder_card(
             for one in scores
         ],
         flattered=[one.task for one in scores if one.has_chosen],
-        corpora=[_data_rows(corpus, known) for corpus in corpora],
+        corpora=[_data_rows(corpus, all_records) for corpus in corpora],
         leaks=_leak_rows(store, corpora),
         settings=_settings(train, record),
         licence=licence,
@@ -159,7 +159,7 @@ def _number(score: float | None) -> str:
 
 def _scores(store: ArtifactStore, train: Train, known: Mapping[str, Record]) -> list[_Score]:
     """Of each task the score of this encoder as it stands, without a view, with the 95 % interval over other items."""
-    found: dict[str, _Score] = {}
+    by_task: dict[str, _Score] = {}
     for artifact in store.artifacts("scores"):
         scores = restored(artifact.key, known) if train.key in artifact.record.inputs else None
         if not isinstance(scores, Scores) or scores.encoder != train or scores.view != View():
@@ -176,7 +176,7 @@ def _scores(store: ArtifactStore, train: Train, known: Mapping[str, Record]) -> 
         of_base = store.get(scores.model_copy(update={"encoder": train.encoder}))
         for task, value in values.items():
             interval = columns.interval(task, IT)
-            found[task] = _Score(
+            by_task[task] = _Score(
                 task=task,
                 measure=measures[task].title,
                 value=value,
@@ -185,7 +185,7 @@ def _scores(store: ArtifactStore, train: Train, known: Mapping[str, Record]) -> 
                 size=columns.sizes.get(task, (0, 0))[0],
                 has_chosen=task in chosen,
             )
-    return list(found.values())
+    return list(by_task.values())
 
 
 def _row(scores: Mapping[str, float], items: Mapping[str, Path]) -> ResultRow:

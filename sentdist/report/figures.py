@@ -55,14 +55,14 @@ def regulators_curve(scores: Mapping[int, Sequence[float]], *, paper: Mapping[in
     """
     counts = sorted(scores)
     check_drawable(counts, "regulators curve")
-    found = [summarize(list(scores[count])) for count in counts]
-    lows = [min(min(scores[count]), one.mean - (one.sd or 0)) for count, one in zip(counts, found, strict=True)]
-    highs = [max(max(scores[count]), one.mean + (one.sd or 0)) for count, one in zip(counts, found, strict=True)]
+    summaries = [summarize(list(scores[count])) for count in counts]
+    lows = [min(min(scores[count]), one.mean - (one.sd or 0)) for count, one in zip(counts, summaries, strict=True)]
+    highs = [max(max(scores[count]), one.mean + (one.sd or 0)) for count, one in zip(counts, summaries, strict=True)]
     spans = [(min(lows), max(highs))] + ([(min(paper.values()), max(paper.values()))] if paper else [])
     half = 0.62 * max(max(high - low for low, high in spans), 0.2)
     with house_style():
         figure, axes = canvas(width=7.2 if paper else 4.4, height=3.2, columns=2 if paper else 1)
-        _band(axes[0], counts, [one.mean for one in found], [one.sd for one in found], color=PALETTE[0], marker="o")
+        _band(axes[0], counts, [one.mean for one in summaries], [one.sd for one in summaries], color=PALETTE[0], marker="o")
         for count in counts:
             axes[0].plot([count] * len(scores[count]), scores[count], ".", color=PALETTE[0], alpha=0.35, markersize=5, markeredgewidth=0)
         seeds = sorted({len(scores[count]) for count in counts})
@@ -76,7 +76,7 @@ def regulators_curve(scores: Mapping[int, Sequence[float]], *, paper: Mapping[in
             one.xaxis.set_major_locator(FixedLocator(sorted({*counts, *(paper or {})})))
             one.set_xlabel("number of regulators (2 × entropy encoders)")
             quiet(one)
-        records = [["ours", count, one.mean, one.sd, one.num_seeds] for count, one in zip(counts, found, strict=True)]
+        records = [["ours", count, one.mean, one.sd, one.num_seeds] for count, one in zip(counts, summaries, strict=True)]
         records += [["paper", count, score, None, 5] for count, score in (paper or {}).items()]
         caption = "Score against the number of regulators. Line: mean over seeds; band: ± 1 standard deviation; dots: single seeds."
         if paper:
@@ -92,9 +92,9 @@ def heat_map(
     """The mean score of every (row, column) of a grid, its sd over seeds beneath, the best cell framed; an empty cell was not run."""
     check_drawable(cells, "heat map")
     rows, columns = (list(dict.fromkeys(key[place] for key in cells)) for place in (0, 1))
-    found = {key: summarize(list(scores)) for key, scores in cells.items() if len(scores)}
-    means = np.array([[found[row, column].mean if (row, column) in found else np.nan for column in columns] for row in rows])
-    best = max(found, key=lambda key: found[key].mean)
+    summaries = {key: summarize(list(scores)) for key, scores in cells.items() if len(scores)}
+    means = np.array([[summaries[row, column].mean if (row, column) in summaries else np.nan for column in columns] for row in rows])
+    best = max(summaries, key=lambda key: summaries[key].mean)
     with house_style():
         titles = [textwrap.fill(column, CELL_LETTERS, break_long_words=False) for column in columns]
         lines = max(title.count("\n") for title in titles)
@@ -103,16 +103,18 @@ def heat_map(
         image = axes.pcolormesh(means[::-1], cmap=SEQUENTIAL, vmin=low, vmax=max(high, low + 1e-6), edgecolors="white", linewidth=2)
         for row, column in itertools.product(rows, columns):
             x, y = columns.index(column) + 0.5, len(rows) - rows.index(row) - 0.5
-            one = found.get((row, column))
-            if one is None:
+            summary = summaries.get((row, column))
+            if summary is None:
                 axes.text(x, y, "not run", ha="center", va="center", color=MUTED, fontsize=8, style="italic")
                 continue
-            share = (one.mean - low) / max(high - low, 1e-6)
+            share = (summary.mean - low) / max(high - low, 1e-6)
             ink = "white" if share > 0.55 else INK
             weight = "bold" if (row, column) == best else "normal"
-            axes.text(x, y + (0.11 if one.sd is not None else 0), f"{one.mean:.2f}", ha="center", va="center", color=ink, weight=weight)
-            if one.sd is not None:
-                axes.text(x, y - 0.18, f"± {one.sd:.2f}", ha="center", va="center", color=ink, fontsize=7.5, alpha=0.85)
+            axes.text(
+                x, y + (0.11 if summary.sd is not None else 0), f"{summary.mean:.2f}", ha="center", va="center", color=ink, weight=weight
+            )
+            if summary.sd is not None:
+                axes.text(x, y - 0.18, f"± {summary.sd:.2f}", ha="center", va="center", color=ink, fontsize=7.5, alpha=0.85)
         frame_x, frame_y = columns.index(best[1]), len(rows) - 1 - rows.index(best[0])
         axes.add_patch(_frame(frame_x, frame_y))
         axes.set_xticks(np.arange(len(columns)) + 0.5, titles)
@@ -126,8 +128,8 @@ def heat_map(
         bar.outline.set_visible(False)
         bar.set_label(unit if len(rows) > 3 else unit.split(" (")[0], fontsize=8)
         bar.ax.yaxis.set_major_locator(MaxNLocator(4))
-        records = [[row, column, one.mean, one.sd, one.num_seeds] for (row, column), one in found.items()]
-        seeds = _plural(sorted({one.num_seeds for one in found.values()}), "seed")
+        records = [[row, column, summary.mean, summary.sd, summary.num_seeds] for (row, column), summary in summaries.items()]
+        seeds = _plural(sorted({summary.num_seeds for summary in summaries.values()}), "seed")
         caption = f"{unit[0].upper()}{unit[1:]} by batch size and φ set, mean ± standard deviation ({seeds}); framed: the best."
         return save(figure, name="grid", caption=caption, header=["batch size", "φ set", "mean", "sd", "seeds"], records=records)
 

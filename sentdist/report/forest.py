@@ -150,11 +150,11 @@ def _beyond(count: int) -> str:
 def _lines(axes: Axes, differences: Sequence[Difference | None], span: tuple[float, float], *, size: float = 7.0) -> None:
     axes.axvline(0, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
     # In ink: a sign shows by its side of 0, and colours are those of systems in the other figures.
-    drawn = [(place, found) for place, found in enumerate(differences) if found is not None]
+    drawn = [(place, difference) for place, difference in enumerate(differences) if difference is not None]
     intervals = [
-        (place, found.low, found.high, to_rgba(INK, 1.0 if found.is_significant else 0.45))
-        for place, found in drawn
-        if found.low is not None and found.high is not None
+        (place, difference.low, difference.high, to_rgba(INK, 1.0 if difference.is_significant else 0.45))
+        for place, difference in drawn
+        if difference.low is not None and difference.high is not None
     ]
     if intervals:
         places, lows, highs, colors = zip(*intervals, strict=True)
@@ -167,11 +167,14 @@ def _lines(axes: Axes, differences: Sequence[Difference | None], span: tuple[flo
         (">", [one for one in drawn if one[1].difference > span[1]]),
     ):
         axes.scatter(
-            [min(max(found.difference, span[0] + edge), span[1] - edge) if marker != "o" else found.difference for _, found in among],
+            [
+                min(max(difference.difference, span[0] + edge), span[1] - edge) if marker != "o" else difference.difference
+                for _, difference in among
+            ],
             [place for place, _ in among],
             marker=marker,
             s=size**2,
-            c=[INK if found.is_significant else "white" for _, found in among],
+            c=[INK if difference.is_significant else "white" for _, difference in among],
             edgecolors=INK,
             linewidths=size / 4.4,
             zorder=3,

@@ -75,19 +75,19 @@ def sweep_leaks(sweep: SweepRecord, store: ArtifactStore, records: Mapping[str, 
             built_on = () if train is None else topological((train,))
             corpora = {stage.key for stage in built_on if isinstance(stage, CorpusStage)}
             dev_tasks = [task for stage in built_on if isinstance(stage, Train) and stage.selection for task in stage.selection.tasks]
-            fitting = [
+            of_these_tests = [
                 (one, stage)
                 for one, stage in overlaps
                 if isinstance(stage, Overlap) and isinstance(scores, Scores) and stage.tasks == scores.tasks
             ]
-            found = [one for one, _ in fitting if set(one.record.inputs) & corpora]
-            is_known = is_known and {key for one in found for key in one.record.inputs} >= corpora
-            counts = _leaked(found, store)
+            of_corpora = [one for one, _ in of_these_tests if set(one.record.inputs) & corpora]
+            is_known = is_known and {key for one in of_corpora for key in one.record.inputs} >= corpora
+            counts = _leaked(of_corpora, store)
             for task in scores.tasks if isinstance(scores, Scores) else ():
                 if task.name in counts:
                     leaked.setdefault((cell, task.name), {})[task] = counts[task.name]
-            dev_sets = [one for one, stage in fitting if stage.of in dev_tasks]
-            rows |= dict.fromkeys(row for one in (*found, *dev_sets) for row in leak_rows(one.record))
+            dev_sets = [one for one, stage in of_these_tests if stage.of in dev_tasks]
+            rows |= dict.fromkeys(row for one in (*of_corpora, *dev_sets) for row in leak_rows(one.record))
     together = {place: _together(parts.values()) for place, parts in leaked.items()}
     return SweepLeaks(
         leaked={place: one for place, one in together.items() if one.num_leaked + one.num_near}, rows=tuple(rows), is_known=is_known

@@ -111,7 +111,7 @@ def report_paper(store: ArtifactStore, name: str) -> Report:
 
 def _our_rows(store: ArtifactStore, paper: str, printed: PaperTables[Any]) -> dict[str, dict[str, list[OurRow]]]:
     """Number of a table -> printed row -> ours, from every sweep whose recipe names the paper."""
-    found: dict[str, dict[str, list[OurRow]]] = {}
+    by_row: dict[str, dict[str, list[OurRow]]] = {}
     for name in sweep_names(store):
         sweep = load_sweep(store, name)
         if sweep.paper != paper:
@@ -124,8 +124,8 @@ def _our_rows(store: ArtifactStore, paper: str, printed: PaperTables[Any]) -> di
             of_base = printed.tables[further.number].base
             base = next((line for line in further.table.lines if further.row_of.get(line.label) == of_base), None)
             for line in further.table.lines:
-                own = OurRow(sweep=name, line=line, base=None if line is base else base)
-                found.setdefault(further.number, {}).setdefault(further.row_of[line.label], []).append(own)
+                our_row = OurRow(sweep=name, line=line, base=None if line is base else base)
+                by_row.setdefault(further.number, {}).setdefault(further.row_of[line.label], []).append(our_row)
         for number, matches in printed.our_rows(rows.facts).items():
             of_paper = printed.tables[number]
             for table in tables:
@@ -135,9 +135,9 @@ def _our_rows(store: ArtifactStore, paper: str, printed: PaperTables[Any]) -> di
                 for line in table.lines:
                     if line.label in matches:
                         flattered = rows.facts[line.label].flattered
-                        own = OurRow(sweep=name, line=line, base=None if line is base else base, flattered=flattered)
-                        found.setdefault(number, {}).setdefault(matches[line.label], []).append(own)
-    return found
+                        our_row = OurRow(sweep=name, line=line, base=None if line is base else base, flattered=flattered)
+                        by_row.setdefault(number, {}).setdefault(matches[line.label], []).append(our_row)
+    return by_row
 
 
 def _shared(table: ResultTable, printed: PaperTable) -> list[str]:
@@ -157,18 +157,18 @@ def _rows(table: PaperTable, ours: Mapping[str, Sequence[OurRow]]) -> Iterator[S
         gain = "" if base is None or row is base else f"{row.scores[-1] - base.scores[-1]:+.2f}"
         scores = (_printed(row, table, place) for place in range(len(table.columns)))
         yield ShownRow(kind="paper", label=row.label, cells=(*((score,) for score in scores), (gain,)))
-        for own in ours.get(row.label, ()):
-            yield _our_row(table, row, own)
+        for our_row in ours.get(row.label, ()):
+            yield _our_row(table, row, our_row)
 
 
 def _not_run(table: PaperTable, ours: Mapping[str, Sequence[OurRow]]) -> dict[str, list[str]]:
     """Recipe -> printed rows that it stands for and that the store has nothing of."""
-    found: dict[str, list[str]] = {}
+    by_recipe: dict[str, list[str]] = {}
     for row in table.rows:
         recipe = table.recipes.get(row.label, table.recipes.get(""))
         if recipe and not ours.get(row.label):
-            found.setdefault(recipe, []).append(row.label)
-    return found
+            by_recipe.setdefault(recipe, []).append(row.label)
+    return by_recipe
 
 
 def _printed(row: PaperRow, table: PaperTable, place: int) -> str:

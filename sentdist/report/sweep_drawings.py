@@ -40,18 +40,18 @@ Score = Callable[[ResultRow], float | None]  # of a row in the leading column
 
 
 def sweep_drawings(
-    sweep: SweepRecord, store: ArtifactStore, records: dict[str, Record], *, found: SweepRows, tables: list[ResultTable]
+    sweep: SweepRecord, store: ArtifactStore, records: dict[str, Record], *, scored: SweepRows, tables: list[ResultTable]
 ) -> Iterator[Drawing]:
     """All figures for which the sweep has numbers, the answer to its question first."""
     headline = tables[0]
     unit = score_unit(headline)
-    rows = next(table_rows(found)).rows
+    rows = next(table_rows(scored)).rows
     score = headline.lead_score
-    printed = tables_of(sweep.paper).regulators if sweep.paper is not None and found.sts else None
-    yield from _regulators(rows, score, found.facts, unit, paper=printed)
-    yield from _grid(rows, score, found.facts, unit)
-    yield from _thresholds(rows, score, found.facts, unit)
-    yield from _loss_shapes(found)
+    printed = tables_of(sweep.paper).regulators if sweep.paper is not None and scored.sts else None
+    yield from _regulators(rows, score, scored.facts, unit, paper=printed)
+    yield from _grid(rows, score, scored.facts, unit)
+    yield from _thresholds(rows, score, scored.facts, unit)
+    yield from _loss_shapes(scored)
     compared = [one for one in headline.comparisons if one.relation == "baseline"]
     measured = {one.system: one.differences[headline.lead] for one in compared if headline.lead in one.differences}
     if measured:
@@ -62,20 +62,22 @@ def sweep_drawings(
     for row in rows:
         if (mean := score(row)) is not None:
             scores.setdefault(row.label, []).append(mean)
-    systems = _shown_first(scores, found.facts, headline.baseline)
+    systems = _shown_first(scores, scored.facts, headline.baseline)
     styles = _styles(sweep, systems)
-    if found.curves:
-        curves = _readable(found.curves, systems)
-        objectives = {label: facts.objective for label, facts in found.facts.items() if facts.objective is not None}
-        num_systems = len({curve.label for curve in found.curves})
+    if scored.curves:
+        curves = _readable(scored.curves, systems)
+        objectives = {label: facts.objective for label, facts in scored.facts.items() if facts.objective is not None}
+        num_systems = len({curve.label for curve in scored.curves})
         yield learning_curves(curves, dev_unit=dev_unit(sweep.recipe), styles=styles, objectives=objectives, num_systems=num_systems)
     if spent := list(costs(sweep, records, scores)):
         yield cost_plot(spent, unit=unit, work_unit=work_unit(records), styles=styles)
     yield from cloud_drawings(sweep, store, records, systems=systems, styles=styles)
     yield from relation_drawings(sweep, records, styles=styles)
-    if found.useb_by_relation:
-        alone = {row.label for row in found.useb} - {row.label.removesuffix(f", {row.params[RELATION]}") for row in found.useb_by_relation}
-        yield relations_alone(found.useb_by_relation, [row for row in found.useb if row.label in alone], styles=styles)
+    if scored.useb_by_relation:
+        alone = {row.label for row in scored.useb} - {
+            row.label.removesuffix(f", {row.params[RELATION]}") for row in scored.useb_by_relation
+        }
+        yield relations_alone(scored.useb_by_relation, [row for row in scored.useb if row.label in alone], styles=styles)
     yield from probe_drawings(sweep, records)
 
 
@@ -137,7 +139,7 @@ def _readable(curves: list[LearningCurve], systems: Sequence[str]) -> list[Learn
 
 
 def _regulators(
-    rows: list[ResultRow], score: Score, facts: dict[str, CellFacts], unit: str, *, paper: Mapping[int, float] | None
+    rows: Sequence[ResultRow], score: Score, facts: dict[str, CellFacts], unit: str, *, paper: Mapping[int, float] | None
 ) -> Iterator[Drawing]:
     """Score against the number of regulators, at the batch size and dropouts that have most numbers; Eq. 1 is the point at 0."""
     of_rcl = Counter(_setting(facts[row.label]) for row in rows if facts[row.label].objective == "rcl")
@@ -158,7 +160,7 @@ def _setting(facts: CellFacts) -> tuple[int | None, Regularizers | None]:
     return facts.batch_size, facts.regularizers
 
 
-def _grid(rows: list[ResultRow], score: Score, facts: dict[str, CellFacts], unit: str) -> Iterator[Drawing]:
+def _grid(rows: Sequence[ResultRow], score: Score, facts: dict[str, CellFacts], unit: str) -> Iterator[Drawing]:
     """Score over batch size and φ set."""
     places: dict[tuple[str, str], list[ResultRow]] = {}
     for row in rows:
@@ -177,7 +179,7 @@ def _scores_of_cells(places: Mapping[Spot, list[ResultRow]], score: Score) -> di
     return {place: means for place, means in found.items() if means}
 
 
-def _thresholds(rows: list[ResultRow], score: Score, facts: dict[str, CellFacts], unit: str) -> Iterator[Drawing]:
+def _thresholds(rows: Sequence[ResultRow], score: Score, facts: dict[str, CellFacts], unit: str) -> Iterator[Drawing]:
     """Score over slope and threshold, a figure for each method that has a grid of them."""
     surfaces: dict[str, dict[ThresholdCell, list[float]]] = {}
     for row in rows:
@@ -190,9 +192,9 @@ def _thresholds(rows: list[ResultRow], score: Score, facts: dict[str, CellFacts]
             yield threshold_surfaces(cells, unit=unit, name=f"thresholds-{method}")
 
 
-def _loss_shapes(found: SweepRows) -> Iterator[Drawing]:
+def _loss_shapes(scored: SweepRows) -> Iterator[Drawing]:
     """The shapes of the regression losses that a sweep compares; a grid of slopes has too many to tell apart."""
-    regressions = [regression_facts(facts) for facts in found.facts.values()]
+    regressions = [regression_facts(facts) for facts in scored.facts.values()]
     shapes = list(dict.fromkeys(one.shape for one in regressions if one is not None and one.shape is not None))
     if 1 < len(shapes) <= len(PALETTE):
         yield loss_shapes(shapes)

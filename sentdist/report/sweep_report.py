@@ -101,9 +101,9 @@ def report_sweep(store: ArtifactStore, name: str, *, links: Mapping[str, str] | 
         return _search_alone(search_facts(search_record, None, {}), links or {})
     sweep = load_sweep(store, name)
     records = sweep.records(store)
-    rows = sweep_rows(sweep, store, records)
+    scored = sweep_rows(sweep, store, records)
     search = None if search_record is None else search_facts(search_record, sweep, records)
-    if next(table_rows(rows), None) is None:
+    if next(table_rows(scored), None) is None:
         if search is not None:
             return _search_alone(search, links or {})
         raise StoreError(
@@ -112,26 +112,26 @@ def report_sweep(store: ArtifactStore, name: str, *, links: Mapping[str, str] | 
     leaks = sweep_leaks(sweep, store, records)
     baseline = _chosen_baseline(sweep, records) if search is None else search.chosen_cell(sweep.baseline)
     grid = _grid_baseline(sweep, records) if search is None else None  # finalists of a search: with what dev chose, wherever it stands
-    tables = list(result_tables(sweep, rows, _shared(sweep, records), leaks, baseline=baseline, grid=grid))
+    tables = list(result_tables(sweep, scored, _shared(sweep, records), leaks, baseline=baseline, grid=grid))
     if search is None:
         part = _without_search(sweep, tables[0], records)
         chosen = confirmation_sentence(sweep, records, _confirmed_table(store, sweep))
     else:
         part, chosen = search_part(search, tables[0], dev_unit=dev_unit(sweep.recipe), links=links or {}), ""
-    drawings = list(sweep_drawings(sweep, store, records, found=rows, tables=tables))
-    used = citations.cite([*works_of_sweep(rows, records, tables), *part.works])
+    drawings = list(sweep_drawings(sweep, store, records, scored=scored, tables=tables))
+    used = citations.cite([*works_of_sweep(scored, records, tables), *part.works])
     page = SweepPage(
         title=sweep.name,
         lead=part.lead,
         about=sweep.about,
-        facts={**part.facts, **page_facts(sweep, records, rows.facts.values()), **part.facts},
+        facts={**part.facts, **page_facts(sweep, records, scored.facts.values()), **part.facts},
         first=part.first,
         tables=tuple(tables),
         rest=part.rest,
         drawings=tuple(drawings),
-        printed=tuple(_printed(sweep, rows, tables)),
+        printed=tuple(_printed(sweep, scored, tables)),
         details=tuple(_details(sweep, records, tables[0], leaks, chosen)),
-        unfinished=tuple(trial.name for trial in rows.unfinished),
+        unfinished=tuple(trial.name for trial in scored.unfinished),
         recipe=recipe_text(sweep.recipe),
         citations=tuple(used),
     )
@@ -139,12 +139,12 @@ def report_sweep(store: ArtifactStore, name: str, *, links: Mapping[str, str] | 
     return replace(_report(page, {**_files(tables, drawings, used), **part.files}), rests_on=rests_on(tables[0], line))
 
 
-def _printed(sweep: SweepRecord, found: SweepRows, tables: Sequence[ResultTable]) -> Iterator[SideBySide]:
+def _printed(sweep: SweepRecord, scored: SweepRows, tables: Sequence[ResultTable]) -> Iterator[SideBySide]:
     """The tables of similarity beside those of the sweep's paper."""
     if sweep.paper is not None:
         for table in tables:
             if table.title == STS_TITLE:
-                yield from tables_of(sweep.paper).beside(table, found.facts)
+                yield from tables_of(sweep.paper).beside(table, scored.facts)
 
 
 def _without_search(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record]) -> SearchPart:
@@ -182,7 +182,7 @@ def _report(page: SweepPage, files: dict[str, str | bytes]) -> Report:
 
 def result_tables(
     sweep: SweepRecord,
-    found: SweepRows,
+    scored: SweepRows,
     shared: SharedStages | None,
     leaks: SweepLeaks,
     *,
@@ -194,13 +194,13 @@ def result_tables(
     baseline: a cell; None: the first of the sweep's baseline. grid: to compare rows at equal points.
     """
     baseline = baseline or next((trial.cell for trial in sweep.trials if trial.method == sweep.baseline), None)
-    for number, one in enumerate(table_rows(found)):
+    for number, one in enumerate(table_rows(scored)):
         yield build_table(
             one,
             baseline=_present(baseline, one.rows) if one.is_compared else None,
             grid=grid if one.is_compared else None,
             shared=None if number else shared,
-            exploratory=found.exploratory,
+            exploratory=scored.exploratory,
             leaked=leaks.of_columns(one.columns, one.task_of),
         )
 
@@ -211,8 +211,8 @@ def _confirmed_table(store: ArtifactStore, sweep: SweepRecord) -> ResultTable | 
         return None
     fresh = load_sweep(store, confirmed_name(sweep.name))
     records = fresh.records(store)
-    found = sweep_rows(fresh, store, records)
-    return next(result_tables(fresh, found, None, sweep_leaks(fresh, store, records)), None)
+    scored = sweep_rows(fresh, store, records)
+    return next(result_tables(fresh, scored, None, sweep_leaks(fresh, store, records)), None)
 
 
 def _grid_baseline(sweep: SweepRecord, records: Mapping[str, Record]) -> GridBaseline | None:

@@ -49,60 +49,64 @@ def sweep_rows(sweep: SweepRecord, store: ArtifactStore, records: dict[str, Reco
     fewer folds would be another number, of other test items."""
     scores = scores_of(sweep, records)
     results = seed_results(sweep, records)
-    tasks = list(dict.fromkeys(task for one in results for kind in ("sts", "retrieval", *KIND_TABLES) for task in one.tasks(kind)))
+    tasks = list(dict.fromkeys(task for result in results for kind in ("sts", "retrieval", *KIND_TABLES) for task in result.tasks(kind)))
     first_of_cell: dict[str, TrialRecord] = {}
-    for one in results:
-        first_of_cell.setdefault(one.cell, one.trials[0])
+    for result in results:
+        first_of_cell.setdefault(result.cell, result.trials[0])
 
     def of_kind(kind: str) -> list[ResultRow]:
-        return [_row(one, store, records, _main_scores(found)) for one in results if (found := one.tasks(kind))]
+        return [_row(result, store, records, _main_scores(found)) for result in results if (found := result.tasks(kind))]
 
     def of_retrieval(task: str) -> list[ResultRow]:
         columns = {f"{task}:{measure}": (task, f"{task}.{measure}") for measure in RETRIEVAL_MEASURES}
-        return [_row(one, store, records, columns) for one in results if task in one.tasks("retrieval")]
+        return [_row(result, store, records, columns) for result in results if task in result.tasks("retrieval")]
 
-    of_useb = [(one, _useb_row(one, store, records)) for one in results if useb.has_useb([task.name for task in one.scores.tasks])]
+    of_useb = [
+        (result, _useb_row(result, store, records)) for result in results if useb.has_useb([task.name for task in result.scores.tasks])
+    ]
     return SweepRows(
         sts=of_kind("sts"),
         retrieval={task: rows for task in tasks if (rows := of_retrieval(task))},
         other={kind: rows for kind in KIND_TABLES if (rows := of_kind(kind))},
         facts={cell: cell_facts(trial, records) for cell, trial in first_of_cell.items()},
         useb=[row for _, row in of_useb],
-        useb_by_relation=[_by_one_relation(row, name, one.results) for one, row in of_useb for name in useb.relations_of(one.results)],
-        curves=[curve for one in results for curve in _curves(one, store, records)],
+        useb_by_relation=[
+            _by_one_relation(row, name, result.results) for result, row in of_useb for name in useb.relations_of(result.results)
+        ],
+        curves=[curve for result in results for curve in _curves(result, store, records)],
         tasks=tasks,
         unfinished=[trial for trial in sweep.trials if trial.key not in scores],
         exploratory=dict(_incomplete(sweep, scores)),
     )
 
 
-def table_rows(found: SweepRows) -> Iterator[TableRows]:
+def table_rows(scored: SweepRows) -> Iterator[TableRows]:
     """The tables of a sweep: pairs first, then one a retrieval task, then one a kind of other tasks, then the benchmark of several."""
-    task_of = {TASK_TITLES.get(task, task): task for task in found.tasks}
+    task_of = {TASK_TITLES.get(task, task): task for task in scored.tasks}
 
     def of_kind(kind: str, title: str, rows: list[ResultRow]) -> TableRows:
         columns = list(rows[0].scores)
         measure = TASK_KINDS[kind].main
         return TableRows(title=title, rows=rows, columns=columns, task_of=task_of, measure=measure, average=has_average(columns))
 
-    if found.sts:
-        yield of_kind("sts", STS_TITLE, found.sts)
-    for task, rows in found.retrieval.items():
+    if scored.sts:
+        yield of_kind("sts", STS_TITLE, scored.sts)
+    for task, rows in scored.retrieval.items():
         columns = list(rows[0].scores)
         yield TableRows(
             title=f"Retrieval: {task}", rows=rows, columns=columns, task_of=dict.fromkeys(columns, task),
             measure=TASK_KINDS["retrieval"].main, average=False, of_task=task,
         )  # fmt: skip
-    for kind, rows in found.other.items():
+    for kind, rows in scored.other.items():
         yield of_kind(kind, KIND_TABLES[kind], rows)
-    if found.useb:
+    if scored.useb:
         columns = list(useb.COLUMNS)
         yield TableRows(
-            title=useb.TITLE, rows=found.useb, columns=columns, task_of=useb.TASK_OF_COLUMN, measure=useb.MEASURE, average=False
+            title=useb.TITLE, rows=scored.useb, columns=columns, task_of=useb.TASK_OF_COLUMN, measure=useb.MEASURE, average=False
         )
-    if found.useb_by_relation:
+    if scored.useb_by_relation:
         yield TableRows(
-            title=useb.TITLE_BY_RELATION, rows=found.useb_by_relation, columns=list(useb.FOUR), task_of={},
+            title=useb.TITLE_BY_RELATION, rows=scored.useb_by_relation, columns=list(useb.FOUR), task_of={},
             measure=useb.MEASURE, average=True, is_compared=False,
         )  # fmt: skip
 

@@ -143,12 +143,12 @@ def build_table(
     systems, tasks = group_rows(given.rows), given.columns
     _check(systems, tasks, baseline, given.title)
     columns = (*tasks, AVERAGE) if given.average else tuple(tasks)
-    found = table_columns(systems, dict.fromkeys(tasks, given.measure), average=given.average)
+    statistics = table_columns(systems, dict.fromkeys(tasks, given.measure), average=given.average)
     doubts = _doubts(systems, exploratory or {})
     rows_of = references(systems, baseline, grid)
     in_order = [(system.label, above.label) for above, system in itertools.pairwise(systems) if given.is_compared]
-    to_baseline, to_chosen = _to_references(systems, rows_of, found, tasks)
-    to_preceding = compare(systems, in_order, found, relation="preceding", tasks=tasks)
+    to_baseline, to_chosen = _to_references(systems, rows_of, statistics, tasks)
+    to_preceding = compare(systems, in_order, statistics, relation="preceding", tasks=tasks)
     headline = lead_column(columns)
     verdicts, of_chosen = (
         _verdicts(some, headline, doubts, num_tests=_num_tests([*to_baseline, *to_chosen])) for some in (to_baseline, to_chosen)
@@ -157,24 +157,24 @@ def build_table(
         title=given.title,
         unit=given.measure.unit,
         columns=columns,
-        lines=tuple(_lines(systems, columns, rows_of, to_baseline, found, doubts, leaked or {})),
+        lines=tuple(_lines(systems, columns, rows_of, to_baseline, statistics, doubts, leaked or {})),
         baseline=baseline,
         references=rows_of,
         comparisons=(*to_baseline, *to_chosen, *to_preceding),
         verdicts=verdicts,
         remarks=(*(f"Of what dev chose: {said}" for said in of_chosen.values()), *((shared.sentence(),) if shared else ())),
-        notes=tuple(_notes(given, systems, found, rows_of, is_leaked=bool(leaked))),
-        num_items=found.num_items,
+        notes=tuple(_notes(given, systems, statistics, rows_of, is_leaked=bool(leaked))),
+        num_items=statistics.num_items,
         of_task=given.of_task,
     )
 
 
 def _to_references(
-    systems: Sequence[SystemRows], rows_of: References, found: TableColumns, tasks: Sequence[str]
+    systems: Sequence[SystemRows], rows_of: References, statistics: TableColumns, tasks: Sequence[str]
 ) -> tuple[list[Comparison], list[Comparison]]:
     """Rows with their references, and what dev chose with what it chose; p of both is told over both together."""
     pairs = [*rows_of.of.items(), *rows_of.chosen.items()]
-    compared = compare(systems, pairs, found, relation="baseline", tasks=tasks)
+    compared = compare(systems, pairs, statistics, relation="baseline", tasks=tasks)
     end = len(rows_of.of)
     return compared[:end], [replace(one, relation="chosen") for one in compared[end:]]
 
@@ -214,12 +214,12 @@ def _lines(
     columns: Sequence[str],
     rows_of: References,
     comparisons: Sequence[Comparison],
-    found: TableColumns,
+    statistics: TableColumns,
     doubts: Mapping[str, str],
     leaked: Mapping[tuple[str, str], Leaked],
 ) -> Iterator[Line]:
     against_baseline = {comparison.system: comparison.differences for comparison in comparisons}
-    best = {name: _bold(column, num_columns=len(columns)) for name, column in found.by_name.items() if len(column.entries) > 1}
+    best = {name: _bold(column, num_columns=len(columns)) for name, column in statistics.by_name.items() if len(column.entries) > 1}
     for system in systems:
         differences = against_baseline.get(system.label, {})
         yield Line(
@@ -232,8 +232,8 @@ def _lines(
             exploratory=doubts.get(system.label, ""),
             cells={
                 column: Cell(
-                    summary=(summary := found.summary(column, system.label)),
-                    interval=None if summary is None else found.interval(column, system.label),
+                    summary=(summary := statistics.summary(column, system.label)),
+                    interval=None if summary is None else statistics.interval(column, system.label),
                     against_baseline=differences.get(column),
                     standing=_standing(system.label, best.get(column)),
                     is_below_best=column in best and system.label in best[column][2],
@@ -260,7 +260,7 @@ def _standing(label: str, best: tuple[str, frozenset[str], frozenset[str]] | Non
     return "best" if label == best[0] else "tied" if label in best[1] else ""
 
 
-def _notes(given: TableRows, systems: Sequence[SystemRows], found: TableColumns, rows_of: References, *, is_leaked: bool) -> list[str]:
+def _notes(given: TableRows, systems: Sequence[SystemRows], statistics: TableColumns, rows_of: References, *, is_leaked: bool) -> list[str]:
     """What stands small beneath a table: what its marks and numbers mean."""
     seeds = sorted({len(system.rows) for system in systems if not system.is_fixed})
     spread = "" if seeds in ([], [1]) else f"; mean ± standard deviation over {_range(seeds)} seeds"
@@ -269,19 +269,21 @@ def _notes(given: TableRows, systems: Sequence[SystemRows], found: TableColumns,
         notes.append(f"↑ ↓: above or below {rows_of.words}, more than chance explains (5 %, over all comparisons of the table).")
     if rows_of.note:
         notes.append(rows_of.note)
-    tested = any(int(column.is_testable.sum()) > 1 for column in found.by_name.values())
+    tested = any(int(column.is_testable.sum()) > 1 for column in statistics.by_name.values())
     notes.append(
         "Bold: may be the best of its column (model confidence set, 95 % over the table)." if tested else "Bold: the highest of its column."
     )
-    if over := _varied(found, has_seeds=any(number > 1 for number in seeds)):
+    if over := _varied(statistics, has_seeds=any(number > 1 for number in seeds)):
         notes.append(f"[low, high]: 95 % interval over {over}.")
-    if any(not column.is_fixed[row] and column.is_copies[row] for column in found.by_name.values() for row in range(len(column.entries))):
+    if any(
+        not column.is_fixed[row] and column.is_copies[row] for column in statistics.by_name.values() for row in range(len(column.entries))
+    ):
         notes.append(
             "No ± and no interval: all seeds of that cell gave one score; it cannot be tested, and is bold where it equals the best."
         )
     if 1 in seeds:
         notes.append("One seed: what other seeds would give is not known, and such rows are compared for these very encoders.")
-    notes += found.remarks
+    notes += statistics.remarks
     if is_leaked:
         notes.append(
             "Leaked: the test's pairs or queries that stand in the training data, as written or but for case and punctuation; near: with small changes."
@@ -292,13 +294,13 @@ def _notes(given: TableRows, systems: Sequence[SystemRows], found: TableColumns,
     return notes
 
 
-def _varied(found: TableColumns, *, has_seeds: bool) -> str:
+def _varied(statistics: TableColumns, *, has_seeds: bool) -> str:
     """What the intervals of a table speak of; "" where it has none."""
     if not has_seeds:
-        return "other test items, for these very encoders" if found.has_items else ""
+        return "other test items, for these very encoders" if statistics.has_items else ""
     return (
         "other training seeds and test items; of a row with one seed, or none, over test items alone"
-        if found.has_items
+        if statistics.has_items
         else "other training seeds"
     )
 

@@ -23,7 +23,7 @@ def relations_alone(rows: Sequence[ResultRow], others: Sequence[ResultRow] = (),
     dashed line.
     """
     systems = {label: _by_relation(label, rows) for label in dict.fromkeys(map(_system, rows))}
-    check_drawable([found for found in systems.values() if found], "USEB by relation")
+    check_drawable([by_relation for by_relation in systems.values() if by_relation], "USEB by relation")
     relations = list(dict.fromkeys(str(row.params[RELATION]) for row in rows))
     lines = {label: _means([row for row in others if row.label == label]) for label in dict.fromkeys(row.label for row in others)}
     styles = styles or styles_of([*systems, *lines])
@@ -31,9 +31,9 @@ def relations_alone(rows: Sequence[ResultRow], others: Sequence[ResultRow] = (),
     with house_style():
         figure, panels = canvas(width=WIDTH_IN, height=1.1 + 2 * (0.75 + 0.3 * len(relations)), rows=2, columns=2)
         for panel, (axes, task) in enumerate(zip(panels, FOUR, strict=True)):
-            for number, (label, found) in enumerate(systems.items()):
+            for number, (label, by_relation) in enumerate(systems.items()):
                 offset = 0.5 * (0.5 - (number + 0.5) / len(systems)) if len(systems) > 1 else 0.0
-                _marks(axes, task, found, places, offset, label=label, styles=styles)
+                _marks(axes, task, by_relation, places, offset, label=label, styles=styles)
             for label, scores in lines.items():
                 if task in scores:
                     axes.axvline(scores[task].mean, color=styles[label].color, linestyle=(0, (4, 2)), linewidth=1.2, label=label, zorder=1)
@@ -47,8 +47,8 @@ def relations_alone(rows: Sequence[ResultRow], others: Sequence[ResultRow] = (),
             figure.legend(list(handles.values()), list(handles), loc="outside upper left", ncols=columns)
         records = [
             [label, relation, task, one.mean, one.sd, one.num_seeds]
-            for label, found in [*systems.items(), *((label, {"": scores}) for label, scores in lines.items())]
-            for relation, scores in found.items()
+            for label, by_relation in [*systems.items(), *((label, {"": scores}) for label, scores in lines.items())]
+            for relation, scores in by_relation.items()
             for task, one in scores.items()
         ]
         dashed = " Dashed: without relations." if lines else ""

@@ -152,25 +152,25 @@ def end(servers: Iterable[RunningServer]) -> None:
     A folder goes only from the private one of this user (`ray_folder`), whatever a note says.
     """
     servers = list(servers)
-    known = {one.name: one.processes() for one in servers}
-    roots = [process for one in servers if (process := one._process()) is not None]
+    known = {server.name: server.processes() for server in servers}
+    roots = [process for server in servers if (process := server._process()) is not None]
     for process in roots:
         try:
             process.terminate()
         except psutil.Error:
             continue
     until = time.monotonic() + END_S
-    while time.monotonic() < until and any(one.is_alive for one in servers):
+    while time.monotonic() < until and any(server.is_alive for server in servers):
         time.sleep(0.1)
-    left = [process for one in servers for process in (*known[one.name], *one.processes())]
+    left = [process for server in servers for process in (*known[server.name], *server.processes())]
     for process in left:
         try:
             process.kill()  # psutil looks first whether the number is still that process
         except psutil.Error:
             continue
     until = time.monotonic() + END_S
-    while time.monotonic() < until and any(_lives(one) for one in left):
+    while time.monotonic() < until and any(_lives(process) for process in left):
         time.sleep(0.05)
-    for one in servers:
-        if Path(one.folder).parent.name == f"sentdist-{os.getuid()}":
-            shutil.rmtree(one.folder, ignore_errors=True)
+    for server in servers:
+        if Path(server.folder).parent.name == f"sentdist-{os.getuid()}":
+            shutil.rmtree(server.folder, ignore_errors=True)

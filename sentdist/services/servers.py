@@ -186,24 +186,24 @@ def _found_again(state: State, server: str, print_line: PrintLine) -> bool:
 
 
 def _wait(starting: list[_Starting], state: State, hardware: Hardware, print_line: PrintLine) -> None:
-    began = said = time.monotonic()
-    while not all(one.is_ready for one in starting):
-        for one in starting:  # also those that have answered: each must run when all do
-            running = state.running(one.server)
+    began = spoke_at = time.monotonic()
+    while not all(start.is_ready for start in starting):
+        for start in starting:  # also those that have answered: each must run when all do
+            running = state.running(start.server)
             if running is None or not running.is_alive:
-                may_again = one.server == "ray" and one.attempt < RAY_ATTEMPTS
-                if not may_again or not (one.is_ready or "timed out during startup" in _log(state, "ray")):
-                    raise _ended(state, one.server)
-                print_line(f"Ray {'ended after it had answered' if one.is_ready else 'did not come up within its 30 s'}; once more …")
+                may_again = start.server == "ray" and start.attempt < RAY_ATTEMPTS
+                if not may_again or not (start.is_ready or "timed out during startup" in _log(state, "ray")):
+                    raise _ended(state, start.server)
+                print_line(f"Ray {'ended after it had answered' if start.is_ready else 'did not come up within its 30 s'}; once more …")
                 _give_up(state, "ray")
-                one.attempt, one.is_ready = one.attempt + 1, False
+                start.attempt, start.is_ready = start.attempt + 1, False
                 _start(state, "ray", hardware)
-            elif not one.is_ready and _is_ready(state, one.server):
-                one.is_ready = True
-                said = time.monotonic()
-                print_line(f"{TITLES[one.server]} answers after {said - began:.0f} s.")
+            elif not start.is_ready and _is_ready(state, start.server):
+                start.is_ready = True
+                spoke_at = time.monotonic()
+                print_line(f"{TITLES[start.server]} answers after {spoke_at - began:.0f} s.")
         now = time.monotonic()
-        waited_for = [one.server for one in starting if not one.is_ready]
+        waited_for = [start.server for start in starting if not start.is_ready]
         if waited_for and now - began > START_S:
             server = waited_for[0]
             raise ServerError(
@@ -212,9 +212,9 @@ def _wait(starting: list[_Starting], state: State, hardware: Hardware, print_lin
                 expected="a server that answers",
                 remedy=f"It was ended. Its log: {state.log(server)}",
             )
-        if waited_for and now - said > SAY_EVERY_S:
-            said = now
-            print_line(f"Waiting for {listed([TITLES[one] for one in waited_for])}: {now - began:.0f} s of at most {START_S:.0f} …")
+        if waited_for and now - spoke_at > SAY_EVERY_S:
+            spoke_at = now
+            print_line(f"Waiting for {listed([TITLES[name] for name in waited_for])}: {now - began:.0f} s of at most {START_S:.0f} …")
         time.sleep(PAUSE_S)
 
 

@@ -153,16 +153,16 @@ class SweepRuns:
 
         All runs exist before anything is written on them, so each is written once, with its links.
         """
-        shown = {owner: own for owner in (*self.layout.shared, *self.layout.trials) if (own := self._select(owner, records))}
+        records_of = {owner: own for owner in (*self.layout.shared, *self.layout.trials) if (own := self._select(owner, records))}
         runs = self._look_up(client)
-        missing = [owner for owner in shown if owner not in runs]
+        missing = [owner for owner in records_of if owner not in runs]
         if missing:
-            at_once(lambda owner: self._make(client, owner, started_ms=min(map(began_ms, shown[owner].values()))), missing)
+            at_once(lambda owner: self._make(client, owner, started_ms=min(map(began_ms, records_of[owner].values()))), missing)
             runs = self._look_up(client)  # once more: another driver may have made the same ones
-        unscored = {owner for owner in missing if owner not in shown[owner]}
+        unscored = {owner for owner in missing if owner not in records_of[owner]}
 
         def write(owner: str) -> None:
-            update = self._update(runs[owner], owner, shown.get(owner, {}))
+            update = self._update(runs[owner], owner, records_of.get(owner, {}))
             if owner in unscored:
                 update.end("KILLED")
             update.send(client)
@@ -170,7 +170,7 @@ class SweepRuns:
         at_once(write, [owner for owner in runs if owner in self.layout.sweep.places])
         at_once(lambda run: client.delete_tag(run.info.run_id, CELL), [run for owner, run in runs.items() if self._has_left(owner, run)])
         self.summarize(client, records)
-        return len(shown)
+        return len(records_of)
 
     def summarize(self, client: MlflowClient, records: Mapping[str, Record]) -> None:
         """The result table on the sweep's run, as note, as CSV and as metrics."""
@@ -266,56 +266,58 @@ class SweepRuns:
             if key not in self._run_ids and (run := find_run(client, self.experiment, *self.layout.identity(key))):
                 self._run_ids[key] = run.info.run_id
 
-    def _update(self, run: Run, owner: str, own: Mapping[str, Record], *, reason: str | None = None) -> RunUpdate:
+    def _update(self, run: Run, owner: str, run_records: Mapping[str, Record], *, reason: str | None = None) -> RunUpdate:
         """Everything that its records say of a run, and how it is linked."""
         update = RunUpdate(run)
         update.parameters(self.layout.parameters(owner))
         update.inputs(self.layout.data_sets(owner))
-        is_complete = run.data.tags.get(PUBLISHED) == _stamp(own)
-        shown: dict[str, object] = {}  # by kind: in one file, since each costs a request
-        for key, record in own.items():
+        is_complete = run.data.tags.get(PUBLISHED) == _stamp(run_records)
+        by_kind: dict[str, object] = {}  # by kind: in one file, since each costs a request
+        for key, record in run_records.items():
             if key != owner and self.layout.owner(key) != owner:  # a training with a run of its own: its figures, not its curve
                 update.figures(final_metrics(record), began_ms(record))
                 continue
             update.figures(final_metrics(record), closed_ms(record))
             if not is_complete:
-                shown[record.kind] = record.model_dump(mode="json")
+                by_kind[record.kind] = record.model_dump(mode="json")
                 if record.kind == "train":
                     update.curve(curve_points(read_curve(self.store, record.place)))
-        if shown:
-            update.files({RECORDS: json.dumps(shown, indent=1, ensure_ascii=False)})
-        update.tags({PARENT: self._parent_id, NOTE: self._note(owner, own, reason or run.data.tags.get(REASON))})
+        if by_kind:
+            update.files({RECORDS: json.dumps(by_kind, indent=1, ensure_ascii=False)})
+        update.tags({PARENT: self._parent_id, NOTE: self._note(owner, run_records, reason or run.data.tags.get(REASON))})
         if owner in self.layout.trials:
             cell = self.layout.trials[owner].cell
             if run.data.tags.get(CELL, cell) != cell:  # the grid has another axis now
                 update.set_name(self.layout.name(owner))
             update.tags({COLOR: self._colors[cell], CELL: cell})
-        if own:
-            update.tags({"sentdist.place": self._address(own[owner].files_place if owner in own else self.sweep.places[owner])})
+        if run_records:
+            update.tags(
+                {"sentdist.place": self._address(run_records[owner].files_place if owner in run_records else self.sweep.places[owner])}
+            )
             update.tags({"sentdist.uses": " ".join(self.layout.made_from(owner))})
-        if owner in own:
-            update.end("FINISHED", max(closed_ms(own[owner]), run.info.start_time))
+        if owner in run_records:
+            update.end("FINISHED", max(closed_ms(run_records[owner]), run.info.start_time))
             update.drop(REASON)  # of an earlier attempt
-            update.tags({PUBLISHED: _stamp(own)})
+            update.tags({PUBLISHED: _stamp(run_records)})
         return update
 
-    def _note(self, owner: str, own: Mapping[str, Record], reason: str | None) -> str:
+    def _note(self, owner: str, run_records: Mapping[str, Record], reason: str | None) -> str:
         layout = self.layout
         sweep = Link(name=self.sweep.name, kind="sweep", url=self._url(self._parent_id))
         made_from = [self._link(key) for key in layout.made_from(owner)]
         trial = layout.trials.get(owner)
         if trial is not None:
-            train = own.get(trial.train or "")
+            train = run_records.get(trial.train or "")
             return notes.trial_note(
                 trial,
                 sweep=sweep,
                 train=train,
-                scores=own.get(owner),
+                scores=run_records.get(owner),
                 address=None if train is None else self._address(train.files_place),
                 shared=made_from,
-                reason=None if owner in own else reason,
+                reason=None if owner in run_records else reason,
             )
-        record = own.get(owner)
+        record = run_records.get(owner)
         return notes.stage_note(
             layout.label(owner),
             layout.kind(owner),
