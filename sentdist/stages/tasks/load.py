@@ -13,7 +13,6 @@ from sentdist.data.sources.pinned import check_pinned
 from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.specs import Task
 from sentdist.plan.task_kinds import ScoredTask, TripletTask
-from sentdist.stages.tasks.held_out_rows import load_own_rows
 from sentdist.stages.tasks.loaded_task import LoadedTask
 
 
@@ -24,6 +23,8 @@ def load_task(task: ScoredTask, data_root: str | None, folders: Mapping[str, str
     """
     root = data_folder(data_root)
     if isinstance(task, Task | TripletTask) and task.own is not None:
+        from sentdist.stages.tasks.held_out_rows import load_own_rows  # brings datasketch, which takes a second to import
+
         return load_own_rows(task, folders, root)
     for source, revision in _pins_of(task):
         check_pinned(source, revision, data_root=root)
