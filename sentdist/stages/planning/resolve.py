@@ -178,16 +178,20 @@ class FileResolver:
     def _pin_encoder(self, checkpoint: str, revision: str | None, where: str) -> Pin:
         if checkpoint in PACKAGED_ENCODERS:
             revision = _packaged_revision(checkpoint, where)
-            return _pinned(checkpoint, revision, _folder_here(checkpoint), where)
+            return _pinned(checkpoint, revision, _folder_here(checkpoint))
         folder = _folder_here(checkpoint)
         if folder is not None:
             digest = folder_digest(folder, where)
             self.folders[digest] = str(folder.absolute())
-            return _pinned(folder.absolute().name, digest, folder, where)
+            _check_tokenizer(folder, where)
+            return _pinned(folder.absolute().name, digest, folder)
         if revision is None or not COMMIT.fullmatch(revision):
             raise _unpinned(checkpoint, revision, where)
         found = self._on_hub(checkpoint, revision, where)
-        return _pinned(checkpoint, revision, None if isinstance(found, HubTrouble) else found, where)
+        if isinstance(found, HubTrouble):
+            return _pinned(checkpoint, revision, None)
+        _check_tokenizer(found, where)
+        return _pinned(checkpoint, revision, found)
 
     def _on_hub(self, name: str, revision: str, where: str) -> Path | HubTrouble:
         """A folder with what a checkpoint on the hub declares; a hub that does not answer is noted: it may answer the workers."""
@@ -288,14 +292,11 @@ def _configuration(folder: Path | None) -> dict[str, object]:
     return read_json_object(folder / "config.json", expected="the configuration of an encoder", remedy=SAVE, kind=EncoderError)
 
 
-def _pinned(name: str, revision: str, folder: Path | None, where: str) -> Pin:
-    """An encoder with its width, depth and longest input, as far as its files say them. EncoderError for the tokenizer of another."""
+def _pinned(name: str, revision: str, folder: Path | None) -> Pin:
+    """An encoder with its width, depth and longest input, as far as its files say them."""
     values = _configuration(folder)
     width, num_layers = configured(values, "hidden_size", "dim"), configured(values, "num_hidden_layers", "n_layers")
     longest = None if folder is None else most_tokens(folder)
-    tokens, embeddings = None if folder is None else num_tokens(folder), configured(values, "vocab_size")
-    if tokens is not None and embeddings is not None:
-        check_has_embeddings(tokens, embeddings, where=f"{where}: {folder}")
     return Pin(
         name=name,
         revision=revision,
@@ -308,6 +309,13 @@ def _pinned(name: str, revision: str, folder: Path | None, where: str) -> Pin:
         shares_layers="num_hidden_groups" in values,
         has_decoder=values.get("is_encoder_decoder") is True,
     )
+
+
+def _check_tokenizer(folder: Path, where: str) -> None:
+    """EncoderError for the tokenizer of another model, as far as the files say it."""
+    tokens, embeddings = num_tokens(folder), configured(_configuration(folder), "vocab_size")
+    if tokens is not None and embeddings is not None:
+        check_has_embeddings(tokens, embeddings, where=f"{where}: {folder}")
 
 
 def configured(configuration: Mapping[str, object], *names: str) -> int | None:
