@@ -34,7 +34,7 @@ DataFile = Annotated[
     str,
     typer.Argument(metavar="DATA", help="Pairs, triplets, graded pairs or FAQ: a file, or hub:OWNER/NAME@COMMIT.", show_default=False),
 ]
-Budget = Annotated[str, typer.Option("--budget", help="Time for all of it, such as 30m or 2h.")]
+TimeBudget = Annotated[str, typer.Option("--budget", help="Time for all of it, such as 30m or 2h.")]
 Encoders = Annotated[
     list[str] | None,
     typer.Option("--encoder", help="minilm-l6, a folder, or OWNER/NAME@COMMIT; repeated: each gets as many trials.  [default: minilm-l6]"),
@@ -68,7 +68,7 @@ IsLocal = Annotated[bool, typer.Option("--local", help="In this process, without
 
 def tune(
     file: DataFile,
-    budget: Budget = "30m",
+    budget: TimeBudget = "30m",
     encoder: Encoders = None,
     trials: MostTrials = None,
     methods: OnlyMethods = "",

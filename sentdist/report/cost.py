@@ -108,7 +108,7 @@ def cost_plot(systems: Sequence[Cost], *, unit: str, work_unit: str = "worker-se
         caption = (
             f"Score{spread} against compute: filled with shared stages, hollow if every trial built its own. "
             f"All trials: {shared:,.0f} {work_unit} instead of {alone:,.0f}."
-            f"{'' if len(named) == len(systems) else f' Of {len(systems)} systems, those are named that no cheaper system equals.'}"
+            f"{'' if len(named) == len(systems) else f' Of {len(systems)} systems, those are named that no cheaper one equals.'}"
             f"{f' Arrows: {sum(is_below)} below the axis.' if any(is_below) else ''}"
         )
         header = ["system", "mean", "sd", "seeds", f"{work_unit} shared", f"{work_unit} alone"]
