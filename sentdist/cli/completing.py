@@ -28,6 +28,7 @@ def recipes(incomplete: str) -> list[str]:
 
 
 def papers(incomplete: str) -> list[str]:
+    """Papers whose printed tables are known."""
     from sentdist.plan.papers import PAPERS
 
     return _fitting(incomplete, PAPERS)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sentdist.evaluation.classification import PENALTIES, ClassificationScore, check_folds, checked_rows, scored, split_rows
+from sentdist.evaluation.classification import PENALTIES, ClassificationScore, check_folds, checked_rows, classification_score, split_rows
 from sentdist.evaluation.linear_models import SEED, trained_side_by_side
 
 DEV_FRACTION = 0.05  # of the training rows of a final model, which say when to stop
@@ -35,7 +35,7 @@ def senteval_cross_validated(
     predicted = np.empty_like(gold)
     for number, (_, test) in enumerate(outer):
         predicted[test] = models.predict(features, number, test)
-    return scored(gold, predicted, np.arange(len(gold)), penalties)
+    return classification_score(gold, predicted, np.arange(len(gold)), penalties)
 
 
 def senteval_split(
@@ -71,7 +71,7 @@ def senteval_split(
         models = trained_side_by_side(features, gold, train=[fit] * count, dev=[parts["dev"]] * count, penalties=PENALTIES, seed=seed)
         best = int(np.argmax(np.round(100 * models.dev_accuracies, 2)))
         penalties = [PENALTIES[best]]
-    return scored(gold[held], models.predict(features, best, held), held, penalties)
+    return classification_score(gold[held], models.predict(features, best, held), held, penalties)
 
 
 def senteval_dev(

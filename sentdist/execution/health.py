@@ -82,6 +82,7 @@ def _package(name: str) -> Finding:
 
 
 def compiler() -> Finding:
+    """Whether C++ can be compiled, with Python's headers."""
     compiler = next((path for name in (os.environ.get("CXX"), "c++", "g++", "clang++") if name and (path := shutil.which(name))), None)
     if compiler is None:
         text = "no C++ compiler; DeepSpeed builds its CPU collectives with one. Debian: apt-get install g++; macOS: xcode-select --install."

@@ -107,6 +107,8 @@ class TileReader:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenTileReader:
+    """Gives the embeddings of tiles: from a mapped file, or else from an encoder that is loaded."""
+
     mapped: np.ndarray | None
     loaded: LoadedEncoder | None
 

@@ -16,6 +16,11 @@ MOST_TRIALS = 100_000  # planning takes 0.6 ms a trial
 
 
 def grid_points(recipe: Recipe) -> Iterator[dict[str, Json]]:
+    """Path -> value at each point of `sweep`, the last path turning fastest; one point without values where there is no sweep.
+
+    Raises:
+        RecipeError: a path without values, a value twice, a path of no method, more trials than MOST_TRIALS.
+    """
     for path, values in recipe.sweep.items():
         if not values:
             raise RecipeError(where=f"sweep.{path}", found="no value", expected="at least one", remedy="Give values or drop the line.")

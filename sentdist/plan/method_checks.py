@@ -15,9 +15,10 @@ UNTOUCHED = Method()
 
 
 def check_method(name: str, method: Method, methods: dict[str, Method]) -> None:
+    """Raise ValueError for fields of a method that do not go together, and for names of methods that there are not."""
     here = f"methods.{name}"
     for field, other in method.inputs.items():
-        known(f"{here}.{field}", other, tuple(one for one in methods if one != name))
+        check_known(f"{here}.{field}", other, tuple(one for one in methods if one != name))
         if methods[other].objective is None:
             raise ValueError(f'{here}.{field}: "{other}" is the untouched checkpoint; expected a method with an objective')
     _check_objective(here, method)
@@ -63,7 +64,8 @@ def check_titles(methods: Mapping[str, Method]) -> None:
 
 
 def check_headline(name: str, baseline: str | None, methods: dict[str, Method]) -> None:
-    known("headline", name, tuple(one for one, method in methods.items() if method.reported and one != baseline))
+    """Raise ValueError for a headline that no row of the report has, or that has nothing to be compared with."""
+    check_known("headline", name, tuple(one for one, method in methods.items() if method.reported and one != baseline))
     if baseline is None:
         raise ValueError("headline: has no effect without a baseline that it is compared with; name one or leave it out")
 
@@ -81,7 +83,8 @@ def _check_objective(here: str, method: Method) -> None:
         raise ValueError(f"{here}.objective: found {terms[0].name} alone; expected them beside another objective, as a term of a sum")
 
 
-def known(where: str, name: str, names: Sequence[str]) -> None:
+def check_known(where: str, name: str, names: Sequence[str]) -> None:
+    """Raise ValueError for a name that is none of `names`."""
     if name not in names:
         raise ValueError(f"{where}: {not_one_of(name, names)}")
 

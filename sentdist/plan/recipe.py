@@ -21,7 +21,7 @@ from sentdist.plan.dev_tasks import check_dev_tasks
 from sentdist.plan.dotted import with_key, with_path
 from sentdist.plan.held_fixed import check_varied
 from sentdist.plan.inheritance import with_inherited_corpora
-from sentdist.plan.method_checks import check_headline, check_method, check_titles, known
+from sentdist.plan.method_checks import check_headline, check_known, check_method, check_titles
 from sentdist.plan.objectives import AnyObjective, names_where, uses_targets
 from sentdist.plan.own_file import HeldOutSection
 from sentdist.plan.own_tasks import OWN
@@ -106,20 +106,20 @@ class Recipe(Frozen):
             for section in CHANGED_BY_METHODS:
                 _check_overrides(f"methods.{name}.{section}", getattr(self, section), getattr(method, section))
             if method.corpus is not None:
-                known(f"methods.{name}.corpus", method.corpus, tuple(self.corpora))
+                check_known(f"methods.{name}.corpus", method.corpus, tuple(self.corpora))
         check_titles(self.methods)
         has_tasks = any(method.objective is not None and uses_targets(method.objective) for method in self.methods.values())
         if self.targets is not None and not has_tasks and self.evaluation.probes is None:
             raise ValueError(f"targets: has no effect without the objective {names_where(targets=True)} or evaluation.probes; leave it out")
         if self.baseline is not None:
-            known("baseline", self.baseline, tuple(self.methods))
+            check_known("baseline", self.baseline, tuple(self.methods))
         if self.headline is not None:
             check_headline(self.headline, self.baseline, self.methods)
         for number, task in enumerate(self.evaluation.tasks):
             if not is_task_name(task):
                 raise ValueError(f"evaluation.tasks[{number}]: {no_task(task)}")
         if self.evaluation.links is not None and self.evaluation.links.corpus is not None:
-            known("evaluation.links.corpus", self.evaluation.links.corpus, tuple(self.corpora))
+            check_known("evaluation.links.corpus", self.evaluation.links.corpus, tuple(self.corpora))
         _check_own(self)
         if self.selection is not None:
             check_dev_tasks(self.selection.task)
@@ -189,7 +189,7 @@ def _check_gpus(runtime: Runtime) -> None:
 
 def _check_overrides(where: str, shared: Frozen, own: dict[str, Override]) -> None:
     for field in own:
-        known(where, field, tuple(type(shared).model_fields))
+        check_known(where, field, tuple(type(shared).model_fields))
     try:
         type(shared).model_validate(shared.model_dump() | own)
     except ValidationError as error:

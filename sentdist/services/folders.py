@@ -83,6 +83,7 @@ def _refused(path: Path, found: str, remedy: str) -> ServerError:
 
 
 def main(arguments: list[str]) -> None:
+    """Print the path of a folder for a shell script, or say why there is none and exit with 1."""
     kind, name, *variable = arguments
     try:
         print(ray_folder(name) if kind == "ray" else private_folder(Path(name), variable=variable[0] if variable else TEMP))

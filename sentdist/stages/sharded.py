@@ -91,6 +91,7 @@ def publish(stage: Sharded | Tokens, folder: Path, context: Context, *, body: Sh
 
 
 def num_shards(num_rows: int, rows_per_shard: int) -> int:
+    """Shards that hold so many rows."""
     return -(-num_rows // rows_per_shard)
 
 

@@ -176,6 +176,7 @@ def view_page(experiment_id: str, view_id: str, mode: str) -> str:
 
 
 def model_page(name: str, version: str) -> str:
+    """Page of a version of a registered model."""
     return f"#/models/{name}/versions/{version}?{LAYOUT}"
 
 

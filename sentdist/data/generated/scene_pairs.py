@@ -41,7 +41,7 @@ def contradicted(scene: Scene, draw: Draw, split: str) -> tuple[Scene, bool]:
             base = with_slot(base, slot, None)
     if draw.chance(0.08):
         return replace(base, look=None, garment=None, time=None, manner=None), True
-    changes = (*[with_other_activity] * 4, *[with_kin_activity] * 3, *[with_other_agent] * 3, with_other_place, with_other_detail)
+    changes = (*[with_other_activity] * 4, *[with_sibling_activity] * 3, *[with_other_agent] * 3, with_other_place, with_other_detail)
     while True:
         changed = draw.one(changes)(base, draw, split)
         if changed is not None and changed != scene:
@@ -62,9 +62,9 @@ def graded(draw: Draw, split: str) -> tuple[Scene, Scene]:
             (with_other_detail,),
             (with_other_place,),
             (with_other_place, with_other_detail),
-            (with_kin_activity,),
-            (with_kin_activity, drop_details),
-            (with_kin_agent,),
+            (with_sibling_activity,),
+            (with_sibling_activity, drop_details),
+            (with_sibling_agent,),
             (with_other_agent,),
             (with_other_agent, with_other_place),
             (with_other_activity,),
@@ -99,27 +99,34 @@ def likeness(one: Scene, other: Scene) -> float:
     return round(round(25 * core * (0.4 + 0.6 * score / total)) / 5, 1)
 
 
+# The functions below change one slot of a scene. None: there is nothing to take its place, or what comes out is a scene of another split.
+
+
 def with_wider_agent(scene: Scene, draw: Draw, split: str) -> Scene | None:
+    """Replace the agent by what it is a kind of: a boy by a child."""
     wider = scenes.agents()[scene.agent].wider
     return _owned(replace(scene, agent=wider), split) if wider else None
 
 
 def with_wider_activity(scene: Scene, draw: Draw, split: str) -> Scene | None:
+    """Replace the activity by what it is a kind of."""
     wider = scenes.activities()[scene.activity].wider
     return _owned(replace(scene, activity=wider), split) if wider else None
 
 
-def with_kin_agent(scene: Scene, draw: Draw, split: str) -> Scene | None:
+def with_sibling_agent(scene: Scene, draw: Draw, split: str) -> Scene | None:
+    """Replace the agent by another one of the same kind."""
     own = scenes.agents()[scene.agent]
-    kin = [
+    siblings = [
         agent.key
         for agent in scenes.agents().values()
         if agent.wider == own.wider and agent.key != own.key and agent.is_human == own.is_human
     ]
-    return _with_agent(scene, kin, draw, split)
+    return _with_agent(scene, siblings, draw, split)
 
 
 def with_other_agent(scene: Scene, draw: Draw, split: str) -> Scene | None:
+    """Replace the agent by any other one that is human, or not, as it is."""
     own = scenes.agents()[scene.agent]
     others = [
         agent.key for agent in scenes.agents().values() if agent.is_human == own.is_human and len(agent.names) > 1 and agent.key != own.key
@@ -127,12 +134,13 @@ def with_other_agent(scene: Scene, draw: Draw, split: str) -> Scene | None:
     return _with_agent(scene, others, draw, split)
 
 
-def with_kin_activity(scene: Scene, draw: Draw, split: str) -> Scene | None:
+def with_sibling_activity(scene: Scene, draw: Draw, split: str) -> Scene | None:
+    """Replace the activity by another one of the same kind."""
     own = scenes.activities()[scene.activity]
-    kin = [
+    siblings = [
         activity.key for activity in scenes.activities().values() if own.wider and activity.wider == own.wider and activity.key != own.key
     ]
-    return _with_activity(scene, kin, draw, split)
+    return _with_activity(scene, siblings, draw, split)
 
 
 def with_other_activity(scene: Scene, draw: Draw, split: str) -> Scene | None:
@@ -211,8 +219,8 @@ def _key_likeness(one: str, other: str, wider: dict[str, str]) -> float:
         return 1.0
     if other in (wider[one], wider.get(wider[one])) or one in (wider[other], wider.get(wider[other])):
         return WIDER
-    kin = wider[one] == wider[other] != "" and wider[one] != "person"  # most people are alike only in being people
-    return KIN if kin else 0.0
+    are_siblings = wider[one] == wider[other] != "" and wider[one] != "person"  # most people are alike only in being people
+    return KIN if are_siblings else 0.0
 
 
 def _detail_likeness(slot: str, one: object, other: object) -> float | None:

@@ -121,6 +121,7 @@ def exclusive(table: str) -> tuple[tuple[tuple[str, ...], ...], ...]:
 
 @cache
 def garments() -> tuple[tuple[tuple[str, str], ...], ...]:
+    """The table GARMENTS, each cell a pair of phrases."""
     return tuple(tuple(_pair(cell) for cell in row) for row in _rows(vocabulary.GARMENTS))
 
 

@@ -161,6 +161,7 @@ def _chance(facts: SearchFacts, ours: SearchedMethod, theirs: SearchedMethod, nu
 
 
 def budget_header(facts: SearchFacts) -> list[str]:
+    """The columns of `budget_rows`."""
     methods = [method.title for method in facts.methods if method.scored]
     return ["trials", *methods, *(["ahead", "wins"] if len(methods) > 1 else [])]
 

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
 from sentdist.errors import DataError
-from sentdist.evaluation.classification import PENALTIES, cross_validated, pair_features, scored, split_classified
+from sentdist.evaluation.classification import PENALTIES, classification_score, cross_validated, pair_features, split_classified
 
 
 def _planted(num_rows: int = 240, width: int = 6, noise: float = 0.6, seed: int = 0) -> tuple[np.ndarray, list[str]]:
@@ -122,12 +122,14 @@ def test_bad_splits_are_named(train: list[int], test: list[int], message: str) -
 
 def test_a_third_label_that_training_has_is_predicted_without_an_f1() -> None:
     gold, predicted = np.array(["a", "b", "a", "a"]), np.array(["a", "c", "b", "a"])
-    assert scored(gold, predicted, np.arange(4), [1.0]).f1 is None
-    assert scored(gold, np.array(["a", "b", "b", "a"]), np.arange(4), [1.0]).f1 == pytest.approx(200 / 3), "of b; that of a is 80"
+    assert classification_score(gold, predicted, np.arange(4), [1.0]).f1 is None
+    assert classification_score(gold, np.array(["a", "b", "b", "a"]), np.arange(4), [1.0]).f1 == pytest.approx(200 / 3), (
+        "of b; that of a is 80"
+    )
 
 
 def test_rows_come_in_their_order_with_what_they_are_and_were_taken_for() -> None:
-    found = scored(np.array(["a", "b", "a"]), np.array(["a", "b", "b"]), np.array([7, 2, 5]), [1.0])
+    found = classification_score(np.array(["a", "b", "a"]), np.array(["a", "b", "b"]), np.array([7, 2, 5]), [1.0])
     assert (found.rows.tolist(), found.gold.tolist(), found.predicted.tolist()) == ([2, 5, 7], ["b", "a", "a"], ["b", "b", "a"])
 
 
