@@ -1,4 +1,4 @@
-"""Which code this is: what was made by other code is told apart by it."""
+"""A digest of this package's code, by which results of other code are recognised."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def words_for(error: BaseException | None) -> str | None:
 
 
 def tells_of_disk(error: SentdistError) -> bool:
-    """Whether an error was raised because a disk or file server fails, or lets nobody in, whatever file was met first."""
+    """Whether the cause of an error is a disk or file server that fails or refuses, not the file that was read."""
     cause = error.__cause__
     return words_for(cause) is not None or (isinstance(cause, OSError) and cause.errno in NO_RIGHT)
 
@@ -52,7 +52,7 @@ def os_error_of(error: Exception) -> OSError | None:
 
 @contextmanager
 def explain_disk_errors(where: str) -> Iterator[None]:
-    """Turn what a disk or file server raises when it fails, whoever met it, into a StoreError; where: if the error names no file."""
+    """Turn the error of a disk or file server that fails into a StoreError. where: what failed, if the error names no file."""
     try:
         yield
     except OSError as error:

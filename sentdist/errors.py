@@ -128,7 +128,7 @@ class StoreError(SentdistError):
 
 
 class ArtifactLost(StoreError):  # noqa: N818 - an event, after which the artifact is built again
-    """A finished artifact that is damaged or gone. Its stage counts as not finished: whoever asks for it has it built again."""
+    """A finished artifact that is damaged or gone. Its stage counts as not finished, and is built again when it is asked for."""
 
 
 class ResourceError(SentdistError):

@@ -1,5 +1,5 @@
-"""Quotation marks in tables: those that are read in silence as something else (one that opens a field and is not closed, those behind
-backslashes) are refused; those that a program has put around a tab-separated field are taken off."""
+"""Quotation marks in tables. Those that parsers misread without an error (opened and never closed, or behind backslashes) are refused;
+those that a program put around a tab-separated field are taken off."""
 
 from __future__ import annotations
 

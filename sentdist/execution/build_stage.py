@@ -1,4 +1,4 @@
-"""How each kind of stage is built on a cluster, and what is told of it before and after."""
+"""How each kind of stage is built on a cluster, with the events that are posted before and after."""
 
 from __future__ import annotations
 

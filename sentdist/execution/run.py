@@ -1,4 +1,4 @@
-"""A plan carried out on a running cluster."""
+"""Builds a plan on a running cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a process ends that is told to: in order, with what it has begun put away."""
+"""How a process ends on SIGTERM: in order, after it has stopped what it began."""
 
 from __future__ import annotations
 

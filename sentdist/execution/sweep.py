@@ -1,4 +1,4 @@
-"""How the trials of a plan are carried out on a cluster: missing ones in Tune, shared stages through the board."""
+"""Runs the trials of a plan on a cluster: missing trials in Tune, shared stages through the board."""
 
 from __future__ import annotations
 

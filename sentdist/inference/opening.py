@@ -17,7 +17,7 @@ IN_A_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # Ray sets it for what `ray job submit
 
 
 def store_root(store: str | None) -> str:
-    """Where artifacts are kept; if nobody said, in a job the home folder, for its working directory is a copy that Ray throws away.
+    """Where artifacts are kept. By default .sentdist/store here; in a job below the home folder: Ray deletes the working directory.
 
     Raises:
         StoreError: a file; in a job a folder that is not named from the root.

@@ -1,4 +1,4 @@
-"""Giving memory back that is kept after tensors of ever-changing sizes were freed: by the C library, and by torch on a GPU."""
+"""Freed memory that is not given back: the C library, and torch on a GPU, keep it where the sizes of tensors change all the time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TRIM_THRESHOLD_BY_ITSELF, _MMAP_MAX_BY_ITSELF = 128 * 1024, 65536  # mallopt(3)
 
 
 def keep_gpu_memory_whole() -> None:
-    """Have torch keep a GPU's memory as one piece that grows: steps of ever other sizes leave pieces that fit no later one. Only where the
+    """Have torch keep a GPU's memory as one piece that grows: steps of different sizes leave pieces that fit no later step. Only where the
     user has chosen nothing for torch's allocator, and before this process asks torch anything of a GPU: that is when torch reads it.
     """
     os.environ.update(allocator_environment(os.environ))

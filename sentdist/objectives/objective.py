@@ -111,7 +111,7 @@ class LossInputs:
     micro_batch: int | None = None
 
     def needed_width(self, name: str) -> int:
-        """For what the objective of that name learns; RecipeError where nobody said it."""
+        """The width of embeddings, where the objective of that name must know it. RecipeError where it was not given."""
         if self.width is None:
             expected = "the numbers of an embedding, for what the loss learns"
             raise RecipeError(where=f"objective {name}", found="no width", expected=expected, remedy="Give width=D.")
@@ -159,7 +159,7 @@ class ObjectiveSpec(Frozen):
         return self
 
     def follows(self, name: str) -> bool:
-        """Whether the value of a field is what its default stands for, so that nobody need be told of it."""
+        """Whether a field has the value that its default stands for here; such a field is not mentioned."""
         return False
 
     def mismatch(self, rows: Rows) -> Mismatch | None:

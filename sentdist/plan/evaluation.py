@@ -50,7 +50,7 @@ def evaluation_of(use: EncoderUse, tasks: Sequence[str], resolver: Resolver, *, 
 
 @contextmanager
 def _in_words_of_options() -> Iterator[None]:
-    """Name what was asked for as options and arguments are called, in errors: nobody wrote a recipe with these fields."""
+    """In errors, call fields of the recipe by the options and arguments they stand for: no person wrote this recipe."""
     try:
         yield
     except SentdistError as error:

@@ -1,4 +1,4 @@
-"""Where and how a plan is carried out: nothing in here may change what is computed, so nothing in here is part of a key. Workers and
+"""Where and how a plan is run. Nothing in here may change what is computed, so nothing in here is part of a key. Workers and
 micro-batches change what is drawn while training (dropout's masks, hidden words), as another seed does."""
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def check_checkpoint(section: EncoderSection, pin: Pin) -> None:
 
 
 def check_pooling(section: EncoderSection, declared: str | None) -> None:
-    """Where nobody names a pooling it is the mean; refuse that for a checkpoint that says it was made with another one."""
+    """Refuse the default pooling, the mean, for a checkpoint that declares another one."""
     if declared not in (None, section.pooling):
         raise RecipeError(
             where="encoder.pooling",

@@ -1,4 +1,4 @@
-"""What is told of encoders that were evaluated by themselves: scores with their intervals, and how two of them compare."""
+"""The answers of `evaluate` and `compare`: scores of an encoder with their intervals, and how two encoders differ."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def break_titles(figure: Figure, titles: Sequence[Text]) -> None:
 
 
 def _in_pieces(name: str, letters: int) -> str:
-    """A name in lines of so many letters, broken behind its hyphens and colons where it can be."""
+    """Break a name into lines of at most `letters` letters, behind hyphens and colons where possible."""
     lines = [""]
     for piece in re.split(r"(?<=[-_:+ ])", name):
         for part in textwrap.wrap(piece, letters, break_on_hyphens=False) if len(piece) > letters else [piece]:

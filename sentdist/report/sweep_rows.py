@@ -112,7 +112,7 @@ def table_rows(scored: SweepRows) -> Iterator[TableRows]:
 
 
 def _incomplete(sweep: SweepRecord, scores: Container[str]) -> Iterator[tuple[str, str]]:
-    """Cells of which some trials have no scores: whoever compares them compares what was left over."""
+    """(cell, why it is no evidence) of cells that lack scores of some trials: the trials that are left may differ from the others."""
     for cell, trials in sweep.cells.items():
         done = [trial.key in scores for trial in trials]
         if not all(done):

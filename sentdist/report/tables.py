@@ -32,7 +32,7 @@ class Cell:
 
     @property
     def sd(self) -> float | None:
-        """Over seeds, as it is shown; None where all gave one score and there is no interval: ± 0.00 alone passes for certainty."""
+        """Over seeds, as shown. None where all seeds gave one score and there is no interval: ± 0.00 alone would look certain."""
         sd = None if self.summary is None else self.summary.sd
         return None if sd is None or (self.interval is None and f"{sd:.2f}" == "0.00") else sd
 

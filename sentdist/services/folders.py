@@ -1,4 +1,4 @@
-"""Folders that nobody else can enter: what servers keep, and code that they run, lies in such.
+"""Folders that no other user can enter: what servers keep lies in such folders, and the code that they run.
 
 `python -m sentdist.services.folders private PATH [VARIABLE]` and `… ray NAME` do it for the shell scripts of cluster/.
 """

@@ -49,7 +49,7 @@ class Port:
 
 
 def free_port() -> int:
-    """One that nobody has just now, and that the system gives to no connection: who is to listen there may be a minute in starting."""
+    """A port that is free now and that the system gives to no connection: a server may take a minute before it listens there."""
     for number in random.SystemRandom().sample(LASTING, 50):
         if _is_free(number):
             return number

@@ -271,7 +271,7 @@ def _check_distinct(ports: Sequence[Port]) -> None:
 
 
 def _answers(state: State, server: str) -> bool:
-    """Whether what was started here answers; whoever else listens there is asked nothing, and learns no token."""
+    """Whether our own server answers. Another program on its port is asked nothing, so that it never sees the token."""
     running, port = state.running(server), state.ports.mlflow if server == "mlflow" else state.ports.dashboard
     if running is None or not running.listens_at(port):
         return False

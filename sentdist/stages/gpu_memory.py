@@ -1,4 +1,4 @@
-"""What is told when the memory of a GPU is full: which field to change, and to what."""
+"""The error for a GPU whose memory is full: which field to change, and to what."""
 
 from __future__ import annotations
 

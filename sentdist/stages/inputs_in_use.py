@@ -55,7 +55,7 @@ def check_inputs() -> None:
 
 
 def lost_input() -> ArtifactLost | None:
-    """What `check_inputs` raises, for whoever must tell others first. A store that cannot be read says nothing of its files."""
+    """As `check_inputs`, but the error is returned: the caller has others to warn first. None also for a store that cannot be read."""
     try:
         check_inputs()
     except ArtifactLost as loss:

@@ -1,4 +1,4 @@
-"""What the store says of a training's parts: how it stood at a share of its steps. Without torch: who only waits for trainings reads it."""
+"""What the store says of a training's parts: how it stood at a share of its steps. Without torch, for processes that only wait."""
 
 from __future__ import annotations
 

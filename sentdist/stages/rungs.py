@@ -28,7 +28,7 @@ from sentdist.store.store import Artifact
 
 @dataclass(frozen=True, kw_only=True)
 class ResumedSession:
-    """A session, and what a rung below it had taken: seconds and optimizer steps. note: why one was of no use."""
+    """A session, and what a rung below it had taken: seconds and optimizer steps. note: why a rung could not be used."""
 
     session: TrainSession
     seconds: float = 0.0
@@ -143,7 +143,7 @@ def _below(stage: Train | Rung, context: Context) -> Artifact | None:
 
 
 def _load(session: TrainSession, found: Artifact, context: Context) -> str | None:
-    """Load a rung's checkpoint; why it is of no use, None if it was loaded."""
+    """Load a rung's checkpoint. Returns why it cannot be used; None if it was loaded."""
     try:
         session.load(context.store.folder(found) / CHECKPOINT)
     except UnusableCheckpoint as error:

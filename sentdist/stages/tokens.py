@@ -1,4 +1,4 @@
-"""The tokens of a corpus: made once, by whoever trains on it first, and read by every epoch, seed and trial after that."""
+"""The tokens of a corpus: made once, by the first training on it, and read by every epoch, seed and trial after that."""
 
 from __future__ import annotations
 

@@ -300,7 +300,7 @@ class _Schedule:
     stopping_interval: int
 
     def has_dev_at(self, in_epoch: int) -> bool:
-        """Whether dev is scored after so many steps of an epoch, before its end: not within half an interval of that."""
+        """Whether dev is scored after this many steps of an epoch: not in its last half interval, since dev is scored at its end."""
         return in_epoch % self.dev_interval == 0 and in_epoch + self.dev_interval / 2 <= self.steps_in_epoch
 
     @staticmethod

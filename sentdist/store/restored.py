@@ -1,4 +1,4 @@
-"""The stages of which records were made, given back as values: whoever reads records asks for fields, not for words in JSON."""
+"""The stages that records were made of, as values again: readers of records ask for fields, not for words in JSON."""
 
 from __future__ import annotations
 

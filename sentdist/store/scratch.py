@@ -43,7 +43,8 @@ def remove_left(parent: Path) -> list[Path]:
 
 
 def maker_of(name: str) -> Literal["dead", "living", "elsewhere"] | None:
-    """What became of the process that made a scratch folder of this name; of another machine's nobody knows. None: no scratch folder."""
+    """Whether the process that made a scratch folder of this name still runs; "elsewhere": on another machine, so not known. None: not
+    the name of a scratch folder."""
     found = NAME.fullmatch(name)
     if found is None:
         return None

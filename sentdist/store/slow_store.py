@@ -1,4 +1,4 @@
-"""Says when a store does not answer: whoever asks a file server that is away waits, for hours if need be, and gets no error."""
+"""Says when a store does not answer: a call to a file server that is away may wait for hours without an error."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def _is_beside(table: pa.Table, column: str) -> bool:
 
 
 def _shape_of(name: str, table: pa.Table, chosen: tuple[str, ...]) -> str:
-    """What columns are made of, where nobody said: their names, then whether the third is of numbers or labels."""
+    """The shape, where none was given: by the names of the columns, then by whether the third one holds numbers or labels."""
     if len(chosen) == 2:
         plain = [column.strip().casefold() for column in chosen]
         return "faq" if plain[0] in QUESTIONS and plain[1] in ANSWERS else "pairs"

@@ -1,4 +1,4 @@
-"""What one request has learnt of a store: asked in a thread, many stages at once, for a slow answer must keep nobody else waiting."""
+"""What one request knows of a store. It is asked in a thread, many stages at once, so that a slow store keeps no other request waiting."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sentdist.store.store import Artifact, ArtifactStore
 
 
 class ArtifactLookup:
-    """The stages that were asked for, with their artifacts. Meanwhile others build: what ended is to be asked for again, see `forget`."""
+    """Stages that were looked up, with their artifacts. Others build meanwhile: stages that have ended are looked up anew (`forget`)."""
 
     def __init__(self, store: ArtifactStore) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Events of stages while they are built, and what is told of each."""
+"""Events of stages while they are built, and the line that is printed of each."""
 
 from __future__ import annotations
 

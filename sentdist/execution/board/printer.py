@@ -1,4 +1,4 @@
-"""Tells the board's events on the driver while the trials run."""
+"""Prints the board's events on the driver while the trials run."""
 
 from __future__ import annotations
 

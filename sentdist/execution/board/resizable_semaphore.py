@@ -1,4 +1,4 @@
-"""So many at a time, by a number that may change while some wait."""
+"""A semaphore whose number of places may change while some wait."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class ResizableSemaphore:
-    """A context for those who need a place; they wait while all are taken. number: of places now; whoever changes it calls `recheck`."""
+    """A context that holds one place, and waits for it while all are taken. number: of places now; after a change call `recheck`."""
 
     def __init__(self, number: Callable[[], int]) -> None:
         self._number = number

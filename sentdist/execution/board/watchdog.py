@@ -1,4 +1,4 @@
-"""A board's memory of who gave which heartbeat when, and of what was said about it; it asks nobody and has no clock of its own."""
+"""What a board remembers of stages in flight: their heartbeats, and the notices given of them. It has no clock of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hosts that are about to go: the cluster is told before they do, so that nothing is lost with them."""
+"""Hosts that are about to leave: the cluster learns it in time, so that nothing is lost with them."""
 
 from __future__ import annotations
 

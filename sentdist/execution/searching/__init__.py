@@ -1,1 +1,1 @@
-"""A search carried out: who suggests, what is decided, where trials run."""
+"""Runs a search: who suggests, what is decided, where trials run."""

@@ -1,4 +1,4 @@
-"""What is said of a search while it runs."""
+"""The lines that a search prints while it runs."""
 
 from __future__ import annotations
 

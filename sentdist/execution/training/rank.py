@@ -1,4 +1,4 @@
-"""A training as each of its workers does it: alone in its process, or as a rank of a group."""
+"""A training as each of its workers runs it: alone in its process, or as a rank of a group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a training begins, goes on from a checkpoint, and writes one; and what is told of it."""
+"""How a training begins, goes on from a checkpoint and writes one, with the events that say so."""
 
 from __future__ import annotations
 

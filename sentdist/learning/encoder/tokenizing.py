@@ -1,4 +1,4 @@
-"""From sentences to token ids: the same for a batch of a few and for a whole corpus, and what a tokenizer is told apart by."""
+"""From sentences to token ids: the same for a batch of a few and for a whole corpus, and the digest by which tokenizers differ."""
 
 from __future__ import annotations
 
