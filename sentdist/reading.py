@@ -48,7 +48,7 @@ def reading(
     most_bytes: int | None = None,
     may_be_pipe: bool = False,
 ) -> Iterator[None]:
-    """Read `path` in this context: it is a file, not larger than `most_bytes`, and any error of the parser is told as damage to it.
+    """Read `path` in this context: it is a file, not larger than `most_bytes`, and any error of the parser is raised as damage to it.
 
     path: None is what has no path: standard input, unless `where` names it.
 

@@ -1,4 +1,4 @@
-"""All commands in the order in which `sentdist --help` lists them, with how their errors are told."""
+"""All commands in the order in which `sentdist --help` lists them, with how their errors are printed."""
 
 # Everything heavier than typer is imported inside the commands: `sentdist --help` and `sentdist plan` must not wait for torch or Ray.
 

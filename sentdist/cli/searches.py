@@ -1,4 +1,4 @@
-"""Recipes with `search:`: what their plan says, what is told at the end."""
+"""Recipes with `search:`: what their plan says, and what is printed at the end."""
 
 from __future__ import annotations
 

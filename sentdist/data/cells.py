@@ -1,4 +1,4 @@
-"""Cells of a table that are to hold texts, or numbers; what holds no text is told with its row."""
+"""Cells of a table that are to hold texts, or numbers; an error names the row."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def mean_cosine(embeddings_SD: ArrayLike) -> float:
 def singular_values(embeddings_SD: ArrayLike) -> NDArray[np.float64]:
     """min(S, D) singular values, descending, of the S normalised embeddings divided by √S (their squares sum to 1).
 
-    Not centred: the anisotropy that RCL speaks of (arXiv 2209.13241, Eq. 4-6) is the first value's excess over the others.
+    Not centred: the anisotropy of RCL (arXiv 2209.13241, Eq. 4-6) is the first value's excess over the others.
     """
     unit_SD = normalized(checked_embeddings(embeddings_SD, where="singular values"))
     return np.linalg.svd(unit_SD / np.sqrt(len(unit_SD)), compute_uv=False)

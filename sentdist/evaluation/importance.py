@@ -20,7 +20,7 @@ RESAMPLED, SHUFFLED = 24, 60
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """A field of the space: numbers from `low` to `high` (by their logarithm where `is_log`), or one of `choices`, told by their names."""
+    """A field of the space: numbers from `low` to `high` (by their logarithm where `is_log`), or one of `choices`, by their names."""
 
     name: str
     low: float = 0.0

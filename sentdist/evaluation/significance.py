@@ -1,4 +1,4 @@
-"""The one test by which systems are told apart: over training seeds and groups of test items at once, for a whole table of systems.
+"""The one test of whether systems differ: over training seeds and groups of test items at once, for a whole table of systems.
 
 The question is whether systems would differ on average over other trainings *and* other test items. `variation.Column` knows how a
 column's scores vary; here differences are held against it:
@@ -146,7 +146,7 @@ def _difference(
 
 
 def _enough_by_signs(greatest: list[Floats], num_tests: int) -> int:
-    """The fewest seeds whose signs, if all agree, are told over the table."""
+    """The fewest seeds whose signs, if all agree, are significant over the table."""
     return next(seeds for seeds in itertools.count(2) if _table_p(2.0 ** (1 - seeds), greatest, num_tests) < ALPHA)
 
 

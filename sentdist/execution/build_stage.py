@@ -26,7 +26,7 @@ def build_stage(stage: Stage, submission: Submission, sink: EventSink) -> Artifa
 
     Raises:
         ArtifactLost: an input is damaged; it was moved aside.
-        SentdistError, Exception: what went wrong; told before it is raised.
+        SentdistError, Exception: what went wrong; posted as an event before it is raised.
     """
     found = submission.context.store.get(stage)
     if found is not None:  # built meanwhile, by another cluster or by an attempt that was lost before it could say so

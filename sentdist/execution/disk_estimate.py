@@ -1,4 +1,4 @@
-"""How much a plan will write into its store: pure estimates, so that a disk that is too small is told before anything is built."""
+"""How much a plan will write into its store: pure estimates, so that a disk that is too small is found before anything is built."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from ray.util.metrics import Counter, Gauge
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """A number that some process of the cluster reports. labels: what it is told apart by."""
+    """A number that some process of the cluster reports. labels: by which numbers of one name differ."""
 
     name: str
     kind: Literal["counter", "gauge"]

@@ -119,7 +119,7 @@ def _packed(error: BaseException) -> str:
 
 
 def _quieten() -> None:
-    """Tune speaks of its files and prints stack traces of failed trials; here the driver speaks, and the summary has the errors."""
+    """Silence Tune, which prints its files and stack traces of failed trials: here the driver prints, and the summary has the errors."""
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
     os.environ["TUNE_PRINT_ALL_TRIAL_ERRORS"] = "0"
     os.environ["RAY_AIR_NEW_OUTPUT"] = "0"
@@ -130,7 +130,7 @@ def _quieten() -> None:
 def _keep(store: ArtifactStore, folder: Path, name: str) -> None:
     """Copy what Tune has written of its run beside the sweep, at `tune/NAME`: `tune.Tuner.restore` and `ResultGrid` open it there.
 
-    What cannot be copied is told of: the store has the results that count.
+    What cannot be copied is printed: the store has the results that count.
     """
     try:
         store.files.write_folder(folder, f"{TUNE}/{name}")

@@ -1,4 +1,4 @@
-"""The scores of an encoder: planned first, so that a mistake is told before anything is loaded, then made."""
+"""The scores of an encoder: planned first, so that a mistake is found before anything is loaded, then made."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def _check_compared(tasks: Sequence[str]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedScores:
-    """A stage of scores and where it is carried out. checkpoint: its encoder as it was asked for. names: of its tasks and groups, as they
-    stand there; the rows of own=FILE by the names of their scores. notes: what there is to tell of the data."""
+    """A stage of scores and where it is built. checkpoint: its encoder as it was asked for. names: of its tasks and groups, as they
+    stand there; the rows of own=FILE by the names of their scores. notes: on the data."""
 
     checkpoint: str
     stage: Scores

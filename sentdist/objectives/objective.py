@@ -185,7 +185,7 @@ class ObjectiveSpec(Frozen):
 
     @property
     def remark(self) -> str | None:
-        """What a user should know of values that have a meaning, but perhaps not the one they thought of; it is told behind the name."""
+        """What a user should know of values that have a meaning, but perhaps not the one they thought of; it is printed behind the name."""
         return None
 
     @property

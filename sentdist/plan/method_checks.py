@@ -45,7 +45,7 @@ def inputs_of(name: str, methods: Mapping[str, Method]) -> set[str]:
 
 
 def _check_untouched(here: str, method: Method) -> None:
-    """Raise ValueError for what speaks of a training where there is none."""
+    """Raise ValueError for fields of a training where there is none."""
     if method.objective is not None:
         return
     for field in OF_A_TRAINING:

@@ -12,7 +12,7 @@ from sentdist.report.tables import Cell, Line, ResultTable
 
 
 def mark(found: Difference | None) -> str:
-    """`↑` or `↓` where a difference from the baseline is told over the whole table."""
+    """`↑` or `↓` where a difference from the baseline is significant over the whole table."""
     return "" if found is None or not found.is_significant else "↑" if found.difference > 0 else "↓"
 
 

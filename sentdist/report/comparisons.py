@@ -48,7 +48,7 @@ class Comparison:
 def compare(
     systems: Sequence[SystemRows], pairs: Sequence[tuple[str, str]], columns: TableColumns, *, relation: Relation, tasks: Sequence[str]
 ) -> list[Comparison]:
-    """Test each (system, other) in every column; p of all of them is told over all of them together."""
+    """Test each (system, other) in every column; p values are corrected over all of them together."""
     entries = {name: {entry.label for entry in column.entries} for name, column in columns.by_name.items()}
     named = {name: [pair for pair in pairs if set(pair) <= entries[name]] for name in columns.by_name}
     found = against(list(columns.by_name.values()), list(named.values()))
@@ -68,7 +68,7 @@ def compare(
 
 
 def in_words(comparison: Comparison, column: str, *, num_tests: int, exploratory: str = "") -> str:
-    """What a comparison says to a reader without statistics. num_tests: over how many its p is told; exploratory: why it is no evidence."""
+    """A comparison in plain words. num_tests: over how many its p is corrected; exploratory: why it is no evidence."""
     found = comparison.differences[column]
     sentence = f"{comparison.system} is {distance(found.difference, comparison.other)}"
     if found.low is None or found.high is None or found.table_p is None:

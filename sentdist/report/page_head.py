@@ -17,7 +17,7 @@ MOST_NAMED = 3  # values of one kind; a page of a wide sweep says how many more 
 
 
 def finding(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record]) -> str:
-    """For a reader in a hurry: what the recipe's headline method scores (of its cells the one that dev chose), and whether that is told
+    """For a reader in a hurry: what the recipe's headline method scores (of its cells the one that dev chose), and whether that differs
     from the baseline. The sentences beneath the table say it with all its numbers."""
     line = headline(sweep, table, records)
     if line is None:
@@ -34,7 +34,7 @@ def finding(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record
 
 
 def headline(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record]) -> Line | None:
-    """The row that `finding` speaks of; None where none has a score."""
+    """The row that `finding` is about; None where none has a score."""
     known = {line.label: line for line in table.lines if line.cells[table.lead].summary is not None}
     return next((known[label] for label in _candidates(sweep, table, records) if label in known), None)
 
@@ -91,7 +91,7 @@ def column_words(table: ResultTable) -> str:
 
 
 def page_facts(sweep: SweepRecord, records: Mapping[str, Record], facts: Iterable[CellFacts]) -> dict[str, str]:
-    """With what a sweep was made, name by name, for the head of its page; what varies is told as a list."""
+    """With what a sweep was made, name by name, for the head of its page; what varies is a list."""
     cells = list(facts)
     trained = [one.train for one in cells if one.train is not None]
     newest = max(records.values(), key=lambda record: record.created_at)

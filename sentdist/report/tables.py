@@ -172,7 +172,7 @@ def build_table(
 def _to_references(
     systems: Sequence[SystemRows], rows_of: References, statistics: TableColumns, tasks: Sequence[str]
 ) -> tuple[list[Comparison], list[Comparison]]:
-    """Rows with their references, and what dev chose with what it chose; p of both is told over both together."""
+    """Rows with their references, and what dev chose with what it chose; p values are corrected over both together."""
     pairs = [*rows_of.of.items(), *rows_of.chosen.items()]
     compared = compare(systems, pairs, statistics, relation="baseline", tasks=tasks)
     end = len(rows_of.of)

@@ -25,7 +25,7 @@ END_S = 5.0
 class RunningServer:
     """A server that `sentdist up` started, as it is noted in a file.
 
-    began: seconds since 1970, by the system; with it a number that another process has by now is told apart. ports: by name.
+    began: seconds since 1970, by the system; it differs where another process has the number by now. ports: by name.
     folder: what goes with the server, or "". mark: see MARK. home, host: the folder and the machine that it was started for, store: the
     store that it was told.
     """

@@ -181,7 +181,7 @@ def append_event(store: ArtifactStore, name: str, event: SearchEvent, *, size: i
 
 
 def load_events(store: ArtifactStore, name: str) -> tuple[SearchEvent, ...]:
-    """All lines of all searches of that name, oldest first; a line that is damaged is left out, and told of.
+    """All lines of all searches of that name, oldest first; a line that is damaged is left out, with a warning.
 
     Raises:
         StoreError: the store cannot be read.

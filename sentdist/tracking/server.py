@@ -43,7 +43,7 @@ PATIENT = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "600", "MLFLOW_HTTP_REQUEST_MAX_RETRIE
 
 
 class Server:
-    """A bounded connection. What goes wrong becomes a line in `warnings`; each outage is told once.
+    """A bounded connection. What goes wrong becomes a line in `warnings`; each outage is one line.
 
     Raises:
         RecipeError: an address that is none of a server (workers on other machines could not reach a file).

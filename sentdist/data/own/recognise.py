@@ -1,4 +1,4 @@
-"""What a person's own file is, found out while planning: format, columns, rows held out, and what a person is told of them."""
+"""What a person's own file is, found out while planning: format, columns, rows held out, with notes for a person."""
 
 from __future__ import annotations
 

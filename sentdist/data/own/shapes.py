@@ -57,7 +57,7 @@ class Layout:
 
 
 def layout_of(name: str, table: pa.Table, *, shape: str | None, columns: Sequence[str] | None, group: str | None) -> Layout:
-    """What a table holds; what is given is taken, what is None is told from names of columns, then from what stands in them.
+    """What a table holds; what is given is taken, what is None is found by the names of columns, then by what stands in them.
 
     Raises:
         DataError: columns that are not there, that do not go with the shape, or too many to choose from.

@@ -56,7 +56,7 @@ class BoardActor:
     A stage is looked for in the store first, then among the work in flight; only then it is started, with the ObjectRefs of its inputs as
     arguments, so that Ray starts it when they exist and never if one of them failed. A key that failed is forgotten: the next submission
     that asks starts it again, while the one in which it failed is given the same error, not the same work once more. Only a stage that met
-    a damaged input may be asked for again at once: the input was moved aside, so that it is built again before it. What is told of work
+    a damaged input may be asked for again at once: the input was moved aside, so that it is built again before it. Notices of work
     that does not move: see `Watchdog`.
 
     Work that no submission needs any more is ended: because they were stopped, have left, or have no living process. With the last

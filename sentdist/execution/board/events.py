@@ -22,7 +22,7 @@ PRINT_EVERY = 0.1  # of a training: the fraction of steps between two lines
 
 
 class EventFacts(TypedDict, total=False):
-    """What may be told of what happened, see `StageEvent`."""
+    """Facts of an event, see `StageEvent`."""
 
     step: int
     num_steps: int
@@ -98,7 +98,7 @@ class StageEvent:
 def progress_event(stage: Stage, session: TrainSession | None, event: StepReport | DevScore | Artifact) -> StageEvent | None:
     """What is said of an event: of every tenth of a training, every dev score and what is finished; None for most steps.
 
-    Which steps are told of follows from their numbers alone: they are the same in a training that goes on from a checkpoint.
+    Which steps are reported follows from their numbers alone: they are the same in a training that goes on from a checkpoint.
     """
     if isinstance(event, Artifact):
         return StageEvent.of(stage, "finished", seconds=event.record.seconds)

@@ -73,7 +73,7 @@ def _print_events(board: BoardClient, progress: SweepProgress, print_line: Print
 
 
 class _Store:
-    """Asked where nothing happens for long: if it does not answer, that is told (`store/slow_store.py`); a board that waits cannot."""
+    """Asked where nothing happens for long: if it does not answer, a line says so (`store/slow_store.py`); a board that waits cannot."""
 
     def __init__(self, store: ArtifactStore) -> None:
         self._store = store

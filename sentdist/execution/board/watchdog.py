@@ -61,7 +61,7 @@ class Watchdog:
                 self._watched[stage.key] = _Watched(active=active, every_s=self._patience_s)
 
     def follows(self, key: str) -> bool:
-        """Whether it was told of this stage."""
+        """Whether it watches this stage."""
         return key in self._watched
 
     def on_heartbeat(self, heartbeat: Heartbeat, now: float) -> None:

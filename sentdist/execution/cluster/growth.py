@@ -141,7 +141,7 @@ def _is_of_this_cluster(launcher_file: Path) -> bool:
 
 def _kuberay_spec(environment: Mapping[str, str]) -> Mapping[str, Any]:
     """What Kubernetes says of this cluster; nothing outside of Kubernetes, and where the head has no right to ask: KubeRay gives it
-    the right together with an autoscaler. Other trouble is told."""
+    the right together with an autoscaler. Other trouble is printed."""
     name, namespace = environment.get("RAY_CLUSTER_NAME"), environment.get("RAY_CLUSTER_NAMESPACE")  # KubeRay sets them in every pod
     if not name or not namespace or "KUBERNETES_SERVICE_HOST" not in environment:
         return {}

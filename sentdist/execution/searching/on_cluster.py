@@ -1,4 +1,4 @@
-"""A search on a cluster: Ray Tune runs the trials, asks for suggestions and is told who goes on; stages are built through the board."""
+"""A search on a cluster: Ray Tune runs the trials, asks for suggestions and learns who goes on; stages are built through the board."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class _TrialMailbox:
 
 
 class _ConductorSearcher(Searcher):
-    """The conductor as a searcher of Tune's. What trials bring the conductor is told by the scheduler, whom Tune asks first."""
+    """The conductor as a searcher of Tune's. The scheduler, which Tune asks first, hands results of trials to the conductor."""
 
     def __init__(self, conductor: Conductor, mailbox: Any) -> None:
         super().__init__()  # without a metric: Tune would refuse what a trial reports of an error

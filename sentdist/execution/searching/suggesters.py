@@ -46,7 +46,7 @@ class TunedSuggester:
         self.searcher = _searcher(self._axes, suggest=suggest, seed=seed)
 
     def ask(self, name: str) -> dict[str, Json] | None:
-        """A suggestion, to be told of under `name`; None where there are no more."""
+        """A suggestion, whose score is handed in under `name`; None where there are no more."""
         if not self._axes:
             return {}
         found = self.searcher.suggest(name)

@@ -16,7 +16,7 @@ from sentdist.tracking.tracker import RunHandle, TrackedCurve
 class ProgressReporter:
     """Follows every event of a session; posts every tenth of the steps and every dev score.
 
-    heartbeats: are told how far the training is.
+    heartbeats: get how far the training is.
     """
 
     def __init__(self, stage: Train | Rung, session: TrainSession, sink: EventSink, run: RunHandle, heartbeats: Heartbeats) -> None:

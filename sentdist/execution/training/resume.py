@@ -46,7 +46,7 @@ def begin_or_resume(make: Callable[[], TrainSession], running: RunningFolder, st
 
 
 def save_checkpoint(session: TrainSession, running: RunningFolder, stage: Train | Rung, sink: EventSink | None) -> None:
-    """Write a checkpoint. One that cannot be written is told of, and the training goes on: what it had written before is still there.
+    """Write a checkpoint. One that cannot be written is reported, and the training goes on: what it had written before is still there.
 
     Raises:
         ArtifactLost: an input was changed under the training, as any rank saw it; on all ranks. Earlier checkpoints are of the whole input.

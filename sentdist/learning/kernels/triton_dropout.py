@@ -10,7 +10,7 @@ from sentdist.learning.kernels.interface import DropoutMask
 
 
 def dropout_arguments(dropout_mask: DropoutMask | None, unused: Tensor) -> tuple[Tensor, float, int]:
-    """What a kernel is told of a mask: its seed, the factor of what is kept, and below which number of 24 bits a value is dropped."""
+    """What a kernel needs of a mask: its seed, the factor of what is kept, and below which number of 24 bits a value is dropped."""
     if dropout_mask is None:
         return unused, 1.0, 0
     assert isinstance(dropout_mask.seed, Tensor)

@@ -69,7 +69,7 @@ class Relational(nn.Module, Objective):
         yield OwnRate(parameters=tuple(self.table.parameters()), learning_rate=self.learning_rate, weight_decay=0.0)
 
     def start_from(self, folder: Path, *, where: str) -> None:
-        """Relations are told apart by their names; those that the start does not know keep their random vectors."""
+        """Relations are matched by their names; those that the start does not know keep their random vectors."""
         if not self.keeps_relations:
             return
         before = read_relations(folder)

@@ -28,7 +28,7 @@ SPENT_HEADER = ("method", "trials", "finished", "pruned", "failed", "running", "
 class SearchPart:
     """What the search of a page says; without a search, its lead and headline alone.
 
-    lead: the finding in a sentence; headline: the row it speaks of, "" where none is scored. first, rest: blocks before and after the
+    lead: the finding in a sentence; headline: the row it is about, "" where none is scored. first, rest: blocks before and after the
     tables of test scores. facts: for the head of the page.
     works: keys of what it rests on.
     """
@@ -145,7 +145,7 @@ def _found(facts: SearchFacts, table: ResultTable | None) -> Iterator[str]:
 
 
 def _optimism(facts: SearchFacts) -> Iterator[str]:
-    """How much of the winning score was luck: a sentence for each method where it is told from chance, one for all others."""
+    """How much of the winning score was luck: a sentence for each method where it is significant, one for all others."""
     known = {method.title: method.chosen.optimism for method in facts.methods if method.chosen and method.chosen.optimism}
     if not known:
         if facts.num_seeds == 1:

@@ -24,7 +24,7 @@ from sentdist.store.store import ArtifactStore
 
 
 def planned(path: Path, *, overrides: Sequence[str] = (), store: str, data: Path | None = None) -> tuple[Plan, Context]:
-    """The plan of a recipe's file, and where it is to be carried out.
+    """The plan of a recipe's file, and where it is to be built.
 
     Raises:
         RecipeError, DataError, EncoderError: as `Recipe.load`, `check_takes_effect` and `unroll`.
@@ -35,7 +35,7 @@ def planned(path: Path, *, overrides: Sequence[str] = (), store: str, data: Path
 
 
 def requested(recipe: Recipe, *, store: str, data: Path | None = None) -> tuple[Plan | PlannedSearch, Context]:
-    """What a recipe asks for, its trials or a search for them, and where that is to be carried out.
+    """What a recipe asks for, its trials or a search for them, and where that is to be built.
 
     Raises:
         RecipeError, DataError, EncoderError: as `planned_recipe` and `planned_search`.
@@ -58,7 +58,7 @@ def planned_trials(recipe: Recipe, *, store: str, data: Path | None = None) -> t
 
 
 def planned_recipe(recipe: Recipe, *, store: str, data: Path | None = None) -> tuple[Plan, Context]:
-    """The plan of a recipe, and where it is to be carried out; places are made absolute, because workers run in other folders."""
+    """The plan of a recipe, and where it is to be built; places are made absolute, because workers run in other folders."""
     resolver = _resolver(data)
     plan = unroll(recipe, resolver)
     context = _context(recipe, resolver, store)
@@ -66,7 +66,7 @@ def planned_recipe(recipe: Recipe, *, store: str, data: Path | None = None) -> t
 
 
 def planned_search(recipe: Recipe, *, store: str, data: Path | None = None) -> tuple[PlannedSearch, Context]:
-    """The search of a recipe, and where it is to be carried out.
+    """The search of a recipe, and where it is to be built.
 
     Raises:
         RecipeError, DataError, EncoderError: as `searched`.
@@ -91,7 +91,7 @@ def _context(recipe: Recipe, resolver: FileResolver, store: str) -> Context:
 def planned_evaluation(
     use: EncoderUse, tasks: Sequence[str], *, runtime: Runtime, store: ArtifactStore, data: Path | None, command: str = "evaluate"
 ) -> tuple[Scores, Context, tuple[str, ...]]:
-    """The scores of one encoder as a stage, where it is to be carried out, and what there is to tell of the data. Embeddings of its
+    """The scores of one encoder as a stage, where it is to be built, and notes on the data. Embeddings of its
     sentences are kept for other tasks.
 
     command: named in errors. Of a use without a pooling the hub is asked what the encoder declares.

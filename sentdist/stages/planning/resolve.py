@@ -349,7 +349,7 @@ def _check_length(file: IO[bytes], size: int) -> None:
     """ValueError for a safetensors file that is cut off or has no header; leaves the file at its beginning.
 
     Its first 8 bytes are the length of a header in JSON, which says where each tensor ends behind it.
-    A mistake is told before a worker is asked for.
+    So a mistake is found before a worker is asked for.
     """
     length = int.from_bytes(file.read(8), "little")
     if not 0 < length <= min(size - 8, LONGEST_HEADER):

@@ -69,7 +69,7 @@ class LoadedTriplets:
 
 
 def load_triplets(task: TripletTask, root: Path | None) -> LoadedTriplets:
-    """Read the triplets of a task; DataError as `read_texts` says, and where nothing can be told apart."""
+    """Read the triplets of a task; DataError as `read_texts` says."""
     anchors, positives, negatives = read_texts(
         task.source, columns=task.columns, split=task.split, data_root=root, hub_revision=task.revision
     )
