@@ -19,10 +19,11 @@ Level = Literal["exact", "normalised", "near", "sentence", "one"]
 class LeakedItem:
     """One test item of which training holds something, at its strictest level.
 
-    exact: the pair stands in one training row, as written and in this order; normalised: but for case, punctuation, spacing, order,
-    entities, invisible and look-alike characters; near: one row resembles both texts (near-duplicates, one word changed, one inside the
-    other), or holds both in one of its sentences. sentence: no such row, but all texts of the item occur in training, folded; one: one of
-    a pair's texts does, beside other partners: of a query a relevant document, which is another query's in training.
+    exact: the pair stands in one training row, as written and in this order.
+    normalised (tables call it folded): but for case, punctuation, spacing, order, entities, invisible and look-alike characters.
+    near: one row resembles both texts (near-duplicates, one word changed, one inside the other), or holds both in one of its sentences.
+    sentence: no such row, but all texts of the item occur in training, folded.
+    one: one of a pair's texts does, beside other partners: of a query a relevant document, which is another query's in training.
     """
 
     item: int

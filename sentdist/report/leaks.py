@@ -16,12 +16,11 @@ from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.store.sweep import SweepRecord
 
 LEAKS_TITLE = "Leaks"
-LEAKS_HEADER = ("training data", "task", "items", "exact", "folded", "near", "sentences", "one sentence")
-LEVEL_TITLES = {
-    "normalised": "folded",
-    "sentence": "sentences",
-    "one": "one sentence",
-}  # where a table calls a level otherwise than items do
+# What the record of an overlap calls each of its counts, and what tables call it.
+COUNTS = {"items": "items", "exact": "exact", "normalised": "folded", "near": "near", "sentences": "sentences", "one": "one sentence"}
+LEAKS_HEADER = ("training data", "task", *COUNTS.values())
+# The level of an item, by the column that counts it, where that is called otherwise.
+LEVEL_TITLES = {"normalised": COUNTS["normalised"], "sentence": COUNTS["sentences"], "one": COUNTS["one"]}
 LEAKS_NOTE = (
     "Items of a test set (pairs, queries with a relevant document) that stand in one row of the training data: exact as written; folded but for "
     "case, punctuation, order, entities, invisible and look-alike letters; near also with one word changed (in texts of 7 words or more), inside "
@@ -114,7 +113,7 @@ def leak_rows(overlap: Record) -> Iterator[tuple[str, ...]]:
     name = overlap.label if overlap.inputs else f"{overlap.label} (chooses weights)"
     for task, counts in _dict(overlap.results["tasks"]).items():
         numbers = _dict(counts)
-        yield name, task, *(f"{numbers[part]:,}" for part in ("items", "exact", "normalised", "near", "sentences", "one"))
+        yield name, task, *(f"{numbers[part]:,}" for part in COUNTS)
 
 
 def _leaked(overlaps: Sequence[Artifact], store: ArtifactStore) -> dict[str, Leaked]:
