@@ -40,14 +40,7 @@ def report(
 
     As Markdown and as one HTML file.
     """
-    if (sweep is None) == (paper is None):
-        found = "neither a sweep nor --paper" if sweep is None else f"{sweep} and --paper {paper}"
-        raise DataError(
-            where="sentdist report",
-            found=found,
-            expected="one of the two",
-            remedy=_sweeps_there(open_store(store)) if sweep is None else "Leave one of them out.",
-        )
+    _check_one_of(sweep, paper, store)
     if out is not None:
         check_folder(out)
     if sweep is not None:
@@ -71,6 +64,17 @@ def report(
         console.print(part, highlight=False)
     more = "" if sweep is None else ", with figures and citations"
     typer.echo(f"Written: {page} and {folder / 'report.md'}{more}")
+
+
+def _check_one_of(sweep: str | None, paper: str | None, store: str | None) -> None:
+    if (sweep is None) == (paper is None):
+        found = "neither a sweep nor --paper" if sweep is None else f"{sweep} and --paper {paper}"
+        raise DataError(
+            where="sentdist report",
+            found=found,
+            expected="one of the two",
+            remedy=_sweeps_there(open_store(store)) if sweep is None else "Leave one of them out.",
+        )
 
 
 def _check_started(store: ArtifactStore, name: str) -> None:

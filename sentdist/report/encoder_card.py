@@ -68,19 +68,7 @@ def encoder_card(
         StoreError: an artifact that is no training.
     """
     record = trained.record
-    if record.kind != "train":
-        raise StoreError(
-            where=record.place, found=f"a {record.kind}", expected="the key of a training", remedy="`sentdist models` lists them."
-        )
-    all_records = {artifact.key: artifact.record for artifact in store.artifacts()} | {record.key: record}
-    train = restored(record.key, all_records)
-    if not isinstance(train, Train):
-        raise StoreError(
-            where=record.place,
-            found="a training of another version of sentdist",
-            expected="fields that this one knows",
-            remedy="Make the card with the version that trained it.",
-        )
+    train, all_records = _training_of(record, store)
     scores = _scores(store, train, all_records)
     upstream = {stage.key for stage in topological((train,))}
     corpora = [one for one in all_records.values() if one.kind in CORPUS_STAGE_KINDS and one.key in upstream]
@@ -106,6 +94,24 @@ def encoder_card(
         citations=citations.cite(works),
     )
     return render("encoder_card.md.jinja", page=page)
+
+
+def _training_of(record: Record, store: ArtifactStore) -> tuple[Train, Mapping[str, Record]]:
+    """The training as a stage, and all records of its store."""
+    if record.kind != "train":
+        raise StoreError(
+            where=record.place, found=f"a {record.kind}", expected="the key of a training", remedy="`sentdist models` lists them."
+        )
+    all_records = {artifact.key: artifact.record for artifact in store.artifacts()} | {record.key: record}
+    train = restored(record.key, all_records)
+    if not isinstance(train, Train):
+        raise StoreError(
+            where=record.place,
+            found="a training of another version of sentdist",
+            expected="fields that this one knows",
+            remedy="Make the card with the version that trained it.",
+        )
+    return train, all_records
 
 
 def _metadata(

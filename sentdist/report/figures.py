@@ -170,15 +170,7 @@ def learning_curves(
                 scores = _over_seeds([dict(zip(curve.dev_steps, curve.dev_scores, strict=True)) for curve in runs if len(curve.dev_steps)])
                 _band(axes[-1], *scores[:3], color=color, marker=marker)
                 records += [["dev score", label, *record] for record in zip(*scores, strict=True)]
-        for panel, kind in enumerate(kinds):
-            axes[panel].set_ylabel("training loss" if len(kinds) == 1 else f"loss:\n{kind}")
-        axes[-1].set_xlabel("optimizer step")
-        axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
-        if has_dev:
-            axes[-1].set_ylabel(in_lines(dev_unit, height_in=1.6))
-        for one in axes:
-            quiet(one)
-            one.margins(x=0.01)
+        _label_steps(axes, kinds, dev_unit if has_dev else None)
         figure.align_ylabels(axes)
         _legend_above(figure, axes[: len(kinds)])
         band = "; band: ± 1 standard deviation over seeds" if any(sd is not None for *_, sd, _ in records) else ""
@@ -186,6 +178,19 @@ def learning_curves(
         caption += _learning_notes(per_bin, num_panels=len(kinds), num_drawn=len(labels), num_systems=num_systems)
         header = ["quantity", "label", "step", "mean", "sd", "seeds"]
         return save(figure, name="learning", caption=caption, header=header, records=records)
+
+
+def _label_steps(axes: Sequence[Axes], kinds: Sequence[str], dev_unit: str | None) -> None:
+    """Words along the axes: losses, a panel each kind, above the dev score, where there is one."""
+    for panel, kind in enumerate(kinds):
+        axes[panel].set_ylabel("training loss" if len(kinds) == 1 else f"loss:\n{kind}")
+    axes[-1].set_xlabel("optimizer step")
+    axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+    if dev_unit is not None:
+        axes[-1].set_ylabel(in_lines(dev_unit, height_in=1.6))
+    for one in axes:
+        quiet(one)
+        one.margins(x=0.01)
 
 
 def _learning_notes(per_bin: int, *, num_panels: int, num_drawn: int, num_systems: int | None) -> str:

@@ -85,5 +85,6 @@ def file_rows(name: str, table: pa.Table, layout: Layout) -> FileRows:
 
 
 def check_file(name: str, path: Path) -> None:
+    """Raise DataError for a path that is no file."""
     if (kind := unreadable(path)) is not None:
         raise DataError(where=name, found=kind, expected="a file", remedy="Correct corpus.file.")

@@ -32,6 +32,7 @@ def sides_of_file(name: str, rows: FileRows, file: OwnFile, revision: str) -> Si
 
 
 def digest_of_sides(sides: Sides) -> str:
+    """16 hex digits that stand for which row is on which side."""
     return hashlib.sha256(sides.of_rows.tobytes()).hexdigest()[:16]
 
 
