@@ -64,29 +64,29 @@ class SweepLeaks:
 
 def sweep_leaks(sweep: SweepRecord, store: ArtifactStore, records: Mapping[str, Record]) -> SweepLeaks:
     """Put together what the overlaps in the store say of a sweep's finished trials."""
-    overlaps = [(one, restored(one.key, {one.key: one.record})) for one in current_overlaps(store)]
+    overlaps = [(overlap, restored(overlap.key, {overlap.key: overlap.record})) for overlap in current_overlaps(store)]
     leaked: dict[tuple[str, str], dict[ScoredTask, Leaked]] = {}  # each fold has a task of its own
     rows: dict[tuple[str, ...], None] = {}
     is_known = True
     for cell, trials in sweep.cells.items():
-        for trial in (one for one in trials if one.key in records and one.train is not None):
+        for trial in (trial for trial in trials if trial.key in records and trial.train is not None):
             scores, train = restored(trial.key, records), restored(trial.train, records)
             built_on = () if train is None else topological((train,))
             corpora = {stage.key for stage in built_on if isinstance(stage, CorpusStage)}
             dev_tasks = [task for stage in built_on if isinstance(stage, Train) and stage.selection for task in stage.selection.tasks]
             of_these_tests = [
-                (one, stage)
-                for one, stage in overlaps
+                (overlap, stage)
+                for overlap, stage in overlaps
                 if isinstance(stage, Overlap) and isinstance(scores, Scores) and stage.tasks == scores.tasks
             ]
-            of_corpora = [one for one, _ in of_these_tests if set(one.record.inputs) & corpora]
-            is_known = is_known and {key for one in of_corpora for key in one.record.inputs} >= corpora
+            of_corpora = [overlap for overlap, _ in of_these_tests if set(overlap.record.inputs) & corpora]
+            is_known = is_known and {key for overlap in of_corpora for key in overlap.record.inputs} >= corpora
             counts = _leaked(of_corpora, store)
             for task in scores.tasks if isinstance(scores, Scores) else ():
                 if task.name in counts:
                     leaked.setdefault((cell, task.name), {})[task] = counts[task.name]
-            dev_sets = [one for one, stage in of_these_tests if stage.of in dev_tasks]
-            rows |= dict.fromkeys(row for one in (*of_corpora, *dev_sets) for row in leak_rows(one.record))
+            dev_sets = [overlap for overlap, stage in of_these_tests if stage.of in dev_tasks]
+            rows |= dict.fromkeys(row for overlap in (*of_corpora, *dev_sets) for row in leak_rows(overlap.record))
     together = {place: _together(parts.values()) for place, parts in leaked.items()}
     return SweepLeaks(
         leaked={place: one for place, one in together.items() if one.num_leaked + one.num_near}, rows=tuple(rows), is_known=is_known
