@@ -159,7 +159,7 @@ def test_the_report_that_is_kept_has_the_trackers_pages_and_goes_there_too(
     monkeypatch.setattr(sweep, "load_sweep", lambda store, name: name)
     monkeypatch.setattr(sweep_report, "report_sweep", lambda store, name, links: done.append(("links", links)) or sweep_report.Report(
         name=name, lead="", markdown="m", html="h", files={}))  # fmt: skip
-    store: Any = SimpleNamespace(write_folder=lambda folder, place: f"store/{place}")
+    store: Any = SimpleNamespace(files=SimpleNamespace(write_folder=lambda folder, place: f"store/{place}"))
     building._publish_report("demo", store, SERVER)
     assert done == [("links", {"parallel": "a page"} if is_search else {}), ("logged", ("demo", ["report.html", "report.md"]))]
     said = capsys.readouterr()
