@@ -15,7 +15,7 @@ from sentdist.evaluation.significance import ONE_GROUP
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.columns import AVERAGE
 from sentdist.report.evaluated import Compared, compare_evaluated, scored
-from sentdist.report.score_rows import ResultRow
+from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.tables import build_table
 from tests.support.tasks_data import evaluated, write_table
 from tests.support.tiny_encoders import WORDS
@@ -66,17 +66,16 @@ def test_a_report_says_which_tasks_share_texts(encoders: tuple[Path, Path], tmp_
         write_table(tmp_path, name, given)
     made = [evaluated(one, ("sts=one", "sts=same", "sts=apart"), data=tmp_path, store=tmp_path / one.name) for one in encoders]
     titles = {"One": "sts-one", "Same": "sts-same", "Apart": "sts-apart"}
-    table = build_table(
-        [
-            ResultRow(
-                method=label, label=label, params={}, seed=0, is_fixed=True,
-                scores={title: found.record.results[task] for title, task in titles.items()},  # type: ignore[misc]
-                items={title: context.store.folder(found) / "items" / f"{task}.parquet" for title, task in titles.items()},
-            )
-            for label, (found, context) in zip("ab", made, strict=True)
-        ],
-        title="STS", tasks=list(titles), baseline="a",
-    )  # fmt: skip
+    rows_of = [
+        ResultRow(
+            method=label, label=label, params={}, seed=0, is_fixed=True,
+            scores={title: found.record.results[task] for title, task in titles.items()},  # type: ignore[misc]
+            items={title: context.store.folder(found) / "items" / f"{task}.parquet" for title, task in titles.items()},
+        )
+        for label, (found, context) in zip("ab", made, strict=True)
+    ]  # fmt: skip
+    shown = TableRows(title="STS", rows=rows_of, columns=list(titles), measure=TASK_KINDS["sts"].main, average=True)
+    table = build_table(shown, baseline="a")
     assert f"{NOTE}One, Same." in table.notes
 
 
