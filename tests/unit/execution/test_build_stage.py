@@ -1,0 +1,154 @@
+"""What a process on a cluster does with a stage beside building it: what it tells board and tracker, reserves and removes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from sentdist.errors import ArtifactLost, DataError
+from sentdist.execution import build_stage as built
+from sentdist.execution import reserved
+from sentdist.execution.board.submission import Submission
+from sentdist.execution.build_stage import build_stage
+from sentdist.execution.parallel import shards
+from sentdist.execution.training import member, rank
+from sentdist.plan.runtime import Runtime
+from sentdist.plan.stage import Stage
+from sentdist.plan.stages import Rung
+from sentdist.stages.context import Context
+from sentdist.stages.inputs_in_use import inputs_watched
+from sentdist.store.store import Artifact, ArtifactStore
+from tests.support.every_stage import one_of_each
+from tests.support.lost_training import RecordingSink
+
+SAID = {"where": "here", "found": "this", "expected": "that", "remedy": "None."}
+ARTIFACT: Any = Mock(record=Mock(seconds=1.0))
+
+
+class Built:
+    """Stages built with other bodies; tracker, signs of life and reservations as they came."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.tracker, self.body, self.sink, self.reserved = Mock(), Mock(return_value=ARTIFACT), RecordingSink(), Mock()
+        self.beats: list[str] = []
+        self.submission = Submission(
+            context=Context(store=ArtifactStore(folder), runtime=Runtime(engine="torch", bank_in_object_store=False)), tracker=self.tracker
+        )
+        monkeypatch.setattr(built, "Heartbeats", self._beating)
+        monkeypatch.setattr(built, "build_in_process", self.body)
+        monkeypatch.setattr(reserved, "use_reserved", self.reserved)
+
+    @contextmanager
+    def _beating(self, stage: Stage, sink: Any) -> Iterator[None]:
+        assert sink is self.sink
+        self.beats.append(stage.key)
+        yield
+
+    def __call__(self, stage: Stage, **runtime: Any) -> Artifact:
+        if runtime:
+            context = self.submission.context
+            given = Runtime.model_validate(context.runtime.model_dump(exclude_unset=True) | runtime)
+            self.submission = replace(self.submission, context=replace(context, runtime=given))
+        return build_stage(stage, self.submission, self.sink)
+
+    @property
+    def events(self) -> list[str]:
+        return [event.what for event in self.sink.told]
+
+
+@pytest.fixture
+def build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Built:
+    return Built(monkeypatch, tmp_path / "store")
+
+
+@pytest.mark.parametrize(("kind", "reserves"), [("corpus", 0), ("bank", 1), ("targets", 1), ("scores", 1)])
+def test_what_one_process_builds_is_told_and_kept_within_what_it_has_reserved(kind: str, reserves: int, build: Built) -> None:
+    stage = one_of_each()[kind]
+    assert build(stage) is ARTIFACT
+    assert build.events == ["started", "finished"] and build.beats == [stage.key]
+    build.tracker.finish.assert_called_once_with(ARTIFACT.record)
+    assert len(build.reserved.mock_calls) == reserves, "a corpus needs no torch"
+
+
+@pytest.mark.parametrize(
+    ("error", "told", "failures"), [(DataError(**SAID), "failed", 1), (ValueError("a bug"), "failed", 1), (ArtifactLost(**SAID), "lost", 0)]
+)
+def test_what_fails_is_a_failed_run_and_a_lost_input_is_none(error: Exception, told: str, failures: int, build: Built) -> None:
+    build.body.side_effect = error
+    with pytest.raises(type(error)):
+        build(one_of_each()["scores"])
+    assert build.events == ["started", told] and not build.tracker.finish.called
+    assert [call.args[0] for call in build.tracker.fail.call_args_list] == failures * [one_of_each()["scores"].key]
+
+
+def test_an_error_that_may_be_a_lost_peer_is_for_the_board_to_judge(build: Built, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told as a failure, a sweep would end where another attempt goes on."""
+    monkeypatch.setattr(rank, "train_as_first_rank", Mock(side_effect=RuntimeError("connection closed by peer")))
+    object.__setattr__(build.sink, "order", ("workers-1", 3))
+    with pytest.raises(RuntimeError):
+        build(one_of_each()["train"], workers=2)
+    assert build.events == ["started"] and not build.tracker.fail.called
+    object.__setattr__(build.sink, "order", None)
+    with pytest.raises(RuntimeError):
+        build(one_of_each()["train"], workers=1)
+    assert build.events[1:] == ["started", "failed"], "a process of its own has no peer"
+
+
+def test_an_input_that_changes_under_a_stage_is_lost_whatever_the_error(build: Built, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Mock(side_effect=inputs_watched)
+    monkeypatch.setattr(built, "inputs_watched", watched)
+    build(one_of_each()["scores"])
+    assert watched.called
+
+
+def test_the_progress_of_a_part_of_a_training_stands_on_the_run_of_the_whole(build: Built, monkeypatch: pytest.MonkeyPatch) -> None:
+    train = Mock(return_value=ARTIFACT)
+    monkeypatch.setattr(rank, "train_as_first_rank", train)
+    rung = one_of_each()["rung"]
+    assert isinstance(rung, Rung)
+    for stage in (rung, rung.whole):
+        assert build(stage) is ARTIFACT
+    assert [call.args for call in build.tracker.begin.call_args_list] == [(rung.whole.key,)] * 2
+    assert train.call_args.args[3] is build.tracker.begin.return_value
+
+
+@pytest.mark.parametrize("kind", ["bank", "targets"])
+@pytest.mark.parametrize("is_group", [True, False])
+def test_shards_are_made_by_the_group_that_was_asked_else_by_a_pool(
+    kind: str, is_group: bool, build: Built, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_group, over_workers = Mock(return_value=ARTIFACT), Mock(return_value=ARTIFACT)
+    monkeypatch.setattr(member, "shards_in_group", in_group)
+    monkeypatch.setattr(shards, "build_over_workers", over_workers)
+    object.__setattr__(build.sink, "order", ("workers-1", 1) if is_group else None)
+    build(one_of_each()[kind], workers=2)
+    assert (in_group.called, over_workers.called) == (is_group, not is_group)
+    if not is_group:
+        assert over_workers.call_args.kwargs["sink"] is build.sink, "each worker gives signs of life"
+
+
+@pytest.mark.parametrize("kind", ["train", "rung"])
+def test_what_is_finished_is_not_built_again_and_its_checkpoints_go(kind: str, build: Built, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when a process was lost between its artifact and its answer."""
+    stage, store = one_of_each()[kind], build.submission.context.store
+    with store.staged() as folder:
+        (folder / "data").write_text("")
+        store.commit(stage, folder, seconds=0.0, runtime={}, environment={}, results={})
+    left = Path(store.root) / "running" / stage.key / "00000005"
+    left.mkdir(parents=True)
+    monkeypatch.setattr(rank, "train_as_first_rank", Mock(side_effect=AssertionError))
+    assert build(stage).record.key == stage.key
+    assert not build.events and not left.exists()
+
+
+def test_a_bank_says_where_it_will_lie_before_it_is_made(build: Built, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sentdist.execution.banks.reader.placement_of", lambda *_: Mock(line="in memory"))
+    monkeypatch.setattr("sentdist.stages.gpu_memory.explain_full_gpu", lambda *_: nullcontext())
+    build(one_of_each()["bank"], bank_in_object_store=True)
+    assert [event.message for event in build.sink.told] == ["in memory", None]
