@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 from unittest.mock import Mock
 
 import pytest
@@ -15,7 +17,7 @@ from sentdist.execution.board import stage_task
 from sentdist.execution.board.attempts import GroupLostError
 from sentdist.execution.board.event_sink import EventSink, GroupMember
 from sentdist.execution.cluster.ray_errors import GONE
-from sentdist.execution.resources import Demand
+from sentdist.execution.resources import Demand, ElasticWidth
 from sentdist.execution.training import worker_group
 
 GROUP = GroupMember(
@@ -67,3 +69,81 @@ def test_what_starts_ray_train_is_told_which_cluster_it_is_on(monkeypatch: pytes
     stage_task.start_group(GROUP)
     assert drive.options.call_args.kwargs["runtime_env"]["env_vars"] == {"RAY_ADDRESS": "10.0.0.1:6379"}
     drive.options.return_value.remote.assert_called_once_with(GROUP)
+
+
+GPUS = replace(GROUP, demand=replace(GROUP.demand, num_gpus=0.5, num_cpus=3.0))
+ELASTIC = replace(GROUP, demand=replace(GROUP.demand, workers=4, change=ElasticWidth(fewest=2, every_s=120.0)))
+
+
+def _asked(monkeypatch: pytest.MonkeyPatch, member: GroupMember) -> SimpleNamespace:
+    """What Ray Train is asked for, and the environment that it finds."""
+    trainer, environment = Mock(), dict[str, str]()
+    monkeypatch.setattr(worker_group, "TorchTrainer", trainer)
+    monkeypatch.setattr(worker_group.os, "environ", environment)
+    monkeypatch.setattr("ray.nodes", list)
+    worker_group.run_worker_group(member)
+    return SimpleNamespace(**trainer.call_args.kwargs, environment=environment)
+
+
+def test_a_group_is_tried_again_by_the_board_alone_unless_its_size_may_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The board counts losses, and knows whether a training has got on between two of them."""
+    fixed, elastic = (_asked(monkeypatch, member) for member in (GROUP, ELASTIC))
+    assert fixed.run_config.failure_config.max_failures == elastic.run_config.failure_config.max_failures == 0
+    assert fixed.run_config.failure_config.controller_failure_limit > 0, "without a limit a group that cannot start is tried for ever"
+    assert elastic.run_config.failure_config.controller_failure_limit == -1
+    assert fixed.environment["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] != elastic.environment["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"]
+
+
+def test_a_group_has_the_workers_and_devices_of_its_demand(monkeypatch: pytest.MonkeyPatch) -> None:
+    fixed, gpus, elastic = (_asked(monkeypatch, member) for member in (GROUP, GPUS, ELASTIC))
+    assert (fixed.scaling_config.num_workers, fixed.scaling_config.use_gpu) == (2, False)
+    assert fixed.scaling_config.resources_per_worker == {"CPU": 1.0}
+    assert gpus.scaling_config.use_gpu and gpus.scaling_config.resources_per_worker == {"CPU": 3.0, "GPU": 0.5}
+    assert (fixed.torch_config.backend, gpus.torch_config.backend) == ("gloo", worker_group.GPU_BACKEND)
+    assert elastic.scaling_config.num_workers == (2, 4) and elastic.scaling_config.elastic_resize_monitor_interval_s == 120.0
+
+
+def test_a_worker_computes_with_its_own_cpus_and_asks_for_no_gpu_that_it_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    variables = [_asked(monkeypatch, member).run_config.worker_runtime_env["env_vars"] for member in (GROUP, GPUS)]
+    assert [one["OMP_NUM_THREADS"] for one in variables] == ["1", "3"]
+    assert variables[0]["DS_ACCELERATOR"] == "cpu" and "DS_ACCELERATOR" not in variables[1]
+
+
+def test_a_training_leaves_the_handler_of_interrupts_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray Train's own holds the controller, and with it processes that outlive their training."""
+    before = signal.getsignal(signal.SIGINT)
+    trainer = Mock()
+    trainer.return_value.fit = lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)
+    monkeypatch.setattr(worker_group, "TorchTrainer", trainer)
+    monkeypatch.setattr("ray.nodes", list)
+    try:
+        worker_group.run_worker_group(GROUP)
+        assert signal.getsignal(signal.SIGINT) is before
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize(("way", "reserves"), [("task", {"num_cpus": 1.5, "num_gpus": 0.5}), ("group", {"num_cpus": 0})])
+def test_who_stays_reserves_what_it_needs_and_who_drives_a_group_nothing(
+    way: Literal["task", "group"], reserves: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = Mock()
+    monkeypatch.setattr(stage_task, "_stay" if way == "task" else "_drive", started)
+    monkeypatch.setattr(stage_task.ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="10.0.0.1:6379"))
+    stage_task.start_group(replace(GROUP, demand=Demand(way=way, workers=1, num_cpus=1.5, num_gpus=0.5)))
+    options = started.options.call_args.kwargs
+    assert {name: value for name, value in options.items() if name.startswith("num_")} == reserves and options["max_retries"] == 0
+
+
+def test_a_process_that_had_a_gpu_serves_nobody_else_and_notes_wait_for_no_cpu() -> None:
+    """CUDA reads once which GPU it may use; and a note of a failure must not wait for the trainings of others."""
+    tasks: Any = stage_task
+    assert tasks._stay._max_calls == 1
+    assert tasks.note_failed._num_cpus == tasks.note_stopped._num_cpus == 0
+
+
+def test_a_driver_that_is_interrupted_before_its_group_is_up_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_group, "run_worker_group", Mock(side_effect=KeyboardInterrupt))
+    drive: Any = stage_task._drive
+    with pytest.raises(SystemExit, match="cancelled"):
+        drive._function(GROUP)
