@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from ray.exceptions import ActorDiedError, ActorUnavailableError
@@ -62,12 +63,13 @@ def _work(
     *,
     breaks: Callable[[str], Exception | None] = lambda name: None,
     rank: int = 0,
+    number: int = 1,
     body: Callable[..., Any],
 ) -> Board:
     """Have one worker of two do what the board orders."""
     plan, context = planned
     stage: Stage = next(stage for stage in plan.stages if isinstance(stage, Train))
-    board = Board(Order(number=1, stage=stage, submission=Submission(context=context, trainings_at_once=1)), breaks)
+    board = Board(Order(number=number, stage=stage, submission=Submission(context=context, trainings_at_once=1)), breaks)
     monkeypatch.setattr(member.ray, "get", board.answer)
     monkeypatch.setattr(member, "PAUSE_S", 0.0)
     monkeypatch.setattr(
@@ -118,3 +120,23 @@ def test_what_all_ranks_meet_is_told_by_the_first_alone(monkeypatch: pytest.Monk
         raise DataError(where="corpus", found="no rows", expected="rows", remedy="Give some.")
 
     assert not _work(monkeypatch, planned, rank=1, body=train).answers
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_each_order_has_its_number_and_nothing_of_it_is_held_afterwards(
+    rank: int, monkeypatch: pytest.MonkeyPatch, planned: tuple[Plan, Context]
+) -> None:
+    """By its number the board knows which order the group calls the others for: with another they wait for ever."""
+    let_go, orders = Mock(), list[Any]()
+    monkeypatch.setattr(member, "_let_go", let_go)
+    _work(monkeypatch, planned, rank=rank, number=3, body=lambda stage, _, sink, *__: orders.append(sink.order) or "built")
+    assert orders == [("workers-1", 3)]
+    let_go.assert_called_once_with()
+
+
+def test_memory_goes_back_to_host_and_gpu_between_two_stages(monkeypatch: pytest.MonkeyPatch) -> None:
+    given_back = Mock()
+    for name in ("give_back_freed_memory", "give_back_gpu_memory"):
+        monkeypatch.setattr(member, name, getattr(given_back, name))
+    member._let_go()
+    assert [call[0] for call in given_back.mock_calls] == ["give_back_freed_memory", "give_back_gpu_memory"]

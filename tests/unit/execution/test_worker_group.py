@@ -111,16 +111,16 @@ def test_a_worker_computes_with_its_own_cpus_and_asks_for_no_gpu_that_it_has_not
 
 def test_a_training_leaves_the_handler_of_interrupts_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray Train's own holds the controller, and with it processes that outlive their training."""
-    before = signal.getsignal(signal.SIGINT)
+    found = signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs behind an `&` ignores it
     trainer = Mock()
     trainer.return_value.fit = lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)
     monkeypatch.setattr(worker_group, "TorchTrainer", trainer)
     monkeypatch.setattr("ray.nodes", list)
     try:
         worker_group.run_worker_group(GROUP)
-        assert signal.getsignal(signal.SIGINT) is before
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, found)
 
 
 @pytest.mark.parametrize(("way", "reserves"), [("task", {"num_cpus": 1.5, "num_gpus": 0.5}), ("group", {"num_cpus": 0})])
