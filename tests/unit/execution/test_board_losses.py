@@ -23,6 +23,7 @@ from sentdist.execution.board.event_log import EventLog
 from sentdist.execution.board.event_sink import EventSink
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.submission import Submission, most_pools, stopped
+from sentdist.execution.cluster.names import HEAD
 from sentdist.execution.progress import SweepProgress
 from sentdist.execution.resources import Demand
 from sentdist.plan.corpora.rows import RowsCorpus
@@ -304,7 +305,8 @@ def test_a_client_that_opens_another_board_parts_from_the_one_before(monkeypatch
         return SimpleNamespace(**{method: SimpleNamespace(remote=call) for method, call in called.items()})
 
     boards = iter((handle("first"), handle("second")))
-    options = SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda *_: next(boards)))
+    opened = mock.Mock(**{"return_value.remote": lambda *_: next(boards)})
+    options = SimpleNamespace(options=opened)
     monkeypatch.setattr(client, "ray", SimpleNamespace(remote=lambda _: options))
     driver = BoardClient(_submission(tmp_path), mock.Mock())
     old = driver._client_id
@@ -314,6 +316,8 @@ def test_a_client_that_opens_another_board_parts_from_the_one_before(monkeypatch
         ("first register", old), ("first watch", old), ("first unregister", old),
         ("second register", driver._client_id), ("second watch", driver._client_id),
     ]  # fmt: skip
+    where = {"resources": HEAD, "scheduling_strategy": "DEFAULT", "lifetime": "detached"}  # it is lost with no host and with no trial
+    assert all(call.kwargs.items() >= where.items() for call in opened.call_args_list)
 
 
 def test_a_board_whose_last_submission_leaves_while_it_is_stopped_answers_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,0 +1,117 @@
+"""Embedding, searching and making shards over workers: what each worker is given, keeps to and tells. Ray is stood in for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+
+from sentdist.execution import reserved
+from sentdist.execution.board.heartbeats import Heartbeat
+from sentdist.execution.cluster.growth import ClusterNodes
+from sentdist.execution.parallel import embed, nearest, shards
+from sentdist.execution.resources import Node, pool_demand, stage_demand
+from sentdist.inference.nearest import TileReader
+from sentdist.plan.runtime import Runtime
+from sentdist.plan.specs import EncoderUse
+from sentdist.plan.stages import Corpus, Targets
+from sentdist.stages.context import Context
+from sentdist.stages.local import build_here
+from sentdist.store.store import ArtifactStore
+from tests.support.every_stage import one_of_each
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
+
+NODES = (Node(cpus=8.0, gpus=4.0),)
+
+
+def _there(monkeypatch: pytest.MonkeyPatch, module: Any, given: Mock, *, order: Callable[[list[Any]], Iterable[Any]] = reversed) -> None:
+    """Workers in this process, whose parts come back in another order."""
+
+    def over_workers(worker: Any, arguments: Any, parts: Any, **options: Any) -> Iterator[tuple[Any, Any]]:
+        given(arguments, **options)
+        one = worker(*arguments)
+        yield from ((part, one.work(part)) for part in order(list(parts)))
+
+    monkeypatch.setattr(module, "over_workers", over_workers)
+    if module is not shards:
+        monkeypatch.setattr(module, "connect", lambda: None)
+        monkeypatch.setattr(module, "cluster_growth", lambda: ClusterNodes(living=NODES))
+
+
+def test_sentences_that_workers_embed_come_back_in_their_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given, checked, reserves = Mock(), Mock(), Mock()
+    _there(monkeypatch, embed, given)
+    monkeypatch.setattr(embed, "embed_here", lambda stage, context: lambda texts: np.array([[float(text)] for text in texts], np.float32))
+    monkeypatch.setattr(embed, "check_inputs", checked)
+    monkeypatch.setattr(reserved, "use_reserved", reserves)
+    stage: Any = one_of_each()["scores"]
+    runtime = Runtime(engine="torch", workers=2, gpus_per_worker=0.5)
+    done: list[tuple[int, int]] = []
+    embedded = embed.embed_over_workers(
+        stage, Context(store=ArtifactStore(tmp_path), runtime=runtime), on_progress=lambda *so_far: done.append(so_far)
+    )
+    sentences = [str(number) for number in range(1_300)]
+    assert embedded(sentences)[:, 0].tolist() == list(map(float, sentences))
+    demand = pool_demand(runtime, gpus=0.5)
+    assert given.call_args.kwargs["demand"] == demand
+    reserves.assert_called_once_with(demand), "the encoder is loaded once, within what the worker has reserved"
+    assert checked.call_count == len(done) == 3 and done[-1] == (1_300, 1_300), "each part is of the encoder as it was"
+
+
+@pytest.mark.parametrize(("embeddings", "gpus"), [(None, 1.0), (Path("embeddings.npy"), 0.0)])
+def test_who_searches_a_file_of_embeddings_takes_no_gpu(embeddings: Path | None, gpus: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = Mock()
+    _there(monkeypatch, nearest, given)
+    monkeypatch.setattr(nearest.ray, "put", lambda value: value)
+    corpus = SimpleNamespace(tiles=lambda: iter(()))
+    reader = TileReader(use=EncoderUse(checkpoint="x"), embeddings=embeddings)
+    search: Any = nearest.search_over_workers(Mock(), corpus, reader, np.zeros((1, 2)), depth=1, runtime=Runtime(workers=2))  # type: ignore[arg-type]
+    assert list(search) == []
+    assert given.call_args.kwargs["demand"].num_gpus == gpus
+    assert given.call_args.args[0][-1].gpus_per_worker == gpus, "the worker opens its encoder on that device"
+
+
+class Sink:
+    every_s = 1000.0
+
+    def __init__(self) -> None:
+        self.beats: list[Heartbeat] = []
+
+    def beat(self, heartbeat: Heartbeat) -> None:
+        self.beats.append(heartbeat)
+
+
+def test_workers_that_make_shards_are_told_apart_and_what_a_lost_one_left_is_no_part(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    values = tiny_values(Path("minilm-l6")) | {
+        "evaluation": {"tasks": ["stsb"], "probes": {}},
+        "targets": {"tagger": "tests.support.tiny_tagger:tag", "num_words": 12},
+        "methods": {"base": {}},
+        "baseline": None,
+        "runtime": {"rows_per_shard": 40, "workers": 2},
+    }
+    plan, context = tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")
+    build_here(next(stage for stage in plan.stages if isinstance(stage, Corpus)), context)
+    (stage,) = (stage for stage in plan.stages if isinstance(stage, Targets))
+    given, reserves, sink = Mock(), Mock(), Sink()
+
+    def leaving(parts: list[int]) -> Iterable[int]:
+        folder = given.call_args.args[0][3]
+        (folder / "shards" / "00000.npz.part").write_bytes(b"?")
+        return parts[::-1]
+
+    _there(monkeypatch, shards, given, order=leaving)
+    monkeypatch.setattr(shards, "use_reserved", reserves)
+    artifact = shards.build_over_workers(stage, context, sink=sink)
+    num_shards = -(-shards.body_of(stage, context).num_rows // 40)
+    assert num_shards > 1 and not any("part" in name for name in artifact.record.files), artifact.record.files
+    ended = [beat.worker for beat in sink.beats if beat.is_last]
+    assert sorted(ended) == [f"shard {number}" for number in range(num_shards)], "or the end of one would be the end of all"
+    assert {beat.key for beat in sink.beats} == {stage.key}
+    reserves.assert_called_once_with(stage_demand(stage, context.runtime))
