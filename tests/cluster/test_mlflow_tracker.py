@@ -11,6 +11,7 @@ import mlflow
 import pytest
 from mlflow import MlflowClient
 
+from sentdist.store.record import OWN_FILES
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.mlflow_tracker import MlflowTracker
@@ -39,6 +40,8 @@ def test_trials_and_shared_stages_are_children_of_the_sweep(tracked: Tracked) ->
     for run in (*tracked.trials.values(), *tracked.shared.values()):
         assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
     assert {run.info.status for run in tracked.runs()} == {"FINISHED"}
+    colors = {(run.data.tags["sentdist.cell"], run.data.tags["mlflow.runColor"]) for run in tracked.trials.values()}
+    assert len(colors) == len({cell for cell, _ in colors}) == len({color for _, color in colors}) > 1, "one for each cell"
 
 
 def test_the_experiment_says_what_is_compared(tracked: Tracked) -> None:
@@ -254,3 +257,9 @@ def test_the_best_encoder_is_registered_once_and_loads(
     assert expected.shape == (2, 32)
     got = mlflow.pyfunc.load_model("models:/tracked@best", dst_path=str(tmp_path)).predict(["a dog runs", "music"])
     assert got == pytest.approx(expected, abs=1e-6)  # the same weights, twice
+    assert not {path.name for path in tmp_path.rglob("*")} & {*OWN_FILES}, "places and recipes of the store are no part of a model"
+    model_id = str(version.source).removeprefix("models:/")
+    other = tracked.client.create_model_version("tracked", version.source, run_id=version.run_id, model_id=model_id)
+    tracked.client.set_registered_model_alias("tracked", "best", other.version)
+    assert tracker.register_best(tracked.sweep) == address
+    assert tracked.client.get_model_version_by_alias("tracked", "best").version == version.version, "what dev chooses now is the best"

@@ -42,6 +42,7 @@ def test_without_a_server_training_goes_on_and_a_rebuild_brings_all_in(server: M
     scores, ended = next(trial.scores for trial in missed.plan.trials if trial.name == "RCL · seed 0"), missed.sweep.records(missed.store)
     trained_ms, scored_ms = (datetime.fromisoformat(ended[stage.key].created_at).timestamp() * 1000 for stage in (scores.encoder, scores))
     assert (run.info.start_time, run.info.end_time) == (trained_ms - 12_500, scored_ms)  # a record's time is in whole seconds
+    assert missed.parent.info.end_time == max(datetime.fromisoformat(record.created_at).timestamp() * 1000 for record in ended.values())
     before = missed.state()
     rebuild(missed.store, server.uri, "missed")
     assert missed.state() == before
@@ -124,6 +125,8 @@ def test_a_failed_trial_says_why(server: MlflowServer, client: MlflowClient, tmp
     assert "not finite at step 7" in run.data.tags["mlflow.note.content"]
     assert run.data.tags["sentdist.reason"] == "the loss is not finite at step 7"
     again = failed.begin(server.uri)
+    again.begin(trial.key)
+    assert failed.trials[trial.name].info.status == failed.parent.info.status == "RUNNING"
     drive(again, failed.plan.stages, failed.store)
     again.finish_sweep()
     run = failed.trials[trial.name]
@@ -138,11 +141,13 @@ def test_a_sweep_that_ends_leaves_the_runs_of_another_store(server: MlflowServer
     other, tracker = theirs.begin(server.uri), ours.begin(server.uri)
     only_theirs = next(trial for trial in theirs.plan.trials if trial.key not in {one.key for one in ours.plan.trials})
     other.begin(only_theirs.key)
+    of_nobody = client.create_run(theirs.experiment).info.run_id  # as a search's, which is no child of the sweep
     drive(tracker, ours.plan.stages, ours.store)
     tracker.finish_sweep()
     assert theirs.trials[only_theirs.name].info.status == "RUNNING"
     other.finish_sweep("stopped")
     assert theirs.trials[only_theirs.name].info.status == "KILLED"
+    assert client.get_run(of_nobody).info.status == "RUNNING"
 
 
 def test_an_address_that_is_no_server_is_refused(tmp_path: Path) -> None:

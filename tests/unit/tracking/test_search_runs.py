@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
 
 from sentdist.plan.dotted import short_names
+from sentdist.store.searches import TrialSuggested
 from sentdist.store.store import ArtifactStore
+from sentdist.tracking import search_runs
 from sentdist.tracking.search_runs import SearchRuns
+from sentdist.tracking.server import PARENT
 from sentdist.tracking.shown_metrics import shown
 from sentdist.tracking.views import TAG
 from tests.support.synthetic_searches import made_up_search
@@ -47,3 +55,31 @@ def test_pages_are_links_within_the_server() -> None:
     pages = SearchRuns(made_up_search(samples=2), STORE).pages("7")
     assert all(page.startswith("#/experiments/7/runs?") for page in pages.values())
     assert "Search: RCL, parallel coordinates" in pages
+
+
+def test_a_trial_stands_below_its_search_from_the_moment_of_its_suggestion(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = made_up_search(samples=3)
+    made = Mock()
+    monkeypatch.setattr(search_runs, "create_run", made)
+    parent: Any = SimpleNamespace(info=SimpleNamespace(run_id="the search"))
+    began = {event.number: event.at for event in record.events if isinstance(event, TrialSuggested)}
+    assert len(set(began.values())) > 1
+    for trial in record.trials:
+        SearchRuns(record, STORE)._make(Mock(), "1", parent, trial)
+        assert made.call_args.kwargs["started_ms"] == int(1000 * began[trial.number])
+        assert made.call_args.kwargs["tags"][PARENT] == "the search"
+
+
+def test_a_dev_score_that_the_curve_has_stands_on_the_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = made_up_search(samples=6)
+    trial = max(record.trials, key=lambda one: len(one.rungs))
+    first, *others = trial.rungs
+    assert others
+    monkeypatch.setattr(SearchRuns, "curve", lambda *_: [("loss", 0.5, 1, first.step), ("dev_score", 80.0, 1, first.step)])
+    run: Any = SimpleNamespace(
+        info=SimpleNamespace(run_id="1", status="RUNNING"), data=SimpleNamespace(params={}, metrics={}, tags={}), inputs=None
+    )
+    client = Mock()
+    SearchRuns(record, STORE)._update(run, trial, is_left=False).send(client)
+    points = [metric for call in client.log_batch.call_args_list for metric in call.kwargs["metrics"] if metric.key == "dev_score"]
+    assert [point.step for point in points] == [first.step, *(rung.step for rung in others)]
