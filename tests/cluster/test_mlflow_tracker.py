@@ -228,6 +228,7 @@ def test_a_report_is_kept_on_the_sweep(tracked: Tracked, server: MlflowServer, t
     assert not tracker.warnings
     assert tracked.artifacts(tracked.parent, "report") == {"report/report.md", "report/report.html", "report/figures"}
     assert "[Report](#/experiments/" in tracked.parent.data.tags["mlflow.note.content"]
+    assert tracked.parent.data.tags["sentdist.report"] in tracked.artifacts(tracked.parent, "report"), "where that link leads"
     assert tracked.parent.info.status == "FINISHED"
 
 

@@ -126,6 +126,13 @@ def test_two_methods_that_come_to_the_same_stages_are_one_run() -> None:
     assert [trial.method for trial in layout.trials.values()] == ["one"]
 
 
+def test_a_shared_stage_leads_back_to_every_trial_that_needs_it() -> None:
+    layout = layout_of(plan_of(small_recipe()))
+    for stage in layout.shared:
+        assert layout.used_by(stage) == [key for key, trial in layout.trials.items() if stage in trial.stages]
+    assert max(len(layout.used_by(stage)) for stage in layout.shared) > 1
+
+
 def test_a_bank_shows_the_corpus_that_it_embeds() -> None:
     methods: Json = {
         "entropy": {"objective": {"name": "entropy", "phi": 0.01}},

@@ -35,7 +35,13 @@ def test_every_chart_lies_in_a_section_that_is_open() -> None:
     for charts in charted:
         _check_cards(charts)
     (card,) = charted[1].state["compareRunCharts"]  # type: ignore[misc]
-    assert card["selectedParams"] == ["phis"]  # type: ignore[index, call-overload]
+    assert card["selectedParams"] == ["phis"] and card["showAllRuns"]  # type: ignore[index, call-overload]
+
+
+def test_shared_stages_are_listed_by_their_kind() -> None:
+    """Ordered by time, MLflow would fold them away below their sweep."""
+    *_, stages = views(order="stsb", metric="stsb", scores=["stsb"], trials=TRIALS)
+    assert (stages.id, stages.state["orderByKey"], stages.state["orderByAsc"]) == ("sentdist-stages", "params.`kind`", True)
 
 
 def test_trials_that_differ_in_nothing_else_have_no_parallel_coordinates() -> None:
