@@ -9,7 +9,6 @@ from sentdist.errors import DataError
 
 # Cosines of float32 embeddings carry rounding noise of about 1e-7. A set of cosines narrower than this holds no ranking, only that noise.
 COSINE_RESOLUTION = 1e-6
-COSINE_DECIMALS = 12  # float64's own noise is about 1e-16
 
 
 def checked_embeddings(embeddings: ArrayLike, *, where: str) -> NDArray[np.float64]:
@@ -47,8 +46,7 @@ def normalized(embeddings_SD: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def paired_cosines(embeddings1_SD: ArrayLike, embeddings2_SD: ArrayLike, *, where: str) -> NDArray[np.float64]:
-    """(S,) cosine of row s of the first with row s of the second, in float64. That of equal rows is 1 to the last bit: texts that are the
-    same tie, whatever the roundings of their length."""
+    """(S,) cosine of row s of the first with row s of the second, in float64."""
     first_SD = checked_embeddings(embeddings1_SD, where=f"{where}: sentence1")
     second_SD = checked_embeddings(embeddings2_SD, where=f"{where}: sentence2")
     if first_SD.shape != second_SD.shape:
@@ -58,7 +56,7 @@ def paired_cosines(embeddings1_SD: ArrayLike, embeddings2_SD: ArrayLike, *, wher
             expected="one embedding of each sentence of a pair, of one width",
             remedy="Encode both columns with the same encoder.",
         )
-    return np.clip(np.vecdot(normalized(first_SD), normalized(second_SD)), -1.0, 1.0).round(COSINE_DECIMALS)
+    return np.clip(np.vecdot(normalized(first_SD), normalized(second_SD)), -1.0, 1.0)
 
 
 def spearman(similarities_S: NDArray[np.float64], gold_S: NDArray[np.float64]) -> float | None:
