@@ -17,9 +17,10 @@ from sentdist.execution.cluster.growth import ClusterNodes
 from sentdist.execution.parallel import embed, nearest, shards
 from sentdist.execution.resources import Node, pool_demand, stage_demand
 from sentdist.inference.nearest import TileReader
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderUse
-from sentdist.plan.stages import Corpus, Targets
+from sentdist.plan.stages import Targets
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
 from sentdist.store.store import ArtifactStore
@@ -97,7 +98,7 @@ def test_workers_that_make_shards_are_told_apart_and_what_a_lost_one_left_is_no_
         "runtime": {"rows_per_shard": 40, "workers": 2},
     }
     plan, context = tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")
-    build_here(next(stage for stage in plan.stages if isinstance(stage, Corpus)), context)
+    build_here(next(stage for stage in plan.stages if isinstance(stage, RowsCorpus)), context)
     (stage,) = (stage for stage in plan.stages if isinstance(stage, Targets))
     given, reserves, sink = Mock(), Mock(), Sink()
 
