@@ -9,7 +9,7 @@ from sentdist.execution.disk_estimate import bytes_of, disk_estimate, encoder_si
 from sentdist.plan.stage import Json, Stage
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
-from sentdist.stages.device_forecast import Devices, Parameters, device_forecast
+from sentdist.stages.device_forecast import Devices, Parameters, device_forecast, operations_of
 from sentdist.store.forecast import Forecast
 
 BUILT, MISSING = "built", "missing"
@@ -73,7 +73,6 @@ def plan_facts(plan: Plan, context: Context, ahead: Forecast, devices: Devices |
 
     def planned(stage: Stage) -> PlannedStage:
         is_left, sentences, speed = stage.key in missing, stage.num_sentences(plan.rows), speeds[stage.kind]
-        on_gpus = None if devices is None else device_forecast(plan, devices, parameters, missing=[stage.key]).gpu_hours
         return PlannedStage(
             key=stage.key,
             kind=stage.kind,
@@ -83,7 +82,7 @@ def plan_facts(plan: Plan, context: Context, ahead: Forecast, devices: Devices |
             mentions=plan.mentions[stage.key],
             sentences=sentences,
             seconds=0.0 if not is_left else None if speed is None else sentences / speed,
-            gpu_hours=on_gpus if is_left or on_gpus is None else 0.0,
+            gpu_hours=None if devices is None else devices.hours(operations_of(stage, plan, parameters) if is_left else 0.0),
             bytes=bytes_of(stage, plan, sizes) if is_left else 0,
         )
 

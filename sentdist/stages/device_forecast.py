@@ -54,6 +54,10 @@ class Devices:
         """Operations a second that one of them is assumed to keep up."""
         return UTILISATION * self.peak * TERA
 
+    def hours(self, operations: float) -> float:
+        """Of one of them."""
+        return operations / self.speed / 3600
+
     @classmethod
     def named(cls, given: str) -> Devices:
         """`8xH100`, or `H100` for one. Raises RecipeError for a GPU that the table lacks."""
@@ -77,7 +81,7 @@ class DeviceForecast:
 
     @property
     def gpu_hours(self) -> float:
-        return self.operations / self.devices.speed / 3600
+        return self.devices.hours(self.operations)
 
     @property
     def seconds(self) -> float:
