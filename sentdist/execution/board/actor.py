@@ -144,9 +144,9 @@ class BoardActor:
         self._refuse_stopped(submission_id)
         return news
 
-    async def next_order(self, group: str, after: int, *, is_first: bool) -> Order | None:
+    async def next_order(self, group: str, after: int, *, is_first: bool, device: str) -> Order | None:
         """What a worker of a group builds next, see `WorkerGroups`."""
-        return await self._groups.next_order(group, after, is_first=is_first)
+        return await self._groups.next_order(group, after, is_first=is_first, device=device)
 
     async def begin(self, group: str, number: int) -> None:
         """The first worker of a group needs the others for this order."""

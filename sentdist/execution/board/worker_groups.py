@@ -2,18 +2,23 @@
 
 A group holds its CPUs and GPUs from its start to its end. It builds one stage at a time; between two stages it is idle, and an idle group
 is sent away as soon as anything else waits for room: nothing waits for resources that are held by something that waits itself.
+
+Where groups have devices of unequal speed, a stage waits for a quick one that is busy if it ends sooner there than on a slow one that is
+idle: else the last training of a chain would often begin on the slowest device, and all would wait for it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from sentdist.execution.board.attempts import GroupLostError
 from sentdist.execution.board.background import BackgroundTasks
+from sentdist.execution.board.speeds import Speeds
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.resources import Demand
 from sentdist.plan.stage import Stage
@@ -21,6 +26,8 @@ from sentdist.store.store import Artifact
 
 LINGER_S = 5.0  # an idle group waits so long for the next stage: that of a trial that follows another comes within a second
 GRACE_S = 0.5  # what comes next is asked for when the last answer has gone round, even where others wait for room
+LOOKS_AGAIN_S = 5.0  # after which a stage that waits for a quick device may take a slow one after all, if the quick one is late
+MARGIN = 1.25  # a stage waits for a busy device only if the idle one would take so many times as long: times are guesses
 CLOSES_WITHIN_S = 60.0  # how long Ray Train may take to let a group go
 
 
@@ -61,9 +68,13 @@ class _Waiting:
 
 @dataclass(kw_only=True, eq=False)
 class _Group:
+    """device: what its first worker computes on, as that worker says. began_at: when it took its order, by the loop's clock."""
+
     name: str
     demand: Demand
     started: StartedGroup
+    device: str = ""
+    began_at: float | None = None
     work: _Waiting | None = None
     order: Order | None = None
     has_begun: bool = False
@@ -81,7 +92,7 @@ class _Group:
         return 0 if self.order is None else self.order.number
 
     def give(self, work: _Waiting) -> None:
-        self.work, self.has_begun = work, False
+        self.work, self.has_begun, self.began_at = work, False, None
         self.order = Order(number=self.number + 1, stage=work.stage, submission=work.submission)
         self.tell()
 
@@ -103,6 +114,8 @@ class WorkerGroups:
         self._groups: dict[str, _Group] = {}
         self._line: list[_Waiting] = []
         self._numbers = itertools.count(1)
+        self._speeds = Speeds()
+        self._looks_again = False
         self._background = BackgroundTasks()
 
     def can_build(self, demand: Demand, *, now: bool = False) -> bool:
@@ -128,16 +141,17 @@ class WorkerGroups:
             for group in [group for group in self._groups.values() if group.work is work]:  # the caller was cancelled
                 await self._end(group, by_force=True)
 
-    async def next_order(self, name: str, after: int, *, is_first: bool) -> Order | None:
-        """The order after number `after`; None when the group shall leave.
+    async def next_order(self, name: str, after: int, *, is_first: bool, device: str) -> Order | None:
+        """The order after number `after`; None when the group shall leave. device: what the worker computes on.
 
         The first worker of a group sees an order at once. The others see it when that one has begun it: what one process builds does not
         concern them, and what they do together begins when all are there.
         """
         if is_first and name in self._groups:
-            self._groups[name].is_up = True
+            self._groups[name].is_up, self._groups[name].device = True, device
         while (group := self._groups.get(name)) is not None and not group.is_leaving:
             if group.order is not None and group.work is not None and group.number > after and (is_first or group.has_begun):
+                group.began_at = group.began_at or _now()
                 return group.order
             await group.news.wait()
         return None
@@ -155,6 +169,8 @@ class WorkerGroups:
         if group is None or group.work is None or group.number != number:
             return
         work, group.work = group.work, None
+        if group.began_at is not None and not isinstance(answer, BaseException):
+            self._speeds.note(work.stage.kind, group.device, _now() - group.began_at)
         if isinstance(answer, BaseException):
             _fail(work, answer)
             group.is_leaving = True
@@ -175,8 +191,12 @@ class WorkerGroups:
 
     def _assign(self) -> None:
         """Give the stages that wait to groups that are idle; start groups for those that need one."""
+        promised_s: defaultdict[str, float] = defaultdict(float)  # group -> seconds of what waits for it though another is idle
         for work in sorted(self._line, key=lambda work: -work.distance):
-            group = next((group for group in self._groups.values() if group.is_idle and _fits(group, work.demand)), None)
+            idle = [group for group in self._groups.values() if group.is_idle and _fits(group, work.demand)]
+            group = min(idle, key=lambda group: self._speeds.expected_s(work.stage.kind, group.device) or 0.0, default=None)
+            if group is not None and self._waits_for_quicker(work, group, promised_s):
+                continue
             if group is None and work.demand.stays:
                 group = self._started(work)
             if group is not None:
@@ -185,6 +205,37 @@ class WorkerGroups:
             elif not work.demand.stays and not self.can_build(work.demand):
                 self._line.remove(work)
                 _fail(work, NoGroupError())
+
+    def _waits_for_quicker(self, work: _Waiting, idle: _Group, promised_s: defaultdict[str, float]) -> bool:
+        """Whether a busy group with another device will have built a stage sooner than an idle one that begins now."""
+        kind = work.stage.kind
+        here_s = self._speeds.expected_s(kind, idle.device)
+        busy = [
+            (self._left_s(group) + promised_s[group.name] + there_s, there_s, group.name)
+            for group in self._groups.values()
+            if group.work is not None and group.device != idle.device and _fits(group, work.demand)
+            if (there_s := self._speeds.expected_s(kind, group.device)) is not None
+        ]
+        if here_s is None or not busy or min(busy)[0] * MARGIN >= here_s:
+            return False
+        _, there_s, quickest = min(busy)
+        promised_s[quickest] += there_s
+        if not self._looks_again:
+            self._looks_again = True
+            self._background.start(self._assign_later())
+        return True
+
+    def _left_s(self, group: _Group) -> float:
+        """Seconds until a busy group is idle: what is left of the time that such a stage takes there; if it is late, once more what it is late."""
+        if group.work is None or group.began_at is None:
+            return 0.0
+        passed_s = _now() - group.began_at
+        return abs((self._speeds.expected_s(group.work.stage.kind, group.device) or passed_s) - passed_s)
+
+    async def _assign_later(self) -> None:
+        await asyncio.sleep(LOOKS_AGAIN_S)
+        self._looks_again = False
+        self._assign()
 
     def _started(self, work: _Waiting) -> _Group | None:
         """A new group if the submission may have one more; idle groups, which are of no use to this stage, make room for it."""
@@ -203,6 +254,8 @@ class WorkerGroups:
         await asyncio.sleep(GRACE_S)
         if not self._is_wanted():
             await asyncio.sleep(self._linger_s)
+        while group.is_idle and not self._is_wanted() and any(_fits(group, work.demand) for work in self._line):  # for a quicker one as yet
+            await asyncio.sleep(LOOKS_AGAIN_S)
         if group.number == number and group.is_idle:
             await self._end(group)
 
@@ -237,6 +290,10 @@ class WorkerGroups:
                     await group.news.wait()
         if group.name in self._groups and not is_over:
             await group.started.abort()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _fits(group: _Group, demand: Demand) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import ray
+import torch
 from ray.exceptions import ActorUnavailableError, RayActorError
 
 from sentdist.errors import SentdistError
@@ -18,7 +19,7 @@ from sentdist.execution.board.event_sink import EventSink, GroupMember
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.board.worker_groups import Order
 from sentdist.execution.parallel.shards import build_over_ranks
-from sentdist.execution.resources import stage_demand
+from sentdist.execution.resources import Demand, stage_demand
 from sentdist.execution.training.rank import train_rank
 from sentdist.learning.freed_memory import give_back_freed_memory, give_back_gpu_memory
 from sentdist.learning.gather import held_group
@@ -42,9 +43,9 @@ def build_orders(member: GroupMember) -> None:
     """
     is_first = ranks_here().is_first
     number = 0
-    board = member.sink.board
+    board, device = member.sink.board, _device(member.demand)
     with held_group(), _until_the_board_is_gone():
-        while (order := _answer(board.next_order, member.name, number, is_first=is_first)) is not None:
+        while (order := _answer(board.next_order, member.name, number, is_first=is_first, device=device)) is not None:
             number = order.number
             sink = replace(member.sink, order=(member.name, number))
             if is_first:
@@ -89,6 +90,11 @@ def _follow(order: Order, sink: EventSink) -> None:
                 build_over_ranks(stage, context, ranks_here(), sink=sink)
             case _:
                 raise TypeError(f"{stage.kind} is built by one process")
+
+
+def _device(demand: Demand) -> str:
+    """What kind of GPU this process computes on; "": a CPU, which are taken for equally fast."""
+    return torch.cuda.get_device_name() if demand.num_gpus and torch.cuda.is_available() else ""
 
 
 @contextmanager

@@ -64,7 +64,7 @@ class Toys:
     async def _live(self, name: str) -> None:
         await asyncio.sleep(self.starts_in_s)
         number = 0
-        while (order := await self.groups.next_order(name, number, is_first=True)) is not None:
+        while (order := await self.groups.next_order(name, number, is_first=True, device="")) is not None:
             number = order.number
             assert isinstance(order.stage, RowsCorpus)
             self.begun.append((name, order.stage.source))
@@ -265,7 +265,7 @@ def test_the_other_workers_see_an_order_when_the_first_has_begun_it() -> None:
         toys = Toys(act)
         first = toys.build(0)
         await asyncio.sleep(0.02)
-        other = asyncio.ensure_future(toys.groups.next_order("workers-1", 0, is_first=False))
+        other = asyncio.ensure_future(toys.groups.next_order("workers-1", 0, is_first=False, device=""))
         await asyncio.sleep(0.02)
         assert not other.done()
         toys.groups.begin("workers-1", 1)
@@ -274,7 +274,7 @@ def test_the_other_workers_see_an_order_when_the_first_has_begun_it() -> None:
         gate.set()
         await first
         await toys.groups.close()
-        assert await toys.groups.next_order("workers-1", 1, is_first=False) is None
+        assert await toys.groups.next_order("workers-1", 1, is_first=False, device="") is None
 
     _play(scene())
 
@@ -286,7 +286,7 @@ def test_a_group_that_leaves_with_work_in_its_hands_is_lost() -> None:
         toys = Toys(_artifact)
 
         async def quietly(name: str) -> None:
-            assert await toys.groups.next_order(name, 0, is_first=True) is not None
+            assert await toys.groups.next_order(name, 0, is_first=True, device="") is not None
 
         toys._live = quietly  # type: ignore[method-assign]
         with pytest.raises(GroupLostError):
