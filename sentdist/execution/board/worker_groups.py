@@ -226,7 +226,7 @@ class WorkerGroups:
         return True
 
     def _left_s(self, group: _Group) -> float:
-        """Seconds until a busy group is idle: what is left of the time that such a stage takes there; if it is late, once more what it is late."""
+        """Seconds until a busy group is idle: what is left of the usual time; of one that is late, as much again as it is late."""
         if group.work is None or group.began_at is None:
             return 0.0
         passed_s = _now() - group.began_at
