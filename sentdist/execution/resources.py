@@ -13,6 +13,8 @@ from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
 from sentdist.sizes import memory_size
 
+GPU_TYPE = "accelerator_type:"  # how Ray begins the name of the resource that a node with such GPUs has
+
 # Ray Train's controller answers `ray.train.report` once a health check: at its default of 2 s a dev score would cost up to 2 s.
 HEALTH_CHECK_S = 0.2
 HEALTH_CHECK_LARGE_S = 2.0
@@ -32,6 +34,7 @@ class Node:
     memory_bytes: float = math.inf
     gpu_bytes: float = math.inf  # memory of each GPU, where it is known
     old_gpu: str | None = None  # the kind of its GPUs, where that is known and older than Ampere
+    gpu_types: tuple[str, ...] = ()  # what Ray calls them; sometimes a family and its member
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +69,7 @@ class Demand:
     task: in the process that builds it, which is one worker. group: by a worker group of Ray Train, which takes all its workers at once or
     none. pool: by workers that are taken one by one, see `over_workers`. Whoever drives a group or a pool waits for its workers, so it
     reserves nothing itself. What `stays` builds one stage after another, see `WorkerGroups`.
-    change: of a group whose number of workers follows what the cluster has.
+    change: of a group whose number of workers follows what the cluster has. gpu_type: what Ray calls the GPUs that may be taken.
     """
 
     way: Way
@@ -74,6 +77,18 @@ class Demand:
     num_cpus: float
     num_gpus: float
     change: ElasticWidth | None = None
+    gpu_type: str | None = None
+
+    @property
+    def resources(self) -> dict[str, float] | None:
+        """What a worker reserves beside CPUs and GPUs, as Ray takes it: a trifle of a resource that only nodes with such GPUs have."""
+        return {f"{GPU_TYPE}{self.gpu_type}": 0.001} if self.gpu_type else None
+
+    def workers_on(self, node: Node) -> int:
+        """How many of its workers a node holds."""
+        if self.gpu_type not in (None, *node.gpu_types):
+            return 0
+        return workers_on(node, num_cpus=self.num_cpus, num_gpus=self.num_gpus)
 
     @property
     def enough(self) -> int:
@@ -95,6 +110,11 @@ class Demand:
         """What the process that builds it reserves."""
         return self.num_gpus if self.way == "task" else 0.0
 
+    @property
+    def builder_resources(self) -> dict[str, float] | None:
+        """What the process that builds it reserves."""
+        return self.resources if self.way == "task" else None
+
 
 def nodes_of(rows: Iterable[Mapping[str, object]]) -> tuple[Node, ...]:
     """The living nodes in the answer of `ray.nodes()`."""
@@ -104,13 +124,14 @@ def nodes_of(rows: Iterable[Mapping[str, object]]) -> tuple[Node, ...]:
 def node_of(resources: Mapping[str, object]) -> Node:
     """A node that offers what Ray's names say: CPU, GPU, memory (bytes), accelerator_type:NAME."""
     known = {name: float(str(resources[name])) for name in ("CPU", "GPU", "memory") if name in resources}
-    kinds = [kind for kind in GPUS if f"accelerator_type:{kind}" in resources]
+    kinds = [kind for kind in GPUS if f"{GPU_TYPE}{kind}" in resources]
     return Node(
         cpus=known.get("CPU", 0.0),
         gpus=known.get("GPU", 0.0),
         memory_bytes=known.get("memory", math.inf),
         gpu_bytes=max((gib * 2.0**30 for kind in kinds if (gib := GPUS[kind].gib) is not None), default=math.inf),  # A100-80G beside A100
         old_gpu=next((kind for kind in kinds if GPUS[kind].is_old), None),
+        gpu_types=tuple(sorted(name.removeprefix(GPU_TYPE) for name in resources if name.startswith(GPU_TYPE))),
     )
 
 
@@ -200,16 +221,21 @@ def stage_demand(stage: Stage, runtime: Runtime) -> Demand:
         case "group" if uses_worker_group(runtime):
             may_change = runtime.workers_may_change
             change = ElasticWidth(fewest=runtime.fewest_workers, every_s=runtime.checkpoint_every_s) if may_change else None
-            return Demand(way="group", workers=runtime.most_workers, num_cpus=runtime.cpus_per_worker, num_gpus=num_gpus, change=change)
+            return _demand(runtime, "group", runtime.most_workers, num_gpus, change)
         case "pool" if runtime.most_workers > 1:
             return pool_demand(runtime, gpus=num_gpus)
         case "one" | "pool" | "group":
-            return Demand(way="task", workers=1, num_cpus=runtime.cpus_per_worker, num_gpus=num_gpus)
+            return _demand(runtime, "task", 1, num_gpus)
 
 
 def pool_demand(runtime: Runtime, *, gpus: float) -> Demand:
     """A pool of up to `runtime.workers` workers (where that is a range, its upper end), taken one by one. gpus: of each."""
-    return Demand(way="pool", workers=runtime.most_workers, num_cpus=runtime.cpus_per_worker, num_gpus=gpus)
+    return _demand(runtime, "pool", runtime.most_workers, gpus)
+
+
+def _demand(runtime: Runtime, way: Way, workers: int, num_gpus: float, change: ElasticWidth | None = None) -> Demand:
+    gpu_type = runtime.gpu_type if num_gpus else None
+    return Demand(way=way, workers=workers, num_cpus=runtime.cpus_per_worker, num_gpus=num_gpus, change=change, gpu_type=gpu_type)
 
 
 def pools_at_once(*, trainings_at_once: int, workers: int) -> int:

@@ -19,6 +19,7 @@ from sentdist.execution.build_stage import build_stage
 from sentdist.execution.cluster.growth import ClusterNodes, cluster_growth
 from sentdist.execution.cluster.ray_errors import cause_of
 from sentdist.execution.disk_estimate import disk_estimate
+from sentdist.execution.gpu_types import gpu_types_note, with_gpu_type
 from sentdist.execution.progress import Show, progress_of
 from sentdist.execution.resources import (
     Capacity,
@@ -116,7 +117,7 @@ def allocate(plan: Plan, context: Context, to_build: Set[str]) -> ClusterAllocat
         ResourceError: it can never carry one training of this runtime.
     """
     growth = cluster_growth()
-    nodes = growth.nodes
+    nodes = with_gpu_type(growth.nodes, context.runtime)
     context = replace(context, runtime=with_devices(context.runtime, nodes))
     on_host, on_gpu = _largest_worker(plan, context, to_build)
     note = gpu_memory_note(context.runtime, nodes, worker_bytes=on_gpu)
@@ -126,7 +127,7 @@ def allocate(plan: Plan, context: Context, to_build: Set[str]) -> ClusterAllocat
     offered = capacity(context.runtime, nodes, worker_bytes=on_host)
     at_once = offered.trainings_at_once * context.runtime.most_workers
     devices = gpus_line(plan.recipe.runtime, context.runtime, nodes, workers_at_once=at_once, limited_by=offered.limited_by)
-    notes = tuple(one for one in (note, growth.line) if one)
+    notes = tuple(one for one in (note, gpu_types_note(context.runtime, nodes), growth.line) if one)
     return ClusterAllocation(context=context, capacity=offered, growth=growth, notes=notes, devices=devices)
 
 

@@ -20,6 +20,7 @@ class Runtime(Frozen):
     cpus_per_worker: Annotated[float, Field(gt=0)] = 1.0  # reserved; a worker computes with as many threads
     device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: a GPU for each worker where there are enough, unless gpus_per_worker says
     gpus_per_worker: Annotated[float, Field(ge=0)] = 0.0  # reserved; below 1: a part of one, and of its memory
+    gpu_type: str | None = None  # on a cluster: only GPUs that Ray calls so (A100, H100, L4, T4, …); None: any
     micro_batch: Annotated[int, Field(ge=1)] | None = None  # sentences a worker holds the activations of while training; None: all
     recompute_layers: bool = False  # keep what goes into each transformer layer, and compute the rest again in the backward pass
     zero_stage: Annotated[int, Field(ge=0, le=3)] = 0  # how much of the optimizer, gradients and weights is spread over workers; 0: none
@@ -78,4 +79,6 @@ class Runtime(Frozen):
         is_named = "gpus_per_worker" in self.model_fields_set
         if is_named and (self.device, self.gpus_per_worker > 0) in (("cpu", True), ("cuda", False)):
             raise ValueError(f"device: found {self.device} with gpus_per_worker {self.gpus_per_worker:g}; leave one of them out")
+        if self.gpu_type is not None and self.gpus_asked == 0:
+            raise ValueError(f"gpu_type: found {self.gpu_type} where no GPU is asked for; leave it out, or leave the choice of the device")
         return self

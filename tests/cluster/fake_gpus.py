@@ -1,4 +1,5 @@
-"""Run as a program: stages on a cluster of two GPUs that Ray only believes in; prints which process was given which of them."""
+"""Run as a program: stages on a cluster of two GPUs that Ray only believes in; prints which process was given which of them, and
+what of the node's kind of GPU was reserved meanwhile."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def where_it_runs(stage: Any, submission: Any, sink: Any) -> Any:
     import time
 
     with (submission.context.data_root / SEEN).open("a") as seen:
-        seen.write(json.dumps([stage.kind, os.getpid(), os.environ.get("CUDA_VISIBLE_DEVICES")]) + "\n")
+        of_kind = ray.get_runtime_context().get_assigned_resources().get("accelerator_type:T4", 0)
+        seen.write(json.dumps([stage.kind, os.getpid(), os.environ.get("CUDA_VISIBLE_DEVICES"), of_kind]) + "\n")
     time.sleep(0.5)  # so that two run at once
     with submission.context.store.staged() as folder:
         (folder / "data").write_text("")
@@ -38,11 +40,11 @@ def where_it_runs(stage: Any, submission: Any, sink: Any) -> Any:
 
 def main(folder: str) -> None:
     ray.init(
-        num_cpus=4, num_gpus=2, include_dashboard=False, _temp_dir=folder, object_store_memory=80 * 2**20,
+        num_cpus=4, num_gpus=2, resources={"accelerator_type:T4": 1}, include_dashboard=False, _temp_dir=folder, object_store_memory=80 * 2**20,
         logging_level="ERROR", log_to_driver=False,
     )  # fmt: skip
     store = ArtifactStore(Path(folder) / "store")
-    runtime = Runtime(engine="torch", gpus_per_worker=1, cpus_per_worker=0.5)
+    runtime = Runtime(engine="torch", gpus_per_worker=1, cpus_per_worker=0.5, gpu_type="T4")
     context = Context(store=store, data_root=Path(folder), runtime=runtime)
     encoder = EncoderSpec(checkpoint="toy", revision="1")
     stages = [Scores(encoder=encoder, tasks=(Task(name=f"toy-{number}", kind="sts", source="toy", revision="1"),)) for number in range(7)]

@@ -25,9 +25,10 @@ def test_a_process_stays_with_its_gpu_and_serves_stage_after_stage() -> None:
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
         seen = [tuple(line) for line in json.loads(done.stdout.splitlines()[-1])]
-    scored = [(process, gpu) for kind, process, gpu in seen if kind == "scores"]
+    scored = [(process, gpu) for kind, process, gpu, _ in seen if kind == "scores"]
     on_one_gpu, on_both = {process for process, _ in scored[:6]}, scored[6:]
     assert sorted(gpu for _, gpu in set(scored[:6])) == ["0", "1"], "two processes, and each sees one GPU and always the same"
     assert [sorted(gpus.split(",")) for _, gpus in on_both] == [["0", "1"]]
     assert not on_one_gpu & {process for process, _ in on_both}, "a process that had a GPU ends with its workers"
-    assert not on_one_gpu & {process for kind, process, _ in seen if kind == "corpus"}
+    assert not on_one_gpu & {process for kind, process, *_ in seen if kind == "corpus"}
+    assert [of_kind for *_, of_kind in seen] == [0.001] * 6 + [0, 0], "only those that ask for this kind of GPU reserve something of it"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from sentdist.execution.resources import Demand, Node, workers_on
+from sentdist.execution.resources import Demand, Node
 
 STANDSTILL_S = 60.0  # how long nothing is said of work that does not move
 SLOWEST_S = 600.0  # between two lines about the same stage, which come more and more rarely
@@ -106,7 +106,10 @@ def waits_for(demand: Demand, cluster: ClusterState) -> str:
     cpus = f"{demand.enough} × {demand.num_cpus:g} CPUs"
     parts = [f"waits for {cpus}, the cluster has {cluster.cpus:g} of which {cluster.free_cpus:g} are free"]
     if demand.num_gpus:
-        parts.append(f"and for {demand.enough} × {demand.num_gpus:g} GPUs, it has {cluster.gpus:g} of which {cluster.free_gpus:g} are free")
+        kind = f" {demand.gpu_type}" if demand.gpu_type else ""
+        parts.append(
+            f"and for {demand.enough} × {demand.num_gpus:g}{kind} GPUs, it has {cluster.gpus:g} of which {cluster.free_gpus:g} are free"
+        )
     waiting = " ".join(parts)
     if _fits(demand, cluster):
         return waiting
@@ -166,4 +169,4 @@ def _stands(stage: ActiveStage, cluster: ClusterState, now: float, patience_s: f
 
 def _fits(demand: Demand, cluster: ClusterState) -> bool:
     """Whether the cluster could carry it if nothing else ran."""
-    return sum(workers_on(host.offers, num_cpus=demand.num_cpus, num_gpus=demand.num_gpus) for host in cluster.hosts) >= demand.enough
+    return sum(demand.workers_on(host.offers) for host in cluster.hosts) >= demand.enough

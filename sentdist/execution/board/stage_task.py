@@ -17,15 +17,16 @@ from sentdist.store.store import Artifact
 
 def start(body: Body, stage: Stage, submission: Submission, demand: Demand, sink: EventSink) -> ray.ObjectRef:
     """Start building a stage on the cluster, with what it demands; the reference to its artifact."""
-    options = _build.options(name=f"{stage.kind} {stage.label}", num_cpus=demand.builder_cpus, num_gpus=demand.builder_gpus, max_retries=0)
-    return options.remote(body, stage, submission, sink)
+    reserved = {"num_cpus": demand.builder_cpus, "num_gpus": demand.builder_gpus, "resources": demand.builder_resources}
+    return _build.options(name=f"{stage.kind} {stage.label}", max_retries=0, **reserved).remote(body, stage, submission, sink)
 
 
 def start_group(member: GroupMember) -> ray.ObjectRef:
     """Start workers that stay, with what they demand; the reference to their end."""
     demand = member.demand
     if demand.way == "task":
-        return _stay.options(name=member.name, num_cpus=demand.num_cpus, num_gpus=demand.num_gpus, max_retries=0).remote(member)
+        reserved = {"num_cpus": demand.num_cpus, "num_gpus": demand.num_gpus, "resources": demand.resources}
+        return _stay.options(name=member.name, max_retries=0, **reserved).remote(member)
     # Ray Train's helpers ask "the" cluster whether their controller lives. Where several clusters run on a machine they would ask none
     # of them, and never give back what the controller had reserved. What a process starts inherits its environment.
     environment = {"env_vars": {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}}

@@ -302,7 +302,11 @@ def _fits(group: _Group, demand: Demand) -> bool:
         return False
     if demand.way == "group":
         return demand == group.demand
-    return demand.num_cpus <= group.demand.num_cpus and demand.num_gpus <= group.demand.num_gpus
+    return (
+        demand.num_cpus <= group.demand.num_cpus
+        and demand.num_gpus <= group.demand.num_gpus
+        and demand.gpu_type in (None, group.demand.gpu_type)
+    )
 
 
 def _fail(work: _Waiting, error: BaseException) -> None:

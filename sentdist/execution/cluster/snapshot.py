@@ -6,7 +6,7 @@ import ray
 from ray._private.state import available_resources_per_node
 
 from sentdist.execution.board.diagnosis import ClusterState, Host
-from sentdist.execution.resources import Demand, Node, nodes_of, workers_on
+from sentdist.execution.resources import Demand, node_of, nodes_of
 
 
 def read_cluster(may_have: tuple[float, float] | None = None) -> ClusterState:
@@ -26,8 +26,4 @@ def read_cluster(may_have: tuple[float, float] | None = None) -> ClusterState:
 
 def has_room(demand: Demand) -> bool:
     """Whether one worker of a demand would find its CPUs and GPUs at once; a few milliseconds, in which this thread waits."""
-    free = available_resources_per_node().values()
-    return any(
-        workers_on(Node(cpus=node.get("CPU", 0.0), gpus=node.get("GPU", 0.0)), num_cpus=demand.num_cpus, num_gpus=demand.num_gpus)
-        for node in free
-    )
+    return any(demand.workers_on(node_of(free)) for free in available_resources_per_node().values())

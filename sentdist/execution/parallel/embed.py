@@ -9,6 +9,7 @@ import numpy as np
 
 from sentdist.execution.cluster.connection import connect
 from sentdist.execution.cluster.growth import cluster_growth
+from sentdist.execution.gpu_types import with_gpu_type
 from sentdist.execution.parallel.pool import over_workers, rows_per_part
 from sentdist.execution.resources import capacity, pool_demand, with_devices
 from sentdist.plan.stages import Scores
@@ -59,7 +60,7 @@ def embed_over_workers(stage: Scores, context: Context, *, on_progress: OnProgre
         SentdistError: what a worker raised, as it raised it.
     """
     connect()
-    nodes = cluster_growth().nodes
+    nodes = with_gpu_type(cluster_growth().nodes, context.runtime)
     context = replace(context, runtime=with_devices(context.runtime, nodes))
     capacity(context.runtime, nodes)
 

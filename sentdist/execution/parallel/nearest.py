@@ -11,6 +11,7 @@ import ray
 from sentdist.evaluation.nearest import NearestDocuments
 from sentdist.execution.cluster.connection import connect
 from sentdist.execution.cluster.growth import cluster_growth
+from sentdist.execution.gpu_types import with_gpu_type
 from sentdist.execution.parallel.pool import over_workers
 from sentdist.execution.resources import capacity, pool_demand, with_devices
 from sentdist.inference.nearest import CorpusSearch, OpenTileReader, SearchedFiles, Tile, TileReader
@@ -54,7 +55,7 @@ def search_over_workers(
         SentdistError: what a worker raised, as it raised it.
     """
     connect()
-    nodes = cluster_growth().nodes
+    nodes = with_gpu_type(cluster_growth().nodes, runtime)
     runtime = with_devices(runtime, nodes) if reader.embeddings is None else runtime.with_gpus(0.0)  # a file needs no encoder
     capacity(runtime, nodes)
     demand = pool_demand(runtime, gpus=runtime.gpus_per_worker)

@@ -86,7 +86,7 @@ class _Pool(Generic[TaskPart, Answer]):
         demand: Demand,
         where: str,
     ) -> None:
-        options = {"num_cpus": demand.num_cpus, "num_gpus": demand.num_gpus}
+        options = {"num_cpus": demand.num_cpus, "num_gpus": demand.num_gpus, "resources": demand.resources}
         self._worker: Any = ray.remote(worker).options(**options)
         self._arguments, self._where = arguments, where
         self._left = iter(parts)

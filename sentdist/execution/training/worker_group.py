@@ -69,7 +69,7 @@ def run_worker_group(member: GroupMember) -> None:
 
 
 def _scaling(demand: Demand) -> ScalingConfig:
-    resources = {"CPU": demand.num_cpus} | ({"GPU": demand.num_gpus} if demand.num_gpus else {})
+    resources = {"CPU": demand.num_cpus} | ({"GPU": demand.num_gpus} if demand.num_gpus else {}) | (demand.resources or {})
     if demand.change is None:
         return ScalingConfig(num_workers=demand.workers, use_gpu=demand.num_gpus > 0, resources_per_worker=resources)
     return ScalingConfig(

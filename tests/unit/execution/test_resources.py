@@ -205,7 +205,9 @@ def test_dead_nodes_do_not_count() -> None:
     ]
     assert nodes_of(rows) == (Node(cpus=4.0, gpus=1.0, memory_bytes=8e9), Node(cpus=0.0))
     kinds = {"GPU": 1.0, "accelerator_type:A100": 1.0, "accelerator_type:A100-80G": 1.0}
-    assert nodes_of([{"Alive": True, "Resources": kinds}]) == (Node(cpus=0.0, gpus=1.0, gpu_bytes=79 * GIB),)
+    assert nodes_of([{"Alive": True, "Resources": kinds}]) == (
+        Node(cpus=0.0, gpus=1.0, gpu_bytes=79 * GIB, gpu_types=("A100", "A100-80G")),
+    )
 
 
 @pytest.mark.parametrize(
