@@ -10,7 +10,7 @@ import numpy as np
 from sentdist.data.seeded_order import shuffled
 from sentdist.errors import DataError
 
-CHUNK_ROWS = 1 << 18  # rows turned into Python integers at a time: about 60 MB for three columns
+BLOCK_ROWS = 1 << 16  # rows looked at together: some MB
 
 NumberedRow = tuple[int, tuple[int, ...]]  # its number, the ids of its sentences
 
@@ -22,7 +22,8 @@ def epoch_batches(ids_CR: np.ndarray, *, batch_size: int, seed: int, epoch: int,
     negative); a row that would break this waits for the next batch that can take it.
     Rows that fill no last batch are left out of this epoch: R mod M of them,
     more where one sentence is in so many rows that they do not spread over the batches.
-    Raises DataError when there is no full batch. Time: O(R), about 1 µs a row.
+    Raises DataError when there is no full batch. Time: O(R), 0.1 µs a row where few rows share sentences, 1 µs where many do; memory:
+    16 bytes a row.
     """
     num_rows = ids_CR.shape[1]
     if batch_size < 1:
@@ -37,21 +38,15 @@ def epoch_batches(ids_CR: np.ndarray, *, batch_size: int, seed: int, epoch: int,
     order = shuffled(num_rows, seed=seed, stream=f"epoch {epoch}")
     if not unique_sentences:
         return order[: num_rows // batch_size * batch_size].reshape(-1, batch_size)
-    packed = _Packing(batch_size).pack(_rows_in(order, ids_CR))
-    if not packed:
+    packed = _Packing(order, ids_CR, batch_size).pack()
+    if not len(packed):
         raise DataError(
             where="batches",
             found=f"no {batch_size} rows of {num_rows} without a sentence in common",
             expected="at least one batch in which no sentence occurs twice",
             remedy="Make the batch smaller, or allow repeated sentences (unique_sentences: false).",
         )
-    return np.asarray(packed, dtype=np.int64)
-
-
-def _rows_in(order: np.ndarray, ids_CR: np.ndarray) -> Iterator[NumberedRow]:
-    for first in range(0, len(order), CHUNK_ROWS):
-        rows = order[first : first + CHUNK_ROWS]
-        yield from zip(rows.tolist(), zip(*(column[rows].tolist() for column in ids_CR), strict=True), strict=True)
+    return packed
 
 
 class _Packing:
@@ -60,26 +55,61 @@ class _Packing:
 
     A batch takes at most one of the rows that wait behind a sentence, so it asks each sentence once:
     the work stays proportional to the rows even where a single sentence stands in half of them.
+    While nothing waits, as many rows have been drawn as stand in batches. So what such a batch would be is known beforehand: the next
+    `batch_size` rows, if no sentence occurs twice among them. That is asked of a block of rows at once; other batches are filled row by row.
     """
 
-    def __init__(self, batch_size: int) -> None:
-        self.batch_size = batch_size
+    def __init__(self, order: np.ndarray, ids_CR: np.ndarray, batch_size: int) -> None:
+        self.order, self.ids_CR, self.batch_size = order, ids_CR, batch_size
+        self.num_drawn = 0  # rows of `order` that are in a batch, or wait
         self.batch: list[int] = []
         self.taken: set[int] = set()
         self.waiting: dict[int, deque[NumberedRow]] = {}
         self.sentences: deque[int] = deque()  # the keys of `waiting`, in the order in which they are asked
 
-    def pack(self, rows: Iterator[NumberedRow]) -> list[list[int]]:
-        batches: list[list[int]] = []
-        while True:
-            self.batch, self.taken = [], set()
-            self._add_waiting(self.batch_size)
-            while len(self.batch) < self.batch_size and (row := next(rows, None)) is not None:
-                self._add(row)
-            self._add_waiting(len(self.sentences))  # no fresh rows: whoever waits may still fill it
-            if len(self.batch) < self.batch_size:
-                return batches
-            batches.append(self.batch)
+    def pack(self) -> np.ndarray:
+        """(num_batches, M), as `epoch_batches` says."""
+        most, per_block = len(self.order) // self.batch_size, max(1, BLOCK_ROWS // self.batch_size)
+        packed_BM = np.empty((most, self.batch_size), dtype=np.int64)
+        num_packed = 0
+        for first in range(0, most, per_block):
+            last = min(most, first + per_block)
+            block_BM = self.order[first * self.batch_size : last * self.batch_size].reshape(-1, self.batch_size)
+            shares_B = self._shares_sentences(block_BM)
+            while num_packed < last:
+                if self.waiting or shares_B[num_packed - first]:
+                    if not self._fill_batch():
+                        return packed_BM[:num_packed]
+                    packed_BM[num_packed] = self.batch
+                    num_packed += 1
+                    continue
+                num_whole = _num_before_first(shares_B[num_packed - first :])
+                packed_BM[num_packed : num_packed + num_whole] = block_BM[num_packed - first : num_packed - first + num_whole]
+                num_packed += num_whole
+                self.num_drawn += num_whole * self.batch_size
+        return packed_BM
+
+    def _shares_sentences(self, block_BM: np.ndarray) -> np.ndarray:
+        """(B,) bool: whether any sentence occurs twice among the rows of a batch, be it in one of them."""
+        ids_BI = np.sort(np.moveaxis(self.ids_CR[:, block_BM], 0, -1).reshape(len(block_BM), -1), axis=1)
+        shares_B: np.ndarray = (ids_BI[:, 1:] == ids_BI[:, :-1]).any(axis=1)
+        return shares_B
+
+    def _fill_batch(self) -> bool:
+        """Put rows into a new batch one by one; whether they fill it."""
+        self.batch, self.taken = [], set()
+        self._add_waiting(self.batch_size)
+        for row in self._drawn():
+            self._add(row)
+        self._add_waiting(len(self.sentences))  # no fresh rows: whoever waits may still fill it
+        return len(self.batch) == self.batch_size
+
+    def _drawn(self) -> Iterator[NumberedRow]:
+        """Fresh rows, until the batch is full or none is left."""
+        while (wanted := self.batch_size - len(self.batch)) and self.num_drawn < len(self.order):
+            numbers = self.order[self.num_drawn : self.num_drawn + wanted]
+            self.num_drawn += len(numbers)
+            yield from zip(numbers.tolist(), zip(*(column[numbers].tolist() for column in self.ids_CR), strict=True), strict=True)
 
     def _add(self, row: NumberedRow) -> None:
         number, sentences = row
@@ -105,3 +135,8 @@ class _Packing:
             else:
                 del self.waiting[sentence]
             self._add(row)
+
+
+def _num_before_first(flags: np.ndarray) -> int:
+    """How many stand before the first that is set."""
+    return int(flags.argmax()) if flags.any() else len(flags)

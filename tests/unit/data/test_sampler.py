@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict, deque
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sentdist.data import sampler
 from sentdist.data.sampler import _Packing, epoch_batches
 from sentdist.data.seeded_order import shuffled
 from sentdist.errors import DataError
@@ -98,8 +101,64 @@ def test_a_batch_of_nothing_but_rows_that_waited(seed: int) -> None:
 
 def test_rows_that_wait_fill_the_last_batch_too() -> None:
     """No fresh row is left when row 1 comes up; row 2 has a sentence in common with it, and row 3, behind row 2, is asked as well."""
-    rows = [(2, 0), (1, 0), (1, 2), (2, 2), (1, 1)]
-    assert _Packing(2).pack(iter(enumerate(rows))) == [[0, 4], [1, 3]]
+    rows = np.array([(2, 0), (1, 0), (1, 2), (2, 2), (1, 1)])
+    assert _Packing(np.arange(5), rows.T, 2).pack().tolist() == [[0, 4], [1, 3]]
+
+
+def _one_by_one(order: np.ndarray, ids_CR: np.ndarray, batch_size: int) -> list[list[int]]:
+    """The rule itself: first who waits, in turn by the sentence that they wait behind, then fresh rows, then who waits once more."""
+    fresh, waiting, turns, batches = deque(order.tolist()), defaultdict(deque), deque(), []
+    while True:
+        batch: list[int] = []
+        taken: set[int] = set()
+
+        def add(row: int, batch: list[int] = batch, taken: set[int] = taken) -> None:
+            sentences = ids_CR[:, row].tolist()
+            shared = next((sentence for sentence in sentences if sentence in taken), None)
+            if shared is None:
+                batch.append(row)
+                taken.update(sentences)
+                return
+            if not waiting[shared]:
+                turns.append(shared)
+            waiting[shared].append(row)
+
+        def ask(most: int, batch: list[int] = batch, add: Callable[[int], None] = add) -> None:
+            for _ in range(min(most, len(turns))):
+                if len(batch) < batch_size:
+                    sentence = turns.popleft()
+                    row = waiting[sentence].popleft()
+                    if waiting[sentence]:
+                        turns.append(sentence)
+                    add(row)
+
+        ask(batch_size)
+        while len(batch) < batch_size and fresh:
+            add(fresh.popleft())
+        ask(len(turns))
+        if len(batch) < batch_size:
+            return batches
+        batches.append(batch)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    num_rows=st.integers(1, 120),
+    num_sentences=st.sampled_from([5, 30, 300, 3000]),
+    num_columns=st.integers(1, 3),
+    batch_size=st.integers(1, 9),
+    block_rows=st.integers(1, 40),
+    seed=st.integers(0, 10**6),
+)
+def test_blocks_of_rows_give_what_one_row_after_another_gives(
+    num_rows: int, num_sentences: int, num_columns: int, batch_size: int, block_rows: int, seed: int
+) -> None:
+    drawn = np.random.default_rng(seed)
+    ids_CR = drawn.integers(num_sentences, size=(num_columns, num_rows))
+    order = drawn.permutation(num_rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampler, "BLOCK_ROWS", block_rows)
+        assert _Packing(order, ids_CR, batch_size).pack().tolist() == _one_by_one(order, ids_CR, batch_size)
 
 
 def test_a_row_may_hold_a_sentence_twice() -> None:
