@@ -56,7 +56,7 @@ class _Packing:
     A batch takes at most one of the rows that wait behind a sentence, so it asks each sentence once:
     the work stays proportional to the rows even where a single sentence stands in half of them.
     While nothing waits, as many rows have been drawn as stand in batches. So what such a batch would be is known beforehand: the next
-    `batch_size` rows, if no sentence occurs twice among them. That is asked of a block of rows at once; other batches are filled row by row.
+    `batch_size` rows, if no sentence occurs twice among them. A block of rows is asked at once; other batches are filled row by row.
     """
 
     def __init__(self, order: np.ndarray, ids_CR: np.ndarray, batch_size: int) -> None:
