@@ -109,6 +109,7 @@ def test_a_gpu_older_than_ampere_is_named_where_it_is_used(monkeypatch: pytest.M
         ({"workers": 4}, ["runtime.workers=4"]),
         ({"workers": [1, 4]}, ["runtime.workers=4"]),
         ({"workers": 2, "zero_stage": 3}, ["runtime.workers=2", "runtime.zero_stage=3"]),
+        ({"gpu_type": "A100"}, ["runtime.gpu_type=A100"]),
     ],
 )
 def test_what_a_process_of_its_own_does_not_do_for_a_recipe_is_told(asked: dict[str, Any], named: list[str]) -> None:
