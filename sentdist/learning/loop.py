@@ -100,9 +100,7 @@ def train_steps(
         seconds = StepSeconds(
             data=data, forward=forward, loss=loss_seconds, backward=backward, optimizer=clock.lap(), waiting=clock.take_waiting()
         )
-        unread.append(
-            _Unread(step=step, batch=replace(batch, labels=None, relations=None, augmented=None), facts=facts, lr=lr, seconds=seconds)
-        )
+        unread.append(_Unread(step=step, batch=batch.left_on_host(), facts=facts, lr=lr, seconds=seconds))
         if can_wait:
             continue
         yield from _read(unread, clock)

@@ -35,10 +35,12 @@ class Objective:
 
     reads_embeddings: False for one that works on the sentences themselves; it is not given their embeddings.
     keeps_heads: whether training goes on with the parameters that the objective of the start has learned (see `start_from`).
+    adds_to_embeddings: whether what it saves beside the encoder is added to embeddings, which must then keep their length.
     """
 
     reads_embeddings: bool = True
     keeps_heads: bool = False
+    adds_to_embeddings: bool = False
 
     def __call__(self, embeddings: Tensor, batch: Batch) -> Tensor:
         """Scalar from the (C·B, D) embeddings of `batch.tokens`, column by column, against the candidates of all ranks."""

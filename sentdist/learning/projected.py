@@ -29,6 +29,7 @@ class Projected(nn.Module, Objective):
         self.head = PoolingHead(width, initializer_range=initializer_range)
         self.objective = objective
         self.reads_embeddings, self.keeps_heads = objective.reads_embeddings, objective.keeps_heads
+        self.adds_to_embeddings = objective.adds_to_embeddings
 
     def forward(self, embeddings: Tensor, batch: Batch) -> Tensor:
         """Scalar from the (C·B, D) embeddings of `batch.tokens`."""

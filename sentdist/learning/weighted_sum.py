@@ -32,6 +32,7 @@ class WeightedSum(nn.Module, Objective):
         self.terms = nn.ModuleDict(modules)
         self.reads_embeddings = any(objective.reads_embeddings for objective in self._objectives)
         self.keeps_heads = any(objective.keeps_heads for objective in self._objectives)
+        self.adds_to_embeddings = any(objective.adds_to_embeddings for objective in self._objectives)
 
     def forward(self, embeddings: Tensor, batch: Batch) -> Tensor:
         """Scalar from the (C·B, D) embeddings of `batch.tokens`."""

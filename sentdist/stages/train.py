@@ -29,7 +29,6 @@ from sentdist.learning.loop import StepReport, train_steps
 from sentdist.learning.optimization import Optimization
 from sentdist.learning.precision import apply_matmul_precision
 from sentdist.learning.prefetch import Sender, SentBatch, made_ahead
-from sentdist.learning.relation_file import has_relations
 from sentdist.objectives.objective import LossInputs
 from sentdist.plan import specs
 from sentdist.plan.stage import Json
@@ -199,7 +198,7 @@ class TrainSession:
             heads = head_weights(weights)
             save_heads(folder, heads, objective=self.stage.objective.name)
             self._objective.save_into(folder, heads)
-            encoder.is_exported_normalized &= not has_relations(folder)  # a relation is added to what pooling gives
+            encoder.is_exported_normalized &= not self._objective.adds_to_embeddings
             encoder.save(folder, card=training_card(self.stage, results, language=language_of(start_folder(self.stage, self.context))))
             (folder / HISTORY_FILE).write_text(history_lines(self.history))
         return results

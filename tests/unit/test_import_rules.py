@@ -12,6 +12,8 @@ from typing import cast
 
 import pytest
 
+from sentdist.plan.objectives import OBJECTIVES
+
 ROOT = Path(__file__).parents[2]
 MAX_LINES = 400
 CROSSING = {"gather.py"}  # the only one that knows of other ranks
@@ -152,6 +154,19 @@ def test_no_objective_crosses_ranks_but_by_gather() -> None:
         if "torch.distributed" in path.read_text() and path.name not in CROSSING
     ]
     assert not crossing
+
+
+def test_a_training_s_loop_and_session_know_no_method(sources: dict[Path, list[ast.AST]]) -> None:
+    """What one method does and others do not, its objective does in a hook, or a batch holds."""
+    methods = {*OBJECTIVES, "relation", "relations", "adversary", "adversaries"}
+    for name in ("learning/loop.py", "learning/learner.py", "learning/engine.py", "learning/grad_cache.py", "stages/train.py"):
+        nodes = sources[ROOT / "sentdist" / name]
+        said = {node.id for node in nodes if isinstance(node, ast.Name)} | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+        said |= {node.arg or "" for node in nodes if isinstance(node, ast.keyword | ast.arg)}
+        assert not {word for word in said if word in methods or methods & set(word.lower().split("_"))}, name
+        asked = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr", "isinstance")]
+        known = ("isinstance(objective, nn.Module)", "isinstance(self._objective, nn.Module)")
+        assert not [text for node in asked if "objective" in (text := ast.unparse(node)) and text not in known], name
 
 
 def test_no_files_import_one_another_in_a_circle(sources: dict[Path, list[ast.AST]]) -> None:

@@ -128,6 +128,10 @@ class Batch:
         """Return the batch with all but its tokens on `device`: these go there when they are encoded."""
         return self._with(self.tokens, lambda tensor: tensor.to(device, non_blocking=True))
 
+    def left_on_host(self) -> Batch:
+        """Return the batch without what `to` moves."""
+        return replace(self, labels=None, relations=None, augmented=None)
+
     def pinned(self) -> Batch:
         """Return the batch in pinned memory, from which a GPU copies by itself."""
         return self._with(self.tokens.pinned(), Tensor.pin_memory)

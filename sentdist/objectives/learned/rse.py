@@ -50,6 +50,8 @@ class Relational(nn.Module, Objective):
     RecipeError for a temperature or learning rate that is not above 0, a phi that is not finite, no relation.
     """
 
+    adds_to_embeddings = True
+
     def __init__(
         self,
         loss: Callable[..., Tensor],
