@@ -10,9 +10,9 @@ from sentdist.errors import RecipeError
 from sentdist.inference.own_files import own_files
 from sentdist.plan.evaluation import is_own_rows
 from sentdist.plan.runtime import Runtime
-from sentdist.plan.specs import EncoderSpec, EncoderUse, Task
+from sentdist.plan.specs import EncoderSpec, EncoderUse
 from sentdist.plan.stages import Scores
-from sentdist.plan.task_kinds import TASK_KINDS, TripletTask
+from sentdist.plan.task_kinds import TASK_KINDS, own_rows_of
 from sentdist.plan.task_names import task_names
 from sentdist.plan.tasks import TASKS
 from sentdist.stages.context import Context
@@ -71,7 +71,7 @@ class PlannedScores:
                 *notes,
             )
         if any(map(is_own_rows, names)):
-            own = [task.name for task in stage.tasks if isinstance(task, Task | TripletTask) and task.own is not None]
+            own = [task.name for task in stage.tasks if own_rows_of(task) is not None]
             names = tuple(dict.fromkeys(scored for name in names for scored in (own if is_own_rows(name) else (name,))))
         return cls(checkpoint=use.checkpoint, stage=stage, context=context, names=names, notes=notes)
 

@@ -110,6 +110,7 @@ LabelTask = ClassificationTask | ParaphraseTask | RerankingTask | ForumsTask | C
 ChosenTask = Task | LabelTask  # those that have a name in the table, or are a user's own
 ScoredTask = ChosenTask | LinkTask
 DevTask = Task | ClassificationTask | ParaphraseTask | RerankingTask | ForumsTask | TripletTask  # those that can choose checkpoints
+OwnRowsTask = Task | TripletTask  # those that held-out rows of a person's own file can be
 
 Floor = Literal["word_overlap", "bm25"]
 UNKNOWN_PAIRS = 1000  # of a task whose size is not published
@@ -306,6 +307,11 @@ TASK_KINDS: dict[str, TaskKind] = {
 def is_own_task(task: ScoredTask) -> bool:
     """Whether its data are a person's own: a file that no card of the table names, or held-out rows."""
     return not isinstance(task, LinkTask) and task.name not in TASKS
+
+
+def own_rows_of(task: ScoredTask) -> OwnRows | None:
+    """Which rows of a person's own file are scored; None: those of a source of the task's kind."""
+    return task.own if isinstance(task, OwnRowsTask) else None
 
 
 def num_encoded(task: ScoredTask, known: Mapping[str, int]) -> int:

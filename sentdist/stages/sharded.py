@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Protocol, assert_never
 
 from sentdist.durable import whole_file
 from sentdist.plan.stage import Json
@@ -46,13 +46,16 @@ class ShardedBody(Protocol):
 def body_of(stage: Sharded, context: Context) -> ShardedBody:
     """The body of a sharded stage."""
     # torch takes seconds to import, and NLTK too: each only where its stage is built.
-    if isinstance(stage, Targets):
-        from sentdist.stages.tagging import TargetsBody
+    match stage:
+        case Bank():
+            from sentdist.stages.banks import BankBody
 
-        return TargetsBody(stage, context)
-    from sentdist.stages.banks import BankBody
+            return BankBody(stage, context)
+        case Targets():
+            from sentdist.stages.tagging import TargetsBody
 
-    return BankBody(stage, context)
+            return TargetsBody(stage, context)
+    assert_never(stage)
 
 
 def build_in_shards(stage: Sharded | Tokens, context: Context, *, body: ShardedBody | None = None) -> Artifact:

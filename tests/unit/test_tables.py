@@ -25,7 +25,7 @@ from sentdist.plan.recipe import SECTIONS
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Processes, Stage
 from sentdist.plan.stages import STAGES, Train
-from sentdist.plan.task_kinds import TASK_KINDS, DevTask, ScoredTask
+from sentdist.plan.task_kinds import TASK_KINDS, DevTask, OwnRowsTask, ScoredTask, own_rows_of
 from sentdist.plan.tasks import TASKS
 from sentdist.plan.wording import TAGS
 from sentdist.report.cell_facts import CellFacts
@@ -131,10 +131,14 @@ def test_a_kind_of_corpus_is_in_every_table(corpus: type[CorpusStage]) -> None:
     assert isinstance(stage, CorpusStage) and stage.described and stage.num_columns >= 1 and stage.num_positives >= 0
 
 
+def classes_in(union: object) -> set[type[Frozen]]:
+    """The classes of a union of unions."""
+    return {one for part in get_args(union) for one in (get_args(part) or (part,))}
+
+
 def kinds_in(union: object) -> set[str]:
     """Kinds of the tasks of a union of unions."""
-    classes = {one for part in get_args(union) for one in (get_args(part) or (part,))}
-    return {kind for one in classes for kind in get_args(one.model_fields["kind"].annotation)}
+    return {kind for one in classes_in(union) for kind in get_args(one.model_fields["kind"].annotation)}
 
 
 def test_every_kind_of_task_is_in_the_table() -> None:
@@ -143,6 +147,14 @@ def test_every_kind_of_task_is_in_the_table() -> None:
         card.kind for card in TASKS.values() if card.role == "dev"
     }
     assert {card.kind for card in TASKS.values()} <= set(TASK_KINDS)
+
+
+def test_every_kind_of_task_that_held_out_rows_can_be_is_known_where_they_are_read() -> None:
+    with_own = {one for one in classes_in(ScoredTask) if "own" in one.model_fields}
+    assert with_own == set(get_args(OwnRowsTask))
+    for one in classes_in(ScoredTask):
+        task = one.model_construct(own="rows")
+        assert own_rows_of(task) == ("rows" if one in with_own else None)
 
 
 @pytest.mark.parametrize("name", TASK_KINDS)

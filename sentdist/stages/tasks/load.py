@@ -11,8 +11,7 @@ from typing import Any
 from sentdist.data.sources.mirror import data_folder
 from sentdist.data.sources.pinned import check_pinned
 from sentdist.plan.corpora.relations import LinkTask
-from sentdist.plan.specs import Task
-from sentdist.plan.task_kinds import ScoredTask, TripletTask
+from sentdist.plan.task_kinds import ScoredTask, own_rows_of
 from sentdist.stages.tasks.loaded_task import LoadedTask
 
 
@@ -22,10 +21,10 @@ def load_task(task: ScoredTask, data_root: str | None, folders: Mapping[str, str
     folders: of the run, where files given by path lie.
     """
     root = data_folder(data_root)
-    if isinstance(task, Task | TripletTask) and task.own is not None:
+    if (own := own_rows_of(task)) is not None:
         from sentdist.stages.tasks.held_out_rows import load_own_rows  # brings datasketch, which takes a second to import
 
-        return load_own_rows(task, folders, root)
+        return load_own_rows(task, own, folders, root)
     for source, revision in _pins_of(task):
         check_pinned(source, revision, data_root=root)
     return loader_of(task.kind)(task, root)
