@@ -26,7 +26,8 @@ FOREIGN_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas
 MOST_JSON_BYTES = 1 << 28  # 256 MiB: tokenizers of large vocabularies take tens of MB
 
 _KINDS = (
-    (stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"), (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"),
+    (stat.S_ISSOCK, "a socket"),
 )  # fmt: skip
 
 

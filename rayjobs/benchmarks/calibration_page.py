@@ -72,11 +72,20 @@ def main() -> None:
 def _head(count: int) -> Iterator[str]:
     yield "# How often the test of significance errs"
     yield ""
-    yield "`sentdist/evaluation/significance.py` on made-up tables in which no system is better than another (`rayjobs/benchmarks/null_worlds.py`). A difference is told at 5 %."
-    yield "The interval of a difference leaves out the truth exactly where its p < 0.05, so coverage is 100 % less the false positives (but against a checkpoint, where p has a floor)."
+    yield (
+        "`sentdist/evaluation/significance.py` on made-up tables in which no system is better than another "
+        "(`rayjobs/benchmarks/null_worlds.py`). A difference is told at 5 %."
+    )
+    yield (
+        "The interval of a difference leaves out the truth exactly where its p < 0.05, so coverage is 100 % less the false positives (but "
+        "against a checkpoint, where p has a floor)."
+    )
     yield f"Counting error (95 %) of 5 %: ± {100 * monte_carlo_error(0.05, count):.1f} for {count:,} tables."
     yield ""
-    yield f"`python -m rayjobs.benchmarks.calibration_page --tables {count}`; Python {platform.python_version()}, numpy {np.__version__}, scipy {scipy.__version__}."
+    yield (
+        f"`python -m rayjobs.benchmarks.calibration_page --tables {count}`; Python {platform.python_version()}, numpy {np.__version__}, "
+        f"scipy {scipy.__version__}."
+    )
     yield ""
     yield "![False positives by ratio and by rows](calibration.svg)"
     yield ""
@@ -85,7 +94,8 @@ def _head(count: int) -> Iterator[str]:
 def _curves_by_ratio(count: int) -> list[Curve]:
     """One row against a baseline, by the ratio of standard errors from items and from seeds."""
     worlds = {seeds: [NullWorld(num_seeds=seeds, items_over_seeds=ratio, num_items=ITEMS) for ratio in RATIOS] for seeds in SEEDS}
-    own = [Curve(label=f"seeds and items, {seeds} seeds", places=RATIOS, shares=[errors(by_seeds_and_items, one, count=count).one_row for one in row])
+    own = [Curve(label=f"seeds and items, {seeds} seeds", places=RATIOS,
+        shares=[errors(by_seeds_and_items, one, count=count).one_row for one in row])
            for seeds, row in worlds.items()]  # fmt: skip
     old = [Curve(label=f"{label}, 3 seeds", places=RATIOS, shares=[errors(rule, one, count=count).one_row for one in worlds[3]])
            for label, rule in (("seeds alone", by_seeds_alone), ("items alone", by_items_alone))]  # fmt: skip
@@ -108,7 +118,10 @@ def _by_rows(count: int) -> list[Curve]:
 def _ratio_table(curves: Sequence[Curve], count: int) -> Iterator[str]:
     yield f"## One row, items against seeds ({count:,} tables each)"
     yield ""
-    yield "False positives in %, by the standard error from items over that from seeds (variances: 1/16 to 16). A quarter of a training's variance is its own on these items."
+    yield (
+        "False positives in %, by the standard error from items over that from seeds (variances: 1/16 to 16). A quarter of a training's "
+        "variance is its own on these items."
+    )
     yield ""
     yield "| | " + " | ".join(f"{ratio:g}" for ratio in RATIOS) + " |"
     yield "|---|" + "---:|" * len(RATIOS)
@@ -150,7 +163,10 @@ def _page(count: int) -> Iterator[str]:
     yield ""
     yield "## Means over tasks, of two untouched encoders"
     yield ""
-    yield f"Each task is a stratum with its own degrees of freedom. False positives in % of {4 * count:,} tables, by the groups of test items of the tasks:"
+    yield (
+        f"Each task is a stratum with its own degrees of freedom. False positives in % of {4 * count:,} tables, by "
+        "the groups of test items of the tasks:"
+    )
     yield ""
     yield "| " + " | ".join(" and ".join(map(str, sizes)) if len(sizes) < 4 else f"{len(sizes)} times {sizes[0]}" for sizes in SIZES) + " |"
     yield "|" + "---:|" * len(SIZES)
@@ -166,7 +182,10 @@ def _page(count: int) -> Iterator[str]:
     yield ""
     yield "## Checkpoints, uneven rows, power"
     yield ""
-    yield "Against a checkpoint few seeds of one row are told by their signs alone: below 6 seeds never. Uneven rows, every second one three times as variable:"
+    yield (
+        "Against a checkpoint few seeds of one row are told by their signs alone: below 6 seeds never. Uneven rows, every second one "
+        "three times as variable:"
+    )
     yield ""
     for rows in (3, 10, 30):
         world = NullWorld(num_rows=rows, num_items=ITEMS, uneven=3.0)
@@ -174,7 +193,10 @@ def _page(count: int) -> Iterator[str]:
         yield f"- {rows} rows: some mark in {100 * found.any_row:.1f} % of tables."
     yield ""
     power = errors(over_table, NullWorld(num_rows=10, num_items=ITEMS, gain=4.0), count=count // 8).last_row
-    yield f"With ten rows, three seeds and a last row that is better by four standard errors, its mark stands in {100 * power:.0f} % of tables."
+    yield (
+        "With ten rows, three seeds and a last row that is better by four standard errors, its mark stands in "
+        f"{100 * power:.0f} % of tables."
+    )
 
 
 def picture(by_ratio: Sequence[Curve], by_rows: Sequence[Curve]) -> Drawing:

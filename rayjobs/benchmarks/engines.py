@@ -35,7 +35,9 @@ class EngineWork(Work):
 def engines(work: Work, *, workers: int) -> dict[str, Peer[EngineWork]]:
     """By name: plain torch, and DeepSpeed with each ZeRO stage, over so many workers."""
     stages = {TORCH: None} | {f"ZeRO {stage}": stage for stage in range(4)}
-    return {name: Peer(run=engine_training, work=EngineWork(**vars(work), zero_stage=stage, workers=workers)) for name, stage in stages.items()}  # fmt: skip
+    return {
+        name: Peer(run=engine_training, work=EngineWork(**vars(work), zero_stage=stage, workers=workers)) for name, stage in stages.items()
+    }
 
 
 def engine_training(work: EngineWork) -> Iterator[dict[str, float]]:

@@ -310,7 +310,10 @@ def _command(what: str, asked: argparse.Namespace) -> str:
     encoder = (f" --encoder {Path(asked.encoder).name}" if asked.encoder else "") + (" --random-weights" if asked.random_weights else "")
     tiny = " --tiny" if asked.tiny else ""
     batches = f" --batches {' '.join(map(str, asked.batches))}" if asked.batches else ""
-    return f"python -m rayjobs.benchmarks.gpu --data DIR --what {what} --device {asked.device}{encoder} --max-length {asked.max_length}{batches}{tiny}"
+    return (
+        f"python -m rayjobs.benchmarks.gpu --data DIR --what {what} --device {asked.device}{encoder} --max-length "
+        f"{asked.max_length}{batches}{tiny}"
+    )
 
 
 def _arguments(arguments: list[str] | None) -> argparse.Namespace:

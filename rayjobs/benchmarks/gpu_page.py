@@ -36,8 +36,8 @@ def _correctness(part: Part) -> list[str]:
 def _training(part: Part) -> list[str]:
     lines = [
         *_measured(part),
-        f"Steps end to end: sentences come as text on their side, as token ids from a table that is made once on ours. Targets: {FASTER}× at 64 "
-        f"and 512 rows, {SHARE:.0%} of the peak at 4,096.",
+        f"Steps end to end: sentences come as text on their side, as token ids from a table that is made once on ours. Targets: {FASTER}× "
+        f"at 64 and 512 rows, {SHARE:.0%} of the peak at 4,096.",
         "",
     ]  # fmt: skip
     rows = []

@@ -97,7 +97,8 @@ def _markdown(rows: list[Row], max_length: int) -> str:
         "# Memory of a training process",
         "",
         f"MiniLM, (anchor, positive, negative) rows of NLI, max length {max_length}, fp32, torch engine, {STEPS} steps of AdamW.",
-        "Tensors: the most that those made in a step take at a time. Process: its peak resident memory, with libraries, weights and optimizer state.",
+        "Tensors: the most that those made in a step take at a time. Process: its peak resident memory, with "
+        "libraries, weights and optimizer state.",
         "Micro-batches are recomputed in the backward pass: value and gradient are those of one pass (`tests/parity/test_grad_cache.py`).",
         "",
         *(f"- {name}: {value}" for name, value in machine(2).items()),

@@ -24,9 +24,15 @@ def _reciprocal(found: Floats, gold: Floats) -> Floats:
 
 MEASURES: Mapping[str, Measure] = {
     "Spearman": (lambda found, gold: 100 * float(spearmanr(found, gold).statistic), of_spearman),
-    "average precision": (lambda found, gold: 100 * float(average_precision_score(gold > 0.5, found)), lambda found, gold: of_average_precision(found, gold > 0.5)),
+    "average precision": (
+        lambda found, gold: 100 * float(average_precision_score(gold > 0.5, found)),
+        lambda found, gold: of_average_precision(found, gold > 0.5),
+    ),
     "MAP": (lambda found, gold: float(_reciprocal(found, gold).mean()), lambda found, gold: of_mean(_reciprocal(found, gold))),
-    "V-measure": (lambda found, gold: 100 * float(v_measure_score(gold > 0, found > 0)), lambda found, gold: of_v_measure(found > 0, gold > 0)),
+    "V-measure": (
+        lambda found, gold: 100 * float(v_measure_score(gold > 0, found > 0)),
+        lambda found, gold: of_v_measure(found > 0, gold > 0),
+    ),
 }  # fmt: skip
 
 

@@ -132,9 +132,9 @@ def halving_page(whole: SearchRecord, halved: Sequence[SearchRecord]) -> str:
     low = sum(share <= 40.0 for share in shares)
     scores = [trial.dev or 0.0 for trial in whole.trials]
     return (
-        f"Grid of {len(scores)} trainings, {paid:,} sentences: best dev score {best:.2f}, median {np.median(scores):.2f}, worst {min(scores):.2f}; "
-        f"{sum(score > best - POINT for score in scores)} within {POINT} of the best.\n\n"
-        f"Halving in {len(halved)} random orders: {np.mean(shares):.1f} % of the sentences ({min(shares):.1f} to {max(shares):.1f}; at most 40 % in {low}); "
+        f"Grid of {len(scores)} trainings, {paid:,} sentences: best dev score {best:.2f}, median {np.median(scores):.2f}, worst "
+        f"{min(scores):.2f}; {sum(score > best - POINT for score in scores)} within {POINT} of the best.\n\nHalving in {len(halved)} "
+        f"random orders: {np.mean(shares):.1f} % of the sentences ({min(shares):.1f} to {max(shares):.1f}; at most 40 % in {low}); "
         f"{np.mean(gaps):.2f} below the best on average, {max(gaps):.2f} at worst; within {POINT} in {within}."
     )
 
@@ -216,10 +216,10 @@ def killed_page(
     paid = [key for trial in other.trials for rung in trial.rungs for key in rung.paid_for]
     return (
         f"Killed {len(moments)} times, after {', '.join(f'{moment:.0f}' for moment in moments)} s: finalists and their dev scores "
-        f"{'the same' if same else 'DIFFER'}, all {len(alone.trials)} trials {'the same' if trials[0] == trials[1] else 'DIFFER'}. "
-        f"Stages in the store at the end: {counts['alone']} and {counts['killed']}; of {num_finished} that were finished when it was killed "
-        f"{num_again} were built again; {len(paid)} stages paid for, {len(paid) - len(set(paid))} of them twice. "
-        f"Sentences trained on: {alone.spent_sentences:,} and {other.spent_sentences:,}."
+        f"{'the same' if same else 'DIFFER'}, all {len(alone.trials)} trials {'the same' if trials[0] == trials[1] else 'DIFFER'}. Stages "
+        f"in the store at the end: {counts['alone']} and {counts['killed']}; of {num_finished} that were finished when it was killed "
+        f"{num_again} were built again; {len(paid)} stages paid for, {len(paid) - len(set(paid))} of them twice. Sentences trained on: "
+        f"{alone.spent_sentences:,} and {other.spent_sentences:,}."
     )
 
 

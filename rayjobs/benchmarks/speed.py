@@ -173,8 +173,8 @@ def _lines(pair: list[Figure]) -> str:
     ours, peer = pair
     ratio = ours.sentences_per_s / peer.sentences_per_s
     return (
-        f"{ours.what:9} {ours.precision} max {ours.max_length:3}: sentdist {ours.sentences_per_s:8.1f} sentences/s ({ours.peak_gib:.2f} GiB), "
-        f"sentence-transformers {peer.sentences_per_s:8.1f} ({peer.peak_gib:.2f} GiB): {ratio:.2f}×"
+        f"{ours.what:9} {ours.precision} max {ours.max_length:3}: sentdist {ours.sentences_per_s:8.1f} sentences/s ({ours.peak_gib:.2f} "
+        f"GiB), sentence-transformers {peer.sentences_per_s:8.1f} ({peer.peak_gib:.2f} GiB): {ratio:.2f}×"
     )
 
 

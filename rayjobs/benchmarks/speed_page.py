@@ -103,10 +103,13 @@ def _sts(part: Mapping[str, Any]) -> list[str]:
     figures: Figures = part["figures"]
     seconds = {(one["side"], one["precision"]): one["seconds"] for one in figures}
     lines = [
-        "Ours is the whole scores stage of `sentdist evaluate`: encoder and data read, every different sentence encoded once, items and spectrum written. Theirs are",
-        "`EmbeddingSimilarityEvaluator`s in their default settings, model and pairs in memory. The peer's default precision is fp32; in bf16 its weights are bfloat16.",
+        "Ours is the whole scores stage of `sentdist evaluate`: encoder and data read, every different sentence encoded once, items and "
+        "spectrum written. Theirs are",
+        "`EmbeddingSimilarityEvaluator`s in their default settings, model and pairs in memory. The peer's default precision is fp32; in "
+        "bf16 its weights are bfloat16.",
         "",
-        f"| side | precision | seconds | over the peer's default (target {STS_TARGETS['default']}×) | at equal precision (target {STS_TARGETS['equal']}×) | peak GiB |",
+        f"| side | precision | seconds | over the peer's default (target {STS_TARGETS['default']}×) | at equal precision (target "
+        f"{STS_TARGETS['equal']}×) | peak GiB |",
         "|---|---|---|---|---|---|",
     ]
     for one in figures:

@@ -129,10 +129,11 @@ def _page(turns: Sequence[Turn], engine: str, workers: int) -> str:
         [
             "# Start of workers",
             "",
-            f"`python -m rayjobs.benchmarks.start_up --trainings {sum(t.num_trainings for t in turns) // 2} --engine {engine} --workers {workers}`: "
-            f"trainings of {STEPS} steps in turns of {PER_TURN}, on the cluster that the shell was given. {facts}.",
+            f"`python -m rayjobs.benchmarks.start_up --trainings {sum(t.num_trainings for t in turns) // 2} --engine {engine} --workers "
+            f"{workers}`: trainings of {STEPS} steps in turns of {PER_TURN}, on the cluster that the shell was given. {facts}.",
             "",
-            "Seconds a training: medians of turns and their range; the useful share is that of the trainings' own seconds, by their records.",
+            "Seconds a training: medians of turns and their range; the useful share is that of the trainings' own "
+            "seconds, by their records.",
             "",
             "| | trainings | s a training | range | useful |",
             "|---|---|---|---|---|",

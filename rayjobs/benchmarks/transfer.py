@@ -129,9 +129,12 @@ def _markdown(rows: list[Row], threads: int) -> str:
     lines = [
         "# Transfer tasks beside SentEval's classifier",
         "",
-        "MiniLM (mean pooling, fp32), the same embeddings for both. Theirs: `rayjobs/benchmarks/senteval_classifier.py`, SentEval's torch classifier written anew (Adam, batches of",
-        "exactly 64, each model its own shuffles, early stopping, L2 grid). Ours: the same, folds side by side (`sentdist/evaluation/transfer.py`). A seed is that of folds,",
-        "first weights and shuffles; SentEval has 1111. Accuracy × 100, mean ± standard deviation over seeds; difference of the means with its 95 % interval (Welch).",
+        "MiniLM (mean pooling, fp32), the same embeddings for both. Theirs: `rayjobs/benchmarks/senteval_classifier.py`, SentEval's torch "
+        "classifier written anew (Adam, batches of",
+        "exactly 64, each model its own shuffles, early stopping, L2 grid). Ours: the same, folds side by side "
+        "(`sentdist/evaluation/transfer.py`). A seed is that of folds,",
+        "first weights and shuffles; SentEval has 1111. Accuracy × 100, mean ± standard deviation over seeds; difference of the means "
+        "with its 95 % interval (Welch).",
         "Processor seconds a seed: other work ran on the machine.",
         "",
         *(f"- {name}: {value}" for name, value in machine(threads).items()),
@@ -144,7 +147,8 @@ def _markdown(rows: list[Row], threads: int) -> str:
         ours, theirs = list(row.ours.values()), list(row.theirs.values())
         own = f"{row.ours['1111']:.2f} / {row.theirs['1111']:.2f}" if "1111" in row.ours else "–"
         lines.append(
-            f"| {row.task} | {len(ours)} | {_spread(ours)} | {_spread(theirs)} | {_difference(ours, theirs)} | {own} | {row.ours_s:.0f} | {row.theirs_s:.0f} |"
+            f"| {row.task} | {len(ours)} | {_spread(ours)} | {_spread(theirs)} | {_difference(ours, theirs)} | {own} | {row.ours_s:.0f} | "
+            f"{row.theirs_s:.0f} |"
         )
     means = [float(np.mean([np.mean(list(getattr(row, name).values())) for row in rows])) for name in ("ours", "theirs")]
     seconds = [sum(getattr(row, name) for row in rows) for name in ("ours_s", "theirs_s")]

@@ -106,6 +106,7 @@ def tell_unknown(loaded: LoadedEncoder) -> None:
         typer.echo(
             f"{which}: {first}. Its embedding says nothing of it. Take an encoder for its language."
             if number == 1
-            else f"{which}, such as {first}: their embeddings say nothing of them, and several have one embedding. Take an encoder for their language.",
+            else f"{which}, such as {first}: their embeddings say nothing of them, and several have one embedding. "
+            "Take an encoder for their language.",
             err=True,
         )

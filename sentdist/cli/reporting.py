@@ -150,7 +150,8 @@ def track(
         return
     for found in sweeps:
         typer.echo(
-            f"{found.name}: {found.num_scored} of {counted(found.num_trials, 'trial')} with scores; {counted(found.num_runs, 'run')} up to date"
+            f"{found.name}: {found.num_scored} of {counted(found.num_trials, 'trial')} with scores; "
+            f"{counted(found.num_runs, 'run')} up to date"
         )
         if found.not_understood:
             typer.echo(

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from sentdist.report.evaluated import Compared, ScoreLine
 
 FORMATS = ("table", "json")
-OutputFormat = Annotated[str, typer.Option("--format", help="table, or json: all numbers unrounded, for other programs; what else there is to say goes to stderr.")]  # fmt: skip
+OutputFormat = Annotated[
+    str,
+    typer.Option("--format", help="table, or json: all numbers unrounded, for other programs; what else there is to say goes to stderr."),
+]
 
 
 def print_json(values: Mapping[str, object]) -> None:

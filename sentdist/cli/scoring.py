@@ -46,7 +46,8 @@ def evaluate(
         list[str] | None,
         typer.Option(
             "--tasks",
-            help="Tasks, groups (sts, transfer, retrieval, …) or KIND=SOURCE@SPLIT for data of your own, such as sts=pairs.tsv; own=faq.csv: the test rows that tune holds out of a file; with commas, or repeated.  [default: sts]",
+            help="Tasks, groups (sts, transfer, retrieval, …) or KIND=SOURCE@SPLIT for data of your own, such as sts=pairs.tsv; "
+            "own=faq.csv: the test rows that tune holds out of a file; with commas, or repeated.  [default: sts]",
             show_default=False,
             autocompletion=completing.tasks,
         ),

@@ -103,8 +103,10 @@ def tune(
     pin = resolver.own(own_section({"kind": "own", "file": place, **given}, where="DATA"), where="DATA")
     encoders = [_split_commit(one) for one in encoder or ["minilm-l6"]]
     values = tuning_values(
-        name=name or _as_name(f"tune-{Path(place).name.partition('.')[0]}"), file=place, shape=pin.rows.shape, num_rows=pin.num_rows, corpus=given,
-        encoders=encoders, poolings=_poolings(encoders, resolver), hours=hours, trials=trials, methods=[one for one in _by_commas(methods) if one],
+        name=name or _as_name(f"tune-{Path(place).name.partition('.')[0]}"), file=place, shape=pin.rows.shape, num_rows=pin.num_rows,
+        corpus=given,
+        encoders=encoders, poolings=_poolings(encoders, resolver), hours=hours, trials=trials,
+        methods=[one for one in _by_commas(methods) if one],
         max_length=max_length,
     )  # fmt: skip
     recipe = recipe_from_values(values, where=f"sentdist tune {file}")

@@ -47,7 +47,8 @@ def encode(
         bool,
         typer.Option(
             "--normalize",
-            help="Embeddings of length 1. Without it their length is that of the pooling, also where a checkpoint asks sentence-transformers to normalize.",
+            help="Embeddings of length 1. Without it their length is that of the pooling, also where a checkpoint asks "
+            "sentence-transformers to normalize.",
         ),
     ] = False,
     dtype: Annotated[str, typer.Option("--dtype", help="float32 or float16, on disk.")] = "float32",
@@ -158,7 +159,8 @@ def export(
 
         difference = export_graph(use, to)
         typer.echo(
-            f"{to}/model.onnx: input_ids and attention_mask in, sentence_embedding out, not of length 1; embeddings agree to {difference:.0e} of their largest number"
+            f"{to}/model.onnx: input_ids and attention_mask in, sentence_embedding out, not of length 1; embeddings agree to "
+            f"{difference:.0e} of their largest number"
         )
     else:
         export_encoder(use, to, open_store(store))

@@ -93,7 +93,8 @@ def truths_of(rows: Labelled, *, where: str) -> tuple[int, ...]:
     for row, (number, label) in enumerate(zip(found, rows.labels, strict=True)):
         if number not in (0.0, 1.0):
             raise DataError(
-                where=where, found=f"label {brief(label)} in {row_name(row)} of the {rows.num_rows} that are read", expected="1 or 0, true or false",
+                where=where, found=f"label {brief(label)} in {row_name(row)} of the {rows.num_rows} that are read",
+                expected="1 or 0, true or false",
                 remedy="Correct the labels.",
             )  # fmt: skip
     return tuple(int(number == 1.0) for number in found)

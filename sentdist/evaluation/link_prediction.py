@@ -136,7 +136,8 @@ def _check(
     if not (tail_T.shape == relation_T.shape == (num_triples,) and tails.shape[1] == width and vectors.shape == (len(names), width)):
         raise DataError(
             where=where,
-            found=f"{heads.shape} heads, {tails.shape} tails, {vectors.shape} relations, {tail_T.shape} and {relation_T.shape} places, {len(names)} names",
+            found=f"{heads.shape} heads, {tails.shape} tails, {vectors.shape} relations, {tail_T.shape} and "
+            f"{relation_T.shape} places, {len(names)} names",
             expected="a tail and a relation for every head, a vector and a name for every relation, all of one width",
             remedy="Score an encoder with the relation table that was trained with it.",
         )

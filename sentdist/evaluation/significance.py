@@ -139,7 +139,8 @@ def _difference(
     never = least > 0 and _table_p(least, greatest, num_tests) >= ALPHA
     seen = None if never else pairs.margin(place, limit) + float(ndtri(POWER) * pairs.errors[place])
     return replace(
-        plain, error=float(pairs.errors[place]), low=difference - margin, high=difference + margin, p=p, about=pairs.about[place], detectable=seen,
+        plain, error=float(pairs.errors[place]), low=difference - margin, high=difference + margin, p=p, about=pairs.about[place],
+        detectable=seen,
         table_p=_table_p(p, greatest, num_tests), by_signs=never and p == least,
         enough_by_signs=_enough_by_signs(greatest, num_tests) if never and p == least else None,
     )  # fmt: skip

@@ -152,7 +152,10 @@ def cpu() -> Finding:
     """The processor; one that does not multiply bfloat16 values gains nothing by `precision: bf16`."""
     if processor.instructions() != processor.WITHOUT_BFLOAT16:
         return Finding(subject="processor", state="good", text=processor.name())
-    text = f"{processor.name()}: it does not multiply in bfloat16, so precision bf16 is no faster than fp32 on it, and far slower under ZeRO stage 3."
+    text = (
+        f"{processor.name()}: it does not multiply in bfloat16, so precision bf16 is no faster than fp32 on it, and far "
+        "slower under ZeRO stage 3."
+    )
     return Finding(subject="processor", state="note", text=text)
 
 

@@ -67,7 +67,8 @@ class PlannedScores:
         )
         if data is not None and found != data:
             notes = (
-                f"Read in {found}, for {data} has no such file: {', '.join(task for task in names if '=' in task and not is_own_rows(task))}",
+                f"Read in {found}, for {data} has no such file: "
+                f"{', '.join(task for task in names if '=' in task and not is_own_rows(task))}",
                 *notes,
             )
         if any(map(is_own_rows, names)):

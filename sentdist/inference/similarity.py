@@ -143,7 +143,8 @@ def pair_batches(first: Texts, second: Texts | None) -> Iterator[TextPairs]:
         if len(heads) != len(tails):
             raise DataError(
                 where=f"{first.name} and {second.name}",
-                found=f"only {counted(done + min(len(heads), len(tails)), 'row')} in {first.name if len(heads) < len(tails) else second.name}",
+                found=f"only {counted(done + min(len(heads), len(tails)), 'row')} in "
+                f"{first.name if len(heads) < len(tails) else second.name}",
                 expected="two files of one length: row s of the one belongs to row s of the other",
                 remedy="Check what wrote them.",
             )

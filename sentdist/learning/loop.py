@@ -190,5 +190,6 @@ def _diverged(step: int, loss: float, batch: Batch, here: str) -> TrainingDiverg
         where=f"step {step}, {rows}",
         found=f"loss {loss} over all workers, {here}",
         expected="a finite loss",
-        remedy="The optimizer was not touched. Look at these rows; resume from the last checkpoint with a smaller learning rate or in fp32.",
+        remedy="The optimizer was not touched. Look at these rows; resume from the last checkpoint with a smaller "
+        "learning rate or in fp32.",
     )

@@ -67,7 +67,8 @@ def _check(folder: Path, names: Sequence[str], vectors_KD: NDArray[np.float32]) 
     if not named or vectors_KD.ndim != 2 or len(vectors_KD) != len(names) or not np.isfinite(vectors_KD).all():
         raise EncoderError(
             where=str(folder),
-            found=f"names {brief(names)} and vectors of shape {vectors_KD.shape}, {int((~np.isfinite(vectors_KD)).sum())} numbers not finite",
+            found=f"names {brief(names)} and vectors of shape {vectors_KD.shape}, "
+            f"{int((~np.isfinite(vectors_KD)).sum())} numbers not finite",
             expected="distinct names and a finite vector for each",
             remedy="Train or export the encoder again.",
         )

@@ -66,8 +66,8 @@ class Sum(Frozen):
         dropped = [term.objective.name for term in self.terms if term.projected and term.objective.needs.targets]
         if dropped:
             raise ValueError(
-                f"terms: found projected: true for {dropped[0]}, whose channels would be of a layer that is dropped at test; expected it for "
-                "other terms only"
+                f"terms: found projected: true for {dropped[0]}, whose channels would be of a layer that is dropped at test; expected it "
+                "for other terms only"
             )
         choices = {value_of(term.objective, "hard_negatives") for term in self.terms} - {None}
         if len(choices) > 1:

@@ -37,7 +37,8 @@ class RecipeTasks:
         found = check_names(asked, self._resolver, where="selection.task")
         if not have_mean(one.kind for one in found):
             raise RecipeError(
-                where="selection.task", found=f"tasks of {found[0].kind} and of others", expected="tasks of one kind, whose scores have a mean", remedy="Name own alone."
+                where="selection.task", found=f"tasks of {found[0].kind} and of others",
+                expected="tasks of one kind, whose scores have a mean", remedy="Name own alone."
             )  # fmt: skip
         return found
 

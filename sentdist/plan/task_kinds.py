@@ -290,7 +290,8 @@ TASK_KINDS: dict[str, TaskKind] = {
             make=lambda found: TripletTask.model_validate(found.values | {"columns": found.columns}), encodes=_three_each,
         ),
         TaskKind(
-            name="geometry", main=Measure(name="uniformity", title="uniformity", unit="uniformity", lowest=-8.0, highest=0.0, larger_is_better=False),
+            name="geometry",
+            main=Measure(name="uniformity", title="uniformity", unit="uniformity", lowest=-8.0, highest=0.0, larger_is_better=False),
             shown=("alignment", "uniformity", "mean_cosine", "effective_rank"),
             columns=("sentence1", "sentence2", "score"), table=None, works=("geometry", "effective_rank"),
             make=lambda found: GeometryTask.model_validate(found.values), encodes=_two_each,

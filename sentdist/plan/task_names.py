@@ -53,12 +53,18 @@ def no_task(given: str) -> str:
             f"`corpus: {{kind: own, file: {one_line(source, LONGEST_VALUE)}}}` and its held-out rows as the task own"
         )
     if equals:
-        return f"{not_one_of(kind, OWN_KINDS)} Data of your own are named KIND=SOURCE; `evaluate` and `compare` take what `tune` reads as own=FILE"
+        return (
+            f"{not_one_of(kind, OWN_KINDS)} Data of your own are named KIND=SOURCE; `evaluate` and `compare` take what "
+            "`tune` reads as own=FILE"
+        )
     if re.search(rf"/|{FILE_END.removesuffix('$')}(@.*)?$", given):
         before, colon, file = given.partition(":")
         kind = "retrieval" if ".zip" in given else "sts"
         named = f"{before}={file}" if colon and before in OWN_KINDS else f"{kind}={given}, for one"
-        return f'"{one_line(given, LONGEST_VALUE)}" is no task. A file of yours is named with its kind: {one_line(named, LONGEST_VALUE)}. `sentdist tasks` lists the kinds'
+        return (
+            f'"{one_line(given, LONGEST_VALUE)}" is no task. A file of yours is named with its kind: {one_line(named, LONGEST_VALUE)}. '
+            "`sentdist tasks` lists the kinds"
+        )
     if is_side_of_own(given):
         return f'"{one_line(given, LONGEST_VALUE)}" is no task. {OWN_SIDES}. {OTHER_FILES}'
     known = (*TASK_GROUPS, *TASKS, OWN)

@@ -48,7 +48,8 @@ class Tunable:
 CONTRASTIVE: tuple[Shape, ...] = ("pairs", "faq", "triplets")
 TUNABLE: dict[str, Tunable] = {
     "contrastive": Tunable(
-        title="Contrastive", shapes=CONTRASTIVE, objective={"name": "info_nce", "temperature": 0.05}, space={"objective.temperature": TEMPERATURES}
+        title="Contrastive", shapes=CONTRASTIVE, objective={"name": "info_nce", "temperature": 0.05},
+        space={"objective.temperature": TEMPERATURES}
     ),
     "symmetric": Tunable(
         title="Contrastive, both directions", shapes=CONTRASTIVE, objective={"name": "symmetric_info_nce", "temperature": 0.05},
@@ -66,7 +67,8 @@ TUNABLE: dict[str, Tunable] = {
             "phis": {"choice": [[0.01], [0.01, 0.02], [-0.1, 0.1]]},
         },
     ),
-    "ranking": Tunable(title="CoSENT", shapes=("graded",), objective={"name": "cosent"}, space={"objective.temperature": {"choice": [0.025, 0.05, 0.1]}}),
+    "ranking": Tunable(title="CoSENT", shapes=("graded",), objective={"name": "cosent"},
+        space={"objective.temperature": {"choice": [0.025, 0.05, 0.1]}}),
     "regression": Tunable(title="Regression", shapes=("graded",), objective={"name": "regression", "loss": "mse"}, space={}),
 }  # fmt: skip
 

@@ -146,6 +146,7 @@ def check_links(task: LinkTask, train: Train | None, *, where: str) -> None:
                 raise RecipeError(
                     where=f"{where}: evaluation.links",
                     found=f"{corpus.held_out} pairs of {part.name} held out from training with seed {corpus.seed}",
-                    expected=f"the pairs that are ranked: {task.held_out}, seed {task.seed}, of a relation of the same name, files and columns",
+                    expected=f"the pairs that are ranked: {task.held_out}, seed {task.seed}, of a relation of the same "
+                    "name, files and columns",
                     remedy="Give both corpora the same held_out and seed, or the ranks are those of pairs it has learned.",
                 )

@@ -101,7 +101,10 @@ def singular_spectra(spectra: Mapping[str, Sequence[np.ndarray]], *, styles: Sys
         quiet(axes)
         handles, names = axes.get_legend_handles_labels()
         figure.legend(handles, names, loc="outside upper left", ncols=legend_columns(names, width_in=figure.get_figwidth()))
-        caption = "Singular values of the normalised embeddings, relative to the largest, mean over seeds; the flatter, the more directions are used."
+        caption = (
+            "Singular values of the normalised embeddings, relative to the largest, mean over seeds; the flatter, the "
+            "more directions are used."
+        )
         return save(figure, name="spectra", caption=caption, header=["system", "rank", "relative value", "seeds"], records=records)
 
 
@@ -149,7 +152,10 @@ def embedding_map(samples: Mapping[str, Sample], *, task: str) -> Drawing:
             columns = legend_columns(names, width_in=figure.get_figwidth(), at_most=6)
             figure.legend(handles, names, loc="outside upper left", ncols=columns)
         break_titles(figure, titles)
-        caption = f"{len(first.sentences)} sentences of {task} in the plane of the two directions along which each encoder's embeddings vary most."
+        caption = (
+            f"{len(first.sentences)} sentences of {task} in the plane of the two directions along which each encoder's "
+            "embeddings vary most."
+        )
         header = ["system", "sentence", "part", "x", "y"]
         return save(figure, name="map", caption=caption, header=header, records=records, hover=hover)
 

@@ -75,7 +75,10 @@ def in_words(comparison: Comparison, column: str, *, num_tests: int, exploratory
         sentence += f"; whether that is more than chance is not defined ({found.reason})."
     else:
         over = f" over the {num_tests} comparisons of this table" if num_tests > 1 else ""
-        sentence += f" (95 % interval {found.low:+.2f} to {found.high:+.2f} over {SPEAKS_OF[found.about]}; p {p_text(found.table_p)}{over}): {_verdict(found)}."
+        sentence += (
+            f" (95 % interval {found.low:+.2f} to {found.high:+.2f} over {SPEAKS_OF[found.about]}; p "
+            f"{p_text(found.table_p)}{over}): {_verdict(found)}."
+        )
     if column == AVERAGE and (tasks := comparison.other_tasks) is not None:
         sentence += f" On other tasks such as these: {tasks.low:+.2f} to {tasks.high:+.2f} (p {p_text(tasks.p)})."
     return sentence + (f" Exploratory: {exploratory}." if exploratory else "")

@@ -149,5 +149,6 @@ def _label(axes: Axes, points: Sequence[tuple[float, float, str]], *, height_in:
         placed = max(y, placed + gap)
         axes.annotate(
             text, xy=(x, y), xytext=(1.03, placed), textcoords=axes.get_yaxis_transform(), va="center", fontsize=8.5, color=INK,
-            annotation_clip=False, arrowprops={"arrowstyle": "-", "color": MUTED, "linewidth": 0.6, "alpha": 0.5, "shrinkA": 2, "shrinkB": 6},
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": MUTED, "linewidth": 0.6, "alpha": 0.5, "shrinkA": 2, "shrinkB": 6},
         )  # fmt: skip

@@ -47,7 +47,10 @@ def forest_plot(
         axes.set_yticks(range(len(differences)), list(differences))
         below = axes.set_xlabel(f"{unit} from {baseline}")
         records = [[label, *_row_of(label, against), *_numbers(found)] for label, found in differences.items()]
-        caption = f"Difference from {baseline}, with its 95 % interval{_over(differences.values())}. Filled and bold: p < 0.05 over the table; hollow: not, or untested."
+        caption = (
+            f"Difference from {baseline}, with its 95 % interval{_over(differences.values())}. Filled and bold: p < 0.05 over the table; "
+            "hollow: not, or untested."
+        )
         caption += _sentence(apart) + _beyond(num_beyond)
         header = ["system", *_header(against), *HEADER]
         return save(figure, name="differences", caption=caption, header=header, records=records, below=below)
@@ -95,7 +98,10 @@ def task_forest(
             [system, *_row_of(system, against), task, *_numbers(one)] for system, found in everyone.items() for task, one in found.items()
         ]
         over = _over([one for found in everyone.values() for one in found.values()])
-        caption = f"Difference from {baseline} task by task, with its 95 % interval{over}, on one scale. Filled: p < 0.05 over the table; hollow: not, or untested."
+        caption = (
+            f"Difference from {baseline} task by task, with its 95 % interval{over}, on one scale. Filled: p < 0.05 over the table; "
+            "hollow: not, or untested."
+        )
         if len(differences) < len(everyone):
             caption += f" The {len(differences)} of {len(everyone)} systems that differ most."
         caption += _sentence(apart) + _beyond(num_beyond)

@@ -21,9 +21,9 @@ from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep, sweep_names
 
 NOTE = (
-    "Under a printed row stands what the store has of it: mean, 95 % interval, and the difference from the printed number with its interval, "
-    "that number taken as a constant. Encoder, data and budget differ, so levels say little; the last column is what can be compared, the gain "
-    "over each side's own base in the last of its columns."
+    "Under a printed row stands what the store has of it: mean, 95 % interval, and the difference from the printed number with its "
+    "interval, that number taken as a constant. Encoder, data and budget differ, so levels say little; the last column is what can be "
+    "compared, the gain over each side's own base in the last of its columns."
 )
 
 

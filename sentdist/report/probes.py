@@ -56,7 +56,7 @@ def probe_plot(found: Found) -> Drawing:
             axes.grid(visible=True, axis="x")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=2)
         caption = (
-            "What linear probes read out of each part, on sentences held out (0: nothing, 1: all); mean and ± 1 standard deviation over seeds. "
-            "Tags belong in the tag channels, words in the word channels; adversaries work against the others."
+            "What linear probes read out of each part, on sentences held out (0: nothing, 1: all); mean and ± 1 standard deviation over "
+            "seeds. Tags belong in the tag channels, words in the word channels; adversaries work against the others."
         )
         return save(figure, name="probes", caption=caption, header=["system", "target", "part", "mean", "sd", "seeds"], records=records)

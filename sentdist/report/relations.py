@@ -146,7 +146,10 @@ def weight_curves(
         quiet(axes)
         if len(scores) > 1:
             figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=2)
-        caption = f"{SCORE[0].upper()}{SCORE[1:]} against the weight of {relation}, the other weights as they are; band: ± 1 standard deviation over seeds."
+        caption = (
+            f"{SCORE[0].upper()}{SCORE[1:]} against the weight of {relation}, the other weights as they are; band: ± 1 "
+            "standard deviation over seeds."
+        )
         return save(figure, name=name, caption=caption, header=["system", "weight", "mean", "sd", "seeds"], records=records)
 
 

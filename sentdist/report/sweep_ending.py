@@ -47,10 +47,13 @@ def no_tests(sweep: SweepRecord, records: Mapping[str, Record]) -> str:
     if sweep.baseline is not None or not scored:
         return ""
     if len({trial.method for trial in sweep.trials}) < 2:
-        return "Nothing is tested against a baseline: add one under `methods:`, such as `base: {}` (the untouched encoder), and say `baseline: base`."
+        return (
+            "Nothing is tested against a baseline: add one under `methods:`, such as `base: {}` (the untouched "
+            "encoder), and say `baseline: base`."
+        )
     untouched = [trial.method for trial in sweep.trials if trial.train is None]
     others = [name for name in scored if name != (untouched or scored)[0]]
     return (
-        f"Nothing is tested against a baseline: say `baseline: {(untouched or scored)[0]}` in the recipe (or {', '.join(others)}) and give the "
-        "command again; it builds nothing anew, and the report has the tests."
+        f"Nothing is tested against a baseline: say `baseline: {(untouched or scored)[0]}` in the recipe (or {', '.join(others)}) and give "
+        "the command again; it builds nothing anew, and the report has the tests."
     )

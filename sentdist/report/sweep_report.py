@@ -267,7 +267,10 @@ def _stage_rows(sweep: SweepRecord, records: dict[str, Record]) -> list[list[str
     return rows
 
 
-LINK_NOTE = "Where the true tail of a (head, relation) stands among held-out tails, other true ones left out, ties at their mean rank; × 100, means over seeds."
+LINK_NOTE = (
+    "Where the true tail of a (head, relation) stands among held-out tails, other true ones left out, ties at their "
+    "mean rank; × 100, means over seeds."
+)
 STAGE_HEADER = ["stage", "mentioned by trials", "different", "finished", "seconds of work", "seconds spared by sharing"]
 
 

@@ -286,7 +286,8 @@ def _notes(given: TableRows, systems: Sequence[SystemRows], statistics: TableCol
     notes += statistics.remarks
     if is_leaked:
         notes.append(
-            "Leaked: the test's pairs or queries that stand in the training data, as written or but for case and punctuation; near: with small changes."
+            "Leaked: the test's pairs or queries that stand in the training data, as written or but for case and "
+            "punctuation; near: with small changes."
         )
     incomplete = [system.label for system in systems if len(system.complete(given.columns)) < len(system.rows)]
     if incomplete and given.average:

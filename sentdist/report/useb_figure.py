@@ -53,8 +53,8 @@ def relations_alone(rows: Sequence[ResultRow], others: Sequence[ResultRow] = (),
         ]
         dashed = " Dashed: without relations." if lines else ""
         caption = (
-            "USEB by each relation alone (precision × 100), mean ± 1 standard deviation over seeds; filled: the best relation of a task, which is "
-            f"seen on its test data, as in the paper.{dashed}"
+            "USEB by each relation alone (precision × 100), mean ± 1 standard deviation over seeds; filled: the best relation of a task, "
+            f"which is seen on its test data, as in the paper.{dashed}"
         )
         header = ["system", "relation", "task", "mean", "sd", "seeds"]
         return save(figure, name="useb-relations", caption=caption, header=header, records=records)

@@ -94,9 +94,10 @@ class DeviceForecast:
         one = self.devices
         work = f"{self.gpu_hours:.1f} GPU hours" if self.gpu_hours >= 0.1 else f"{duration(3600 * self.gpu_hours)} of one GPU"
         return (
-            f"On {one.count} {one.name}: about {work}, {duration(self.seconds)} if all are at work, one training on one GPU. "
-            f"Assumed, not measured: {FORWARD + BACKWARD} FLOP a parameter and token ({FORWARD + BACKWARD + FORWARD} in micro-batches), {one.speed / TERA:.0f} TFLOP/s a GPU ({UTILISATION:.0%} of "
-            f"{one.peak:g}), {TOKENS} tokens a sentence ({FAQ_TOKENS} of FAQs that are trained on); without starts, dev scores and downloads."
+            f"On {one.count} {one.name}: about {work}, {duration(self.seconds)} if all are at work, one training on one GPU. Assumed, not "
+            f"measured: {FORWARD + BACKWARD} FLOP a parameter and token ({FORWARD + BACKWARD + FORWARD} in micro-batches), "
+            f"{one.speed / TERA:.0f} TFLOP/s a GPU ({UTILISATION:.0%} of {one.peak:g}), {TOKENS} tokens a sentence ({FAQ_TOKENS} of FAQs "
+            "that are trained on); without starts, dev scores and downloads."
         )
 
 

@@ -56,8 +56,8 @@ def _watch() -> None:
                 waited = now - wait.since
                 wait.tell_at = now + min(waited, SLOWEST_S)
                 log.warning(
-                    "The store %s has not answered for %.0f s. Its disk or file server is away or overloaded; this goes on when it answers. "
-                    "To end it before: kill -9 %d. What is finished is kept.",
+                    "The store %s has not answered for %.0f s. Its disk or file server is away or overloaded; this goes on when it "
+                    "answers. To end it before: kill -9 %d. What is finished is kept.",
                     wait.shown,
                     waited,
                     os.getpid(),

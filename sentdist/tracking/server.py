@@ -122,7 +122,8 @@ class Server:
         self.trouble = f"MLflow at {self.page} {state} (could not {what}: {reason})"
         if not self._is_away:
             self._warn(
-                f"{self.trouble}; training goes on, records and histories in the store keep everything, and `sentdist track --rebuild` brings it in."
+                f"{self.trouble}; training goes on, records and histories in the store keep everything, and `sentdist "
+                "track --rebuild` brings it in."
             )
         self._is_away = True
 

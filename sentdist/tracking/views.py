@@ -50,8 +50,10 @@ def views(*, order: str, metric: str, scores: Sequence[str], trials: Sequence[Ma
     charts = _charts(metric)
     stages = _columns("params", ("kind", "objective.name", "phi", "seed")) + _columns("metrics", ("loss", "train_s", "bank_s"))
     return (
-        SavedView(id="sentdist-trials", name="Trials, best first", mode="TABLE", state=table | _table(*columns, *_columns("params", varied))),
-        SavedView(id="sentdist-methods", name="Methods, mean over seeds", mode="TABLE", state=table | {"groupBy": by_method} | _table(*columns)),
+        SavedView(id="sentdist-trials", name="Trials, best first", mode="TABLE",
+            state=table | _table(*columns, *_columns("params", varied))),
+        SavedView(id="sentdist-methods", name="Methods, mean over seeds", mode="TABLE",
+            state=table | {"groupBy": by_method} | _table(*columns)),
         SavedView(id="sentdist-charts", name="Charts of the trials", mode="CHART", state=table | charts),
         *_parallel_of_grid(trials, order, metric, table),
         SavedView(
@@ -176,7 +178,8 @@ def _columns(kind: Literal["metrics", "params"], names: Sequence[str]) -> tuple[
 def _table(*columns: str) -> dict[str, Json]:
     """Columns in the order given (MLflow would take that of the alphabet), after names that can be read whole."""
     widths: dict[str, Json] = {"attributes.`Run Name`": 320, "metrics.`best_dev_score`": 150, "params.`objective.name`": 130,
-                               "metrics.`share_trained`": 130, "tags.`sentdist.state`": 130, "params.`log10 learning_rate`": 160}  # fmt: skip
+                               "metrics.`share_trained`": 130, "tags.`sentdist.state`": 130,
+                               "params.`log10 learning_rate`": 160}  # fmt: skip
     order: list[Json] = ["attributes.`Run Name`", *columns, "runDateAndNestInfo", "duration"]
     return {"selectedColumns": list(columns), "columnOrder": order, "columnWidths": widths}
 

@@ -139,7 +139,10 @@ def _sentences_of_sides(layout: Layout, rows: FileRows, sides: Sides, sizes: Seq
     if rows.num_otherwise:
         yield f"The score of {counted(rows.num_otherwise, 'repeated row')} is another than in the first row of that pair, which is taken."
     if sides.num_linked:
-        yield f"{counted(sides.num_linked, 'row')} of its own dev and test splits share texts with training rows: `sentdist leaks` lists them."
+        yield (
+            f"{counted(sides.num_linked, 'row')} of its own dev and test splits share texts with training rows: "
+            "`sentdist leaks` lists them."
+        )
 
 
 def _words_of_scores(grades: Sequence[float], low: float, high: float) -> str:
@@ -160,7 +163,9 @@ def _no_grades(table: pa.Table, unread: Sequence[str]) -> str:
 def _sentences_of_likeness(options: OwnFileOptions, file: OwnFile, loosened: bool, num_texts: int) -> Iterator[str]:
     """What does not keep rows together, and why."""
     if file.shape == "triplets" and file.num_linking < 3:
-        yield "Negatives link nearly all rows: rows that share an anchor or a positive stay on one side, and negatives may stand on several."
+        yield (
+            "Negatives link nearly all rows: rows that share an anchor or a positive stay on one side, and negatives may stand on several."
+        )
     if options.near == "auto" and file.near is None:
         why = "Too many rows look alike to keep all look-alikes" if loosened else f"Among {num_texts:,} texts look-alikes are not kept"
         yield f"{why} on one side; corpus.held_out.near=0.8 does, with fewer groups."

@@ -120,7 +120,8 @@ def _opened(name: str, path: Path | None, changed: int, file: OwnFile, revision:
     sides = sides_of_file(name, rows, file, revision)
     if digest_of_sides(sides) != file.sides:
         raise DataError(
-            where=name, found="other rows held out than when the run was planned", expected="one version of this package, and one of datasketch",
+            where=name, found="other rows held out than when the run was planned",
+            expected="one version of this package, and one of datasketch",
             remedy="Install the same versions on all machines.",
         )  # fmt: skip
     return rows, sides.of_rows

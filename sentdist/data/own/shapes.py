@@ -24,7 +24,8 @@ QUESTIONS = ("question", "query", "frage", "q", "user_query")
 ANSWERS = ("answer", "response", "antwort", "reply", "a")
 ANCHORS = ("anchor", "sent0", "sentence1", "sentence_1", "text1", "text_1", "sentence_a", "premise", "title", *QUESTIONS)
 POSITIVES = (
-    "positive", "pos", "sent1", "sentence2", "sentence_2", "text2", "text_2", "sentence_b", "hypothesis", "document", "passage", "paraphrase", "body", *ANSWERS,
+    "positive", "pos", "sent1", "sentence2", "sentence_2", "text2", "text_2", "sentence_b", "hypothesis", "document", "passage",
+    "paraphrase", "body", *ANSWERS,
 )  # fmt: skip
 NEGATIVES = ("negative", "neg", "hard_neg", "hard_negative", "sent2")
 GRADES = ("score", "similarity", "similarity_score", "label", "grade", "gold", "rating", "relatedness", "sim")
@@ -33,7 +34,8 @@ SPLITS = ("split",)
 ROW_NAMES = ("id", "index", "")  # of columns that name or count rows, as pandas' index does; so do these beginnings and this end
 ROW_BEGINNINGS, ROW_END = ("__index_level_", "unnamed:"), "_id"
 GRADE_WORDS = (
-    "score", "label", "similar", "relat", "duplicate", "paraphrase", "entail", "grade", "gold", "judg", "rating", "rater", "annotat", "match",
+    "score", "label", "similar", "relat", "duplicate", "paraphrase", "entail", "grade", "gold", "judg", "rating", "rater", "annotat",
+    "match",
 )  # fmt: skip
 KNOWN_NAMES = frozenset((*ANCHORS, *POSITIVES, *NEGATIVES, *GRADES, *GROUPS, *SPLITS))
 LEAST_FOR_LABELS, MOST_WORDS = 20, 4  # rows for each label, and words of one: what is longer or more varied is a text
@@ -215,8 +217,8 @@ def _check_labels(name: str, table: pa.Table, chosen: Sequence[str], settled: st
                     where=name,
                     found=f"{one_line(column, 60)} beside {listed(chosen)}",
                     expected="to be told whether it says how alike they are",
-                    remedy=f"If it does: --columns {','.join([*chosen, column])} (tune), or --set 'corpus.columns=[{', '.join([*chosen, column])}]' "
-                    f"(a recipe); if not, name {' and '.join(chosen)} alone.",
+                    remedy=f"If it does: --columns {','.join([*chosen, column])} (tune), or --set "
+                    f"'corpus.columns=[{', '.join([*chosen, column])}]' (a recipe); if not, name {' and '.join(chosen)} alone.",
                 )
 
 
@@ -228,7 +230,8 @@ def _check_nli(name: str, table: pa.Table, chosen: Sequence[str]) -> None:
     if numbers and numbers <= {-1.0, 0.0, 1.0, 2.0}:
         raise DataError(
             where=f"{name}, {chosen[2]}",
-            found=f"labels of NLI as numbers ({', '.join(f'{number:g}' for number in sorted(number for number in numbers if number is not None))})",
+            found="labels of NLI as numbers "
+            f"({', '.join(f'{number:g}' for number in sorted(number for number in numbers if number is not None))})",
             expected=f"words ({', '.join(NLI_LABELS)}), for in most releases 0 is entailment, and a higher number less alike",
             remedy="Write the words; if the numbers do rise with likeness, call the texts sentence1 and sentence2.",
         )

@@ -185,7 +185,8 @@ def _impossible(
         name,
         f"{counted(len(largest), 'row')} of {len(rows):,} linked by the texts that they share, and {found:,} rows for {side}",
         f"{wanted:,} rows that share no text with the others",
-        f"Most share {brief(often)} ({counted(times, 'row')}): leave such rows out, lower corpus.held_out.{side}, or give a column split of your own.",
+        f"Most share {brief(often)} ({counted(times, 'row')}): leave such rows out, lower corpus.held_out.{side}, or "
+        "give a column split of your own.",
     )
 
 

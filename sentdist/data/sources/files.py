@@ -63,7 +63,8 @@ def existing_root(name: str, data_root: Path | None) -> Path:
             where=name,
             found="no data root",
             expected="a folder that holds the source",
-            remedy=f"{_meant(_same_end(name, GENERATED_SOURCES))}Pass --data DIR (data=DIR in Python) or set SENTDIST_DATA; {listed(GENERATED_SOURCES)} need none.",
+            remedy=f"{_meant(_same_end(name, GENERATED_SOURCES))}Pass --data DIR (data=DIR in Python) or set SENTDIST_DATA; "
+            f"{listed(GENERATED_SOURCES)} need none.",
         )
     if not data_root.is_dir():
         raise DataError(

@@ -44,7 +44,8 @@ def read(name: str, path: Path) -> pa.Table:
         ) from error
     except Exception as error:  # csv.Error and RecursionError have no ancestor in common with what a line of another form raises
         raise DataError(
-            where=f"{name} ({path})", found=f"a line that cannot be read ({type(error).__name__}: {first_line(error)})", expected="the file as its authors released it",
+            where=f"{name} ({path})", found=f"a line that cannot be read ({type(error).__name__}: {first_line(error)})",
+            expected="the file as its authors released it",
             remedy="Fetch it again.",
         ) from error  # fmt: skip
     if not rows:

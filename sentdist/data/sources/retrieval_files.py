@@ -25,8 +25,8 @@ DOCUMENT_ID = ("document_id", "doc_id", "faq_id", "corpus-id", "_id")
 QUERY_TEXT = ("query", "text")
 RELEVANCE = ("relevance", "score")
 SHAPES = (
-    "a folder or zip with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv, as BEIR's are, or tables NAME_docs, NAME_queries and NAME_qrels, "
-    "named as NAME"
+    "a folder or zip with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv, as BEIR's are, or tables NAME_docs, NAME_queries and "
+    "NAME_qrels, named as NAME"
 )
 LONGEST_JUDGEMENT = 10_000  # bytes of its line
 

@@ -46,8 +46,8 @@ def placement_for(wanted_bytes: int, *, held_bytes: int, memory_bytes: int, disk
     if spilled > disk_bytes:
         raise ResourceError(
             where="object store",
-            found=f"banks of {memory_size(wanted_bytes)}, {memory_size(held_bytes)} of other banks, an object store of {memory_size(memory_bytes)} "
-            f"on the smallest node, {memory_size(disk_bytes)} of disk to spill to",
+            found=f"banks of {memory_size(wanted_bytes)}, {memory_size(held_bytes)} of other banks, an object store of "
+            f"{memory_size(memory_bytes)} on the smallest node, {memory_size(disk_bytes)} of disk to spill to",
             expected=f"at most {memory_size(int(memory_bytes * SPILL_FROM) + disk_bytes)} in all",
             remedy="Drop other banks (`sentdist bank drop`), store banks as float16, start Ray with --object-store-memory, "
             "or set runtime.bank_in_object_store=false to map them from files.",

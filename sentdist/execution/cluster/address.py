@@ -166,7 +166,8 @@ def _certificate(variable: str) -> bytes:
             where=variable,
             found=f"{path} ({error.strerror})" if path else "nothing",
             expected="a file of a certificate or its key, since RAY_USE_TLS is set",
-            remedy="Set it as on the hosts of the cluster (cluster/README.md, TLS between hosts), or unset RAY_USE_TLS for one without TLS.",
+            remedy="Set it as on the hosts of the cluster (cluster/README.md, TLS between hosts), or unset RAY_USE_TLS "
+            "for one without TLS.",
         ) from None
 
 
@@ -185,7 +186,10 @@ def refusal(chosen: ChosenHead, answer: HeadAnswer) -> ResourceError | None:
         case "refused" if mode == "token":
             source = "RAY_AUTH_TOKEN" if os.environ.get("RAY_AUTH_TOKEN") else _token_file()
             found, expected = f"a token that it refuses (that of {source})", "the token that it was started with"
-            remedy = "This may be somebody else's cluster: see RAY_ADDRESS. If it is yours, set RAY_AUTH_TOKEN_PATH to its token file, and no RAY_AUTH_TOKEN."
+            remedy = (
+                "This may be somebody else's cluster: see RAY_ADDRESS. If it is yours, set RAY_AUTH_TOKEN_PATH to its "
+                "token file, and no RAY_AUTH_TOKEN."
+            )
         case "refused":
             found, expected = f"RAY_AUTH_MODE={mode}, and it wants a token", "RAY_AUTH_MODE=token"
             remedy = "Run `source .sentdist/env`, or export RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH."

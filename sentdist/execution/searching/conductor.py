@@ -189,7 +189,8 @@ class Conductor:
         self._note(
             RungReached(
                 number=number, share=share, key=stage.key, place=stage.place, step=found.step, dev=found.dev, last_dev=found.last,
-                sentences=found.sentences, seconds=found.seconds, paid_s=price.seconds, paid_sentences=price.sentences, paid_for=price.stages, at=self._clock(),
+                sentences=found.sentences, seconds=found.seconds, paid_s=price.seconds, paid_sentences=price.sentences,
+                paid_for=price.stages, at=self._clock(),
             )
         )  # fmt: skip
         drop_below(self.context.store, train, share, self._search.shares)

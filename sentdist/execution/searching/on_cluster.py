@@ -142,7 +142,8 @@ class _ConductorSearcher(Searcher):
             ray.get(self._mailbox.put.remote(trial), timeout=MAILBOX_S)
         except GetTimeoutError:
             raise ResourceError(
-                where="the cluster's head", found=f"no process for the search within {MAILBOX_S:.0f} s", expected="room for one that only waits",
+                where="the cluster's head", found=f"no process for the search within {MAILBOX_S:.0f} s",
+                expected="room for one that only waits",
                 remedy="Look at it with `ray status`. What is finished is kept; submit again.",
             ) from None  # fmt: skip
         return {NUMBER: trial.number, "method": trial.method, "seed": trial.train.seed, **trial.suggestion}

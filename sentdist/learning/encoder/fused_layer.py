@@ -230,7 +230,8 @@ def _compute(hidden: Tensor, settings: _LayerSettings, parameters: _Parameters) 
     )  # fmt: skip
     assert middle.saved_for_backward is not None and last.saved_for_backward is not None
     saved = _Saved(
-        inputs, qkv_matrix, attention_output_matrix, intermediate_matrix, output_matrix, qkv, context, statistics, *middle.saved_for_backward,
+        inputs, qkv_matrix, attention_output_matrix, intermediate_matrix, output_matrix, qkv, context, statistics,
+        *middle.saved_for_backward,
         intermediate, *last.saved_for_backward,
     )  # fmt: skip
     return last.out, saved
@@ -258,7 +259,8 @@ class _Layer(torch.autograd.Function):
         parameters, saved = _Parameters(*tensors[: len(_Parameters._fields)]), _Saved(*tensors[len(_Parameters._fields) :])
         needed: Any = _Parameters(*ctx.needs_input_grad[2:])
         last = kernels.add_norm_backward(
-            grad.contiguous(), None, (saved.output_normalized, saved.output_inverse_std), parameters.output_norm, output_dropout, dtype=dtype
+            grad.contiguous(), None, (saved.output_normalized, saved.output_inverse_std), parameters.output_norm, output_dropout,
+            dtype=dtype
         )  # fmt: skip
         grad_gelu = product(last.product, saved.output_matrix)  # of GELU's output, then of its input
         activated, grad_intermediate_bias = kernels.gelu_backward(saved.intermediate, parameters.intermediate_bias, grad_gelu)
@@ -272,7 +274,8 @@ class _Layer(torch.autograd.Function):
         grad_attention_output = kernels.weight_grad(middle.product, saved.context) if needed.attention_output else None
         grad_qkv = torch.empty_like(saved.qkv)
         kernels.attention_backward(
-            _split_qkv(saved.qkv, parameters), settings.layout, attention_dropout, grad=product(middle.product, saved.attention_output_matrix),
+            _split_qkv(saved.qkv, parameters), settings.layout, attention_dropout,
+            grad=product(middle.product, saved.attention_output_matrix),
             statistics=saved.statistics, out=_thirds(grad_qkv),
         )  # fmt: skip
         needs_weights = needed.query or needed.key or needed.value

@@ -60,7 +60,8 @@ def attention(
     out = qkv.query.new_empty(rows, width)
     statistics = qkv.query.new_empty(rows, layout.num_heads, 2, dtype=torch.float32) if save_for_backward else None
     _run(
-        "attention", out.dtype, *_attention_arguments(qkv, layout, dropout_mask), _pointer(layout.head_scales), _pointer(out), _int64(width),
+        "attention", out.dtype, *_attention_arguments(qkv, layout, dropout_mask), _pointer(layout.head_scales), _pointer(out),
+        _int64(width),
         _pointer(statistics),
     )  # fmt: skip
     return out, statistics

@@ -222,8 +222,10 @@ def add_norm_backward(
     parts = grad.new_empty(-(-num_rows // rows_per_program), 3, width)
     with device_guard(grad):
         triton_rows.add_norm_backward[(len(parts),)](
-            grad, grad if grad_product_input is None else grad_product_input, *saved, norm_weight, norm_weight if norm_bias is None else norm_bias,
-            grad_residual, grad_product, grad_product if recomputed is None else recomputed, parts, *dropout_arguments(dropout_mask, norm_weight),
+            grad, grad if grad_product_input is None else grad_product_input, *saved, norm_weight,
+            norm_weight if norm_bias is None else norm_bias,
+            grad_residual, grad_product, grad_product if recomputed is None else recomputed, parts,
+            *dropout_arguments(dropout_mask, norm_weight),
             num_rows, rows_per_program, width,
             **_row_block(width), HAS_PRODUCT_INPUT=grad_product_input is not None, HAS_DROPOUT=dropout_mask is not None,
             RECOMPUTES=recomputed is not None,

@@ -21,7 +21,8 @@ jit: Any = triton.jit(
 
 @jit
 def add_norm(  # type: ignore[no-untyped-def]
-    product_T, bias, residual_T, norm_weight, norm_bias, out_T, rounded_T, normalized_T, inverse_std_T, seed, kept_factor, threshold, epsilon,
+    product_T, bias, residual_T, norm_weight, norm_bias, out_T, rounded_T, normalized_T, inverse_std_T, seed, kept_factor, threshold,
+    epsilon,
     width,
     BLOCK: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_DROPOUT: tl.constexpr, ROUNDS: tl.constexpr, SAVES: tl.constexpr,
 ):  # fmt: skip
@@ -48,7 +49,8 @@ def add_norm(  # type: ignore[no-untyped-def]
 
 @jit
 def add_norm_backward(  # type: ignore[no-untyped-def]
-    grad_T, grad_product_input_T, normalized_T, inverse_std_T, norm_weight, norm_bias, grad_residual_T, grad_product_T, recomputed_T, parts, seed,
+    grad_T, grad_product_input_T, normalized_T, inverse_std_T, norm_weight, norm_bias, grad_residual_T, grad_product_T, recomputed_T, parts,
+    seed,
     kept_factor, threshold, num_rows, rows_per_program, width,
     BLOCK: tl.constexpr, HAS_PRODUCT_INPUT: tl.constexpr, HAS_DROPOUT: tl.constexpr, RECOMPUTES: tl.constexpr,
 ):  # fmt: skip

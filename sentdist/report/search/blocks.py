@@ -87,7 +87,10 @@ def lead(facts: SearchFacts, table: ResultTable | None) -> str:
     assert best.chosen is not None
     cell = table.line(str(best.chosen.cell)).cells[table.lead]
     score = "has no test score" if cell.summary is None else f"scores {cell.summary.mean:.2f} on test ({column_words(table)})"
-    return f"{tried}, dev chooses {best.title} with {facts.settings(best.chosen.finalist.suggestion, best)}, which {score}{_verdict(best, scored, table)}."
+    return (
+        f"{tried}, dev chooses {best.title} with {facts.settings(best.chosen.finalist.suggestion, best)}, which "
+        f"{score}{_verdict(best, scored, table)}."
+    )
 
 
 def scored_choices(facts: SearchFacts, table: ResultTable | None) -> list[SearchedMethod]:
@@ -163,11 +166,12 @@ def _optimism(facts: SearchFacts) -> Iterator[str]:
         whose = " and ".join(others) if len(others) < 3 else f"{'the others' if lucky else 'all methods'}"
         where = "" if len(others) == 1 else f" at most ({most})"
         yield (
-            f"For {whose} fresh seeds of what dev chose do not tell the optimism of the choice from 0: it is {others[most]:+.2f} points{where}."
+            f"For {whose} fresh seeds of what dev chose do not tell the optimism of the choice from 0: it is "
+            f"{others[most]:+.2f} points{where}."
         )
     yield (
-        "Optimism is the luck of the seed that won (Cawley & Talbot 2010). The luck of the dev sentences themselves is in fresh seeds, too; "
-        "only the test is free of it."
+        "Optimism is the luck of the seed that won (Cawley & Talbot 2010). The luck of the dev sentences themselves is in fresh seeds, "
+        "too; only the test is free of it."
     )
 
 
@@ -217,7 +221,8 @@ def _budget_blocks(facts: SearchFacts, dev_unit: str, styles: SystemStyles) -> I
         if not facts.has_equal_budgets:
             said.append("The methods had unequal numbers of trials: compare them at one number, not at their ends.")
         said += [
-            f"{method.title} has {counted(len(method.trials), 'different setting')}, and all were tried: it has no more to gain from trials."
+            f"{method.title} has {counted(len(method.trials), 'different setting')}, and all were tried: it has no "
+            "more to gain from trials."
             for method in facts.methods
             if facts.is_exhausted(method)
         ]
@@ -229,8 +234,8 @@ def _budget_blocks(facts: SearchFacts, dev_unit: str, styles: SystemStyles) -> I
     if len(rows) > 1:
         rows.append(_spent("all", facts.methods, facts))
     said = [
-        "Sentences are those trained on because of a trial, entropy encoders included; a training that was in the store already counts in full. "
-        f"Work is what had to be done here. {_early(facts)}".strip()
+        "Sentences are those trained on because of a trial, entropy encoders included; a training that was in the store already counts in "
+        f"full. Work is what had to be done here. {_early(facts)}".strip()
     ]
     drawings = [price_drawing(facts, dev_unit=dev_unit, styles=styles)] if any(method.scored for method in facts.methods) else []
     yield Block(title="What each method was given", said=said, header=SPENT_HEADER, rows=rows, drawings=drawings)

@@ -29,7 +29,8 @@ def best_drawing(facts: SearchFacts, *, dev_unit: str, styles: SystemStyles) -> 
             numbers = np.arange(1.0, len(scores) + 1)
             (low, high), expected = best_quantiles(scores, are_all=facts.is_exhausted(method)), expected_best(scores)
             _band(by_trials, numbers, low, high, style.color)
-            by_trials.plot(numbers, expected, color=style.color, marker=style.marker, markevery=_marks(len(numbers)), markeredgecolor="white",
+            by_trials.plot(numbers, expected, color=style.color, marker=style.marker, markevery=_marks(len(numbers)),
+                markeredgecolor="white",
                            label=method.title)  # fmt: skip
             rows = zip(numbers.tolist(), expected.tolist(), low.tolist(), high.tolist(), strict=True)
             records += [[method.title, "trials", *row] for row in rows]
@@ -62,9 +63,9 @@ def best_drawing(facts: SearchFacts, *, dev_unit: str, styles: SystemStyles) -> 
             *by_trials.get_legend_handles_labels(), loc="outside upper left", ncols=legend_columns(titles, width_in=7.0, at_most=4)
         )
         caption = (
-            f"Left: expected best dev score of n trials (unbiased; Tang et al. 2020), with the band that holds {BAND_WORDS} searches of as many such "
-            "trials (Dodge et al. 2019); its right end is the luckiest trial, so the line meets the band's top there. "
-            f"Right: median best so far over orders of the trials, band as before. {_counted_as(facts)}"
+            f"Left: expected best dev score of n trials (unbiased; Tang et al. 2020), with the band that holds {BAND_WORDS} searches of as "
+            "many such trials (Dodge et al. 2019); its right end is the luckiest trial, so the line meets the band's top there. Right: "
+            f"median best so far over orders of the trials, band as before. {_counted_as(facts)}"
         )
         header = ["method", "by", "at", "best", "low", "high"]
         return save(figure, name="search-best", caption=caption, header=header, records=records)
@@ -94,8 +95,8 @@ def price_drawing(facts: SearchFacts, *, dev_unit: str, styles: SystemStyles) ->
         titles = [*(method.title for method in methods), "pruned", "failed"]
         figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=legend_columns(titles, width_in=7.0, at_most=6))
         caption = (
-            "Dev score against price, a point a trial. Filled: ran to its end; hollow: pruned, at its best dev score until then; ×: failed; "
-            f"ringed: what dev chose for each method.{' Methods stand a little apart.' if len(methods) > 1 else ''}{_below(hidden)}"
+            "Dev score against price, a point a trial. Filled: ran to its end; hollow: pruned, at its best dev score until then; ×: "
+            f"failed; ringed: what dev chose for each method.{' Methods stand a little apart.' if len(methods) > 1 else ''}{_below(hidden)}"
         )
         header = ["method", "trial", "state", "sentences", "seconds paid", "dev"]
         records: list[list[object]] = [

@@ -55,8 +55,9 @@ def importance_drawing(facts: SearchFacts, found: Mapping[str, Sequence[Importan
         for axes in every[len(panels) :]:
             axes.set_visible(False)
         caption = (
-            "Which fields tell the best quarter of trials from the others (PED-ANOVA), in shares of a method's fields. Line: 8 of 10 cases "
-            "where a third of the trials is left out. Dashed: what luck alone passes in 1 of 20 searches, over all fields; bars that stay below are pale."
+            "Which fields tell the best quarter of trials from the others (PED-ANOVA), in shares of a method's fields. Line: 8 of 10 "
+            "cases where a third of the trials is left out. Dashed: what luck alone passes in 1 of 20 searches, over all fields; bars "
+            "that stay below are pale."
         )
         header = ["method", "field", "share", "low", "high", "by luck", "of the variance (fANOVA)", "told"]
         return save(figure, name="search-importance", caption=caption, header=header, records=records)

@@ -75,7 +75,8 @@ def parallel_drawing(facts: SearchFacts, method: SearchedMethod, *, order: Seque
         ticks = tuple(((value - low) / (high - low), f"{value:g}") for value in _round_values(low, high))
         _draw_axis(axes, len(columns), "dev", ticks, right=True, hide=None if best is None else dev_place(best))
         if failed:
-            axes.annotate("failed", (len(columns), FAILED_AT), xytext=(7, 0), textcoords="offset points", va="center", fontsize=8, color=MUTED,
+            axes.annotate("failed", (len(columns), FAILED_AT), xytext=(7, 0), textcoords="offset points", va="center", fontsize=8,
+                color=MUTED,
                           annotation_clip=False)  # fmt: skip
         axes.set_xlim(-0.3, len(columns) + 0.22)
         axes.set_ylim(FAILED_AT - 0.05 if failed else -0.05, 1.05)

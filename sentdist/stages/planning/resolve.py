@@ -243,7 +243,8 @@ def _unpinned(checkpoint: str, revision: str | None, where: str) -> EncoderError
         where=where,
         found=f"{checkpoint} of the hub without a commit" if revision is None else f"{checkpoint} at {revision}, which may move",
         expected="a commit of 40 hex digits, so that the run can be repeated",
-        remedy=f"{packaged}`sentdist pin {checkpoint}` prints it: --revision COMMIT, in a recipe `revision` beside it, for tune {checkpoint}@COMMIT.",
+        remedy=f"{packaged}`sentdist pin {checkpoint}` prints it: --revision COMMIT, in a recipe `revision` beside it, for tune "
+        f"{checkpoint}@COMMIT.",
     )
 
 

@@ -56,7 +56,8 @@ def load_pairs(task: ParaphraseTask, root: Path | None) -> LoadedPairs:
     labels = truths_of(rows, where=task.source)
     if len(set(labels)) < 2:
         raise DataError(
-            where=task.source, found=f"one label, {labels[0]}, in all of {counted(len(labels), 'row')} read", expected="pairs of both labels, 1 and 0",
+            where=task.source, found=f"one label, {labels[0]}, in all of {counted(len(labels), 'row')} read",
+            expected="pairs of both labels, 1 and 0",
             remedy="Add some of the other: among pairs of one label none can stand before the others.",
         )  # fmt: skip
     return LoadedPairs(task=task, rows=rows, labels=labels)

@@ -34,7 +34,8 @@ class LoadedReranking:
         if not any(len(different) > 1 for different in grades.values()):
             raise DataError(
                 where=self.task.name, found=f"no query, of {len(grades):,} with a relevant candidate, that has others, too",
-                expected="candidates of relevance 0 beside the relevant ones", remedy="Add some: of candidates that are all alike no order is better than another.",
+                expected="candidates of relevance 0 beside the relevant ones",
+                remedy="Add some: of candidates that are all alike no order is better than another.",
             )  # fmt: skip
 
     @property
