@@ -56,6 +56,15 @@ def test_every_folder_of_the_top_has_a_page() -> None:
         assert f"({folder}/README.md)" in README
 
 
+@pytest.mark.parametrize("folder", ["cluster", "infra", "rayjobs/recipes", "tests"])
+def test_a_page_is_read_in_one_sitting_and_leads_to_those_beside_it(folder: str) -> None:
+    first = (ROOT / folder / "README.md").read_text(encoding="utf-8")
+    others = [page for page in (ROOT / folder).glob("*.md") if page.name != "README.md"]
+    assert not [page.name for page in others if f"]({page.name}" not in first]
+    lists = {"CHANGELOG.md", "LOG.md"}  # which grow
+    assert not [page.name for page in (ROOT / folder).glob("*.md") if len(page.read_bytes()) > 10_000 and page.name not in lists]
+
+
 def test_every_recipe_is_listed() -> None:
     page = (ROOT / "rayjobs" / "recipes" / "README.md").read_text(encoding="utf-8")
     recipes = sorted((ROOT / "rayjobs" / "recipes").rglob("*.yaml"))
@@ -65,7 +74,7 @@ def test_every_recipe_is_listed() -> None:
 def test_every_command_is_listed() -> None:
     from sentdist.cli.application import COMMANDS
 
-    page = (ROOT / "rayjobs" / "recipes" / "README.md").read_text(encoding="utf-8")
+    page = (ROOT / "rayjobs" / "recipes" / "commands.md").read_text(encoding="utf-8")
     assert not [command.__name__ for command in COMMANDS if f"`sentdist {command.__name__}" not in page]
 
 

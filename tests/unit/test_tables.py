@@ -169,7 +169,7 @@ def test_a_kind_of_task_says_all_that_is_asked_of_it(name: str) -> None:
 
 def test_the_readme_s_kinds_of_own_data_are_those_of_the_table() -> None:
     """It has the first ones; `sentdist tasks` lists all."""
-    table = (ROOT / "rayjobs/recipes/README.md").read_text().partition("| kind | columns, or files |\n")[2].partition("\n\n")[0]
+    table = (ROOT / "rayjobs/recipes/tasks.md").read_text().partition("| kind | columns, or files |\n")[2].partition("\n\n")[0]
     shown = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", table, re.MULTILINE))
     assert len(shown) >= 6 and shown == {name: TASK_KINDS[name].own for name in shown}
     listed = CliRunner().invoke(app, ["tasks"])

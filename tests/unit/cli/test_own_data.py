@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from sentdist.cli import app
 
 ROOT = Path(__file__).parents[3]
-GUIDE = (ROOT / "rayjobs/recipes/README.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "rayjobs/recipes/data.md").read_text(encoding="utf-8")
 WHO, WHAT, WHERE = ("man", "woman", "child", "dog", "cat"), ("eats", "drinks", "plays", "sings", "reads"), ("house", "garden", "street")
 
 
