@@ -16,17 +16,17 @@ from sentdist.cli import (
     banks,
     building,
     catalogue,
-    health,
+    doctor,
+    encoders,
     hub,
-    leaking,
+    leaks,
     nearest,
     reporting,
     scoring,
     servers,
     serving,
-    stored,
+    store,
     tune,
-    using,
 )
 from sentdist.cli.printing import open_console
 from sentdist.cli.unforeseen import kept_traceback, print_traceback
@@ -111,13 +111,13 @@ COMMANDS = (
     catalogue.tasks,
     catalogue.recipes,
     catalogue.models,
-    leaking.leaks,
+    leaks.leaks,
     scoring.evaluate,
     scoring.compare,
-    using.encode,
-    using.similarity,
+    encoders.encode,
+    encoders.similarity,
     nearest.search,
-    using.export,
+    encoders.export,
     hub.pin,
     hub.push,
     reporting.report,
@@ -127,7 +127,7 @@ COMMANDS = (
     servers.up,
     servers.down,
     servers.leave,
-    health.doctor,
+    doctor.doctor,
 )
 
 app = typer.Typer(
@@ -156,5 +156,5 @@ def main(
 
 for command in COMMANDS:
     app.command()(command)
-app.add_typer(stored.store_app, name="store")
+app.add_typer(store.store_app, name="store")
 app.add_typer(banks.bank_app, name="bank")
