@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Point = tuple[str, float, int, int]  # name, value, time in ms, step
 
+PUBLISHED = "sentdist.published"  # the tag that is set last: of which state of things the run is complete
+REASON = "sentdist.reason"  # why it failed
+
 MAX_PARAMETERS, MAX_METRICS = 100, 800  # a request; MLflow takes 100 parameters, 100 tags and 1000 of all together
 PARAMETER_LETTERS, TAG_LETTERS = 6000, 8000
 

@@ -20,7 +20,7 @@ from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import method_title
 from sentdist.table_text import markdown_text
 from sentdist.tracking.notes import search_note, search_trial_note
-from sentdist.tracking.run_update import Point, RunUpdate
+from sentdist.tracking.run_update import PUBLISHED, REASON, Point, RunUpdate
 from sentdist.tracking.server import (
     NOTE,
     PARENT,
@@ -42,8 +42,7 @@ if TYPE_CHECKING:
 SEARCH = "sentdist.search"  # on the run of the whole search; its trials have the next two
 OF, TRIAL = "sentdist.search_of", "sentdist.search_trial"
 TRAINING = "sentdist.search_training"  # by which a training finds the run of its trial
-METHOD, STATE, REASON, COLOR = "sentdist.search_method", "sentdist.state", "sentdist.reason", "mlflow.runColor"
-PUBLISHED = "sentdist.published"  # set last: how much of the trial stands on its run
+METHOD, STATE, COLOR = "sentdist.search_method", "sentdist.state", "mlflow.runColor"
 # Pruned is a way to end well: the scheduler did what it is for. The tag, a column of the views, says which runs it ended.
 STATUS = {"finished": "FINISHED", "pruned": "FINISHED", "failed": "FAILED"}
 LEFT = " left"  # ends the mark of a trial that nobody carries out

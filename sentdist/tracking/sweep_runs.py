@@ -17,7 +17,7 @@ from sentdist.store.sweep import SweepRecord
 from sentdist.tracking import notes, sweep_summary
 from sentdist.tracking.notes import Link
 from sentdist.tracking.run_layout import RunLayout
-from sentdist.tracking.run_update import RunUpdate, began_ms, closed_ms, first_ms
+from sentdist.tracking.run_update import PUBLISHED, REASON, RunUpdate, began_ms, closed_ms, first_ms
 from sentdist.tracking.server import (
     NOTE,
     PARENT,
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 STATUS: dict[RunOutcome, str] = {"failed": "FAILED", "stopped": "KILLED"}
-PUBLISHED = "sentdist.published"  # set last: a run that has the time of its record is complete
-REASON = "sentdist.reason"
 STORE = "sentdist.store"  # of the driver that began the run: another store's driver may run a sweep of the same name
 COLOR = "mlflow.runColor"  # of its charts: seeds of a cell look alike
 MODEL = "sentdist.model"

@@ -50,6 +50,12 @@ def test_the_first_page_is_short_and_has_what_a_visitor_looks_for() -> None:
     assert re.search(r"^!\[.+\]\(infra/.+\)$", README, re.MULTILINE), "a picture"
 
 
+def test_the_drawing_has_every_package() -> None:
+    drawing = re.search(r"^```\n(.*?)^```", README.partition("\n## The idea\n")[2], re.MULTILINE | re.DOTALL)
+    packages = {path.parent.name for path in (ROOT / "sentdist").glob("*/__init__.py")}
+    assert drawing and packages <= set(re.findall(r"\w+", drawing[1]))
+
+
 def test_every_folder_of_the_top_has_a_page() -> None:
     for folder in ("cluster", "infra", "rayjobs/recipes", "tests"):
         assert (ROOT / folder / "README.md").exists()
