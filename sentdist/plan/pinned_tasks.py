@@ -12,7 +12,7 @@ from typing import TypeVar
 from sentdist.errors import DataError, RecipeError, counted
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.specs import Fold, Task
-from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask, DevTask, ResolvedTask, ScoredTask, TaskKind, is_own_task
+from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask, DevTask, ResolvedTask, ScoredTask, TaskKind, is_own_task, split_of
 from sentdist.plan.task_names import FILE_END, named_task
 from sentdist.plan.tasks import TASKS
 
@@ -115,14 +115,14 @@ def _one_and_the_same(one: ScoredTask, other: ScoredTask, resolver: Resolver) ->
     if _in_one_way(one) != _in_one_way(other):
         return None
     is_one_file = _file_of(one) == _file_of(other)
-    is_one_content = is_own_task(one) and is_own_task(other) and _revision_of(one).startswith("sha256:")
+    is_one_content = is_own_task(one) and is_own_task(other) and one.revision.startswith("sha256:")
     if not is_one_file and not is_one_content:
         return None
-    if _split_of(one) != _split_of(other) and not (_is_whole(one, resolver) and _is_whole(other, resolver)):
+    if split_of(one) != split_of(other) and not (_is_whole(one, resolver) and _is_whole(other, resolver)):
         return None
     if not is_one_file:
         return "two files of one content"
-    return "which are one file" if _split_of(one) == _split_of(other) else "which are the same rows: the file has no others"
+    return "which are one file" if split_of(one) == split_of(other) else "which are the same rows: the file has no others"
 
 
 def _in_one_way(task: ScoredTask) -> tuple[object, ...]:
@@ -133,26 +133,17 @@ def _in_one_way(task: ScoredTask) -> tuple[object, ...]:
 
 def _file_of(task: ScoredTask) -> str:
     """Equal where a file is spelt in other ways alone: with its suffix or without, by way of other folders."""
-    return re.sub(FILE_END, "", posixpath.normpath(getattr(task, "source", task.name)))
-
-
-def _revision_of(task: ScoredTask) -> str:
-    return str(getattr(task, "revision", ""))
-
-
-def _split_of(task: ScoredTask) -> str | None:
-    split: str | None = getattr(task, "split", None)
-    return split
+    return re.sub(FILE_END, "", posixpath.normpath(task.source))
 
 
 def _is_whole(task: ScoredTask, resolver: Resolver) -> bool:
     """Whether all rows of its file are scored, by a split that has them all or by none."""
-    split, source = _split_of(task), getattr(task, "source", None)
-    if split is None or source is None or not is_own_task(task):
+    split = split_of(task)
+    if split is None or not is_own_task(task):
         return split is None
-    commit = None if _revision_of(task).startswith("sha256:") else _revision_of(task)
+    commit = None if task.revision.startswith("sha256:") else task.revision
     judged = TASK_KINDS[task.kind].has_documents
-    pin = resolver.source(source, split=split, revision=commit, columns=(), where=f"task {task.name}", judged=judged)
+    pin = resolver.source(task.source, split=split, revision=commit, columns=(), where=f"task {task.name}", judged=judged)
     return set(pin.splits) <= {split}
 
 

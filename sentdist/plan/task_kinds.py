@@ -310,6 +310,11 @@ def is_own_task(task: ScoredTask) -> bool:
     return not isinstance(task, LinkTask) and task.name not in TASKS
 
 
+def split_of(task: ScoredTask) -> str | None:
+    """The split of its source that is scored; None: all rows, or triples that a corpus held out."""
+    return None if isinstance(task, LinkTask) else task.split
+
+
 def own_rows_of(task: ScoredTask) -> OwnRows | None:
     """Which rows of a person's own file are scored; None: those of a source of the task's kind."""
     return task.own if isinstance(task, OwnRowsTask) else None

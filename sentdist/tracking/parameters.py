@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping
 
 from sentdist.frozen import Frozen
 from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.objectives import AnyObjective, Sum, phi_of
 from sentdist.plan.selection import Selection
 from sentdist.plan.specs import EncoderSpec, LexicalSpec, Task
 from sentdist.plan.stage import Json, Stage, canonical_fields, topological
 from sentdist.plan.stages import Bank, Scores, Targets, Train
-from sentdist.plan.task_kinds import ScoredTask
+from sentdist.plan.task_kinds import ScoredTask, split_of
 from sentdist.plan.wording import value_text
 from sentdist.store.restored import MissingStage
 from sentdist.store.sweep import TrialRecord
@@ -142,7 +141,7 @@ def _own_data(stage: Stage) -> Iterator[DataSet]:
 
 
 def _task(task: ScoredTask, context: str) -> DataSet:
-    return _named(task.source, None if isinstance(task, LinkTask) else task.split), task.revision, context
+    return _named(task.source, split_of(task)), task.revision, context
 
 
 def _named(source: str, split: str | None) -> str:

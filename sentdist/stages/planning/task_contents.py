@@ -102,7 +102,7 @@ def _num_texts(task: ScoredTask, context: Context) -> int:
 
 def _silent_hub(task: ScoredTask, error: DataError) -> str | None:
     """Why the hub gave no rows, where it did not answer: it may answer the workers, and what it said of the commit before is known."""
-    if not str(getattr(task, "source", "")).startswith(PREFIX) or not isinstance(error.__cause__, Exception):
+    if not task.source.startswith(PREFIX) or not isinstance(error.__cause__, Exception):
         return None
     trouble = hub_trouble(error.__cause__)
     return None if trouble.has_answered else trouble.found
