@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sentdist.plan.suggestions import PlannedSearch
     from sentdist.plan.unroll import Plan
     from sentdist.stages.context import Context
-    from sentdist.stages.device_forecast import Devices, Parameters
+    from sentdist.stages.planning.device_forecast import Devices, Parameters
     from sentdist.store.forecast import Forecast
     from sentdist.store.store import ArtifactStore
 
@@ -125,14 +125,14 @@ def _stage_table(unrolled: Plan, ahead: Forecast) -> Table:
 
 
 def _devices(given: str) -> Devices:
-    from sentdist.stages.device_forecast import Devices
+    from sentdist.stages.planning.device_forecast import Devices
 
     return Devices.named(given)
 
 
 def _parameters(context: Context) -> Parameters:
     """Of an encoder, by its configuration."""
-    from sentdist.stages.device_forecast import parameters_by
+    from sentdist.stages.planning.device_forecast import parameters_by
     from sentdist.stages.planning.resolve import encoder_configuration
 
     return parameters_by(lambda encoder: encoder_configuration(encoder, context.folders))
@@ -140,7 +140,7 @@ def _parameters(context: Context) -> Parameters:
 
 def _on_devices(devices: Devices, unrolled: Plan, context: Context, to_build: frozenset[str]) -> Iterator[str]:
     """What is left on some GPUs, and how far such a forecast was off for what is finished."""
-    from sentdist.stages.device_forecast import device_forecast, forecast_check
+    from sentdist.stages.planning.device_forecast import device_forecast, forecast_check
 
     parameters = _parameters(context)
     if to_build:

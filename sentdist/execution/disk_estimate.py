@@ -13,7 +13,7 @@ from sentdist.plan.suggestions import PlannedSearch
 from sentdist.plan.unroll import Plan
 from sentdist.sizes import disk_size
 from sentdist.stages.context import Context
-from sentdist.stages.worker_memory import EncoderSize, size_of
+from sentdist.stages.planning.worker_memory import EncoderSize, size_of
 
 WEIGHT_BYTES = 4  # float32
 CHECKPOINT_BYTES = 16  # of each parameter: weight, AdamW's two moments, and the best weight so far

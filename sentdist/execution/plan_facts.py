@@ -9,7 +9,7 @@ from sentdist.execution.disk_estimate import bytes_of, disk_estimate, encoder_si
 from sentdist.plan.stage import Json, Stage
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
-from sentdist.stages.device_forecast import Devices, Parameters, device_forecast, operations_of
+from sentdist.stages.planning.device_forecast import Devices, Parameters, device_forecast, operations_of
 from sentdist.store.forecast import Forecast
 
 BUILT, MISSING = "built", "missing"

@@ -38,8 +38,8 @@ from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan, Trial
 from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
+from sentdist.stages.planning.worker_memory import gpu_bytes, size_of, worker_bytes
 from sentdist.stages.precisions import check_precisions
-from sentdist.stages.worker_memory import gpu_bytes, size_of, worker_bytes
 from sentdist.store.sweep import begin_sweep, sweep_record
 from sentdist.tracking.tracker import NullTracker, Tracker
 

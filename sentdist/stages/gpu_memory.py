@@ -12,7 +12,7 @@ from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Bank, Encoded, Rung, Scores, Targets, Train
 from sentdist.sizes import memory_size
 from sentdist.stages.context import Context
-from sentdist.stages.worker_memory import fitting_micro_batch, gpu_bytes, sentences_at_a_time, size_of
+from sentdist.stages.planning.worker_memory import fitting_micro_batch, gpu_bytes, sentences_at_a_time, size_of
 
 LEAST_TOKENS = 512  # that `runtime.tokens_per_batch` may be
 # What CUDA, cuBLAS, NCCL and Triton say where they take memory behind torch's back: none of them raises torch's OutOfMemoryError.

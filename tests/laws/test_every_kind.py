@@ -13,10 +13,10 @@ from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import STAGES, Bank, Rung, Train
 from sentdist.stages.context import Context
-from sentdist.stages.device_forecast import operations_of
 from sentdist.stages.gpu_memory import explain_full_gpu
+from sentdist.stages.planning.device_forecast import operations_of
+from sentdist.stages.planning.worker_memory import EncoderSize, encoder_size
 from sentdist.stages.sharded import Sharded
-from sentdist.stages.worker_memory import EncoderSize, encoder_size
 from sentdist.tracking.parameters import data_sets, stage_parameters
 from tests.support.every_stage import one_of_each, plan_of_all_kinds
 

@@ -6,7 +6,7 @@ from sentdist.plan.recipe import load_recipe
 from sentdist.plan.resolver import Pin
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan, unroll
-from sentdist.stages.device_forecast import Devices, device_forecast, parameters_by
+from sentdist.stages.planning.device_forecast import Devices, device_forecast, parameters_by
 from tests.support.planning import RECIPES, FixedResolver
 
 ROWS = {  # as the papers, or the data's own pages, count them

@@ -18,7 +18,7 @@ from sentdist.execution.disk_estimate import (
 )
 from sentdist.plan.stages import Train
 from sentdist.stages.local import run_local
-from sentdist.stages.worker_memory import encoder_size
+from sentdist.stages.planning.worker_memory import encoder_size
 from sentdist.store.store import ArtifactStore
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.tiny_search import pretended, tiny_search

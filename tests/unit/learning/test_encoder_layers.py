@@ -14,7 +14,7 @@ from sentdist.plan.specs import EncoderSpec, Task
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Scores, Train
 from sentdist.stages.local import run_local
-from sentdist.stages.worker_memory import encoder_size
+from sentdist.stages.planning.worker_memory import encoder_size
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.tiny_encoders import tiny_writer
 

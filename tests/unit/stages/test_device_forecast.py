@@ -10,7 +10,15 @@ from typer.testing import CliRunner
 from sentdist.cli import app
 from sentdist.errors import RecipeError
 from sentdist.plan.stages import Bank, Train
-from sentdist.stages.device_forecast import PEAKS, UTILISATION, Devices, device_forecast, forecast_check, operations_of, parameters_by
+from sentdist.stages.planning.device_forecast import (
+    PEAKS,
+    UTILISATION,
+    Devices,
+    device_forecast,
+    forecast_check,
+    operations_of,
+    parameters_by,
+)
 from sentdist.store.record import Record
 from tests.support.planning import RECIPES, plan_of, small_recipe
 

@@ -31,9 +31,9 @@ from sentdist.plan.stages import Train
 from sentdist.stages import dev_scorer
 from sentdist.stages.learning_curve import Curve
 from sentdist.stages.local import run_local
+from sentdist.stages.planning.worker_memory import sentences_at_a_time
 from sentdist.stages.rung_records import rung_score
 from sentdist.stages.train import TrainSession
-from sentdist.stages.worker_memory import sentences_at_a_time
 from tests.parity.toy import ToyBank, ToyEncoder, toy_batches
 from tests.support import make
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data

@@ -22,7 +22,14 @@ from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec, Training
 from sentdist.plan.stages import Train
 from sentdist.stages.planning.resolve import encoder_configuration
-from sentdist.stages.worker_memory import BERT_BASE, BYTES_PER_UNIT_ON_GPU, encoder_size, fitting_micro_batch, gpu_bytes, worker_bytes
+from sentdist.stages.planning.worker_memory import (
+    BERT_BASE,
+    BYTES_PER_UNIT_ON_GPU,
+    encoder_size,
+    fitting_micro_batch,
+    gpu_bytes,
+    worker_bytes,
+)
 from tests.support.pretend_gpu import pretended_gpu
 from tests.support.tiny_encoders import tiny_encoder
 

@@ -15,7 +15,7 @@ from sentdist.plan.stage import Stage, as_number, longest_path
 from sentdist.plan.stages import Bank, Scores, Targets, Train
 from sentdist.plan.unroll import Plan
 from sentdist.spelling import did_you_mean
-from sentdist.stages.worker_memory import encoder_size, sentences_at_a_time, sentences_of_a_worker
+from sentdist.stages.planning.worker_memory import encoder_size, sentences_at_a_time, sentences_of_a_worker
 from sentdist.store.record import Record
 
 TERA = 1e12
