@@ -32,5 +32,6 @@ def check_precisions(stages: Iterable[Stage], runtime: Runtime, *, old_gpu: str 
                 where=where,
                 found=f"a GPU ({old_gpu}) without such products",
                 expected="NVIDIA GPUs that have them (Ampere or later)",
-                remedy="Use fp32, which is the same everywhere, or leave these GPUs out: runtime.gpu_type names the kind to use, on a cluster.",
+                remedy="Use fp32, which is the same everywhere, or leave these GPUs out: runtime.gpu_type names the "
+                "kind to use, on a cluster.",
             )
