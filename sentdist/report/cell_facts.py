@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from sentdist.objectives.objective import ObjectiveSpec
 from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.objectives import Single, Sum, phi_of
+from sentdist.plan.objectives import Sum, phi_of
+from sentdist.plan.relational import RelationalScoring
 from sentdist.plan.selection import chosen_and_scored
 from sentdist.plan.specs import EncoderSpec, Regularizers, View
 from sentdist.plan.stages import Bank, Scores, Train
@@ -100,13 +102,32 @@ class CellFacts:
 
     @property
     def line(self) -> str:
-        """What a reader must know of a training to compare a row with a printed one; "" of what is untouched."""
-        if self.train is None:
+        """What a reader must know of a row to compare it with a printed one; "" of what is neither trained nor an encoder as it is."""
+        encoder = self.untouched if self.train is None else self.train.encoder
+        if encoder is None:
             return ""
-        encoder, training = self.train.encoder, self.train.training
-        name = encoder.checkpoint.rpartition("/")[2]
-        parts = (name, encoder.pooling, f"batch {training.batch_size}", f"epochs {training.epochs}", *self._chosen(), self.flattered)
+        view = tuple(_scored_by(self.view))
+        if self.train is None:
+            return ", ".join((*_encoder(encoder), *view))
+        training = self.train.training
+        further = (*_unlike_defaults(self.train.regularizers), *view, *self._beginning(), self._selected_by, self.flattered)
+        parts = (*_encoder(encoder), f"batch {training.batch_size}", f"epochs {training.epochs}", *self._chosen(), *further)
         return ", ".join(part for part in parts if part)
+
+    @property
+    def _selected_by(self) -> str:
+        """What chose the weights of a training."""
+        if self.train is None or self.train.selection is None:
+            return "last weights"
+        return f"selected on {self.train.selection.name}"
+
+    def _beginning(self) -> Iterator[str]:
+        """What a training goes on from, where that is no checkpoint, and what of it stays."""
+        if self.train is not None and self.train.start is not None:
+            before = self.train.start
+            yield f"after {before.objective.name}" if isinstance(before, Train) else "after another training"
+        if self.train is not None and self.train.training.freeze_encoder:
+            yield "encoder frozen"
 
     def _chosen(self) -> Iterator[str]:
         """Fields of the corpus and of the objective that are not as they are by themselves, which is mostly as printed."""
@@ -122,11 +143,31 @@ class CellFacts:
             yield from (f"{term.objective.name} {field}" for field in _unlike_defaults(term.objective))
 
 
-def _unlike_defaults(value: CorpusStage | Single) -> Iterator[str]:
+def _encoder(encoder: EncoderSpec) -> Iterator[str]:
+    """Which encoder it is, as far as it is one, and how its token vectors become one."""
+    yield encoder.checkpoint.rpartition("/")[2]
+    yield from ("random weights",) if encoder.initialization == "random" else ()
+    yield from (f"layers {encoder.layers}",) if encoder.layers is not None else ()
+    yield encoder.pooling
+
+
+def _scored_by(view: View) -> Iterator[str]:
+    """How embeddings are read, as far as not by their plain cosine; weights of relations are in what rows they can stand for."""
+    yield from _unlike_defaults(view)
+    if isinstance(view.channels, tuple):
+        yield f"channels {view.channels[0]} to {view.channels[1]}"
+    yield from _unlike_defaults(view.relations) if view.relations is not None else ()
+
+
+def _unlike_defaults(value: CorpusStage | ObjectiveSpec | Regularizers | View | RelationalScoring) -> Iterator[str]:
     """Numbers, words and switches of a plan's value that are not their defaults, as a reader says them."""
     for name, field in type(value).model_fields.items():
         found = getattr(value, name)
-        follows = name == "split" and found == "train" if isinstance(value, CorpusStage) else value.follows(name)
+        follows = (
+            name == "split" and found == "train"
+            if isinstance(value, CorpusStage)
+            else isinstance(value, ObjectiveSpec) and value.follows(name)
+        )
         if follows or field.is_required() or found == field.default or not isinstance(found, str | int | float):
             continue
         said = ("off", "on")[found] if isinstance(found, bool) else f"{found:g}" if isinstance(found, float) else str(found)

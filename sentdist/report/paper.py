@@ -63,7 +63,7 @@ class PaperTables(Generic[Facts]):
         seeds = {line.label: counted(line.num_seeds, "seed") for line in table.lines}
         what = {label: f"{line}, {seeds[label]}" for label in seeds if (line := cells[label].line)}
         for found in self.beside_facts(table, {label: self.facts(cells[label]) for label in seeds}):
-            yield replace(found, rows=tuple(replace(row, what=what.get(row.label, "")) for row in found.rows))
+            yield replace(found, rows=tuple(replace(row, what=_joined(what.get(row.label, ""), row.what)) for row in found.rows))
 
     def beside_facts(self, table: ResultTable, facts: Mapping[str, Facts]) -> Iterator[SideBySide]:
         """The same, from the facts of the table's labels."""
@@ -93,10 +93,14 @@ def with_distinct_rows(table: ResultTable, printed: Mapping[str, PaperTable], ma
     for number, rows in matches.items():
         paper = printed[number]
         are_distinct = len(set(rows.values())) == len(rows) > 1
-        shared = set(table.columns) & set(paper.columns)
+        shared = set(paper.shared(table.columns))
         if are_distinct and (shared - {"Avg"} or (shared and paper.columns == ("Avg",))):
             base = next((label for label, row in rows.items() if row == paper.base), None)
             yield side_by_side(table, paper, matches=rows, base=base)
+
+
+def _joined(*parts: str) -> str:
+    return ", ".join(part for part in parts if part)
 
 
 def tables_of(name: str) -> PaperTables[Any]:

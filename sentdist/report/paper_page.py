@@ -9,13 +9,12 @@ from typing import Any
 from sentdist.errors import counted
 from sentdist.plan.papers import check_paper
 from sentdist.report.cell_text import leaked_text
-from sentdist.report.columns import AVERAGE
 from sentdist.report.leaks import sweep_leaks
 from sentdist.report.paper import PaperTables, tables_of
-from sentdist.report.printed import STS_COLUMNS, PaperRow, PaperTable
+from sentdist.report.printed import PaperRow, PaperTable
 from sentdist.report.sweep_report import Report, result_tables
 from sentdist.report.sweep_rows import sweep_rows
-from sentdist.report.tables import Cell, Line, ResultTable
+from sentdist.report.tables import Cell, Line
 from sentdist.report.templating import render
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep, sweep_names
@@ -34,7 +33,8 @@ class OurRow:
     sweep: str
     line: Line
     base: Line | None
-    flattered: str = ""  # what the test itself has chosen
+    columns: Mapping[str, str]  # printed column -> that of ours
+    what: str = ""  # what of it a reader must know to compare it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,17 +88,15 @@ def report_paper(store: ArtifactStore, name: str) -> Report:
     Raises:
         DataError: no such paper.
     """
-    check_paper(name)
-    printed = tables_of(name)
-    ours = _our_rows(store, name, printed)
-    num_ours = sum(len(found) for by_row in ours.values() for found in by_row.values())
-    num_printed = sum(len(table.rows) for table in printed.tables.values())
+    tables = shown_tables(store, name)
+    num_ours = sum(row.kind == "ours" for table in tables for row in table.rows)
+    num_printed = sum(len(table.printed.rows) for table in tables)
     page = PaperPage(
-        title=printed.title,
+        title=tables_of(name).title,
         lead=f"{num_ours} rows of ours under {num_printed} printed ones. {NOTE}",
         note=NOTE,
         facts={"store": store.shown},
-        tables=tuple(_shown(table, ours.get(number, {})) for number, table in printed.tables.items()),
+        tables=tables,
     )
     return Report(
         name=f"paper-{name}",
@@ -107,6 +105,14 @@ def report_paper(store: ArtifactStore, name: str) -> Report:
         html=render("paper.html.jinja", page=page),
         files={},
     )
+
+
+def shown_tables(store: ArtifactStore, name: str) -> tuple[ShownTable, ...]:
+    """The tables of a paper, ours under theirs. DataError: no such paper."""
+    check_paper(name)
+    printed = tables_of(name)
+    ours = _our_rows(store, name, printed)
+    return tuple(_shown(table, ours.get(number, {})) for number, table in printed.tables.items())
 
 
 def _our_rows(store: ArtifactStore, paper: str, printed: PaperTables[Any]) -> dict[str, dict[str, list[OurRow]]]:
@@ -123,28 +129,24 @@ def _our_rows(store: ArtifactStore, paper: str, printed: PaperTables[Any]) -> di
         for further in printed.further(sweep, records, rows.facts) if printed.further is not None else ():
             of_base = printed.tables[further.number].base
             base = next((line for line in further.table.lines if further.row_of.get(line.label) == of_base), None)
+            columns = printed.tables[further.number].shared(further.table.columns)
             for line in further.table.lines:
-                our_row = OurRow(sweep=name, line=line, base=None if line is base else base)
+                what = rows.facts[line.label].line
+                our_row = OurRow(sweep=name, line=line, base=None if line is base else base, columns=columns, what=what)
                 by_row.setdefault(further.number, {}).setdefault(further.row_of[line.label], []).append(our_row)
         for number, matches in printed.our_rows(rows.facts).items():
             of_paper = printed.tables[number]
             for table in tables:
-                if not _shared(table, of_paper) or of_paper.ours not in (None, table.title):
+                columns = of_paper.shared(table.columns)
+                if not columns or of_paper.ours not in (None, table.title):
                     continue
                 base = next((line for line in table.lines if matches.get(line.label) == of_paper.base), None)
                 for line in table.lines:
                     if line.label in matches:
-                        flattered = rows.facts[line.label].flattered
-                        our_row = OurRow(sweep=name, line=line, base=None if line is base else base, flattered=flattered)
+                        what = ", ".join(filter(None, (rows.facts[line.label].line, of_paper.told(table.columns))))
+                        our_row = OurRow(sweep=name, line=line, base=None if line is base else base, columns=columns, what=what)
                         by_row.setdefault(number, {}).setdefault(matches[line.label], []).append(our_row)
     return by_row
-
-
-def _shared(table: ResultTable, printed: PaperTable) -> list[str]:
-    """The columns that both have; an average counts only over the same tasks."""
-    tasks = set(printed.columns if len(printed.columns) > 1 else STS_COLUMNS) - {AVERAGE}
-    columns = set(table.columns) & set(printed.columns)
-    return [column for column in printed.columns if column in columns and (column != AVERAGE or tasks <= set(table.columns))]
 
 
 def _shown(table: PaperTable, ours: Mapping[str, Sequence[OurRow]]) -> ShownTable:
@@ -165,7 +167,7 @@ def _not_run(table: PaperTable, ours: Mapping[str, Sequence[OurRow]]) -> dict[st
     """Recipe -> printed rows that it stands for and that the store has nothing of."""
     by_recipe: dict[str, list[str]] = {}
     for row in table.rows:
-        recipe = table.recipes.get(row.label, table.recipes.get(""))
+        recipe = table.recipe(row.label)
         if recipe and not ours.get(row.label):
             by_recipe.setdefault(recipe, []).append(row.label)
     return by_recipe
@@ -179,12 +181,13 @@ def _printed(row: PaperRow, table: PaperTable, place: int) -> str:
 
 def _our_row(table: PaperTable, row: PaperRow, own: OurRow) -> ShownRow:
     seeds = "fixed" if own.line.is_fixed else counted(own.line.num_seeds, "seed")
-    doubt = (", exploratory" if own.line.exploratory else "") + (f"; {own.flattered}" if own.flattered else "")
-    cells = tuple(_our_cell(own.line.cells.get(column), score) for column, score in zip(table.columns, row.scores, strict=True))
-    last = table.columns[-1]
+    what = (", exploratory" if own.line.exploratory else "") + (f"; {own.what}" if own.what else "")
+    of_ours = (own.columns.get(column, "") for column in table.columns)
+    cells = tuple(_our_cell(own.line.cells.get(column), score) for column, score in zip(of_ours, row.scores, strict=True))
+    last = own.columns.get(table.columns[-1], "")
     mine, theirs = (None if line is None or last not in line.cells else line.cells[last].summary for line in (own.line, own.base))
     gain = "" if mine is None or theirs is None else f"{mine.mean - theirs.mean:+.2f}"
-    return ShownRow(kind="ours", label=f"↳ {own.line.label} ({own.sweep}, {seeds}{doubt})", cells=(*cells, (gain,)))
+    return ShownRow(kind="ours", label=f"↳ {own.line.label} ({own.sweep}, {seeds}{what})", cells=(*cells, (gain,)))
 
 
 def _our_cell(cell: Cell | None, printed: float) -> tuple[str, ...]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sentdist.errors import DataError
+from sentdist.report.columns import AVERAGE
 
 STS_COLUMNS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "Avg")
 TRANSFER_COLUMNS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC", "Avg")
@@ -34,6 +35,7 @@ class PaperTable:
     """One printed table. base: the row that gains are measured from; None: there is none. notes: misprints and doubts.
 
     ours: title of the table of ours that it is about, where its columns alone do not tell (two benchmarks have a column CR).
+    also: column of ours -> the printed one that it stands for as well, where the paper's own rows were scored so.
     recipes: row -> the recipe that makes ours of it, for rows that this project can make; "" stands for all rows that are not named.
     """
 
@@ -46,6 +48,26 @@ class PaperTable:
     recipes: Mapping[str, str] = field(default_factory=dict)
     paper: str
     ours: str | None = None
+    also: Mapping[str, str] = field(default_factory=dict)
+
+    def shared(self, columns: Sequence[str]) -> dict[str, str]:
+        """Printed column -> that of ours, of a table with these; an average stands for one over the very same tasks alone."""
+        known = {printed: ours for ours, printed in self.also.items() if ours in columns}
+        tasks = set(self.columns if len(self.columns) > 1 else STS_COLUMNS) - {AVERAGE}
+        is_same = {known.get(task, task) for task in tasks} == set(columns) - {AVERAGE}
+        return {
+            printed: ours for printed in self.columns if (ours := known.get(printed, printed)) in columns and (ours != AVERAGE or is_same)
+        }
+
+    def told(self, columns: Sequence[str]) -> str:
+        """Which of the columns that stand for printed ones as well a table of ours has; "" where there are none such."""
+        if not self.also:
+            return ""
+        return f"{'with' if set(self.also) <= set(columns) else 'without'} {' and '.join(self.also)}"
+
+    def recipe(self, label: str) -> str | None:
+        """The recipe that makes ours of a row; None: none does."""
+        return self.recipes.get(label, self.recipes.get(""))
 
     def row(self, label: str) -> PaperRow:
         """The row of this label; DataError with the labels that exist."""

@@ -40,13 +40,13 @@ class SideBySide:
 
 
 def side_by_side(table: ResultTable, paper: PaperTable, *, matches: Mapping[str, str], base: str | None) -> SideBySide:
-    """Put our lines beside the paper's rows, over the columns of equal name.
+    """Put our lines beside the paper's rows, over the columns that stand for the same thing.
 
     matches: our label -> the paper's; base: our label of the row that gains are measured from (the paper's is its table's `base`).
     Encoders, data and budgets differ, so gains compare and levels do not.
     Raises DataError for a label that a table lacks, and where no column is shared.
     """
-    shared = [column for column in table.columns if column in paper.columns]
+    shared = paper.shared(table.columns)
     if not shared:
         raise DataError(
             where=f"{paper.paper}, Table {paper.number}",
@@ -56,10 +56,11 @@ def side_by_side(table: ResultTable, paper: PaperTable, *, matches: Mapping[str,
         )
     places = [paper.columns.index(column) for column in shared]
     paper_base = [paper.row(paper.base).scores[place] for place in places] if paper.base is not None else [None] * len(places)
-    our_base = _means(table, base, shared) if base is not None else [None] * len(shared)
+    our_columns = list(shared.values())
+    our_base = _means(table, base, our_columns) if base is not None else [None] * len(shared)
     rows = []
     for label, paper_label in matches.items():
-        ours = _means(table, label, shared)
+        ours = _means(table, label, our_columns)
         printed = [paper.row(paper_label).scores[place] for place in places]
         rows.append(
             SideBySideRow(
@@ -67,6 +68,7 @@ def side_by_side(table: ResultTable, paper: PaperTable, *, matches: Mapping[str,
                 paper_label=paper_label,
                 ours=tuple(ours),
                 paper=tuple(printed),
+                what=paper.told(table.columns),
                 our_gain=_gains(ours, our_base if label != base else []),
                 paper_gain=_gains(printed, paper_base if paper_label != paper.base else []),
             )

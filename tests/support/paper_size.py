@@ -25,8 +25,9 @@ class PaperResolver(FixedResolver):
         return Pin(name=name, revision="sha256:0000000000000000", num_rows=ROWS.get(name, 1_000))
 
 
-def paper_plan(name: str) -> Plan:
-    return unroll(load_recipe(RECIPES / "papers" / name), PaperResolver())
+def paper_plan(name: str, *changes: str) -> Plan:
+    """changes: as `--set` takes them."""
+    return unroll(load_recipe(RECIPES / "papers" / name, changes), PaperResolver())
 
 
 def takes(plan: Plan) -> str:

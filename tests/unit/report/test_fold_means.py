@@ -12,7 +12,7 @@ from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.brief_table import brief_table
 from sentdist.report.leaks import sweep_leaks
 from sentdist.report.paper import fold_means, with_distinct_rows
-from sentdist.report.printed import PaperRow, PaperTable
+from sentdist.report.printed import STS_COLUMNS, PaperRow, PaperTable
 from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.seed_results import means_over_folds
 from sentdist.report.sweep_ending import no_gain
@@ -95,12 +95,22 @@ def test_a_printed_table_stands_beside_ours_where_two_rows_have_one_of_ours_each
     assert len(list(with_distinct_rows(table, {"1": printed}, {"1": matches}))) == shown
 
 
-@pytest.mark.parametrize(("columns", "shown"), [(("Avg",), 1), (("STS13", "Avg"), 0), (("STS12", "Avg"), 1)])
-def test_an_average_alone_is_compared_where_the_paper_printed_nothing_else(columns: tuple[str, ...], shown: int) -> None:
-    rows = [ResultRow(method=label, label=label, params={}, seed=0, scores={"STS12": 70.0, "STS14": 71.0}) for label in "ab"]
-    table = build_table(
-        TableRows(title="t", rows=rows, columns=["STS12", "STS14"], average=True, measure=TASK_KINDS["sts"].main), baseline=None
-    )
+SEVEN = STS_COLUMNS[:-1]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "columns", "shown"),
+    [
+        (SEVEN, ("Avg",), 1), (SEVEN, ("STS13", "Avg"), 1), (("STS12", "STS14"), ("Avg",), 0), (("STS12", "STS14"), ("STS13", "Avg"), 0),
+        (("STS12", "STS14"), ("STS12", "Avg"), 1), ((*SEVEN, "str2022"), ("Avg",), 0),
+    ],
+)  # fmt: skip
+def test_an_average_alone_is_compared_where_the_paper_printed_nothing_else(
+    tasks: tuple[str, ...], columns: tuple[str, ...], shown: int
+) -> None:
+    """And where it is one over the very same tasks."""
+    rows = [ResultRow(method=label, label=label, params={}, seed=0, scores=dict.fromkeys(tasks, 70.0)) for label in "ab"]
+    table = build_table(TableRows(title="t", rows=rows, columns=tasks, average=True, measure=TASK_KINDS["sts"].main), baseline=None)
     printed = PaperTable(
         number="1", caption="c", columns=columns, rows=tuple(PaperRow(label=one, scores=(71.0,) * len(columns)) for one in "AB"), base=None,
         paper="p",

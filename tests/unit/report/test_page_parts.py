@@ -172,14 +172,15 @@ def test_a_printed_row_has_its_gain_in_the_last_column_and_its_misprints_beside_
 
 def test_our_row_says_what_it_gains_over_our_base_how_far_it_is_from_theirs_and_why_to_doubt_it() -> None:
     table = _table({"eq1": [70.0, 71.0, 72.0], "rcl": [75.0, 75.2, 75.4]}, tasks=["STS12", "STS13"])
-    own = OurRow(sweep="mine", line=table.line("rcl"), base=table.line("eq1"))
+    columns = {"STS12": "STS12", "STS13": "STS13", "Avg": "Avg"}
+    own = OurRow(sweep="mine", line=table.line("rcl"), base=table.line("eq1"), columns=columns)
     row = paper_page._our_row(PRINTED, PRINTED.rows[1], own)
     interval = table.line("rcl").cells["STS12"].interval
     assert row.label == "↳ rcl (mine, 3 seeds)" and row.cells[-1] == ("+4.20",) and interval is not None
     assert row.cells[0] == (
         f"75.20 [{interval.low:.2f}, {interval.high:.2f}]", f"+1.20 [{interval.low - 74:+.2f}, {interval.high - 74:+.2f}]",
     )  # fmt: skip
-    doubted = replace(own, flattered="the test chose it", line=replace(own.line, exploratory="dev has not spoken"))
+    doubted = replace(own, what="the test chose it", line=replace(own.line, exploratory="dev has not spoken"))
     assert paper_page._our_row(PRINTED, PRINTED.rows[1], doubted).label == "↳ rcl (mine, 3 seeds, exploratory; the test chose it)"
     assert paper_page._our_row(PRINTED, PRINTED.rows[1], replace(own, base=None)).cells[-1] == ("",)
 
@@ -191,7 +192,7 @@ def test_a_printed_table_may_name_the_one_of_ours_that_it_is_about(
     """Two benchmarks have a column CR."""
     tables = [replace(_table({"rcl": [score]}, tasks=["STS12"]), title=title) for title, score in (("t", 1.0), ("u", 2.0))]
     sweep = SimpleNamespace(paper="p", records=lambda store: {})
-    found = {"sweep_names": ["s"], "load_sweep": sweep, "sweep_rows": SimpleNamespace(facts={"rcl": SimpleNamespace(flattered="")}),
+    found = {"sweep_names": ["s"], "load_sweep": sweep, "sweep_rows": SimpleNamespace(facts={"rcl": SimpleNamespace(line="")}),
              "sweep_leaks": None, "result_tables": tables}  # fmt: skip
     for name, answer in found.items():
         monkeypatch.setattr(paper_page, name, lambda *_, answer=answer: answer)
@@ -219,7 +220,8 @@ def test_an_average_counts_over_the_same_tasks_alone() -> None:
     few, whole = (_table({"a": [1.0]}, tasks=tasks) for tasks in (["STS12", "STS13"], list(STS_COLUMNS[:-1])))
     for columns, of_few in ((STS_COLUMNS, ["STS12", "STS13"]), (("Avg",), [])):
         table = replace(PRINTED, columns=columns, rows=())
-        assert (paper_page._shared(few, table), paper_page._shared(whole, table)) == (of_few, list(columns))
+        assert (list(table.shared(few.columns)), list(table.shared(whole.columns))) == (of_few, list(columns))
+        assert "Avg" not in table.shared((*whole.columns, "STR"))
 
 
 def test_the_sweeps_of_a_paper_stand_one_beneath_the_other_and_those_of_others_nowhere(tmp_path: Path, tiny_encoder_dir: Path) -> None:
@@ -232,7 +234,10 @@ def test_the_sweeps_of_a_paper_stand_one_beneath_the_other_and_those_of_others_n
         fill_store(context.store, plan, noise=lambda trial: 1.0, num_items={"stsb": 30})
     table = report_paper(context.store, "rcl").markdown.split("## Table 3")[1].split("## Table 4")[0].splitlines()
     place = next(number for number, line in enumerate(table) if line.startswith("| RCL |"))
-    assert [line.split("|")[1].strip() for line in table[place + 1 : place + 3]] == ["↳ rcl (one, 1 seed)", "↳ rcl (two, 1 seed)"]
+    assert [line.split("|")[1].strip().partition(";")[0] for line in table[place + 1 : place + 3]] == [
+        "↳ rcl (one, 1 seed",
+        "↳ rcl (two, 1 seed",
+    ]
     assert "theirs" not in "".join(table) and "nobodys" not in "".join(table)
 
 

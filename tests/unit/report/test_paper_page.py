@@ -77,7 +77,12 @@ def test_ours_stand_beneath_theirs_with_difference_interval_and_gain(tmp_path: P
     printed, ours = next(
         (line, below) for line, below in zip(table.splitlines(), table.splitlines()[1:], strict=False) if line.startswith("| RCL |")
     )
-    assert printed.split("|")[7].strip() == "84.85" and ours.startswith("| ↳ rcl (tiny, 3 seeds) |")
+    assert (
+        printed.split("|")[7].strip() == "84.85"
+        and ours.startswith("| ↳ rcl (tiny, 3 seeds; ")
+        and "mean, batch 8, epochs 1" in ours
+        and "selected on stsb-dev) |" in ours
+    )
     cell = ours.split("|")[7].strip()  # STS-B is the one task that was scored
     mean, low, high = float(cell.split()[0]), *map(float, cell.split("[")[1].split("]")[0].split(","))
     assert low < mean < high and f"{mean - 84.85:+.2f} [{low - 84.85:+.2f}" in cell

@@ -15,6 +15,7 @@ from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.unroll import unroll
 from sentdist.report.cell_facts import CellFacts
 from sentdist.report.papers.rse import RSE_TABLES, TABLES, RelationalFacts, link_tables
+from sentdist.report.printed import STS_COLUMNS
 from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.tables import ResultTable, build_table
 from sentdist.store.record import Record
@@ -46,11 +47,13 @@ def test_each_of_useb_s_rows_has_all_six_relations_and_the_best_alone() -> None:
 
 def table_of(*labels: str) -> ResultTable:
     rows = [
-        ResultRow(method=label, label=label, params={}, seed=0, scores={"STS12": 70.0 + place, "STS-B": 80.0}, items={})
+        ResultRow(
+            method=label, label=label, params={}, seed=0, scores=dict.fromkeys(STS_COLUMNS[1:-1], 80.0) | {"STS12": 70.0 + place}, items={}
+        )
         for place, label in enumerate(labels)
     ]
     return build_table(
-        TableRows(title="Semantic textual similarity", rows=rows, columns=["STS12", "STS-B"], average=True, measure=TASK_KINDS["sts"].main),
+        TableRows(title="Semantic textual similarity", rows=rows, columns=STS_COLUMNS[:-1], average=True, measure=TASK_KINDS["sts"].main),
         baseline=None,
     )
 
@@ -76,8 +79,9 @@ def test_cells_find_their_rows() -> None:
         ("rse", "RSE, mixed"),
     ]
     assert [(row.label, row.paper_label) for row in main.rows] == [("nli", "SimCSE, supervised"), ("rse", "RSE")]
-    assert main.columns == ("STS12", "STS-B", "Avg")
-    assert main.rows[1].our_gain == pytest.approx((6.0, 0.0, 3.0)) and main.rows[1].paper_gain == pytest.approx((0.97, 0.09, 0.61))
+    assert main.columns == STS_COLUMNS
+    assert main.rows[1].our_gain == pytest.approx((6.0, *[0.0] * 6, 6 / 7))
+    assert [main.rows[1].paper_gain[place] for place in (0, 5, 7)] == pytest.approx([0.97, 0.09, 0.61])
 
 
 def test_tables_of_bert_base_have_no_row_of_its_larger_and_other_encoders() -> None:

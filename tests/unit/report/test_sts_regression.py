@@ -12,6 +12,7 @@ from sentdist.plan.stages import Scores
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.cell_facts import CellFacts
 from sentdist.report.papers.sts_regression import REGRESSION_TABLES, TABLES, RegressionFacts
+from sentdist.report.printed import STS_COLUMNS
 from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.tables import ResultTable, build_table
 
@@ -25,11 +26,11 @@ def facts(loss: str, *, features: str = "uv_diff", goes_on: bool = False, is_fil
 
 def table_of(*labels: str) -> ResultTable:
     rows = [
-        ResultRow(method=label, label=label, params={}, seed=0, scores={"STS12": 70.0 + place, "STS-B": 60.0})
+        ResultRow(method=label, label=label, params={}, seed=0, scores=dict.fromkeys(STS_COLUMNS[1:-1], 60.0) | {"STS12": 70.0 + place})
         for place, label in enumerate(labels)
     ]
     return build_table(
-        TableRows(title="t", rows=rows, columns=("STS12", "STS-B"), average=True, measure=TASK_KINDS["sts"].main), baseline=labels[0]
+        TableRows(title="t", rows=rows, columns=STS_COLUMNS[:-1], average=True, measure=TASK_KINDS["sts"].main), baseline=labels[0]
     )
 
 
@@ -50,8 +51,9 @@ def test_losses_and_stages_find_their_rows() -> None:
     assert [(row.label, row.paper_label) for row in losses.rows] == [
         ("ce", "BERT Cross Entropy"), ("mse", "BERT MSE Loss"), ("k2", "BERT Smooth K2 Loss")
     ]  # fmt: skip
-    assert losses.columns == ("STS12", "STS-B", "Avg")
-    assert losses.rows[2].our_gain == pytest.approx((2.0, 0.0, 1.0)) and losses.rows[2].paper_gain == pytest.approx((2.38, 3.9, 3.02))
+    assert losses.columns == STS_COLUMNS
+    assert losses.rows[2].our_gain == pytest.approx((2.0, *[0.0] * 6, 2 / 7))
+    assert [losses.rows[2].paper_gain[place] for place in (0, 5, 7)] == pytest.approx([2.38, 3.9, 3.02])
     assert [(row.label, row.paper_label) for row in stages.rows] == [
         ("k2", "BERT Smooth K2 Loss"), ("all", "Ours + STS-B and SICK-R train")
     ]  # fmt: skip
