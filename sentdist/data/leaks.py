@@ -22,7 +22,7 @@ class LeakedItem:
     exact: the pair stands in one training row, as written and in this order.
     normalised (tables call it folded): but for case, punctuation, spacing, order, entities, invisible and look-alike characters.
     near: one row resembles both texts (near-duplicates, one word changed, one inside the other), or holds both in one of its sentences.
-    sentence: no such row, but all texts of the item occur in training, folded.
+    sentence: no such row, but all texts of the item occur in training, folded; of an item that is one text alone also nearly.
     one: one of a pair's texts does, beside other partners: of a query a relevant document, which is another query's in training.
     """
 
@@ -166,16 +166,19 @@ def _leaks_of(task: TaskTexts, known: _Texts, rows: _RowMatches, matches: _Match
             item=item, level=strictness[level], one=one, other=other, train_one=matches.texts[hit[0]], train_other=matches.texts[hit[1]]
         )
     in_training = set(np.unique(matches.folded).tolist()) - {-1}
+    nearly = {} if task.pairs else {number: place for place in reversed(matches.near) for number in matches.near[place]}
     of_pairs: dict[int, list[str]] = {}
     for item, one, other in task.pairs:
         of_pairs.setdefault(item, []).extend((one, other))
     for item, texts in enumerate(task.sentences):
         if item in leaked:
             continue
-        alone = _level_alone([known.fold(text) in in_training for text in (*texts, *of_pairs.get(item, ()))], num_own=len(texts))
+        seen = [known.fold(text) in in_training or known.fold(text) in nearly for text in (*texts, *of_pairs.get(item, ()))]
+        alone = _level_alone(seen, num_own=len(texts))
         if alone is not None:
             one, other = (*of_pairs.get(item, texts), "")[:2]
-            leaked[item] = LeakedItem(item=item, level=alone, one=one, other=other, train_one="", train_other="")
+            like = matches.texts[nearly[known.fold(one)]] if known.fold(one) in nearly else ""
+            leaked[item] = LeakedItem(item=item, level=alone, one=one, other=other, train_one=like, train_other="")
     return Leaks(task=task.name, num_items=task.num_items, items=tuple(leaked[item] for item in sorted(leaked)))
 
 

@@ -15,8 +15,12 @@ SHINGLE = 4  # characters
 NUM_BANDS, ROWS_PER_BAND = 16, 5  # two texts at similarity 0.8 meet in some band with probability 0.998, at 0.5 with 0.4
 GRAM = 5  # words that two texts share where one is inside the other; shorter texts are inside too many
 CHANGED = range(7, 41)  # words of a text of which one may be another: shorter ones then say something else, of longer ones the letters tell
-# Letters of other scripts that look like Latin ones (Unicode's confusables, those of Cyrillic and Greek), after folding case.
-LOOKALIKES = str.maketrans("асеіјорѕхуӏԁԛԝһкмтвнгεορτυικνα", "aceijopsxyldqwhkmtbhreoptuikva")
+# Letters that look like Latin ones (Unicode's confusables: Cyrillic, Greek, Armenian, phonetic), after folding case.
+LOOKALIKES = str.maketrans("асеіјорѕхуӏԁԛԝһкмтвнгεορτυικναѵѡγσոսօցհզյɡɑıᴄᴏᴠᴡᴢꜱ", "aceijopsxyldqwhkmtbhreoptuikvavwyonuoghqjgaicovwzs")
+# What is shown as nothing and is no format character (Cf): Unicode's default ignorable ones, such as variation selectors.
+INVISIBLE = dict.fromkeys(
+    (0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x3164, 0xFFA0, *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))
+)
 
 
 def fold_disguised(text: str) -> str:
@@ -24,7 +28,8 @@ def fold_disguised(text: str) -> str:
     characters, letters of other scripts that look alike."""
     plain = html.unescape(html.unescape(text)) if "&" in text else text
     if not plain.isascii():
-        plain = "".join(letter for letter in unicodedata.normalize("NFKC", plain) if unicodedata.category(letter) != "Cf")
+        shown = unicodedata.normalize("NFKC", plain).translate(INVISIBLE)
+        plain = "".join(letter for letter in shown if unicodedata.category(letter) != "Cf")
     folded = plain.casefold()
     if not folded.isascii():
         folded = folded.translate(LOOKALIKES)

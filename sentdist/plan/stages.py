@@ -204,8 +204,8 @@ class Overlap(Stage):
 
     kind: ClassVar[str] = "overlap"
     # 1: pairs of paraphrases and candidates were looked for as single sentences;
-    # 2: disguised, contained and slightly changed texts were missed
-    revision: ClassVar[int] = 3
+    # 2: disguised, contained and slightly changed texts were missed; 3: those of labels and clusters, and rarer disguises
+    revision: ClassVar[int] = 4
     purpose: ClassVar[Purpose] = "aside"
     speed_of: ClassVar[str | None] = None
     built_by: ClassVar[Processes | None] = None

@@ -25,8 +25,8 @@ LEAKS_NOTE = (
     "Items of a test set (pairs, queries with a relevant document) that stand in one row of the training data: exact as written; folded "
     "but for case, punctuation, order, entities, invisible and look-alike letters; near also with one word changed (in texts of 7 words "
     "or more), inside a longer text or both glued into one; each counts those before it. Sentences: items all of whose sentences occur in "
-    "it. One sentence: further items of which one sentence does, beside another partner: a pair's, or the relevant answer of a query, "
-    "which was another query's in training."
+    "it, texts with a label also nearly. One sentence: further items of which one sentence does, beside another partner: a pair's, or the "
+    "relevant answer of a query, which was another query's in training."
 )
 NOT_CHECKED = "Not checked for leakage: `sentdist leaks RECIPE` compares training data with tests."
 

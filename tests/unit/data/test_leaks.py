@@ -107,6 +107,11 @@ DISGUISES: dict[str, tuple[str, str]] = {
     "zero widths": (FLIGHT.replace("storm", "st\u200borm"), REPAIR.replace("bridge", "bri\u200b\u2060dge")),
     "homoglyphs": (FLIGHT.replace("a", "\u0430").replace("o", "\u043e"), REPAIR.replace("e", "\u0435").replace("p", "\u0440")),
     "Greek capitals": (FLIGHT.upper().replace("A", "\u0391").replace("T", "\u03a4"), REPAIR),
+    "variation selectors": (FLIGHT.replace("storm", "st\ufe0form"), REPAIR.replace("bridge", "bri\u034fd\u3164ge")),
+    "rarer letters": (
+        FLIGHT.replace("n", "\u0578").replace("g", "\u0261").replace("i", "\u0131"),
+        REPAIR.replace("o", "\u0585").replace("u", "\u057d"),
+    ),
     "full width": ("".join(chr(ord(one) + 0xFEE0) if "!" <= one <= "~" else one for one in FLIGHT), REPAIR),
 }
 
@@ -193,3 +198,18 @@ def test_an_answer_that_another_query_was_trained_with_counts_apart() -> None:
     task = TaskTexts(name="faq", sentences=(("Who flies?",), ("Who asks?",)), pairs=((0, "Who flies?", REPAIR), (0, "Who flies?", FLIGHT)))
     (found,) = _look([("What happened?", REPAIR)], [task])
     assert {leaked.item: leaked.level for leaked in found.items} == {0: "one"}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_text_alone_is_found_nearly_too(form: str) -> None:
+    """Of a test of labels or clusters, whose items have no partner."""
+    task = TaskTexts(name="labels", sentences=((FLIGHT,), ("Who sleeps?",), (REPAIR,)), pairs=())
+    (found,) = _look([("Nothing of the sort", "is written in here"), FORMS[form]], [task])
+    assert {leaked.item: leaked.level for leaked in found.items} == {0: "sentence", 2: "sentence"}, form
+    assert {leaked.train_one for leaked in found.items} <= set(FORMS[form])
+
+
+def test_a_text_alone_is_no_find_where_another_only_looks_alike() -> None:
+    task = TaskTexts(name="labels", sentences=(("A man is smoking.",), (FLIGHT,)), pairs=())
+    (found,) = _look([("A man is surfing.", f"Yesterday the airline cancelled all flights, {REPAIR}")], [task])
+    assert not found.items
