@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sentdist.data.cells import row_name, text_in
-from sentdist.data.retrieval import whole_grade
+from sentdist.data.retrieval import and_more, remove_rows, repetitions, whole_grade
+from sentdist.data.sources.candidate_lists import as_rows
 from sentdist.data.sources.column_names import check_columns
 from sentdist.data.sources.pinned import read_source
 from sentdist.data.sources.retrieval_files import DOCUMENT_ID, QUERY_ID
@@ -40,23 +40,23 @@ def read_candidates(
     data_root: Path | None = None,
     hub_revision: str | None = None,
 ) -> Candidates:
-    """Return the rows of a source with columns query_id, document_id, relevance and texts;
+    """Return the rows of a source with columns query_id, document_id, relevance and texts, or with mteb's lists of positives and negatives;
     `query` and `document` name columns that are joined by a space.
 
     Raises:
         DataError: absent columns, an empty text, a relevance that is no integer, a candidate twice, a query of two texts, no query that
             can be answered.
     """
-    table = read_source(name, split=split, data_root=data_root, hub_revision=hub_revision)
+    table = as_rows(name, read_source(name, split=split, data_root=data_root, hub_revision=hub_revision))
     query_id, document_id = (next((one for one in known if one in table.column_names), known[0]) for known in (QUERY_ID, DOCUMENT_ID))
     check_columns(name, table.column_names, [query_id, document_id, "relevance", *query, *document], may_name=False)
     rows = table.select(list(dict.fromkeys([query_id, document_id, "relevance", *query, *document]))).to_pylist()
     grades = [whole_grade(row["relevance"], where=name, row=number) for number, row in enumerate(rows)]
     keys = [(str(row[query_id]), str(row[document_id])) for row in rows]
     if len(set(keys)) < len(keys):
-        again = [key for key, count in Counter(keys).items() if count > 1]
-        found = f"candidate {again[0][1]} of query {again[0][0]} twice" + (f", and {len(again) - 1} more" if len(again) > 1 else "")
-        raise _complaint(name, found, "each candidate once", "Remove the repetitions.")
+        again = repetitions(keys)
+        query, candidate = keys[again[0]]
+        raise _complaint(name, f"candidate {candidate} of query {query} twice{and_more(again)}", "each candidate once", remove_rows(again))
     texts: dict[str, str] = {}
     for number, key in enumerate(keys):
         said = " ".join(str(rows[number][column]) for column in query)

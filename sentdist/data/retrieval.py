@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -120,12 +119,29 @@ def _document_texts(name: str, documents: pa.Table, document_field: str) -> list
 
 
 def _unique_ids(name: str, what: str, ids: list[str | None]) -> list[str]:
-    for value, count in Counter(ids).items():
-        if not value:
-            raise _complaint(name, f"a {what} without an id", f"an id for every {what}", "Number them.")
-        if count > 1:
-            raise _complaint(name, f"{what} id {value} {count} times", f"each {what} id once", "Remove the repetitions.")
+    if not all(ids):
+        raise _complaint(name, f"a {what} without an id", f"an id for every {what}", "Number them.")
+    if again := repetitions(ids):
+        raise _complaint(name, f"{what} id {ids[again[0]]} again{and_more(again)}", f"each {what} id once", remove_rows(again))
     return [str(value) for value in ids]
+
+
+def repetitions(keys: Sequence[Hashable]) -> list[int]:
+    """The rows whose key an earlier row has."""
+    first: dict[Hashable, int] = {}
+    return [row for row, key in enumerate(keys) if first.setdefault(key, row) != row]
+
+
+def and_more(rows: Sequence[int], what: str = "") -> str:
+    """How many rows there are beside the first, behind what was said of it."""
+    if len(rows) < 2:
+        return ""
+    return f", and {counted(len(rows) - 1, what) if what else f'{len(rows) - 1:,}'} more"
+
+
+def remove_rows(rows: Sequence[int]) -> str:
+    """What to do with rows that are too many."""
+    return f"Remove {', '.join(row_name(row) for row in rows[:MOST_NAMED])}{', …' if len(rows) > MOST_NAMED else ''}."
 
 
 def _qrels(name: str, judgements: pa.Table, queries: set[str], documents: set[str]) -> dict[str, dict[str, int]]:
@@ -143,12 +159,10 @@ def _qrels(name: str, judgements: pa.Table, queries: set[str], documents: set[st
             again.append((row, query, document))
         qrels[query][document] = whole_grade(judgement["relevance"], where=name, row=row)
     if again:
-        rows = ", ".join(row_name(row) for row, _, _ in again[:MOST_NAMED]) + (", …" if len(again) > MOST_NAMED else "")
+        rows = [row for row, _, _ in again]
         _, query, document = again[0]
-        found = f"query {query} and document {document} judged twice" + (
-            f", and {counted(len(again) - 1, 'pair')} more" if len(again) > 1 else ""
-        )
-        raise _complaint(name, found, "one judgement a pair", f"Remove {rows}.")
+        found = f"query {query} and document {document} judged twice{and_more(rows, 'pair')}"
+        raise _complaint(name, found, "one judgement a pair", remove_rows(rows))
     return qrels
 
 

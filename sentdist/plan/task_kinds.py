@@ -267,7 +267,9 @@ TASK_KINDS: dict[str, TaskKind] = {
             name="reranking", main=Measure(name="map", title="MAP", unit="mean average precision × 100"), columns=("query",),
             further=lambda card: ("query_id", "relevance", *(card.documents or ("document",))),
             floors=("word_overlap", "bm25"), table="Re-ranking",
-            own="a row a candidate: `query_id`, `query`, `document_id`, `document`, `relevance`", averages="precision", chooses=True,
+            own="a row a candidate: `query_id`, `query`, `document_id`, `document`, `relevance`; or a row a query, as mteb's: `query`, "
+            "lists `positive` and `negative`",
+            averages="precision", chooses=True,
             make=_reranking, encodes=_two_each,
         ),
         TaskKind(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sentdist.data.generated import corpora as generated
 from sentdist.data.sources import files, hub, released, retrieval_files
+from sentdist.data.sources.candidate_lists import columns_as_rows
 from sentdist.data.sources.column_names import check_columns
 from sentdist.data.sources.file_facts import changed_since_planning, known_digest
 from sentdist.errors import DataError
@@ -67,7 +68,8 @@ def inspect_source(
         sizes = dict(file.splits)
         facts = _facts(name, file.digest, file.num_rows, file.columns, sizes, files.part_of(tuple(sizes), split), told=file.told)
     if columns is not None:
-        check_columns(name, facts.columns, columns, may_name=may_name_columns)
+        found = facts.columns if may_name_columns else columns_as_rows(facts.columns)
+        check_columns(name, found, columns, may_name=may_name_columns)
     return facts
 
 

@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sentdist.data.candidates import read_candidates
@@ -59,8 +60,19 @@ def test_all_repetitions_are_told_at_once(tmp_path: Path) -> None:
         read_retrieval("my/faq", data_root=bank(tmp_path, "q0 0 d1 2\nq0 0 d1 1\nq1 0 d0 1\nq1 0 d0 1\n"))
     row = {"query_id": "q", "query": "a", "document_id": "d", "document": "b", "relevance": 1}
     write_table(tmp_path, "my/few", [row, row, {**row, "document_id": "e"}, {**row, "document_id": "e"}])
-    with pytest.raises(DataError, match="candidate d of query q twice, and 1 more"):
+    with pytest.raises(DataError, match=r"candidate d of query q twice, and 1 more.*Remove row 2, row 4\."):
         read_candidates("my/few", data_root=tmp_path)
+
+
+@pytest.mark.parametrize(("part", "what"), [("docs", "document id d0"), ("queries", "query id q0")])
+def test_all_repeated_ids_are_told_at_once(tmp_path: Path, part: str, what: str) -> None:
+    root = bank(tmp_path, "q0 0 d1 2\n")
+    (path,) = root.glob(f"my/faq_{part}.*")
+    rows = pq.read_table(path).to_pylist()
+    write_table(tmp_path, f"my/faq_{part}", [*rows, rows[0], rows[0], rows[1]])
+    last = len(rows)
+    with pytest.raises(DataError, match=rf"{what} again, and 2 more.*Remove row {last + 1}, row {last + 2}, row {last + 3}\."):
+        read_retrieval("my/faq", data_root=root)
 
 
 @pytest.mark.parametrize(
@@ -155,3 +167,43 @@ def test_the_columns_of_an_example_are_those_with_the_longest_texts() -> None:
     table = pa.table({name: pa.array(column, pa.large_string()) for name, column in cells.items()})
     with pytest.raises(DataError, match=r"columns article, title, shelf, text; .* --columns title,text \(tune\)"):
         layout_of("my.csv", table, shape=None, columns=None, group=None)
+
+
+LISTS: list[dict[str, object]] = [
+    {"query": "who asks?", "positive": ["he asks", "she asks"], "negative": ["nobody"], "split": "test"},
+    {"query": "who sleeps?", "positive": ["a cat"], "negative": [], "split": "test"},
+    {"query": "who sings?", "positive": [], "negative": ["a bird"], "split": "test"},
+    {"query": "who asks?", "positive": "they ask", "negative": None, "split": "dev"},
+]
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "jsonl.gz", "json", "parquet"])
+def test_mteb_s_lists_of_candidates_are_rows_of_candidates(tmp_path: Path, suffix: str) -> None:
+    rows = [row for row in LISTS if row["split"] == "test"]
+    if suffix == "parquet":
+        write_table(tmp_path, "my/few", rows)
+    else:
+        path = tmp_path / f"my/few.{suffix}"
+        path.parent.mkdir()
+        content = json.dumps(rows) if suffix == "json" else "\n".join(map(json.dumps, rows))
+        path.write_bytes(gzip.compress(content.encode()) if suffix.endswith("gz") else content.encode())
+    resolver = FileResolver(data_root=tmp_path)
+    columns = ("query", "query_id", "relevance", "document")
+    assert resolver.source("my/few", split="test", revision=None, columns=columns, where="task my/few").num_rows == 3
+    found = read_candidates("my/few", split="test", data_root=tmp_path)
+    assert found.queries == ("who asks?",) * 3 + ("who sleeps?",) and found.num_unanswerable == 1
+    assert found.documents == ("nobody", "he asks", "she asks", "a cat") and found.relevance == (0, 1, 1, 1)
+    assert len(set(zip(found.query_ids, found.document_ids, strict=True))) == 4 and len(set(found.query_ids)) == 2
+
+
+def test_a_single_candidate_needs_no_list(tmp_path: Path) -> None:
+    path = tmp_path / "few.csv"
+    path.write_text("query,positive,negative\nwho asks?,they ask,a cat\nwho sleeps?,a cat,\n")
+    found = read_candidates("few", data_root=tmp_path)
+    assert found.documents == ("a cat", "they ask", "a cat") and found.relevance == (0, 1, 1)
+
+
+def test_candidates_that_are_no_texts_are_named(tmp_path: Path) -> None:
+    (tmp_path / "few.json").write_text(json.dumps([{"query": "a", "positive": ["b"], "negative": [{"text": "c"}]}]))
+    with pytest.raises(DataError, match=r"row 1.*negative"):
+        read_candidates("few", data_root=tmp_path)

@@ -111,10 +111,10 @@ def test_documents_without_text_count_as_not_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("part", "columns", "message"),
     [
-        ("faqs", FAQS | {"faq_id": ["f0", "f0", "f2"]}, "document id f0 2 times"),
+        ("faqs", FAQS | {"faq_id": ["f0", "f0", "f2"]}, "document id f0 again"),
         ("faqs", FAQS | {"faq_id": ["f0", None, "f2"]}, "document without an id"),
         ("faqs", FAQS | {"answer": ["", "", ""]}, "no document with text"),
-        ("queries", QUERIES | {"query_id": ["q0", "q0"]}, "query id q0 2 times"),
+        ("queries", QUERIES | {"query_id": ["q0", "q0"]}, "query id q0 again"),
         ("queries", QUERIES | {"query": ["In what way?", " "]}, "an empty query q1"),
         ("queries", {"query_id": ["q0"], "words": ["How?"]}, "one called query or text"),
         ("qrels", QRELS | {"query_id": ["q0", "q7", "q1"]}, "query q7 in row 2"),
