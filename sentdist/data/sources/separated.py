@@ -268,28 +268,45 @@ def read_separated(path: Path, file_format: FileFormat, *, may_repeat: bool) -> 
     said_line = next(iter(io.StringIO(start, newline="")), "")
     skipped = 0 if said_separator(said_line) is None else 1
     first, num_lines = _first_row(start[len(said_line) * skipped :], file_format.separator or ",")
-    is_bare = is_tab and not (file_format.has_header and are_in_marks(first))
     names = header_names(first, is_tab=is_tab) if file_format.has_header else [str(number) for number in range(1, len(first) + 1)]
     if not may_repeat:
         refuse_repeated(str(path), names)
     names = _made_unique(names)
-    table = pyarrow.csv.read_csv(
-        path if text is None else io.BytesIO(text.encode()),
-        read_options=pyarrow.csv.ReadOptions(
-            column_names=names, skip_rows=skipped + (num_lines if file_format.has_header else 0), block_size=LONGEST_CELL
-        ),
-        parse_options=pyarrow.csv.ParseOptions(
-            delimiter=file_format.separator or ",", quote_char=False if is_bare else '"', newlines_in_values=not is_bare
-        ),
-        convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.large_string()), strings_can_be_null=False),
-    )
+    is_bare = is_tab and not (file_format.has_header and are_in_marks(first))
+    skipped += num_lines if file_format.has_header else 0
+
+    def read(*, is_bare: bool) -> pa.Table:
+        return pyarrow.csv.read_csv(
+            path if text is None else io.BytesIO(text.encode()),
+            read_options=pyarrow.csv.ReadOptions(column_names=names, skip_rows=skipped, block_size=LONGEST_CELL),
+            parse_options=pyarrow.csv.ParseOptions(
+                delimiter=file_format.separator or ",", quote_char=False if is_bare else '"', newlines_in_values=not is_bare
+            ),
+            convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.large_string()), strings_can_be_null=False),
+        )
+
     if is_bare:
-        return unquoted(table)
+        try:
+            return unquoted(read(is_bare=True))
+        except pa.ArrowInvalid:
+            if not _are_quoted(path, file_format, len(names)):
+                raise
+    table = read(is_bare=False)
     with path.open(encoding=file_format.encoding or "utf-8", newline="") as file:
         check_quotes(path.name, table, file, file_format.separator or ",")
     with path.open(encoding=file_format.encoding or "utf-8", newline="") as file:
         check_escapes(path.name, table, file, file_format.separator or ",")
     return table
+
+
+def _are_quoted(path: Path, file_format: FileFormat, num_columns: int) -> bool:
+    """Whether fields in marks, as pandas puts those with tabs or line breaks, give all rows as many fields as there are columns, and each
+    mark is in its place."""
+    with path.open(encoding=file_format.encoding or "utf-8", newline="") as file, long_fields():
+        try:
+            return all(len(row) in (0, num_columns) for row in csv.reader(file, delimiter="\t", strict=True))
+        except csv.Error:
+            return False
 
 
 def header_names(cells: Sequence[str], *, is_tab: bool) -> list[str]:

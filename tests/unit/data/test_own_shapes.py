@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import math
@@ -90,6 +91,22 @@ def test_fields_that_pandas_has_quoted_in_a_tsv(tmp_path: Path, written: str, me
     path = tmp_path / "pairs.tsv"
     path.write_text(f"one\ttwo\n{written}\tother\n")
     assert read_file("pairs", path)["one"].to_pylist() == [meant], json.dumps(written)
+
+
+def test_tabs_and_line_breaks_that_pandas_has_quoted_in_a_tsv(tmp_path: Path) -> None:
+    rows = [("one\ttab", 'said "a"'), ("plain", "two\nlines"), ("last", '"')]
+    path = tmp_path / "pairs.tsv"
+    with path.open("w", newline="") as file:
+        csv.writer(file, delimiter="\t", lineterminator="\n").writerows([("one", "two"), *rows])
+    assert [tuple(row.values()) for row in read_file("pairs", path).to_pylist()] == rows
+
+
+@pytest.mark.parametrize("line", ['"he said\tmore\tother', '"a" and\t"b"\tc', 'a\tb\t"c', '"a\nb\t"c"'])
+def test_marks_that_are_letters_do_not_save_a_tsv_with_a_row_of_another_length(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "pairs.tsv"
+    path.write_text(f'one\ttwo\nx\ty\n{line}\n"z\tw\n')
+    with pytest.raises(DataError, match=r"fields|field"):
+        read_file("pairs", path)
 
 
 def test_a_source_is_retrieval_by_its_files(tmp_path: Path) -> None:
