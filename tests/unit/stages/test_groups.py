@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from sentdist.data import augmentation as rewordings
 from sentdist.data.corpus import OpenedCorpus
 from sentdist.errors import DataError, EncoderError
-from sentdist.plan.corpora.groups import GroupedCorpus
+from sentdist.plan.corpora.groups import Augmentation, GroupedCorpus
 from sentdist.plan.stage import Json
 from sentdist.stages.context import Context
+from sentdist.stages.corpora.groups import rewording
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import build_here
+from sentdist.store.store import ArtifactStore
 from tests.support.groups_data import groups, supmpn_values, write_inference
 from tests.support.tiny_data import tiny_plan
 from tests.support.tiny_encoders import tiny_writer
@@ -52,6 +55,33 @@ def test_paraphrases_by_a_model_of_the_users_own(tmp_path: Path, tiny_encoder_di
     assert str(writer) not in stage.model_dump_json()  # a place on this machine is no part of what is made
     assert len(set(positives(corpus)) - set(positives(built(tmp_path, tiny_encoder_dir, None, data)[0]))) > 20
     assert context.store.get(stage) is not None
+
+
+class Thesaurus:
+    """In place of WordNet: every word has one synonym."""
+
+    def __init__(self, folder: Path | None) -> None:
+        pass
+
+    def of(self, word: str) -> list[str]:
+        return [f"{word}-like"]
+
+
+@pytest.mark.parametrize(("name", "is_kept"), [("word_deletion", False), ("synonyms", True)])
+def test_as_many_words_are_reworded_as_the_recipe_says(name: str, is_kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rewordings, "_Synonyms", Thesaurus)
+    context = Context(store=ArtifactStore(tmp_path), data_root=None)
+    sentence = " ".join(f"word{number}" for number in range(20))
+
+    def reworded(fraction: float, seed: int = 0) -> list[str]:
+        section = Augmentation.model_validate({"name": name, "fraction": fraction})
+        return rewording(section, seed=seed, context=context)([sentence])[0].split()
+
+    for fraction in (0.1, 0.3, 0.6):
+        found = reworded(fraction)
+        assert len(found) == (20 if is_kept else 20 - round(20 * fraction))
+        assert sum(word in sentence.split() for word in found) == 20 - round(20 * fraction)
+    assert reworded(0.3, seed=1) == reworded(0.3, seed=1) != reworded(0.3, seed=2)
 
 
 @pytest.mark.data
