@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from sentdist.evaluation.items import items_of, joined
 from sentdist.evaluation.joint_groups import joint_groups
 from sentdist.evaluation.significance import against
 from sentdist.evaluation.variation import Column, Entry
 
 Floats = NDArray[np.float64]
 SIZES = ((30,), (4, 500), (10, 500), (3, 3, 3), (8,) * 7, (20, 200, 2000))  # groups of test items of each task
+PARTS = ((4, 500), (10, 500), (3,) * 10, (9,) * 10)  # items of each part of a score: of folds, languages, forums or sets to cluster
 SHARING = (((100, 100), 0.3), ((100, 100), 1.0), ((100, 20), 1.0), ((500, 100, 100, 100), 0.5))  # the same, and what they share
 
 
@@ -28,13 +30,25 @@ def false_positives_of_means(sizes: Sequence[int], *, count: int, seed: int = 0)
     return told / count
 
 
+def false_positives_of_parts(sizes: Sequence[int], *, count: int, seed: int = 0) -> float:
+    """As `false_positives_of_means`, of one task whose score is a mean over parts. sizes: as PARTS."""
+    generator = np.random.default_rng(seed)
+    told = 0
+    for _ in range(count):
+        apart = [generator.normal(50, 10, size) for size in sizes]
+        parts = [items_of({"map": own}, task="parts:map", where="made up") for own in apart]
+        both = joined([part for part in parts if part is not None])
+        told += _told(float(np.mean([own.mean() for own in apart])) - 50, both.by_group(), both.group_weights(), both.strata)
+    return told / count
+
+
 def false_positives_of_shared(sizes: Sequence[int], share: float, *, is_joined: bool, count: int, seed: int = 0) -> float:
     """As `false_positives_of_means`, of tasks of which the later ones have a share of their items, at most all of its, in common with
     the first. is_joined: whether the test knows it."""
     generator = np.random.default_rng(seed)
     num_shared = [round(share * min(size, sizes[0])) for size in sizes[1:]]
     numbers = [np.arange(max(num_shared)), *map(np.arange, num_shared)]
-    joint = joint_groups(sizes, [np.stack([one, one], axis=1) for one in numbers])
+    joint = joint_groups([np.zeros(size, dtype=np.intp) for size in sizes], [np.stack([one, one], axis=1) for one in numbers])
     weights = np.concatenate([np.full(size, 1 / size / len(sizes)) for size in sizes])
     told = 0
     for _ in range(count):
@@ -52,9 +66,14 @@ def _is_told(apart: Sequence[Floats], weights: Floats, task_of: NDArray[np.intp]
     """Whether two encoders are told apart by the mean over tasks. apart: of each item of each task, what one gains over the other.
     grouped: from items to groups."""
     added = grouped(np.concatenate([(own - own.mean()) / len(own) for own in apart]) / len(apart))
+    return _told(float(np.mean([own.mean() for own in apart])), added, weights, task_of)
+
+
+def _told(difference: float, added: Floats, weights: Floats, strata: NDArray[np.intp]) -> bool:
+    """added: (G,) what each group of items adds to the difference."""
     entries = [
         Entry(label=label, scores=np.array([score]), seeds=(), contributions=one[None])
-        for label, score, one in (("one", float(np.mean([own.mean() for own in apart])), added), ("other", 0.0, 0 * added))
+        for label, score, one in (("one", difference, added), ("other", 0.0, 0 * added))
     ]
-    p = against([Column(entries, weights, task_of)], [[("one", "other")]])[0][0].p
+    p = against([Column(entries, weights, strata)], [[("one", "other")]])[0][0].p
     return p is not None and p < 0.05

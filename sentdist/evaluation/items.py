@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from sentdist.errors import DataError, counted
 from sentdist.evaluation import contributions
+from sentdist.evaluation.joint_groups import linked
 
 STRATUM = "stratum"  # the column of items of a score that is a mean over parts of their means
 GROUP = "group"  # the column of items that says which belong together
@@ -26,36 +28,59 @@ _NUMBERS = 1 << 32  # of what is shared within a fold: more than a test set has 
 class Items:
     """The I test items of one encoder's score.
 
-    contributions: (I,) in points, 0 in sum. weights: (I,) share of each in the score, 1 in sum. groups: (I,) what they belong to; an
-    item of a file without the column stands for itself. identity: what two encoders' items have in common if they are those of one test
-    set. shared: (I,) what they have in common with items of other tasks, as numbers of this very evaluation; -1 for nothing.
+    contributions: (I,) in points, 0 in sum over each part. weights: (I,) share of each in the score, 1 in sum. parts: (I,) of a score that
+    is a mean over parts, which one, from 0. groups: (I,) what they belong to; an item of a file without the column stands for itself.
+    identity: what two encoders' items have in common if they are those of one test set. shared: (I,) what they have in common with items of
+    other tasks, as numbers of this very evaluation; -1 for nothing.
     """
 
     contributions: NDArray[np.float64]
     weights: NDArray[np.float64]
+    parts: NDArray[np.intp]
     groups: NDArray[Any]
     identity: NDArray[Any]
     shared: NDArray[np.int64]
     has_groups: bool
 
     def by_group(self) -> NDArray[np.float64]:
-        """(G,) contributions of groups, in the order of their names."""
+        """(G,) contributions of groups: stratum by stratum, in the order of their names."""
         return self._sums(self.contributions)
 
     def shared_by_group(self) -> NDArray[np.int64]:
         """(L, 2) each group, by its place in that order, with each number that it has in common with other tasks; of one evaluation these
         are one for all tasks."""
-        _, place = np.unique(self.groups, return_inverse=True)
         has_any = self.shared >= 0
-        return np.unique(np.stack([place[has_any], self.shared[has_any]], axis=1).astype(np.int64), axis=0)
+        return np.unique(np.stack([self._place[has_any], self.shared[has_any]], axis=1).astype(np.int64), axis=0)
 
     def group_weights(self) -> NDArray[np.float64]:
         """(G,) shares of groups in the score."""
         return self._sums(self.weights)
 
+    @cached_property
+    def strata(self) -> NDArray[np.intp]:
+        """(G,) of each group, 0, 1, … in ascending order: groups of one part vary by themselves; parts that have groups in common are one
+        stratum."""
+        strata = np.zeros(int(self._place.max(initial=-1)) + 1, dtype=np.intp)
+        strata[self._place] = self._stratum
+        return strata
+
+    @cached_property
+    def _stratum(self) -> NDArray[np.intp]:
+        """(I,)"""
+        if not self.parts.any():
+            return np.zeros(len(self.parts), dtype=np.intp)
+        _, group = np.unique(self.groups, return_inverse=True)
+        return linked(self.parts, group, int(self.parts.max()) + 1)[self.parts]
+
+    @cached_property
+    def _place(self) -> NDArray[np.intp]:
+        """(I,) the place of each item's group."""
+        _, group = np.unique(self.groups, return_inverse=True)
+        _, place = np.unique(np.stack([self._stratum, group]), axis=1, return_inverse=True)
+        return place.astype(np.intp)
+
     def _sums(self, values_I: NDArray[np.float64]) -> NDArray[np.float64]:
-        _, place = np.unique(self.groups, return_inverse=True)
-        return np.asarray(np.bincount(place, weights=values_I), dtype=np.float64)
+        return np.asarray(np.bincount(self._place, weights=values_I), dtype=np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +105,7 @@ def items_of(columns: Columns, *, task: str, where: str) -> Items | None:
     return Items(
         contributions=added,
         weights=contributions.strata_weights(columns[STRATUM]) if STRATUM in columns else np.full(size, 1.0 / size),
+        parts=np.unique(columns[STRATUM], return_inverse=True)[1] if STRATUM in columns else np.zeros(size, dtype=np.intp),
         groups=columns.get(GROUP, np.arange(size)),
         identity=identity,
         shared=columns.get(SHARED, np.full(size, -1, dtype=np.int64)),
@@ -111,14 +137,16 @@ def _without_spread(gold: NDArray[Any], noun: str) -> str | None:
 
 
 def joined(folds: Sequence[Items]) -> Items:
-    """The items of folds, whose mean is the score."""
+    """The items of folds, whose mean is the score: each is a part of it."""
     if len(folds) == 1:
         return folds[0]
     has_groups = all(fold.has_groups for fold in folds)
     starts = np.cumsum([0, *(len(fold.weights) for fold in folds[:-1])])
+    first_parts = np.cumsum([0, *(int(fold.parts.max(initial=0)) + 1 for fold in folds[:-1])])
     return Items(
         contributions=np.concatenate([fold.contributions for fold in folds]) / len(folds),
         weights=np.concatenate([fold.weights for fold in folds]) / len(folds),
+        parts=np.concatenate([first + fold.parts for fold, first in zip(folds, first_parts, strict=True)]),
         groups=np.concatenate([fold.groups if has_groups else start + np.arange(len(fold.weights)) for fold, start in zip(folds, starts,
         strict=True)]), identity=np.concatenate([fold.identity for fold in folds]),
         shared=np.concatenate([np.where(fold.shared < 0, -1, number * _NUMBERS + fold.shared) for number, fold in enumerate(folds)]),

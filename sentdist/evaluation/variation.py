@@ -9,8 +9,8 @@ The score of a system k with seed s is taken as  mean + seed's luck + training's
 * **Items.** Each item's contribution to the score (`evaluation/contributions.py`) is summed over its group: items that share a text, by
   their `group` column. The part of the variance over groups that seeds × items gave is subtracted: the spread over seeds has it. This is
   the variance behind the pigeonhole bootstrap (Owen 2007, Ann. Appl. Stat. 1, 386), which counts that part up to three times. In a mean
-  over tasks each is a stratum: its groups vary by themselves; tasks that share texts are one (`evaluation/joint_groups.py`). Degrees of
-  freedom are joined by Satterthwaite's rule.
+  over tasks, or over parts of one (folds, languages, forums), each is a stratum: its groups vary by themselves; those that share texts are
+  one (`evaluation/joint_groups.py`). Degrees of freedom are joined by Satterthwaite's rule.
 * **Few seeds.** Components with different degrees of freedom are joined by Cochran & Cox's rule (1950): the critical value is the mean of
   the components' own, weighted by their variances. Simulated false positives at 5 % are 2 to 6 %, where Satterthwaite's degrees give up to
   13 and 8 % with 2 and 3 seeds (infra/benchmarks/calibration.md).
@@ -98,8 +98,8 @@ class Column:
     def __init__(
         self, entries: Sequence[Entry], weights: Sequence[float] | Floats = (), tasks: Sequence[int] | NDArray[np.intp] = ()
     ) -> None:
-        """weights: (G,) share of each group of items in the score, 1 in sum. tasks: (G,) of a mean over tasks, 0, 1, …: which one a group
-        is of, in ascending order; () for one task. Raises DataError for scores that are not finite."""
+        """weights: (G,) share of each group of items in the score, 1 in sum. tasks: (G,) of a mean over tasks or parts, 0, 1, …: which one
+        a group is of, in ascending order; () for one task. Raises DataError for scores that are not finite."""
         _check(entries, len(weights))
         self.entries = tuple(entries)
         self.means = np.array([entry.scores.mean() for entry in entries])

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sentdist.errors import DataError
 from sentdist.evaluation.items import Items
-from sentdist.evaluation.joint_groups import JointGroups, joint_groups
+from sentdist.evaluation.joint_groups import JointGroups, end_to_end, joint_groups
 from sentdist.evaluation.summary import Summary, summarize
 from sentdist.evaluation.variation import Column, Entry, Floats, Interval
 from sentdist.plan.measures import Measure, mean_of
@@ -70,12 +70,13 @@ class TableColumns:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _TaskItems:
-    """(G,) contributions of each run, by label and seed, and the groups' weights; labels of which some run has no items are left out.
-    shared: of each run what its groups share with other tasks, see `Items.shared_by_group`."""
+    """(G,) contributions of each run, by label and seed; the groups' weights and strata; labels of which some run has no items are left
+    out. shared: of each run what its groups share with other tasks, see `Items.shared_by_group`."""
 
     of_run: Mapping[tuple[str, int], Floats]
     shared: Mapping[tuple[str, int], NDArray[np.int64]]
     weights: Floats
+    strata: NDArray[np.intp]
     num_items: int
     has_groups: bool
 
@@ -117,15 +118,15 @@ def _joint(items: Sequence[_TaskItems | None]) -> JointGroups | None:
     if len(known) < len(items) or not known:
         return None
     runs = (run for run in known[0].shared if all(run in one.shared for one in known))
-    joint = (joint_groups([len(one.weights) for one in known], [one.shared[run] for one in known]) for run in runs)
+    joint = (joint_groups([one.strata for one in known], [one.shared[run] for one in known]) for run in runs)
     return next((found for found in joint if found.tasks), None)
 
 
 def _column(
     systems: Sequence[SystemRows], tasks: Sequence[str], items: Mapping[str, _TaskItems | None], joint: JointGroups | None
 ) -> Column | None:
-    """The mean over tasks (or the one) of every system that has it; tasks are strata: each keeps its share. Those that share groups are one
-    stratum. joint: what they share."""
+    """The mean over tasks (or the one) of every system that has it. Tasks, or their parts, are strata: each keeps its share. Those that
+    share groups are one. joint: what tasks share."""
     known = [one for task in tasks if (one := items[task]) is not None]
     has_all = len(known) == len(tasks)
 
@@ -134,9 +135,9 @@ def _column(
         return values_G if joint is None else joint.sums(values_G)
 
     weights = of_groups([one.weights for one in known]) if has_all else ()
-    task_of: NDArray[np.intp] | tuple[()] = ()
+    stratum_of: NDArray[np.intp] | tuple[()] = ()
     if has_all:
-        task_of = np.repeat(np.arange(len(known)), [len(one.weights) for one in known]) if joint is None else joint.strata
+        stratum_of = end_to_end([one.strata for one in known]) if joint is None else joint.strata
     entries = []
     for system in systems:
         rows = system.complete(tasks)
@@ -152,7 +153,7 @@ def _column(
                 contributions=np.stack([of_groups([one.of_run[key] for one in known]) for key in keys]) if has_items else None,
             )
         )
-    return Column(entries, weights, task_of) if entries else None
+    return Column(entries, weights, stratum_of) if entries else None
 
 
 def _read(systems: Sequence[SystemRows], task: str) -> _TaskItems | None:
@@ -173,7 +174,12 @@ def _read(systems: Sequence[SystemRows], task: str) -> _TaskItems | None:
         return None
     items = first[1]
     return _TaskItems(
-        of_run=of_run, shared=shared, weights=items.group_weights(), num_items=len(items.weights), has_groups=items.has_groups
+        of_run=of_run,
+        shared=shared,
+        weights=items.group_weights(),
+        strata=items.strata,
+        num_items=len(items.weights),
+        has_groups=items.has_groups,
     )
 
 

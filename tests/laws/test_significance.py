@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rayjobs.benchmarks.calibration import by_items_alone, by_seeds_alone, by_seeds_and_items, errors, not_best, over_table
+from rayjobs.benchmarks.null_tasks import PARTS, false_positives_of_parts
 from rayjobs.benchmarks.null_worlds import NullWorld
 
 
@@ -63,3 +64,9 @@ def test_the_test_of_significance_finds_what_is_there() -> None:
     """A tenth row that is better by four standard errors is found over the table in most cases: rows lend each other their spread."""
     world = NullWorld(num_rows=10, num_items=60, gain=4.0)
     assert errors(over_table, world, count=100).last_row > 0.6
+
+
+@pytest.mark.parametrize("sizes", PARTS)
+def test_a_mean_over_parts_errs_in_one_case_of_twenty_at_most(sizes: tuple[int, ...]) -> None:
+    """500 tables: 5 % is counted as 25 ± 4.9. Taken as one stratum a part of 4 items beside one of 500 told 16 %, ten of 3 told 12 %."""
+    assert false_positives_of_parts(sizes, count=500) <= 0.075

@@ -63,12 +63,25 @@ def test_items_of_folds_of_which_one_names_no_groups_stand_for_themselves(of_fir
     np.testing.assert_allclose(both.by_group(), both.contributions)
 
 
+def test_parts_vary_by_themselves_but_those_that_have_a_group_in_common() -> None:
+    parts = [
+        items_of({"map": np.array(values), "group": np.array(groups)}, task="faq:map", where="here")
+        for values, groups in (([1.0, 5.0, 9.0], [7, 3, 7]), ([2.0, 4.0], [8, 1]), ([6.0, 0.0], [3, 2]))
+    ]
+    found = joined([part for part in parts if part is not None])
+    assert found.parts.tolist() == [0, 0, 0, 1, 1, 2, 2]
+    assert found.strata.tolist() == [0, 0, 0, 1, 1]  # groups 2, 3 and 7, then 1 and 8
+    np.testing.assert_allclose(found.group_weights(), np.array([1 / 2, 1 / 3 + 1 / 2, 2 / 3, 1 / 2, 1 / 2]) / 3)
+    np.testing.assert_allclose(found.by_group(), np.array([-1.5, 1.5, 0, 0.5, -0.5]) / 3, atol=1e-12)
+
+
 def test_a_mean_over_parts_gives_each_part_one_share() -> None:
     columns = {"map@100": np.array([10.0, 30.0, 60.0]), "stratum": np.array(["a", "a", "b"]), "query_id": np.array(list("xyz"))}
     found = items_of(columns, task="forums", where="here")
     assert found is not None
     np.testing.assert_allclose(found.weights, [1 / 4, 1 / 4, 1 / 2])
     np.testing.assert_allclose(found.contributions, [-10 / 4, 10 / 4, 0.0])
+    assert found.strata.tolist() == [0, 0, 1]
 
 
 def test_f1_is_that_of_the_later_label() -> None:

@@ -134,7 +134,9 @@ def test_joint_groups_are_those_of_merging_by_hand(seed: int) -> None:
     sizes = generator.integers(2, 7, 4).tolist()
     shared = [[(int(generator.integers(size)), int(generator.integers(4))) for _ in range(generator.integers(3))] for size in sizes]
     sets = _by_loops(sizes, shared)
-    joint = joint_groups(sizes, [np.array(pairs, dtype=np.int64).reshape(-1, 2) for pairs in shared])
+    joint = joint_groups(
+        [np.zeros(size, dtype=np.intp) for size in sizes], [np.array(pairs, dtype=np.int64).reshape(-1, 2) for pairs in shared]
+    )
     if any(sum(task in {one for one, _ in members} for members in sets) == 1 for task in range(len(sizes))):
         assert joint.strata.tolist() == [0] and not joint.place.any(), "nothing can be said of other items"
         return
@@ -157,5 +159,5 @@ def test_joint_groups_are_those_of_merging_by_hand(seed: int) -> None:
 
 def test_tasks_that_share_nothing_stay_as_they_are() -> None:
     none = np.zeros((0, 2), dtype=np.int64)
-    joint = joint_groups([3, 2], [none, none])
+    joint = joint_groups([np.zeros(3, dtype=np.intp), np.zeros(2, dtype=np.intp)], [none, none])
     assert joint.place.tolist() == [0, 1, 2, 3, 4] and joint.strata.tolist() == [0, 0, 0, 1, 1] and joint.tasks == ()
