@@ -22,6 +22,11 @@ def _reciprocal(found: Floats, gold: Floats) -> Floats:
     return 100.0 / (1 + np.floor(np.exp(np.abs(found - gold))))
 
 
+def _fifths(values: Floats) -> Floats:
+    """One of five labels, about as many of each."""
+    return np.digitize(values, [-0.84, -0.25, 0.25, 0.84]).astype(np.float64)
+
+
 MEASURES: Mapping[str, Measure] = {
     "Spearman": (lambda found, gold: 100 * float(spearmanr(found, gold).statistic), of_spearman),
     "average precision": (
@@ -29,9 +34,13 @@ MEASURES: Mapping[str, Measure] = {
         lambda found, gold: of_average_precision(found, gold > 0.5),
     ),
     "MAP": (lambda found, gold: float(_reciprocal(found, gold).mean()), lambda found, gold: of_mean(_reciprocal(found, gold))),
-    "V-measure": (
+    "V-measure of 2": (
         lambda found, gold: 100 * float(v_measure_score(gold > 0, found > 0)),
         lambda found, gold: of_v_measure(found > 0, gold > 0),
+    ),
+    "V-measure of 5": (
+        lambda found, gold: 100 * float(v_measure_score(_fifths(gold), _fifths(found))),
+        lambda found, gold: of_v_measure(_fifths(found), _fifths(gold)),
     ),
 }  # fmt: skip
 

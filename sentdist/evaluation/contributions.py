@@ -2,14 +2,15 @@
 
 A score that is a mean over items is the sum of its items. Spearman's correlation, average precision, F1 and the V-measure are not, but how
 far they move when items are drawn again is, to first order, the same sum of derivatives (infinitesimal jackknife: Jaeckel 1972; Efron
-1982, ch. 6). So one test serves all measures. All functions give (I,) numbers in points (score × 100) that sum to 0: the variance of the
-score over other independent items is close to the sum of their squares.
+1982, ch. 6; of the V-measure the jackknife itself). So one test serves all measures. All functions give (I,) numbers in points (score ×
+100) that sum to 0: the variance of the score over other independent items is close to the sum of their squares.
 """
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import xlogy
 
 
 def of_mean(values: ArrayLike) -> NDArray[np.float64]:
@@ -68,16 +69,17 @@ def of_f1(predicted: ArrayLike, gold: ArrayLike) -> NDArray[np.float64]:
 def of_v_measure(clusters: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]:
     """Of the V-measure × 100 of clusters against labels, at least two of both, the clusters of the other items staying as they are.
 
-    V = 2 I / (H_clusters + H_labels) with I the mutual information in nats (Rosenberg & Hirschberg 2007, β = 1); an entropy's derivative is
-    −log p − H.
+    V = 2 I / (H_clusters + H_labels) with I the mutual information in nats (Rosenberg & Hirschberg 2007, β = 1). Not its derivative but
+    what it loses with each item left out (the jackknife: Efron 1982, ch. 2): many pairs of cluster and label have an item or two, where
+    entropy is far from straight. By derivatives equal encoders differed in 10 to 16 % of made-up cases of 3 to 77 labels.
     """
     clusters_I, labels_I = (np.unique(np.asarray(one), return_inverse=True)[1] for one in (clusters, labels))
     joint_I = clusters_I * (int(labels_I.max()) + 1) + labels_I
-    of_clusters, of_labels, of_both = (_entropy_moves(one) for one in (clusters_I, labels_I, joint_I))
-    information = of_clusters[0] + of_labels[0] - of_both[0]
-    entropy = of_clusters[0] + of_labels[0]
-    moved_information, moved_entropy = of_clusters[1] + of_labels[1] - of_both[1], of_clusters[1] + of_labels[1]
-    return 200.0 * (moved_information * entropy - information * moved_entropy) / entropy**2 / len(clusters_I)
+    of_clusters, of_labels, of_both = (_entropies_without(one) for one in (clusters_I, labels_I, joint_I))
+    both = of_clusters + of_labels
+    is_split = both > 1e-12  # else one cluster of one label is left, and V is 1
+    left = np.where(is_split, 200.0 * (1.0 - of_both / np.where(is_split, both, 1.0)), 100.0)
+    return (left.mean() - left) * (len(left) - 1) / len(left)
 
 
 class _Ranks:
@@ -95,12 +97,12 @@ class _Ranks:
         return np.asarray((_from_here_on(of_place) - of_place / 2)[self._place] / len(values_I))
 
 
-def _entropy_moves(classes_I: NDArray[np.int64]) -> tuple[float, NDArray[np.float64]]:
-    """The entropy (nats) of a division into classes, and I times its derivative by each item's weight."""
+def _entropies_without(classes_I: NDArray[np.int64]) -> NDArray[np.float64]:
+    """(I,) the entropy (nats) of a division into classes without each item."""
     _, place, size = np.unique(classes_I, return_inverse=True, return_counts=True)
-    information = -np.log(size / len(classes_I))
-    entropy = float(np.sum(size * information) / len(classes_I))
-    return entropy, information[place] - entropy
+    left = len(classes_I) - 1
+    of_size = xlogy(size, size)
+    return np.log(left) - (of_size.sum() + (xlogy(size - 1, size - 1) - of_size)[place]) / left
 
 
 def _from_here_on(values: NDArray[np.float64]) -> NDArray[np.float64]:

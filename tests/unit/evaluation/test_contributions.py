@@ -26,9 +26,22 @@ MEASURES: dict[str, tuple[Callable[..., NDArray[np.float64]], Callable[[NDArray[
     "spearman": (contributions.of_spearman, lambda found, gold: spearmanr(found, gold).statistic),
     "ap": (contributions.of_average_precision, lambda found, gold: average_precision_score(gold, found)),
     "f1": (lambda found, gold: contributions.of_f1(found > 2, gold), lambda found, gold: f1_score(gold, found > 2)),
-    "v": (contributions.of_v_measure, lambda found, gold: v_measure_score(gold, found)),
     "mean": (lambda found, gold: contributions.of_mean(100 * found), lambda found, gold: float(np.mean(found))),
 }
+
+
+def test_an_item_of_a_clustering_adds_what_is_lost_without_it() -> None:
+    found, gold = _data("v")
+    without = np.array([100 * v_measure_score(np.delete(gold, item), np.delete(found, item)) for item in range(len(gold))])
+    expected = (without.mean() - without) * (len(gold) - 1) / len(gold)
+    np.testing.assert_allclose(contributions.of_v_measure(found, gold), expected, atol=1e-10)
+
+
+def test_a_clustering_that_one_item_splits_has_all_of_its_score_from_it() -> None:
+    """Without the last item one cluster of one label is left: a V-measure of 1; with it, 1 too."""
+    np.testing.assert_allclose(contributions.of_v_measure([0, 0, 0, 1], [0, 0, 0, 1]), 0.0, atol=1e-10)
+    added = contributions.of_v_measure([0, 0, 0, 0, 1], [0, 0, 0, 1, 0])
+    assert np.isfinite(added).all() and abs(added.sum()) < 1e-9
 
 
 @pytest.mark.parametrize("name", list(MEASURES))
