@@ -222,11 +222,31 @@ class Column:
     @cached_property
     def draws(self) -> Floats:
         """(R, K) what the rows' means would be by luck alone, jointly: one sample for all tests of the column."""
-        covariance = np.diag(self._own) + np.outer(self._is_paired, self._is_paired) * self._common
-        covariance = covariance + np.where(np.outer(self.has_seeds, self.has_seeds), self._beyond, self._given)
+        covariance = np.diag(self._own) + np.outer(self._is_paired, self._is_paired) * self._common + self._joint_items()
         values, vectors = np.linalg.eigh(covariance)
         standard = np.random.default_rng(0).standard_normal((DRAWS, len(values)))
         return np.asarray(standard @ (vectors * np.sqrt(np.maximum(values, 0.0))).T)
+
+    def _joint_items(self) -> Floats:
+        """(K, K) covariance of the rows over items, without what all rows have in common.
+
+        Correlations are drawn towards none by as much as so few groups make of none (Schäfer & Strimmer 2005, Stat. Appl. Genet. Mol.
+        Biol. 4, 32, with the variance 1 / d that one has by chance): by two groups of items all rows would seem one, and all tests one.
+        """
+        rows = np.flatnonzero(self.has_items)
+        covariance = np.zeros_like(self._given)
+        if not len(rows):
+            return covariance
+        within = np.ix_(rows, rows)
+        apart = np.where(np.outer(self.has_seeds, self.has_seeds), self._beyond, self._given)[within]
+        apart = apart - apart.mean(axis=0) - apart.mean(axis=1, keepdims=True) + apart.mean()
+        variances = np.maximum(np.diag(apart), 0.0)
+        scale = np.sqrt(np.outer(variances, variances))
+        squares = np.divide(apart**2, scale**2, out=np.zeros_like(apart), where=scale > 0)[~np.eye(len(rows), dtype=bool)]
+        degrees = float(np.median(self._tasks.joint_degrees(self._of_tasks[:, rows, rows])))
+        kept = max(0.0, 1.0 - 1.0 / (degrees * float(np.mean(squares)))) if len(rows) > 2 and squares.any() else 1.0
+        covariance[within] = kept * apart + (1 - kept) * np.diag(variances)
+        return covariance
 
     def greatest(self, pairs: PairwiseDifferences, rows: NDArray[np.intp], others: NDArray[np.intp]) -> Floats:
         """(R,) the greatest |z| of these differences by luck alone; 0 where none is tested."""
