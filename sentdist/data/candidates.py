@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sentdist.data.cells import row_name, text_in
+from sentdist.data.cells import groups_in, row_name, text_in
 from sentdist.data.retrieval import and_more, remove_rows, repetitions, whole_grade
 from sentdist.data.sources.candidate_lists import as_rows
 from sentdist.data.sources.column_names import check_columns
@@ -20,7 +20,8 @@ class Candidates:
     """R rows, a query and one of its candidates each, in the order of the file, which is the order that ties keep.
 
     relevance: integers ≥ 0, 0 = not relevant. num_unanswerable: queries without a relevant candidate, whose rows are left out:
-    no order is better than another for them.
+    no order is better than another for them. groups: what the query of each row belongs to, "" for nothing; () where the source does not
+    say.
     """
 
     query_ids: tuple[str, ...]
@@ -29,6 +30,7 @@ class Candidates:
     documents: tuple[str, ...]
     relevance: tuple[int, ...]
     num_unanswerable: int = 0
+    groups: tuple[str, ...] = ()
 
 
 def read_candidates(
@@ -63,6 +65,12 @@ def read_candidates(
         if said != texts.setdefault(key[0], said):
             found = f"query {key[0]} with another text in {row_name(number)} than before"
             raise _complaint(name, found, "one text for each query_id", "Give the queries ids of their own.")
+    groups = groups_in(table, range(len(rows)))
+    group_of = dict(zip((key[0] for key in keys), groups, strict=False))
+    if apart := [number for number, group in enumerate(groups) if group != group_of[keys[number][0]]]:
+        query_name = keys[apart[0]][0]
+        found = f"query {query_name} in groups {groups[apart[0]] or 'none'} and {group_of[query_name] or 'none'}"
+        raise _complaint(name, found, "one group for each query_id", "Correct the column group.")
     answerable = {key[0] for key, grade in zip(keys, grades, strict=True) if grade > 0}
     kept = [number for number, key in enumerate(keys) if key[0] in answerable]
     if not kept:
@@ -73,6 +81,7 @@ def read_candidates(
         document_ids=tuple(keys[number][1] for number in kept),
         documents=tuple(_text(name, number, document, rows[number]) for number in kept),
         relevance=tuple(grades[number] for number in kept),
+        groups=tuple(groups[number] for number in kept) if groups else (),
         num_unanswerable=len({key[0] for key in keys} - answerable),
     )
 

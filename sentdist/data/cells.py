@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from sentdist.errors import DataError, brief
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+GROUP = "group"  # the column of a source that says which rows belong together
 
 TRUTHS = {"false": 0.0, "true": 1.0}
 
@@ -49,3 +56,11 @@ def number_in(text: str) -> float | None:
 def is_utf8(text: str) -> bool:
     """Whether a text can be written at all: JSON can hold half of a surrogate pair."""
     return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def groups_in(table: pa.Table, rows: Iterable[int]) -> tuple[str, ...]:
+    """What these rows of a table belong to, by its column of groups, "" for nothing; () without such a column."""
+    if GROUP not in table.column_names:
+        return ()
+    cells = table[GROUP].to_pylist()
+    return tuple("" if cells[row] is None else str(cells[row]) for row in rows)

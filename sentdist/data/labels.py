@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentdist.data.cells import number_in, row_name, some_text_in, text_in
+from sentdist.data.cells import groups_in, number_in, row_name, some_text_in, text_in
 from sentdist.data.sources.column_names import check_columns
 from sentdist.data.sources.files import WHOLE
 from sentdist.data.sources.pinned import read_source
@@ -23,13 +23,15 @@ EMPTY = "."  # what SentEval encodes where a text has no words
 class Labelled:
     """R labelled rows. texts: one tuple of R texts for each text column, runs of spaces made one, EMPTY for a text without words.
 
-    labels: as text. splits: of each row, "" where the source has none. num_empty: texts that stood empty.
+    labels: as text. splits: of each row, "" where the source has none. num_empty: texts that stood empty. groups: what each row belongs to,
+    "" for nothing; () where the source does not say.
     """
 
     texts: tuple[tuple[str, ...], ...]
     labels: tuple[str, ...]
     splits: tuple[str, ...]
     num_empty: int
+    groups: tuple[str, ...] = ()
 
     @property
     def num_rows(self) -> int:
@@ -80,6 +82,7 @@ def read_labelled(
         labels=tuple(str(values[row]) for row in kept),
         splits=tuple(parts[row] for row in kept),
         num_empty=sum(not text for column in texts for text in column),
+        groups=groups_in(table, kept),
     )
 
 
@@ -112,6 +115,12 @@ def read_texts(
     if not table.num_rows:
         raise DataError(where=name, found="no rows", expected=f"rows with {', '.join(columns)}", remedy="Complete the source.")
     return tuple(tuple(_texts_of(name, table, column, range(table.num_rows), some_text_in)) for column in columns)
+
+
+def read_groups(name: str, *, split: str | None = None, data_root: Path | None = None, hub_revision: str | None = None) -> tuple[str, ...]:
+    """What each row of a source belongs to; () where it does not say. Raises DataError as `read_texts`."""
+    table = read_source(name, split=split, data_root=data_root, hub_revision=hub_revision)
+    return groups_in(table, range(table.num_rows))
 
 
 def _texts_of(name: str, table: pa.Table, column: str, rows: Sequence[int], checked: Callable[..., str]) -> list[str]:

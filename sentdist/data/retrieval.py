@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentdist.data.cells import row_name
+from sentdist.data.cells import groups_in, row_name
 from sentdist.data.generated import corpora as generated
 from sentdist.data.sources import faq_releases, files, retrieval_files
 from sentdist.data.sources.column_names import check_columns
@@ -29,7 +29,8 @@ class Retrieval:
     queries and documents run parallel to query_ids and document_ids.
     qrels: query id → document id → relevance, an integer ≥ 0, 0 = not relevant;
     every query has an entry. empty_document_ids: documents without text, which are left out of the collection;
-    their judgements stay, so that a relevant one counts as not found (Cranfield has two).
+    their judgements stay, so that a relevant one counts as not found (Cranfield has two). groups: what each query belongs to, "" for
+    nothing; () where the source does not say.
     """
 
     query_ids: tuple[str, ...]
@@ -38,6 +39,7 @@ class Retrieval:
     documents: tuple[str, ...]
     qrels: dict[str, dict[str, int]]
     empty_document_ids: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
 
 
 def read_retrieval(name: str, *, split: str | None = None, data_root: Path | None = None, document_field: str = "answer") -> Retrieval:
@@ -98,6 +100,7 @@ def assemble(name: str, *, documents: pa.Table, queries: pa.Table, judgements: p
         documents=tuple(text for _, text in filled),
         qrels={query: qrels[query] for query, _ in judged},
         empty_document_ids=tuple(document for document, text in zip(document_ids, texts, strict=True) if not text),
+        groups=groups_in(queries, (row for row, query in enumerate(query_ids) if query in qrels)),
     )
 
 

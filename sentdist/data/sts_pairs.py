@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sentdist.data.cells import row_name, some_text_in
+from sentdist.data.cells import groups_in, row_name, some_text_in
 from sentdist.data.sources.column_names import check_columns
 from sentdist.data.sources.pinned import read_source
 from sentdist.errors import DataError
@@ -60,8 +60,15 @@ def read_pairs(
     check_columns(name, table.column_names, ("sentence1", "sentence2", "score"), may_name=False)
     where = name if split is None else f"{name}, split {split}"
     subsets = table["subset"].to_pylist() if "subset" in table.column_names else [name] * table.num_rows
-    groups = table["group"].to_pylist() if "group" in table.column_names else [""] * table.num_rows
-    columns = zip(subsets, groups, table["sentence1"].to_pylist(), table["sentence2"].to_pylist(), table["score"].to_pylist(), strict=True)
+    groups = groups_in(table, range(table.num_rows))
+    columns = zip(
+        subsets,
+        groups or [""] * table.num_rows,
+        table["sentence1"].to_pylist(),
+        table["sentence2"].to_pylist(),
+        table["score"].to_pylist(),
+        strict=True,
+    )
     graded: list[tuple[str, str, str, str, float]] = []
     for row, (subset, group, sentence1, sentence2, score) in enumerate(columns):
         if score is None or score == "":
@@ -70,7 +77,7 @@ def read_pairs(
         first, second = (
             some_text_in(text, where=where, row=row, column=column) for column, text in (("sentence1", sentence1), ("sentence2", sentence2))
         )
-        graded.append((str(subset), "" if group is None else str(group), first, second, value))
+        graded.append((str(subset), group, first, second, value))
     if not graded:
         raise DataError(
             where=where, found="no graded pair", expected="at least one row with a score", remedy="Take a split whose scores are public."
@@ -82,7 +89,7 @@ def read_pairs(
         sentence2=second_column,
         score=np.asarray(scores, dtype=np.float64),
         num_ungraded=table.num_rows - len(graded),
-        group=group_column if "group" in table.column_names else (),
+        group=group_column if groups else (),
     )
 
 

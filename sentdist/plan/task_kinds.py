@@ -233,14 +233,14 @@ TASK_KINDS: dict[str, TaskKind] = {
         TaskKind(
             name="sts", main=Measure(name="spearman", title="Spearman", unit="Spearman's correlation × 100", lowest=-100.0),
             columns=("sentence1", "sentence2", "score"), floors=("word_overlap",), table=None,
-            own="`sentence1`, `sentence2`, `score` on any scale; `subset`, `group` (pairs that belong together) and `split` if you like",
+            own="`sentence1`, `sentence2`, `score` on any scale; `subset`, `group` (what belongs together) and `split` if you like",
             chooses=True, is_graded_pairs=True, make=_pinned, encodes=_two_each,
         ),
         TaskKind(
             name="retrieval", main=Measure(name="map", title="MAP", unit="mean over queries × 100"),
             floors=("word_overlap", "bm25"), table=None,
             own=(
-                "`NAME_docs` (`doc_id`, `text`, `title`), `NAME_queries` (`query_id`, `query`), `NAME_qrels` "
+                "`NAME_docs` (`doc_id`, `text`, `title`), `NAME_queries` (`query_id`, `query`, `group` if you like), `NAME_qrels` "
                 "(`query_id`, `doc_id`, `relevance`), each a file, or a folder or zip in BEIR's shape"
             ),
             chooses=True, has_documents=True, make=_pinned, encodes=_two_each,
@@ -250,7 +250,7 @@ TASK_KINDS: dict[str, TaskKind] = {
             columns=("text",), further=lambda card: (card.label,),
             table="Labels from frozen embeddings", works=("senteval",),
             own=(
-                "`text`, `label`; a linear classifier fitted to the end (SentEval's stops too early on small data); "
+                "`text`, `label`, `group` if you like; a linear classifier fitted to the end (SentEval's stops too early on small data); "
                 "with `@test` fitted on `train`, the penalty chosen on `dev` where there is one; without a split ten "
                 "nested folds"
             ),
@@ -260,7 +260,7 @@ TASK_KINDS: dict[str, TaskKind] = {
             name="pairs", main=Measure(name="ap", title="average precision", unit="average precision × 100"),
             columns=("sentence1", "sentence2"), further=lambda card: (card.label,),
             floors=("word_overlap",), table="Paraphrases",
-            own="`sentence1`, `sentence2`, `label` 1 for a paraphrase, else 0", averages="precision", chooses=True,
+            own="`sentence1`, `sentence2`, `label` 1 for a paraphrase, else 0; `group` if you like", averages="precision", chooses=True,
             make=_paraphrases, encodes=_two_each,
         ),
         TaskKind(
@@ -268,7 +268,7 @@ TASK_KINDS: dict[str, TaskKind] = {
             further=lambda card: ("query_id", "relevance", *(card.documents or ("document",))),
             floors=("word_overlap", "bm25"), table="Re-ranking",
             own="a row a candidate: `query_id`, `query`, `document_id`, `document`, `relevance`; or a row a query, as mteb's: `query`, "
-            "lists `positive` and `negative`",
+            "lists `positive` and `negative`; `group` (of queries) if you like",
             averages="precision", chooses=True,
             make=_reranking, encodes=_two_each,
         ),
@@ -282,13 +282,13 @@ TASK_KINDS: dict[str, TaskKind] = {
             name="clustering", main=Measure(name="v_measure", title="V-measure", unit="V-measure × 100"),
             columns=("text",), further=lambda card: (card.label,),
             table="Clusters", works=("v_measure",),
-            own="`text`, `label`",
+            own="`text`, `label`; `group` if you like",
             make=_clustering, encodes=_of_columns,
         ),
         TaskKind(
             name="triplets", main=Measure(name="accuracy", title="accuracy", unit="share of anchors nearer to their positive × 100"),
             columns=("sent0", "sent1", "hard_neg"), floors=("word_overlap",), table="Triplets",
-            own="`sent0`, `sent1`, `hard_neg`: an anchor, its positive, its negative; `split` if you like", chooses=True,
+            own="`sent0`, `sent1`, `hard_neg`: an anchor, its positive, its negative; `group` and `split` if you like", chooses=True,
             make=lambda found: TripletTask.model_validate(found.values | {"columns": found.columns}), encodes=_three_each,
         ),
         TaskKind(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sentdist.data.cells import row_name
+from sentdist.data.cells import GROUP, row_name
 from sentdist.errors import DataError, brief
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ def columns_as_rows(columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def as_rows(name: str, table: pa.Table) -> pa.Table:
-    """A table with lists as a row a candidate; any other as it is. Each row is a query of its own. Negatives come first: an encoder that
-    cannot tell candidates apart keeps the order of rows, and must not win by it.
+    """A table with lists as a row a candidate; any other as it is. Each row is a query of its own, its group that of its candidates.
+    Negatives come first: an encoder that cannot tell candidates apart keeps the order of rows, and must not win by it.
 
     Raises:
         DataError: a candidate that is no text.
@@ -31,8 +31,9 @@ def as_rows(name: str, table: pa.Table) -> pa.Table:
 
     if not _are_lists(table.column_names):
         return table
-    rows = [row for number, given in enumerate(table.to_pylist()) for row in _candidates(name, number, given)]
-    return pa.table({column: [row[place] for row in rows] for place, column in enumerate(ROW_COLUMNS)})
+    columns = (*ROW_COLUMNS, *([GROUP] if GROUP in table.column_names else []))
+    rows = [(*row, given.get(GROUP)) for number, given in enumerate(table.to_pylist()) for row in _candidates(name, number, given)]
+    return pa.table({column: [row[place] for row in rows] for place, column in enumerate(columns)})
 
 
 def _are_lists(columns: Sequence[str]) -> bool:

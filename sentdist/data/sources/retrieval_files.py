@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from sentdist.data.cells import number_in
+from sentdist.data.cells import GROUP, number_in
 from sentdist.data.sources import faq_releases, files, mirror
 from sentdist.data.sources.zipped import unpacked
 from sentdist.errors import DataError, brief
@@ -157,10 +157,11 @@ def read_documents(name: str, parts: RetrievalFiles) -> pa.Table:
 
 
 def read_queries(name: str, parts: RetrievalFiles) -> pa.Table:
-    """Return columns query_id and query, both text."""
+    """Return columns query_id and query, both text, and that of groups, if there is one."""
     table = _with_id(name, files.read_file(name, parts.queries), QUERY_ID, "query_id")
     text = _column_of(name, table.column_names, QUERY_TEXT)
-    return table.select(["query_id", text]).rename_columns(["query_id", "query"])
+    grouped = [GROUP] if GROUP in table.column_names else []
+    return table.select(["query_id", text, *grouped]).rename_columns(["query_id", "query", *grouped])
 
 
 def read_judgements(name: str, parts: RetrievalFiles, split: str | None) -> pa.Table:

@@ -71,7 +71,8 @@ class LoadedClassification:
         tested = range(self.rows.num_rows) if split is None else self.rows.rows_of(split)
         items = tuple(tuple(column[row] for column in self.rows.texts) for row in tested)
         pairs = tuple((item, *both) for item, both in enumerate(items) if len(both) == 2)
-        return TaskTexts(name=self.task.name, sentences=items, pairs=pairs)
+        groups = tuple(self.rows.groups[row] for row in tested) if self.rows.groups else ()
+        return TaskTexts(name=self.task.name, sentences=items, pairs=pairs, given_groups=groups)
 
 
 def load_classification(task: ClassificationTask, root: Path | None) -> LoadedClassification:

@@ -40,7 +40,7 @@ class LoadedClustering:
         raise no_word_score(self.task.name, kind)
 
     def texts(self) -> TaskTexts:
-        return TaskTexts(name=self.task.name, sentences=tuple((text,) for text in self.sentences), pairs=())
+        return TaskTexts(name=self.task.name, sentences=tuple((text,) for text in self.sentences), pairs=(), given_groups=self.rows.groups)
 
 
 def load_clustering(task: ClusteringTask, root: Path | None) -> LoadedClustering:

@@ -42,7 +42,7 @@ class LoadedPairs:
 
     def texts(self) -> TaskTexts:
         first, second = self.rows.texts
-        return TaskTexts.of_pairs(self.task.name, zip(first, second, strict=True))
+        return TaskTexts.of_pairs(self.task.name, zip(first, second, strict=True), given_groups=self.rows.groups)
 
     def _task_score(self, similarities_P: np.ndarray) -> TaskScore:
         found = score_paraphrases(similarities_P, self.labels, where=self.task.name)

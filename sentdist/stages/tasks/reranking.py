@@ -65,7 +65,14 @@ class LoadedReranking:
         pairs = tuple((item[query_id], queries[query_id], document) for query_id, document, relevance in judged if relevance > 0)
         lost = rows.num_unanswerable
         left_out = f"{lost:,} of {lost + len(queries):,} queries, which have no relevant candidate" if lost else ""
-        return TaskTexts(name=self.task.name, sentences=tuple((query,) for query in queries.values()), pairs=pairs, left_out=left_out)
+        of_query = dict(zip(rows.query_ids, rows.groups, strict=True)) if rows.groups else {}
+        return TaskTexts(
+            name=self.task.name,
+            sentences=tuple((query,) for query in queries.values()),
+            pairs=pairs,
+            left_out=left_out,
+            given_groups=tuple(of_query.values()),
+        )
 
     def _task_score(self, scores_R: np.ndarray) -> TaskScore:
         rows = self.rows

@@ -74,7 +74,8 @@ class LoadedRetrieval:
             for name, relevance in collection.qrels[collection.query_ids[row]].items()
             if relevance > 0 and name in document
         )
-        return TaskTexts(name=self.task.name, sentences=tuple((collection.queries[row],) for row in rows), pairs=pairs)
+        groups = tuple(collection.groups[row] for row in rows) if collection.groups else ()
+        return TaskTexts(name=self.task.name, sentences=tuple((collection.queries[row],) for row in rows), pairs=pairs, given_groups=groups)
 
     @property
     def _query_ids(self) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from sentdist.data.labels import read_texts
+from sentdist.data.labels import read_groups, read_texts
 from sentdist.data.task_texts import TaskTexts
 from sentdist.errors import DataError, counted
 from sentdist.evaluation.lexical import Lexical
@@ -73,4 +73,5 @@ def load_triplets(task: TripletTask, root: Path | None) -> LoadedTriplets:
     anchors, positives, negatives = read_texts(
         task.source, columns=task.columns, split=task.split, data_root=root, hub_revision=task.revision
     )
-    return LoadedTriplets(task=task, anchors=anchors, positives=positives, negatives=negatives)
+    groups = read_groups(task.source, split=task.split, data_root=root, hub_revision=task.revision)
+    return LoadedTriplets(task=task, anchors=anchors, positives=positives, negatives=negatives, groups=groups)
