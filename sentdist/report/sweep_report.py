@@ -38,7 +38,7 @@ from sentdist.report.table_csv import comparisons_to_csv, to_csv
 from sentdist.report.tables import ResultTable, SharedStages, build_table
 from sentdist.report.templating import render
 from sentdist.report.works import works_of_sweep
-from sentdist.store.chosen import cells_by_dev, chosen_of_baseline
+from sentdist.store.chosen import cells_by_dev, challengers, chosen_of_baseline
 from sentdist.store.confirmation import confirmed_name
 from sentdist.store.record import Record
 from sentdist.store.restored import not_understood
@@ -114,10 +114,12 @@ def report_sweep(store: ArtifactStore, name: str, *, links: Mapping[str, str] | 
     grid = _grid_baseline(sweep, records) if search is None else None  # finalists of a search: with what dev chose, wherever it stands
     tables = list(result_tables(sweep, scored, _shared(sweep, records), leaks, baseline=baseline, grid=grid))
     if search is None:
-        part = _without_search(sweep, tables[0], records)
-        chosen = confirmation_sentence(sweep, records, _confirmed_table(store, sweep))
+        fresh = _confirmed(store, sweep)
+        part, behind = _without_search(_Told(sweep=sweep, table=tables[0], records=records), fresh)
+        chosen = confirmation_sentence(sweep, records, None if fresh is None else fresh.table)
     else:
         part, chosen = search_part(search, tables[0], dev_unit=dev_unit(sweep.recipe), links=links or {}), ""
+        behind = rests_on(tables[0], tables[0].line(part.headline) if part.headline else None)
     drawings = list(sweep_drawings(sweep, store, records, scored=scored, tables=tables))
     used = citations.cite([*works_of_sweep(scored, records, tables), *part.works])
     page = SweepPage(
@@ -135,8 +137,7 @@ def report_sweep(store: ArtifactStore, name: str, *, links: Mapping[str, str] | 
         recipe=recipe_text(sweep.recipe),
         citations=tuple(used),
     )
-    line = tables[0].line(part.headline) if part.headline else None
-    return replace(_report(page, {**_files(tables, drawings, used), **part.files}), rests_on=rests_on(tables[0], line))
+    return replace(_report(page, {**_files(tables, drawings, used), **part.files}), rests_on=behind)
 
 
 def _printed(sweep: SweepRecord, scored: SweepRows, tables: Sequence[ResultTable]) -> Iterator[SideBySide]:
@@ -147,10 +148,35 @@ def _printed(sweep: SweepRecord, scored: SweepRows, tables: Sequence[ResultTable
                 yield from tables_of(sweep.paper).beside(table, scored.facts)
 
 
-def _without_search(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record]) -> SearchPart:
-    """The finding of a sweep, where a search would tell its own."""
-    line = headline(sweep, table, records)
-    return SearchPart(lead=finding(sweep, table, records) or sweep.about, headline="" if line is None else line.label)
+@dataclass(frozen=True, kw_only=True)
+class _Told:
+    """A sweep with its first table."""
+
+    sweep: SweepRecord
+    table: ResultTable
+    records: Mapping[str, Record]
+
+
+def _without_search(told: _Told, fresh: _Told | None) -> tuple[SearchPart, str]:
+    """The finding of a sweep, where a search would tell its own, and what it rests on.
+
+    Of a row that dev chose, fresh seeds speak, once some are scored; without them it is told that those which chose do. fresh: their sweep.
+    """
+    line = headline(told.sweep, told.table, told.records)
+    lead = finding(told.sweep, told.table, told.records) or told.sweep.about
+    part = SearchPart(lead=lead, headline="" if line is None else line.label)
+    if line is None:
+        return part, ""
+    cells = challengers(told.sweep, told.records)
+    if fresh is not None and len(cells) > 1 and line.label == cells[0].label:
+        new = headline(fresh.sweep, fresh.table, fresh.records)
+        if new is not None:
+            said = finding(fresh.sweep, fresh.table, fresh.records)
+            return replace(part, lead=f"{said} Told by fresh seeds alone ({fresh.sweep.name})."), rests_on(fresh.table, new)
+    rivals = sum(cell.trials[0].method == line.method for cell in cells)
+    if rivals > 1 and line.label in {cell.label for cell in cells}:
+        part = replace(part, lead=f"{lead} Exploratory: dev chose it among {rivals} cells by these very seeds.")
+    return part, rests_on(told.table, line)
 
 
 def _search_alone(facts: SearchFacts, links: Mapping[str, str]) -> Report:
@@ -205,14 +231,15 @@ def result_tables(
         )
 
 
-def _confirmed_table(store: ArtifactStore, sweep: SweepRecord) -> ResultTable | None:
-    """The first table of the sweep of fresh seeds; None before one of its trials is finished."""
+def _confirmed(store: ArtifactStore, sweep: SweepRecord) -> _Told | None:
+    """The sweep of fresh seeds; None before one of its trials is finished."""
     if confirmed_name(sweep.name) not in sweep_names(store):
         return None
     fresh = load_sweep(store, confirmed_name(sweep.name))
     records = fresh.records(store)
     scored = sweep_rows(fresh, store, records)
-    return next(result_tables(fresh, scored, None, sweep_leaks(fresh, store, records)), None)
+    table = next(result_tables(fresh, scored, None, sweep_leaks(fresh, store, records)), None)
+    return None if table is None else _Told(sweep=fresh, table=table, records=records)
 
 
 def _grid_baseline(sweep: SweepRecord, records: Mapping[str, Record]) -> GridBaseline | None:

@@ -119,7 +119,9 @@ def test_a_field_that_concerns_the_baseline_alone_keeps_its_best_value(tmp_path:
 
 def test_a_report_is_exploratory_until_fresh_seeds_speak(tmp_path: Path, tiny_encoder_dir: Path) -> None:
     _, context = _swept(tmp_path, tiny_encoder_dir, confirm_seeds=3)
-    before = report_sweep(context.store, "tiny").markdown
+    exploratory = report_sweep(context.store, "tiny")
+    before = exploratory.markdown
+    assert exploratory.lead.endswith(". Exploratory: dev chose it among 3 cells by these very seeds.") and "3 seeds" in exploratory.rests_on
     assert (
         "Exploratory: dev chose rcl (learning" in before
         and "among 6 cells" not in before
@@ -130,7 +132,10 @@ def test_a_report_is_exploratory_until_fresh_seeds_speak(tmp_path: Path, tiny_en
     assert recipe is not None
     fresh = unroll(recipe, FileResolver(data_root=tmp_path / "data"))
     fill_store(context.store, fresh, noise=lambda trial: 0.8 if trial.method == "rcl" else 1.6, num_items={"stsb": 60})
-    after = report_sweep(context.store, "tiny").markdown
+    confirmed, alone = report_sweep(context.store, "tiny"), report_sweep(context.store, "tiny-confirmed")
+    after = confirmed.markdown
+    assert confirmed.lead == f"{alone.lead} Told by fresh seeds alone (tiny-confirmed)." and confirmed.rests_on == alone.rests_on
+    assert f"\n{confirmed.lead}\n" in after and alone.lead.startswith("rcl scores")
     assert (
         "Exploratory: dev chose" not in after
         and "by 3 fresh seeds of what dev chose among 3 cells beside the baseline (tiny-confirmed): rcl is" in after
