@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -12,10 +13,12 @@ from matplotlib.text import Text
 
 from sentdist.evaluation.significance import Difference
 from sentdist.report.comparisons import SPEAKS_OF, p_text
-from sentdist.report.style import INK, MUTED, Drawing, break_titles, canvas, check_drawable, house_style, is_far, save
+from sentdist.report.style import INK, MUTED, TITLE_LINE_IN, Drawing, break_titles, canvas, check_drawable, house_style, is_far, save
 
 PANELS_A_ROW = 4
 MOST_LINES = 40  # a panel; the table has all
+LONGEST_NAME = 60  # letters; a longer one takes further lines
+LEAST_AXIS_IN = 3.0  # inches
 NONE: Mapping[str, str] = MappingProxyType({})
 HEADER = ("difference", "low", "high", "p", "p over table", "speaks of")
 
@@ -35,7 +38,11 @@ def forest_plot(
     """
     check_drawable(differences, "forest plot")
     with house_style():
-        figure, (axes,) = canvas(width=7.2, height=1.1 + 0.36 * len(differences))
+        names = [textwrap.fill(system, LONGEST_NAME) for system in differences]
+        letters = max(len(line) for name in names for line in name.splitlines())
+        line_in = 0.36 + TITLE_LINE_IN * max(name.count("\n") for name in names)
+        # inches: a letter of 9 points takes 0.075, what is said to the right 1.2
+        figure, (axes,) = canvas(width=max(7.2, 0.075 * letters + 1.2 + LEAST_AXIS_IN), height=1.1 + line_in * len(differences))
         span, num_beyond = _span([[one] for one in differences.values()])
         _lines(axes, list(differences.values()), span)
         for place, found in enumerate(differences.values()):
@@ -44,7 +51,7 @@ def forest_plot(
             at = (1.01, place)
             axes.text(*at, said if p is not None else f"{said}  no test", transform=axes.get_yaxis_transform(), va="center", fontsize=8.5,
                       color=INK if sure else MUTED, weight="bold" if sure else "normal")  # fmt: skip
-        axes.set_yticks(range(len(differences)), list(differences))
+        axes.set_yticks(range(len(differences)), names)
         below = axes.set_xlabel(f"{unit} from {baseline}")
         records = [[label, *_row_of(label, against), *_numbers(found)] for label, found in differences.items()]
         caption = (

@@ -67,6 +67,22 @@ def test_the_words_under_a_forest_are_whole(system: str) -> None:
         assert min(picture[:, 0].min(), picture[:, -1].min()) == 1.0, "white at the left and right border, where words would be cut"
 
 
+@pytest.mark.parametrize(
+    "system", ["a", "RCL (learning_rate=8.8914e-05, temperature=0.0125, regulator_weight=1, phis={-0.3, 0.3})", 40 * "rcl "]
+)
+def test_a_forest_has_room_for_its_intervals_beside_long_names(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The finalists of a search are called after all their settings: their intervals had a tenth of an inch."""
+    drawn: list[Figure] = []
+    monkeypatch.setattr(forest, "save", lambda figure, **_: drawn.append(figure))
+    forest_plot({system: _difference(0.5), "other": _difference(-0.5)}, baseline="base", unit="difference: score")
+    figure = drawn[-1]
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    assert axes.get_position().width * figure.get_figwidth() > 2.5
+    heights = [label.get_window_extent() for label in axes.get_yticklabels()]
+    assert all(not one.overlaps(other) for one, other in itertools.pairwise(heights))
+
+
 @pytest.mark.parametrize("system", ["a", "rcl (batch_size=128, learning_rate=3e-05, phis={0.01, 0.02, 0.03})"])
 def test_the_titles_of_panels_do_not_run_into_each_other(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks of a person's own file are called after it, with the measure."""
