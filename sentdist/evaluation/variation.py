@@ -39,6 +39,8 @@ ALPHA = 0.05
 COPIES_WITHIN = 1e-9  # points; seeds that agree so far are one run under several names, a bug worth seeing
 DRAWS = 4000  # of a table's joint distribution: p = 0.05 is known to 0.007
 MOST_DRAWN = 6_000_000  # differences: all pairs of a hundred rows have 1200 draws, and take 0.2 s a column
+MOST_CORRELATED = 200  # differences of which correlations are looked at
+LEAST_CHANCE = 0.01  # of correlations that is taken away: less is not seen in p
 ROWS_FOR_SPREAD = 5  # against a constant: rows whose spread is as good as known
 
 
@@ -222,31 +224,33 @@ class Column:
     @cached_property
     def draws(self) -> Floats:
         """(R, K) what the rows' means would be by luck alone, jointly: one sample for all tests of the column."""
-        covariance = np.diag(self._own) + np.outer(self._is_paired, self._is_paired) * self._common + self._joint_items()
+        covariance = np.diag(self._own) + np.outer(self._is_paired, self._is_paired) * self._common + self._joint_items
         values, vectors = np.linalg.eigh(covariance)
         standard = np.random.default_rng(0).standard_normal((DRAWS, len(values)))
         return np.asarray(standard @ (vectors * np.sqrt(np.maximum(values, 0.0))).T)
 
+    @property
     def _joint_items(self) -> Floats:
-        """(K, K) covariance of the rows over items, without what all rows have in common.
+        """(K, K) covariance of the rows over items."""
+        return np.where(np.outer(self.has_seeds, self.has_seeds), self._beyond, self._given)
 
-        Correlations are drawn towards none by as much as so few groups make of none (Schäfer & Strimmer 2005, Stat. Appl. Genet. Mol.
-        Biol. 4, 32, with the variance 1 / d that one has by chance): by two groups of items all rows would seem one, and all tests one.
+    def _by_chance(self, rows: NDArray[np.intp], others: NDArray[np.intp]) -> float:
+        """How much of the correlations of these differences over items is what so few groups of items make of none: 0 to 1.
+
+        Schäfer & Strimmer 2005 (Stat. Appl. Genet. Mol. Biol. 4, 32), with the variance 1 / d that a correlation has by chance. By two
+        groups of items all differences seem one.
         """
-        rows = np.flatnonzero(self.has_items)
-        covariance = np.zeros_like(self._given)
-        if not len(rows):
-            return covariance
-        within = np.ix_(rows, rows)
-        apart = np.where(np.outer(self.has_seeds, self.has_seeds), self._beyond, self._given)[within]
-        apart = apart - apart.mean(axis=0) - apart.mean(axis=1, keepdims=True) + apart.mean()
-        variances = np.maximum(np.diag(apart), 0.0)
-        scale = np.sqrt(np.outer(variances, variances))
-        squares = np.divide(apart**2, scale**2, out=np.zeros_like(apart), where=scale > 0)[~np.eye(len(rows), dtype=bool)]
-        degrees = float(np.median(self._tasks.joint_degrees(self._of_tasks[:, rows, rows])))
-        kept = max(0.0, 1.0 - 1.0 / (degrees * float(np.mean(squares)))) if len(rows) > 2 and squares.any() else 1.0
-        covariance[within] = kept * apart + (1 - kept) * np.diag(variances)
-        return covariance
+        some = np.unique(np.linspace(0, len(rows) - 1, MOST_CORRELATED).astype(np.intp))
+        moved = self._joint_items[rows[some]] - self._joint_items[others[some]]
+        covariance = moved[:, rows[some]] - moved[:, others[some]]
+        variances = np.maximum(np.diag(covariance), 0.0)
+        scale = np.outer(variances, variances)
+        is_known = (scale > 0) & ~np.eye(len(some), dtype=bool)
+        squares = covariance[is_known] ** 2 / scale[is_known]
+        if not squares.any():
+            return 0.0
+        degrees = float(np.median(self._tasks.joint_degrees(np.stack([_of_difference(one, rows, others) for one in self._of_tasks]))))
+        return min(1.0, 1.0 / (degrees * float(np.mean(np.minimum(squares, 1.0)))))
 
     def greatest(self, pairs: PairwiseDifferences, rows: NDArray[np.intp], others: NDArray[np.intp]) -> Floats:
         """(R,) the greatest |z| of these differences by luck alone; 0 where none is tested."""
@@ -256,6 +260,12 @@ class Column:
         draws = self.draws[: max(1000, MOST_DRAWN // int(known.sum()))].astype(np.float32)
         moved = draws[:, rows[known]] - draws[:, others[known]]
         moved /= np.sqrt(np.vecdot(moved.T, moved.T) / len(moved))  # the sample's own: a single difference has its own p again
+        if moved.shape[1] > 1 and (chance := self._by_chance(rows[known], others[known])) > LEAST_CHANCE:
+            apart = np.random.Generator(np.random.SFC64(1)).standard_normal(moved.shape, dtype=np.float32)
+            apart *= np.float32(np.sqrt(chance))
+            moved *= np.float32(np.sqrt(1 - chance))
+            moved += apart
+            moved /= np.sqrt(np.vecdot(moved.T, moved.T) / len(moved))
         return np.maximum(moved.max(axis=1), -moved.min(axis=1)).astype(np.float64)
 
     def interval(self, label: str) -> Interval | None:
