@@ -22,7 +22,14 @@ from rayjobs.benchmarks.calibration import (
     over_table,
 )
 from rayjobs.benchmarks.null_measures import MEASURES, false_positives
-from rayjobs.benchmarks.null_tasks import SHARING, SIZES, false_positives_of_means, false_positives_of_shared
+from rayjobs.benchmarks.null_tasks import (
+    PARTS,
+    SHARING,
+    SIZES,
+    false_positives_of_means,
+    false_positives_of_parts,
+    false_positives_of_shared,
+)
 from rayjobs.benchmarks.null_worlds import NullWorld
 from sentdist.report.style import Drawing, canvas, house_style, save
 
@@ -30,6 +37,7 @@ RATIOS = (0.25, 0.5, 1.0, 2.0, 4.0)
 SEEDS = (2, 3, 5, 10)
 ROWS = (1, 3, 10, 30, 100)
 ITEMS = 60
+GROUPS = (2, 3, 5, 10)  # of test items, for many rows
 
 WORLDS = {
     "seeds paired, correlation 0.9": NullWorld(shared_luck=0.9),
@@ -153,14 +161,8 @@ def _page(count: int) -> Iterator[str]:
         shares = [errors(rule, one, count=fewer).one_row for rule in (by_seeds_and_items, by_seeds_alone, by_items_alone)]
         yield f"| {name} | " + " | ".join(f"{100 * share:.1f}" for share in shares) + " |"
     yield ""
-    yield "## Measures that are no means over items, on small test sets (3 seeds)"
-    yield ""
-    yield "| items | " + " | ".join(MEASURES) + " |"
-    yield "|---|" + "---:|" * len(MEASURES)
-    for num_items in (30, 100, 300):
-        shares = [false_positives(measure, num_items=num_items, count=count // 2) for measure in MEASURES]
-        yield f"| {num_items} | " + " | ".join(f"{100 * share:.1f}" for share in shares) + " |"
-    yield ""
+    yield from _few_groups(count // 4)
+    yield from _measures(count)
     yield "## Means over tasks, of two untouched encoders"
     yield ""
     yield (
@@ -180,6 +182,12 @@ def _page(count: int) -> Iterator[str]:
         shares = [false_positives_of_shared(sizes, share, is_joined=is_joined, count=4 * count) for sizes, share in SHARING]
         yield f"| {title} | " + " | ".join(f"{100 * one:.1f}" for one in shares) + " |"
     yield ""
+    yield "One task whose score is a mean over parts (folds, languages, forums, sets to cluster), by the items of these:"
+    yield ""
+    yield "| " + " | ".join(" and ".join(map(str, sizes)) if len(sizes) < 4 else f"{len(sizes)} times {sizes[0]}" for sizes in PARTS) + " |"
+    yield "|" + "---:|" * len(PARTS)
+    yield "| " + " | ".join(f"{100 * false_positives_of_parts(sizes, count=count):.1f}" for sizes in PARTS) + " |"
+    yield ""
     yield "## Checkpoints, uneven rows, power"
     yield ""
     yield (
@@ -197,6 +205,34 @@ def _page(count: int) -> Iterator[str]:
         "With ten rows, three seeds and a last row that is better by four standard errors, its mark stands in "
         f"{100 * power:.0f} % of tables."
     )
+
+
+def _few_groups(count: int) -> Iterator[str]:
+    yield f"## Twenty rows of one encoder each, test items in few groups ({count:,} tables)"
+    yield ""
+    yield "| groups | " + " | ".join(map(str, GROUPS)) + " |"
+    yield "|---|" + "---:|" * len(GROUPS)
+    worlds = [
+        NullWorld(num_rows=20, num_seeds=1, num_items=4 * one, group_size=4, items_over_seeds=1000.0, interaction=0.0) for one in GROUPS
+    ]
+    yield (
+        "| some mark in the table | " + " | ".join(f"{100 * errors(over_table, world, count=count).any_row:.1f}" for world in worlds) + " |"
+    )
+    yield ""
+
+
+def _measures(count: int) -> Iterator[str]:
+    yield "## Measures that are no means over items, on small test sets"
+    yield ""
+    yield "V-measures are those of two and of five labels."
+    yield ""
+    yield "| | " + " | ".join(MEASURES) + " |"
+    yield "|---|" + "---:|" * len(MEASURES)
+    for num_seeds, named in ((3, "3 seeds"), (1, "single encoders")):
+        for num_items in (30, 100, 300):
+            shares = [false_positives(measure, num_items=num_items, num_seeds=num_seeds, count=count // 2) for measure in MEASURES]
+            yield f"| {named}, {num_items} items | " + " | ".join(f"{100 * share:.1f}" for share in shares) + " |"
+    yield ""
 
 
 def picture(by_ratio: Sequence[Curve], by_rows: Sequence[Curve]) -> Drawing:
