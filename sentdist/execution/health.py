@@ -207,12 +207,14 @@ def _cluster(named: str | None) -> Finding:
     try:
         nodes = local_nodes()
         if not nodes and not named:
-            text = "no cluster of yours on this machine; only commands with --local work. `sentdist up` starts one."
+            text = (
+                "no cluster of yours on this machine; `sentdist run --local` works, and what else takes --local. `sentdist up` starts one."
+            )
             return Finding(subject="Ray", state="note", text=text)
         chosen = choose(named, nodes)
         answer = ask(chosen.address)
         if answer == "nothing":
-            text = f"nothing listens at {chosen.address}, {chosen.because}; only commands with --local work. `sentdist up` starts one."
+            text = f"nothing listens at {chosen.address}, {chosen.because}; `sentdist run --local` works, and what else takes --local. `sentdist up` starts one."
             return Finding(subject="Ray", state="note", text=text)
         trouble = refusal(chosen, answer)
     except SentdistError as error:

@@ -97,7 +97,7 @@ def test_every_part_is_done_once_whoever_is_lost(
     cluster = Cluster(dies, rooms)
     found = list(_over(monkeypatch, cluster))
     assert dict(found) == SQUARES and len(found) == len(SQUARES)
-    assert cluster.options == {"num_cpus": 1.5, "num_gpus": 0.5}, "what the demand says of each"
+    assert cluster.options == {"num_cpus": 1.5, "num_gpus": 0.5, "resources": None}, "what the demand says of each"
     assert cluster.num_started == num_started and not cluster.living, "each lost one is replaced, and none is left"
     assert cluster.most_at_once == (rooms or DEMAND.workers)
 
