@@ -32,6 +32,7 @@ from sentdist.tracking.server import read_password
 
 PACKAGES = ("torch", "ray", "deepspeed", "transformers", "sentence-transformers", "mlflow", "pyarrow")
 TIMEOUT_S = 2.0
+WITHOUT_CLUSTER = "`sentdist run --local` works, and what else takes --local. `sentdist up` starts one."
 TORCH_FOR_A_DRIVER = (
     "Install a torch whose CUDA the driver serves (12: from 525 on; 13: from 580 on) and that knows the GPU: from PyPI, or from "
     "download.pytorch.org/whl/cu…"
@@ -207,14 +208,12 @@ def _cluster(named: str | None) -> Finding:
     try:
         nodes = local_nodes()
         if not nodes and not named:
-            text = (
-                "no cluster of yours on this machine; `sentdist run --local` works, and what else takes --local. `sentdist up` starts one."
-            )
+            text = f"no cluster of yours on this machine; {WITHOUT_CLUSTER}"
             return Finding(subject="Ray", state="note", text=text)
         chosen = choose(named, nodes)
         answer = ask(chosen.address)
         if answer == "nothing":
-            text = f"nothing listens at {chosen.address}, {chosen.because}; `sentdist run --local` works, and what else takes --local. `sentdist up` starts one."
+            text = f"nothing listens at {chosen.address}, {chosen.because}; {WITHOUT_CLUSTER}"
             return Finding(subject="Ray", state="note", text=text)
         trouble = refusal(chosen, answer)
     except SentdistError as error:
