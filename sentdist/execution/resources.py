@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from sentdist.errors import ResourceError
 from sentdist.gpus import GPUS
@@ -83,6 +83,11 @@ class Demand:
     def resources(self) -> dict[str, float] | None:
         """What a worker reserves beside CPUs and GPUs, as Ray takes it: a trifle of a resource that only nodes with such GPUs have."""
         return {f"{GPU_TYPE}{self.gpu_type}": 0.001} if self.gpu_type else None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What a worker reserves, as options of a Ray task or actor."""
+        return {"num_cpus": self.num_cpus, "num_gpus": self.num_gpus, "resources": self.resources}
 
     def workers_on(self, node: Node) -> int:
         """How many of its workers a node holds."""

@@ -25,8 +25,7 @@ def start_group(member: GroupMember) -> ray.ObjectRef:
     """Start workers that stay, with what they demand; the reference to their end."""
     demand = member.demand
     if demand.way == "task":
-        reserved = {"num_cpus": demand.num_cpus, "num_gpus": demand.num_gpus, "resources": demand.resources}
-        return _stay.options(name=member.name, max_retries=0, **reserved).remote(member)
+        return _stay.options(name=member.name, max_retries=0, **demand.options).remote(member)
     # Ray Train's helpers ask "the" cluster whether their controller lives. Where several clusters run on a machine they would ask none
     # of them, and never give back what the controller had reserved. What a process starts inherits its environment.
     environment = {"env_vars": {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}}

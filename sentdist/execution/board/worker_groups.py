@@ -213,7 +213,7 @@ class WorkerGroups:
         busy = [
             (self._left_s(group) + promised_s[group.name] + there_s, there_s, group.name)
             for group in self._groups.values()
-            if group.work is not None and group.device != idle.device and _fits(group, work.demand)
+            if group.is_up and group.work is not None and group.device != idle.device and _fits(group, work.demand)
             if (there_s := self._speeds.expected_s(kind, group.device)) is not None
         ]
         if here_s is None or not busy or min(busy)[0] * MARGIN >= here_s:

@@ -86,8 +86,7 @@ class _Pool(Generic[TaskPart, Answer]):
         demand: Demand,
         where: str,
     ) -> None:
-        options = {"num_cpus": demand.num_cpus, "num_gpus": demand.num_gpus, "resources": demand.resources}
-        self._worker: Any = ray.remote(worker).options(**options)
+        self._worker: Any = ray.remote(worker).options(**demand.options)
         self._arguments, self._where = arguments, where
         self._left = iter(parts)
         self._tasks = deque(_Task(part=part) for part in islice(self._left, demand.workers))  # drawn or given back, and not being done
