@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 QUERY, POSITIVE, NEGATIVE = "query", "positive", "negative"
-ROW_COLUMNS = ("query_id", QUERY, "document_id", "document", "relevance")  # of the same as a row a candidate
+ROW_COLUMNS = ("query_id", QUERY, "document_id", "document", "relevance")  # of a table with a row a candidate
 
 
 def columns_as_rows(columns: Sequence[str]) -> tuple[str, ...]:
