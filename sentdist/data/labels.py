@@ -105,22 +105,18 @@ def truths_of(rows: Labelled, *, where: str) -> tuple[int, ...]:
 
 def read_texts(
     name: str, *, columns: Sequence[str], split: str | None = None, data_root: Path | None = None, hub_revision: str | None = None
-) -> tuple[tuple[str, ...], ...]:
-    """The texts of some columns of a source, column by column.
+) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
+    """The texts of some columns of a source, column by column; and what each row belongs to, () where the source does not say.
 
     Raises:
         DataError: absent columns or split, a source without rows, a text that is none, or without a word.
     """
-    table = read_source(name, split=split, data_root=data_root, columns=columns, hub_revision=hub_revision)
+    table = read_source(name, split=split, data_root=data_root, hub_revision=hub_revision)
+    check_columns(name, table.column_names, columns, may_name=False)
     if not table.num_rows:
         raise DataError(where=name, found="no rows", expected=f"rows with {', '.join(columns)}", remedy="Complete the source.")
-    return tuple(tuple(_texts_of(name, table, column, range(table.num_rows), some_text_in)) for column in columns)
-
-
-def read_groups(name: str, *, split: str | None = None, data_root: Path | None = None, hub_revision: str | None = None) -> tuple[str, ...]:
-    """What each row of a source belongs to; () where it does not say. Raises DataError as `read_texts`."""
-    table = read_source(name, split=split, data_root=data_root, hub_revision=hub_revision)
-    return groups_in(table, range(table.num_rows))
+    rows = range(table.num_rows)
+    return tuple(tuple(_texts_of(name, table, column, rows, some_text_in)) for column in columns), groups_in(table, rows)
 
 
 def _texts_of(name: str, table: pa.Table, column: str, rows: Sequence[int], checked: Callable[..., str]) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from sentdist.data.labels import read_groups, read_texts
+from sentdist.data.labels import read_texts
 from sentdist.data.task_texts import TaskTexts
 from sentdist.errors import DataError, counted
 from sentdist.evaluation.lexical import Lexical
@@ -70,8 +70,7 @@ class LoadedTriplets:
 
 def load_triplets(task: TripletTask, root: Path | None) -> LoadedTriplets:
     """Read the triplets of a task; DataError as `read_texts` says."""
-    anchors, positives, negatives = read_texts(
+    (anchors, positives, negatives), groups = read_texts(
         task.source, columns=task.columns, split=task.split, data_root=root, hub_revision=task.revision
     )
-    groups = read_groups(task.source, split=task.split, data_root=root, hub_revision=task.revision)
     return LoadedTriplets(task=task, anchors=anchors, positives=positives, negatives=negatives, groups=groups)
