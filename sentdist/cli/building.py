@@ -368,7 +368,7 @@ def _print_next(name: str, store: ArtifactStore) -> None:
 
 def _publish_report(name: str, store: ArtifactStore, tracking: str | None) -> None:
     """Write the report beside the artifacts, tell the tracker of it and of the best encoder."""
-    from sentdist.report.sweep_report import report_sweep
+    from sentdist.report.kept_report import keep_report
     from sentdist.store.searches import find_search
     from sentdist.store.sweep import load_sweep
     from sentdist.tracking.mlflow_tracker import make_tracker
@@ -376,8 +376,7 @@ def _publish_report(name: str, store: ArtifactStore, tracking: str | None) -> No
     tracker, search = make_tracker(tracking, store), find_search(store, name)
     pages = tracker.log_search(search) if search is not None else {}
     with tempfile.TemporaryDirectory() as scratch:
-        report_sweep(store, name, links=pages).write(Path(scratch))
-        typer.echo(f"Report: {store.files.write_folder(Path(scratch), f'reports/{name}')}/report.html")
+        typer.echo(f"Report: {keep_report(store, name, Path(scratch), links=pages)}")
         sweep = load_sweep(store, name)
         tracker.log_report(sweep, Path(scratch))
         model = tracker.register_best(sweep)

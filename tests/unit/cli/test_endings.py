@@ -16,7 +16,7 @@ from sentdist.execution import build_recipe
 from sentdist.execution.cluster import connection
 from sentdist.plan.stage import Json
 from sentdist.plan.unroll import Trial
-from sentdist.report import sweep_report
+from sentdist.report import kept_report
 from sentdist.store import searches, sweep
 from sentdist.tracking import mlflow_tracker, rebuild
 from tests.support.planning import RECIPES
@@ -157,11 +157,16 @@ def test_the_report_that_is_kept_has_the_trackers_pages_and_goes_there_too(
     monkeypatch.setattr(mlflow_tracker, "make_tracker", lambda uri, store: tracker if uri == SERVER else None)
     monkeypatch.setattr(searches, "find_search", lambda store, name: "a search" if is_search else None)
     monkeypatch.setattr(sweep, "load_sweep", lambda store, name: name)
-    monkeypatch.setattr(sweep_report, "report_sweep", lambda store, name, links: done.append(("links", links)) or sweep_report.Report(
-        name=name, lead="", markdown="m", html="h", files={}))  # fmt: skip
-    store: Any = SimpleNamespace(files=SimpleNamespace(write_folder=lambda folder, place: f"store/{place}"))
+
+    def keep_report(store: object, name: str, folder: Path, *, links: object) -> str:
+        (folder / "report.html").touch()
+        done.append(("links", links))
+        return f"store/reports/{name}/report.html"
+
+    monkeypatch.setattr(kept_report, "keep_report", keep_report)
+    store: Any = SimpleNamespace()
     building._publish_report("demo", store, SERVER)
-    assert done == [("links", {"parallel": "a page"} if is_search else {}), ("logged", ("demo", ["report.html", "report.md"]))]
+    assert done == [("links", {"parallel": "a page"} if is_search else {}), ("logged", ("demo", ["report.html"]))]
     said = capsys.readouterr()
     assert said.out.splitlines() == [
         "Report: store/reports/demo/report.html",
