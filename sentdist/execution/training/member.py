@@ -21,6 +21,7 @@ from sentdist.execution.board.worker_groups import Order
 from sentdist.execution.parallel.shards import build_over_ranks
 from sentdist.execution.resources import Demand, stage_demand
 from sentdist.execution.training.rank import train_rank
+from sentdist.gc_thresholds import pass_over_libraries
 from sentdist.learning.freed_memory import give_back_freed_memory, give_back_gpu_memory
 from sentdist.learning.gather import held_group
 from sentdist.plan.stages import Bank, Rung, Targets, Train
@@ -42,7 +43,7 @@ def build_orders(member: GroupMember) -> None:
         ActorUnavailableError: the board stays out of reach: the group is lost, too.
     """
     is_first = ranks_here().is_first
-    number = 0
+    number = known_modules = 0
     board, device = member.sink.board, _device(member.demand)
     with held_group(), _until_the_board_is_gone():
         while (order := _answer(board.next_order, member.name, number, is_first=is_first, device=device)) is not None:
@@ -54,6 +55,7 @@ def build_orders(member: GroupMember) -> None:
             else:
                 _follow(order, sink)
             _let_go()
+            known_modules = pass_over_libraries(known_modules)
 
 
 def shards_in_group(stage: Sharded, submission: Submission, sink: EventSink) -> Artifact:
