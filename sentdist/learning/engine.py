@@ -89,6 +89,20 @@ class Engine(Protocol):
         ...
 
 
+class Brake:
+    """Keeps one of torch's fused optimizers from moving anything, from the first step on whose loss or norm is not finite. Nobody waits."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._is_on = torch.zeros((), device=device)  # 1: nothing moves
+
+    def facts(self, optimizer: torch.optim.Optimizer, mean_and_votes: Tensor, norm: Tensor) -> Tensor:
+        """What `Engine.step_unread` gives for a step whose optimizer is still to move."""
+        facts = torch.cat([mean_and_votes, norm.double()[None]])
+        self._is_on = torch.where(torch.isfinite(facts[::2]).all(), self._is_on, 1.0)
+        optimizer.found_inf = self._is_on  # type: ignore[attr-defined]  # which they ask for
+        return facts
+
+
 class TorchEngine:
     """Plain torch: AdamW on every rank, gradients averaged in flat buckets after the backward pass.
 
@@ -105,7 +119,7 @@ class TorchEngine:
         self._optimizer = adamw(self.learner, optimization)
         self._schedule = schedule(self._optimizer, optimization)
         self.runs_ahead = self.device.type == "cuda"  # a CPU has nothing to run ahead of
-        self._is_stuck = torch.zeros((), device=self.device)  # 1 from the first step on that was not finite
+        self._brake = Brake(self.device)
         self._parameters = [parameter for parameter in self.learner.parameters() if parameter.requires_grad]
 
     @property
@@ -136,10 +150,7 @@ class TorchEngine:
         if not self.runs_ahead:
             return None
         mean_and_votes, norm = unread_mean_over_ranks(loss, vote=vote), self._averaged_norm()
-        facts = torch.cat([mean_and_votes, norm.double()[None]])
-        is_finite = torch.isfinite(facts[::2]).all()
-        self._is_stuck = torch.where(is_finite, self._is_stuck, 1.0)
-        self._optimizer.found_inf = self._is_stuck  # type: ignore[attr-defined]  # torch's fused optimizers ask for it: 1 moves nothing
+        facts = self._brake.facts(self._optimizer, mean_and_votes, norm)
         self._move(norm)
         return facts
 

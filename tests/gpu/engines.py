@@ -8,12 +8,14 @@ import torch
 from torch import Tensor
 
 from sentdist.execution.training.checkpoint_clock import CheckpointClock
+from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.learner import Learner
 from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Optimization
 from sentdist.plan.runtime import Runtime
+from tests.gpu.waiting import refuse_waiting
 from tests.parity.word_batches import word_batches
 from tests.support import make
 
@@ -36,6 +38,25 @@ def by_deepspeed(rank: int, world_size: int, folder: str, precision: str) -> lis
         return lambda learner, how, device: DeepSpeedEngine(learner, how, zero_stage=stage, device=device)
 
     return [_trained(rank, world_size, folder, precision, zero(stage)) for stage in ZERO_STAGES]
+
+
+def by_deepspeed_without_waiting(rank: int, world_size: int, folder: str) -> int:
+    """How many of nine steps come to their end, where torch raises at whatever waits for the GPU between two that are read."""
+    from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
+
+    device = torch.device("cuda", rank)
+    torch.cuda.set_device(device)
+    encoder = SentenceEncoder.load(folder)
+    objective = make.info_nce(temperature=0.05)
+    engine = DeepSpeedEngine(Learner(encoder, objective), Optimization(num_steps=9, precision="bf16"), device=device)
+
+    def refused(number: int, batch: Batch) -> Batch:
+        if number in (3, 7):
+            refuse_waiting("error" if number == 3 else "default")
+        return batch
+
+    batches = (refused(number, batch) for number, batch in enumerate(word_batches(encoder, 9, rank=rank, world_size=world_size)))
+    return len(list(train_steps(engine, objective, batches, is_read=lambda step: step in (0, 1, 2, 8))))
 
 
 def _trained(rank: int, world_size: int, folder: str, precision: str, make_engine: MakeEngine) -> Trained:

@@ -16,11 +16,14 @@ from sentdist.learning.encoder.flat_attention import _GroupedAttention, length_g
 from sentdist.learning.encoder.fused_attention import MOST_SENTENCES, by_length, dropped_attention, fused_attention, fused_kernel
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
+from sentdist.learning.gather import GPU_BACKEND
 from sentdist.learning.learner import Learner
 from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Optimization
 from sentdist.learning.prefetch import Sender
+from tests.gpu.engines import by_deepspeed_without_waiting
 from tests.gpu.waiting import refuse_waiting, refusing
+from tests.parity.processes import run_in_processes
 from tests.parity.word_batches import word_batches
 from tests.support import make
 from tests.support.attended import MANY, attended
@@ -126,3 +129,8 @@ def test_nobody_waits_within_a_step_and_what_comes_is_what_was_sent(precision: s
     for number, batch in enumerate(received):
         assert batch.augmented is not None and batch.augmented.is_cuda and batch.tokens.token_ids.is_pinned()
         assert torch.equal(batch.augmented.cpu(), torch.full((2, 2, 8, 5), float(number)))
+
+
+def test_nobody_waits_within_a_step_of_deepspeed(folder: Path) -> None:
+    pytest.importorskip("deepspeed")
+    assert run_in_processes(by_deepspeed_without_waiting, 1, str(folder), backend=GPU_BACKEND, device="cuda") == [9]

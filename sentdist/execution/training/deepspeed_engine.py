@@ -22,8 +22,8 @@ from sentdist.errors import RecipeError, ResourceError
 from sentdist.learning.checkpoint import EngineFacts, Progress, check_engine, load_rng, read_progress, save_rng, write_progress
 from sentdist.learning.encoder.batch import TokenBatch
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.engine import diverged_gradient, host_copy
-from sentdist.learning.gather import mean_over_ranks, rank_and_world_size, wait_for_all_ranks
+from sentdist.learning.engine import Brake, diverged_gradient, host_copy
+from sentdist.learning.gather import mean_over_ranks, rank_and_world_size, unread_mean_over_ranks, wait_for_all_ranks
 from sentdist.learning.optimization import Optimization, adamw, schedule
 from sentdist.learning.precision import linears
 
@@ -73,6 +73,8 @@ class DeepSpeedEngine:
             dist_init_required=False,
         )
         self.learner: nn.Module = self._engine.module
+        self.runs_ahead = can_run_ahead(self.device, zero_stage=zero_stage)
+        self._brake = Brake(self.device)
         weakref.finalize(self, _release, self._engine, zero_stage).atexit = False
 
     @property
@@ -95,13 +97,10 @@ class DeepSpeedEngine:
         """As `Engine.step`. ZeRO 1–3 look at the norm themselves and skip the optimizer; stage 0 does not, so we look first, and clip:
         DeepSpeed would compute the norm again, parameter by parameter, and wait for the GPU twice."""
         if self._zero_stage == 0:
-            trained = list(self.learner.parameters())
-            norm = get_total_norm([parameter.grad for parameter in trained if parameter.grad is not None], foreach=True)
+            norm = self._norm()
             if not math.isfinite(grad_norm := float(norm)):
                 raise diverged_gradient(grad_norm)
-            if self.optimization.clip_norm is not None:
-                clip_grads_with_norm_(trained, self.optimization.clip_norm, norm, foreach=True)
-            self._engine.step()
+            self._move(norm)
             return grad_norm
         self._engine.step()
         if not self._engine.was_step_applied():
@@ -109,7 +108,22 @@ class DeepSpeedEngine:
         return float(self._engine.get_global_grad_norm())
 
     def step_unread(self, loss: Tensor, *, vote: float = 0.0) -> Tensor | None:
-        return None  # DeepSpeed itself reads the norm on the host
+        if not self.runs_ahead:
+            return None
+        mean_and_votes, norm = unread_mean_over_ranks(loss, vote=vote), self._norm()
+        facts = self._brake.facts(self._engine.optimizer, mean_and_votes, norm)
+        self._move(norm)
+        return facts
+
+    def _norm(self) -> Tensor:
+        """At stage 0: L2, of the gradient, which DeepSpeed has averaged at the end of the backward pass."""
+        return get_total_norm([parameter.grad for parameter in self.learner.parameters() if parameter.grad is not None], foreach=True)
+
+    def _move(self, norm: Tensor) -> None:
+        """At stage 0."""
+        if self.optimization.clip_norm is not None:
+            clip_grads_with_norm_(self.learner.parameters(), self.optimization.clip_norm, norm, foreach=True)
+        self._engine.step()
 
     def global_mean(self, value: Tensor, *, vote: float = 0.0) -> tuple[float, float]:
         return mean_over_ranks(value, vote=vote)
@@ -144,6 +158,11 @@ class DeepSpeedEngine:
         shares = list(self.learner.parameters()) if self._zero_stage == 3 else []
         with self._deepspeed.zero.GatheredParameters(shares, enabled=bool(shares)):
             return host_copy(self.learner.state_dict()) if self.rank == 0 else {}
+
+
+def can_run_ahead(device: torch.device, *, zero_stage: int) -> bool:
+    """Whether steps can be taken for which nobody waits: at ZeRO stages 1 to 3 DeepSpeed itself reads the norm on the host."""
+    return device.type == "cuda" and zero_stage == 0
 
 
 def _name_gpu(device: torch.device) -> None:
