@@ -87,7 +87,7 @@ def test_waiting_for_other_ranks_is_told_apart_from_what_it_is_a_part_of(monkeyp
 
 
 class PoisonedAt(Objective):
-    """Eq. 1, but for one step: there it is not finite, or only its gradient is not."""
+    """Eq. 1, but for one step: there it is not finite, or only its gradient or only its value is not."""
 
     def __init__(self, step: int, kind: str) -> None:
         self.left, self.kind = step, kind
@@ -97,10 +97,19 @@ class PoisonedAt(Objective):
         loss = make.info_nce(temperature=0.05)(embeddings, batch)
         if self.left != -1:
             return loss
-        return loss * float("inf") if self.kind == "loss" else loss + (embeddings * 0).sum().sqrt()
+        if self.kind == "gradient":
+            return loss + (embeddings * 0).sum().sqrt()
+        return loss * float("inf") if self.kind == "loss" else loss + float("inf")
 
 
-@pytest.mark.parametrize(("kind", "told"), [("loss", "step 3, rows 0 to 7.*loss inf"), ("gradient", "step 3, gradient: found norm nan")])
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("loss", "step 3, rows 0 to 7.*loss inf"),
+        ("value", "step 3, rows 0 to 7.*loss inf"),
+        ("gradient", "step 3, gradient: found norm nan"),
+    ],
+)
 def test_nothing_moves_from_a_step_on_that_is_not_finite(kind: str, told: str) -> None:
     """Six steps are taken before anybody looks; parameters, moments and their count are those after the third."""
     expected, engine = _engine(runs_ahead=False), _engine(runs_ahead=True)
