@@ -92,13 +92,14 @@ class Engine(Protocol):
 class Brake:
     """Keeps one of torch's fused optimizers from moving anything, from the first step on whose loss or norm is not finite. Nobody waits."""
 
-    def __init__(self, device: torch.device) -> None:
-        self._is_on = torch.zeros((), device=device)  # 1: nothing moves
+    def __init__(self) -> None:
+        self._is_on: Tensor | None = None  # 1: nothing moves
 
     def facts(self, optimizer: torch.optim.Optimizer, mean_and_votes: Tensor, norm: Tensor) -> Tensor:
         """What `Engine.step_unread` gives for a step whose optimizer is still to move."""
         facts = torch.cat([mean_and_votes, norm.double()[None]])
-        self._is_on = torch.where(torch.isfinite(facts[::2]).all(), self._is_on, 1.0)
+        before = torch.zeros((), device=norm.device) if self._is_on is None else self._is_on
+        self._is_on = torch.where(torch.isfinite(facts[::2]).all(), before, 1.0)
         optimizer.found_inf = self._is_on  # type: ignore[attr-defined]  # which they ask for
         return facts
 
@@ -119,7 +120,7 @@ class TorchEngine:
         self._optimizer = adamw(self.learner, optimization)
         self._schedule = schedule(self._optimizer, optimization)
         self.runs_ahead = self.device.type == "cuda"  # a CPU has nothing to run ahead of
-        self._brake = Brake(self.device)
+        self._brake = Brake()
         self._parameters = [parameter for parameter in self.learner.parameters() if parameter.requires_grad]
 
     @property

@@ -74,7 +74,7 @@ class DeepSpeedEngine:
         )
         self.learner: nn.Module = self._engine.module
         self.runs_ahead = can_run_ahead(self.device, zero_stage=zero_stage)
-        self._brake = Brake(self.device)
+        self._brake = Brake()
         weakref.finalize(self, _release, self._engine, zero_stage).atexit = False
 
     @property
