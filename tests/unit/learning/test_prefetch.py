@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -134,3 +134,29 @@ def test_the_thread_that_sends_leaves_the_first_gpu_alone(monkeypatch: pytest.Mo
         assert len(list(sent)) == 2
     assert used == [1, 1]
     assert driver.contexts == {1}
+
+
+def test_what_has_come_is_read_after_its_copy_and_kept_for_as_long_as_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU's streams know nothing of one another: the one that computes must wait for the copy, and the one that copies must not take
+    the memory back before."""
+    happened: list[str] = []
+
+    class Arrival:
+        def record(self, stream: str) -> None:
+            happened.append(f"copied on {stream}")
+
+    class There:
+        def record_stream(self, stream: Any) -> None:
+            happened.append(f"kept for {stream.name}")
+
+    computing = SimpleNamespace(name="computing", wait_event=lambda event: happened.append(f"waited for {type(event).__name__}"))
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: "copying")
+    monkeypatch.setattr(torch.cuda, "Event", Arrival)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: computing)
+    there: Any = SimpleNamespace(labels=There(), relations=None, augmented=There())
+    batch: Any = SimpleNamespace(pinned=lambda: SimpleNamespace(to=lambda device: there))
+    sender = Sender(torch.device("cuda", 0))
+    assert sender.receive(sender.send(batch)) is there
+    assert happened == ["copied on copying", "waited for Arrival", "kept for computing", "kept for computing"]
