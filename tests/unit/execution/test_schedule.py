@@ -28,7 +28,7 @@ from tests.support.virtual_time import run_in_virtual_time
 
 GPU = Demand(way="task", workers=1, num_cpus=1.0, num_gpus=1.0)
 START_S = 20.0  # of a process: libraries, device
-BETWEEN_S = 0.5  # two stages of a process
+BETWEEN_S = 0.25  # two stages of a process: 0.5 while each looked for garbage among libraries, too
 CORPUS_S = 2.0  # on a CPU
 SMALL = {"train": 4.0, "bank": 1.0, "scores": 3.0}  # MiniLM, 13,500 rows
 LARGE = {"train": 600.0, "bank": 60.0, "scores": 20.0}  # BERT-base, 275,000 rows
@@ -59,6 +59,12 @@ class Sweep:
     def bound_s(self) -> float:
         """No schedule takes less."""
         return sum(self.seconds.get(stage.kind, 0.0) for stage in self.stages) / sum(self.speeds)
+
+    @property
+    def packed_s(self) -> float:
+        """Seconds until the end of stages that were packed without a gap, on equal devices, behind the corpus and the start of workers."""
+        num_stages = sum(stage.kind in self.seconds for stage in self.stages)
+        return CORPUS_S + START_S + self.bound_s + BETWEEN_S * num_stages / len(self.speeds)
 
     @property
     def useful(self) -> float:
@@ -117,10 +123,10 @@ def _stages(recipe: str) -> Sequence[Stage]:
     return shipped_plan(RECIPES / recipe).stages
 
 
-def test_two_thirds_of_eight_gpus_time_are_work_even_where_a_training_takes_four_seconds() -> None:
-    """Of 122 s 22 are those before the first training, and each of 28 stages a GPU has half a second before it."""
+def test_most_of_eight_gpus_time_is_work_even_where_a_training_takes_four_seconds() -> None:
+    """Of 115 s 22 are those before the first training, 7 pass between stages, and no order of them spares more than 2."""
     sweep = Sweep(_stages("sweeps/rcl_grid.yaml"), [1.0] * 8, SMALL)
-    assert sweep.useful > 0.68 and sweep.ends_s < 125
+    assert sweep.useful > 0.72 and sweep.ends_s < 1.02 * sweep.packed_s
     assert Sweep(_stages("sweeps/rcl_grid.yaml"), [1.0] * 8, LARGE).useful > 0.98
 
 
