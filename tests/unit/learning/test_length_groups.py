@@ -46,3 +46,18 @@ def test_a_padded_model_passes_sentences_of_near_lengths_at_once(tiny_mpnet_dir:
     shapes.clear()
     encoder(encoder.tokenize(["man"] * 60 + ["man " * 30]))
     assert sorted(rows for rows, _ in shapes) == [1, 60]
+
+
+@pytest.mark.parametrize("dir_name", ["tiny_mpnet_dir", "tiny_encoder_dir"])
+@pytest.mark.parametrize(("pooling", "reads_all"), [("mean", False), ("cls", False), ("first_last", True)])
+def test_only_a_pooling_that_reads_all_layers_has_them_kept(
+    pooling: str, reads_all: bool, dir_name: str, request: pytest.FixtureRequest
+) -> None:
+    """Padded and flat: of 28 layers 27 would be held for nothing."""
+    encoder = SentenceEncoder.load(request.getfixturevalue(dir_name), pooling=pooling).eval()
+    asked: list[bool] = []
+    encoder.model.register_forward_pre_hook(
+        lambda module, args, given: asked.append(bool(given.get("output_hidden_states"))), with_kwargs=True
+    )
+    encoder(encoder.tokenize(["a man", "a man " * 20]))
+    assert asked and set(asked) == {reads_all}
