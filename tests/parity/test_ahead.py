@@ -90,7 +90,8 @@ def test_a_training_waits_for_its_device_at_points_of_the_curve_and_at_the_end_a
     stage = next(stage for stage in plan.stages if isinstance(stage, Train) and stage.selection is None)
     build_here(stage.corpus, context)
     session = TrainSession(stage, context, make_engine=_Counted, bank=None)
-    assert isinstance(engine := session.engine, _Counted)
+    engine = session.engine
+    assert isinstance(engine, _Counted)
     found = [(event.step, engine.num_steps) for event in session.events()]
     assert found == [(0, 1), (1, 4), (2, 4), (3, 4), (4, 6), (5, 6)]
 
