@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sentdist.errors import ResourceError
@@ -70,6 +70,7 @@ class Demand:
     none. pool: by workers that are taken one by one, see `over_workers`. Whoever drives a group or a pool waits for its workers, so it
     reserves nothing itself. What `stays` builds one stage after another, see `WorkerGroups`.
     change: of a group whose number of workers follows what the cluster has. gpu_type: what Ray calls the GPUs that may be taken.
+    is_alone: a task that all workers of a group would do together, such as a training of one worker.
     """
 
     way: Way
@@ -78,6 +79,7 @@ class Demand:
     num_gpus: float
     change: ElasticWidth | None = None
     gpu_type: str | None = None
+    is_alone: bool = False
 
     @property
     def resources(self) -> dict[str, float] | None:
@@ -230,7 +232,7 @@ def stage_demand(stage: Stage, runtime: Runtime) -> Demand:
         case "pool" if runtime.most_workers > 1:
             return pool_demand(runtime, gpus=num_gpus)
         case "one" | "pool" | "group":
-            return _demand(runtime, "task", 1, num_gpus)
+            return replace(_demand(runtime, "task", 1, num_gpus), is_alone=stage.built_by == "group")
 
 
 def pool_demand(runtime: Runtime, *, gpus: float) -> Demand:

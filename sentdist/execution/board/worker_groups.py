@@ -298,7 +298,7 @@ def _now() -> float:
 
 def _fits(group: _Group, demand: Demand) -> bool:
     """A group builds trainings of its own shape, and work for one worker if its workers are large enough."""
-    if group.is_leaving:
+    if group.is_leaving or (demand.is_alone and group.demand.workers > 1):
         return False
     if demand.way == "group":
         return demand == group.demand

@@ -15,10 +15,13 @@ from sentdist.execution.board import worker_groups
 from sentdist.execution.board.attempts import GroupLostError
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.board.worker_groups import NoGroupError, StartedGroup, WorkerGroups
-from sentdist.execution.resources import Demand
+from sentdist.execution.resources import Demand, stage_demand
+from sentdist.objectives.info_nce import InfoNCE
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.runtime import Runtime
+from sentdist.plan.specs import EncoderSpec, Training
 from sentdist.plan.stage import Stage
+from sentdist.plan.stages import Scores, Train
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
 
@@ -168,6 +171,27 @@ def test_what_takes_one_process_is_built_by_a_group_that_is_there_and_by_none_th
         with pytest.raises(NoGroupError):
             await toys.build(2, TASK)
         assert await toys.build(3, GPU) == "toy/3"  # a process with a GPU stays, so it is started
+
+    _play(scene())
+
+
+def test_a_training_of_one_worker_is_given_to_no_group_of_several() -> None:
+    """They would train it together: a loss of one of them would end it, and a batch of three rows has no share for a fourth."""
+
+    async def scene() -> None:
+        encoder, corpus = EncoderSpec(checkpoint="toy", revision="1"), RowsCorpus(source="toy", source_revision="1")
+        train = Train(corpus=corpus, encoder=encoder, objective=InfoNCE(), training=Training(batch_size=8), seed=0)
+        one = stage_demand(train, Runtime(engine="torch", cpus_per_worker=1.0))
+        on_gpu = stage_demand(train, Runtime(engine="torch", cpus_per_worker=1.0, gpus_per_worker=1.0))
+        scores = stage_demand(Scores(encoder=encoder, tasks=()), Runtime(engine="torch", cpus_per_worker=1.0))
+        toys = Toys(_artifact, linger_s=60.0)
+        await toys.build(0)
+        assert toys.groups.can_build(scores, now=True) and not toys.groups.can_build(one)
+        await toys.build(1, replace(GROUP, num_gpus=1.0))
+        assert await toys.build(2, on_gpu) == "toy/2"
+        assert [name for name, _ in toys.begun] == ["workers-1", "workers-2", "workers-3"]
+        await toys.build(3, replace(GROUP, workers=1))
+        assert toys.groups.can_build(one, now=True)
 
     _play(scene())
 
