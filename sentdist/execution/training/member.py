@@ -5,13 +5,13 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import ray
 import torch
-from ray.exceptions import ActorUnavailableError, RayActorError
+from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError
 
 from sentdist.errors import SentdistError
 from sentdist.execution.board.attempts import may_be_a_lost_peer
@@ -22,7 +22,7 @@ from sentdist.execution.parallel.shards import build_over_ranks
 from sentdist.execution.resources import Demand, stage_demand
 from sentdist.execution.training.rank import train_rank
 from sentdist.gc_thresholds import pass_over_libraries
-from sentdist.learning.freed_memory import give_back_freed_memory, give_back_gpu_memory
+from sentdist.learning.freed_memory import give_back_freed_memory, give_back_gpu_memory, keep_gpu_memory_whole
 from sentdist.learning.gather import held_group
 from sentdist.plan.stages import Bank, Rung, Targets, Train
 from sentdist.stages.gpu_memory import explain_full_gpu
@@ -33,6 +33,7 @@ from sentdist.store.store import Artifact
 from sentdist.tracking.tracker import NullRun
 
 TRIES, PAUSE_S = 60, 2.0  # how often a question is put to a board that is out of reach; then the group counts as lost
+OTHERS_TELL_S = 60.0  # after an error that all workers should have met, the first one tells the board of it within so long
 
 
 def build_orders(member: GroupMember) -> None:
@@ -40,20 +41,21 @@ def build_orders(member: GroupMember) -> None:
 
     Raises:
         Exception: what a training of several workers met that is none of ours, such as a peer that is gone: the group is lost with it.
+        SentdistError: what a worker met that is not the first, and the first one does not tell of: it waits for this one.
         ActorUnavailableError: the board stays out of reach: the group is lost, too.
     """
     is_first = ranks_here().is_first
-    number = known_modules = 0
+    number, known_modules, met = 0, 0, None
     board, device = member.sink.board, _device(member.demand)
     with held_group(), _until_the_board_is_gone():
-        while (order := _answer(board.next_order, member.name, number, is_first=is_first, device=device)) is not None:
+        while (order := _next_order(board, member.name, number, met, is_first=is_first, device=device)) is not None:
             number = order.number
             sink = replace(member.sink, order=(member.name, number))
             if is_first:
                 answer = _build(member, order, sink)
                 _answer(board.finish, member.name, number, answer)
             else:
-                _follow(order, sink)
+                met = _follow(order, sink)
             _let_go()
             known_modules = pass_over_libraries(known_modules)
 
@@ -76,26 +78,45 @@ def _build(member: GroupMember, order: Order, sink: EventSink) -> Artifact | Exc
         return error
 
 
-def _follow(order: Order, sink: EventSink) -> None:
+def _next_order(board: Any, name: str, after: int, met: SentdistError | None, *, is_first: bool, device: str) -> Order | None:
+    """What the board orders next. met: an error of the last order, after which there is no next one: the first worker, if it met it too,
+    tells of it, and the group is sent away. A first worker that does not waits for this one in a collective, and does so for half an hour.
+    """
+    within_s = None if met is None else OTHERS_TELL_S
+    try:
+        order: Order | None = _answer(board.next_order, name, after, within_s=within_s, is_first=is_first, device=device)
+    except GetTimeoutError:
+        assert met is not None, "only after an error there is an end to waiting"
+        raise met from None
+    return order
+
+
+def _follow(order: Order, sink: EventSink) -> SentdistError | None:
     """What the other workers do for an order that the first one has begun.
-    All of them raise what a person must fix, at the same step, and the first one says it.
+    All of them raise what a person must fix, at the same step, and the first one says it; here it is given back.
 
     Raises:
         SentdistError: what this one alone met, as a GPU that is full or an input that was changed under it; the group is lost with it.
     """
     stage, context = order.stage, order.submission.context
-    with explain_full_gpu(stage, context), inputs_watched(), suppress(SentdistError):
-        match stage:
-            case Train() | Rung():
-                train_rank(stage, context, sink, NullRun())
-            case Bank() | Targets():
-                build_over_ranks(stage, context, ranks_here(), sink=sink)
-            case _:
-                raise TypeError(f"{stage.kind} is built by one process")
+    with explain_full_gpu(stage, context), inputs_watched():
+        try:
+            match stage:
+                case Train() | Rung():
+                    train_rank(stage, context, sink, NullRun())
+                case Bank() | Targets():
+                    build_over_ranks(stage, context, ranks_here(), sink=sink)
+                case _:
+                    raise TypeError(f"{stage.kind} is built by one process")
+        except SentdistError as error:
+            return error
+    return None
 
 
 def _device(demand: Demand) -> str:
     """What kind of GPU this process computes on; "": a CPU, which are taken for equally fast."""
+    if demand.num_gpus:
+        keep_gpu_memory_whole()  # before torch is asked anything of the GPU
     return torch.cuda.get_device_name() if demand.num_gpus and torch.cuda.is_available() else ""
 
 
@@ -110,14 +131,18 @@ def _until_the_board_is_gone() -> Iterator[None]:
         return
 
 
-def _answer(question: Any, *args: object, **options: object) -> Any:
-    """The board's answer, asked for again when the connection breaks: questions are numbered, so the board may be asked twice."""
+def _answer(question: Any, *args: object, within_s: float | None = None, **options: object) -> Any:
+    """The board's answer, asked for again when the connection breaks: questions are numbered, so the board may be asked twice.
+
+    Raises:
+        GetTimeoutError: there is none within so many seconds; None waits for ever.
+    """
     for _ in range(TRIES - 1):
         try:
-            return ray.get(question.remote(*args, **options))
+            return ray.get(question.remote(*args, **options), timeout=within_s)
         except ActorUnavailableError:
             time.sleep(PAUSE_S)
-    return ray.get(question.remote(*args, **options))
+    return ray.get(question.remote(*args, **options), timeout=within_s)
 
 
 def _let_go() -> None:

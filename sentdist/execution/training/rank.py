@@ -55,8 +55,9 @@ def train_as_first_rank(stage: Train | Rung, submission: Submission, sink: Event
 def train_rank(stage: Train | Rung, context: Context, sink: EventSink, run: RunHandle) -> Artifact | None:
     """One worker from start or checkpoint to the end; the first one tells of it and commits, the others give None."""
     started = time.perf_counter()
-    use_reserved(stage_demand(stage, context.runtime))
     ranks = ranks_here()
+    with ranks.errors_on_all():  # one host of a cluster may have a GPU that its torch cannot use
+        use_reserved(stage_demand(stage, context.runtime))
     with ExitStack() as at_end, Heartbeats(stage, sink, worker=f"rank {ranks.rank}" if ranks.world_size > 1 else "") as heartbeats:
         at_end.callback(let_freed_memory_go)  # which the session keeps
         _make_tokens(stage.whole, context, ranks)

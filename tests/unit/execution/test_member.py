@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import weakref
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from ray.exceptions import ActorDiedError, ActorUnavailableError
+from ray.exceptions import ActorDiedError, ActorUnavailableError, GetTimeoutError
 
 from sentdist.errors import ArtifactLost, DataError
 from sentdist.execution.board.event_sink import EventSink, GroupMember
@@ -71,19 +72,27 @@ def _work(
     number: int = 1,
     gives_each: bool = False,
     body: Callable[..., Any],
+    demand: Demand = DEMAND,
+    waits: list[float | None] | None = None,
 ) -> Board:
     """Have one worker of two do what the board orders."""
     plan, context = planned
     stage: Stage = next(stage for stage in plan.stages if isinstance(stage, Train))
     order = Order(number=number, stage=stage, submission=Submission(context=context, trainings_at_once=1))
     board = Board(order, breaks, gives_each=gives_each)
-    monkeypatch.setattr(member.ray, "get", board.answer)
+
+    def answer(question: tuple[str, tuple[Any, ...]], *, timeout: float | None = None) -> Any:
+        if waits is not None and question[0] == "next_order":
+            waits.append(timeout)
+        return board.answer(question)
+
+    monkeypatch.setattr(member.ray, "get", answer)
     monkeypatch.setattr(member, "PAUSE_S", 0.0)
     monkeypatch.setattr(
         member, "ranks_here", lambda: Ranks(rank=rank, world_size=2, exchange=lambda said: [said, said], gather=lambda said: [said, said])
     )
     monkeypatch.setattr(member, "train_rank", body)
-    member.build_orders(GroupMember(name="workers-1", demand=DEMAND, body=body, sink=EventSink(board=board)))
+    member.build_orders(GroupMember(name="workers-1", demand=demand, body=body, sink=EventSink(board=board)))
     return board
 
 
@@ -127,6 +136,39 @@ def test_what_all_ranks_meet_is_told_by_the_first_alone(monkeypatch: pytest.Monk
         raise DataError(where="corpus", found="no rows", expected="rows", remedy="Give some.")
 
     assert not _work(monkeypatch, planned, rank=1, body=train).answers
+
+
+def test_what_one_rank_alone_meets_ends_its_group_instead_of_leaving_the_others_waiting(
+    monkeypatch: pytest.MonkeyPatch, planned: tuple[Plan, Context]
+) -> None:
+    """The others wait for it in a collective, the first one too: the order stays open, and the board has nothing more to give."""
+
+    def train(*_: object) -> None:
+        raise DataError(where="bank", found="a shard that is gone", expected="a bank", remedy="Look.")
+
+    waits: list[float | None] = []
+
+    def is_open(name: str) -> Exception | None:
+        return GetTimeoutError("the first worker is still busy") if name == "next_order" and waits[-1] is not None else None
+
+    with pytest.raises(DataError, match="a shard that is gone"):
+        _work(monkeypatch, planned, rank=1, body=train, breaks=is_open, waits=waits)
+    assert waits == [None, member.OTHERS_TELL_S]
+
+
+def test_torch_is_asked_of_a_gpu_only_after_its_memory_is_to_stay_whole(
+    monkeypatch: pytest.MonkeyPatch, planned: tuple[Plan, Context]
+) -> None:
+    """A process with a GPU says which one it has when it asks for its first order, and that is when torch reads the choice."""
+    own = {name: value for name, value in os.environ.items() if "ALLOC_CONF" not in name}
+    monkeypatch.setattr(os, "environ", own)
+    read: list[str | None] = []
+    monkeypatch.setattr(member.torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(member.torch.cuda, "get_device_name", lambda: read.append(own.get("PYTORCH_ALLOC_CONF")) or "H100")
+    _work(monkeypatch, planned, body=lambda *_: "built", demand=Demand(way="task", workers=1, num_cpus=1.0, num_gpus=1.0))
+    assert read == ["expandable_segments:True"]
+    _work(monkeypatch, planned, body=lambda *_: "built")
+    assert len(read) == 1
 
 
 @pytest.mark.parametrize("rank", [0, 1])

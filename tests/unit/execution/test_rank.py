@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -11,17 +12,22 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from sentdist.errors import ResourceError
 from sentdist.execution.board.submission import Submission
+from sentdist.execution.resources import Demand
+from sentdist.execution.training import rank
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.execution.training.engines import engine_of
-from sentdist.execution.training.rank import train_as_first_rank
+from sentdist.execution.training.rank import train_as_first_rank, train_rank
 from sentdist.learning.engine import TorchEngine
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
+from sentdist.stages.ranks import Ranks
 from sentdist.tracking.tracker import NullRun
 from tests.support.lost_training import HostLost, RecordingSink
+from tests.support.rank_threads import on_ranks
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -91,3 +97,21 @@ def test_an_engine_is_made_as_the_runtime_says() -> None:
     ):
         made = engine_of(runtime, "cuda:1")
         assert isinstance(made, partial) and (made.func, made.keywords) == expected
+
+
+def test_a_gpu_that_one_rank_cannot_use_is_told_by_all(monkeypatch: pytest.MonkeyPatch, prepared: Any) -> None:
+    """In a cluster of unlike GPUs; else the others would wait for it in a collective until the process group gives up."""
+    stage, context = prepared("unlike")
+    here = threading.local()
+
+    def reserved(demand: Demand) -> None:
+        if here.ranks.rank == 1:
+            raise ResourceError(where="runtime.gpus_per_worker", found="Tesla V100", expected="a newer one", remedy="Take one.")
+
+    def train(ranks: Ranks) -> object:
+        here.ranks = ranks
+        return train_rank(stage, context, RecordingSink(), NullRun())
+
+    monkeypatch.setattr(rank, "ranks_here", lambda: here.ranks)
+    monkeypatch.setattr(rank, "use_reserved", reserved)
+    assert [str(error).partition(";")[0] for error in on_ranks(3, train)] == ["runtime.gpus_per_worker: found Tesla V100"] * 3
