@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import torch
 
 from sentdist.errors import ResourceError
@@ -23,16 +25,25 @@ def use_reserved(demand: Demand) -> None:
     torch.set_num_threads(max(1, int(demand.num_cpus)))
     if not demand.num_gpus:
         return
+    check_gpu()
+    # Also of a whole one: a process that stays may have served a stage with a part of it before.
+    torch.cuda.set_per_process_memory_fraction(_bound(demand.num_gpus))
+
+
+def check_gpu() -> None:
+    """Nothing, in a process that has reserved a GPU, or:
+
+    Raises:
+        ResourceError: torch cannot use it.
+    """
     keep_gpu_memory_whole()  # before torch is asked anything of the GPU
     if why := why_unusable():
         raise ResourceError(
             where="runtime.gpus_per_worker",
-            found=f"a node with a GPU that torch cannot use ({why})",
+            found=f"a node with a GPU that torch cannot use ({socket.gethostname()}: {why})",
             expected="a torch for CUDA and a driver that is new enough for it",
             remedy="Look at `nvidia-smi` and install torch for CUDA on that node, or set runtime.gpus_per_worker=0.",
         )
-    # Also of a whole one: a process that stays may have served a stage with a part of it before.
-    torch.cuda.set_per_process_memory_fraction(_bound(demand.num_gpus))
 
 
 def _bound(num_gpus: float) -> float:

@@ -10,20 +10,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import ray
 
 # `ray.train` gives out these very classes at run time, but a type checker sees there those of Train V1.
 from ray.train.torch import TorchConfig
+from ray.train.torch.config import _TorchBackend
 from ray.train.v2._internal.exceptions import WorkerHealthCheckFailedError
 from ray.train.v2.api.config import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
-from ray.train.v2.api.exceptions import TrainingFailedError, WorkerGroupError
+from ray.train.v2.api.exceptions import ControllerError, TrainingFailedError, WorkerGroupError
 from ray.train.v2.torch.torch_trainer import TorchTrainer
 
 from sentdist.errors import SentdistError
 from sentdist.execution.board.attempts import GroupLostError
 from sentdist.execution.board.event_sink import GroupMember
-from sentdist.execution.cluster.ray_errors import GONE
+from sentdist.execution.cluster.ray_errors import GONE, cause_of
 from sentdist.execution.resources import Demand, controller_environment, nodes_of
 from sentdist.gc_thresholds import collect_rarely
 from sentdist.learning.freed_memory import allocator_environment
@@ -41,7 +43,7 @@ def run_worker_group(member: GroupMember) -> None:
     Checkpoints lie in the store (see checkpoints.py); what Ray Train itself writes lies on local scratch and is never needed again.
 
     Raises:
-        GroupLostError: a worker, the controller or a host is gone, or a worker raised something.
+        GroupLostError: a worker, the controller or a host is gone, or a worker raised something, be it while the group was set up.
         TrainingFailedError: Ray Train itself could not start or hold the group.
     """
     demand = member.demand
@@ -50,7 +52,7 @@ def run_worker_group(member: GroupMember) -> None:
         trainer = TorchTrainer(
             partial(_work, member),
             scaling_config=_scaling(demand),
-            torch_config=TorchConfig(backend=GPU_BACKEND if demand.num_gpus else "gloo"),
+            torch_config=GpuConfig(backend=GPU_BACKEND) if demand.num_gpus else TorchConfig(backend="gloo"),
             run_config=RunConfig(
                 name=member.name,
                 storage_path=str(scratch),
@@ -64,8 +66,35 @@ def run_worker_group(member: GroupMember) -> None:
                 trainer.fit()
             except WorkerGroupError as error:
                 raise GroupLostError(_worker_error(error)) from error
+            except ControllerError as error:
+                cause = cause_of(error.controller_failure)
+                if cause is error.controller_failure:
+                    raise
+                raise GroupLostError(cause) from error
             except GONE as error:  # the controller, and its workers with it
                 raise GroupLostError(error) from error
+
+
+class _GpuBackend(_TorchBackend):
+    """Asks each worker first whether its torch can use its GPU: where it cannot, the process group ends in words of NCCL."""
+
+    def on_start(self, worker_group: Any, backend_config: Any) -> None:
+        worker_group.execute(_check_gpu)
+        super().on_start(worker_group, backend_config)
+
+
+class GpuConfig(TorchConfig):
+    """How the workers of a group with GPUs find each other."""
+
+    @property
+    def backend_cls(self) -> type[_TorchBackend]:
+        return _GpuBackend
+
+
+def _check_gpu() -> None:
+    from sentdist.execution.reserved import check_gpu
+
+    check_gpu()
 
 
 def _scaling(demand: Demand) -> ScalingConfig:

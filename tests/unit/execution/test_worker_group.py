@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import signal
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, Literal
 from unittest.mock import Mock
 
 import pytest
-from ray.exceptions import ActorDiedError
+from ray.exceptions import ActorDiedError, RayTaskError
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
-from sentdist.errors import DataError
+from sentdist.errors import DataError, ResourceError
+from sentdist.execution import reserved
 from sentdist.execution.board import stage_task
 from sentdist.execution.board.attempts import GroupLostError
 from sentdist.execution.board.event_sink import EventSink, GroupMember
@@ -59,6 +61,32 @@ def test_what_ray_train_cannot_do_itself_is_no_loss(monkeypatch: pytest.MonkeyPa
     _end_with(monkeypatch, ControllerError(RuntimeError("no group could be started")))
     with pytest.raises(ControllerError):
         worker_group.run_worker_group(GROUP)
+
+
+def test_what_a_worker_raises_while_the_group_is_set_up_reaches_the_board(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an error of Ray Train's own it would be told as a traceback of its processes."""
+    unusable = ResourceError(where="runtime.gpus_per_worker", found="no CUDA", expected="one", remedy="Install it.")
+    raised = RayTaskError("execute", "Traceback …", unusable).as_instanceof_cause()
+    _end_with(monkeypatch, ControllerError(raised))
+    with pytest.raises(GroupLostError) as found:
+        worker_group.run_worker_group(GPUS)
+    assert found.value.origin is unusable
+
+
+@pytest.mark.parametrize("why", [None, "built without CUDA"])
+def test_workers_with_gpus_say_so_before_their_group_is_set_up_where_torch_cannot_use_one(
+    why: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_up = Mock()
+    monkeypatch.setattr(worker_group._TorchBackend, "on_start", set_up)
+    monkeypatch.setattr(reserved, "why_unusable", lambda: why)
+    monkeypatch.setattr(reserved, "keep_gpu_memory_whole", Mock())
+    config = _asked(monkeypatch, GPUS).torch_config
+    workers: Any = SimpleNamespace(execute=lambda act, *args: act(*args))
+    with nullcontext() if why is None else pytest.raises(ResourceError, match="built without CUDA"):
+        config.backend_cls().on_start(workers, config)
+    assert set_up.called == (why is None)
+    assert _asked(monkeypatch, GROUP).torch_config.backend_cls is worker_group._TorchBackend
 
 
 def test_what_starts_ray_train_is_told_which_cluster_it_is_on(monkeypatch: pytest.MonkeyPatch) -> None:
