@@ -12,6 +12,7 @@ from sentdist.cli.options import (
     EncoderName,
     EncoderRevision,
     EncodingPrecision,
+    GpusPerWorker,
     MaxLength,
     Overwrite,
     OwnPooling,
@@ -21,6 +22,7 @@ from sentdist.cli.options import (
     check_choice,
     check_in_use,
     given_names,
+    named_gpus,
     weights_of,
 )
 from sentdist.cli.printing import empty_table, found_texts, open_console, sentence_progress, tell_unknown
@@ -52,6 +54,8 @@ def encode(
         ),
     ] = False,
     dtype: Annotated[str, typer.Option("--dtype", help="float32 or float16, on disk.")] = "float32",
+    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Encode on that many workers of the Ray cluster.")] = None,
+    gpus_per_worker: GpusPerWorker = None,
     precision: EncodingPrecision = "fp32",
     max_length: MaxLength = None,
     pooling: OwnPooling = None,
@@ -67,6 +71,7 @@ def encode(
     from sentdist.inference.outputs import check_output
 
     check_choice("--dtype", dtype, DTYPES)
+    check_in_use({"--gpus-per-worker": gpus_per_worker}, needs="--workers", is_given=workers is not None)
     check_output(out, suffixes=SUFFIXES, overwrite=overwrite)
     if id_column is not None and out.suffix != ".parquet":
         raise DataError(where="--id", found=f"{out.name}", expected="OUT.parquet, which has room for ids", remedy="Leave --id out.")
@@ -79,11 +84,19 @@ def encode(
     from sentdist.plan.runtime import Runtime
     from sentdist.stages.devices import on_this_machine
 
-    loaded, done = LoadedEncoder.load(use), 0
-    typer.echo(f"Encoding {on_this_machine(Runtime())[1]}.")
+    loaded, done, batches = LoadedEncoder.load(use, None if workers is None else "cpu"), 0, None  # this machine's GPUs are the workers'
+    if workers is None:
+        typer.echo(f"Encoding {on_this_machine(Runtime())[1]}.")
+    else:
+        from sentdist.execution.parallel.file_encoder import WorkerEncoding
+
+        runtime = Runtime.model_validate({"engine": "torch", "workers": workers} | named_gpus(gpus_per_worker))
+        on_cluster = WorkerEncoding.on_cluster(loaded, runtime)
+        batches = on_cluster.batches
+        typer.echo(f"Encoding over {counted(workers, 'worker')}, {on_cluster.devices}.")
     started = time.perf_counter()
     with sentence_progress("encoding", texts.num_rows) as advance:
-        for done in encode_file(loaded, texts, out, dtype=dtype):
+        for done in encode_file(loaded, texts, out, dtype=dtype, batches=batches):
             advance(done)
     seconds = time.perf_counter() - started
     tell_unknown(loaded)

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
-from sentdist.data.texts import Texts
+import numpy as np
+
+from sentdist.data.texts import TextColumns, Texts
 from sentdist.inference.embedding_file import TEXTS, TextsDigest, embedding_writer
 from sentdist.inference.ready_encoder import LoadedEncoder
 
 SENTENCES_AT_ONCE = 16_384  # embedded and written together: sorting by length has nothing to gain beyond that
 
 
-def encode_file(loaded: LoadedEncoder, texts: Texts, out: Path, *, dtype: str = "float32") -> Iterator[int]:
+EmbeddedBatches = Callable[[Texts], Iterator[tuple[TextColumns, np.ndarray]]]  # of a file, in its order
+
+
+def encode_file(
+    loaded: LoadedEncoder, texts: Texts, out: Path, *, dtype: str = "float32", batches: EmbeddedBatches | None = None
+) -> Iterator[int]:
     """Write the embeddings of all sentences to `out`; gives out after each batch how many are done.
 
+    batches: by whom the file is embedded; None: by `loaded`, here.
     Memory holds one batch. Whoever stops drawing, and every error, leaves no file of that name.
 
     Raises:
@@ -24,10 +33,15 @@ def encode_file(loaded: LoadedEncoder, texts: Texts, out: Path, *, dtype: str = 
     with_ids = texts.id_column is not None
     facts = {**loaded.facts, "checkpoint": loaded.use.checkpoint, "source": texts.name, "dtype": dtype}
     with embedding_writer(out, width=loaded.width, dtype=dtype, facts=facts, with_ids=with_ids) as writer:
-        for batch in texts.batches(SENTENCES_AT_ONCE):
+        for batch, embeddings_SD in (batches or partial(_embedded_here, loaded))(texts):
             sentences = batch[texts.columns[0]]
-            writer.write(loaded.embed(sentences), batch[texts.id_column] if texts.id_column is not None else None)
+            writer.write(embeddings_SD, batch[texts.id_column] if texts.id_column is not None else None)
             digest.add(sentences)
             done += len(sentences)
             yield done
         facts[TEXTS] = digest.hex
+
+
+def _embedded_here(loaded: LoadedEncoder, texts: Texts) -> Iterator[tuple[TextColumns, np.ndarray]]:
+    for batch in texts.batches(SENTENCES_AT_ONCE):
+        yield batch, loaded.embed(batch[texts.columns[0]])

@@ -73,6 +73,20 @@ def test_the_command_line_evaluates_over_workers(cluster: Any, tiny_encoder_dir:
     ]
 
 
+def test_a_file_is_encoded_over_workers_as_in_one_process(cluster: Any, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    from sentdist.cli import app
+
+    lines = [" ".join(WORDS[: 1 + number % 8]) for number in range(1_100)]
+    (tmp_path / "lines.txt").write_text("\n".join(lines))
+    for name, workers in (("here", ()), ("there", ("--workers", "2"))):
+        command = ["encode", str(tiny_encoder_dir), str(tmp_path / "lines.txt"), "--out", str(tmp_path / f"{name}.npy"), *workers]
+        done = CliRunner().invoke(app, command)
+        assert done.exit_code == 0, done.output
+    assert "Encoding over 2 workers, on CPUs." in done.output
+    here, there = (np.load(tmp_path / f"{name}.npy") for name in ("here", "there"))
+    np.testing.assert_allclose(there, here, atol=2e-6)  # as above
+
+
 def test_what_a_worker_raises_arrives_as_it_was(cluster: Any, tiny_encoder_dir: Path, data: Path, tmp_path: Path) -> None:
     from sentdist.execution.parallel.embed import embed_over_workers
 

@@ -32,6 +32,18 @@ class UnknownWords:
             self.first = self.first or sentences[int(found[0])]
             self.num_sentences += len(found)
 
+    def add(self, others: UnknownWords) -> None:
+        """Count those of sentences that come after these."""
+        self.first = self.first or others.first
+        self.num_sentences += others.num_sentences
+
+    def taken(self) -> UnknownWords:
+        """Those so far; what is counted from now on begins anew."""
+        taken = UnknownWords()
+        taken.add(self)
+        self.num_sentences, self.first = 0, ""
+        return taken
+
 
 @lru_cache(maxsize=4)
 def _is_word(tokenizer: PreTrainedTokenizerBase) -> np.ndarray:

@@ -21,6 +21,7 @@ from sentdist.errors import DataError
 from sentdist.execution import health, stop_sweeps
 from sentdist.execution.banks import owner
 from sentdist.execution.cluster import connection, leaving
+from sentdist.execution.parallel import file_encoder
 from sentdist.execution.parallel import nearest as parallel_nearest
 from sentdist.inference import planned_scores
 from sentdist.inference.ready_encoder import LoadedEncoder
@@ -188,6 +189,20 @@ def test_a_search_over_workers_has_their_number_gpus_and_depth(
     assert done.exit_code == 7 and named["depth"] == 3, done.output
     assert (named["runtime"].workers, named["runtime"].gpus_per_worker) == (2, 0.5)
     assert searched.embeddings == reader.embeddings == tmp_path / "lines.npy", "workers are started in other folders"
+
+
+def test_a_file_is_encoded_over_workers_only_where_that_is_asked(
+    tiny_encoder_dir: Path, tmp_path: Path, listen: Callable[..., Told]
+) -> None:
+    (tmp_path / "lines.txt").write_text("\n".join(SENTENCES))
+    told = listen(file_encoder.WorkerEncoding, "on_cluster", typer.Exit(7))
+    command = ("encode", tiny_encoder_dir, tmp_path / "lines.txt", "--out", tmp_path / "lines.npy")
+    for more, code in (((), 0), (("--gpus-per-worker", "1"), 2), (("--workers", "3", "--gpus-per-worker", "0.5"), 7)):
+        done = _call(*command, "--overwrite", *more)
+        assert done.exit_code == code, done.output
+    (((loaded, runtime), _),) = told
+    assert loaded.encoder.device.type == "cpu", "this machine's GPUs are the workers'"
+    assert (runtime.workers, runtime.gpus_per_worker) == (3, 0.5)
 
 
 @pytest.mark.parametrize(

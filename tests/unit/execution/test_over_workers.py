@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
+from sentdist.data.texts import open_texts
 from sentdist.execution import reserved
 from sentdist.execution.board.heartbeats import Heartbeat
 from sentdist.execution.cluster.growth import ClusterNodes
-from sentdist.execution.parallel import embed, nearest, shards
+from sentdist.execution.parallel import embed, file_encoder, nearest, shards
 from sentdist.execution.resources import Node, pool_demand, stage_demand
+from sentdist.inference.encode_file import encode_file
 from sentdist.inference.nearest import TileReader
+from sentdist.learning.encoder.unknown_words import UnknownWords
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderUse
@@ -75,6 +80,50 @@ def test_who_searches_a_file_of_embeddings_takes_no_gpu(embeddings: Path | None,
     assert list(search) == []
     assert given.call_args.kwargs["demand"].num_gpus == gpus
     assert given.call_args.args[0][-1].gpus_per_worker == gpus, "the worker opens its encoder on that device"
+
+
+def test_a_file_that_workers_encode_is_written_in_its_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With ids, in parts of several a worker, and with those sentences counted of which no word is known, the first of the file first."""
+    given, reserves, opened = Mock(), Mock(), Mock()
+    _there(monkeypatch, file_encoder, given)
+    monkeypatch.setattr(reserved, "use_reserved", reserves)
+    use = EncoderUse(checkpoint="toy")
+
+    def load(use: EncoderUse, device: str) -> Any:
+        def embed(sentences: list[str]) -> np.ndarray:
+            strange = [text for text in sentences if int(text) % 500 == 7]
+            one.unknown.add(_unknown(strange))
+            return np.array([[float(text)] for text in sentences], np.float32)
+
+        opened(use, device)
+        one = SimpleNamespace(embed=embed, unknown=UnknownWords())
+        return one
+
+    monkeypatch.setattr(file_encoder.LoadedEncoder, "load", load)
+    texts = tmp_path / "texts.csv"
+    texts.write_text("text,name\n" + "".join(f"{number},n{number}\n" for number in range(1_300)))
+    loaded: Any = SimpleNamespace(use=use, facts={}, width=1, unknown=UnknownWords())
+    runtime = Runtime(engine="torch", workers=2, cpus_per_worker=0.5)
+    on_cluster = file_encoder.WorkerEncoding.on_cluster(loaded, runtime)
+    assert on_cluster.devices == "on 2 GPU(s); idle: 2 (bound by --workers)"
+    out = tmp_path / "out.parquet"
+    found = open_texts(str(texts), columns=("text",), id_column="name")
+    parts = replace(found, num_rows=1_300)
+    assert list(encode_file(loaded, parts, out, batches=on_cluster.batches)) == [512, 1024, 1300]
+    table = pq.read_table(out).to_pydict()
+    assert table["id"] == [f"n{number}" for number in range(1_300)]
+    assert np.concatenate(table["embedding"]).tolist() == list(range(1_300))
+    assert (loaded.unknown.num_sentences, loaded.unknown.first) == (3, "7")
+    reserves.assert_called_once_with(given.call_args.kwargs["demand"]), "the encoder is loaded once, within what the worker has reserved"
+    opened.assert_called_once_with(use, "cuda")
+    list(encode_file(loaded, found, out, batches=file_encoder.WorkerEncoding.on_cluster(loaded, runtime.with_gpus(0.0)).batches))
+    assert opened.call_args.args == (use, "cpu")
+
+
+def _unknown(sentences: list[str]) -> UnknownWords:
+    found = UnknownWords()
+    found.num_sentences, found.first = len(sentences), next(iter(sentences), "")
+    return found
 
 
 class Sink:

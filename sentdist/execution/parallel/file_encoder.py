@@ -1,0 +1,99 @@
+"""Encoding a file over the workers of a cluster: batches go out as they are read, embeddings are written in the order of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from sentdist.data.texts import TextColumns, Texts
+from sentdist.execution.cluster.connection import connect
+from sentdist.execution.cluster.growth import cluster_growth
+from sentdist.execution.gpu_types import with_gpu_type
+from sentdist.execution.parallel.pool import over_workers, rows_per_part
+from sentdist.execution.resources import capacity, gpus_line, pool_demand, with_devices
+from sentdist.inference.encode_file import SENTENCES_AT_ONCE
+from sentdist.inference.ready_encoder import LoadedEncoder
+from sentdist.learning.encoder.unknown_words import UnknownWords
+from sentdist.plan.runtime import Runtime
+from sentdist.plan.specs import EncoderUse
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodedPart:
+    """What a worker makes of some sentences. unknown: those of them without a word that is known."""
+
+    embeddings: np.ndarray
+    unknown: UnknownWords
+
+
+class FileEncoder:
+    """A worker: loads the encoder once, then embeds one part of the sentences after the other."""
+
+    def __init__(self, use: EncoderUse, runtime: Runtime) -> None:
+        self._use, self._runtime = use, runtime
+
+    @cached_property
+    def _loaded(self) -> LoadedEncoder:
+        # Not in the constructor: there an error would be told as the death of an actor.
+        from sentdist.execution.reserved import use_reserved
+
+        use_reserved(pool_demand(self._runtime, gpus=self._runtime.gpus_per_worker))
+        return LoadedEncoder.load(self._use, "cuda" if self._runtime.gpus_per_worker else "cpu")
+
+    def work(self, part: tuple[int, list[str]]) -> EncodedPart:
+        """The embeddings of the sentences of a part, which has a number."""
+        _, sentences = part
+        embeddings, unknown = self._loaded.embed(sentences), self._loaded.unknown.taken()
+        return EncodedPart(embeddings=embeddings, unknown=unknown)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerEncoding:
+    """How a file is encoded on a cluster. devices: for people, what is used, what lies idle and why."""
+
+    loaded: LoadedEncoder
+    runtime: Runtime
+    devices: str
+
+    @classmethod
+    def on_cluster(cls, loaded: LoadedEncoder, runtime: Runtime) -> WorkerEncoding:
+        """On up to `runtime.workers` workers of the cluster that RAY_ADDRESS names. loaded: the encoder, which all nodes must see under
+        the name that its use has.
+
+        Raises:
+            ResourceError: no cluster, or one that cannot hold so many workers.
+        """
+        connect()
+        nodes = with_gpu_type(cluster_growth().nodes, runtime)
+        decided = with_devices(runtime, nodes)
+        capacity(decided, nodes)
+        devices = gpus_line(runtime, decided, nodes, workers_at_once=decided.most_workers, limited_by="--workers")
+        return cls(loaded=loaded, runtime=decided, devices=devices)
+
+    def batches(self, texts: Texts) -> Iterator[tuple[TextColumns, np.ndarray]]:
+        """Each batch of a file with its embeddings, in the order of the file. What comes before its turn waits in memory.
+
+        Raises:
+            ResourceError: a batch lost its worker again and again.
+            SentdistError: what a worker raised, as it raised it.
+        """
+        size = SENTENCES_AT_ONCE if texts.num_rows is None else min(SENTENCES_AT_ONCE, rows_per_part(texts.num_rows, self.runtime))
+        read: dict[int, TextColumns] = {}
+
+        def parts() -> Iterator[tuple[int, list[str]]]:
+            for number, batch in enumerate(texts.batches(size)):
+                read[number] = batch
+                yield number, batch[texts.columns[0]]
+
+        demand = pool_demand(self.runtime, gpus=self.runtime.gpus_per_worker)
+        made: dict[int, EncodedPart] = {}
+        turn = 0
+        for (number, _), answer in over_workers(FileEncoder, (self.loaded.use, self.runtime), parts(), demand=demand, where="encode"):
+            made[number] = answer
+            while turn in made:
+                self.loaded.unknown.add(made[turn].unknown)
+                yield read.pop(turn), made.pop(turn).embeddings
+                turn += 1
