@@ -10,6 +10,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+import torch
 
 from sentdist.execution.resources import stage_demand
 from sentdist.execution.training import rank, reporter
@@ -18,7 +19,7 @@ from sentdist.learning.loop import StepReport
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
-from sentdist.stages.ranks import Ranks
+from sentdist.stages.ranks import ALONE, Ranks
 from sentdist.store.store import ArtifactStore
 from tests.support.every_stage import one_of_each
 
@@ -127,3 +128,18 @@ def test_the_first_worker_tells_of_steps_speed_and_machine_and_of_nothing_twice(
     assert (event.what, event.step, event.sentences_per_s) == ("step", 6, 12.0)
     told.close()
     run.close.assert_called_once_with()
+
+
+def test_a_rank_computes_on_the_gpu_that_ray_train_gave_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not on the first one that it sees: workers of a host see the GPUs of all of them."""
+    monkeypatch.setattr("ray.train.torch.get_device", lambda: torch.device("cuda", 2))
+    runtime = Runtime(engine="torch", workers=4, gpus_per_worker=1)
+    engines = Mock()
+    monkeypatch.setattr(rank, "engine_of", engines)
+    monkeypatch.setattr(rank, "TrainSession", Mock())
+    monkeypatch.setattr(rank, "bank_of", Mock())
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for is_a_rank, device in ((True, "cuda:2"), (False, "cuda")):
+        monkeypatch.setattr(rank.dist, "is_initialized", lambda is_a_rank=is_a_rank: is_a_rank)
+        rank._start_session(Mock(), Mock(runtime=runtime), ALONE)
+        assert engines.call_args.args == (runtime, device)

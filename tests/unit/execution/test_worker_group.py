@@ -11,7 +11,9 @@ from unittest.mock import Mock
 
 import pytest
 from ray.exceptions import ActorDiedError, RayTaskError
+from ray.train.torch.config import _is_backend_nccl
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
+from torch.distributed.distributed_c10d import Backend, BackendConfig
 
 from sentdist.errors import DataError, ResourceError
 from sentdist.execution import reserved
@@ -129,6 +131,12 @@ def test_a_group_has_the_workers_and_devices_of_its_demand(monkeypatch: pytest.M
     assert gpus.scaling_config.use_gpu and gpus.scaling_config.resources_per_worker == {"CPU": 3.0, "GPU": 0.5}
     assert (fixed.torch_config.backend, gpus.torch_config.backend) == ("gloo", worker_group.GPU_BACKEND)
     assert elastic.scaling_config.num_workers == (2, 4) and elastic.scaling_config.elastic_resize_monitor_interval_s == 120.0
+
+
+def test_a_group_with_gpus_serves_what_lies_on_them_and_what_lies_on_the_host() -> None:
+    """NCCL alone serves no tensor on the host, where ranks tell each other of errors and checkpoints. And Ray sets NCCL up by that name."""
+    served = BackendConfig(Backend(worker_group.GPU_BACKEND)).get_device_backend_map()
+    assert (served["cpu"], served["cuda"]) == ("gloo", "nccl") and _is_backend_nccl(worker_group.GPU_BACKEND)
 
 
 def test_a_worker_computes_with_its_own_cpus_and_asks_for_no_gpu_that_it_has_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
 
 from sentdist.errors import DataError
-from sentdist.learning.encoder.batch import Batch
-from sentdist.learning.prefetch import Sender, made_ahead
+from sentdist.learning.encoder.batch import Batch, TokenBatch
+from sentdist.learning.prefetch import Sender, SentBatch, made_ahead
 
 
 def _threads() -> int:
@@ -160,3 +161,23 @@ def test_what_has_come_is_read_after_its_copy_and_kept_for_as_long_as_it_is_read
     sender = Sender(torch.device("cuda", 0))
     assert sender.receive(sender.send(batch)) is there
     assert happened == ["copied on copying", "waited for Arrival", "kept for computing", "kept for computing"]
+
+
+def test_who_computes_waits_for_the_copy_and_keeps_its_memory_from_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was copied belongs to the copying stream, which takes the memory for the next batch as soon as nobody holds the tensor,
+    though the computing stream has still to read it: it must be told of each."""
+    done: list[tuple[str, object]] = []
+    computing = SimpleNamespace(wait_event=lambda event: done.append(("waits", event)))
+    monkeypatch.setattr(torch.cuda, "Stream", Mock())
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: computing)
+    monkeypatch.setattr(
+        torch.Tensor, "record_stream", lambda tensor, stream: done.append(("recorded", id(tensor))) if stream is computing else None
+    )
+    moved = {"labels": torch.ones(1), "relations": torch.ones(1, dtype=torch.int64), "augmented": torch.ones(1)}
+    tokens = TokenBatch(token_ids=torch.zeros(1, dtype=torch.int64), boundaries=torch.tensor([0, 1], dtype=torch.int32), lengths=(1,))
+    batch = Batch(tokens=tokens, num_columns=1, first_row=0, sentence_ids=np.zeros((1, 1)), **moved)
+    on_device = [value for value in vars(batch.to("meta")).values() if isinstance(value, torch.Tensor) and value.is_meta]
+    assert len(on_device) == len(moved), "these are all that a batch has on its way"
+    arrival: Any = object()
+    assert Sender(torch.device("cuda", 1)).receive(SentBatch(batch=batch, arrival=arrival)) is batch
+    assert done[0] == ("waits", arrival) and sorted(done[1:]) == sorted(("recorded", id(tensor)) for tensor in moved.values())
