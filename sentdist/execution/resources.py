@@ -171,8 +171,10 @@ def gpus_line(asked: Runtime, runtime: Runtime, nodes: tuple[Node, ...], *, work
         by_hand = "runtime.device=cpu" if asked.device == "cpu" else "runtime.gpus_per_worker=0"
         wants = f"{asked.fewest_workers} workers with a GPU and {asked.cpus_per_worker:g} CPU(s) each do not fit"
         return f"on CPUs; idle: {num_gpus} GPU(s) ({wants if asked.gpus_asked is None else by_hand})"
-    used = min(num_gpus, math.ceil(workers_at_once * runtime.gpus_per_worker - 1e-9))
-    idle = f"; idle: {num_gpus - used} (bound by {limited_by})" if used < num_gpus else ""
+    each = runtime.gpus_per_worker
+    used = min(num_gpus, math.ceil(workers_at_once * min(each, 1.0) - 1e-9))
+    why = f"bound by {limited_by}" if each <= 1 else f"a worker computes on one of its {each:g}: set runtime.gpus_per_worker=1"
+    idle = f"; idle: {num_gpus - used} ({why})" if used < num_gpus else ""
     return f"on {used} GPU(s){idle}"
 
 

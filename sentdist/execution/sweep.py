@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import AbstractContextManager, contextmanager
@@ -33,7 +34,7 @@ from sentdist.execution.resources import (
 from sentdist.execution.sweep_end import SweepSummary, TrialOutcome, overlaps_not_counted
 from sentdist.execution.training.checkpoints import forget_finished
 from sentdist.plan.leaks import overlaps_of
-from sentdist.plan.stage import topological
+from sentdist.plan.stage import most_at_once, topological
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan, Trial
 from sentdist.print_line import PrintLine
@@ -59,7 +60,8 @@ def run_sweep(
     before = context.store.get_all(plan.stages).keys()
     missing = [trial for trial in plan.trials if trial.key not in before]
     to_build = frozenset(stage.key for stage in plan.stages) - before
-    allocation = allocate(plan, context, to_build) if missing else None
+    chains = most_at_once(stage for stage in plan.stages if stage.key in to_build and stage.uses_gpu)
+    allocation = allocate(plan, context, to_build, chains=chains) if missing else None
     context = context if allocation is None else allocation.context
     estimate = disk_estimate(plan, context, to_build, at_once=1 if allocation is None else allocation.capacity.trainings_at_once)
     context.store.check_writable(needed_bytes=estimate.least)
@@ -110,8 +112,9 @@ class ClusterAllocation:
         )
 
 
-def allocate(plan: Plan, context: Context, to_build: Set[str]) -> ClusterAllocation:
+def allocate(plan: Plan, context: Context, to_build: Set[str], *, chains: float = math.inf) -> ClusterAllocation:
     """Hold a plan against the cluster that this process is connected to. to_build: keys of the stages that are not in the store.
+    chains: how many of them can use GPUs at once; infinity: who asks will have more of them.
 
     Raises:
         ResourceError: it can never carry one training of this runtime.
@@ -125,8 +128,9 @@ def allocate(plan: Plan, context: Context, to_build: Set[str]) -> ClusterAllocat
     left = (stage for stage in plan.stages if stage.key in to_build)
     check_precisions(left, context.runtime, old_gpu=old_gpu_of(nodes))
     offered = capacity(context.runtime, nodes, worker_bytes=on_host)
-    at_once = offered.trainings_at_once * context.runtime.most_workers
-    devices = gpus_line(plan.recipe.runtime, context.runtime, nodes, workers_at_once=at_once, limited_by=offered.limited_by)
+    at_once = int(min(offered.trainings_at_once, chains)) * context.runtime.most_workers
+    limited_by = offered.limited_by if chains >= offered.trainings_at_once else f"the recipe: {chains:g} of its stages at once"
+    devices = gpus_line(plan.recipe.runtime, context.runtime, nodes, workers_at_once=at_once, limited_by=limited_by)
     notes = tuple(one for one in (note, gpu_types_note(context.runtime, nodes), growth.line) if one)
     return ClusterAllocation(context=context, capacity=offered, growth=growth, notes=notes, devices=devices)
 

@@ -75,6 +75,15 @@ class Runtime(Frozen):
         return self
 
     @model_validator(mode="after")
+    def _engine_shares_out(self) -> Self:
+        if self.engine == "torch" and self.zero_stage:
+            raise ValueError(
+                f"zero_stage: found {self.zero_stage} with engine torch, where each worker keeps all; "
+                "set runtime.engine=deepspeed, or leave zero_stage out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _device_and_gpus_agree(self) -> Self:
         is_named = "gpus_per_worker" in self.model_fields_set
         if is_named and (self.device, self.gpus_per_worker > 0) in (("cpu", True), ("cuda", False)):

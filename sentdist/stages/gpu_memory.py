@@ -68,7 +68,8 @@ def _training(stage: Train, context: Context, num_bytes: float) -> tuple[str, st
     if at_a_time == 1:
         if not context.runtime.recompute_layers:
             return tried, "Set runtime.recompute_layers=true, which changes no result, or lower training.max_length."
-        return tried, "Lower training.max_length, take a smaller encoder, or set runtime.zero_stage=3 on several workers."
+        engine = "runtime.engine=deepspeed and " if context.runtime.engine == "torch" else ""
+        return tried, f"Lower training.max_length, take a smaller encoder, or set {engine}runtime.zero_stage=3 on several workers."
     size = size_of(stage.encoder, context)
     # By estimate, and if that had it fit by half: the estimate knows nothing of long sentences, and nothing of who else uses the GPU.
     fewer = min(at_a_time // 2, fitting_micro_batch(stage, size, context.runtime, num_bytes=num_bytes))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -44,7 +46,34 @@ def test_what_would_end_on_a_gpu_is_refused_before_it_starts(
         sweep.allocate(plan, context, to_build)
 
 
-@pytest.mark.parametrize(("settings", "said"), [(["runtime.workers=2", "runtime.zero_stage=2"], True), ([], False)])
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        (["seeds=[0]"], "on 1 GPU(s); idle: 7 (bound by the recipe: 1 of its stages at once)"),
+        (["seeds=[0]", "runtime.workers=4"], "on 4 GPU(s); idle: 4 (bound by the recipe: 1 of its stages at once)"),
+        (["seeds=[0,1,2]"], "on 3 GPU(s); idle: 5 (bound by the recipe: 3 of its stages at once)"),
+        (["seeds=[0,1,2,3,4,5,6,7]"], "on 8 GPU(s)"),
+    ],
+)
+def test_gpus_for_which_a_recipe_has_no_work_are_told(
+    settings: list[str], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A training and its scores follow one another, so one seed keeps one GPU busy, whatever the cluster has."""
+    monkeypatch.setattr(sweep, "cluster_growth", lambda: ClusterNodes(living=(Node(cpus=16, gpus=8),)))
+    monkeypatch.setattr(sweep, "begin_sweep", Mock(side_effect=InterruptedError))
+    allocated: list[sweep.ClusterAllocation] = []
+    allocate = sweep.allocate
+    monkeypatch.setattr(sweep, "allocate", lambda *given, **named: allocated.append(allocate(*given, **named)) or allocated[0])
+    plan, context = demo(tmp_path, *settings)
+    plan = replace(plan, trials=tuple(trial for trial in plan.trials if trial.method == "fine_tuned"))
+    with pytest.raises(InterruptedError):
+        sweep.run_sweep(plan, context)
+    assert [one.devices for one in allocated] == [line]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"), [(["runtime.engine=deepspeed", "runtime.workers=2", "runtime.zero_stage=2"], True), ([], False)]
+)
 def test_what_takes_no_effect_in_one_process_is_told(
     settings: list[str], said: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

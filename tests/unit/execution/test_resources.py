@@ -117,6 +117,7 @@ def test_too_small_a_part_of_a_gpu_is_made_larger(
         ({"device": "cpu"}, [(16, 2)], 0, "on CPUs; idle: 2 GPU(s) (runtime.device=cpu)"),
         ({"device": "cuda"}, [(16, 2), (16, 0)], 1, "on 2 GPU(s)"),
         ({"gpus_per_worker": 0.25}, [(2, 2)], 0.25, "on 1 GPU(s); idle: 1 (bound by CPUs)"),
+        ({"gpus_per_worker": 2}, [(16, 8)], 2, "on 4 GPU(s); idle: 4 (a worker computes on one of its 2: set runtime.gpus_per_worker=1)"),
     ],
 )
 def test_the_gpus_that_there_are_are_taken_and_those_that_lie_idle_are_told(
@@ -158,11 +159,12 @@ def test_what_changes_its_workers_waits_for_the_fewest() -> None:
     [
         ({"workers": [4, 2]}, r"workers: found \[4, 2\]; expected \[fewest, most\]"),
         ({"workers": [1, 2], "zero_stage": 2}, r"workers: found \[1, 2\] with zero_stage 2; expected zero_stage 0"),
+        ({"engine": "torch", "workers": 2, "zero_stage": 2}, "zero_stage: found 2 with engine torch, where each worker keeps all"),
         ({"workers": [0, 2]}, "greater than or equal to 1"),
         ({"workers": [1, 2, 3]}, "at most 2 items"),
     ],
 )
-def test_workers_that_cannot_change_are_refused(runtime: dict[str, object], message: str) -> None:
+def test_workers_that_cannot_change_or_share_are_refused(runtime: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Runtime.model_validate(runtime)
 

@@ -92,9 +92,9 @@ def test_the_order_of_a_phi_set_does_not_matter() -> None:
 
 
 def test_runtime_changes_no_key() -> None:
-    runtimes: list[Json] = [{}, {"workers": 2, "zero_stage": 3, "log_every": 1, "engine": "torch", "rows_per_shard": 100}]
-    first, second = (plan_of(small_recipe(runtime=runtime)) for runtime in runtimes)
-    assert [stage.key for stage in first.stages] == [stage.key for stage in second.stages]
+    runtimes: list[Json] = [{}, {"workers": 2, "zero_stage": 3, "log_every": 1, "rows_per_shard": 100}, {"workers": 2, "engine": "torch"}]
+    first, second, third = (plan_of(small_recipe(runtime=runtime)) for runtime in runtimes)
+    assert [stage.key for stage in first.stages] == [stage.key for stage in second.stages] == [stage.key for stage in third.stages]
 
 
 def test_a_default_that_is_written_out_is_the_default() -> None:
