@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from sentdist.errors import EncoderError
-from sentdist.learning.encoder.encode import encode
+from sentdist.errors import EncoderError, ResourceError
+from sentdist.learning.encoder.encode import TOKENS_ON_GPU, encode
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.learning.encoder.pretrained import saved_head
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
@@ -21,6 +21,7 @@ from sentdist.plan.specs import EncoderUse
 from sentdist.plan.stage import Json
 from sentdist.poolings import POOLINGS
 from sentdist.stages.devices import why_unusable
+from sentdist.stages.gpu_memory import explained_if_full, whole_gpu
 from sentdist.stages.planning.resolve import folder_digest
 
 
@@ -57,7 +58,9 @@ class LoadedEncoder:
         place = torch.device(device or ("cpu" if why_unusable() else "cuda"))
         matmul = apply_matmul_precision(place, use.precision)
         digest = folder_digest(folder, "encoder")
-        return cls(use=use, folder=folder, encoder=encoder.to(place).eval(), digest=digest, matmul=matmul)
+        with explained_if_full(partial(_full_gpu, use, use.max_length or encoder.max_length)):
+            encoder.to(place).eval()
+        return cls(use=use, folder=folder, encoder=encoder, digest=digest, matmul=matmul)
 
     @property
     def width(self) -> int:
@@ -79,12 +82,14 @@ class LoadedEncoder:
 
         Raises:
             EncoderError: embeddings that are not finite, or of length 0 where they shall be normalized.
+            ResourceError: the GPU's memory is full.
         """
         torch.set_float32_matmul_precision(self.matmul)  # of the process: another encoder may have been loaded since
-        embeddings_SD = encode(
-            self.encoder, sentences, max_length=self.use.max_length, precision=self.use.precision,
-            on_tokens=partial(self.unknown.count, self.encoder.tokenizer),
-        )  # fmt: skip
+        with explained_if_full(partial(_full_gpu, self.use, self.use.max_length or self.encoder.max_length)):
+            embeddings_SD = encode(
+                self.encoder, sentences, max_length=self.use.max_length, precision=self.use.precision,
+                on_tokens=partial(self.unknown.count, self.encoder.tokenizer),
+            )  # fmt: skip
         lengths_S = np.linalg.norm(embeddings_SD, axis=1)
         if not np.isfinite(lengths_S).all() or (self.use.normalize and not lengths_S.all()):
             bad = int(np.argmin(np.isfinite(lengths_S) & (lengths_S > 0)))
@@ -95,3 +100,13 @@ class LoadedEncoder:
                 remedy="The encoder has diverged: look at its training loss, or use another.",
             )
         return embeddings_SD / lengths_S[:, None] if self.use.normalize else embeddings_SD
+
+
+def _full_gpu(use: EncoderUse, longest: int, free: int, total: int) -> ResourceError:
+    return ResourceError(
+        where=f"encoder {use.checkpoint}",
+        found=f"{whole_gpu(free, total)} full with sentences of up to {longest} tokens, {TOKENS_ON_GPU} tokens at a time",
+        expected="work that fits",
+        remedy=f"Set the longest to {max(3, longest // 2)} tokens (--max-length), take another GPU by CUDA_VISIBLE_DEVICES=1, or none "
+        "by CUDA_VISIBLE_DEVICES= in front of the command.",
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from sentdist.errors import ResourceError, counted
@@ -32,6 +32,13 @@ def explain_full_gpu(stage: Stage, context: Context) -> Iterator[None]:
     Raises:
         ResourceError: the GPU's memory is full; with the field to change and a number for it.
     """
+    with explained_if_full(lambda free, total: _full_gpu(stage, context, free, total)):
+        yield
+
+
+@contextmanager
+def explained_if_full(explain: Callable[[int, int], ResourceError]) -> Iterator[None]:
+    """Turn what torch raises when a GPU is full into what `explain` makes of it, from the bytes that are free there and all that it has."""
     try:
         yield
     except RuntimeError as error:
@@ -43,7 +50,7 @@ def explain_full_gpu(stage: Stage, context: Context) -> Iterator[None]:
             free, total = torch.cuda.mem_get_info()
         except RuntimeError:  # other processes left no room for CUDA's own context, without which it tells nothing
             free, total = 0, torch.cuda.get_device_properties().total_memory
-        raise _full_gpu(stage, context, free, total) from error
+        raise explain(free, total) from error
 
 
 def _full_gpu(stage: Stage, context: Context, free: int, total: int) -> ResourceError:
@@ -58,8 +65,13 @@ def _full_gpu(stage: Stage, context: Context, free: int, total: int) -> Resource
             remedy = "Set runtime.gpus_per_worker=1, or runtime.device=cpu."
         case _:
             raise TypeError(f"nobody said what the stage {stage.kind} does on a GPU")
-    mine = f"{share:g} of a GPU's {memory_size(total)}" if share < 1 else f"a GPU of {memory_size(total)}, {memory_size(free)} free,"
+    mine = f"{share:g} of a GPU's {memory_size(total)}" if share < 1 else whole_gpu(free, total)
     return ResourceError(where=f"{stage.kind} {stage.label}", found=f"{mine} full with {tried}", expected="work that fits", remedy=remedy)
+
+
+def whole_gpu(free: int, total: int) -> str:
+    """A GPU, of so many bytes in all, as the error for its full memory names it."""
+    return f"a GPU of {memory_size(total)}, {memory_size(free)} free,"
 
 
 def _training(stage: Train, context: Context, num_bytes: float) -> tuple[str, str]:

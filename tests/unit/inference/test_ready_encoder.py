@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
 
+from sentdist.errors import ResourceError
+from sentdist.inference import ready_encoder
 from sentdist.inference.ready_encoder import LoadedEncoder
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.plan.specs import EncoderUse
 
 
@@ -36,3 +40,16 @@ def test_how_a_gpus_memory_is_kept_is_said_before_torch_is_asked(planted_encoder
     monkeypatch.setattr(torch.cuda, "is_available", is_available)
     LoadedEncoder.load(EncoderUse(checkpoint=str(planted_encoder_dir)))
     assert set(read) == {"expandable_segments:True"}
+
+
+def test_a_gpu_that_is_full_is_told_with_a_length_that_takes_less(planted_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others may use it, too: nobody has reserved it."""
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (2**30, 8 * 2**30))
+    loaded = LoadedEncoder.load(EncoderUse(checkpoint=str(planted_encoder_dir), max_length=20))
+    found = r"a GPU of 8\.0 GiB, 1\.0 GiB free, full with sentences of up to 20 tokens, .*Set the longest to 10 tokens \(--max-length\)"
+    monkeypatch.setattr(ready_encoder, "encode", Mock(side_effect=torch.OutOfMemoryError))
+    with pytest.raises(ResourceError, match=found):
+        loaded.embed(["a man sleeps"])
+    monkeypatch.setattr(SentenceEncoder, "to", Mock(side_effect=torch.OutOfMemoryError))
+    with pytest.raises(ResourceError, match=found):
+        LoadedEncoder.load(EncoderUse(checkpoint=str(planted_encoder_dir), max_length=20))
