@@ -123,7 +123,8 @@ def gpus() -> Finding:
         text = f"{found}; torch cannot use them ({why}). {TORCH_FOR_A_DRIVER}"
         return Finding(subject="GPUs", state="bad", text=text)
     slower_note = f"; slower than it could be: no kernels for short sentences ({slower})" if slower else ""
-    return Finding(subject="GPUs", state="good", text=f"{found}; NCCL {nccl or 'unknown'}{slower_note}")
+    unseen = "" if _version("nvidia-ml-py") else "; MLflow shows nothing of their load: pip install nvidia-ml-py"
+    return Finding(subject="GPUs", state="good", text=f"{found}; NCCL {nccl or 'unknown'}{unseen}{slower_note}")
 
 
 def _torch_on_gpus() -> tuple[str, str]:

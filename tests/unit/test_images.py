@@ -144,6 +144,14 @@ def test_filled_in_passwords_are_packed_into_no_job_and_no_commit() -> None:
     assert ignored.returncode == 0
 
 
+def test_what_shows_the_load_of_gpus_is_installed_where_there_may_be_some() -> None:
+    """MLflow asks nvidia-ml-py, and says nothing where it is missing."""
+    (library,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["gpu"]
+    assert re.search(rf"^{library.partition('>=')[0]}==", (INFRA / "constraints.txt").read_text(), re.MULTILINE)
+    assert "-e '.[gpu]'" in (INFRA / "Dockerfile").read_text()
+    assert 'nvidia-smi >/dev/null 2>&1; then extras="[gpu]"' in (INFRA / "quickstart.sh").read_text()
+
+
 def test_a_container_sees_the_gpus_that_it_is_given() -> None:
     """NVIDIA's runtime takes both from the environment of the image: none without the first, no CUDA without the second."""
     text = (INFRA / "Dockerfile").read_text()

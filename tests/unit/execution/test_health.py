@@ -56,6 +56,16 @@ def test_what_makes_gpus_slower_than_they_could_be_is_told(monkeypatch: pytest.M
         assert health.gpus().state == "good" and health.gpus().text.endswith(said) is told
 
 
+def test_what_keeps_the_load_of_gpus_from_mlflow_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "nvidia-smi").write_text(f'#!/bin/sh\necho "{TWO}"\n')
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin")
+    monkeypatch.setattr(health, "_torch_on_gpus", lambda: ("", ""))
+    for installed, is_told in (({}, True), ({"nvidia-ml-py": "13.1"}, False)):
+        monkeypatch.setattr(health, "_version", installed.get)
+        assert ("pip install nvidia-ml-py" in health.gpus().text) is is_told
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="torch can use a GPU here")
 def test_torch_itself_is_asked_whether_it_can_use_what_the_driver_sees(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program = tmp_path / "nvidia-smi"
