@@ -60,6 +60,8 @@ def _left_idle(why: str, num_there: int) -> str:
 def on_this_machine(runtime: Runtime) -> tuple[Runtime, str]:
     """The runtime with its device decided for work in this process, and what to say of it: what is used, what lies idle and why.
 
+    A part of a GPU counts as a whole one: nobody shares it out here, and nothing bounds the memory.
+
     Raises:
         ResourceError: a GPU is asked for by `device`, and torch can use none.
     """
@@ -80,4 +82,4 @@ def on_this_machine(runtime: Runtime) -> tuple[Runtime, str]:
     if asked == 0:
         return runtime, f"on the CPU, as runtime.device or runtime.gpus_per_worker asks; idle: {counted(num_gpus, 'GPU')}"
     idle = f"; idle: {counted(num_gpus - 1, 'other GPU')} (one process uses one; a Ray cluster uses all)" if num_gpus > 1 else ""
-    return runtime.with_gpus(1.0 if asked is None else min(asked, 1.0)), f"on {torch.cuda.get_device_name(0)}{idle}"
+    return runtime.with_gpus(1.0), f"on {torch.cuda.get_device_name(0)}{idle}"

@@ -30,6 +30,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"device": "cpu"}, 2, "cpu", "on the CPU, as runtime.device or runtime.gpus_per_worker asks; idle: 2 GPUs"),
         ({"gpus_per_worker": 0}, 1, "cpu", "on the CPU, as runtime.device or runtime.gpus_per_worker asks; idle: 1 GPU"),
         ({"gpus_per_worker": 4}, 1, "cuda", "on Model T"),
+        ({"gpus_per_worker": 0.25}, 1, "cuda", "on Model T"),
         ({"gpus_per_worker": 1}, 0, "cpu", "on the CPU: torch can use no GPU here"),
     ],
 )
@@ -43,7 +44,7 @@ def test_a_process_takes_a_gpu_where_there_is_one(
     monkeypatch.setattr(devices, "_num_there", lambda: num_gpus)
     runtime, line = on_this_machine(Runtime.model_validate(asked))
     assert (device_of(runtime).type, line) == (device, said)
-    assert runtime.gpus_per_worker <= 1
+    assert runtime.gpus_per_worker == (device == "cuda"), "all of it: an error for a full one would name a part that nothing bounds"
 
 
 def test_a_gpu_that_is_insisted_on_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
