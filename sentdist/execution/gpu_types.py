@@ -29,6 +29,12 @@ def with_gpu_type(nodes: tuple[Node, ...], runtime: Runtime) -> tuple[Node, ...]
     return tuple(node if runtime.gpu_type in node.gpu_types else replace(node, gpus=0.0) for node in nodes)
 
 
+def left_out_line(runtime: Runtime, nodes: tuple[Node, ...]) -> str:
+    """What the line on GPUs says of those that `gpu_type` leaves idle; "" where there are none."""
+    num = int(sum(node.gpus for node in nodes) - sum(node.gpus for node in with_gpu_type(nodes, runtime)))
+    return f"; idle: {num} of another kind (runtime.gpu_type={runtime.gpu_type})" if num else ""
+
+
 def gpu_types(nodes: Iterable[Node]) -> dict[str, int]:
     """How many GPUs of each kind there are, by what Ray calls them."""
     found: dict[str, int] = {}

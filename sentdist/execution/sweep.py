@@ -20,7 +20,7 @@ from sentdist.execution.build_stage import build_stage
 from sentdist.execution.cluster.growth import ClusterNodes, cluster_growth
 from sentdist.execution.cluster.ray_errors import cause_of
 from sentdist.execution.disk_estimate import disk_estimate
-from sentdist.execution.gpu_types import gpu_types_note, with_gpu_type
+from sentdist.execution.gpu_types import gpu_types_note, left_out_line, with_gpu_type
 from sentdist.execution.progress import Show, progress_of
 from sentdist.execution.resources import (
     Capacity,
@@ -131,6 +131,7 @@ def allocate(plan: Plan, context: Context, to_build: Set[str], *, chains: float 
     at_once = int(min(offered.trainings_at_once, chains)) * context.runtime.most_workers
     limited_by = offered.limited_by if chains >= offered.trainings_at_once else f"the recipe: {chains:g} of its stages at once"
     devices = gpus_line(plan.recipe.runtime, context.runtime, nodes, workers_at_once=at_once, limited_by=limited_by)
+    devices += left_out_line(context.runtime, growth.nodes)
     notes = tuple(one for one in (note, gpu_types_note(context.runtime, nodes), growth.line) if one)
     return ClusterAllocation(context=context, capacity=offered, growth=growth, notes=notes, devices=devices)
 

@@ -46,6 +46,17 @@ def test_what_would_end_on_a_gpu_is_refused_before_it_starts(
         sweep.allocate(plan, context, to_build)
 
 
+def test_gpus_of_another_kind_than_is_asked_for_are_told_as_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = tuple(Node(cpus=8, gpus=gpus, gpu_types=(kind,)) for gpus, kind in ((2, "H100"), (3, "T4")))
+    monkeypatch.setattr(sweep, "cluster_growth", lambda: ClusterNodes(living=nodes))
+    for settings, line in (
+        (["runtime.gpu_type=H100"], "on 2 GPU(s); idle: 3 of another kind (runtime.gpu_type=H100)"),
+        ([], "on 5 GPU(s)"),
+    ):
+        plan, context = demo(tmp_path, *settings)
+        assert sweep.allocate(plan, context, frozenset(stage.key for stage in plan.stages)).devices == line
+
+
 @pytest.mark.parametrize(
     ("settings", "line"),
     [
