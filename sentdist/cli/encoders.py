@@ -93,7 +93,7 @@ def encode(
         runtime = Runtime.model_validate({"engine": "torch", "workers": workers} | named_gpus(gpus_per_worker))
         on_cluster = WorkerEncoding.on_cluster(loaded, runtime)
         batches = on_cluster.batches
-        typer.echo(f"Encoding over {counted(workers, 'worker')}, {on_cluster.devices}.")
+        typer.echo(f"Encoding {on_cluster.devices}.")
     started = time.perf_counter()
     with sentence_progress("encoding", texts.num_rows) as advance:
         for done in encode_file(loaded, texts, out, dtype=dtype, batches=batches):

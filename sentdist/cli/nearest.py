@@ -85,8 +85,12 @@ def search(
     loaded = LoadedEncoder.load(use, device=None if workers is None else "cpu")  # this machine's GPUs are the workers'
     searched.check(loaded)
     vectors = embed_queries(loaded, asked, weights)
-    found, started = CorpusSearch(vectors, depth=depth), time.perf_counter()
+    found, started, devices = CorpusSearch(vectors, depth=depth), time.perf_counter(), ""
     if workers is None:
+        from sentdist.plan.runtime import Runtime
+        from sentdist.stages.devices import on_this_machine
+
+        devices = f", {on_this_machine(Runtime())[1]}"
         steps = search_here(found, searched, reader.open(loaded))
     else:
         steps = _over_workers(found, searched, reader, vectors, depth=depth, workers=workers, gpus_per_worker=gpus_per_worker)
@@ -95,7 +99,7 @@ def search(
             advance(done)
     tell_unknown(loaded)
     _print_hits(asked, found, output)
-    _tell_size(found.nearest.num_documents, len(asked), depth=depth, seconds=time.perf_counter() - started)
+    _tell_size(found.nearest.num_documents, len(asked), depth=depth, how=f"in {time.perf_counter() - started:.1f} s{devices}")
 
 
 def _check_corpus(corpus: str | None, embeddings: Path | None, *, names_columns: bool) -> None:
@@ -134,13 +138,18 @@ def _over_workers(
     from sentdist.plan.runtime import Runtime
 
     runtime = Runtime.model_validate({"engine": "torch", "workers": workers} | named_gpus(gpus_per_worker))
-    return search_over_workers(found, searched, reader, queries.vectors, depth=depth, runtime=runtime)
+    return search_over_workers(found, searched, reader, queries.vectors, depth=depth, runtime=runtime, tell=_tell_devices)
 
 
-def _tell_size(num_sentences: int, num_queries: int, *, depth: int, seconds: float) -> None:
-    """How much was searched, beside the hits."""
+def _tell_devices(devices: str) -> None:
+    """What is used and what lies idle, beside the hits."""
+    typer.echo(f"Searching {devices}.", err=True)
+
+
+def _tell_size(num_sentences: int, num_queries: int, *, depth: int, how: str) -> None:
+    """How much was searched and how, beside the hits."""
     sentences = counted(num_sentences, "sentence")
-    typer.echo(f"{sentences} searched for {counted(num_queries, 'query', 'queries')} in {seconds:.1f} s", err=True)
+    typer.echo(f"{sentences} searched for {counted(num_queries, 'query', 'queries')} {how}", err=True)
     if num_sentences < depth:
         typer.echo(f"The corpus has {sentences}, fewer than {depth}: all of them are shown.", err=True)
 

@@ -206,7 +206,7 @@ def _scored(planned: PlannedScores, *, over_workers: bool = False, is_quiet: boo
     if over_workers:
         from sentdist.execution.parallel.embed import embed_over_workers
 
-        embed = embed_over_workers
+        embed = partial(embed_over_workers, tell=lambda devices: typer.echo(f"Encoding {devices}.", err=is_quiet))
     else:
         planned, devices = planned.here()
         typer.echo(f"Encoding {devices}.", err=is_quiet)

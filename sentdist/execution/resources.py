@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from sentdist.errors import ResourceError
+from sentdist.errors import ResourceError, counted
 from sentdist.gpus import GPUS
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
@@ -176,6 +176,12 @@ def gpus_line(asked: Runtime, runtime: Runtime, nodes: tuple[Node, ...], *, work
     why = f"bound by {limited_by}" if each <= 1 else f"a worker computes on one of its {each:g}: set runtime.gpus_per_worker=1"
     idle = f"; idle: {num_gpus - used} ({why})" if used < num_gpus else ""
     return f"on {used} GPU(s){idle}"
+
+
+def workers_line(asked: Runtime, runtime: Runtime, nodes: tuple[Node, ...]) -> str:
+    """Over how many workers something is done that takes them one by one, with `gpus_line`."""
+    devices = gpus_line(asked, runtime, nodes, workers_at_once=runtime.most_workers, limited_by="--workers")
+    return f"over {counted(runtime.most_workers, 'worker')}, {devices}"
 
 
 def share_of_a_gpu(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float) -> float:

@@ -11,8 +11,9 @@ from sentdist.execution.cluster.connection import connect
 from sentdist.execution.cluster.growth import cluster_growth
 from sentdist.execution.gpu_types import with_gpu_type
 from sentdist.execution.parallel.pool import over_workers, rows_per_part
-from sentdist.execution.resources import capacity, pool_demand, with_devices
+from sentdist.execution.resources import capacity, pool_demand, with_devices, workers_line
 from sentdist.plan.stages import Scores
+from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
 from sentdist.stages.inputs_in_use import InUse, check_inputs, inputs_watched
 from sentdist.stages.scores.embed_sentences import Embed, OnProgress, embed_here
@@ -49,11 +50,14 @@ class SentenceEmbedder:
             return embeddings
 
 
-def embed_over_workers(stage: Scores, context: Context, *, on_progress: OnProgress | None = None) -> Embed:
+def embed_over_workers(
+    stage: Scores, context: Context, *, on_progress: OnProgress | None = None, tell: PrintLine = lambda line: None
+) -> Embed:
     """By the stage's encoder, on up to `runtime.workers` workers of the cluster that RAY_ADDRESS names.
 
     Equal to `embed_here` but for roundings: a sentence's last digits depend on the batch that it is in. An encoder given by path, and a
     store that holds the encoder, must be seen by all nodes under the same name; sentences travel, data sets need not.
+    tell: is given over how many workers, on what, what lies idle and why.
 
     Raises:
         ResourceError: no cluster, or one that cannot hold so many workers, both when it is made; or a part lost its worker again and again.
@@ -61,8 +65,9 @@ def embed_over_workers(stage: Scores, context: Context, *, on_progress: OnProgre
     """
     connect()
     nodes = with_gpu_type(cluster_growth().nodes, context.runtime)
-    context = replace(context, runtime=with_devices(context.runtime, nodes))
+    asked, context = context.runtime, replace(context, runtime=with_devices(context.runtime, nodes))
     capacity(context.runtime, nodes)
+    tell(workers_line(asked, context.runtime, nodes))
 
     def embed(sentences: list[str]) -> np.ndarray:
         num_parts = -(-len(sentences) // rows_per_part(len(sentences), context.runtime))

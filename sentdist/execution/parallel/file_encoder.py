@@ -13,7 +13,7 @@ from sentdist.execution.cluster.connection import connect
 from sentdist.execution.cluster.growth import cluster_growth
 from sentdist.execution.gpu_types import with_gpu_type
 from sentdist.execution.parallel.pool import over_workers, rows_per_part
-from sentdist.execution.resources import capacity, gpus_line, pool_demand, with_devices
+from sentdist.execution.resources import capacity, pool_demand, with_devices, workers_line
 from sentdist.inference.encode_file import SENTENCES_AT_ONCE
 from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.learning.encoder.unknown_words import UnknownWords
@@ -52,7 +52,7 @@ class FileEncoder:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerEncoding:
-    """How a file is encoded on a cluster. devices: for people, what is used, what lies idle and why."""
+    """How a file is encoded on a cluster. devices: for people, over how many workers, on what, what lies idle and why."""
 
     loaded: LoadedEncoder
     runtime: Runtime
@@ -70,8 +70,7 @@ class WorkerEncoding:
         nodes = with_gpu_type(cluster_growth().nodes, runtime)
         decided = with_devices(runtime, nodes)
         capacity(decided, nodes)
-        devices = gpus_line(runtime, decided, nodes, workers_at_once=decided.most_workers, limited_by="--workers")
-        return cls(loaded=loaded, runtime=decided, devices=devices)
+        return cls(loaded=loaded, runtime=decided, devices=workers_line(runtime, decided, nodes))
 
     def batches(self, texts: Texts) -> Iterator[tuple[TextColumns, np.ndarray]]:
         """Each batch of a file with its embeddings, in the order of the file. What comes before its turn waits in memory.

@@ -13,9 +13,10 @@ from sentdist.execution.cluster.connection import connect
 from sentdist.execution.cluster.growth import cluster_growth
 from sentdist.execution.gpu_types import with_gpu_type
 from sentdist.execution.parallel.pool import over_workers
-from sentdist.execution.resources import capacity, pool_demand, with_devices
+from sentdist.execution.resources import capacity, pool_demand, with_devices, workers_line
 from sentdist.inference.nearest import CorpusSearch, OpenTileReader, SearchedFiles, Tile, TileReader
 from sentdist.plan.runtime import Runtime
+from sentdist.print_line import PrintLine
 
 
 class TileSearcher:
@@ -42,13 +43,21 @@ class TileSearcher:
 
 
 def search_over_workers(
-    search: CorpusSearch, corpus: SearchedFiles, reader: TileReader, queries_QD: np.ndarray, *, depth: int, runtime: Runtime
+    search: CorpusSearch,
+    corpus: SearchedFiles,
+    reader: TileReader,
+    queries_QD: np.ndarray,
+    *,
+    depth: int,
+    runtime: Runtime,
+    tell: PrintLine = lambda line: None,
 ) -> Iterator[int]:
     """Search a corpus on up to `runtime.workers` workers of the cluster that RAY_ADDRESS names; gives out how many documents are done.
 
     The same result as `search_here` on equal embeddings, in whatever order tiles come back. At any time there is one tile for each
     worker on its way, so that memory does not grow with the corpus.
     Files of embeddings and encoders must be seen by all nodes under the same name.
+    tell: is given over how many workers, on what, what lies idle and why.
 
     Raises:
         ResourceError: no cluster, one that cannot hold so many workers, or a tile that lost its worker again and again.
@@ -56,8 +65,10 @@ def search_over_workers(
     """
     connect()
     nodes = with_gpu_type(cluster_growth().nodes, runtime)
-    runtime = with_devices(runtime, nodes) if reader.embeddings is None else runtime.with_gpus(0.0)  # a file needs no encoder
+    asked = runtime if reader.embeddings is None else runtime.with_gpus(0.0)  # a file needs no encoder
+    runtime = with_devices(asked, nodes)
     capacity(runtime, nodes)
+    tell(workers_line(asked, runtime, nodes))
     demand = pool_demand(runtime, gpus=runtime.gpus_per_worker)
     arguments = (reader, ray.put(queries_QD), depth, runtime)
     for tile, hits_Qk in over_workers(TileSearcher, arguments, corpus.tiles(), demand=demand, where="search"):

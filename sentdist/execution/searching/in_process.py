@@ -54,8 +54,7 @@ def search_in_process(
     runtime, devices = on_this_machine(context.runtime)
     firsts = [planned.train(method, planned.first(method)) for method in planned.methods]
     check_precisions(firsts, runtime, old_gpu=old_gpu_here(runtime))
-    if left_out := left_out_here(runtime):
-        print_line(f"{planned.recipe.name}: search in this process, {devices}{left_out}")
+    print_line(f"{planned.recipe.name}: search in this process, {devices}{left_out_here(runtime)}")
     context = replace(context, runtime=runtime)
     make = partial(TunedSuggester, suggest=planned.search.suggest, seed=planned.search.seed)
     conductor = Conductor(planned, context, make, print_line=print_line, watch=watch)

@@ -15,6 +15,8 @@ from sentdist.cli import app
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.relation_file import Relations, write_relations
+from sentdist.plan.runtime import Runtime
+from sentdist.stages.devices import on_this_machine
 from tests.support.tiny_encoders import SENTENCES, WIDTH
 
 QUERIES = ("a dog sleeps", "many birds sing in the garden")
@@ -113,6 +115,8 @@ def test_a_table_shows_brackets_as_they_are(files: dict[str, Path]) -> None:
     assert "the [red]dog[/]" in answer.stdout
     assert "The corpus has 2 sentences, fewer than 5: all of them are shown." in answer.stderr
     assert "fewer than" not in _call("search", files["encoder"], "a man", "--corpus", "-", "-k", "2", stdin="a dog\na cat").stderr
+    shown = _call("search", files["encoder"], "a man", "--corpus", "-", stdin="a dog").stderr
+    assert on_this_machine(Runtime())[1] in shown, "what is used and what lies idle"
     assert '"größer"' in _call("search", files["encoder"], "größer", "--corpus", files["plain"], "--format", "jsonl").stdout
 
 

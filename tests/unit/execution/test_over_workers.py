@@ -58,9 +58,11 @@ def test_sentences_that_workers_embed_come_back_in_their_order(monkeypatch: pyte
     stage: Any = one_of_each()["scores"]
     runtime = Runtime(engine="torch", workers=2, gpus_per_worker=0.5)
     done: list[tuple[int, int]] = []
+    told: list[str] = []
     embedded = embed.embed_over_workers(
-        stage, Context(store=ArtifactStore(tmp_path), runtime=runtime), on_progress=lambda *so_far: done.append(so_far)
+        stage, Context(store=ArtifactStore(tmp_path), runtime=runtime), on_progress=lambda *so_far: done.append(so_far), tell=told.append
     )
+    assert told == ["over 2 workers, on 1 GPU(s); idle: 3 (bound by --workers)"]
     sentences = [str(number) for number in range(1_300)]
     assert embedded(sentences)[:, 0].tolist() == list(map(float, sentences))
     demand = pool_demand(runtime, gpus=0.5)
@@ -76,8 +78,19 @@ def test_who_searches_a_file_of_embeddings_takes_no_gpu(embeddings: Path | None,
     monkeypatch.setattr(nearest.ray, "put", lambda value: value)
     corpus = SimpleNamespace(tiles=lambda: iter(()))
     reader = TileReader(use=EncoderUse(checkpoint="x"), embeddings=embeddings)
-    search: Any = nearest.search_over_workers(Mock(), corpus, reader, np.zeros((1, 2)), depth=1, runtime=Runtime(workers=2))  # type: ignore[arg-type]
+    told: list[str] = []
+    search: Any = nearest.search_over_workers(
+        Mock(),
+        corpus,
+        reader,
+        np.zeros((1, 2)),
+        depth=1,
+        runtime=Runtime(workers=2),
+        tell=told.append,  # type: ignore[arg-type]
+    )
     assert list(search) == []
+    (line,) = told
+    assert line.startswith("over 2 workers, on 2 GPU(s)" if gpus else "over 2 workers, on CPUs; idle: 4 GPU(s)"), line
     assert given.call_args.kwargs["demand"].num_gpus == gpus
     assert given.call_args.args[0][-1].gpus_per_worker == gpus, "the worker opens its encoder on that device"
 
@@ -105,7 +118,7 @@ def test_a_file_that_workers_encode_is_written_in_its_order(monkeypatch: pytest.
     loaded: Any = SimpleNamespace(use=use, facts={}, width=1, unknown=UnknownWords())
     runtime = Runtime(engine="torch", workers=2, cpus_per_worker=0.5)
     on_cluster = file_encoder.WorkerEncoding.on_cluster(loaded, runtime)
-    assert on_cluster.devices == "on 2 GPU(s); idle: 2 (bound by --workers)"
+    assert on_cluster.devices == "over 2 workers, on 2 GPU(s); idle: 2 (bound by --workers)"
     out = tmp_path / "out.parquet"
     found = open_texts(str(texts), columns=("text",), id_column="name")
     parts = replace(found, num_rows=1_300)
