@@ -21,6 +21,7 @@ from sentdist.plan.search import Axis
 from sentdist.plan.stage import Json, Stage, topological
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
+from sentdist.stages.devices import on_this_machine
 from sentdist.stages.local import build_all
 from sentdist.stages.rung_records import RungScore, rung_score
 from sentdist.stages.train import TrainSession
@@ -81,6 +82,7 @@ def test_a_search_tries_prunes_chooses_and_builds_shared_stages_once(tmp_path: P
     assert planned.fields == {"fine_tuned": ("training.learning_rate",), "rcl": ("training.learning_rate", "methods.rcl.phis")}
     lines: list[str] = []
     record = search_in_process(planned, context, print_line=lines.append)
+    assert lines[0].endswith(f"search in this process, {on_this_machine(context.runtime)[1]}")
     assert [one.method for one in sorted(record.trials, key=lambda one: one.number)] == ["fine_tuned", "rcl"] * 3
     assert {one.state for one in record.trials} <= {"finished", "pruned"} and record.reason == "all trials are made"
     assert all(len(one.rungs) == (2 if one.state == "finished" else 1) for one in record.trials)
