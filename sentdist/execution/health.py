@@ -118,36 +118,38 @@ def gpus() -> Finding:
         return Finding(subject="GPUs", state="bad", text=f"nvidia-smi finds none ({why}); look at the driver.")
     kinds = Counter((name, memory) for name, memory, _ in rows)
     found = ", ".join(f"{count} × {name} of {memory}" for (name, memory), count in kinds.items()) + f"; driver {rows[0][2]}"
-    why, slower = _torch_on_gpus()
+    why, slower, has_flash = _torch_on_gpus()
     if why:
         text = f"{found}; torch cannot use them ({why}). {TORCH_FOR_A_DRIVER}"
         return Finding(subject="GPUs", state="bad", text=text)
     slower_note = f"; slower than it could be: no kernels for short sentences ({slower})" if slower else ""
     unseen = "" if _version("nvidia-ml-py") else "; MLflow shows nothing of their load: pip install nvidia-ml-py"
-    return Finding(subject="GPUs", state="good", text=f"{found}; NCCL {nccl or 'unknown'}{unseen}{slower_note}")
+    flash = "FlashAttention" if has_flash else "no FlashAttention"
+    return Finding(subject="GPUs", state="good", text=f"{found}; NCCL {nccl or 'unknown'}; {flash} for bf16{unseen}{slower_note}")
 
 
-def _torch_on_gpus() -> tuple[str, str]:
+def _torch_on_gpus() -> tuple[str, str, bool]:
     """Of all GPUs, hidden ones too, by a process of its own: why torch cannot use them, and why there are no kernels for short sentences,
-    which are compiled for the answer; nothing where torch can, and where there are."""
+    which are compiled for the answer; nothing where torch can, and where there are. And whether it has FlashAttention for them."""
     program = """
 import torch
 from sentdist.stages.devices import why_unusable
 print(why := why_unusable() or "")
 if not why:
-    from sentdist.learning.encoder.fused_attention import why_kernels_unavailable
+    from sentdist.learning.encoder.fused_attention import fused_kernel, why_kernels_unavailable
     print(why_kernels_unavailable(torch.device("cuda")) or "")
+    print(fused_kernel(torch.device("cuda"), torch.bfloat16, 64) or "")
 """
     environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     try:
         asked = [sys.executable, "-P", "-W", "ignore", "-c", program]
         said = subprocess.run(asked, env=environment, capture_output=True, text=True, timeout=60 * TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"asked for it, it does not answer: {type(error).__name__}", ""
+        return f"asked for it, it does not answer: {type(error).__name__}", "", False
     if said.returncode:
-        return (said.stderr.strip() or "it ends").splitlines()[-1], ""
-    why, slower, *_ = [*said.stdout.splitlines(), "", ""]
-    return why, slower
+        return (said.stderr.strip() or "it ends").splitlines()[-1], "", False
+    why, slower, kernel, *_ = [*said.stdout.splitlines(), "", "", ""]
+    return why, slower, kernel == "flash"
 
 
 def cpu() -> Finding:

@@ -40,7 +40,7 @@ def test_gpus_are_told_with_driver_and_nccl(
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin")
     monkeypatch.setattr(health, "_version", {"nvidia-nccl-cu13": "2.27.5"}.get)
-    monkeypatch.setattr(health, "_torch_on_gpus", lambda: (why, ""))
+    monkeypatch.setattr(health, "_torch_on_gpus", lambda: (why, "", True))
     found = health.gpus()
     assert (found.subject, found.state) == ("GPUs", state)
     assert said in found.text, found.text
@@ -51,19 +51,20 @@ def test_what_makes_gpus_slower_than_they_could_be_is_told(monkeypatch: pytest.M
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin")
     for slower, told in (("RuntimeError: Failed to find C compiler", True), ("", False)):
-        monkeypatch.setattr(health, "_torch_on_gpus", lambda slower=slower: ("", slower))
+        monkeypatch.setattr(health, "_torch_on_gpus", lambda slower=slower: ("", slower, True))
         said = f"; slower than it could be: no kernels for short sentences ({slower})"
         assert health.gpus().state == "good" and health.gpus().text.endswith(said) is told
 
 
-def test_what_keeps_the_load_of_gpus_from_mlflow_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_flash_attention_is_told_and_what_keeps_the_load_of_gpus_from_mlflow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "nvidia-smi").write_text(f'#!/bin/sh\necho "{TWO}"\n')
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin")
-    monkeypatch.setattr(health, "_torch_on_gpus", lambda: ("", ""))
-    for installed, is_told in (({}, True), ({"nvidia-ml-py": "13.1"}, False)):
+    for installed, has_flash in (({}, True), ({"nvidia-ml-py": "13.1"}, False)):
+        monkeypatch.setattr(health, "_torch_on_gpus", lambda has_flash=has_flash: ("", "", has_flash))
         monkeypatch.setattr(health, "_version", installed.get)
-        assert ("pip install nvidia-ml-py" in health.gpus().text) is is_told
+        assert ("pip install nvidia-ml-py" in health.gpus().text) is not bool(installed)
+        assert ("; no FlashAttention for bf16" in health.gpus().text) is not has_flash and "FlashAttention for bf16" in health.gpus().text
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="torch can use a GPU here")
