@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentdist.errors import DataError
+from sentdist.errors import DataError, counted, listed
 from sentdist.evaluation.bayes import LEAST_TASKS, Practical, another_task, outperforming, practical
 from sentdist.evaluation.items import Scored, items_of, why_undefined
 from sentdist.evaluation.significance import Difference
@@ -47,9 +47,10 @@ class ScoreLine:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedLine:
-    """A task or the average, with both scores × 100 and their difference."""
+    """A task or the average, with the name of its measure, both scores × 100 and their difference."""
 
     task: str
+    measure: str
     num_items: int
     ours: float
     theirs: float
@@ -58,7 +59,7 @@ class ComparedLine:
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """Two encoders, task by task, and in a sentence on the last line."""
+    """Two encoders, task by task, and in a sentence: on the average; where tasks have no measure in common, on each of them."""
 
     lines: tuple[ComparedLine, ...]
     sentence: str
@@ -121,15 +122,16 @@ def compare_evaluated(labels: tuple[str, str], both: tuple[Scored, Scored], task
         lacking = f"no score of both: {'; '.join(_reasons(tasks, both))}"
         raise DataError(where="comparison", found=lacking, expected="at least one", remedy="Name tasks by --tasks.")
     rows = [_row(label, one, known) for label, one in zip(labels, both, strict=True)]
-    columns = table_columns(group_rows(rows), known, average=len(known) > 1)
+    have_one = len({measure.name for measure in known.values()}) == 1
+    columns = table_columns(group_rows(rows), known, average=len(known) > 1 and have_one)
     found = compare(group_rows(rows), [labels], columns, relation="baseline", tasks=list(known))[0]
     lines = tuple(_compared_line(name, columns, found, labels) for name in columns.by_name)
-    last = lines[-1].task
-    sentence = in_words(found, last, num_tests=sum(one.difference.p is not None for one in lines))
+    num_tests = sum(one.difference.p is not None for one in lines)
+    sentence = in_words(found, lines[-1].task, num_tests=num_tests) if have_one else _task_by_task(lines, labels, known, num_tests)
     absent = "; ".join(_reasons([task for task in tasks if task not in known], both))
     notes = [f"Not compared, for want of a score: {absent}."] if absent else []
     untested: dict[str, list[str]] = {}
-    for line in lines[:-1]:  # of the last the sentence speaks
+    for line in lines[:-1] if have_one else lines:  # of the last the sentence speaks
         if line.difference.p is None:
             untested.setdefault(line.difference.reason, []).append(line.task)
     notes += [f"Not tested: {', '.join(names)} ({reason})." for reason, names in untested.items()]
@@ -146,7 +148,7 @@ def second_opinion(found: Compared, *, rope: float) -> Iterator[str]:
     compared_lines = [found.lines[-1]] if found.lines[-1].task == AVERAGE and found.lines[-1].difference.error > 0 else lines
     for line in compared_lines:
         yield f"  {line.task}: {_practical(practical(line.difference.difference, line.difference.error, rope=rope))}"
-    if len(lines) >= LEAST_TASKS:
+    if len(lines) >= LEAST_TASKS and len({line.measure for line in lines}) == 1:  # points of two measures have no common spread
         another = another_task([line.difference.difference for line in lines], [line.difference.error for line in lines], rope=rope)
         yield f"  another task like these {len(lines)}: {_practical(another)}"
     if len(lines) == 1:  # a share of one task says nothing of tasks
@@ -167,8 +169,28 @@ def _compared_line(name: str, columns: TableColumns, found: Comparison, labels: 
     column = columns.by_name[name]
     ours, theirs = (float(column.means[column.place(label)]) for label in labels)
     return ComparedLine(
-        task=name, num_items=columns.sizes.get(name, (0, 0))[0], ours=ours, theirs=theirs, difference=found.differences[name]
+        task=name, measure=columns.measures[name].name, num_items=columns.sizes.get(name, (0, 0))[0],
+        ours=ours, theirs=theirs, difference=found.differences[name],
+    )  # fmt: skip
+
+
+def _task_by_task(lines: Sequence[ComparedLine], labels: tuple[str, str], measures: Mapping[str, Measure], num_tests: int) -> str:
+    """What the table says of tasks that have no mean. Those without a test are told elsewhere."""
+    tested = [line for line in lines if line.difference.p is not None]
+    told = [line for line in tested if line.difference.is_significant]
+    groups = {
+        "above": [line for line in told if line.difference.difference > 0],
+        "below": [line for line in told if line.difference.difference <= 0],
+        "not told from chance": [line for line in tested if line not in told],
+    }
+    found = "; ".join(
+        f"{verdict} in {listed([f'{line.task} ({measures[line.task].title} {line.difference.difference:+.2f})' for line in some])}"
+        for verdict, some in groups.items()
+        if some
     )
+    over = f" (p over {counted(num_tests, 'comparison')}, of other test items)" if tested else ""
+    apart = listed(list(dict.fromkeys(measure.title for measure in measures.values())))
+    return f"{labels[0]} against {labels[1]}{over}: {found or 'no task can be tested'}. No average: {apart} are different measures."
 
 
 def _row(label: str, one: Scored, tasks: Iterable[str]) -> ResultRow:

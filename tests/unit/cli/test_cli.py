@@ -258,7 +258,7 @@ def test_a_score_below_that_of_two_encoders_is_told_in_its_order_with_both_p(tin
     alone = [_call("evaluate", place, *arguments).output for place in places[:2]]
     scores = [float(next(line for line in output.splitlines() if line.split()[:1] == ["stsb"]).split()[2]) for output in alone]
     row = next(line.split() for line in _call("compare", *places[:2], *arguments).output.splitlines() if line.split()[:1] == ["stsb"])
-    assert [float(row[2]), float(row[3])] == scores and float(row[4]) == pytest.approx(scores[0] - scores[1], abs=0.011)
+    assert [float(row[3]), float(row[4])] == scores and float(row[5]) == pytest.approx(scores[0] - scores[1], abs=0.011)
     p, over_all = (float(one.lstrip("<= ")) for one in row[-2:])
     assert over_all >= p, "over more comparisons"
 

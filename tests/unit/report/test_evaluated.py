@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from sentdist.errors import DataError
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.report.evaluated import compare_evaluated, score_lines, scored
+from sentdist.report.columns import AVERAGE
+from sentdist.report.evaluated import Compared, compare_evaluated, score_lines, scored
 
 
 def _of_one_pair(folder: Path) -> Path:
@@ -30,3 +32,35 @@ def test_encoders_that_cannot_be_compared_are_told_why(tmp_path: Path) -> None:
         measures = {"sts-one": TASK_KINDS["sts"].main}
         first, second = (scored({"sts-one": None}, folder, measures) for folder in folders)
         compare_evaluated(("a", "b"), (first, second), measures)
+
+
+def _compared(root: Path, kinds: dict[str, str]) -> Compared:
+    """Two encoders on tasks of 200 items each: the first knows the answers, the second draws its own. kinds: of the tasks."""
+    generator = np.random.default_rng(0)
+    gold = generator.integers(0, 2, 200).astype(np.float64)
+    measures = {task: TASK_KINDS[kind].main for task, kind in kinds.items()}
+    both = []
+    for encoder, answers in {"good": gold + generator.normal(0, 0.5, 200), "bad": generator.normal(0, 1, 200)}.items():
+        folder = root / encoder
+        (folder / "items").mkdir(parents=True)
+        for task, kind in kinds.items():
+            label = {"score": gold, "subset": [""] * 200} if kind == "sts" else {"label": gold}
+            pq.write_table(pa.table({**label, "similarity": answers}), folder / "items" / f"{task}.parquet")
+        both.append(scored(dict.fromkeys(kinds, 80.0 if encoder == "good" else 50.0), folder, measures))
+    return compare_evaluated(("good", "bad"), (both[0], both[1]), measures)
+
+
+def test_tasks_of_different_measures_are_compared_one_by_one(tmp_path: Path) -> None:
+    """As `evaluate` does: half a correlation and half a precision is a number of nothing."""
+    found = _compared(tmp_path, {"stsb": "sts", "qqp-pairs": "pairs"})
+    assert [(line.task, line.measure) for line in found.lines] == [("stsb", "spearman"), ("qqp-pairs", "ap")]
+    assert found.sentence == (
+        "good against bad (p over 2 comparisons, of other test items): above in stsb (Spearman +30.00), qqp-pairs (average precision +30.00). "
+        "No average: Spearman, average precision are different measures."
+    )
+
+
+def test_tasks_of_one_measure_have_an_average(tmp_path: Path) -> None:
+    found = _compared(tmp_path, {"stsb": "sts", "sickr": "sts"})
+    assert [(line.task, line.measure) for line in found.lines] == [("stsb", "spearman"), ("sickr", "spearman"), (AVERAGE, "spearman")]
+    assert found.sentence.startswith("good is 30.00 points above bad (95 % interval ")

@@ -7,8 +7,8 @@ from sentdist.evaluation.significance import Difference
 from sentdist.report.evaluated import Compared, ComparedLine, second_opinion
 
 
-def _line(task: str, difference: Difference) -> ComparedLine:
-    return ComparedLine(task=task, num_items=60, ours=70.0 + difference.difference, theirs=70.0, difference=difference)
+def _line(task: str, difference: Difference, measure: str = "spearman") -> ComparedLine:
+    return ComparedLine(task=task, measure=measure, num_items=60, ours=70.0 + difference.difference, theirs=70.0, difference=difference)
 
 
 def test_it_reads_standard_errors_and_not_the_width_of_intervals() -> None:
@@ -26,6 +26,14 @@ def test_in_how_many_tasks_the_first_is_higher_is_told_of_several_alone() -> Non
     one, both = (list(second_opinion(Compared(lines=some, sentence="", notes=()), rope=1.0)) for some in (lines[:1], lines))
     assert len(one) == 2 and not any("P(first" in line for line in one)
     assert both[-1].startswith("  P(first scores higher) over 2 tasks: 1.00, 95 % 0.16 to 1.00, not told from chance")
+
+
+def test_points_of_several_measures_say_nothing_of_another_task() -> None:
+    told = Difference(difference=2.0, error=1.5, low=-1.0, high=5.0, p=0.2, about="items")
+    for measures, is_told in ((("map", "map", "map"), True), (("map", "spearman", "map"), False)):
+        lines = tuple(_line(str(place), told, measure) for place, measure in enumerate(measures))
+        opinion = list(second_opinion(Compared(lines=lines, sentence="", notes=()), rope=1.0))
+        assert any("another task" in line for line in opinion) is is_told and "over 3 tasks" in opinion[-1]
 
 
 def test_without_a_standard_error_it_says_nothing() -> None:
