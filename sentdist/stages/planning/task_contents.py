@@ -17,11 +17,12 @@ from sentdist.plan.suggestions import PlannedSearch
 from sentdist.plan.task_kinds import ScoredTask, is_own_task
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
+from sentdist.stages.planning.shared_rows import notes_on_shared_rows
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """num_texts: of each task, by its name, the different texts that it encodes. notes: what could not be read yet."""
+    """num_texts: of each task, by its name, the different texts that it encodes. notes: what could not be read yet, and rows in common."""
 
     num_texts: dict[str, int]
     notes: tuple[str, ...]
@@ -55,7 +56,8 @@ def contents_of(stages: Iterable[Stage], context: Context) -> Contents:
     Raises:
         DataError: as `load_task`: what would else be found when the first encoder is scored, hours later; of several tasks all of it.
     """
-    own = dict.fromkeys(task for stage in stages for task in _tasks_of(stage) if is_own_task(task))
+    looked_at = tuple(stages)
+    own = dict.fromkeys(task for stage in looked_at for task in _tasks_of(stage) if is_own_task(task))
     num_texts: dict[str, int] = {}
     notes: dict[str, None] = {}
     wrong: dict[str, DataError] = {}
@@ -71,6 +73,8 @@ def contents_of(stages: Iterable[Stage], context: Context) -> Contents:
         raise DataError(where=f"{len(wrong)} tasks", found=" ".join(wrong), expected="", remedy="Nothing was started.")
     if wrong:
         raise next(iter(wrong.values()))
+    if not notes:  # rows that cannot be read yet share nothing that is known
+        notes |= dict.fromkeys(notes_on_shared_rows(looked_at, context))
     return Contents(num_texts=num_texts, notes=tuple(notes))
 
 
