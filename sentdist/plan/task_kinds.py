@@ -150,6 +150,7 @@ class TaskKind:
     is_graded_pairs: its items are pairs with a score. has_documents: its queries are looked for among all documents of a source, on which
     an encoder may be trained, too: a cross-validation goes over its queries. needs_train: a card that names a split is fitted on `train`.
     averages: what its scores are on; tasks that choose together must agree in it. None: its own name.
+    counts_candidates: a card's number of items is that of its candidates.
     shown: measures that stand for a task whose main one does not say how good an encoder is, all in units of their own.
     make: the pinned task. encodes: sentences that a task of so many items encodes.
     """
@@ -166,6 +167,7 @@ class TaskKind:
     is_graded_pairs: bool = False
     has_documents: bool = False
     needs_train: bool = False
+    counts_candidates: bool = False
     averages: str | None = None
     shown: tuple[str, ...] = ()
     make: Callable[[ResolvedTask], ChosenTask] | None
@@ -269,13 +271,13 @@ TASK_KINDS: dict[str, TaskKind] = {
             floors=("word_overlap", "bm25"), table="Re-ranking",
             own="a row a candidate: `query_id`, `query`, `document_id`, `document`, `relevance`; or a row a query, as mteb's: `query`, "
             "lists `positive` and `negative`; `group` (of queries) if you like",
-            averages="precision", chooses=True,
+            averages="precision", chooses=True, counts_candidates=True,
             make=_reranking, encodes=_two_each,
         ),
         TaskKind(
             name="forums", main=Measure(name="map@100", title="MAP@100", unit="mean over forums of MAP@100 × 100"),
             columns=("query", "document"), floors=("word_overlap", "bm25"),
-            table="Duplicates within forums", works=("useb",), averages="precision", chooses=True,
+            table="Duplicates within forums", works=("useb",), averages="precision", chooses=True, counts_candidates=True,
             make=lambda found: ForumsTask.model_validate(found.values), encodes=_of_columns,
         ),
         TaskKind(
@@ -325,15 +327,16 @@ def own_rows_of(task: ScoredTask) -> OwnRows | None:
 def num_encoded(task: ScoredTask, known: Mapping[str, int]) -> int:
     """Sentences that a task encodes, repetitions included: two of a pair, query or triple, all of a labelled row.
     known: texts of tasks of a person's own, by name."""
-    return known.get(task.name) or TASK_KINDS[task.kind].encodes(task, _published_items(task) or UNKNOWN_PAIRS)
+    return known.get(task.name) or TASK_KINDS[task.kind].encodes(task, published_items(task) or UNKNOWN_PAIRS)
 
 
 def has_known_size(task: ScoredTask, known: Mapping[str, int]) -> bool:
     """Whether planning knows how many that are."""
-    return isinstance(task, LinkTask) or task.name in known or _published_items(task) is not None
+    return isinstance(task, LinkTask) or task.name in known or published_items(task) is not None
 
 
-def _published_items(task: ScoredTask) -> int | None:
+def published_items(task: ScoredTask) -> int | None:
+    """How many the published set of a shipped task has; None where that is not known, and of own data."""
     known = TASKS.get(task.name)
     return None if known is None else known.num_items
 

@@ -1,11 +1,13 @@
-"""What tasks of a person's own hold: read while planning by what reads them when they are scored, and remembered by their content."""
+"""What the files of tasks hold: read while planning by what reads them when they are scored, and remembered by their content."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from sentdist.code_digest import code_digest
+from sentdist.data.generated.corpora import PREFIX as GENERATED
 from sentdist.data.sources.file_facts import FileFacts, recall_note, remember_note
 from sentdist.data.sources.hub import PREFIX
 from sentdist.errors import DataError
@@ -14,15 +16,19 @@ from sentdist.plan.specs import Task
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Scores, Train
 from sentdist.plan.suggestions import PlannedSearch
-from sentdist.plan.task_kinds import ScoredTask, is_own_task
+from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask, ScoredTask, is_own_task, published_items
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
 from sentdist.stages.planning.shared_rows import notes_on_shared_rows
 
+if TYPE_CHECKING:
+    from sentdist.stages.tasks.loaded_task import LoadedTask
+
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """num_texts: of each task, by its name, the different texts that it encodes. notes: what could not be read yet, and rows in common."""
+    """num_texts: of each task of a person's own, by its name, the different texts that it encodes. notes: what could not be read yet, sets
+    that are smaller than they were published, and rows in common."""
 
     num_texts: dict[str, int]
     notes: tuple[str, ...]
@@ -50,22 +56,28 @@ def search_with_contents(planned: PlannedSearch, context: Context) -> PlannedSea
 
 
 def contents_of(stages: Iterable[Stage], context: Context) -> Contents:
-    """Read the tasks of a person's own among these stages: those that are scored and those that choose checkpoints. What this very code has
-    read before is not read again.
+    """Read the tasks that these stages score and those that choose checkpoints, but for what the package makes itself. What this very code
+    has read before is not read again.
 
     Raises:
         DataError: as `load_task`: what would else be found when the first encoder is scored, hours later; of several tasks all of it.
     """
     looked_at = tuple(stages)
-    own = dict.fromkeys(task for stage in looked_at for task in _tasks_of(stage) if is_own_task(task))
+    read = dict.fromkeys(task for stage in looked_at for task in _tasks_of(stage) if _is_file(task))
     num_texts: dict[str, int] = {}
     notes: dict[str, None] = {}
     wrong: dict[str, DataError] = {}
-    for part in dict.fromkeys(part for task in own for part in _parts(task)):
+    silent = False
+    for part in dict.fromkeys(part for task in read for part in _parts(task)):
         try:
-            num_texts[part.name] = max(num_texts.get(part.name, 0), _num_texts(part, context))
+            found, lacking = _looked_at(part, context)
+            if is_own_task(part):
+                num_texts[part.name] = max(num_texts.get(part.name, 0), found)
+            if lacking:
+                notes[lacking] = None
         except DataError as error:
             if (trouble := _silent_hub(part, error)) is not None:
+                silent = True
                 notes[f"{part.name} is not on this machine, and {trouble}: its rows are not checked."] = None
             else:
                 wrong.setdefault(str(error), error)
@@ -73,7 +85,7 @@ def contents_of(stages: Iterable[Stage], context: Context) -> Contents:
         raise DataError(where=f"{len(wrong)} tasks", found=" ".join(wrong), expected="", remedy="Nothing was started.")
     if wrong:
         raise next(iter(wrong.values()))
-    if not notes:  # rows that cannot be read yet share nothing that is known
+    if not silent:  # rows that cannot be read yet share nothing that is known
         notes |= dict.fromkeys(notes_on_shared_rows(looked_at, context))
     return Contents(num_texts=num_texts, notes=tuple(notes))
 
@@ -93,15 +105,34 @@ def _parts(task: ScoredTask) -> Iterator[ScoredTask]:
     yield task.model_copy(update={"fold": task.fold.model_copy(update={"number": 0}), "fold_role": "test"})
 
 
-def _num_texts(task: ScoredTask, context: Context) -> int:
-    identity = [f"{task.model_dump_json()} in {context.data_root}", code_digest()]
-    if (known := recall_note(identity)) is not None:
-        return known.num_rows
-    from sentdist.stages.tasks.load import load_task  # brings pyarrow and numpy, which planning can mostly do without
+def _is_file(task: ScoredTask) -> bool:
+    """Whether it is read from where it can be damaged or of another content; triples of relations are looked at with their corpus."""
+    return isinstance(task, ChosenTask) and not task.source.startswith(GENERATED)
 
-    num_texts = len(set(load_task(task, context.data_root, context.folders).sentences))
-    remember_note(identity, FileFacts(digest="", num_rows=num_texts, columns=(), splits=()))
-    return num_texts
+
+def _looked_at(task: ScoredTask, context: Context) -> tuple[int, str]:
+    """How many different texts a task encodes, and a sentence where it is less than was published, else ""."""
+    identity = [f"{task.model_dump_json()} in {context.data_root}", code_digest()]
+    if (known := recall_note(identity)) is None:
+        from sentdist.stages.tasks.load import load_task  # brings pyarrow and numpy, which planning can mostly do without
+
+        loaded = load_task(task, context.data_root, context.folders)
+        told = _lacking(task, loaded)
+        known = FileFacts(digest="", num_rows=len(set(loaded.sentences)), columns=(), splits=(), told=told)
+        remember_note(identity, known)
+    return known.num_rows, known.told
+
+
+def _lacking(task: ScoredTask, loaded: LoadedTask) -> str:
+    """What a shipped task lacks of the published set; a part of one, and own data, lack nothing."""
+    published, kind = published_items(task), TASK_KINDS[task.kind]
+    if published is None or kind.counts_candidates or (isinstance(task, Task) and (task.fold or task.limit)):
+        return ""
+    in_all = len(loaded.sentences) * published // kind.encodes(task, published)  # rows to fit a classifier on are counted, too
+    found = loaded.texts().num_items if kind.has_documents else in_all
+    if found >= published:
+        return ""
+    return f"{task.name}: {found:,} items, where the published set has {published:,}: its scores are not those of {task.name} elsewhere."
 
 
 def _silent_hub(task: ScoredTask, error: DataError) -> str | None:
