@@ -196,7 +196,10 @@ class Scores(Stage):
             case LexicalSpec():
                 return slug(self.encoder.name)
         layers = "" if self.encoder.layers is None else f"-{self.encoder.layers}-layers"
-        return slug(f"{self.encoder.checkpoint}{layers}-{'untouched' if self.encoder.initialization == 'pretrained' else 'untrained'}")
+        if self.encoder.initialization != "pretrained":
+            return slug(f"{self.encoder.checkpoint}{layers}-untrained")
+        is_folder = (self.encoder.revision or "").startswith("sha256:")  # a training of the store, or whatever else a person has made
+        return slug(f"{self.encoder.checkpoint}{layers}{'' if is_folder else '-untouched'}")
 
 
 class Overlap(Stage):
