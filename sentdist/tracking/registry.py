@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 ALIAS = "best"
 KEY = "sentdist.key"
 WEIGHTS = "model.sentence_transformer"  # the folder in which MLflow's flavor looks for them
+LOADER = Path(__file__).with_name("checked_sentences.py")  # goes into the model, which must not need sentdist
 LIBRARIES = ("sentence-transformers", "transformers", "torch")
 
 
@@ -156,7 +157,8 @@ def write_model(target: Path, encoder: Path, *, run_id: str, model_id: str) -> N
     embeddings out).
 
     The flavor's own `save_model` would load the encoder and write it again; here its files are copied as they are. Requirements and
-    signature are given: MLflow's guesses take a minute, and its flavor knows sentence-transformers only up to 6.1.
+    signature are given: MLflow's guesses take a minute, and its flavor knows sentence-transformers only up to 6.1. Of a column of strings
+    MLflow would make texts of all else, "None" of null: the column is of any type, and `checked_sentences` refuses what is no text.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*Any type hint is inferred", UserWarning)  # about mlflow's own classes, as they are imported
@@ -164,14 +166,16 @@ def write_model(target: Path, encoder: Path, *, run_id: str, model_id: str) -> N
         import mlflow.pyfunc
         from mlflow.models import Model, ModelSignature
         from mlflow.types import ColSpec, Schema, TensorSpec
+        from mlflow.types.schema import AnyType
 
         width_unknown = TensorSpec(np.dtype("float32"), (-1, -1))
-        signature = ModelSignature(inputs=Schema([ColSpec("string")]), outputs=Schema([width_unknown]))
+        signature = ModelSignature(inputs=Schema([ColSpec(AnyType())]), outputs=Schema([width_unknown]))
         requirements = [f"{name}=={importlib.metadata.version(name).partition('+')[0]}" for name in ("mlflow", *LIBRARIES)]
         folder = target / "model"
         mlflow.pyfunc.save_model(
             str(folder),
-            loader_module="mlflow.sentence_transformers",
+            loader_module=LOADER.stem,
+            code_paths=[str(LOADER)],
             data_path=str(encoder),
             signature=signature,
             pip_requirements=requirements,

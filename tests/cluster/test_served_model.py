@@ -109,6 +109,9 @@ def test_a_registered_encoder_answers_requests_until_a_file_of_it_is_another(
         # float32 embeddings through JSON, from sentence-transformers' padded batches
         np.testing.assert_allclose(served.embed(list(SENTENCES)), encode(encoder, SENTENCES), atol=1e-5)
         assert served.embed(["one sentence"]).shape == (1, 32)
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            served.embed(["one sentence", None])  # type: ignore[list-item]
+        assert refused.value.code == 400 and "sentence 2: found null" in refused.value.read().decode()
     finally:
         served.stop()
     _change_files(server)
@@ -123,13 +126,10 @@ def _change_files(server: MlflowServer) -> None:
     assert f"{weights.relative_to(folder)}: other content" in _refusal(server.uri)
     weights.write_bytes(whole)
     marker = folder / "ran"
-    (folder / "code").mkdir()
     (folder / "code" / "evil_loader.py").write_text(f"open({str(marker)!r}, 'w')")
     assert "code/evil_loader.py: not registered" in _refusal(server.uri)
     model = (folder / "MLmodel").read_text()
-    (folder / "MLmodel").write_text(
-        model.replace("loader_module: mlflow.sentence_transformers", "code: code\n    loader_module: evil_loader")
-    )
+    (folder / "MLmodel").write_text(model.replace("loader_module: checked_sentences", "loader_module: evil_loader"))
     assert "evil_loader" in (folder / "MLmodel").read_text()
     assert "MLmodel: " in _refusal(server.uri)
     assert not marker.exists()

@@ -1,0 +1,47 @@
+"""How MLflow loads a registered encoder: what is no sentence is refused before the encoder sees it.
+
+This file is copied into the model. Where that is served sentdist need not be installed: nothing of it is imported here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
+from mlflow.sentence_transformers import _load_pyfunc as load_flavor
+
+
+class CheckedSentences:
+    """MLflow's own model around a sentence-transformers folder, behind a check of its input."""
+
+    def __init__(self, wrapped: Any) -> None:
+        self._wrapped = wrapped
+
+    def get_raw_model(self) -> Any:
+        """The SentenceTransformer."""
+        return self._wrapped.get_raw_model()
+
+    def predict(self, sentences: Any, params: dict[str, Any] | None = None) -> Any:
+        """(S, D) embeddings. sentences: as MLflow hands them on: a table with one column, or a list.
+
+        Raises:
+            MlflowException: one that is no text, or has no visible character; a server answers with status 400.
+        """
+        column = sentences.iloc[:, 0].tolist() if hasattr(sentences, "iloc") and sentences.ndim == 2 else list(sentences)
+        given = column[0] if len(column) == 1 and isinstance(column[0], list) else column  # predict({"text": [...]})
+        for number, sentence in enumerate(given, start=1):
+            if not isinstance(sentence, str) or not sentence.strip():
+                raise MlflowException(_told(number, sentence), error_code=INVALID_PARAMETER_VALUE)
+        return self._wrapped.predict(given, params)
+
+
+def _told(number: int, sentence: object) -> str:
+    is_missing = sentence is None or sentence != sentence  # a null in JSON is NaN in a table
+    found = "null" if is_missing else "no visible character" if isinstance(sentence, str) else f"{sentence!r}, which is no text"
+    return f'sentence {number}: found {found}; expected text with at least one visible character. Send {{"inputs": ["...", ...]}}.'
+
+
+def _load_pyfunc(path: str, model_config: dict[str, Any] | None = None) -> CheckedSentences:
+    """What MLflow calls by this name."""
+    return CheckedSentences(load_flavor(path, model_config))
