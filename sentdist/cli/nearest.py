@@ -14,6 +14,7 @@ from sentdist.cli.options import (
     EncoderRevision,
     EncodingPrecision,
     GpusPerWorker,
+    GpuType,
     MaxLength,
     OwnPooling,
     RelationWeights,
@@ -30,7 +31,7 @@ from sentdist.errors import DataError, counted
 from sentdist.inference.opening import encoder_use
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from sentdist.data.texts import Texts
     from sentdist.inference.nearest import CorpusSearch, Queries, SearchedFiles, TileReader
@@ -55,6 +56,7 @@ def search(
     relation: RelationWeights = None,
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="Search on that many workers of the Ray cluster.")] = None,
     gpus_per_worker: GpusPerWorker = None,
+    gpu_type: GpuType = None,
     precision: EncodingPrecision = "fp32",
     max_length: MaxLength = None,
     pooling: OwnPooling = None,
@@ -69,8 +71,9 @@ def search(
 
     weights = weights_of(relation or [])
     check_choice("--format", output, ("table", "jsonl"))
-    check_in_use({"--gpus-per-worker": gpus_per_worker}, needs="--workers", is_given=workers is not None)
+    check_in_use({"--gpus-per-worker": gpus_per_worker, "--gpu-type": gpu_type}, needs="--workers", is_given=workers is not None)
     check_in_use({"--query-column": query_column}, needs="--queries", is_given=query_file is not None)
+    gpus = named_gpus(gpus_per_worker, gpu_type)
     _check_corpus(corpus, embeddings, names_columns=bool(column or id_column))
     _check_queries(queries, query_file, corpus)
     texts = None if corpus is None else found_texts(corpus, columns=given_names(column), id_column=id_column)
@@ -93,7 +96,7 @@ def search(
         devices = f", {on_this_machine(Runtime())[1]}"
         steps = search_here(found, searched, reader.open(loaded))
     else:
-        steps = _over_workers(found, searched, reader, vectors, depth=depth, workers=workers, gpus_per_worker=gpus_per_worker)
+        steps = _over_workers(found, searched, reader, vectors, depth=depth, workers=workers, gpus=gpus)
     with sentence_progress("searching", searched.num_rows) as advance:
         for done in steps:
             advance(done)
@@ -131,13 +134,13 @@ def _over_workers(
     *,
     depth: int,
     workers: int,
-    gpus_per_worker: float | None,
+    gpus: Mapping[str, float | str],
 ) -> Iterator[int]:
-    """As `search_here`, on a cluster."""
+    """As `search_here`, on a cluster. gpus: fields of a runtime."""
     from sentdist.execution.parallel.nearest import search_over_workers
     from sentdist.plan.runtime import Runtime
 
-    runtime = Runtime.model_validate({"engine": "torch", "workers": workers} | named_gpus(gpus_per_worker))
+    runtime = Runtime.model_validate({"engine": "torch", "workers": workers, **gpus})
     return search_over_workers(found, searched, reader, queries.vectors, depth=depth, runtime=runtime, tell=_tell_devices)
 
 

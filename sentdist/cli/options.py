@@ -61,6 +61,9 @@ RelationWeights = Annotated[
 GpusPerWorker = Annotated[
     float | None, typer.Option("--gpus-per-worker", min=0.0, help="GPUs of a worker; 0 for none.  [default: 1 where there are enough]")
 ]
+GpuType = Annotated[
+    str | None, typer.Option("--gpu-type", help="Only GPUs that Ray calls so, such as A100 or H100.  [default: any]", show_default=False)
+]
 EncodingPrecision = Annotated[str, typer.Option("--precision", help="fp32; tf32 on an NVIDIA GPU; bf16 for products in bfloat16.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it is there.")]
 
@@ -121,9 +124,13 @@ def given_names(*columns: str | None) -> list[str]:
     return [column for column in columns if column is not None]
 
 
-def named_gpus(gpus_per_worker: float | None) -> dict[str, float]:
-    """The field of a runtime, where it was given."""
-    return {} if gpus_per_worker is None else {"gpus_per_worker": gpus_per_worker}
+def named_gpus(gpus_per_worker: float | None, gpu_type: str | None) -> dict[str, float | str]:
+    """The fields of a runtime that were given; DataError for GPUs of a kind where there are to be none."""
+    if gpu_type is not None and gpus_per_worker == 0:
+        remedy = "Leave one of them out."
+        raise DataError(where="--gpu-type", found=f"{gpu_type} with --gpus-per-worker 0", expected="workers that have GPUs", remedy=remedy)
+    given = {"gpus_per_worker": gpus_per_worker, "gpu_type": gpu_type}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def weights_of(relations: list[str]) -> dict[str, float]:

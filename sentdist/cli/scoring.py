@@ -17,6 +17,7 @@ from sentdist.cli.options import (
     EncoderRevision,
     EncodingPrecision,
     GpusPerWorker,
+    GpuType,
     MaxLength,
     OwnPooling,
     StoreRoot,
@@ -58,6 +59,7 @@ def evaluate(
     precision: EncodingPrecision = "fp32",
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="Encode on that many workers of the Ray cluster.")] = None,
     gpus_per_worker: GpusPerWorker = None,
+    gpu_type: GpuType = None,
     mteb: Annotated[
         list[str] | None,
         typer.Option("--mteb", metavar="TASK", help="Instead: tasks or a benchmark of mteb, or MODULE:CLASS of your own; may be repeated."),
@@ -71,13 +73,13 @@ def evaluate(
     check_choice("--format", output, FORMATS)
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision)
     if mteb or out is not None:
-        without = {"--tasks": tasks, "--workers": workers, "--gpus-per-worker": gpus_per_worker}
+        without = {"--tasks": tasks, "--workers": workers, "--gpus-per-worker": gpus_per_worker, "--gpu-type": gpu_type}
         score_by_mteb(use, mteb or [], out, output=output, without=without)
         return
-    check_in_use({"--gpus-per-worker": gpus_per_worker or None}, needs="--workers", is_given=workers is not None)
+    check_in_use({"--gpus-per-worker": gpus_per_worker or None, "--gpu-type": gpu_type}, needs="--workers", is_given=workers is not None)
 
     opened = open_store(store)
-    planned = _planned("evaluate", use, tasks, opened, data, workers=workers or 1, **named_gpus(gpus_per_worker))
+    planned = _planned("evaluate", use, tasks, opened, data, workers=workers or 1, **named_gpus(gpus_per_worker, gpu_type))
     is_json = output == "json"
     for note in planned.notes:
         typer.echo(note, err=is_json)
@@ -184,7 +186,7 @@ def _second_opinion(bayes: bool, rope: float | None) -> Callable[[Compared], Ite
 
 
 def _planned(
-    command: str, use: EncoderUse, tasks: list[str] | None, opened: ArtifactStore, data: Path | None, **runtime: float
+    command: str, use: EncoderUse, tasks: list[str] | None, opened: ArtifactStore, data: Path | None, **runtime: float | str
 ) -> PlannedScores:
     """The scores of an encoder on tasks, as they are typed."""
     from sentdist.inference.planned_scores import PlannedScores

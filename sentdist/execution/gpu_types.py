@@ -21,10 +21,10 @@ def with_gpu_type(nodes: tuple[Node, ...], runtime: Runtime) -> tuple[Node, ...]
     if not any(node.gpus and runtime.gpu_type in node.gpu_types for node in nodes):
         there = ", ".join(gpu_types(nodes)) or "none that Ray knows by name"
         raise ResourceError(
-            where="runtime.gpu_type",
+            where="runtime.gpu_type, --gpu-type",
             found=f"{runtime.gpu_type}, which no node has",
             expected=f"one of the cluster's kinds of GPUs: {there}",
-            remedy="Name one of these, or leave runtime.gpu_type out.",
+            remedy="Name one of these, or leave it out.",
         )
     return tuple(node if runtime.gpu_type in node.gpu_types else replace(node, gpus=0.0) for node in nodes)
 

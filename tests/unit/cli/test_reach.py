@@ -183,11 +183,12 @@ def test_a_search_over_workers_has_their_number_gpus_and_depth(
     assert made.exit_code == 0, made.output
     monkeypatch.chdir(tmp_path)
     loads = listen(LoadedEncoder, "load", LoadedEncoder.load(EncoderUse(checkpoint=str(tiny_encoder_dir))))
-    done = _call("search", tiny_encoder_dir, "a dog", "--embeddings", "lines.npy", "-k", "3", "--workers", "2", "--gpus-per-worker", "0.5")
+    over = ("--workers", "2", "--gpus-per-worker", "0.5", "--gpu-type", "H100")
+    done = _call("search", tiny_encoder_dir, "a dog", "--embeddings", "lines.npy", "-k", "3", *over)
     assert [named for _, named in loads] == [{"device": "cpu"}], "this machine's GPUs are the workers'"
     ((_, searched, reader, _), named) = told[0]
     assert done.exit_code == 7 and named["depth"] == 3, done.output
-    assert (named["runtime"].workers, named["runtime"].gpus_per_worker) == (2, 0.5)
+    assert (named["runtime"].workers, named["runtime"].gpus_per_worker, named["runtime"].gpu_type) == (2, 0.5, "H100")
     assert searched.embeddings == reader.embeddings == tmp_path / "lines.npy", "workers are started in other folders"
 
 
@@ -208,6 +209,7 @@ def test_a_file_is_encoded_over_workers_only_where_that_is_asked(
 @pytest.mark.parametrize(
     ("more", "over_workers", "workers", "gpus"),
     [
+        (("--workers", "3", "--gpu-type", "H100"), True, 3, None),
         ((), False, 1, None),
         (("--gpus-per-worker", "0"), False, 1, 0.0),  # in this process, and not on its GPU
         (("--workers", "1"), True, 1, None),
@@ -225,6 +227,7 @@ def test_scoring_over_workers_has_their_number_and_gpus(
     assert done.exit_code == 7 and named == {"over_workers": over_workers, "is_quiet": False}, done.output
     assert [task.name for task in asked.stage.tasks] == ["scenes-sts", "scenes-faq"]
     assert asked.context.runtime.workers == workers and (gpus is None or asked.context.runtime.gpus_per_worker == gpus)
+    assert asked.context.runtime.gpu_type == ("H100" if "--gpu-type" in more else None)
 
 
 def test_a_precision_that_no_device_here_has_is_refused_before_anything_is_read(tmp_path: Path) -> None:
@@ -244,7 +247,7 @@ def test_a_score_says_how_many_of_its_items_stand_for_themselves(
     assert told in shown and ("apart" in told) == ("apart" in shown)
 
 
-@pytest.mark.parametrize("refused", [("--tasks", "sts"), ("--workers", "2"), ("--gpus-per-worker", "1")])
+@pytest.mark.parametrize("refused", [("--tasks", "sts"), ("--workers", "2"), ("--gpus-per-worker", "1"), ("--gpu-type", "L4")])
 def test_what_mteb_takes_no_notice_of_is_refused_beside_it(refused: tuple[str, str], tmp_path: Path) -> None:
     done = _call("evaluate", "minilm-l6", "--mteb", "STS12", "--out", tmp_path / "out", *refused)
     assert done.exit_code == 2 and f"found {refused[0]} beside --mteb" in " ".join(done.output.split()), done.output

@@ -21,6 +21,8 @@ from tests.support.planning import RECIPES
         ("search ENCODER dog --corpus FILE --query-column text", "--query-column", "--queries"),
         ("evaluate ENCODER --gpus-per-worker 1", "--gpus-per-worker", "--workers"),
         ("search ENCODER dog --corpus FILE --gpus-per-worker 0", "--gpus-per-worker", "--workers"),
+        ("search ENCODER dog --corpus FILE --gpu-type A100", "--gpu-type", "--workers"),
+        ("evaluate ENCODER --gpu-type A100", "--gpu-type", "--workers"),
         ("similarity ENCODER dog cat --directions one", "--directions", "--relation"),
         ("similarity ENCODER dog cat --overwrite", "--overwrite", "--out"),
         ("compare ENCODER minilm-l6 --rope 1", "--rope", "--bayes"),
@@ -33,6 +35,14 @@ def test_what_it_needs_is_named(command: str, option: str, needs: str, tmp_path:
     words = [{"ENCODER": str(tmp_path / "nowhere"), "FILE": str(file)}.get(word, word) for word in command.split()]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 2 and f"{option}: found no {needs}; expected {needs} beside it" in " ".join(done.output.split()), done.output
+
+
+@pytest.mark.parametrize("command", ["search ENCODER dog --corpus FILE", "evaluate ENCODER"])
+def test_a_kind_of_gpu_for_workers_without_one_is_refused(command: str, tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("a dog runs\n")
+    words = [{"ENCODER": "minilm-l6", "FILE": str(tmp_path / "texts.txt")}.get(word, word) for word in command.split()]
+    done = CliRunner().invoke(app, [*words, "--workers", "2", "--gpus-per-worker", "0", "--gpu-type", "A100", "--store", str(tmp_path)])
+    assert done.exit_code == 2 and "--gpu-type: found A100 with --gpus-per-worker 0" in " ".join(done.output.split()), done.output
 
 
 @pytest.mark.parametrize("command", ["plan", "leaks"])
