@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sentdist.plan.task_kinds import TASK_KINDS
+from sentdist.report.cell_text import mark
 from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.tables import build_table
 from tests.support.pages import html_part, markdown_part
@@ -36,6 +37,28 @@ def test_of_equal_numbers_all_are_bold_but_those_that_are_told_from_the_best() -
     ]
     table = build_table(TableRows(title="t", rows=told, columns=TASKS[:1], average=False, measure=TASK_KINDS["sts"].main), baseline=None)
     assert [line.cells["STS12"].standing for line in table.lines] == ["", "best"], "a test says that they differ, by less than is printed"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_cell_may_be_the_best_and_is_below_another_by_an_arrow(seed: int) -> None:
+    """Two corrections over one table: of 12 rows the set of the best kept some that ↓ told from the baseline, and baselines below ↑."""
+    generator = np.random.default_rng(seed)
+    levels = 80.0 + generator.normal(0, 0.12, (12, 3))
+    rows = [
+        _row(f"r{place}", number, tuple(level + generator.normal(0, 0.05, 3)))
+        for place, level in enumerate(levels)
+        for number in range(int(generator.integers(3, 6)))
+    ]
+    given = TableRows(title="t", rows=rows, columns=TASKS, measure=TASK_KINDS["sts"].main, average=True)
+    table = build_table(given, baseline="r0")
+    for column in table.columns:
+        cells = {line.label: line.cells[column] for line in table.lines}
+        for label, cell in cells.items():
+            if mark(cell.against_baseline) == "↓":
+                assert (cell.standing, cell.is_below_best) == ("", True), (label, column)
+            if mark(cell.against_baseline) == "↑":
+                assert (cells["r0"].standing, cells["r0"].is_below_best) == ("", True), (label, column)
+        assert [cell.standing for cell in cells.values()].count("best") == 1
 
 
 def test_a_spread_of_nothing_is_not_shown_where_there_is_no_interval() -> None:
