@@ -163,6 +163,8 @@ def _drawn(
             side_R[members[group]] = side
         free = [group for group in free if group not in taken]
     if not free:
+        if len(rows) < 4 * LEAST:
+            raise _too_few(name, len(rows))
         raise _complaint(
             name, f"dev {held_out.dev:g} and test {held_out.test:g} of all rows", "rows left to train on", "Lower corpus.held_out."
         )
@@ -173,12 +175,7 @@ def _impossible(
     name: str, texts: Sequence[Sequence[str]], rows: np.ndarray, members: Mapping[int, Sequence[int]], *, wanted: int, side: str, found: int
 ) -> DataError:
     if len(rows) < 4 * LEAST:
-        return _complaint(
-            name,
-            counted(len(rows), "different row"),
-            f"{4 * LEAST} at least, to hold some out",
-            "Give more rows, or a column split of your own.",
-        )
+        return _too_few(name, len(rows))
     largest = max(members.values(), key=len)
     often, times = Counter(text for place in largest for text in dict.fromkeys(texts[rows[place]])).most_common(1)[0]
     return _complaint(
@@ -187,6 +184,15 @@ def _impossible(
         f"{wanted:,} rows that share no text with the others",
         f"Most share {brief(often)} ({counted(times, 'row')}): leave such rows out, lower corpus.held_out.{side}, or "
         "give a column split of your own.",
+    )
+
+
+def _too_few(name: str, num_rows: int) -> DataError:
+    return _complaint(
+        name,
+        counted(num_rows, "different row"),
+        f"{4 * LEAST} at least, to hold some out",
+        "Give more rows, or a column split of your own.",
     )
 
 

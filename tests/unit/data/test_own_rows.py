@@ -260,6 +260,14 @@ def test_rows_that_all_hang_together_are_refused_with_what_links_them(tmp_path: 
     assert "100 rows of 103 linked" in str(refused.value) and "Most share 'Please call us.' (100 rows)" in str(refused.value)
 
 
+def test_ten_rows_are_too_few_whatever_share_is_held_out(tmp_path: Path) -> None:
+    """Dev and test took five each, and the message asked for a smaller share, which changes nothing."""
+    path = tmp_path / "ten.csv"
+    path.write_text("question,answer\n" + "".join(f"what is {word},it is a {word}\n" for word in "abcdefghij"))
+    with pytest.raises(DataError, match=r"ten\.csv: found 10 different rows; expected 20 at least, to hold some out"):
+        seen(path, near=None)
+
+
 def test_a_file_that_changes_after_planning_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "faq.csv"
     path.write_text(written([("question", "answer"), *faq_rows()], ";"))
