@@ -13,6 +13,7 @@ from sentdist.cli.options import (
     EncoderRevision,
     EncodingPrecision,
     GpusPerWorker,
+    GpuType,
     MaxLength,
     Overwrite,
     OwnPooling,
@@ -25,7 +26,7 @@ from sentdist.cli.options import (
     named_gpus,
     weights_of,
 )
-from sentdist.cli.printing import empty_table, found_texts, open_console, sentence_progress, tell_unknown
+from sentdist.cli.printing import empty_table, found_texts, look_through, open_console, sentence_progress, tell_unknown
 from sentdist.encoder_export import export_encoder
 from sentdist.errors import DataError, counted
 from sentdist.inference.opening import encoder_use, open_store
@@ -56,6 +57,7 @@ def encode(
     dtype: Annotated[str, typer.Option("--dtype", help="float32 or float16, on disk.")] = "float32",
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="Encode on that many workers of the Ray cluster.")] = None,
     gpus_per_worker: GpusPerWorker = None,
+    gpu_type: GpuType = None,
     precision: EncodingPrecision = "fp32",
     max_length: MaxLength = None,
     pooling: OwnPooling = None,
@@ -71,13 +73,15 @@ def encode(
     from sentdist.inference.outputs import check_output
 
     check_choice("--dtype", dtype, DTYPES)
-    check_in_use({"--gpus-per-worker": gpus_per_worker}, needs="--workers", is_given=workers is not None)
+    check_in_use({"--gpus-per-worker": gpus_per_worker, "--gpu-type": gpu_type}, needs="--workers", is_given=workers is not None)
+    gpus = named_gpus(gpus_per_worker, gpu_type)
     check_output(out, suffixes=SUFFIXES, overwrite=overwrite)
     if id_column is not None and out.suffix != ".parquet":
         raise DataError(where="--id", found=f"{out.name}", expected="OUT.parquet, which has room for ids", remedy="Leave --id out.")
     texts = found_texts(file, columns=given_names(column), id_column=id_column)  # before torch is loaded: a mistake is told at once
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision, normalize=normalize)
     find_checkpoint(use.checkpoint, revision=use.revision)
+    num_rows = look_through(texts) or texts.num_rows
 
     from sentdist.inference.encode_file import encode_file
     from sentdist.inference.ready_encoder import LoadedEncoder
@@ -90,12 +94,12 @@ def encode(
     else:
         from sentdist.execution.parallel.file_encoder import WorkerEncoding
 
-        runtime = Runtime.model_validate({"engine": "torch", "workers": workers} | named_gpus(gpus_per_worker))
+        runtime = Runtime.model_validate({"engine": "torch", "workers": workers, **gpus})
         on_cluster = WorkerEncoding.on_cluster(loaded, runtime)
         batches = on_cluster.batches
         typer.echo(f"Encoding {on_cluster.devices}.")
     started = time.perf_counter()
-    with sentence_progress("encoding", texts.num_rows) as advance:
+    with sentence_progress("encoding", num_rows) as advance:
         for done in encode_file(loaded, texts, out, dtype=dtype, batches=batches):
             advance(done)
     seconds = time.perf_counter() - started
@@ -203,8 +207,12 @@ def _print_pair(use: EncoderUse, first: str, second: str, weights: dict[str, flo
 def _score_files(use: EncoderUse, files: tuple[Texts, Texts | None], weights: dict[str, float], directions: str, out: Path | None) -> None:
     """Print the score of every pair, or write pairs and scores to `out`."""
     from sentdist.inference.ready_encoder import LoadedEncoder
-    from sentdist.inference.similarity import pair_batches, pair_scorer, write_scores
+    from sentdist.inference.similarity import check_lengths, pair_batches, pair_scorer, write_scores
 
+    first, second = files
+    num_rows = look_through(first)
+    if second is not None:
+        check_lengths((first, second), (num_rows, look_through(second)))
     scorer, done = pair_scorer(LoadedEncoder.load(use), weights, directions=directions), 0
     if out is None:
         for batch in pair_batches(*files):
@@ -212,7 +220,7 @@ def _score_files(use: EncoderUse, files: tuple[Texts, Texts | None], weights: di
         tell_unknown(scorer.loaded)
         return
     started = time.perf_counter()
-    with sentence_progress("scoring pairs", files[0].num_rows) as advance:
+    with sentence_progress("scoring pairs", num_rows or first.num_rows) as advance:
         for done in write_scores(scorer, pair_batches(*files), out):
             advance(done)
     tell_unknown(scorer.loaded)

@@ -26,7 +26,7 @@ from sentdist.cli.options import (
     named_gpus,
     weights_of,
 )
-from sentdist.cli.printing import empty_table, found_texts, open_console, sentence_progress, tell_unknown
+from sentdist.cli.printing import empty_table, found_texts, look_through, open_console, sentence_progress, tell_unknown
 from sentdist.errors import DataError, counted
 from sentdist.inference.opening import encoder_use
 
@@ -79,6 +79,7 @@ def search(
     texts = None if corpus is None else found_texts(corpus, columns=given_names(column), id_column=id_column)
     asked = list(queries or []) or _all_sentences(found_texts(query_file or STDIN, columns=given_names(query_column)))
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision)
+    num_rows = look_through(texts) if texts is not None and embeddings is None else 0  # what is not encoded takes no longer than that
 
     from sentdist.inference.nearest import CorpusSearch, SearchedFiles, TileReader, embed_queries, search_here
     from sentdist.inference.ready_encoder import LoadedEncoder
@@ -97,7 +98,7 @@ def search(
         steps = search_here(found, searched, reader.open(loaded))
     else:
         steps = _over_workers(found, searched, reader, vectors, depth=depth, workers=workers, gpus=gpus)
-    with sentence_progress("searching", searched.num_rows) as advance:
+    with sentence_progress("searching", num_rows or searched.num_rows) as advance:
         for done in steps:
             advance(done)
     tell_unknown(loaded)

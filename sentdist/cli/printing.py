@@ -97,6 +97,16 @@ def found_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1,
     return texts
 
 
+def look_through(texts: Texts) -> int:
+    """Read a file once for mistakes, before an encoder begins that takes much longer: how many rows it has; 0 of what can be read once
+    alone, whose mistakes are told when they come."""
+    done = 0
+    with sentence_progress("looking through", texts.num_rows) as advance:
+        for done in texts.looked_through():
+            advance(done)
+    return done
+
+
 def tell_unknown(loaded: LoadedEncoder) -> None:
     """Say on stderr how many of the embedded sentences hold no word that the encoder knows."""
     number = loaded.unknown.num_sentences

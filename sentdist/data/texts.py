@@ -33,6 +33,7 @@ from sentdist.reading import bounded_lines, reading, unreadable
 from sentdist.spelling import near_file
 
 STDIN = "-"
+ROWS_AT_ONCE = 16_384  # of what is looked through
 PLAIN = ("", ".txt")  # one sentence a line; without a suffix, as a shell's <(command) is
 LONGEST_LINE = 1 << 26  # letters; a file without line ends would fill the memory
 MOST_WORDS = 4  # of a column's name; what is longer is a sentence
@@ -93,6 +94,22 @@ class Texts:
                 done += len(batch[wanted[0]])
         if not done:
             raise _empty(self.name)
+
+    def looked_through(self) -> Iterator[int]:
+        """Read all of it once, for its mistakes: gives out how many rows were read. Nothing of what can be read once alone.
+
+        Raises:
+            DataError: as `batches`.
+        """
+        done = 0
+        for batch in self.batches(ROWS_AT_ONCE) if self.can_be_read_again else ():
+            done += len(batch[self.columns[0]])
+            yield done
+
+    @property
+    def can_be_read_again(self) -> bool:
+        """Not standard input, nor a pipe."""
+        return self.path is not None and self.path.is_file()
 
     def _records(self, wanted: Sequence[str], num_rows: int) -> Iterator[dict[str, list[object]]]:
         if self.path is not None and suffix_of(self.path) == ".parquet":
@@ -217,7 +234,7 @@ def _shape(path: Path, file_format: FileFormat) -> tuple[tuple[str, ...], int | 
 
 def _rows(file: IO[str], path: Path | None, file_format: FileFormat, wanted: Sequence[str]) -> Iterator[tuple[object, ...]]:
     if path is None or suffix_of(path) in PLAIN:
-        yield from ((line.rstrip("\r\n"),) for line in bounded_lines(file, longest=LONGEST_LINE))
+        yield from _without_empty_end(line.rstrip("\r\n") for line in bounded_lines(file, longest=LONGEST_LINE))
     elif suffix_of(path) == ".jsonl":
         for number, line in enumerate(bounded_lines(file, longest=LONGEST_LINE), start=1):
             if line.strip():
@@ -236,6 +253,18 @@ def _rows(file: IO[str], path: Path | None, file_format: FileFormat, wanted: Seq
                     remedy="Quote sentences that hold the separator; what stands behind it would be lost.",
                 )
             yield tuple(cells[place] if place < len(cells) else None for place in places)
+
+
+def _without_empty_end(lines: Iterator[str]) -> Iterator[tuple[str]]:
+    """Lines as rows; empty ones that no other follows are none. Memory holds one, however many these are."""
+    first, num_empty = "", 0
+    for line in lines:
+        if not line.strip():
+            first, num_empty = (line if not num_empty else first), num_empty + 1
+            continue
+        yield from ((first if not number else "",) for number in range(num_empty))
+        num_empty = 0
+        yield (line,)
 
 
 def _separated_rows(file: IO[str], path: Path, file_format: FileFormat) -> Iterator[list[str]]:

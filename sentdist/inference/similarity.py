@@ -141,17 +141,27 @@ def pair_batches(first: Texts, second: Texts | None) -> Iterator[TextPairs]:
         one, other = (next(half, {}) for half in halves)
         heads, tails = one.get(first.columns[0], []), other.get(second.columns[0], [])
         if len(heads) != len(tails):
-            raise DataError(
-                where=f"{first.name} and {second.name}",
-                found=f"only {counted(done + min(len(heads), len(tails)), 'row')} in "
-                f"{first.name if len(heads) < len(tails) else second.name}",
-                expected="two files of one length: row s of the one belongs to row s of the other",
-                remedy="Check what wrote them.",
-            )
+            raise _of_other_lengths((first, second), (done + len(heads), done + len(tails)))
         if not heads:
             return
         yield heads, tails
         done += len(heads)
+
+
+def check_lengths(files: tuple[Texts, Texts], num_rows: tuple[int, int]) -> None:
+    """DataError for two files of different lengths. num_rows: of each; 0 of what can be read once alone."""
+    if all(num_rows) and num_rows[0] != num_rows[1]:
+        raise _of_other_lengths(files, num_rows)
+
+
+def _of_other_lengths(files: tuple[Texts, Texts], num_rows: tuple[int, int]) -> DataError:
+    shorter = files[num_rows[0] > num_rows[1]]
+    return DataError(
+        where=f"{files[0].name} and {files[1].name}",
+        found=f"only {counted(min(num_rows), 'row')} in {shorter.name}",
+        expected="two files of one length: row s of the one belongs to row s of the other",
+        remedy="Check what wrote them.",
+    )
 
 
 def write_scores(scorer: PairScorer, pairs: Iterator[TextPairs], out: Path) -> Iterator[int]:

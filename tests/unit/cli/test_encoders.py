@@ -150,3 +150,27 @@ def test_how_a_file_is_written_is_found_and_told(tiny_encoder_dir: Path, tmp_pat
     assert answer.exit_code == 0, answer.output
     assert "mine.csv: text in cp1252; separated by semicolons" in answer.stderr and "cp1252" not in answer.stdout
     assert np.load(tmp_path / "out.npy").shape == (1, 32)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("encode {tiny} bad.txt --out {tmp}/out.npy", "row 40,001, sentence: found '\\x00'"),
+        ("search {tiny} dog --corpus bad.txt", "row 40,001, sentence: found '\\x00'"),
+        ("similarity {tiny} bad.txt good.txt", "row 40,001, sentence: found '\\x00'"),
+        ("similarity {tiny} good.txt short.txt", "only 39,999 rows in short.txt; expected two files of one length"),
+    ],
+)
+def test_a_mistake_at_the_end_is_told_before_an_encoder_begins(
+    command: str, said: str, tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """200,000 rows were encoded before the last one was looked at."""
+    from sentdist.inference.ready_encoder import LoadedEncoder
+
+    for name, end in (("good", ["x"]), ("bad", ["\0"]), ("short", [])):
+        lines = ["a dog runs"] * (39_999 if name == "short" else 40_000) + end
+        (tmp_path / f"{name}.txt").write_text("\n".join(lines))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(LoadedEncoder, "load", lambda *_, **__: pytest.fail("an encoder was loaded"))
+    done = _call(*command.format(tiny=tiny_encoder_dir, tmp=tmp_path).split())
+    assert done.exit_code == 2 and said in done.output, done.output

@@ -94,6 +94,34 @@ def test_a_line_of_standard_input_is_a_sentence(monkeypatch: pytest.MonkeyPatch)
     assert [batch["sentence"] for batch in open_texts("-").batches(2)] == [["one", "two"], ["three"]]
 
 
+@pytest.mark.parametrize("end", ["", "\n", "\n\n", "\r\n\r\n \r\n"])
+def test_empty_lines_at_the_end_of_a_text_are_no_rows(end: str, tmp_path: Path) -> None:
+    """They shift nothing; one between sentences does."""
+    path = tmp_path / "lines.txt"
+    path.write_bytes(f"one\ntwo{end}".encode())
+    assert [batch["sentence"] for batch in open_texts(str(path)).batches(1)] == [["one"], ["two"]]
+    path.write_bytes(f"one\n\ntwo{end}".encode())
+    with pytest.raises(DataError, match="row 2, sentence: found ''"):
+        list(open_texts(str(path)).batches(2))
+    path.write_bytes(b"\n \n" + end.encode())
+    with pytest.raises(DataError, match="no rows"):
+        list(open_texts(str(path)).batches(2))
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".csv", ".jsonl", ".parquet"])
+def test_a_file_is_looked_through_for_its_rows_and_mistakes(suffix: str, tmp_path: Path) -> None:
+    found = open_texts(str(_written(tmp_path, suffix, SENTENCES * 4000)), columns=() if suffix == ".txt" else ("sentence",))
+    assert list(found.looked_through()) == [16_384, 20_000]
+
+
+def test_what_can_be_read_once_alone_is_not_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("one\n\ntwo\n"))
+    texts = open_texts("-")
+    assert list(texts.looked_through()) == []
+    with pytest.raises(DataError, match="row 2"):
+        list(texts.batches(9))
+
+
 def test_empty_fields_behind_the_last_column_are_none(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,sentence\n1,one,,\n2,two, \n")
     assert [batch["sentence"] for batch in open_texts(str(tmp_path / "a.csv"), columns=["sentence"]).batches(9)] == [["one", "two"]]
