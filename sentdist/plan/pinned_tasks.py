@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TypeVar
 
-from sentdist.errors import DataError, RecipeError, counted
+from sentdist.errors import DataError, RecipeError, counted, listed
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.specs import Fold, Task
 from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask, DevTask, ResolvedTask, ScoredTask, TaskKind, is_own_task, split_of
@@ -40,6 +40,9 @@ def pinned_task(given: str, resolver: Resolver) -> ChosenTask:
     if named.is_own:
         _check_judged(kind, card.source, resolver, where=f"task {given}")
         note = f"{given}: {counted(pin.num_rows, 'judgement' if kind.has_documents else 'row')}"
+        if card.split is None and len(pin.splits) > 1:
+            one = "test" if "test" in pin.splits else pin.splits[-1]
+            note += f", of all splits ({listed(pin.splits)}): {given}@{one} scores one alone"
         resolver.notes += [note] if note not in resolver.notes else []
     return kind.make(
         ResolvedTask(

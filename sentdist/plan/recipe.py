@@ -352,4 +352,4 @@ def _near_recipes(path: Path) -> str:
     folder = path.parent if path.parent.is_dir() else Path()
     names = [file.name for file in sorted(folder.glob("*.yaml"))]
     closest = near_file(path.name, names)
-    return f'Did you mean "{folder / closest}"?' if closest else "Shipped recipes stand in rayjobs/recipes."
+    return f'Did you mean "{folder / closest}"?' if closest else "`sentdist recipes` lists those that ship, with their paths."

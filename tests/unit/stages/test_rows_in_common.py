@@ -1,4 +1,4 @@
-"""Own files of which a mean is taken and that have rows in common are told of while planning, be it dev or test."""
+"""Which rows of own files count, and how often, is told while planning: rows that two files share, and splits that are scored together."""
 
 from __future__ import annotations
 
@@ -58,3 +58,15 @@ def test_a_dev_file_beside_a_test_file_is_no_mean(tiny_encoder_dir: Path, tmp_pa
     _write_overlapping("sts", tmp_path)
     recipe = recipe_of(tiny_encoder_dir, selection={"task": "sts=my/sts"}, evaluation={"tasks": ["sts=my/other-sts"]})
     assert not [note for note in plan_here(recipe, tmp_path).notes if "in common" in note]
+
+
+def test_a_file_with_splits_of_which_none_is_named_is_scored_whole_and_says_so(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    """Training rows were scored in silence beside those of test."""
+    (tmp_path / "my").mkdir()
+    rows = "".join(f"text {n}\tanother {n}\t{n % 4}\t{('train', 'test', 'dev')[n % 3]}\n" for n in range(12))
+    (tmp_path / "my/sts.tsv").write_text("sentence1\tsentence2\tscore\tsplit\n" + rows)
+    whole = recipe_of(tiny_encoder_dir, evaluation={"tasks": ["sts=my/sts"]})
+    note = "sts=my/sts: 12 rows, of all splits (train, test, dev): sts=my/sts@test scores one alone"
+    assert note in plan_here(whole, tmp_path).notes
+    part = recipe_of(tiny_encoder_dir, evaluation={"tasks": ["sts=my/sts@test"]})
+    assert "sts=my/sts@test: 4 rows" in plan_here(part, tmp_path).notes
