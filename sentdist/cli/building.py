@@ -17,7 +17,7 @@ from sentdist.cli.completing import sweeps
 from sentdist.cli.interrupting import explain_interrupt
 from sentdist.cli.live import live_display
 from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot, check_choice, check_in_use, named_file
-from sentdist.cli.printing import KEY_LETTERS, empty_table, open_console
+from sentdist.cli.printing import KEY_LETTERS, empty_table, open_console, store_option
 from sentdist.cli.score_output import FORMATS, OutputFormat, print_json
 from sentdist.cli.searches import print_choice, print_space
 from sentdist.errors import RecipeError, SentdistError, counted
@@ -362,8 +362,9 @@ def _print_next(name: str, store: ArtifactStore) -> None:
             f'sentdist search {short} "what you look for" --corpus SENTENCES.txt',
             f"sentdist export {short} --to my-encoder",
         ]
+    where = store_option(store)
     for number, command in enumerate(commands):
-        typer.echo(f"  {command}" if number else f"Next:\n  {command}")
+        typer.echo(f"  {command}{where}" if number else f"Next:\n  {command}{where}")
 
 
 def _publish_report(name: str, store: ArtifactStore, tracking: str | None) -> None:

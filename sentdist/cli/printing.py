@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from sentdist.data.texts import Texts
     from sentdist.inference.ready_encoder import LoadedEncoder
+    from sentdist.store.store import ArtifactStore
 
 KEY_LETTERS = 8  # of a key, which commands take for the whole
 LOG_WIDTH = 160
@@ -95,6 +98,13 @@ def found_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1,
     if texts.notes:
         typer.echo(f"{texts.name}: {'; '.join(texts.notes)}", err=True)
     return texts
+
+
+def store_option(store: ArtifactStore) -> str:
+    """` --store …` for a command that is typed next, where it would look in another store without."""
+    from sentdist.inference.opening import open_store
+
+    return "" if open_store(os.environ.get("SENTDIST_STORE")).shown == store.shown else f" --store {shlex.quote(store.shown)}"
 
 
 def look_through(texts: Texts) -> int:

@@ -12,7 +12,7 @@ import typer
 from sentdist.cli.building import build_on_cluster, build_within, job_command
 from sentdist.cli.interrupting import explain_interrupt
 from sentdist.cli.options import DataRoot, StoreRoot, check_choice
-from sentdist.cli.printing import KEY_LETTERS
+from sentdist.cli.printing import KEY_LETTERS, store_option
 from sentdist.encoder_export import card_of, export_encoder
 from sentdist.errors import DataError, RecipeError
 from sentdist.inference.opening import encoder_use, open_store, store_root
@@ -224,7 +224,7 @@ def _print_winner(name: str, opened: ArtifactStore, folder: Path, store: str | N
         use = encoder_use(str(opened.folder(trained)), store, revision=None, pooling=None, max_length=None, precision="fp32")
         export_encoder(use, target, opened)
     _write(target / "README.md", card_of(trained, opened, name=target.name))  # scores may have come since
-    push = f"`sentdist push {trained.key[:KEY_LETTERS]} OWNER/NAME` shows what the hub would get."
+    push = f"`sentdist push {trained.key[:KEY_LETTERS]} OWNER/NAME{store_option(opened)}` shows what the hub would get."
     typer.echo(f"Encoder: {target}, with its card; {'it is no better than the untouched one.' if no_gain(sweep, records) else push}")
 
 

@@ -199,7 +199,8 @@ def test_a_sweep_in_which_dev_chose_nothing_names_its_report_all_the_same(tiny_r
         *("sweep", tiny_run["recipe"], "--local", "--data", tiny_run["data"], "--store", tiny_run["store"]),
         *("--set", "name=unchosen", "--set", "selection=null", "--set", "methods.rcl.phis=[0.01]", "--set", "seeds=[0, 1]"),
     )
-    assert answer.exit_code == 0 and answer.output.splitlines()[-2:] == ["Next:", "  sentdist report unchosen"], answer.output
+    report = f"  sentdist report unchosen --store {tiny_run['store']}"
+    assert answer.exit_code == 0 and answer.output.splitlines()[-2:] == ["Next:", report], answer.output
 
 
 def test_a_plan_says_how_many_trials_confirm_what_dev_chooses(tmp_path: Path) -> None:

@@ -182,8 +182,9 @@ WELL, ILL = {"base": 3.0, "fine_tuned": 1.0, "rcl": 0.8}, {"base": 0.5, "fine_tu
 
 
 @pytest.fixture
-def ending(tiny_encoder_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Ending:
+def ending(tiny_encoder_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ending:
     """What stands beneath the table of a sweep whose trials came out as they are told to, line by line."""
+    monkeypatch.setenv("SENTDIST_STORE", str(tmp_path / "store"))
 
     def end(noise: dict[str, float], *, skip: Callable[[Trial], bool] = lambda trial: False, **changes: Json) -> list[str]:
         values = tiny_values(tiny_encoder_dir, seeds=[0, 1], **changes)
@@ -199,6 +200,15 @@ def test_a_sweep_ends_with_what_can_be_done_with_its_best_encoder(ending: Ending
     said = ending(WELL)
     assert not [line for line in said if "No trained row" in line or "Nothing is tested" in line], said
     assert [line.split()[1] for line in said[said.index("Next:") + 1 :]] == ["report", "similarity", "search", "export"], said
+
+
+def test_what_to_type_next_names_a_store_that_would_not_be_found(ending: Ending, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`sweep … --store here` ended with commands that looked in .sentdist/store and found nothing."""
+    assert not [line for line in ending(WELL) if "--store" in line]
+    monkeypatch.delenv("SENTDIST_STORE")
+    said = ending(WELL)
+    commands = said[said.index("Next:") + 1 :]
+    assert len(commands) == 4 and all(line.endswith(f" --store {tmp_path / 'store'}") for line in commands), said
 
 
 def test_a_sweep_in_which_nothing_is_above_the_untouched_encoder_says_so_and_names_no_export(ending: Ending) -> None:
