@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import os
 import sys
@@ -47,7 +48,7 @@ AnyRow = TypeVar("AnyRow")
 def looks_like_a_file(argument: str) -> bool:
     """Whether an argument that may be a sentence names a file: standard input, one word with a suffix that is read here, or a file that is
     there; a word without suffix or slash is a sentence, whatever is called so."""
-    if argument == STDIN or (len(argument.split()) == 1 and suffix_of(Path(argument)) in (*SUFFIXES, ".txt")):
+    if argument == STDIN or (len(argument.split()) == 1 and _kind_of(Path(argument)) in (*SUFFIXES, ".txt")):
         return True
     place = os.path.expanduser(argument)
     return ("/" in argument or bool(Path(argument).suffix)) and os.path.exists(place) and not os.path.isdir(place)
@@ -112,7 +113,7 @@ class Texts:
         return self.path is not None and self.path.is_file()
 
     def _records(self, wanted: Sequence[str], num_rows: int) -> Iterator[dict[str, list[object]]]:
-        if self.path is not None and suffix_of(self.path) == ".parquet":
+        if self.path is not None and _kind_of(self.path) == ".parquet":
             yield from _parquet_batches(self.path, wanted, num_rows)
             return
         with _opened(self.path, self.file_format) as file:
@@ -148,7 +149,7 @@ def _what_is_wanted(sentence: object) -> str:
 
 
 def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, id_column: str | None = None) -> Texts:
-    """Find the sentences of a file: plain text with one a line, Parquet, CSV, TSV or JSON lines with `columns`;
+    """Find the sentences of a file: plain text with one a line, Parquet, CSV, TSV or JSON lines (packed by gzip, too) with `columns`;
     "-" is plain standard input.
 
     columns: may be left out where the file has exactly `num_columns`.
@@ -166,17 +167,22 @@ def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, 
         raise DataError(where=name, found=kind, expected="a file of sentences, or -", remedy="Pipe into - what another program writes.")
     if path.is_file() and path.stat().st_size == 0:
         raise _empty(name)
-    if suffix_of(path) in PLAIN:
+    if _kind_of(path) in PLAIN:
         _check_plain(name, columns, num_columns, id_column)
         return Texts(path=path, columns=(SENTENCE,), file_format=FileFormat(encoding=encoding_of(name, path)))
-    if suffix_of(path) not in SUFFIXES:
+    if _kind_of(path) not in SUFFIXES:
         raise DataError(
-            where=name, found=f"suffix {path.suffix}", expected=f"one of .txt, {', '.join(SUFFIXES)}", remedy="Convert or rename the file."
+            where=name,
+            found=f"suffix {path.suffix}",
+            expected=f"one of .txt, {', '.join(SUFFIXES)}, .jsonl.gz",
+            remedy="Convert or rename the file; what is packed otherwise: zcat FILE | sentdist … -."
+            if path.suffix == ".gz"
+            else "Convert or rename the file.",
         )
     file_format = source_format(name, path)
     with _readable(path):
         known, num_rows = _shape(path, file_format)
-    if suffix_of(path) in (".csv", ".tsv") and len(known) == 1 and not columns:
+    if _kind_of(path) in (".csv", ".tsv") and len(known) == 1 and not columns:
         _check_only_column(name, path, known[0])
     chosen = tuple(columns) or (known if len(known) == num_columns else ())
     if len(chosen) != num_columns:
@@ -199,7 +205,7 @@ def _check_only_column(name: str, path: Path, header: str) -> None:
     """Refuse what is another number of columns, separated otherwise, and a first line that is a sentence and would be lost."""
     mark = next((mark for mark in ";\t|," if mark in header), None)
     if mark is not None or len(header.split()) > MOST_WORDS or header.strip()[-1:] in tuple(".?!"):
-        separator = "tabs" if suffix_of(path) == ".tsv" else "commas"
+        separator = "tabs" if _kind_of(path) == ".tsv" else "commas"
         raise DataError(
             where=name,
             found=f"one column, {brief(header)}",
@@ -210,7 +216,7 @@ def _check_only_column(name: str, path: Path, header: str) -> None:
 
 def _shape(path: Path, file_format: FileFormat) -> tuple[tuple[str, ...], int | None]:
     """Columns, and rows where the file says so at its beginning."""
-    if suffix_of(path) == ".parquet":
+    if _kind_of(path) == ".parquet":
         import pyarrow.parquet as pq
 
         with pq.ParquetFile(path) as table:
@@ -218,7 +224,7 @@ def _shape(path: Path, file_format: FileFormat) -> tuple[tuple[str, ...], int | 
                 raise _empty(str(path))
             return tuple(table.schema_arrow.names), table.metadata.num_rows
     with _opened(path, file_format) as file:
-        if suffix_of(path) == ".jsonl":
+        if _kind_of(path) == ".jsonl":
             filled = filter(lambda line: line[1].strip(), enumerate(bounded_lines(file, longest=LONGEST_LINE), start=1))
             first = next(((number, line) for number, line in filled), None)
             if first is None:
@@ -233,9 +239,9 @@ def _shape(path: Path, file_format: FileFormat) -> tuple[tuple[str, ...], int | 
 
 
 def _rows(file: IO[str], path: Path | None, file_format: FileFormat, wanted: Sequence[str]) -> Iterator[tuple[object, ...]]:
-    if path is None or suffix_of(path) in PLAIN:
+    if path is None or _kind_of(path) in PLAIN:
         yield from _without_empty_end(line.rstrip("\r\n") for line in bounded_lines(file, longest=LONGEST_LINE))
-    elif suffix_of(path) == ".jsonl":
+    elif _kind_of(path) == ".jsonl":
         for number, line in enumerate(bounded_lines(file, longest=LONGEST_LINE), start=1):
             if line.strip():
                 row = _json_row(line, number, str(path))
@@ -320,8 +326,17 @@ def _opened(path: Path | None, file_format: FileFormat) -> Iterator[IO[str]]:
     if path is None:
         yield sys.stdin
         return
-    with path.open(encoding=file_format.encoding, newline="" if suffix_of(path) in (".csv", ".tsv") else None) as file:
+    if suffix_of(path) == ".gz":
+        with gzip.open(path, "rt", encoding="utf-8-sig") as file:
+            yield file
+        return
+    with path.open(encoding=file_format.encoding, newline="" if _kind_of(path) in (".csv", ".tsv") else None) as file:
         yield file
+
+
+def _kind_of(path: Path) -> str:
+    """The suffix; of packed JSON lines that of what is inside."""
+    return ".jsonl" if path.name.lower().endswith(".jsonl.gz") else suffix_of(path)
 
 
 def _is_substituted(path: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import os
@@ -106,6 +107,21 @@ def test_empty_lines_at_the_end_of_a_text_are_no_rows(end: str, tmp_path: Path) 
     path.write_bytes(b"\n \n" + end.encode())
     with pytest.raises(DataError, match="no rows"):
         list(open_texts(str(path)).batches(2))
+
+
+def test_packed_json_lines_are_read_and_damage_is_told(tmp_path: Path) -> None:
+    """Tasks and `tune` read them; `search` and `encode` asked to convert them."""
+    lines = "".join(json.dumps({"text": sentence}, ensure_ascii=False) + "\n" for sentence in SENTENCES)
+    packed = gzip.compress(lines.encode())
+    (tmp_path / "corpus.JSONL.gz").write_bytes(packed)
+    assert [row for batch in open_texts(str(tmp_path / "corpus.JSONL.gz")).batches(2) for row in batch["text"]] == SENTENCES
+    for damaged in (packed[:-12], lines.encode()):
+        (tmp_path / "cut.jsonl.gz").write_bytes(damaged)
+        with pytest.raises(DataError, match="cannot be read"):
+            list(open_texts(str(tmp_path / "cut.jsonl.gz")).batches(2))
+    (tmp_path / "corpus.csv.gz").write_bytes(packed)
+    with pytest.raises(DataError, match=r"found suffix \.gz; expected one of .*\.jsonl\.gz\. .* zcat FILE"):
+        open_texts(str(tmp_path / "corpus.csv.gz"))
 
 
 @pytest.mark.parametrize("suffix", [".txt", ".csv", ".jsonl", ".parquet"])
