@@ -182,8 +182,11 @@ def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, 
     file_format = source_format(name, path)
     with _readable(path):
         known, num_rows = _shape(path, file_format)
-    if _kind_of(path) in (".csv", ".tsv") and len(known) == 1 and not columns:
-        _check_only_column(name, path, known[0])
+    if _kind_of(path) in (".csv", ".tsv") and not columns:
+        if len(known) == 1:
+            _check_only_column(name, path, known[0])
+        elif len(known) == num_columns:
+            _check_named(name, known)
     chosen = tuple(columns) or (known if len(known) == num_columns else ())
     if len(chosen) != num_columns:
         raise DataError(
@@ -204,7 +207,7 @@ def _likely(known: Sequence[str]) -> list[str]:
 def _check_only_column(name: str, path: Path, header: str) -> None:
     """Refuse what is another number of columns, separated otherwise, and a first line that is a sentence and would be lost."""
     mark = next((mark for mark in ";\t|," if mark in header), None)
-    if mark is not None or len(header.split()) > MOST_WORDS or header.strip()[-1:] in tuple(".?!"):
+    if mark is not None or _is_sentence(header):
         separator = "tabs" if _kind_of(path) == ".tsv" else "commas"
         raise DataError(
             where=name,
@@ -212,6 +215,21 @@ def _check_only_column(name: str, path: Path, header: str) -> None:
             expected=f"a first line that names the columns, separated by {separator}",
             remedy="Save it so, or as .txt with a sentence a line; if that is the column's name, say --column.",
         )
+
+
+def _check_named(name: str, known: Sequence[str]) -> None:
+    """Refuse a first line of sentences, which would be lost, where nobody has said which columns are meant."""
+    if (sentence := next(filter(_is_sentence, known), None)) is not None:
+        raise DataError(
+            where=name,
+            found=f"a first line of sentences, such as {brief(sentence)}",
+            expected="one that names the columns",
+            remedy="Put such a line above it; if these are names, say --column.",
+        )
+
+
+def _is_sentence(header: str) -> bool:
+    return len(header.split()) > MOST_WORDS or header.strip()[-1:] in tuple(".?!")
 
 
 def _shape(path: Path, file_format: FileFormat) -> tuple[tuple[str, ...], int | None]:

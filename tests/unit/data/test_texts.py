@@ -109,6 +109,19 @@ def test_empty_lines_at_the_end_of_a_text_are_no_rows(end: str, tmp_path: Path) 
         list(open_texts(str(path)).batches(2))
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+def test_a_first_line_of_sentences_is_no_header_of_pairs(suffix: str, tmp_path: Path) -> None:
+    """`similarity` gave 487 scores for 488 pairs, each a row too high."""
+    path = tmp_path / f"pairs{suffix}"
+    mark = "\t" if suffix == ".tsv" else ","
+    path.write_text(f"red tent{mark}Our tent is red.\nblue tent{mark}Our tent is blue.\n")
+    with pytest.raises(DataError, match=r"a first line of sentences, such as 'Our tent is red\.'; expected one that names the columns"):
+        open_texts(str(path), num_columns=2)
+    assert list(open_texts(str(path), columns=("red tent", "Our tent is red."), num_columns=2).batches(9))
+    path.write_text(f"query{mark}what was clicked\nred tent{mark}Our tent is red.\n")
+    assert open_texts(str(path), num_columns=2).columns == ("query", "what was clicked")
+
+
 def test_packed_json_lines_are_read_and_damage_is_told(tmp_path: Path) -> None:
     """Tasks and `tune` read them; `search` and `encode` asked to convert them."""
     lines = "".join(json.dumps({"text": sentence}, ensure_ascii=False) + "\n" for sentence in SENTENCES)
