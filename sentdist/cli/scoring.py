@@ -213,4 +213,8 @@ def _scored(planned: PlannedScores, *, over_workers: bool = False, is_quiet: boo
         planned, devices = planned.here()
         typer.echo(f"Encoding {devices}.", err=is_quiet)
     with sentence_progress("encoding", None) as advance:
-        return planned.encoded(partial(embed, on_progress=advance))
+        return planned.encoded(partial(embed, on_progress=advance), on_fit=_tell_fit)
+
+
+def _tell_fit(task: str) -> None:
+    typer.echo(f"{task}: fitting classifiers on its embeddings.", err=True)

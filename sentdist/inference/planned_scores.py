@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -104,8 +104,8 @@ class PlannedScores:
         """From the store, or made now in this process."""
         return self.known or self.here()[0].encoded()
 
-    def encoded(self, make_embed: MakeEmbed = embed_here) -> Artifact:
-        """Made now. make_embed: what embeds sentences."""
+    def encoded(self, make_embed: MakeEmbed = embed_here, on_fit: Callable[[str], None] | None = None) -> Artifact:
+        """Made now. make_embed: what embeds sentences. on_fit: as `build_scores`."""
         from sentdist.stages.scores.build import build_scores  # brings scipy: a mistake in a name is told before
 
-        return build_scores(self.stage, self.context, make_embed=make_embed)
+        return build_scores(self.stage, self.context, make_embed=make_embed, on_fit=on_fit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from sentdist.learning.relation_file import Relations
 from sentdist.plan.specs import EncoderSpec, LexicalSpec
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Scores, Train
+from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.stages.commit import commit
 from sentdist.stages.context import Context
 from sentdist.stages.inputs import folder_of
@@ -37,15 +39,19 @@ LEFT_OUT = "left_out"  # a key of the metadata of a file of items
 ALIGNMENT_ABOVE = 4.0  # gold score from which an STS pair counts as a positive pair (SimCSE's practice)
 
 
-def build_scores(stage: Scores, context: Context, *, make_embed: MakeEmbed = embed_here) -> Artifact:
-    """Embed every unique sentence of all tasks once, here or as `make_embed` has it, then score each task;
-    items are kept for paired tests."""
+def build_scores(
+    stage: Scores, context: Context, *, make_embed: MakeEmbed = embed_here, on_fit: Callable[[str], None] | None = None
+) -> Artifact:
+    """Embed every unique sentence of all tasks once, here or as `make_embed` has it, then score each task; items are kept for paired tests.
+
+    on_fit: gets the name of each task on which classifiers are fitted, before that begins: it may take longer than to embed.
+    """
     started = time.perf_counter()
     tasks = [load_task(task, context.data_root, context.folders) for task in stage.tasks]
     if isinstance(stage.encoder, LexicalSpec):
         scores, facts, cloud = [task.score_words(stage.encoder.name) for task in tasks], dict[str, Json](), None
     else:
-        scores, facts, cloud = _embedded_scores(stage, stage.encoder, tasks, context, make_embed(stage, context))
+        scores, facts, cloud = _embedded_scores(stage, stage.encoder, tasks, context, make_embed(stage, context), on_fit)
     results = score_results(scores) | facts
     with context.store.staged() as folder:
         (folder / "items").mkdir()
@@ -72,7 +78,7 @@ def _items_tables(tasks: list[LoadedTask], scores: list[TaskScore]) -> list[pa.T
 
 
 def _embedded_scores(
-    stage: Scores, of: EncoderSpec | Train, tasks: list[LoadedTask], context: Context, embed: Embed
+    stage: Scores, of: EncoderSpec | Train, tasks: list[LoadedTask], context: Context, embed: Embed, on_fit: Callable[[str], None] | None
 ) -> tuple[list[TaskScore], dict[str, Json], Cloud | None]:
     """The tasks' scores by an encoder, the geometry of its embeddings, how alike its relations are;
     and what pictures of its embeddings need."""
@@ -81,7 +87,11 @@ def _embedded_scores(
     row = {sentence: number for number, sentence in enumerate(unique)}
     embeddings = kept_or_encoded(stage, of, unique, context, embed) if context.keeps_embeddings else embed(unique)
     embeddings = viewed(embeddings, stage.view, where=stage.label, objective=of.objective if isinstance(of, Train) else None)
-    scores = [score_by(task, _rows_of(task, embeddings, row), scorer) for task in tasks]
+    scores = []
+    for planned, task in zip(stage.tasks, tasks, strict=True):
+        if on_fit is not None and TASK_KINDS[planned.kind].needs_train:
+            on_fit(planned.name)
+        scores.append(score_by(task, _rows_of(task, embeddings, row), scorer))
     geometry, cloud = _geometry(tasks, embeddings, row)
     return scores, geometry | _relations(tasks, embeddings, row, scorer) | probe_results(stage, embed, context), cloud
 

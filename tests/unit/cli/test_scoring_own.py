@@ -202,3 +202,14 @@ def test_scores_and_comparisons_are_json_for_other_programs(planted_encoder_dir:
     assert compared["first"] == str(planted_encoder_dir) and compared["second_opinion"] == []
     wrong = call("evaluate", planted_encoder_dir, "--format", "jsno")
     assert wrong.exit_code == 2 and "--format: found jsno" in wrong.stderr
+
+
+def test_what_takes_longer_than_to_encode_is_told_before_it_begins(planted_encoder_dir: Path) -> None:
+    """Ten nested folds of a small file took half a minute in silence."""
+    Path("mood.csv").write_text("text,label\n" + "".join(f"a {'good' if n % 2 else 'bad'} film number {n},{n % 2}\n" for n in range(40)))
+    asked = ("evaluate", planted_encoder_dir, "--tasks", "classification=mood,own=faq.csv", "--format", "json")
+    found = call(*asked)
+    assert found.exit_code == 0, found.output
+    told = "classification-mood: fitting classifiers on its embeddings."
+    assert [line for line in found.stderr.splitlines() if "fitting" in line] == [told] and "fitting" not in found.stdout
+    assert "fitting" not in call(*asked).stderr, "it is in the store"
