@@ -14,13 +14,13 @@ from sentdist.data.own.file_format import own_table
 from sentdist.data.own.file_rows import FileRows, OwnFile, check_file, file_rows
 from sentdist.data.own.noted_sides import digest_of_sides, sides_of_file
 from sentdist.data.own.shapes import Layout
-from sentdist.data.own.sides import DEV, TEST, TRAIN
+from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN
 from sentdist.data.retrieval import Retrieval
 from sentdist.data.seeded_order import digest_u64
 from sentdist.data.sources import hub
 from sentdist.data.sources.file_facts import changed_since_planning, content_digest
 from sentdist.data.sources.separated import FileFormat
-from sentdist.errors import DataError
+from sentdist.errors import DataError, counted
 
 PAIR, GRADED = ("sent0", "sent1", "hard_neg"), ("sentence1", "sentence2", "score")  # what columns are called from here on
 TOP = 5.0  # of the scale that scores are brought to
@@ -62,6 +62,11 @@ def read_queries(name: str, path: Path | None, file: OwnFile, side: int, *, revi
     rows, sides_R = _read(name, path, file, revision)
     own = [rows.texts[row] for row in np.flatnonzero(sides_R == side).tolist()]
     judged = list(_judged(own))
+    if own and not judged:
+        raise DataError(
+            where=f"{name}, {SIDES[side]}", found=f"one text in both columns of all of {counted(len(own), 'row')}",
+            expected="pairs of different texts", remedy="Name the columns that belong together, or correct the file.",
+        )  # fmt: skip
     relevant: defaultdict[str, dict[str, int]] = defaultdict(dict)
     for query, document in judged:
         relevant[query][document] = 1

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sentdist.data.corpus import OpenedCorpus
+from sentdist.errors import DataError
 from sentdist.plan.recipe import load_recipe
 from sentdist.plan.stages import Train
 from sentdist.stages.inputs import folder_of
@@ -73,3 +74,17 @@ def test_rows_that_fill_no_batch_are_said(batch_size: int, is_said: bool, tmp_pa
     plan, _ = planned_recipe(load_recipe(RECIPES / "own.yaml", changes), store=str(tmp_path / "store"))
     said = "6 of 38 training rows fill no batch of 16: each epoch leaves out as many." in " ".join(plan.notes)
     assert said == is_said, plan.notes
+
+
+def test_pairs_of_one_text_each_are_told_as_that(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    """It was said that query ids repeat, which the file has not."""
+    (tmp_path / "own.csv").write_text("question,answer\n" + "".join(f"what is {n},what is {n}\n" for n in range(60)))
+    overrides = [
+        f"corpus.file={tmp_path / 'own.csv'}",
+        f"encoder.checkpoint={tiny_encoder_dir}",
+        "corpus.held_out.near=null",
+        "evaluation.max_length=20",
+        "training.max_length=20",
+    ]
+    with pytest.raises(DataError, match=r"own\.csv, test: found one text in both columns of all of \d+ rows; expected pairs of different"):
+        planned_recipe(load_recipe(RECIPES / "own.yaml", overrides), store=str(tmp_path / "store"))
