@@ -27,7 +27,6 @@ from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.planning.planned import planned_recipe
 
-PER_TURN = 5  # trainings by workers that stay, then as many by workers of their own, and so on
 ROWS, BATCH_SIZE = 256, 32
 STEPS = ROWS // BATCH_SIZE
 STAYING, OWN = "workers that stay", "workers of its own each"
@@ -47,6 +46,7 @@ def main() -> None:
     """Measure on the cluster that the shell was given, and write the page."""
     parser = argparse.ArgumentParser(prog="python -m rayjobs.benchmarks.start_up", description=(__doc__ or "").partition("\n\n")[2])
     parser.add_argument("--trainings", type=int, default=20, help="of each way")
+    parser.add_argument("--per-turn", type=int, default=5, help="by workers that stay, then as many by workers of their own, and so on")
     parser.add_argument("--engine", choices=["deepspeed", "torch"], default="deepspeed")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=out_file)
@@ -54,21 +54,21 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="sd-start-", dir="/tmp"))
     connect()
     try:
-        turns = _turns(folder, asked.trainings, Runtime(engine=asked.engine, workers=asked.workers))
+        turns = _turns(folder, asked.trainings, asked.per_turn, Runtime(engine=asked.engine, workers=asked.workers))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    page = _page(turns, asked.engine, asked.workers)
+    page = _page(turns, asked)
     print(page)
     if asked.out:
         asked.out.write_text(page)
 
 
-def _turns(folder: Path, num_trainings: int, runtime: Runtime) -> list[Turn]:
+def _turns(folder: Path, num_trainings: int, per_turn: int, runtime: Runtime) -> list[Turn]:
     stages, context = _trainings(folder, 2 * num_trainings, runtime)
     _build([stages[0].corpus], context)
     turns: list[Turn] = []
-    for first in range(0, 2 * num_trainings, 2 * PER_TURN):
-        mine = stages[first : first + 2 * PER_TURN]
+    for first in range(0, 2 * num_trainings, 2 * per_turn):
+        mine = stages[first : first + 2 * per_turn]
         turns.append(_turn(STAYING, [mine[::2]], context))
         turns.append(_turn(OWN, [[stage] for stage in mine[1::2]], context))
         print(*turns[-2:], sep="\n", flush=True)
@@ -115,28 +115,29 @@ def _build(stages: Sequence[Stage], context: Context) -> None:
         board.leave()
 
 
-def _page(turns: Sequence[Turn], engine: str, workers: int) -> str:
+def _page(turns: Sequence[Turn], asked: argparse.Namespace) -> str:
     rows = []
     for way in (STAYING, OWN):
         mine = [turn for turn in turns if turn.way == way]
         seconds = [turn.wall_s / turn.num_trainings for turn in mine]
-        useful = sum(turn.training_s for turn in mine) / sum(turn.wall_s for turn in mine)
-        num = sum(turn.num_trainings for turn in mine)
+        num, training_s = sum(turn.num_trainings for turn in mine), sum(turn.training_s for turn in mine)
+        useful = training_s / sum(turn.wall_s for turn in mine)
         spread = f"{min(seconds):.1f} to {max(seconds):.1f}"
-        rows.append(f"| {way} | {num} | {statistics.median(seconds):.1f} | {spread} | {100 * useful:.0f} % |")
-    facts = ", ".join(f"{name} {value}" for name, value in machine(workers).items())
+        rows.append(f"| {way} | {num} | {statistics.median(seconds):.1f} | {spread} | {training_s / num:.1f} | {100 * useful:.0f} % |")
+    facts = ", ".join(f"{name} {value}" for name, value in machine(asked.workers).items())
+    options = f"--trainings {asked.trainings} --per-turn {asked.per_turn} --engine {asked.engine} --workers {asked.workers}"
     return "\n".join(
         [
             "# Start of workers",
             "",
-            f"`python -m rayjobs.benchmarks.start_up --trainings {sum(t.num_trainings for t in turns) // 2} --engine {engine} --workers "
-            f"{workers}`: trainings of {STEPS} steps in turns of {PER_TURN}, on the cluster that the shell was given. {facts}.",
+            f"`python -m rayjobs.benchmarks.start_up {options}`: trainings of {STEPS} steps in turns of {asked.per_turn}, on the cluster "
+            f"that the shell was given. {facts}.",
             "",
-            "Seconds a training: medians of turns and their range; the useful share is that of the trainings' own "
-            "seconds, by their records.",
+            "Seconds a training: medians of turns and their range, and the mean by the trainings' own records, whose share is the useful "
+            "one. A turn begins without workers and ends when they are gone.",
             "",
-            "| | trainings | s a training | range | useful |",
-            "|---|---|---|---|---|",
+            "| | trainings | s a training | range | by its record | useful |",
+            "|---|---|---|---|---|---|",
             *rows,
             "",
         ]

@@ -125,7 +125,14 @@ def given_names(*columns: str | None) -> list[str]:
 
 
 def named_gpus(gpus_per_worker: float | None, gpu_type: str | None) -> dict[str, float | str]:
-    """The fields of a runtime that were given; DataError for GPUs of a kind where there are to be none."""
+    """The fields of a runtime that were given.
+
+    Raises:
+        DataError: GPUs of a kind where there are to be none, or one and a half for each worker.
+    """
+    if gpus_per_worker is not None and gpus_per_worker > 1 and gpus_per_worker % 1:
+        expected, remedy = "a part up to 1, or a whole number, as Ray shares GPUs out", "Set --gpus-per-worker 1."
+        raise DataError(where="--gpus-per-worker", found=f"{gpus_per_worker:g}", expected=expected, remedy=remedy)
     if gpu_type is not None and gpus_per_worker == 0:
         remedy = "Leave one of them out."
         raise DataError(where="--gpu-type", found=f"{gpu_type} with --gpus-per-worker 0", expected="workers that have GPUs", remedy=remedy)

@@ -270,13 +270,6 @@ def capacity(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float =
     Raises:
         ResourceError: it can never carry one, with the numbers of both sides.
     """
-    if runtime.gpus_per_worker > 1 and runtime.gpus_per_worker % 1:
-        raise ResourceError(
-            where="runtime.gpus_per_worker",
-            found=f"{runtime.gpus_per_worker:g}",
-            expected="a fraction up to 1, or a whole number (Ray cannot share several GPUs in parts)",
-            remedy="Set runtime.gpus_per_worker=1.",
-        )
     by_resource = {
         "CPUs": sum(_times(node.cpus, runtime.cpus_per_worker) for node in nodes),
         "GPUs": sum(_shares(node.gpus, runtime.gpus_per_worker) for node in nodes) if runtime.gpus_per_worker else math.inf,

@@ -84,6 +84,15 @@ class Runtime(Frozen):
         return self
 
     @model_validator(mode="after")
+    def _gpus_can_be_shared_out(self) -> Self:
+        if self.gpus_per_worker > 1 and self.gpus_per_worker % 1:
+            raise ValueError(
+                f"gpus_per_worker: found {self.gpus_per_worker:g}; expected a part up to 1, or a whole number, as Ray shares GPUs out; "
+                "set runtime.gpus_per_worker=1"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _device_and_gpus_agree(self) -> Self:
         is_named = "gpus_per_worker" in self.model_fields_set
         if is_named and (self.device, self.gpus_per_worker > 0) in (("cpu", True), ("cuda", False)):

@@ -91,6 +91,9 @@ def test_what_was_given_is_refused_where_it_has_no_effect_also_if_it_is_nothing(
 def test_no_gpu_is_a_number_of_gpus() -> None:
     assert named_gpus(None, None) == {} and named_gpus(0.0, None) == {"gpus_per_worker": 0.0}
     assert named_gpus(0.5, "H100") == {"gpus_per_worker": 0.5, "gpu_type": "H100"} and named_gpus(None, "L4") == {"gpu_type": "L4"}
+    assert named_gpus(2.0, None) == {"gpus_per_worker": 2.0}
+    with pytest.raises(DataError, match=r"--gpus-per-worker: found 1\.5; expected a part up to 1, or a whole number"):
+        named_gpus(1.5, None)
 
 
 def test_relations_weigh_one_unless_said_and_are_named_once() -> None:

@@ -159,6 +159,7 @@ def test_what_changes_its_workers_waits_for_the_fewest() -> None:
     [
         ({"workers": [4, 2]}, r"workers: found \[4, 2\]; expected \[fewest, most\]"),
         ({"workers": [1, 2], "zero_stage": 2}, r"workers: found \[1, 2\] with zero_stage 2; expected zero_stage 0"),
+        ({"gpus_per_worker": 1.5}, "gpus_per_worker: found 1.5; expected a part up to 1, or a whole number"),
         ({"engine": "torch", "workers": 2, "zero_stage": 2}, "zero_stage: found 2 with engine torch, where each worker keeps all"),
         ({"workers": [0, 2]}, "greater than or equal to 1"),
         ({"workers": [1, 2, 3]}, "at most 2 items"),
@@ -185,7 +186,6 @@ def test_the_wanted_number_of_trials_is_taken() -> None:
         ({"cpus_per_worker": 4}, [(2, 0), (2, 0)], ["1 × 4 CPUs", "2 node(s) with 4 CPUs", "at most 0"], "runtime.cpus_per_worker=1"),
         ({"gpus_per_worker": 1}, [(2, 0)], ["1 × 1 GPUs = 1 GPUs", "0 GPUs in all"], "runtime.gpus_per_worker=0"),
         ({"workers": 4, "gpus_per_worker": 1}, [(32, 2)], ["4 × 1 GPUs = 4 GPUs", "2 GPUs in all", "at most 2"], "runtime.workers=2"),
-        ({"gpus_per_worker": 1.5}, [(32, 2)], ["1.5"], "runtime.gpus_per_worker=1"),
         ({}, [], ["0 node(s) with 0 CPUs"], "add nodes"),
     ],
 )
