@@ -8,8 +8,9 @@ import os
 import sys
 from collections.abc import Mapping
 
-_TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # as malloc.h has them
-_TRIM_THRESHOLD_BY_ITSELF, _MMAP_MAX_BY_ITSELF = 128 * 1024, 65536  # mallopt(3)
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4  # as malloc.h has them
+# mallopt(3): what glibc comes to by itself in a process that frees large pieces. It no longer does once any of the three was set.
+_ADAPTED = {_MMAP_MAX: 65536, _MMAP_THRESHOLD: 32 * 2**20, _TRIM_THRESHOLD: 64 * 2**20}
 
 
 def keep_gpu_memory_whole() -> None:
@@ -38,11 +39,11 @@ def keep_freed_memory() -> None:
 
 
 def let_freed_memory_go() -> None:
-    """Treat freed memory as the C library does by itself again, and return what is free now."""
+    """Keep freed memory no longer than the C library does by itself, and return what is free now."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        mallopt(_MMAP_MAX, _MMAP_MAX_BY_ITSELF)
-        mallopt(_TRIM_THRESHOLD, _TRIM_THRESHOLD_BY_ITSELF)
+        for parameter, value in _ADAPTED.items():
+            mallopt(parameter, value)
     give_back_freed_memory()
 
 
