@@ -7,11 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from sentdist.execution.cluster.connection import connect
-from sentdist.execution.cluster.growth import cluster_growth
-from sentdist.execution.gpu_types import with_gpu_type
-from sentdist.execution.parallel.pool import over_workers, rows_per_part
-from sentdist.execution.resources import capacity, pool_demand, with_devices, workers_line
+from sentdist.execution.parallel.pool import over_workers, rows_per_part, with_cluster_devices
+from sentdist.execution.resources import pool_demand
 from sentdist.plan.stages import Scores
 from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
@@ -63,11 +60,9 @@ def embed_over_workers(
         ResourceError: no cluster, or one that cannot hold so many workers, both when it is made; or a part lost its worker again and again.
         SentdistError: what a worker raised, as it raised it.
     """
-    connect()
-    nodes = with_gpu_type(cluster_growth().nodes, context.runtime)
-    asked, context = context.runtime, replace(context, runtime=with_devices(context.runtime, nodes))
-    capacity(context.runtime, nodes)
-    tell(workers_line(asked, context.runtime, nodes))
+    runtime, devices = with_cluster_devices(context.runtime)
+    context = replace(context, runtime=runtime)
+    tell(devices)
 
     def embed(sentences: list[str]) -> np.ndarray:
         num_parts = -(-len(sentences) // rows_per_part(len(sentences), context.runtime))

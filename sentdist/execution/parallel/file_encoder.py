@@ -9,11 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from sentdist.data.texts import TextColumns, Texts
-from sentdist.execution.cluster.connection import connect
-from sentdist.execution.cluster.growth import cluster_growth
-from sentdist.execution.gpu_types import with_gpu_type
-from sentdist.execution.parallel.pool import over_workers, rows_per_part
-from sentdist.execution.resources import capacity, pool_demand, with_devices, workers_line
+from sentdist.execution.parallel.pool import over_workers, rows_per_part, with_cluster_devices
+from sentdist.execution.resources import pool_demand
 from sentdist.inference.encode_file import SENTENCES_AT_ONCE
 from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.learning.encoder.unknown_words import UnknownWords
@@ -66,11 +63,8 @@ class WorkerEncoding:
         Raises:
             ResourceError: no cluster, or one that cannot hold so many workers.
         """
-        connect()
-        nodes = with_gpu_type(cluster_growth().nodes, runtime)
-        decided = with_devices(runtime, nodes)
-        capacity(decided, nodes)
-        return cls(loaded=loaded, runtime=decided, devices=workers_line(runtime, decided, nodes))
+        decided, devices = with_cluster_devices(runtime)
+        return cls(loaded=loaded, runtime=decided, devices=devices)
 
     def batches(self, texts: Texts) -> Iterator[tuple[TextColumns, np.ndarray]]:
         """Each batch of a file with its embeddings, in the order of the file. What comes before its turn waits in memory.

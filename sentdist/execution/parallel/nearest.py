@@ -9,11 +9,8 @@ import numpy as np
 import ray
 
 from sentdist.evaluation.nearest import NearestDocuments
-from sentdist.execution.cluster.connection import connect
-from sentdist.execution.cluster.growth import cluster_growth
-from sentdist.execution.gpu_types import with_gpu_type
-from sentdist.execution.parallel.pool import over_workers
-from sentdist.execution.resources import capacity, pool_demand, with_devices, workers_line
+from sentdist.execution.parallel.pool import over_workers, with_cluster_devices
+from sentdist.execution.resources import pool_demand
 from sentdist.inference.nearest import CorpusSearch, OpenTileReader, SearchedFiles, Tile, TileReader
 from sentdist.plan.runtime import Runtime
 from sentdist.print_line import PrintLine
@@ -63,12 +60,8 @@ def search_over_workers(
         ResourceError: no cluster, one that cannot hold so many workers, or a tile that lost its worker again and again.
         SentdistError: what a worker raised, as it raised it.
     """
-    connect()
-    nodes = with_gpu_type(cluster_growth().nodes, runtime)
-    asked = runtime if reader.embeddings is None else runtime.with_gpus(0.0)  # a file needs no encoder
-    runtime = with_devices(asked, nodes)
-    capacity(runtime, nodes)
-    tell(workers_line(asked, runtime, nodes))
+    runtime, devices = with_cluster_devices(runtime if reader.embeddings is None else runtime.with_gpus(0.0))  # a file needs no encoder
+    tell(devices)
     demand = pool_demand(runtime, gpus=runtime.gpus_per_worker)
     arguments = (reader, ray.put(queries_QD), depth, runtime)
     for tile, hits_Qk in over_workers(TileSearcher, arguments, corpus.tiles(), demand=demand, where="search"):

@@ -12,8 +12,11 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from sentdist.errors import ResourceError
+from sentdist.execution.cluster.connection import connect
+from sentdist.execution.cluster.growth import cluster_growth
 from sentdist.execution.cluster.ray_errors import cause_of, reason
-from sentdist.execution.resources import Demand
+from sentdist.execution.gpu_types import with_gpu_type
+from sentdist.execution.resources import Demand, capacity, with_devices, workers_line
 from sentdist.plan.runtime import Runtime
 
 PARTS_PER_WORKER = 4  # so that the workers end at about the same time
@@ -39,6 +42,20 @@ def rows_per_part(num_rows: int, runtime: Runtime) -> int:
     """Rows of a part: few enough that all workers have several, at most those of a shard."""
     wanted = -(-num_rows // (runtime.most_workers * PARTS_PER_WORKER))
     return min(runtime.rows_per_shard, max(wanted, MIN_ROWS_PER_PART))
+
+
+def with_cluster_devices(runtime: Runtime) -> tuple[Runtime, str]:
+    """The runtime with its device decided on the cluster that RAY_ADDRESS names, and for people over how many workers, on what, what lies
+    idle and why.
+
+    Raises:
+        ResourceError: no cluster, or one that cannot hold so many workers.
+    """
+    connect()
+    nodes = with_gpu_type(cluster_growth().nodes, runtime)
+    decided = with_devices(runtime, nodes)
+    capacity(decided, nodes)
+    return decided, workers_line(runtime, decided, nodes)
 
 
 def over_workers(

@@ -17,7 +17,7 @@ from sentdist.data.texts import open_texts
 from sentdist.execution import reserved
 from sentdist.execution.board.heartbeats import Heartbeat
 from sentdist.execution.cluster.growth import ClusterNodes
-from sentdist.execution.parallel import embed, file_encoder, nearest, shards
+from sentdist.execution.parallel import embed, file_encoder, nearest, pool, shards
 from sentdist.execution.resources import Node, pool_demand, stage_demand
 from sentdist.inference.encode_file import encode_file
 from sentdist.inference.nearest import TileReader
@@ -44,9 +44,8 @@ def _there(monkeypatch: pytest.MonkeyPatch, module: Any, given: Mock, *, order: 
         yield from ((part, one.work(part)) for part in order(list(parts)))
 
     monkeypatch.setattr(module, "over_workers", over_workers)
-    if module is not shards:
-        monkeypatch.setattr(module, "connect", lambda: None)
-        monkeypatch.setattr(module, "cluster_growth", lambda: ClusterNodes(living=NODES))
+    monkeypatch.setattr(pool, "connect", lambda: None)
+    monkeypatch.setattr(pool, "cluster_growth", lambda: ClusterNodes(living=NODES))
 
 
 def test_sentences_that_workers_embed_come_back_in_their_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
