@@ -9,6 +9,13 @@ AMPERE = (
     0,
 )  # compute capability of A100 and RTX 30: the first with products in TensorFloat-32 and in bfloat16, and with FlashAttention 2
 
+SHARES = "a part up to 1, or a whole number, as Ray shares GPUs out"  # GPUs of one worker
+
+
+def is_share(gpus: float) -> bool:
+    """Whether Ray can give a worker so many; see SHARES."""
+    return gpus <= 1 or not gpus % 1
+
 
 @dataclass(frozen=True, kw_only=True)
 class GpuKind:

@@ -13,6 +13,7 @@ import typer
 from sentdist.cli.completing import fields, recipes
 from sentdist.disk_errors import words_for
 from sentdist.errors import DataError, first_line
+from sentdist.gpus import SHARES, is_share
 from sentdist.inference.opening import DEFAULT_STORE
 from sentdist.poolings import POOLINGS
 from sentdist.spelling import did_you_mean
@@ -130,9 +131,9 @@ def named_gpus(gpus_per_worker: float | None, gpu_type: str | None) -> dict[str,
     Raises:
         DataError: GPUs of a kind where there are to be none, or one and a half for each worker.
     """
-    if gpus_per_worker is not None and gpus_per_worker > 1 and gpus_per_worker % 1:
-        expected, remedy = "a part up to 1, or a whole number, as Ray shares GPUs out", "Set --gpus-per-worker 1."
-        raise DataError(where="--gpus-per-worker", found=f"{gpus_per_worker:g}", expected=expected, remedy=remedy)
+    if gpus_per_worker is not None and not is_share(gpus_per_worker):
+        found, remedy = f"{gpus_per_worker:g}", "Set --gpus-per-worker 1."
+        raise DataError(where="--gpus-per-worker", found=found, expected=SHARES, remedy=remedy)
     if gpu_type is not None and gpus_per_worker == 0:
         remedy = "Leave one of them out."
         raise DataError(where="--gpu-type", found=f"{gpu_type} with --gpus-per-worker 0", expected="workers that have GPUs", remedy=remedy)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from sentdist.frozen import Frozen
+from sentdist.gpus import SHARES, is_share
 
 Count = Annotated[int, Field(ge=1)]
 
@@ -85,11 +86,8 @@ class Runtime(Frozen):
 
     @model_validator(mode="after")
     def _gpus_can_be_shared_out(self) -> Self:
-        if self.gpus_per_worker > 1 and self.gpus_per_worker % 1:
-            raise ValueError(
-                f"gpus_per_worker: found {self.gpus_per_worker:g}; expected a part up to 1, or a whole number, as Ray shares GPUs out; "
-                "set runtime.gpus_per_worker=1"
-            )
+        if not is_share(self.gpus_per_worker):
+            raise ValueError(f"gpus_per_worker: found {self.gpus_per_worker:g}; expected {SHARES}; set runtime.gpus_per_worker=1")
         return self
 
     @model_validator(mode="after")

@@ -137,30 +137,17 @@ def test_the_thread_that_sends_leaves_the_first_gpu_alone(monkeypatch: pytest.Mo
     assert driver.contexts == {1}
 
 
-def test_what_has_come_is_read_after_its_copy_and_kept_for_as_long_as_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU's streams know nothing of one another: the one that computes must wait for the copy, and the one that copies must not take
-    the memory back before."""
+def test_a_copy_is_over_when_the_stream_that_copies_has_come_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event that another stream records says nothing of the copy."""
     happened: list[str] = []
-
-    class Arrival:
-        def record(self, stream: str) -> None:
-            happened.append(f"copied on {stream}")
-
-    class There:
-        def record_stream(self, stream: Any) -> None:
-            happened.append(f"kept for {stream.name}")
-
-    computing = SimpleNamespace(name="computing", wait_event=lambda event: happened.append(f"waited for {type(event).__name__}"))
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
     monkeypatch.setattr(torch.cuda, "Stream", lambda device: "copying")
-    monkeypatch.setattr(torch.cuda, "Event", Arrival)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: computing)
-    there: Any = SimpleNamespace(labels=There(), relations=None, augmented=There())
-    batch: Any = SimpleNamespace(pinned=lambda: SimpleNamespace(to=lambda device: there))
-    sender = Sender(torch.device("cuda", 0))
-    assert sender.receive(sender.send(batch)) is there
-    assert happened == ["copied on copying", "waited for Arrival", "kept for computing", "kept for computing"]
+    monkeypatch.setattr(torch.cuda, "Event", lambda: SimpleNamespace(record=lambda stream: happened.append(f"ends on {stream}")))
+    there = SimpleNamespace()
+    batch: Any = SimpleNamespace(pinned=lambda: SimpleNamespace(to=lambda device: happened.append("copied") or there))
+    assert Sender(torch.device("cuda", 0)).send(batch).batch is there
+    assert happened == ["copied", "ends on copying"]
 
 
 def test_who_computes_waits_for_the_copy_and_keeps_its_memory_from_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
