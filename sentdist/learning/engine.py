@@ -13,13 +13,8 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from sentdist.errors import TrainingDiverged
 from sentdist.learning.checkpoint import EngineFacts, Progress, check_engine, load_rng, read_progress, save_rng, write_progress
 from sentdist.learning.encoder.batch import TokenBatch
-from sentdist.learning.gather import (
-    average_gradients,
-    mean_over_ranks,
-    rank_and_world_size,
-    unread_mean_over_ranks,
-    wait_for_all_ranks,
-)
+from sentdist.learning.gather import mean_over_ranks, rank_and_world_size, unread_mean_over_ranks, wait_for_all_ranks
+from sentdist.learning.gradient_buckets import GradientBuckets
 from sentdist.learning.optimization import Optimization, adamw, schedule
 from sentdist.learning.precision import autocast
 
@@ -105,10 +100,9 @@ class Brake:
 
 
 class TorchEngine:
-    """Plain torch: AdamW on every rank, gradients averaged in flat buckets after the backward pass.
+    """Plain torch: AdamW on every rank, gradients averaged in flat buckets that travel during the backward pass.
 
-    No DDP wrapper: it would add its own forward and hide when gradients are averaged, and overlapping 90 MB of gradients with the backward
-    pass saves little next to that.
+    No DDP wrapper: it would add its own forward, and hide when gradients are averaged.
     """
 
     def __init__(self, learner: nn.Module, optimization: Optimization, *, device: torch.device | str = "cpu") -> None:
@@ -122,6 +116,7 @@ class TorchEngine:
         self.runs_ahead = self.device.type == "cuda"  # a CPU has nothing to run ahead of
         self._brake = Brake()
         self._parameters = [parameter for parameter in self.learner.parameters() if parameter.requires_grad]
+        self.buckets = GradientBuckets(self._parameters)
 
     @property
     def lr(self) -> float:
@@ -137,7 +132,8 @@ class TorchEngine:
         return embeddings.float()
 
     def backward(self, loss: Tensor) -> None:
-        loss.backward()
+        with self.buckets.travelling():
+            loss.backward()
 
     def step(self) -> float:
         norm = self._averaged_norm()
@@ -157,7 +153,7 @@ class TorchEngine:
 
     def _averaged_norm(self) -> Tensor:
         """Average the gradients over ranks; their L2 norm."""
-        average_gradients(self._parameters)
+        self.buckets.arrive()
         return get_total_norm([parameter.grad for parameter in self._parameters if parameter.grad is not None], foreach=True)
 
     def _move(self, norm: Tensor) -> None:

@@ -1,9 +1,9 @@
-"""How tensors cross ranks: candidates with their gradient, averages, and the time that passes while waiting for the others."""
+"""How tensors cross ranks: candidates with their gradient, means, and the time that passes while waiting for the others."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +14,6 @@ from torch import Tensor
 from sentdist.errors import DataError, ResourceError
 
 GPU_BACKEND = "cpu:gloo,cuda:nccl"  # NCCL alone serves no tensor on the host, and what ranks say to one another lies there
-BUCKET_BYTES = 64 * 1024 * 1024
 
 _seconds_waited = 0.0
 _held: tuple[int, int] | None = None
@@ -129,24 +128,6 @@ class _GatherRows(torch.autograd.Function):
         return gradient_BD
 
 
-def average_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
-    """Replace every gradient by its mean over ranks, in flat buckets of about 64 MiB; nothing to do where there is one rank.
-
-    A parameter without a gradient has none on any rank, for all ranks run the same graph.
-    """
-    world_size = rank_and_world_size()[1]
-    if world_size == 1:
-        return
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    for bucket in _buckets(gradients):
-        flat = torch.cat([gradient.reshape(-1) for gradient in bucket])
-        with waiting():
-            dist.all_reduce(flat)
-        flat /= world_size
-        for gradient, averaged in zip(bucket, flat.split([gradient.numel() for gradient in bucket]), strict=True):
-            gradient.copy_(averaged.view_as(gradient))
-
-
 def mean_over_ranks(value: Tensor, *, vote: float = 0.0) -> tuple[float, float]:
     """Mean over ranks of a scalar, not finite on every rank as soon as it is not finite on one; and the sum over ranks of their votes.
 
@@ -207,16 +188,3 @@ def waiting() -> Iterator[None]:
         yield
     finally:
         _seconds_waited += time.perf_counter() - began
-
-
-def _buckets(gradients: list[Tensor]) -> Iterator[list[Tensor]]:
-    bucket: list[Tensor] = []
-    num_bytes = 0
-    for gradient in gradients:
-        if bucket and num_bytes + gradient.nbytes > BUCKET_BYTES:
-            yield bucket
-            bucket, num_bytes = [], 0
-        bucket.append(gradient)
-        num_bytes += gradient.nbytes
-    if bucket:
-        yield bucket

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from sentdist.learning.encoder.batch import Batch, TokenBatch
-from sentdist.learning.gather import average_gradients, by_share, local_rows
+from sentdist.learning.gather import by_share, local_rows
+from sentdist.learning.gradient_buckets import average_gradients
 from sentdist.objectives.channels import Channels
 from sentdist.objectives.learned.adversaries import Adversaries
 from sentdist.objectives.learned.auxiliary import AuxiliaryLoss, AuxiliaryWeights

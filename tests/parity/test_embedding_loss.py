@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import sentdist
-from sentdist.learning.gather import average_gradients
+from sentdist.learning.gradient_buckets import average_gradients
 from sentdist.plan.stage import Json
 from tests.parity.processes import run_in_processes
 

@@ -13,13 +13,13 @@ from torch import Tensor
 from sentdist.learning import gather
 from sentdist.learning.gather import (
     GroupGoneError,
-    average_gradients,
     gather_rows,
     held_group,
     mean_over_ranks,
     of_first_rank,
     wait_for_all_ranks,
 )
+from sentdist.learning.gradient_buckets import average_gradients
 from tests.parity.processes import run_in_processes
 
 
@@ -35,16 +35,6 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     monkeypatch.setattr(gather, "rank_and_world_size", lambda: (0, 2))
     monkeypatch.setattr(dist, "all_reduce", all_reduce)
     return tensors
-
-
-def test_gradients_travel_in_buckets_that_are_filled(sent: list[Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gather, "BUCKET_BYTES", 40)
-    parameters = [torch.nn.Parameter(torch.zeros(size)) for size in (3, 3, 3, 3, 12, 3, 3)]
-    for number, parameter in enumerate(parameters):
-        parameter.grad = torch.full_like(parameter, float(number))
-    average_gradients([*parameters, torch.nn.Parameter(torch.zeros(1))])
-    assert [bucket.tolist() for bucket in sent] == [[0] * 3 + [1] * 3 + [2] * 3, [3] * 3, [4] * 12, [5] * 3 + [6] * 3]
-    assert [parameter.grad.tolist() for parameter in parameters] == [[number] * len(one) for number, one in enumerate(parameters)]
 
 
 @pytest.mark.usefixtures("sent")

@@ -14,8 +14,9 @@ from transformers import AutoModelForMaskedLM
 
 from sentdist.learning.encoder.batch import Batch, TokenBatch, collate
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.gather import average_gradients, by_share, local_rows
+from sentdist.learning.gather import by_share, local_rows
 from sentdist.learning.grad_cache import micro_batches
+from sentdist.learning.gradient_buckets import average_gradients
 from sentdist.objectives.learned.mlm import MaskedLMLoss, Vocabulary, masked, part_of_mean
 from tests.parity.processes import run_in_processes
 from tests.support import make

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from sentdist.learning.encoder.batch import Batch, TokenBatch
-from sentdist.learning.gather import average_gradients, local_rows
+from sentdist.learning.gather import local_rows
+from sentdist.learning.gradient_buckets import average_gradients
 from sentdist.learning.objective import Objective
 from sentdist.objectives.entropy import entropy_info_nce
 from sentdist.objectives.info_nce import info_nce

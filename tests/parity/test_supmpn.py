@@ -11,7 +11,8 @@ from torch import Tensor
 
 from sentdist.learning import grad_cache
 from sentdist.learning.encoder.batch import Batch, TokenBatch
-from sentdist.learning.gather import average_gradients, local_rows
+from sentdist.learning.gather import local_rows
+from sentdist.learning.gradient_buckets import average_gradients
 from sentdist.objectives.supmpn import Masked, SupMPN, supmpn
 from tests.parity.processes import run_in_processes
 from tests.support import make

@@ -16,7 +16,7 @@ from torch import Tensor
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
-from sentdist.learning.gather import average_gradients, by_share
+from sentdist.learning.gather import by_share
 from sentdist.learning.grad_cache import encode_in_micro_batches
 from sentdist.learning.learner import Learner
 from sentdist.learning.objective import Objective
@@ -96,7 +96,7 @@ def two_steps(
             loss = by_share(objective(embeddings, batch), batch.num_rows, of=batch.num_rows_of_all)
             engine.backward(loss)
             losses.append(engine.global_mean(loss)[0])
-            average_gradients(engine.learner.parameters())
+            engine.buckets.arrive()
             gradients = gradients or {
                 name: parameter.grad.detach().cpu().clone()
                 for name, parameter in engine.learner.named_parameters()

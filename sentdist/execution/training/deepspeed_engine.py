@@ -24,6 +24,7 @@ from sentdist.learning.encoder.batch import TokenBatch
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Brake, diverged_gradient, host_copy
 from sentdist.learning.gather import mean_over_ranks, rank_and_world_size, unread_mean_over_ranks, wait_for_all_ranks
+from sentdist.learning.gradient_buckets import GradientBuckets
 from sentdist.learning.optimization import Optimization, adamw, schedule
 from sentdist.learning.precision import linears
 
@@ -73,6 +74,9 @@ class DeepSpeedEngine:
             dist_init_required=False,
         )
         self.learner: nn.Module = self._engine.module
+        self.buckets = GradientBuckets(self.learner.parameters() if zero_stage == 0 else ())
+        if zero_stage == 0:  # it would average them all at the end of the backward pass, on one worker too
+            self._engine.enable_backward_allreduce = False
         self.runs_ahead = can_run_ahead(self.device, zero_stage=zero_stage)
         self._brake = Brake()
         weakref.finalize(self, _release, self._engine, zero_stage).atexit = False
@@ -91,7 +95,8 @@ class DeepSpeedEngine:
         return embeddings.float()
 
     def backward(self, loss: Tensor) -> None:
-        self._engine.backward(loss)
+        with self.buckets.travelling():
+            self._engine.backward(loss)
 
     def step(self) -> float:
         """As `Engine.step`. ZeRO 1–3 look at the norm themselves and skip the optimizer; stage 0 does not, so we look first, and clip:
@@ -116,7 +121,8 @@ class DeepSpeedEngine:
         return facts
 
     def _norm(self) -> Tensor:
-        """At stage 0: L2, of the gradient, which DeepSpeed has averaged at the end of the backward pass."""
+        """At stage 0: average the gradients over ranks; their L2 norm."""
+        self.buckets.arrive()
         return get_total_norm([parameter.grad for parameter in self.learner.parameters() if parameter.grad is not None], foreach=True)
 
     def _move(self, norm: Tensor) -> None:

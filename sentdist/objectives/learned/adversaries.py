@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from sentdist.learning.encoder.batch import Batch
-from sentdist.learning.gather import average_gradients, by_share
+from sentdist.learning.gather import by_share
+from sentdist.learning.gradient_buckets import average_gradients
 from sentdist.learning.soft_labels import cross_entropy_of_tags, cross_entropy_of_words
 from sentdist.learning.targets import TargetReader, as_tensors
 from sentdist.objectives.channels import Channels

@@ -1,0 +1,172 @@
+"""Gradients as means over ranks: in flat buckets, each of which travels while the backward pass still computes the next."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.nn import Parameter
+
+from sentdist.learning.gather import rank_and_world_size, waiting
+
+BUCKET_BYTES = 25 * 1024 * 1024  # as DDP has it: smaller ones leave earlier, larger ones use the network better
+
+
+def average_gradients(parameters: Iterable[Parameter]) -> None:
+    """Replace every gradient by its mean over ranks, after a backward pass; nothing to do where there is one rank.
+
+    A parameter without a gradient has none on any rank, for all ranks run the same graph.
+    """
+    GradientBuckets(parameters, leave_early=False).arrive()
+
+
+class GradientBuckets:
+    """The gradients of some parameters on one rank, averaged over all ranks during the backward pass.
+
+    Buckets are filled from the last parameter to the first, as a backward pass comes to them, and leave in this order on all ranks. One
+    leaves once all of its parameters that ever had a gradient have theirs; so in the first step all leave at its end. Micro-batches are
+    one graph (see grad_cache.py): a gradient that comes is whole.
+    A gradient keeps its place in its bucket whoever else has one, for three ranks and more add up in an order that depends on the place.
+    It lies there from then on, so that buckets take no memory beside the gradients.
+    """
+
+    def __init__(self, parameters: Iterable[Parameter], *, leave_early: bool = True) -> None:
+        """leave_early: False: all leave in `arrive`."""
+        self._buckets = [_Bucket(parameters) for parameters in _filled([one for one in parameters if one.requires_grad])]
+        self._is_open = False
+        self._num_away = 0
+        if not leave_early or rank_and_world_size()[1] == 1:
+            return
+        hooks = [
+            parameter.register_post_accumulate_grad_hook(_calls(weakref.ref(self), number))
+            for number, bucket in enumerate(self._buckets)
+            for parameter in bucket.parameters
+        ]
+        weakref.finalize(self, _remove, hooks).atexit = False
+
+    @contextmanager
+    def travelling(self) -> Iterator[None]:
+        """Around a step's only backward pass: inside, buckets leave."""
+        self._is_open = True
+        try:
+            yield
+        finally:
+            self._is_open = False
+
+    def arrive(self) -> None:
+        """Send what has not left, and wait until every gradient is its mean over ranks. Collective."""
+        if rank_and_world_size()[1] == 1:
+            return
+        for bucket in self._buckets[self._num_away :]:
+            bucket.leave()
+        for bucket in self._buckets:
+            bucket.arrive()
+        self._num_away = 0
+
+    def _take(self, number: int, parameter: Parameter) -> None:
+        """A gradient has come, of that bucket."""
+        if not self._is_open:
+            return
+        self._buckets[number].take(parameter)
+        while self._num_away < len(self._buckets) and self._buckets[self._num_away].is_full:
+            self._buckets[self._num_away].leave()
+            self._num_away += 1
+
+
+@dataclass(kw_only=True)
+class _Sent:
+    """Gradients on their way: as parts of one flat tensor, which is being summed over ranks."""
+
+    flat: Tensor
+    work: Any
+
+    def arrive(self) -> None:
+        with waiting():
+            self.work.wait()
+        self.flat /= rank_and_world_size()[1]
+
+
+@dataclass
+class _Bucket:
+    """Some parameters of one type, and where their gradients are in a step: here or away.
+
+    known: those that had a gradient in an earlier step; None: this is the first step. here: whose gradients have come in this one.
+    late: whose gradients came when the bucket had left, for they never had one before.
+    """
+
+    parameters: Sequence[Parameter]
+    known: set[Parameter] | None = None
+    here: set[Parameter] = field(default_factory=set)
+    late: list[Parameter] = field(default_factory=list)
+    sent: _Sent | None = None
+    is_away: bool = False
+
+    @property
+    def is_full(self) -> bool:
+        return self.known is not None and self.known <= self.here
+
+    def take(self, parameter: Parameter) -> None:
+        if parameter in self.here:
+            raise RuntimeError("a second backward pass in one step would add to gradients that are on their way to the other ranks")
+        self.here.add(parameter)
+        if self.is_away:
+            self.late.append(parameter)
+
+    def leave(self) -> None:
+        self.sent = self._send([parameter for parameter in self.parameters if parameter.grad is not None])
+        self.is_away = True
+
+    def arrive(self) -> None:
+        late = self._send(self.late)
+        for sent in (self.sent, late):
+            if sent is not None:
+                sent.arrive()
+        self.known = (self.known or set()) | self.here
+        self.here, self.late, self.sent, self.is_away = set(), [], None, False
+
+    def _send(self, some: Sequence[Parameter]) -> _Sent | None:
+        """Let the gradients of some of the parameters leave, each at its place among zeros. Nobody waits."""
+        if not some:
+            return None
+        rank_and_world_size()  # an error where the group is gone
+        only, chosen = len(self.parameters) == 1, set(some)
+        parts = [one.grad if one in chosen and one.grad is not None else torch.zeros_like(one) for one in self.parameters]
+        flat = parts[0].contiguous().view(-1) if only else torch.cat([part.reshape(-1) for part in parts])
+        for parameter, part in zip(self.parameters, flat.split([part.numel() for part in parts]), strict=True):
+            if parameter in chosen:
+                parameter.grad = part.view_as(parameter)
+        return _Sent(flat=flat, work=dist.all_reduce(flat, async_op=True))
+
+
+def _filled(parameters: Sequence[Parameter]) -> list[list[Parameter]]:
+    """Buckets of at most about BUCKET_BYTES, from the last parameter to the first; tensors of two types are never in one."""
+    buckets: list[list[Parameter]] = []
+    num_bytes, kind = 0, None
+    for parameter in reversed(parameters):
+        if not buckets or num_bytes + parameter.nbytes > BUCKET_BYTES or kind != (parameter.dtype, parameter.device):
+            buckets.append([])
+            num_bytes, kind = 0, (parameter.dtype, parameter.device)
+        buckets[-1].append(parameter)
+        num_bytes += parameter.nbytes
+    return buckets
+
+
+def _calls(buckets: weakref.ref[GradientBuckets], number: int) -> Callable[[Tensor], None]:
+    """A hook of a parameter. A learner outlives its engine, and must not keep it."""
+
+    def take(parameter: Tensor) -> None:
+        if (found := buckets()) is not None:
+            found._take(number, cast(Parameter, parameter))
+
+    return take
+
+
+def _remove(hooks: Iterable[Any]) -> None:
+    for hook in hooks:
+        hook.remove()

@@ -1,0 +1,242 @@
+"""Gradients travel during the backward pass, and are on every rank the means that they would be after it, to the last bit."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
+from sentdist.learning import gather, gradient_buckets
+from sentdist.learning.engine import Engine, TorchEngine
+from sentdist.learning.gather import GroupGoneError
+from sentdist.learning.gradient_buckets import GradientBuckets, average_gradients
+from sentdist.learning.loop import train_steps
+from sentdist.learning.optimization import Optimization
+from tests.parity.processes import run_in_processes
+from tests.parity.toy import ToyBank, ToyEncoder, toy_batches
+from tests.support import make
+
+pytestmark = pytest.mark.parity
+
+
+class _Arrived:
+    def wait(self) -> None:
+        pass
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
+    """What goes over the network where a second rank always brings the same."""
+    tensors: list[Tensor] = []
+
+    def all_reduce(tensor: Tensor, *, async_op: bool) -> _Arrived:
+        assert async_op
+        tensors.append(tensor.clone())
+        tensor *= 2
+        return _Arrived()
+
+    for module in (gather, gradient_buckets):
+        monkeypatch.setattr(module, "rank_and_world_size", lambda: (0, 2))
+    monkeypatch.setattr(dist, "all_reduce", all_reduce)
+    return tensors
+
+
+def test_buckets_are_filled_from_the_last_parameter_on(sent: list[Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gradient_buckets, "BUCKET_BYTES", 40)
+    parameters = [nn.Parameter(torch.zeros(size)) for size in (3, 3, 12, 3, 3, 3, 3)]
+    for number, parameter in enumerate(parameters):
+        parameter.grad = torch.full_like(parameter, float(number))
+    parameters[-2].grad = None  # keeps its place
+    average_gradients(parameters)
+    assert [bucket.tolist() for bucket in sent] == [[6] * 3 + [0] * 3 + [4] * 3, [3] * 3, [2] * 12, [1] * 3 + [0] * 3]
+    assert parameters[-2].grad is None
+    rest = {number: one for number, one in enumerate(parameters) if number != 5}
+    assert all(one.grad.tolist() == [number] * len(one) for number, one in rest.items())
+
+
+def test_numbers_of_two_types_are_never_in_one_bucket(sent: list[Tensor]) -> None:
+    parameters = [nn.Parameter(torch.zeros(2, dtype=dtype)) for dtype in (torch.float32, torch.float64, torch.float64)]
+    for parameter in parameters:
+        parameter.grad = torch.ones_like(parameter)
+    average_gradients(parameters)
+    assert [(bucket.dtype, len(bucket)) for bucket in sent] == [(torch.float64, 4), (torch.float32, 2)]
+
+
+class Chain(nn.Module):
+    """Layers one after another, of which some steps leave one out."""
+
+    def __init__(self, *, num_layers: int = 4) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(num_layers))
+
+    def forward(self, rows: Tensor, *, without: int | None = None, seen: Callable[[int], None] = lambda number: None) -> Tensor:
+        for number, layer in enumerate(self.layers):
+            if number != without:
+                rows = torch.tanh(layer(rows))
+                rows.register_hook(lambda gradient, number=number: seen(number))
+        return rows.square().mean()
+
+
+@pytest.mark.usefixtures("sent")
+def test_a_bucket_leaves_while_earlier_layers_wait_for_their_gradients(sent: list[Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gradient_buckets, "BUCKET_BYTES", 8 * 9 * 4)  # a layer each
+    chain = Chain()
+    buckets = GradientBuckets(chain.parameters())
+    left: list[list[int]] = []
+    for _ in range(2):
+        sent.clear()
+        seen: list[int] = []
+        with buckets.travelling():
+            chain(torch.ones(2, 8), seen=lambda number, seen=seen: seen.append(len(sent))).backward()
+        left.append([*seen, len(sent)])
+        buckets.arrive()
+        assert len(sent) == 4
+    assert left == [[0, 0, 0, 0, 0], [0, 1, 2, 3, 4]]
+
+
+@pytest.mark.usefixtures("sent")
+def test_what_never_has_a_gradient_keeps_nobody(sent: list[Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gradient_buckets, "BUCKET_BYTES", 8 * 9 * 4)
+    chain, pooler = Chain(), nn.Linear(8, 8)
+    buckets = GradientBuckets([*chain.parameters(), *pooler.parameters()])
+    for _ in range(2):
+        sent.clear()
+        with buckets.travelling():
+            chain(torch.ones(2, 8)).backward()
+        num_sent = len(sent)
+        buckets.arrive()
+    assert num_sent == 4
+    assert pooler.weight.grad is None
+
+
+@pytest.mark.usefixtures("sent")
+def test_a_second_backward_pass_in_a_step_is_refused() -> None:
+    chain = Chain()
+    buckets = GradientBuckets(chain.parameters())
+    with buckets.travelling():
+        chain(torch.ones(2, 8)).backward()
+        with pytest.raises(RuntimeError, match="a second backward pass in one step"):
+            chain(torch.ones(2, 8)).backward()
+
+
+@pytest.mark.usefixtures("sent")
+def test_a_learner_outlives_its_engine_and_does_not_keep_it() -> None:
+    chain = Chain()
+    engine = TorchEngine(chain, Optimization(num_steps=2))
+    gone = weakref.ref(engine.buckets)
+    assert all(parameter._post_accumulate_grad_hooks for parameter in chain.parameters())
+    del engine
+    gc.collect()
+    assert gone() is None
+    assert not any(parameter._post_accumulate_grad_hooks for parameter in chain.parameters())
+
+
+@pytest.mark.parametrize("world_size", [2, 3])
+def test_gradients_are_those_sent_after_the_backward_pass_to_the_bit(world_size: int) -> None:
+    """A layer is left out of some steps, and first comes in the second; three ranks add in an order that depends on a number's place."""
+    for ours, expected in run_in_processes(_both_ways, world_size):
+        for step, (travelled, after) in enumerate(zip(ours, expected, strict=True)):
+            assert travelled.keys() == after.keys()
+            for name in after:
+                assert torch.equal(travelled[name], after[name]), (step, name)
+
+
+def _both_ways(rank: int, world_size: int) -> tuple[list[dict[str, Tensor]], list[dict[str, Tensor]]]:
+    gradient_buckets.BUCKET_BYTES = 3 * 8 * 9 * 4
+    chain = Chain(num_layers=7)
+    buckets = GradientBuckets(chain.parameters())
+    inputs = torch.randn(6, 5, 8, generator=torch.Generator().manual_seed(rank))
+    found: tuple[list[dict[str, Tensor]], ...] = ([], [])
+    for step, rows in enumerate(inputs):
+        for gradients, travels in zip(found, (True, False), strict=True):
+            chain.zero_grad(set_to_none=True)
+            loss = chain(rows, without=1 if step in (0, 3) else None)
+            if travels:
+                with buckets.travelling():
+                    loss.backward()
+                buckets.arrive()
+            else:
+                loss.backward()
+                average_gradients(chain.parameters())
+            gradients.append({name: one.grad.clone() for name, one in chain.named_parameters() if one.grad is not None})
+    return found[0], found[1]
+
+
+ENGINES: dict[str, Callable[[nn.Module, Optimization], Engine]] = {"torch": TorchEngine, "deepspeed": DeepSpeedEngine}
+
+
+@pytest.mark.parametrize("micro_batch", [None, 3])
+def test_buckets_leave_early_in_a_training_of_either_engine_and_change_nothing(micro_batch: int | None) -> None:
+    for found in run_in_processes(_trained, 2, micro_batch):
+        for name, (early, late) in found.items():
+            assert early.keys() == late.keys()
+            assert all(torch.equal(early[key], late[key]) for key in late), name
+
+
+def _trained(rank: int, world_size: int, micro_batch: int | None) -> dict[str, tuple[dict[str, Tensor], dict[str, Tensor]]]:
+    gradient_buckets.BUCKET_BYTES = 64
+    found = {}
+    for name, make_engine in ENGINES.items():
+        weights = []
+        for travels in (True, False):
+            engine = make_engine(ToyEncoder().eval(), Optimization(num_steps=4, lr=1e-3, clip_norm=0.5))
+            early = _watch(engine, travels=travels)
+            for _ in train_steps(
+                engine, make.rcl(bank=ToyBank(2)), toy_batches(4, rank=rank, world_size=world_size), micro_batch=micro_batch
+            ):
+                pass
+            assert early[0] == 0
+            assert all(number > 1 for number in early[1:]) if travels else not any(early), (
+                f"{name}: buckets that left early, by step: {early}"
+            )
+            weights.append(engine.weights() if rank == 0 else {})
+        found[name] = (weights[0], weights[1])
+    return found
+
+
+def _watch(engine: Any, *, travels: bool) -> list[int]:
+    """How many buckets had left at the end of each backward pass."""
+    buckets, early = engine.buckets, []
+    arrive = buckets.arrive
+
+    def watched() -> None:
+        early.append(buckets._num_away)
+        arrive()
+
+    buckets.arrive = watched
+    if not travels:
+        buckets._take = lambda number, parameter: None
+    return early
+
+
+def test_a_rank_whose_group_is_ended_stops_in_its_backward_pass() -> None:
+    assert run_in_processes(_raises_in_backward, 2) == [True, True]
+
+
+def _raises_in_backward(rank: int, world_size: int) -> bool:
+    with gather.held_group():
+        chain = Chain()
+        buckets = GradientBuckets(chain.parameters())
+        for _ in range(2):
+            chain.zero_grad(set_to_none=True)
+            with buckets.travelling():
+                chain(torch.ones(2, 8)).backward()
+            buckets.arrive()
+        dist.barrier()
+        dist.destroy_process_group()
+        try:
+            with buckets.travelling():
+                chain(torch.ones(2, 8)).backward()
+            return False
+        except GroupGoneError:
+            return True
+        finally:  # the one that `run_in_processes` ends
+            dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
