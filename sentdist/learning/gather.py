@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -126,6 +126,23 @@ class _GatherRows(torch.autograd.Function):
         with waiting():
             dist.reduce_scatter_single(gradient_BD, gradient_MD)
         return gradient_BD
+
+
+def begin_mean(flat: Tensor) -> Callable[[], None]:
+    """Begin to turn a tensor into its mean over ranks, in place; the call of what is returned ends it. Nobody waits before that.
+
+    Raises:
+        GroupGoneError: as `rank_and_world_size`.
+    """
+    world_size = rank_and_world_size()[1]
+    work = dist.all_reduce(flat, async_op=True)
+
+    def end() -> None:
+        with waiting():
+            work.wait()
+        flat.div_(world_size)
+
+    return end
 
 
 def mean_over_ranks(value: Tensor, *, vote: float = 0.0) -> tuple[float, float]:

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 from torch.nn import Parameter
 
-from sentdist.learning.gather import rank_and_world_size, waiting
+from sentdist.learning.gather import begin_mean, rank_and_world_size
 
 BUCKET_BYTES = 25 * 1024 * 1024  # as DDP has it: smaller ones leave earlier, larger ones use the network better
 
@@ -79,32 +78,19 @@ class GradientBuckets:
             self._num_away += 1
 
 
-@dataclass(kw_only=True)
-class _Sent:
-    """Gradients on their way: as parts of one flat tensor, which is being summed over ranks."""
-
-    flat: Tensor
-    work: Any
-
-    def arrive(self) -> None:
-        with waiting():
-            self.work.wait()
-        self.flat /= rank_and_world_size()[1]
-
-
 @dataclass
 class _Bucket:
     """Some parameters of one type, and where their gradients are in a step: here or away.
 
     known: those that had a gradient in an earlier step; None: this is the first step. here: whose gradients have come in this one.
-    late: whose gradients came when the bucket had left, for they never had one before.
+    late: whose gradients came when the bucket had left, for they never had one before. end: waits until the bucket has arrived.
     """
 
     parameters: Sequence[Parameter]
     known: set[Parameter] | None = None
     here: set[Parameter] = field(default_factory=set)
     late: list[Parameter] = field(default_factory=list)
-    sent: _Sent | None = None
+    end: Callable[[], None] | None = None
     is_away: bool = False
 
     @property
@@ -119,29 +105,28 @@ class _Bucket:
             self.late.append(parameter)
 
     def leave(self) -> None:
-        self.sent = self._send([parameter for parameter in self.parameters if parameter.grad is not None])
+        self.end = self._send([parameter for parameter in self.parameters if parameter.grad is not None])
         self.is_away = True
 
     def arrive(self) -> None:
         late = self._send(self.late)
-        for sent in (self.sent, late):
-            if sent is not None:
-                sent.arrive()
+        for end in (self.end, late):
+            if end is not None:
+                end()
         self.known = (self.known or set()) | self.here
-        self.here, self.late, self.sent, self.is_away = set(), [], None, False
+        self.here, self.late, self.end, self.is_away = set(), [], None, False
 
-    def _send(self, some: Sequence[Parameter]) -> _Sent | None:
-        """Let the gradients of some of the parameters leave, each at its place among zeros. Nobody waits."""
+    def _send(self, some: Sequence[Parameter]) -> Callable[[], None] | None:
+        """Let the gradients of some of the parameters leave, each at its place among zeros; what ends their travel."""
         if not some:
             return None
-        rank_and_world_size()  # an error where the group is gone
         only, chosen = len(self.parameters) == 1, set(some)
         parts = [one.grad if one in chosen and one.grad is not None else torch.zeros_like(one) for one in self.parameters]
         flat = parts[0].contiguous().view(-1) if only else torch.cat([part.reshape(-1) for part in parts])
         for parameter, part in zip(self.parameters, flat.split([part.numel() for part in parts]), strict=True):
             if parameter in chosen:
                 parameter.grad = part.view_as(parameter)
-        return _Sent(flat=flat, work=dist.all_reduce(flat, async_op=True))
+        return begin_mean(flat)
 
 
 def _filled(parameters: Sequence[Parameter]) -> list[list[Parameter]]:
