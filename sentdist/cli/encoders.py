@@ -42,7 +42,9 @@ DIRECTIONS = ("max_both", "one")  # the first where none is named
 
 def encode(
     encoder: EncoderName,
-    file: Annotated[str, typer.Argument(help="Sentences: .txt (one a line), .parquet, .csv, .tsv, .jsonl(.gz), or - for standard input.")],
+    file: Annotated[
+        str, typer.Argument(help="Sentences: .txt (one a line), .parquet, .csv(.gz), .tsv, .jsonl, .json; - for standard input.")
+    ],
     out: Annotated[Path, typer.Option("--out", help="OUT.npy, or OUT.parquet with ids.", show_default=False)],
     column: TextColumn = None,
     id_column: Annotated[str | None, typer.Option("--id", help="Column with ids, to be kept beside the embeddings in Parquet.")] = None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 import os
 import sys
@@ -18,7 +17,7 @@ from sentdist.data.cells import is_utf8, row_name
 from sentdist.data.own.shapes import ANCHORS, POSITIVES, is_called_beside
 from sentdist.data.quotes import long_fields, refuse_escaped_marks, refuse_open_quote, unquoted_cell
 from sentdist.data.sources.column_names import check_columns, refuse_repeated
-from sentdist.data.sources.files import SUFFIXES
+from sentdist.data.sources.files import read_objects
 from sentdist.data.sources.separated import (
     FileFormat,
     are_in_marks,
@@ -27,15 +26,15 @@ from sentdist.data.sources.separated import (
     header_names,
     said_separator,
     source_format,
-    suffix_of,
 )
 from sentdist.errors import DataError, brief, listed
 from sentdist.reading import bounded_lines, reading, unreadable
 from sentdist.spelling import near_file
+from sentdist.table_files import GZIP, LINES, OBJECTS, PARQUET, PLAIN_SUFFIX, SEPARATED, SHOWN_TABLES, TABLES, open_text, suffix_of
 
 STDIN = "-"
 ROWS_AT_ONCE = 16_384  # of what is looked through
-PLAIN = ("", ".txt")  # one sentence a line; without a suffix, as a shell's <(command) is
+PLAIN = ("", PLAIN_SUFFIX)  # one sentence a line; without a suffix, as a shell's <(command) is
 LONGEST_LINE = 1 << 26  # letters; a file without line ends would fill the memory
 MOST_WORDS = 4  # of a column's name; what is longer is a sentence
 TEXTS = (*ANCHORS, *POSITIVES, "text")  # names of columns that hold texts
@@ -48,7 +47,7 @@ AnyRow = TypeVar("AnyRow")
 def looks_like_a_file(argument: str) -> bool:
     """Whether an argument that may be a sentence names a file: standard input, one word with a suffix that is read here, or a file that is
     there; a word without suffix or slash is a sentence, whatever is called so."""
-    if argument == STDIN or (len(argument.split()) == 1 and _kind_of(Path(argument)) in (*SUFFIXES, ".txt")):
+    if argument == STDIN or (len(argument.split()) == 1 and suffix_of(Path(argument)) in (*TABLES, PLAIN_SUFFIX)):
         return True
     place = os.path.expanduser(argument)
     return ("/" in argument or bool(Path(argument).suffix)) and os.path.exists(place) and not os.path.isdir(place)
@@ -113,8 +112,8 @@ class Texts:
         return self.path is not None and self.path.is_file()
 
     def _records(self, wanted: Sequence[str], num_rows: int) -> Iterator[dict[str, list[object]]]:
-        if self.path is not None and _kind_of(self.path) == ".parquet":
-            yield from _parquet_batches(self.path, wanted, num_rows)
+        if self.path is not None and suffix_of(self.path) in (PARQUET, OBJECTS):
+            yield from _table_batches(self.path, self.file_format, wanted, num_rows)
             return
         with _opened(self.path, self.file_format) as file:
             rows = _rows(file, self.path, self.file_format, wanted)
@@ -149,7 +148,7 @@ def _what_is_wanted(sentence: object) -> str:
 
 
 def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, id_column: str | None = None) -> Texts:
-    """Find the sentences of a file: plain text with one a line, Parquet, CSV, TSV or JSON lines (packed by gzip, too) with `columns`;
+    """Find the sentences of a file: plain text with one a line, or a table with `columns`, text packed by gzip, too;
     "-" is plain standard input.
 
     columns: may be left out where the file has exactly `num_columns`.
@@ -167,22 +166,19 @@ def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, 
         raise DataError(where=name, found=kind, expected="a file of sentences, or -", remedy="Pipe into - what another program writes.")
     if path.is_file() and path.stat().st_size == 0:
         raise _empty(name)
-    if _kind_of(path) in PLAIN:
+    if suffix_of(path) in PLAIN:
         _check_plain(name, columns, num_columns, id_column)
         return Texts(path=path, columns=(SENTENCE,), file_format=FileFormat(encoding=encoding_of(name, path)))
-    if _kind_of(path) not in SUFFIXES:
+    if suffix_of(path) not in TABLES:
+        what_is_packed = "; what is packed so, a sentence a line: zcat FILE | sentdist … -" if suffix_of(path) == GZIP else ""
         raise DataError(
-            where=name,
-            found=f"suffix {path.suffix}",
-            expected=f"one of .txt, {', '.join(SUFFIXES)}, .jsonl.gz",
-            remedy="Convert or rename the file; what is packed otherwise: zcat FILE | sentdist … -."
-            if path.suffix == ".gz"
-            else "Convert or rename the file.",
-        )
+            where=name, found=f"suffix {path.suffix}", expected=f"one of .txt, {SHOWN_TABLES}",
+            remedy=f"Convert or rename the file{what_is_packed}.",
+        )  # fmt: skip
     file_format = source_format(name, path)
     with _readable(path):
         known, num_rows = _shape(path, file_format)
-    if _kind_of(path) in (".csv", ".tsv") and not columns:
+    if suffix_of(path) in SEPARATED and not columns:
         if len(known) == 1:
             _check_only_column(name, path, known[0])
         elif len(known) == num_columns:
@@ -208,7 +204,7 @@ def _check_only_column(name: str, path: Path, header: str) -> None:
     """Refuse what is another number of columns, separated otherwise, and a first line that is a sentence and would be lost."""
     mark = next((mark for mark in ";\t|," if mark in header), None)
     if mark is not None or _is_sentence(header):
-        separator = "tabs" if _kind_of(path) == ".tsv" else "commas"
+        separator = "tabs" if suffix_of(path) == ".tsv" else "commas"
         raise DataError(
             where=name,
             found=f"one column, {brief(header)}",
@@ -234,7 +230,10 @@ def _is_sentence(header: str) -> bool:
 
 def _shape(path: Path, file_format: FileFormat) -> tuple[tuple[str, ...], int | None]:
     """Columns, and rows where the file says so at its beginning."""
-    if _kind_of(path) == ".parquet":
+    if suffix_of(path) == OBJECTS:
+        objects = read_objects(path, encoding=file_format.encoding or "utf-8")
+        return tuple(objects.column_names), objects.num_rows
+    if suffix_of(path) == PARQUET:
         import pyarrow.parquet as pq
 
         with pq.ParquetFile(path) as table:
@@ -242,7 +241,7 @@ def _shape(path: Path, file_format: FileFormat) -> tuple[tuple[str, ...], int | 
                 raise _empty(str(path))
             return tuple(table.schema_arrow.names), table.metadata.num_rows
     with _opened(path, file_format) as file:
-        if _kind_of(path) == ".jsonl":
+        if suffix_of(path) == LINES:
             filled = filter(lambda line: line[1].strip(), enumerate(bounded_lines(file, longest=LONGEST_LINE), start=1))
             first = next(((number, line) for number, line in filled), None)
             if first is None:
@@ -257,9 +256,9 @@ def _shape(path: Path, file_format: FileFormat) -> tuple[tuple[str, ...], int | 
 
 
 def _rows(file: IO[str], path: Path | None, file_format: FileFormat, wanted: Sequence[str]) -> Iterator[tuple[object, ...]]:
-    if path is None or _kind_of(path) in PLAIN:
+    if path is None or suffix_of(path) in PLAIN:
         yield from _without_empty_end(line.rstrip("\r\n") for line in bounded_lines(file, longest=LONGEST_LINE))
-    elif _kind_of(path) == ".jsonl":
+    elif suffix_of(path) == LINES:
         for number, line in enumerate(bounded_lines(file, longest=LONGEST_LINE), start=1):
             if line.strip():
                 row = _json_row(line, number, str(path))
@@ -331,11 +330,16 @@ def _json_row(line: str, number: int, name: str) -> dict[str, object]:
     return row
 
 
-def _parquet_batches(path: Path, wanted: Sequence[str], num_rows: int) -> Iterator[dict[str, list[object]]]:
+def _table_batches(path: Path, file_format: FileFormat, wanted: Sequence[str], num_rows: int) -> Iterator[dict[str, list[object]]]:
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path) as table:
-        for batch in table.iter_batches(batch_size=num_rows, columns=list(dict.fromkeys(wanted))):
+    columns = list(dict.fromkeys(wanted))
+    if suffix_of(path) == OBJECTS:
+        table = read_objects(path, encoding=file_format.encoding or "utf-8").select(columns)
+        yield from ({column: batch[column].to_pylist() for column in wanted} for batch in table.to_batches(num_rows))
+        return
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=num_rows, columns=columns):
             yield {column: batch.column(column).to_pylist() for column in wanted}
 
 
@@ -344,17 +348,8 @@ def _opened(path: Path | None, file_format: FileFormat) -> Iterator[IO[str]]:
     if path is None:
         yield sys.stdin
         return
-    if suffix_of(path) == ".gz":
-        with gzip.open(path, "rt", encoding="utf-8-sig") as file:
-            yield file
-        return
-    with path.open(encoding=file_format.encoding, newline="" if _kind_of(path) in (".csv", ".tsv") else None) as file:
+    with open_text(path, encoding=file_format.encoding, newline="" if suffix_of(path) in SEPARATED else None) as file:
         yield file
-
-
-def _kind_of(path: Path) -> str:
-    """The suffix; of packed JSON lines that of what is inside."""
-    return ".jsonl" if path.name.lower().endswith(".jsonl.gz") else suffix_of(path)
 
 
 def _is_substituted(path: Path) -> bool:
@@ -377,7 +372,7 @@ def _check_plain(name: str, columns: Sequence[str], num_columns: int, id_column:
         raise DataError(
             where=name,
             found=f"plain text, and {asked} asked for",
-            expected="a table with named columns (.parquet, .csv, .tsv, .jsonl)",
+            expected=f"a table with named columns: {SHOWN_TABLES}",
             remedy="Leave the names of columns out, or give such a file.",
         )
 
@@ -389,7 +384,7 @@ def _missing(path: Path) -> DataError:
     return DataError(
         where=str(path),
         found="a folder" if path.is_dir() else "no such file",
-        expected="a file of sentences: .txt with one a line, .parquet, .csv, .tsv or .jsonl",
+        expected=f"a file of sentences: .txt with one a line, {SHOWN_TABLES}",
         remedy=f'Did you mean "{folder / closest}"?' if closest else "Check the path.",
     )
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sentdist.data.sources.files import TABLES, missing
+from sentdist.data.sources.files import missing, without_suffix
 from sentdist.data.sources.mirror import address_of
 from sentdist.data.sources.pinned import has_source
 from sentdist.data.sources.retrieval_files import missing_parts
@@ -16,6 +16,7 @@ from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.task_names import OWN_KINDS, own_parts
 from sentdist.plan.tasks import TASKS
 from sentdist.spelling import similar_names
+from sentdist.table_files import TABLES
 
 _NO_FILE = ("generated/", "hub:")  # what a source begins with that is no file
 
@@ -55,7 +56,7 @@ def _are_elsewhere(tasks: Sequence[str], sources: Mapping[str, str], data: Path)
     for task, path in absent.items():
         if task not in elsewhere and TASK_KINDS[own_parts(task)[0]].has_documents:
             raise _no_collection(task, path, data)
-        if task not in elsewhere and path.suffix in TABLES:  # others may be told by the reader
+        if task not in elsewhere and path.name.endswith(TABLES):  # others may be told by the reader
             raise _nowhere(task, path, data)
     return bool(elsewhere)
 
@@ -74,7 +75,7 @@ def _no_collection(task: str, path: Path, data: Path) -> DataError:
     folder = path.parent
     near = [folder, *folder.glob("*.zip"), *(corpus.parent for around in (folder, path) for corpus in around.glob("*/corpus.jsonl"))]
     known = [one.as_posix() for one in near if one.suffix == ".zip" or (one / "corpus.jsonl").is_file()]
-    tables = [one.with_suffix("").as_posix().removesuffix("_qrels") for one in folder.glob("*_qrels.*")]
+    tables = [without_suffix(one.as_posix()).removesuffix("_qrels") for one in folder.glob("*_qrels.*")]
     missing = missing_parts(path.as_posix(), Path(), sorted({*known, *tables}))
     found = missing.found if path.exists() else f"nothing of that name under {data}, nor in {Path.cwd()}"
     return DataError(where=f"task {task}", found=found, expected=missing.expected, remedy=missing.remedy)

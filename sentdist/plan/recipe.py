@@ -46,13 +46,13 @@ from sentdist.plan.task_names import is_task_name, no_task
 from sentdist.plan.wording import explained, not_one_of
 from sentdist.reading import reading, unreadable
 from sentdist.spelling import near_file
+from sentdist.table_files import TABLES, suffix_of
 
 if TYPE_CHECKING:
     PaperName = str
 else:
     PaperName = Literal[PAPERS]
 UTF_8 = "Save it as UTF-8 text (iconv -f latin1 -t utf-8)."
-TABLES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 
 
 class Recipe(Frozen):
@@ -220,7 +220,7 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
             where=str(path),
             found=_kind_of(values, text),
             expected="a recipe: name, corpus, methods and evaluation, each with its values",
-            remedy=f"It looks like data: `sentdist tune {path}`." if path.suffix in TABLES else "See rayjobs/recipes/demo.yaml.",
+            remedy=f"It looks like data: `sentdist tune {path}`." if suffix_of(path) in TABLES else "See rayjobs/recipes/demo.yaml.",
         )
     return _with_overrides(values, overrides, where=str(path))
 

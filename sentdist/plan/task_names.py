@@ -12,12 +12,13 @@ from sentdist.plan.task_kinds import TASK_KINDS, TaskKind
 from sentdist.plan.tasks import TASK_GROUPS, TASKS, TaskCard
 from sentdist.plan.wording import not_one_of
 from sentdist.spelling import similar_names
+from sentdist.table_files import TABLES
 
 OWN_SIDES = (
     f"Rows of a corpus of kind own are called {OWN}, whichever side: their test side under evaluation.tasks, dev under selection.task"
 )
 OTHER_FILES = "Other files of yours are named KIND=SOURCE@SPLIT, such as sts=mine.csv@dev"
-FILE_END = r"\.(parquet|csv|tsv|json|jsonl|jsonl\.gz|zip)$"
+FILE_END = "({})$".format("|".join(re.escape(suffix) for suffix in sorted((*TABLES, ".zip"), key=len, reverse=True)))
 OWN_KINDS = tuple(kind.name for kind in TASK_KINDS.values() if kind.is_own)
 
 

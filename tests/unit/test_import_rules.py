@@ -28,6 +28,7 @@ FOR_ALL = {
     "hub_errors",
     "cache",
     "reading",
+    "table_files",
     "table_text",
     "templates",
     "frozen",

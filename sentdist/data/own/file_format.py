@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from sentdist.data.sources.files import TABLES, read_text_table, with_large_strings
-from sentdist.data.sources.separated import SEPARATED, FileFormat, suffix_of
+from sentdist.data.sources.files import read_text_table, with_large_strings
+from sentdist.data.sources.separated import FileFormat
 from sentdist.errors import DataError, listed
 from sentdist.reading import reading
 from sentdist.spelling import near_file
+from sentdist.table_files import PACKABLE, PARQUET, SHOWN_TABLES, suffix_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-READABLE = tuple(dict.fromkeys((*SEPARATED, *TABLES)))
+READABLE = f".txt, {SHOWN_TABLES}"
 NOTHING = (
     "\\N",
     "NULL",
@@ -36,7 +37,7 @@ SAID_BY_SUFFIX = {".json": "JSON, a list of objects", ".jsonl": "JSON, an object
 
 def is_own_name(name: str) -> bool:
     """Whether a file of that name can be read here."""
-    return name.lower().endswith(READABLE)
+    return suffix_of(PurePath(name)) in (*PACKABLE, PARQUET)
 
 
 def no_such_file(path: Path, file: str) -> DataError:
@@ -45,7 +46,7 @@ def no_such_file(path: Path, file: str) -> DataError:
     if path.is_dir():
         inside = sorted(str(entry) for entry in path.iterdir() if is_own_name(entry.name))
         remedy = f"Name a file in it: {listed(inside[:3])}." if inside else "It holds no such table."
-        return DataError(where=file, found="a folder", expected=f"a table of texts ({', '.join(READABLE)})", remedy=remedy)
+        return DataError(where=file, found="a folder", expected=f"a table of texts: {READABLE}", remedy=remedy)
     names = [entry.name for entry in folder.iterdir() if is_own_name(entry.name)] if folder.is_dir() else []
     closest, found = near_file(path.name, names), "no such file"
     remedy = (
@@ -53,7 +54,7 @@ def no_such_file(path: Path, file: str) -> DataError:
         if closest
         else "Give its path, or its name below --data; to a recipe --set corpus.file=YOURS.csv."
     )
-    return DataError(where=file, found=found, expected=f"a table of texts ({', '.join(READABLE)})", remedy=remedy)
+    return DataError(where=file, found=found, expected=f"a table of texts: {READABLE}", remedy=remedy)
 
 
 @contextmanager
@@ -71,7 +72,7 @@ def may_lack_header(is_guessed: bool) -> Iterator[None]:
 def own_table(name: str, path: Path, file_format: FileFormat) -> pa.Table:
     """The rows of a file, text columns as large_string; separated values are all text. DataError where it is not as `file_format` says."""
     with reading(path, expected=SAID_BY_SUFFIX.get(suffix_of(path), "a table as its suffix says"), where=name):
-        if suffix_of(path) == ".parquet":
+        if suffix_of(path) == PARQUET:
             import pyarrow.parquet as pq
 
             table = pq.read_table(path)

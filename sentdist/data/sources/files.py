@@ -12,10 +12,11 @@ from typing import IO, TYPE_CHECKING
 from sentdist.data.sources import mirror
 from sentdist.data.sources.column_names import check_columns, refuse_repeated
 from sentdist.data.sources.file_facts import FileFacts, content_digest, recall, remember
-from sentdist.data.sources.separated import SEPARATED, FileFormat, format_notes, read_separated, source_format, suffix_of
+from sentdist.data.sources.separated import MAY_BE_SEPARATED, FileFormat, format_notes, read_separated, source_format, unpacked_stream
 from sentdist.errors import DataError, listed
 from sentdist.reading import reading, unreadable
 from sentdist.spelling import did_you_mean, similar_names
+from sentdist.table_files import OBJECTS, SHOWN_TABLES, TABLES, open_bytes, suffix_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,9 +26,7 @@ if TYPE_CHECKING:
 WHOLE = "train"  # the split that a file without a column `split` is
 LONGEST_LINE = 1 << 26  # bytes of an object in JSON lines; pyarrow takes 1 MiB, unless it is told otherwise
 TREC = (".qrels", ".trec", ".txt")  # judgements of a retrieval source alone
-SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl")
-TABLES = (*SUFFIXES, ".jsonl.gz", ".json")  # what a source's file may be called: .json holds a list of objects
-PACKED = (".tar", ".tgz", ".gz")  # a zip is one of BEIR's, or told so
+PACKED = (".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst")  # otherwise than is read here; a zip is one of BEIR's, or told so
 GENERATED_SOURCES = ("generated/nli", "generated/sts", "generated/faq")  # need no file
 
 
@@ -50,7 +49,7 @@ def locate(name: str, data_root: Path | None) -> Path:
     if os.path.lexists(path := root / name) and (path.suffix or not path.is_dir()) and (kind := unreadable(path)) is not None:
         raise DataError(where=str(path), found=kind, expected="a file", remedy="Put the file itself there.")
     if path.is_file() and name not in RELEASES:
-        expected = f"one of {', '.join(TABLES)}"
+        expected = f"one of {SHOWN_TABLES}"
         remedy = "Unpack it, and name what is inside." if path.suffix in PACKED else "Save it as CSV, and name that."
         raise DataError(where=str(path), found=f"suffix {path.suffix}" if path.suffix else "no suffix", expected=expected, remedy=remedy)
     raise missing(name, root)
@@ -96,8 +95,8 @@ def missing(name: str, root: Path) -> DataError:
     pure = PurePosixPath(name)
     if name in RELEASES:
         expected, remedy = f"{name}/{RELEASES[name]} there, as its authors released it", "Put the files of the release into that folder."
-    elif pure.suffix in SUFFIXES:
-        expected, plain = f"{name} there", pure.with_suffix("").name
+    elif name.endswith(TABLES):
+        expected, plain = f"{name} there", without_suffix(pure.name)
         here = Path(name)
         remedy = (
             f"It lies elsewhere: --data {here.parent} and {plain}, for sources are named below --data, without suffix."
@@ -105,8 +104,13 @@ def missing(name: str, root: Path) -> DataError:
             else remedy
         )
     else:
-        expected = f"{name} with one of {', '.join(TABLES)}"
+        expected = f"{name} with one of {SHOWN_TABLES}"
     return DataError(where=name, found=f"no such file under {root}", expected=expected, remedy=remedy)
+
+
+def without_suffix(name: str) -> str:
+    """The name of a source without that of its file's kind."""
+    return name.removesuffix(next((suffix for suffix in sorted(TABLES, key=len, reverse=True) if name.endswith(suffix)), ""))
 
 
 def _same_end(name: str, known: Sequence[str]) -> list[str]:
@@ -121,7 +125,7 @@ def known_names(root: Path) -> list[str]:
     """Return the names of all sources under the root, without suffixes, sorted."""
     remote = mirror.remote_names(root)
     paths = (path.relative_to(root) for path in root.rglob("*")) if remote is None else map(PurePosixPath, remote)
-    names = {path.with_suffix("").as_posix() for path in paths if path.suffix in SUFFIXES}
+    names = {without_suffix(name) for path in paths if (name := path.as_posix()).endswith(TABLES)}
     retrieval = {name.removesuffix("_qrels") for name in names if name.endswith("_qrels")}
     return sorted(names | retrieval)
 
@@ -223,7 +227,7 @@ def _parquet_shape(name: str, path: Path) -> tuple[int, tuple[str, ...]]:
 
 @contextmanager
 def _reading(name: str, path: Path) -> Iterator[None]:
-    with reading(path, expected=f"{path.suffix[1:]}, as its suffix says", where=name):
+    with reading(path, expected=f"{suffix_of(path)[1:]}, as its suffix says", where=name):
         if path.stat().st_size == 0:
             raise _empty(name, path)
         yield
@@ -259,18 +263,19 @@ def _parse(name: str, path: Path, columns: list[str] | None) -> pa.Table:
 
 
 def read_text_table(path: Path, file_format: FileFormat, *, may_repeat: bool) -> pa.Table:
-    """A table in a file of text, packed lines of JSON included; separated values as `read_separated` reads them."""
-    if suffix_of(path) in SEPARATED:
+    """A table in a file of text, packed or not; separated values as `read_separated` reads them."""
+    if suffix_of(path) in MAY_BE_SEPARATED:
         return read_separated(path, file_format, may_repeat=may_repeat)
-    if suffix_of(path) == ".json":
+    if suffix_of(path) == OBJECTS:
         return read_objects(path, encoding=file_format.encoding or "utf-8")
     if file_format.encoding in (None, "utf-8"):
         return read_lines(path)
-    return read_lines(io.BytesIO(path.read_text(encoding=file_format.encoding).encode()))
+    with open_bytes(path) as file:
+        return read_lines(io.BytesIO(file.read().decode(file_format.encoding).encode()))
 
 
 def read_lines(source: Path | IO[bytes]) -> pa.Table:
-    """An object a line, of which one may be long; packed where the name says so. A text that looks like a date stays a text."""
+    """An object a line, of which one may be long. A text that looks like a date stays a text."""
     import pyarrow as pa
 
     table = _read_lines(source, None)
@@ -284,17 +289,16 @@ def read_lines(source: Path | IO[bytes]) -> pa.Table:
 
 def _read_lines(source: Path | IO[bytes], schema: pa.Schema | None) -> pa.Table:
     """schema: types of columns that are not to be guessed."""
-    import pyarrow as pa
     import pyarrow.json
 
     options = {
         "read_options": pyarrow.json.ReadOptions(block_size=LONGEST_LINE),
         "parse_options": pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer"),
     }
-    if isinstance(source, Path) and suffix_of(source) == ".gz":
-        with pa.input_stream(str(source), compression="gzip") as stream:
-            return pyarrow.json.read_json(stream, **options)
-    return pyarrow.json.read_json(source, **options)
+    if not isinstance(source, Path):
+        return pyarrow.json.read_json(source, **options)
+    with unpacked_stream(source) as stream:
+        return pyarrow.json.read_json(stream, **options)
 
 
 def _without_dates(kind: pa.DataType) -> pa.DataType:
@@ -317,7 +321,8 @@ def read_objects(path: Path, *, encoding: str = "utf-8") -> pa.Table:
     import pyarrow as pa
 
     with reading(path, expected="JSON, a list of objects"):
-        text = path.read_text(encoding=encoding)
+        with open_bytes(path) as file:
+            text = file.read().decode(encoding)
         try:
             rows = json.loads(text)
         except json.JSONDecodeError as error:

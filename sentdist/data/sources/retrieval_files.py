@@ -14,6 +14,7 @@ from sentdist.data.sources.zipped import unpacked
 from sentdist.errors import DataError, brief
 from sentdist.reading import reading
 from sentdist.spelling import similar_names
+from sentdist.table_files import SEPARATED, TABLES, open_bytes, suffix_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -113,15 +114,16 @@ def known_sources(root: Path) -> list[str]:
     paths = [path.relative_to(root) for path in root.rglob("*")] if remote is None else [Path(name) for name in remote]
     found = {path.parent.as_posix() for path in paths if path.name == "corpus.jsonl" and path.parent.name}
     found |= {path.as_posix() for path in paths if path.suffix == ".zip"}
-    return sorted(found | {name.removesuffix("_qrels") for path in paths if (name := path.with_suffix("").as_posix()).endswith("_qrels")})
+    names = {files.without_suffix(path.as_posix()) for path in paths}
+    return sorted(found | {name.removesuffix("_qrels") for name in names if name.endswith("_qrels")})
 
 
 def refuse_headless(name: str, path: Path, *, is_of_beir: bool) -> None:
     """Raise DataError for judgements without a header, of TREC or not, in a file whose suffix says that it has one (MS MARCO's are such).
     is_of_beir: it is one of a folder in BEIR's shape."""
-    if path.suffix not in (".tsv", ".csv"):
+    if suffix_of(path) not in SEPARATED:
         return
-    with reading(path, expected=f"{path.suffix[1:]}, as its suffix says", where=name), path.open("rb") as file:
+    with reading(path, expected=f"{suffix_of(path)[1:]}, as its suffix says", where=name), open_bytes(path) as file:
         line = file.readline(LONGEST_JUDGEMENT)
     first, fields = line.split(), re.split(r"[\t,;|]", line.decode(errors="replace").strip())
     if len(fields) == 3 and number_in(fields[2].strip(' "')) is not None:
@@ -133,10 +135,10 @@ def refuse_headless(name: str, path: Path, *, is_of_beir: bool) -> None:
         raise DataError(
             where=f"{name} ({path})",
             found="judgements as TREC writes them",
-            expected=f"a table with a header, as {path.suffix} says",
+            expected=f"a table with a header, as {suffix_of(path)} says",
             remedy="Write query-id, corpus-id and score, below a header that says so."
             if is_of_beir
-            else f"Call the file {path.with_suffix('.txt').name}.",
+            else f"Call the file {files.without_suffix(path.name)}.txt.",
         )
 
 
@@ -180,7 +182,7 @@ def read_judgements(name: str, parts: RetrievalFiles, split: str | None) -> pa.T
 
 
 def _beside(folder: Path, part: str, *further: str) -> Path | None:
-    paths = (folder.with_name(f"{folder.name}_{part}{suffix}") for suffix in (*files.TABLES, *further))
+    paths = (folder.with_name(f"{folder.name}_{part}{suffix}") for suffix in (*TABLES, *further))
     return next((path for path in paths if path.is_file()), None)
 
 

@@ -17,11 +17,12 @@ from sentdist.data.quotes import check_escapes, check_quotes, long_fields, unquo
 from sentdist.data.sources.column_names import refuse_repeated
 from sentdist.errors import DataError, brief
 from sentdist.reading import SAVE_AS_UTF8, reading
+from sentdist.table_files import GZIP_BEGINS, PLAIN_SUFFIX, SEPARATED, is_packed, open_bytes, open_text, suffix_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SEPARATED = (".csv", ".tsv", ".txt")
+MAY_BE_SEPARATED = (*SEPARATED, PLAIN_SUFFIX)
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 LOOKED_AT = 1 << 20  # bytes at the beginning, by which the format is recognised
 LINES_LOOKED_AT = 200
@@ -65,7 +66,7 @@ def _refuse_separated(name: str, given: FileFormat, path: Path) -> None:
         if said is not None:
             kind = "a Parquet file" if suffix_of(path) == ".parquet" else "JSON"
             found = f"{field} {brief(said)} for {kind}, which names its columns itself"
-            raise _complaint(name, found, "neither separator nor header", f"Leave {field} out, or save it as {' or '.join(SEPARATED)}.")
+            raise _complaint(name, found, "neither separator nor header", f"Leave {field} out, or save it as CSV.")
 
 
 def source_format(name: str, path: Path) -> FileFormat:
@@ -87,16 +88,17 @@ def source_format(name: str, path: Path) -> FileFormat:
 def _beginning(name: str, path: Path, encoding: str | None, *, remedy: str) -> tuple[str | None, str | None, list[str]]:
     """Encoding of a file, the separator that it names itself, and its first lines; no lines of one that is not of separated values.
     remedy: for letters of an unknown encoding."""
-    if suffix_of(path) == ".parquet" or suffix_of(path) == ".gz":
+    if suffix_of(path) == ".parquet":
         return None, None, []
-    with reading(path, expected="a table of texts", where=name), path.open("rb") as file:
+    with reading(path, expected="a table of texts", where=name), open_bytes(path) as file:
         begin = file.read(LOOKED_AT)
     if not begin.strip():
         raise _complaint(name, "an empty file", "rows of texts", "Write the file again.")
     if begin[:4] == b"PK\x03\x04":
         raise _complaint(name, "a spreadsheet or an archive", "a table of texts", "Save it as CSV in your spreadsheet program.")
+    _refuse_packed(name, path, begin)
     encoding = encoding or _encoding(name, path, begin, remedy=remedy)
-    if suffix_of(path) not in SEPARATED:
+    if suffix_of(path) not in MAY_BE_SEPARATED:
         return encoding, None, []
     with reading(path, expected=f"text in {encoding}", where=name):
         text = codecs.getincrementaldecoder(encoding)().decode(begin, final=len(begin) < LOOKED_AT)
@@ -132,7 +134,7 @@ def _encoding(name: str, path: Path, begin: bytes, *, remedy: str) -> str:
         return "utf-16-le" if odd > even else "utf-16-be"
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
-        with reading(path, expected="a table of texts"), path.open("rb") as file:
+        with reading(path, expected="a table of texts"), open_bytes(path) as file:
             while block := file.read(LOOKED_AT):
                 decoder.decode(block)
             decoder.decode(b"", final=True)
@@ -261,8 +263,11 @@ def read_separated(path: Path, file_format: FileFormat, *, may_repeat: bool) -> 
     import pyarrow.csv
 
     is_tab = file_format.separator == "\t"
-    text = path.read_bytes().decode(file_format.encoding or "utf-8") if _is_foreign(file_format) else None
-    with pa.input_stream(str(path)) if text is None else io.StringIO(text) as begin:
+    text = None
+    if _is_foreign(file_format):
+        with open_bytes(path) as file:
+            text = file.read().decode(file_format.encoding or "utf-8")
+    with unpacked_stream(path) if text is None else io.StringIO(text) as begin:
         start = begin.read(LOOKED_AT)
     start = start if isinstance(start, str) else start.decode(errors="replace")
     said_line = next(iter(io.StringIO(start, newline="")), "")
@@ -277,7 +282,7 @@ def read_separated(path: Path, file_format: FileFormat, *, may_repeat: bool) -> 
 
     def read(*, is_bare: bool) -> pa.Table:
         return pyarrow.csv.read_csv(
-            path if text is None else io.BytesIO(text.encode()),
+            unpacked_stream(path) if text is None else io.BytesIO(text.encode()),
             read_options=pyarrow.csv.ReadOptions(column_names=names, skip_rows=skipped, block_size=LONGEST_CELL),
             parse_options=pyarrow.csv.ParseOptions(
                 delimiter=file_format.separator or ",", quote_char=False if is_bare else '"', newlines_in_values=not is_bare
@@ -292,17 +297,17 @@ def read_separated(path: Path, file_format: FileFormat, *, may_repeat: bool) -> 
             if not _are_quoted(path, file_format, len(names)):
                 raise
     table = read(is_bare=False)
-    with path.open(encoding=file_format.encoding or "utf-8", newline="") as file:
-        check_quotes(path.name, table, file, file_format.separator or ",")
-    with path.open(encoding=file_format.encoding or "utf-8", newline="") as file:
-        check_escapes(path.name, table, file, file_format.separator or ",")
+    with open_text(path, encoding=file_format.encoding or "utf-8", newline="") as lines:
+        check_quotes(path.name, table, lines, file_format.separator or ",")
+    with open_text(path, encoding=file_format.encoding or "utf-8", newline="") as lines:
+        check_escapes(path.name, table, lines, file_format.separator or ",")
     return table
 
 
 def _are_quoted(path: Path, file_format: FileFormat, num_columns: int) -> bool:
     """Whether fields in marks, as pandas puts those with tabs or line breaks, give all rows as many fields as there are columns, and each
     mark is in its place."""
-    with path.open(encoding=file_format.encoding or "utf-8", newline="") as file, long_fields():
+    with open_text(path, encoding=file_format.encoding or "utf-8", newline="") as file, long_fields():
         try:
             return all(len(row) in (0, num_columns) for row in csv.reader(file, delimiter="\t", strict=True))
         except csv.Error:
@@ -357,9 +362,11 @@ def _complaint(name: str, found: str, expected: str, remedy: str) -> DataError:
     return DataError(where=name, found=found, expected=expected, remedy=remedy)
 
 
-def suffix_of(path: Path) -> str:
-    """In small letters: FAQ.CSV is a CSV file."""
-    return path.suffix.lower()
+def unpacked_stream(path: Path) -> pa.NativeFile:
+    """Arrow's own stream of a file, which reads ahead in threads."""
+    import pyarrow as pa
+
+    return pa.input_stream(str(path), compression="gzip" if is_packed(path) else None)
 
 
 def encoding_of(name: str, path: Path) -> str:
@@ -370,9 +377,16 @@ def encoding_of(name: str, path: Path) -> str:
     """
     if not path.is_file():
         return "utf-8-sig"
-    with path.open("rb") as file:
+    with open_bytes(path) as file:
         begin = file.read(LOOKED_AT)
+    _refuse_packed(name, path, begin)
     return _encoding(name, path, begin, remedy=SAVE_AS_UTF8)
+
+
+def _refuse_packed(name: str, path: Path, begin: bytes) -> None:
+    """Raise DataError for what gzip has packed and whose name does not say so."""
+    if begin.startswith(GZIP_BEGINS):
+        raise _complaint(name, "what gzip has packed", f"{suffix_of(path) or 'text'}, as its name says", f"Call the file {path.name}.gz.")
 
 
 def marked_encoding(begin: bytes) -> str | None:

@@ -144,9 +144,7 @@ class FileResolver:
         if path is None:
             raise no_such_file(places[0], file)
         if not is_own_name(path.name):
-            raise DataError(
-                where=file, found=f"suffix {path.suffix or '(none)'}", expected=f"one of {', '.join(READABLE)}", remedy="Save it as CSV."
-            )
+            raise DataError(where=file, found=f"suffix {path.suffix or '(none)'}", expected=f"one of {READABLE}", remedy="Save it as CSV.")
         return (file if path != places[0] else path.name), path
 
     def tagger(self, name: str, *, where: str) -> str:

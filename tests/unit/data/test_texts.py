@@ -132,9 +132,9 @@ def test_packed_json_lines_are_read_and_damage_is_told(tmp_path: Path) -> None:
         (tmp_path / "cut.jsonl.gz").write_bytes(damaged)
         with pytest.raises(DataError, match="cannot be read"):
             list(open_texts(str(tmp_path / "cut.jsonl.gz")).batches(2))
-    (tmp_path / "corpus.csv.gz").write_bytes(packed)
-    with pytest.raises(DataError, match=r"found suffix \.gz; expected one of .*\.jsonl\.gz\. .* zcat FILE"):
-        open_texts(str(tmp_path / "corpus.csv.gz"))
+    (tmp_path / "corpus.gz").write_bytes(packed)
+    with pytest.raises(DataError, match=r"found suffix \.gz; expected one of .*packed: \.csv\.gz.* zcat FILE"):
+        open_texts(str(tmp_path / "corpus.gz"))
 
 
 @pytest.mark.parametrize("suffix", [".txt", ".csv", ".jsonl", ".parquet"])

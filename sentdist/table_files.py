@@ -1,0 +1,39 @@
+"""What files of texts and tables are called, and how they are opened: those of text may be packed by gzip."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from pathlib import Path, PurePath
+from typing import IO
+
+GZIP = ".gz"
+LINES, SEPARATED, OBJECTS, PARQUET = ".jsonl", (".csv", ".tsv"), ".json", ".parquet"
+PLAIN_SUFFIX = ".txt"  # a sentence a line, or values that something separates
+PACKABLE = (*SEPARATED, LINES, OBJECTS, PLAIN_SUFFIX)
+_PLAIN_TABLES = (PARQUET, *SEPARATED, LINES, OBJECTS)
+TABLES = (*_PLAIN_TABLES, *(f"{suffix}{GZIP}" for suffix in _PLAIN_TABLES if suffix in PACKABLE))
+SHOWN_TABLES = f"{', '.join(_PLAIN_TABLES)} (text may be packed: .csv{GZIP})"
+GZIP_BEGINS = b"\x1f\x8b"
+
+
+def suffix_of(path: PurePath) -> str:
+    """In small letters, FAQ.CSV is a CSV file; of packed text that of what is inside, and `.gz` of what else is packed."""
+    suffix = path.suffix.lower()
+    inside = PurePath(path.stem).suffix.lower() if suffix == GZIP else ""
+    return inside if inside in PACKABLE else suffix
+
+
+def is_packed(path: PurePath) -> bool:
+    """Whether gzip has packed it, by its name."""
+    return path.suffix.lower() == GZIP
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """A file to read from, unpacked."""
+    return gzip.open(path) if is_packed(path) else path.open("rb")  # type: ignore[return-value]
+
+
+def open_text(path: Path, *, encoding: str | None, newline: str | None = None) -> IO[str]:
+    """`open_bytes` as text, as `open` gives it."""
+    return io.TextIOWrapper(open_bytes(path), encoding=encoding, newline=newline)
