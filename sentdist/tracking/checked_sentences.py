@@ -8,8 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from mlflow.exceptions import MlflowException
+from mlflow.models import utils
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 from mlflow.sentence_transformers import _load_pyfunc as load_flavor
+
+KEEPS_FIRST = "_enforce_unnamed_col_schema"
+SEND = 'Send {"inputs": ["...", ...]}.'
 
 
 class CheckedSentences:
@@ -39,9 +43,29 @@ class CheckedSentences:
 def _told(number: int, sentence: object) -> str:
     is_missing = sentence is None or sentence != sentence  # a null in JSON is NaN in a table
     found = "null" if is_missing else "no visible character" if isinstance(sentence, str) else f"{sentence!r}, which is no text"
-    return f'sentence {number}: found {found}; expected text with at least one visible character. Send {{"inputs": ["...", ...]}}.'
+    return f"sentence {number}: found {found}; expected text with at least one visible character. {SEND}"
+
+
+def _refuse_further_columns() -> None:
+    """Have MLflow refuse what has more columns than the one of the signature, as [["a", "b"]] has: it kept the first without a word.
+
+    What does that in MLflow is none of its public names; a model asks for the very version that it was written with.
+    """
+    keeps_first = getattr(utils, KEEPS_FIRST, None)
+    if keeps_first is None or hasattr(keeps_first, "sentdist"):
+        return
+
+    def checked(table: Any, schema: Any) -> Any:
+        if [type(one).__name__ for one in schema.input_types()] == ["AnyType"] and table.shape[1] > 1:
+            told = f"found several columns, or lists within the list; expected sentences, each a text. {SEND}"
+            raise MlflowException(told, error_code=INVALID_PARAMETER_VALUE)
+        return keeps_first(table, schema)
+
+    checked.sentdist = True  # type: ignore[attr-defined]
+    setattr(utils, KEEPS_FIRST, checked)
 
 
 def _load_pyfunc(path: str, model_config: dict[str, Any] | None = None) -> CheckedSentences:
     """What MLflow calls by this name."""
+    _refuse_further_columns()
     return CheckedSentences(load_flavor(path, model_config))

@@ -73,6 +73,44 @@ def test_what_is_no_sentence_is_refused_by_its_place(given: list[object], found:
     assert told.value.get_http_status_code() == 400
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"inputs": [["a dog", "music"]]},
+        {"inputs": [["a dog", "music"], "a cat"]},
+        {"instances": [["a dog", "music"]]},
+        {"instances": [{"text": "a dog", "other": "music"}]},
+        {"dataframe_split": {"columns": ["id", "text"], "data": [["7", "a dog"]]}},
+        {"dataframe_records": [{"text": "a dog", "other": "music"}]},
+    ],
+)
+def test_pairs_are_refused(body: dict[str, object], model_folder: Path) -> None:
+    """MLflow kept the first of each, which of a table may be its ids."""
+    with pytest.raises(MlflowException, match="found several columns, or lists within the list; expected sentences") as told:
+        _post(_loaded(model_folder), body)
+    assert told.value.get_http_status_code() == 400
+
+
+@pytest.mark.parametrize(
+    "given",
+    [[["a dog", "music"]], np.array([["a dog", "music"]]), pd.DataFrame({"a": ["a dog"], "b": ["music"]}), {"a": ["x"], "b": ["y"]}],
+)
+def test_pairs_are_refused_in_python(given: object, model_folder: Path) -> None:
+    with pytest.raises(MlflowException, match=r"several columns|found .*, which is no text"):
+        _loaded(model_folder).predict(given)
+
+
+def test_lists_of_one_are_sentences_and_other_models_keep_their_columns(model_folder: Path) -> None:
+    from mlflow.models import utils
+    from mlflow.types import ColSpec, DataType, Schema
+
+    model = _loaded(model_folder)
+    assert _loaded(model_folder) is not model, "loaded twice, checked once"
+    np.testing.assert_allclose(_post(model, {"inputs": [[one] for one in SENTENCES]}), model.predict(SENTENCES), atol=1e-5)
+    kept = utils._enforce_schema(pd.DataFrame({"a": ["x"], "b": ["y"]}), Schema([ColSpec(DataType.string)]))
+    assert list(kept.columns) == ["a"]
+
+
 def test_the_model_needs_nothing_of_this_package(model_folder: Path) -> None:
     """It is served where MLflow and sentence-transformers alone are installed."""
     (code,) = (model_folder / "code").glob("*.py")
