@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2] / "sentdist"
 READERS = {
     "read_table", "ParquetFile", "read_schema", "read_json", "read_csv", "memory_map", "open_file", "load_file", "safe_open", "load", "loads",
-    "from_pretrained", "read_text", "read_bytes", "open", "from_file", "open_memmap",
+    "from_pretrained", "read_text", "read_bytes", "open", "open_bytes", "open_text", "unpacked_stream", "from_file", "open_memmap",
 }  # fmt: skip
 GUARDS = {"reading", "_reading", "_readable"}
 # function -> why it may read by itself
@@ -35,7 +35,7 @@ ALLOWED = {
     "data/targets.py:_write_rows": "writes",
     "data/texts.py:_json_row": "has a guard of its own, with the line",
     "data/texts.py:_opened": "called under _readable",
-    "data/texts.py:_parquet_batches": "called under _readable",
+    "data/texts.py:_table_batches": "called under _readable",
     "data/texts.py:_shape": "called under _readable",
     "durable.py:sync_file": "opened for fsync alone: nothing is read",
     "learning/bank_shape.py:bank_shape": "has a guard of its own; given a text",
@@ -53,6 +53,8 @@ ALLOWED = {
     "plan/schema.py:keep_schema_of": "a recipe that was loaded a moment ago; the schema is compared as bytes",
     "plan/stage.py:in_words_of_today": "what it has just written",
     "plan/strict_yaml.py:parsed_yaml": "has a guard of its own; given a text",
+    "table_files.py:open_bytes": "what calls it is looked at here",
+    "table_files.py:open_text": "what calls it is looked at here",
     "stages/banks.py:finish": "what this process has just written",
     "stages/planning/resolve.py:_check_length": "called under reading",
     "processor.py:_values": "/proc/cpuinfo",
