@@ -17,11 +17,10 @@ from sentdist.plan.recipe_tasks import RecipeTasks
 from sentdist.plan.resolver import Pin, Resolver
 from sentdist.plan.sections import EncoderSection, Method, TargetsSection
 from sentdist.plan.selection import Selection
-from sentdist.plan.specs import EncoderSpec, LexicalSpec, Training, View
-from sentdist.plan.stage import Json
+from sentdist.plan.specs import EncoderSpec, LexicalSpec, Training
 from sentdist.plan.stages import Bank, Scores, Targets, Train
 from sentdist.plan.training_checks import check_batch, check_checkpoint, check_encoder_of_start, check_length, check_pooling, check_training
-from sentdist.plan.view_checks import check_channels, check_links, check_space, check_view, settled_view
+from sentdist.plan.view_checks import check_channels, check_links, check_space, check_view, chosen_by, settled_view
 
 
 def _check_folds(section: CorpusSection, resolver: Resolver, *, has_folds: bool) -> None:
@@ -32,11 +31,6 @@ def _check_folds(section: CorpusSection, resolver: Resolver, *, has_folds: bool)
     if has_folds:
         raise RecipeError(where="folds", found=f"corpus {source}", expected="a retrieval corpus", remedy="Drop folds.")
     raise RecipeError(where="folds", found=f"none for corpus {source}", expected="folds over its queries", remedy="Add folds: {num: 5}.")
-
-
-def _without_curve(view: View) -> Json:
-    """How a view reads relations, less the curve, which chooses no checkpoint."""
-    return None if view.relations is None else {**view.relations.model_dump(), "curve": None}
 
 
 class Builder:
@@ -105,7 +99,7 @@ class Builder:
         check_start(objective, corpus, start, where=f"methods.{name}.objective")
         encoder = self.encoder(method)
         check_encoder_of_start(encoder, start, where=f"methods.{name}")
-        selection = self._selection(fold, method.view, objective, corpus, width=pin.width) if method.select else None
+        selection = self._selection(name, fold, objective, corpus, width=pin.width) if method.select else None
         check_frozen(training, objective, selection, where=f"methods.{name}")
         if selection is not None:
             check_space(encoder.pooling, objective, selection.view, ranks_by_relations=False, where=f"methods.{name}")
@@ -189,15 +183,15 @@ class Builder:
         check_links(task, train, where=f"methods.{name}")
         return (task,)
 
-    def _selection(self, fold: int | None, own: View, objective: AnyObjective, corpus: AnyCorpus, *, width: int | None) -> Selection | None:
-        """The recipe's selection; an encoder that is scored by relations is also chosen by them."""
+    def _selection(self, name: str, fold: int | None, objective: AnyObjective, corpus: AnyCorpus, *, width: int | None) -> Selection | None:
+        """The recipe's selection, for the method `name`."""
         section = self.recipe.selection
         if section is None:
             return None
         check_view(section.view, relations_of(objective, corpus), where="selection.view")
-        is_own = section.view.relations is None and own.relations is not None
-        view = View.model_validate(section.view.model_dump() | {"relations": _without_curve(own)}) if is_own else section.view
-        view = settled_view(view, objective, width=width, where="selection.view")
+        view = settled_view(
+            chosen_by(section.view, self.recipe.methods[name].view, method=name), objective, width=width, where="selection.view"
+        )
         task, *further = self.tasks.choosing(section, fold)
         parts = dev_parts(section.task)
         return Selection(task=task, further_tasks=tuple(further), view=view, every_fraction=section.every_fraction, parts=parts)

@@ -26,6 +26,10 @@ def check_method(name: str, method: Method, methods: dict[str, Method]) -> None:
         raise ValueError(f"{here}.of: scores the encoder of another method; expected neither objective, start nor encoder beside it")
     if method.phis is not None and method.bank is None:
         raise ValueError(f"{here}.phis: has no effect without a bank; leave it out")
+    if method.objective is not None and method.bank is None and method.bank_dtype != UNTOUCHED.bank_dtype:
+        raise ValueError(f"{here}.bank_dtype: has no effect without a bank; say it of the method that names one under bank")
+    if not method.reported and (method.view.channels is not None or method.view.postprocess != UNTOUCHED.view.postprocess):
+        raise ValueError(f"{here}.view: has no effect on a method that is not scored; leave it out, or reported: false")
     if method.phis is not None and len(set(method.phis)) != len(method.phis):
         raise ValueError(f"{here}.phis: found {list(method.phis)}; expected each value once")
     if method.phis == ():

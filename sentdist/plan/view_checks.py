@@ -74,6 +74,26 @@ def settled_view(view: View, objective: AnyObjective | None, *, width: int | Non
     return view
 
 
+def chosen_by(shared: View, own: View, *, method: str) -> View:
+    """In which view a method's checkpoints are chosen: an encoder that is scored by relations is also chosen by them, less their curve.
+
+    shared: of the recipe's selection. own: of the method.
+
+    Raises:
+        RecipeError: a shared view that relations cannot be read in.
+    """
+    if shared.relations is not None or own.relations is None:
+        return shared
+    if shared != View():
+        raise RecipeError(
+            where="selection.view",
+            found=f"channels or postprocess beside methods.{method}.view.relations",
+            expected="whole embeddings as they are, for relations are trained with them",
+            remedy="Leave them out, or ask of this method in a recipe of its own.",
+        )
+    return View(relations=own.relations.model_copy(update={"curve": None}))
+
+
 def check_view(view: View, relations: tuple[str, ...], *, where: str) -> None:
     """Refuse scoring by relations that the encoder does not have.
 

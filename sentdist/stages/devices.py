@@ -40,7 +40,9 @@ def left_out_here(runtime: Runtime) -> str:
     """What a recipe asks of a cluster and a process of its own does not give; nothing where it asks for nothing."""
     asked = [f"runtime.workers={runtime.most_workers}"] if runtime.most_workers > 1 else []
     asked += [f"runtime.zero_stage={runtime.zero_stage}"] if runtime.zero_stage else []
-    width = f"; one worker that keeps all of its state: {' and '.join(asked)} are for a Ray cluster" if asked else ""
+    width = (
+        f"; one worker that keeps all of its state: {' and '.join(asked)} {'are' if asked[1:] else 'is'} for a Ray cluster" if asked else ""
+    )
     return width + (f"; runtime.gpu_type={runtime.gpu_type} is for a Ray cluster" if runtime.gpu_type else "")
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from sentdist.errors import RecipeError
 from sentdist.plan.corpora.kind import CorpusStage, Planning, Section, pinned
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.specs import Fold, OwnRows
@@ -96,8 +97,17 @@ class RowsSection(Section):
     def documents_by(self) -> str:
         return self.document_field
 
+    def _check_effect(self, where: str, *, is_retrieval: bool) -> None:
+        """Raise RecipeError for a field that is read of sources of the other kind alone."""
+        field = "columns" if is_retrieval else "document_field"
+        if field in self.model_fields_set and getattr(self, field) != type(self).model_fields[field].default:
+            found = "a field without effect on documents with queries" if is_retrieval else "a field without effect on rows"
+            expected = "training pairs of a query and a document" if is_retrieval else "the names of their columns, under columns"
+            raise RecipeError(where=f"{where}.{field}", found=found, expected=expected, remedy="Leave it out.")
+
     def planned(self, given: Planning, *, where: str) -> tuple[RowsCorpus, int]:
         is_retrieval = self.judged_source(given.resolver) is not None
+        self._check_effect(where, is_retrieval=is_retrieval)
         columns = ("query", "document") if is_retrieval else self.columns
         wanted = () if is_retrieval else columns
         pin = given.resolver.source(self.source, split=self.split, revision=self.revision, columns=wanted, where=f"{where}.source")

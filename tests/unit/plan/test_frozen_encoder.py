@@ -11,7 +11,7 @@ from sentdist.plan.objectives import OBJECTIVES
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
-from tests.support.planning import plan_of
+from tests.support.planning import plan_of, small_recipe
 from tests.support.relations_data import ENTAILMENT, TWIN
 
 SMOOTH: dict[str, Json] = {"name": "regression", "slope": 2.0, "threshold": 0.25}
@@ -85,6 +85,14 @@ def test_equal_dev_scores_choose_no_checkpoint() -> None:
     with pytest.raises(RecipeError, match=r"methods\.m\.select: found stsb-dev to choose a checkpoint of an encoder that is frozen"):
         planned(chosen)
     assert planned(values(SMOOTH, NLI, select=False) | {"selection": {"task": "stsb-dev"}}).selection is None
+
+
+def test_a_view_that_relations_cannot_be_read_in_chooses_none_of_their_encoders() -> None:
+    """It ended in a traceback of pydantic."""
+    rse: Json = {"objective": {"name": "rse"}, "view": BY_RELATION}
+    recipe = small_recipe(corpus=RELATIONS, selection={"task": "stsb-dev", "view": {"postprocess": "center"}}, methods={"rse": rse})
+    with pytest.raises(RecipeError, match=r"selection\.view: found channels or postprocess beside methods\.rse\.view\.relations"):
+        plan_of(recipe)
 
 
 def test_scores_by_relation_choose_one_for_relations_are_what_is_trained() -> None:

@@ -155,6 +155,11 @@ def test_a_misspelt_key_is_refused_with_the_near_one() -> None:
         ({"start": "fine_tuned"}, "`of: fine_tuned` scores its encoder"),
         ({"bank": "entropy"}, "methods.new.bank: has no effect"),
         ({"bank_dtype": "float32"}, "methods.new.bank_dtype: has no effect"),
+        ({"objective": {"name": "info_nce"}, "bank_dtype": "float32"}, "methods.new.bank_dtype: has no effect without a bank"),
+        (
+            {"objective": {"name": "info_nce"}, "reported": False, "view": {"postprocess": "center"}},
+            "methods.new.view: has no effect on a method that is not scored",
+        ),
         ({"regularizers": {"drophead": 0.2}}, "methods.new.regularizers: has no effect"),
         ({"select": False}, "methods.new.select: has no effect"),
         ({"of": "fine_tuned", "encoder": {"pooling": "cls"}}, "methods.new.of: scores the encoder of another method; expected neither"),

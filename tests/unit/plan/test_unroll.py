@@ -104,6 +104,20 @@ def test_a_default_that_is_written_out_is_the_default() -> None:
     assert keys[0] == keys[1]
 
 
+@pytest.mark.parametrize(
+    ("corpus", "told"),
+    [
+        ({"source": "nli/triplets", "document_field": "question"}, r"corpus\.document_field: found a field without effect on rows"),
+        ({"source": "retrieval/stackfaq", "split": None, "columns": ["question", "answer"]}, r"corpus\.columns: found a field without eff"),
+    ],
+)
+def test_a_field_of_the_other_kind_of_source_is_refused(corpus: Json, told: str) -> None:
+    """It changed the key and nothing else, or nothing at all."""
+    values = small(corpus=corpus, selection=None) | ({"folds": {"num": 5}} if "retrieval" in str(corpus) else {})
+    with pytest.raises(RecipeError, match=told):
+        plan_of(recipe_from_values(values, where="here"))
+
+
 def test_two_columns_mean_no_hard_negatives() -> None:
     plan = plan_of(small_recipe(corpus={"source": "nli/triplets", "columns": ["sent0", "sent1"]}))
     assert {stage.objective.hard_negatives for stage in plan.stages if isinstance(stage, Train)} == {False}
