@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from sentdist.errors import brief
 from sentdist.plan.wording import not_one_of
 
 LIKE = "like"
@@ -44,7 +45,7 @@ def _varied(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _written(name: str, known: dict[str, Any], inherits: dict[str, Any], chain: tuple[str, ...]) -> dict[str, Any]:
     own, other = known[name], inherits[name]
     where = f"corpora.{name}.{LIKE}"
-    if other not in known:
+    if not isinstance(other, str) or other not in known:
         raise ValueError(f"{where}: {not_one_of(str(other), tuple(known))}")
     if other == name or other in chain:
         raise ValueError(f"{where}: found {' → '.join((*chain, name, other))}; expected no circle")
@@ -53,7 +54,10 @@ def _written(name: str, known: dict[str, Any], inherits: dict[str, Any], chain: 
         raise ValueError(f"{where}: found {other}, which is no section; expected a corpus")
     merged = {**base, **{field: value for field, value in own.items() if field != LIKE}}
     if "relations" in own:
-        merged["relations"] = [_relation(one, base.get("relations") or [], where=f"corpora.{name}.relations") for one in own["relations"]]
+        named, there, of = own["relations"], base.get("relations"), f"corpora.{name}.relations"
+        if not isinstance(named, list | tuple):
+            raise ValueError(f"{of}: found {brief(named)}; expected a list of relations, or of names of those under {other}")
+        merged["relations"] = [_relation(one, there if isinstance(there, list | tuple) else [], where=of) for one in named]
     return merged
 
 

@@ -26,6 +26,10 @@ def test_what_a_corpus_does_not_say_is_taken_from_the_other() -> None:
         ({"one": {"like": "two"}, "two": {"like": "one"}}, "found one → two → one; expected no circle"),
         ({"one": {"like": "one"}}, "expected no circle"),
         ({"one": {"like": "corpus", "relations": ["entailment"]}}, "corpora.one.relations"),
+        ({"one": {"like": "corpus", "relations": "entailment"}}, "corpora.one.relations: found 'entailment'; expected a list of relations"),
+        ({"one": {"like": "corpus", "relations": 1.5}}, "corpora.one.relations: found 1.5; expected a list of relations"),
+        ({"one": {"like": ["corpus"]}}, "corpora.one.like: .* is not one of corpus, one"),
+        ({"one": {"kind": "relations", "relations": 2}, "two": {"like": "one", "relations": ["x"]}}, "corpora.two.relations"),
     ],
 )
 def test_a_corpus_like_nothing_is_refused(corpora: Json, message: str) -> None:
