@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from sentdist.learning.bank_shape import bank_bytes
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.stage import Stage
@@ -20,7 +21,6 @@ CHECKPOINT_BYTES = 16  # of each parameter: weight, AdamW's two moments, and the
 CHECKPOINTS = 3  # of each training at work: two are kept while a third is written
 SENTENCE_BYTES = 190  # of a corpus, with its index and its tokens
 SMALL_STAGE_BYTES = 2_000_000  # scores with their items, a card, a tokenizer
-NUMBER_BYTES = {"float16": 2, "float32": 4}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,7 @@ def bytes_beside_weights(stage: Stage, plan: Plan, sizes: Mapping[EncoderSpec, E
     """What a stage writes beside an encoder's weights and checkpoints. sizes: of the encoders of banks."""
     match stage:
         case Bank():
-            return stage.num_sentences(plan.rows) * sizes[stage.encoder.encoder].width * NUMBER_BYTES[stage.dtype]
+            return bank_bytes(stage.num_sentences(plan.rows), sizes[stage.encoder.encoder].width, stage.dtype)
         case CorpusStage():
             return plan.rows[stage.key] * stage.num_columns * SENTENCE_BYTES
         case Train() | Targets() | Scores():

@@ -192,12 +192,12 @@ def share_of_a_gpu(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: f
     asked = runtime.gpus_per_worker
     if not 0 < asked < 1:
         return asked
-    return min(1.0, max(asked, math.ceil(10 * worker_bytes / _smallest_gpu(nodes) - 1e-9) / 10))
+    return min(1.0, max(asked, math.ceil(10 * worker_bytes / smallest_gpu(nodes) - 1e-9) / 10))
 
 
 def gpu_memory_note(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float) -> str | None:
     """What to say where by estimate a worker takes more of a GPU's memory than it was to have; None where it has enough."""
-    asked, smallest = runtime.gpus_per_worker, _smallest_gpu(nodes)
+    asked, smallest = runtime.gpus_per_worker, smallest_gpu(nodes)
     if not asked or worker_bytes <= min(asked, 1.0) * smallest:
         return None
     share = share_of_a_gpu(runtime, nodes, worker_bytes=worker_bytes)
@@ -206,7 +206,7 @@ def gpu_memory_note(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: 
     return f"{takes}{gets}. A smaller runtime.micro_batch takes less."
 
 
-def _smallest_gpu(nodes: tuple[Node, ...]) -> float:
+def smallest_gpu(nodes: tuple[Node, ...]) -> float:
     return min((node.gpu_bytes for node in nodes if node.gpus), default=math.inf)
 
 

@@ -29,6 +29,7 @@ from sentdist.execution.resources import (
     gpus_line,
     old_gpu_of,
     share_of_a_gpu,
+    smallest_gpu,
     with_devices,
 )
 from sentdist.execution.sweep_end import SweepSummary, TrialOutcome, overlaps_not_counted
@@ -39,7 +40,7 @@ from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan, Trial
 from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
-from sentdist.stages.planning.worker_memory import gpu_bytes, size_of, worker_bytes
+from sentdist.stages.planning.worker_memory import gpu_bytes, planned_bank_bytes, size_of, worker_bytes
 from sentdist.stages.precisions import check_precisions
 from sentdist.store.sweep import begin_sweep, sweep_record
 from sentdist.tracking.tracker import NullTracker, Tracker
@@ -122,7 +123,7 @@ def allocate(plan: Plan, context: Context, to_build: Set[str], *, chains: float 
     growth = cluster_growth()
     nodes = with_gpu_type(growth.nodes, context.runtime)
     context = replace(context, runtime=with_devices(context.runtime, nodes))
-    on_host, on_gpu = _largest_worker(plan, context, to_build)
+    on_host, on_gpu = _largest_worker(plan, context, to_build, gpu_memory=smallest_gpu(nodes))
     note = gpu_memory_note(context.runtime, nodes, worker_bytes=on_gpu)
     context = replace(context, runtime=context.runtime.with_gpus(share_of_a_gpu(context.runtime, nodes, worker_bytes=on_gpu)))
     left = (stage for stage in plan.stages if stage.key in to_build)
@@ -186,12 +187,18 @@ def _tracked(tracker: Tracker, outcomes: Mapping[str, TrialOutcome]) -> Iterator
     tracker.finish_sweep("stopped" if any(isinstance(outcome.error, SweepStopped) for outcome in outcomes.values()) else None)
 
 
-def _largest_worker(plan: Plan, context: Context, to_build: Set[str]) -> tuple[float, float]:
-    """Bytes on the host and on its GPU that a worker of the largest training takes that is still to be done."""
+def _largest_worker(plan: Plan, context: Context, to_build: Set[str], *, gpu_memory: float = math.inf) -> tuple[float, float]:
+    """Bytes on the host and on its GPU that a worker of the largest training takes that is still to be done. gpu_memory: of that GPU."""
     trainings = [stage for stage in plan.stages if isinstance(stage, Train) and stage.key in to_build]
     sizes = {encoder: size_of(encoder, context) for encoder in {stage.encoder for stage in trainings}}
+
+    def on_gpu(stage: Train) -> float:
+        size = sizes[stage.encoder]
+        in_banks = planned_bank_bytes(stage, size, plan.rows)
+        return gpu_bytes(stage, size, context.runtime, bank_bytes=in_banks, gpu_memory=gpu_memory)
+
     on_host = max((worker_bytes(stage, sizes[stage.encoder], context.runtime) for stage in trainings), default=0.0)
-    return on_host, max((gpu_bytes(stage, sizes[stage.encoder], context.runtime) for stage in trainings), default=0.0)
+    return on_host, max(map(on_gpu, trainings), default=0.0)
 
 
 def _opening(plan: Plan, missing: list[Trial], allocation: ClusterAllocation) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sentdist.errors import DataError
-from sentdist.learning.bank_shape import REMEDY, BankShape, bank_shape
+from sentdist.learning.bank_shape import REMEDY, BankShape, bank_shape, bytes_together
 from sentdist.reading import drop_remedy, read_array, reading
 
 
@@ -22,6 +22,26 @@ class BankReader(Protocol):
         """(N, K, D) constants, in the type that they are stored in, for K sentence ids (any shape, read in order); DataError for an id
         outside the bank."""
         ...
+
+
+class StoredBank(BankReader, Protocol):
+    """A bank on the host, of which it is known what it is.
+
+    num_bytes: of all encoders, in the type that `rows` gives. identity: equal for the same numbers, and for no others. where: as errors
+    name it.
+    """
+
+    @property
+    def num_sentences(self) -> int: ...
+
+    @property
+    def num_bytes(self) -> int: ...
+
+    @property
+    def identity(self) -> Hashable: ...
+
+    @property
+    def where(self) -> str: ...
 
 
 def read_bank_shape(folder: Path) -> BankShape:
@@ -95,10 +115,28 @@ class FileBank:
                 found = f"{shape.num_sentences} sentences of width {shape.width}"
                 raise _damaged(folder, found, f"{first.num_sentences} of width {first.width}, as {self.folders[0]} has")
 
+    @property
+    def num_sentences(self) -> int:
+        return self.shapes[0].num_sentences
+
+    @property
+    def num_bytes(self) -> int:
+        return bytes_together(self.shapes)
+
+    @property
+    def identity(self) -> Hashable:
+        """Folders, and when they were filled: one that was removed and made anew holds other numbers."""
+        facts = [(folder / "bank.json").stat() for folder in self.folders]
+        return tuple((str(folder), fact.st_ino, fact.st_mtime_ns) for folder, fact in zip(self.folders, facts, strict=True))
+
+    @property
+    def where(self) -> str:
+        return ", ".join(map(str, self.folders))
+
     def rows(self, sentence_ids: np.ndarray) -> Tensor:
         """As `BankReader.rows`."""
         ids = np.asarray(sentence_ids).ravel()
-        check_ids(ids, num_sentences=self.shapes[0].num_sentences, where=", ".join(map(str, self.folders)))
+        check_ids(ids, num_sentences=self.num_sentences, where=self.where)
         return torch.from_numpy(look_up(self._shards, ids, rows_per_shard=[shape.rows_per_shard for shape in self.shapes]))
 
 

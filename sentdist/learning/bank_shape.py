@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +38,12 @@ class BankShape:
 def bank_bytes(num_sentences: int, width: int, dtype: str) -> int:
     """Size of one encoder's bank: S · D numbers of 2 bytes (float16) or 4 bytes (float32)."""
     return num_sentences * width * np.dtype(dtype).itemsize
+
+
+def bytes_together(shapes: Sequence[BankShape]) -> int:
+    """Size of the banks of N encoders over the same sentences as one table, in the widest of their types."""
+    widest = np.result_type(*(shape.dtype for shape in shapes)).name
+    return len(shapes) * bank_bytes(shapes[0].num_sentences, shapes[0].width, widest)
 
 
 def bank_shape(text: str, *, where: str) -> BankShape:

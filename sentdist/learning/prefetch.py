@@ -102,7 +102,6 @@ class Sender:
         if sent.arrival is not None:
             computing = torch.cuda.current_stream(self._device)
             computing.wait_event(sent.arrival)
-            for tensor in (sent.batch.labels, sent.batch.relations, sent.batch.augmented):
-                if tensor is not None:
-                    tensor.record_stream(computing)  # its memory is the copying stream's, which must not reuse it before
+            for tensor in sent.batch.beside_tokens:
+                tensor.record_stream(computing)  # its memory is the copying stream's, which must not reuse it before
         return sent.batch

@@ -72,14 +72,19 @@ def regulators(embeddings_BD: Tensor, augmented_NMD: Tensor, *, first_row: int, 
 def augmented_by(bank: BankReader | None, batch: Batch, device: torch.device) -> tuple[Tensor, ...]:
     """(N, M, D) embeddings by the bank's N encoders, in the bank's type: of the anchors, then of each positive.
 
-    Each rank looks up its own rows, unless they came with the batch (then it needs no bank), and gathers those of the others.
+    Each rank looks up its own rows, unless they came with the batch (then it needs no bank), and gathers those of the others: where the
+    bank lies is each rank's own affair.
     """
     from sentdist.learning.bank import own_rows
+    from sentdist.learning.device_bank import DeviceBank
     from sentdist.learning.encoder.batch import sent_to
     from sentdist.learning.gather import gather_rows, rank_and_world_size
 
     own_NCBD = batch.augmented
-    if own_NCBD is None:
+    if own_NCBD is None and batch.bank_ids is not None:
+        assert isinstance(bank, DeviceBank), "ids come with a batch where the bank lies on the device"
+        own_NCBD = bank.gathered(batch.bank_ids)
+    elif own_NCBD is None:
         assert bank is not None, "the plan gives all regulators a bank"
         own = slice(batch.first_row, batch.first_row + batch.num_rows)
         own_NCBD = own_rows(bank, batch.sentence_ids[: 1 + batch.num_positives], own)

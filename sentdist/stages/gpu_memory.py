@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from sentdist.errors import ResourceError, counted
+from sentdist.learning.device_bank import bytes_of_banks
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
@@ -82,13 +83,15 @@ def _training(stage: Train, context: Context, num_bytes: float) -> tuple[str, st
             return tried, "Set runtime.recompute_layers=true, which changes no result, or lower training.max_length."
         engine = "runtime.engine=deepspeed and " if context.runtime.engine == "torch" else ""
         return tried, f"Lower training.max_length, take a smaller encoder, or set {engine}runtime.zero_stage=3 on several workers."
-    size = size_of(stage.encoder, context)
+    size, num_bytes = size_of(stage.encoder, context), num_bytes - bytes_of_banks()
     # By estimate, and if that had it fit by half: the estimate knows nothing of long sentences, and nothing of who else uses the GPU.
     fewer = min(at_a_time // 2, fitting_micro_batch(stage, size, context.runtime, num_bytes=num_bytes))
     rows = max(1, fewer * context.runtime.fewest_workers // stage.num_columns)
     remedy = f"Set runtime.micro_batch={fewer}, which changes no result, or training.batch_size={rows}, which does."
     recomputed = context.runtime.model_copy(update={"recompute_layers": True})
-    if not context.runtime.recompute_layers and gpu_bytes(stage, size, recomputed) < num_bytes:  # a third slower, small parts several times
+    if (
+        not context.runtime.recompute_layers and gpu_bytes(stage, size, recomputed) < num_bytes - bytes_of_banks()
+    ):  # a third slower, small parts several times
         slower = f"runtime.micro_batch={fewer}, which is slower"
         remedy = f"Set runtime.recompute_layers=true, or {slower}: neither changes a result. training.batch_size={rows} does."
     return tried, f"{remedy} What is finished is kept."

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sentdist.disk_errors import explain_disk_errors, tells_of_disk
 from sentdist.errors import ArtifactLost, SentdistError, StoreError
+from sentdist.learning.device_bank import bank_stays
 from sentdist.learning.freed_memory import give_back_gpu_memory
 from sentdist.plan.stage import Stage, topological
 from sentdist.plan.stages import Rung, Train
@@ -35,12 +36,13 @@ def run_local(plan: Plan, context: Context, *, listen: Listener | None = None) -
 
 def build_all(stages: Sequence[Stage], context: Context, *, listen: Listener | None = None) -> list[Artifact]:
     """As `run_local`, of stages that stand behind their inputs."""
-    for _ in stages:  # each damaged artifact is moved aside, so the next round builds it again
-        try:
-            return [build_here(stage, context, listen=listen) for stage in stages]
-        except ArtifactLost as loss:
-            log.warning("%s", loss)
-    return [build_here(stage, context, listen=listen) for stage in stages]
+    with bank_stays():
+        for _ in stages:  # each damaged artifact is moved aside, so the next round builds it again
+            try:
+                return [build_here(stage, context, listen=listen) for stage in stages]
+            except ArtifactLost as loss:
+                log.warning("%s", loss)
+        return [build_here(stage, context, listen=listen) for stage in stages]
 
 
 def build_past_failures(
@@ -57,6 +59,13 @@ def build_past_failures(
     Raises:
         SentdistError: the store or a disk fails, and with it all that would come.
     """
+    with bank_stays():
+        return _built_past_failures(stages, context, listen, failed)
+
+
+def _built_past_failures(
+    stages: Sequence[Stage], context: Context, listen: Listener | None, failed: Callable[[Stage, SentdistError], None] | None
+) -> dict[str, SentdistError]:
     errors: dict[str, SentdistError] = {}
     for stage in stages:
         lacking = next((errors[needed.key] for needed in stage.inputs if needed.key in errors), None)

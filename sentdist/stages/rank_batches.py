@@ -10,6 +10,7 @@ import torch
 from sentdist.data.corpus import OpenedCorpus
 from sentdist.data.sampler import epoch_batches
 from sentdist.learning.bank import BankReader, own_rows
+from sentdist.learning.device_bank import DeviceBank
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.encoder.tokenizing import Tokenizer
 from sentdist.learning.gather import local_rows
@@ -55,6 +56,7 @@ class RankBatches:
         labels, relations = self._corpus.labels, self._corpus.relations
         own = slice(rows.start, rows.stop)
         num_positives = self._stage.corpus.num_positives
+        bank, ids_of_bank = self._bank, ids_CM[: 1 + num_positives]
         return Batch(
             tokens=self._tokens.batch(ids_CM[:, own]),
             num_columns=len(ids_CM),
@@ -63,5 +65,6 @@ class RankBatches:
             num_positives=num_positives,
             labels=None if labels is None else torch.tensor(labels[rows_M[own]]),
             relations=None if relations is None else torch.tensor(relations[rows_M[own]], dtype=torch.int64),
-            augmented=None if self._bank is None else own_rows(self._bank, ids_CM[: 1 + num_positives], own),
+            augmented=None if bank is None or isinstance(bank, DeviceBank) else own_rows(bank, ids_of_bank, own),
+            bank_ids=bank.ids(ids_of_bank[:, own]) if isinstance(bank, DeviceBank) else None,
         )

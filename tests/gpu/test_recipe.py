@@ -8,19 +8,23 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from sentdist.learning.checkpoint import DevScore
+from sentdist.learning.device_bank import DeviceBank, bank_stays, bytes_of_banks
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
+from sentdist.stages.bank_place import placed
 from sentdist.stages.context import Context
 from sentdist.stages.devices import device_of, on_this_machine
 from sentdist.stages.local import run_local
 from sentdist.stages.train import TrainSession
 from sentdist.stages.train_here import file_bank
+from tests.gpu.waiting import refuse_waiting
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.trained import assert_same_results
 
@@ -74,3 +78,31 @@ def test_a_training_that_is_killed_and_goes_on_ends_as_one_left_alone(folder: Pa
     # Some sums on a GPU are added up in no fixed order; another dropout mask would be off by tenths.
     assert before + after == pytest.approx(expected, rel=1e-2)
     assert second.progress.step == whole.progress.step
+
+
+def test_a_bank_on_the_gpu_gives_the_rows_that_came_from_the_host(folder: Path, tmp_path: Path) -> None:
+    """To the last bit, and so the same training; it is copied once for both of those that read it, and nothing waits for its rows."""
+    plan, context = planned(folder, tmp_path, "cuda")
+    run_local(plan, context)
+    stage = next(stage for stage in plan.stages if isinstance(stage, Train) and stage.banks)
+    device = device_of(context.runtime)
+    on_host = file_bank(stage, context)
+    assert on_host is not None
+    with bank_stays():
+        before, banks = bytes_of_banks(), [placed(file_bank(stage, context), stage, context, device) for _ in range(2)]
+        assert isinstance(banks[0], DeviceBank) and banks[0] is banks[1] and bytes_of_banks() - before == on_host.num_bytes
+        ids = np.arange(on_host.num_sentences)[::-1].reshape(1, -1)
+        there = banks[0].ids(ids).to(device)
+        refuse_waiting("error")
+        try:
+            rows, by_ids = banks[0].gathered(there), banks[0].rows(ids)
+        finally:
+            refuse_waiting("default")
+        assert torch.equal(rows.squeeze(1).cpu(), on_host.rows(ids)) and torch.equal(by_ids, rows.squeeze(1))
+        losses = []
+        for bank in (on_host, banks[0]):
+            session = TrainSession(stage, context, make_engine=partial(TorchEngine, device=device), bank=bank)
+            torch.manual_seed(1)
+            losses.append([event.loss for event in session.events() if isinstance(event, StepReport)])
+    # Some sums on a GPU are added up in no fixed order.
+    assert losses[1] == pytest.approx(losses[0], rel=1e-2) and losses[1][0] == pytest.approx(losses[0][0], rel=1e-6)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +18,8 @@ from sentdist.errors import ArtifactLost, DataError, StoreError
 from sentdist.execution.banks.owner import IDLE_S, BankOrder, HeldBank, ask_owner, bank_owner
 from sentdist.execution.banks.placement import BankPlacement
 from sentdist.execution.cluster.ray_errors import cause_of
-from sentdist.learning.bank import BankReader, check_ids, look_up
-from sentdist.learning.bank_shape import bank_bytes, bank_shape
+from sentdist.learning.bank import StoredBank, check_ids, look_up
+from sentdist.learning.bank_shape import bank_bytes, bank_shape, bytes_together
 from sentdist.plan.stages import Bank
 from sentdist.reading import drop_remedy, reading
 from sentdist.stages.context import Context
@@ -41,10 +41,26 @@ class ObjectStoreBank:
         self._shards = tuple(shards)
         self._said_at = time.monotonic()
 
+    @property
+    def num_sentences(self) -> int:
+        return self.orders[0].shape.num_sentences
+
+    @property
+    def num_bytes(self) -> int:
+        return bytes_together([order.shape for order in self.orders])
+
+    @property
+    def identity(self) -> Hashable:
+        return tuple((order.store, order.key, order.made_at) for order in self.orders)
+
+    @property
+    def where(self) -> str:
+        return ", ".join(order.label for order in self.orders)
+
     def rows(self, sentence_ids: np.ndarray) -> Tensor:
         """As `BankReader.rows`."""
         ids = np.asarray(sentence_ids).ravel()
-        check_ids(ids, num_sentences=self.orders[0].shape.num_sentences, where=", ".join(order.label for order in self.orders))
+        check_ids(ids, num_sentences=self.num_sentences, where=self.where)
         rows_NKD = look_up(self._shards, ids, rows_per_shard=[order.shape.rows_per_shard for order in self.orders])
         if time.monotonic() - self._said_at > SAY_EVERY_S:
             self._said_at = time.monotonic()
@@ -57,7 +73,7 @@ class ObjectStoreBank:
         return open_orders, (self.orders,)
 
 
-def open_bank(stages: tuple[Bank, ...], context: Context) -> BankReader:
+def open_bank(stages: tuple[Bank, ...], context: Context) -> StoredBank:
     """The finished banks of N entropy encoders, in the object store; the first to ask has them read, the others find them there.
 
     Raises:

@@ -22,6 +22,7 @@ from sentdist.execution.parallel.shards import build_over_ranks
 from sentdist.execution.resources import Demand, stage_demand
 from sentdist.execution.training.rank import train_rank
 from sentdist.gc_thresholds import pass_over_libraries
+from sentdist.learning.device_bank import bank_stays
 from sentdist.learning.freed_memory import give_back_freed_memory, give_back_gpu_memory, keep_gpu_memory_whole
 from sentdist.learning.gather import held_group
 from sentdist.plan.stages import Bank, Rung, Targets, Train
@@ -47,7 +48,7 @@ def build_orders(member: GroupMember) -> None:
     is_first = ranks_here().is_first
     number, known_modules, met = 0, 0, None
     board, device = member.sink.board, _device(member.demand)
-    with held_group(), _until_the_board_is_gone():
+    with held_group(), bank_stays(), _until_the_board_is_gone():
         while (order := _next_order(board, member.name, number, met, is_first=is_first, device=device)) is not None:
             number = order.number
             sink = replace(member.sink, order=(member.name, number))

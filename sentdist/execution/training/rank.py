@@ -6,6 +6,7 @@ import time
 from contextlib import ExitStack, closing
 from functools import partial
 
+import torch
 import torch.distributed as dist
 
 from sentdist.execution.banks.lookup import bank_of
@@ -23,6 +24,7 @@ from sentdist.execution.training.resume import begin_or_resume, post_resumed, sa
 from sentdist.learning.freed_memory import let_freed_memory_go
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Rung, Tokens, Train
+from sentdist.stages.bank_place import placed
 from sentdist.stages.context import Context
 from sentdist.stages.devices import device_of
 from sentdist.stages.gpu_memory import explain_full_gpu
@@ -105,8 +107,9 @@ def _tokens_body(wanted: Tokens, stage: Train, context: Context) -> TokensBody:
 def _start_session(stage: Train, context: Context, ranks: Ranks) -> TrainSession:
     """A session on every worker, or the error of one of them on every worker."""
     with ranks.errors_on_all():
-        make_engine = engine_of(context.runtime, _device(context.runtime))
-        return TrainSession(stage, context, make_engine=make_engine, bank=bank_of(stage, context))
+        device = _device(context.runtime)
+        bank = placed(bank_of(stage, context), stage, context, torch.device(device))
+        return TrainSession(stage, context, make_engine=engine_of(context.runtime, device), bank=bank)
 
 
 def _device(runtime: Runtime) -> str:

@@ -98,6 +98,7 @@ class Batch:
     relations: (B,) int64, which relation holds between anchor and positive; None where rows have none.
     augmented: (N, 1 + P, B, D) embeddings of this rank's anchors and positives by the N encoders of a bank, in the bank's type;
     None where they were not looked up ahead.
+    bank_ids: (1 + P, B) int64, the rows of these in a bank that lies on the device (`DeviceBank`); None where it lies elsewhere.
     """
 
     tokens: TokenBatch
@@ -108,6 +109,7 @@ class Batch:
     labels: Tensor | None = None
     relations: Tensor | None = None
     augmented: Tensor | None = None
+    bank_ids: Tensor | None = None
 
     @property
     def num_rows(self) -> int:
@@ -128,19 +130,31 @@ class Batch:
         """Return the batch with all but its tokens on `device`: these go there when they are encoded."""
         return self._with(self.tokens, lambda tensor: tensor.to(device, non_blocking=True))
 
+    @property
+    def beside_tokens(self) -> tuple[Tensor, ...]:
+        """What `to` moves."""
+        return tuple(tensor for tensor in (self.labels, self.relations, self.augmented, self.bank_ids) if tensor is not None)
+
     def left_on_host(self) -> Batch:
         """Return the batch without what `to` moves."""
-        return replace(self, labels=None, relations=None, augmented=None)
+        return replace(self, labels=None, relations=None, augmented=None, bank_ids=None)
 
     def pinned(self) -> Batch:
         """Return the batch in pinned memory, from which a GPU copies by itself."""
         return self._with(self.tokens.pinned(), Tensor.pin_memory)
 
     def _with(self, tokens: TokenBatch, change: Callable[[Tensor], Tensor]) -> Batch:
-        labels, relations, augmented = (
-            None if tensor is None else change(tensor) for tensor in (self.labels, self.relations, self.augmented)
+        def changed(tensor: Tensor | None) -> Tensor | None:
+            return None if tensor is None else change(tensor)
+
+        return replace(
+            self,
+            tokens=tokens,
+            labels=changed(self.labels),
+            relations=changed(self.relations),
+            augmented=changed(self.augmented),
+            bank_ids=changed(self.bank_ids),
         )
-        return replace(self, tokens=tokens, labels=labels, relations=relations, augmented=augmented)
 
 
 def collate(token_ids: Sequence[Sequence[int] | np.ndarray], *, num_truncated: int = 0) -> TokenBatch:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sentdist.learning.bank_shape import BankShape, bytes_together
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.stages import Train
@@ -34,6 +36,9 @@ MICRO_BATCH_HEAP = 1.5  # a heap that is asked for ever other sizes gives back l
 CUDA_BYTES = (
     1.0 * 2**30
 )  # on a GPU: its context, the libraries' workspaces; not measured alone. Logits come on top: LOGITS_SHARE of grad_cache.py
+# Of a worker's share of a GPU's memory, what a bank that lies there may take: it only saves copies, and the estimate of what a training
+# takes beside it knows nothing of long sentences. 10 GiB of an H100's 80 hold RCL's five banks of BERT-base over a million sentences (7.2).
+BANK_SHARE = 1 / 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +105,33 @@ def worker_bytes(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
     return held + HEAP_BYTES + heap * activations
 
 
-def gpu_bytes(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
-    """Peak memory of one worker on its GPU; what ZeRO shares out is not taken off."""
+def gpu_bytes(stage: Train, size: EncoderSize, runtime: Runtime, *, bank_bytes: float = 0.0, gpu_memory: float = math.inf) -> float:
+    """Peak memory of one worker on its GPU; what ZeRO shares out is not taken off.
+
+    bank_bytes: of all its banks, wherever they lie. gpu_memory: of the whole GPU.
+    """
+    beside = _gpu_bytes_beside_banks(stage, size, runtime)
+    return beside + bank_bytes * bank_lies_on_gpu(stage, size, runtime, bank_bytes=bank_bytes, gpu_memory=gpu_memory)
+
+
+def bank_lies_on_gpu(stage: Train, size: EncoderSize, runtime: Runtime, *, bank_bytes: float, gpu_memory: float) -> bool:
+    """Whether the banks of a training lie on its worker's GPU, of so much memory: they take no more than BANK_SHARE of what the worker has
+    of it, and by estimate all else fits beside them. So they never make a worker larger than its share, which other workers need."""
+    if not runtime.gpus_per_worker:
+        return False
+    mine = gpu_memory * min(1.0, runtime.gpus_per_worker)
+    return 0 < bank_bytes <= BANK_SHARE * mine and _gpu_bytes_beside_banks(stage, size, runtime) + bank_bytes <= mine
+
+
+def planned_bank_bytes(stage: Train, size: EncoderSize, rows: Mapping[str, int]) -> int:
+    """Of all banks that a training reads, as one table; at most, for sentences may repeat. rows: of each corpus."""
+    shapes = [
+        BankShape(num_sentences=bank.num_sentences(rows), width=size.width, dtype=bank.dtype, rows_per_shard=1) for bank in stage.banks
+    ]
+    return bytes_together(shapes) if shapes else 0
+
+
+def _gpu_bytes_beside_banks(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
     return CUDA_BYTES + _state_bytes(stage, size) + sentences_at_a_time(stage, runtime) * _sentence_bytes_on_gpu(stage, size, runtime)
 
 

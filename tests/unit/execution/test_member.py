@@ -14,6 +14,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+import torch
 from ray.exceptions import ActorDiedError, ActorUnavailableError, GetTimeoutError
 
 from sentdist.errors import ArtifactLost, DataError
@@ -22,6 +23,8 @@ from sentdist.execution.board.submission import Submission
 from sentdist.execution.board.worker_groups import Order
 from sentdist.execution.resources import Demand
 from sentdist.execution.training import member
+from sentdist.learning import device_bank
+from sentdist.learning.device_bank import bytes_of_banks, on_device
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
@@ -204,6 +207,21 @@ def test_what_libraries_leave_when_they_are_loaded_is_walked_through_once(
 
     _work(monkeypatch, planned, number=4, gives_each=True, body=body)
     assert is_seen == [True, False, True, False], "a second library comes with the third order"
+
+
+def test_a_bank_on_its_gpu_stays_for_the_next_training_and_goes_with_the_worker(
+    monkeypatch: pytest.MonkeyPatch, planned: tuple[Plan, Context]
+) -> None:
+    before, copied = bytes_of_banks(), list[str]()
+    bank: Any = SimpleNamespace(identity="a", where="bank a")
+    monkeypatch.setattr(device_bank, "_copied", lambda bank, device: copied.append(bank.identity) or torch.ones(2, 3, 4))
+
+    def body(*_: object) -> str:
+        on_device(bank, torch.device("cpu"))
+        return "built"
+
+    _work(monkeypatch, planned, number=3, gives_each=True, body=body)
+    assert copied == ["a"] and bytes_of_banks() == before
 
 
 def test_what_a_stage_kept_goes_when_a_later_one_gives_it_up(monkeypatch: pytest.MonkeyPatch, planned: tuple[Plan, Context]) -> None:

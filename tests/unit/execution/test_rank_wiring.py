@@ -134,8 +134,9 @@ def test_a_rank_computes_on_the_gpu_that_ray_train_gave_it(monkeypatch: pytest.M
     """Not on the first one that it sees: workers of a host see the GPUs of all of them."""
     monkeypatch.setattr("ray.train.torch.get_device", lambda: torch.device("cuda", 2))
     runtime = Runtime(engine="torch", workers=4, gpus_per_worker=1)
-    engines = Mock()
+    engines, places = Mock(), Mock()
     monkeypatch.setattr(rank, "engine_of", engines)
+    monkeypatch.setattr(rank, "placed", places)
     monkeypatch.setattr(rank, "TrainSession", Mock())
     monkeypatch.setattr(rank, "bank_of", Mock())
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
@@ -143,3 +144,4 @@ def test_a_rank_computes_on_the_gpu_that_ray_train_gave_it(monkeypatch: pytest.M
         monkeypatch.setattr(rank.dist, "is_initialized", lambda is_a_rank=is_a_rank: is_a_rank)
         rank._start_session(Mock(), Mock(runtime=runtime), ALONE)
         assert engines.call_args.args == (runtime, device)
+        assert places.call_args.args[-1] == torch.device(device), "and has its bank there"

@@ -40,9 +40,9 @@ class Driver:
         monkeypatch.setattr(driver, "BoardClient", self.board)
         monkeypatch.setattr(driver, "printed_events", lambda *_, **__: nullcontext())
         monkeypatch.setattr(driver, "_build_overlaps", self.overlaps)
-        monkeypatch.setattr(driver, "size_of", lambda *_: SimpleNamespace(parameters=1))
+        monkeypatch.setattr(driver, "size_of", lambda *_: SimpleNamespace(parameters=1, width=8))
         monkeypatch.setattr(driver, "worker_bytes", lambda stage, *_: 1.0)
-        monkeypatch.setattr(driver, "gpu_bytes", lambda stage, *_: 1.0)
+        monkeypatch.setattr(driver, "gpu_bytes", lambda stage, *_, **__: 1.0)
         monkeypatch.setattr(driver, "disk_estimate", self._estimate)
         monkeypatch.setattr("sentdist.execution.trials.run_trials", lambda *given, **more: self.trials(*given, **more))
         self.least, self.at_once = 0, 0
@@ -137,6 +137,21 @@ def test_only_what_is_still_to_be_trained_asks_for_memory(driven: Driver, monkey
     assert driver._largest_worker(driven.plan, driven.context, sizes.keys())[0] == max(sizes.values())
     smallest = min(sizes, key=lambda key: sizes[key])
     assert driver._largest_worker(driven.plan, driven.context, {smallest})[0] == sizes[smallest]
+
+
+def test_banks_count_in_what_a_worker_takes_of_a_gpu(driven: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the training, over all its sentences, in float16; and held against the smallest GPU."""
+    asked: dict[str, tuple[float, float]] = {}
+    monkeypatch.setattr(
+        driver, "gpu_bytes", lambda stage, *_, bank_bytes, gpu_memory: asked.update({stage.key: (bank_bytes, gpu_memory)}) or 1.0
+    )
+    driven.nodes = ClusterNodes(living=(Node(cpus=8.0, gpus=1.0, gpu_bytes=8e10), Node(cpus=8.0, gpus=1.0, gpu_bytes=4e10)))
+    driven.run()
+    trainings = [stage for stage in driven.plan.stages if isinstance(stage, Train)]
+    assert any(stage.banks for stage in trainings)
+    for stage in trainings:
+        sentences = sum(driven.plan.rows[bank.corpus.key] * bank.corpus.num_columns for bank in stage.banks)
+        assert asked[stage.key] == (sentences * 8 * 2, 4e10)
 
 
 def test_a_cluster_that_can_carry_nothing_is_refused_before_a_run_is_opened(driven: Driver) -> None:

@@ -12,6 +12,7 @@ from sentdist.errors import DataError, ResourceError
 from sentdist.execution.training import member, rank
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Bank
+from sentdist.stages import gpu_memory
 from sentdist.stages.context import Context
 from sentdist.stages.gpu_memory import explain_full_gpu
 from sentdist.tracking.tracker import NullRun
@@ -57,6 +58,15 @@ def told(stage: Any, where: Context) -> str:
 def test_of_a_training_what_makes_it_fit_is_named(runtime: dict[str, Any], sentences: list[str]) -> None:
     found = told(_stage(rows=4096), context(**runtime))
     assert all(sentence in found for sentence in sentences), found
+
+
+@pytest.mark.usefixtures("gpu_of_8_gib")
+def test_a_bank_that_lies_there_leaves_less_for_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_memory, "bytes_of_banks", lambda: 2 * GIB)
+    found = told(_stage(rows=4096), context(gpus_per_worker=1))
+    monkeypatch.undo()
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (GIB, 6 * GIB))
+    assert found.partition("Set ")[2] == told(_stage(rows=4096), context(gpus_per_worker=1)).partition("Set ")[2] != ""
 
 
 @pytest.mark.usefixtures("gpu_of_8_gib")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from sentdist.errors import DataError
+from sentdist.learning.device_bank import DeviceBank
 from sentdist.learning.encoder.batch import Batch
 from sentdist.plan.stages import Train
 from sentdist.stages.local import build_here
@@ -54,6 +57,21 @@ def test_ranks_share_each_batch_and_each_looks_up_its_own_rows_alone(batches: Ra
             assert own.augmented is not None and own.augmented.dtype == torch.float16
             ids_CB = torch.from_numpy(one.sentence_ids[:2, first : first + size]).half()
             assert torch.equal(own.augmented[..., 0], torch.stack([ids_CB, -ids_CB]))
+
+
+def test_of_a_bank_on_the_device_only_the_rows_numbers_come(batches: RankBatches) -> None:
+    """And a number outside it is told here, where it is told of other banks: on a GPU it would end the process."""
+    bank = DeviceBank(NumberedBank().rows(np.arange(1000)), where="bank b")
+    on_device, small = copy(batches), copy(batches)
+    on_device._bank, small._bank = bank, DeviceBank(NumberedBank().rows(np.arange(2)), where="bank b")
+    for world_size in (1, 3):
+        for shares, others in zip(_shares(on_device, world_size), _shares(batches, world_size), strict=True):
+            for (_, _, own), (_, _, other) in zip(shares, others, strict=True):
+                assert own.augmented is None and own.bank_ids is not None and own.bank_ids.dtype == torch.int64
+                assert other.augmented is not None and other.bank_ids is None
+                assert torch.equal(bank.gathered(own.bank_ids), other.augmented)
+    with pytest.raises(DataError, match=r"bank b: found .* ids outside the bank"):
+        next(small.beginning_at(0, 0, rank=0, world_size=1))
 
 
 def test_a_training_goes_on_where_it_stood(batches: RankBatches) -> None:

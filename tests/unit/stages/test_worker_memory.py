@@ -25,6 +25,7 @@ from sentdist.stages.planning.resolve import encoder_configuration
 from sentdist.stages.planning.worker_memory import (
     BERT_BASE,
     BYTES_PER_UNIT_ON_GPU,
+    bank_lies_on_gpu,
     encoder_size,
     fitting_micro_batch,
     gpu_bytes,
@@ -155,6 +156,33 @@ def test_on_a_gpu_the_same_formula_says_what_lies_there_and_how_much_fits() -> N
     assert GIB < gpu_bytes(stage, MINILM, recomputed) < gpu_bytes(stage, MINILM, whole) / 2
     most = gpu_bytes(stage, MINILM, whole)
     assert fitting_micro_batch(stage, MINILM, recomputed, num_bytes=most) > 3 * fitting_micro_batch(stage, MINILM, whole, num_bytes=most)
+
+
+@pytest.mark.parametrize(
+    ("bank_gib", "gpu_gib", "gpus", "is_there"),
+    [
+        (9.9, 80, 1.0, True),  # an eighth of 80
+        (10.1, 80, 1.0, False),
+        (9.9, 80, 4.0, True),  # a worker computes on one of its GPUs
+        (4.9, 80, 0.5, True),  # the other half is another worker's
+        (5.1, 80, 0.5, False),
+        (0.1, 2, 1.0, True),  # 1.87 beside it
+        (0.2, 2, 1.0, False),  # less than an eighth, and too much beside the rest
+        (0.0, 80, 1.0, False),
+        (1.0, float("inf"), 1.0, True),  # of a kind that nobody knows
+        (1.0, float("inf"), 0.0, False),
+    ],
+)
+def test_a_bank_lies_on_the_gpu_where_a_share_of_it_is_enough_and_the_rest_fits(
+    bank_gib: float, gpu_gib: float, gpus: float, is_there: bool
+) -> None:
+    """What is counted and what is done is one rule; and a worker is never thought larger than its share for the sake of a bank."""
+    stage, runtime = _stage(precision="bf16"), Runtime(gpus_per_worker=gpus)
+    beside, given = gpu_bytes(stage, MINILM, runtime), {"bank_bytes": bank_gib * GIB, "gpu_memory": gpu_gib * GIB}
+    assert bank_lies_on_gpu(stage, MINILM, runtime, **given) == is_there
+    counted = gpu_bytes(stage, MINILM, runtime, **given)
+    assert counted == beside + (bank_gib * GIB if is_there else 0.0)
+    assert not is_there or counted <= gpu_gib * min(1.0, gpus) * GIB
 
 
 def test_the_demo_runs_on_a_small_machine() -> None:

@@ -1,0 +1,113 @@
+"""A bank that lies on a GPU, whole: a step gathers its rows there by index, and nothing of it crosses from the host.
+
+Importing it loads no torch: who only says how long a bank stays needs none.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from sentdist.learning.bank import StoredBank
+
+ROWS_AT_ONCE = 16384  # of each encoder, that are copied together; the host holds no more of a bank than these
+
+
+class DeviceBank:
+    """A bank in the memory of one device."""
+
+    def __init__(self, table_NSD: Tensor, *, where: str) -> None:
+        """where: the bank, as errors name it."""
+        self._table_NSD, self._where = table_NSD, where
+        _tables.add(self)
+
+    @property
+    def num_bytes(self) -> int:
+        return self._table_NSD.nbytes
+
+    def rows(self, sentence_ids: np.ndarray) -> Tensor:
+        """As `BankReader.rows`, on the device; nobody waits for it."""
+        from sentdist.learning.encoder.batch import sent_to
+
+        return self.gathered(sent_to(self.ids(sentence_ids).flatten(), self._table_NSD.device))
+
+    def ids(self, sentence_ids: np.ndarray) -> Tensor:
+        """Ids as `gathered` takes them, still on the host, where they are checked; DataError for one outside the bank."""
+        import torch
+
+        from sentdist.learning.bank import check_ids
+
+        check_ids(sentence_ids, num_sentences=self._table_NSD.shape[1], where=self._where)
+        return torch.from_numpy(np.array(sentence_ids, dtype=np.int64))
+
+    def gathered(self, ids: Tensor) -> Tensor:
+        """(N, …, D) rows of ids, of any shape, that lie on the device: one operation there."""
+        return self._table_NSD.index_select(1, ids.flatten()).unflatten(1, ids.shape)
+
+
+@dataclass(kw_only=True)
+class _Shelf:
+    """What stays for the next training: a bank, by what it is and where it lies."""
+
+    identity: Hashable = None
+    bank: DeviceBank | None = None
+
+
+_tables: weakref.WeakSet[DeviceBank] = weakref.WeakSet()
+_shelf: _Shelf | None = None
+
+
+@contextmanager
+def bank_stays() -> Iterator[None]:
+    """Inside, the bank that a training had copied to its GPU stays there until a training of this process needs another, or none. It goes
+    with the outermost of these; outside, a bank goes with its training."""
+    global _shelf
+    before, _shelf = _shelf, _shelf or _Shelf()
+    try:
+        yield
+    finally:
+        _shelf = before
+
+
+def on_device(bank: StoredBank, device: torch.device) -> DeviceBank:
+    """A bank on a device: the one that stayed there, if it is the same, else a copy, for which the one that stayed goes first."""
+    identity = (bank.identity, device)
+    if _shelf is not None and _shelf.bank is not None and _shelf.identity == identity:
+        return _shelf.bank
+    let_bank_go()
+    copied = DeviceBank(_copied(bank, device), where=bank.where)
+    if _shelf is not None:
+        _shelf.identity, _shelf.bank = identity, copied
+    return copied
+
+
+def let_bank_go() -> None:
+    """Keep no bank any longer for the next training."""
+    if _shelf is not None:
+        _shelf.identity = _shelf.bank = None
+
+
+def bytes_of_banks() -> int:
+    """What banks take of this process's GPU just now."""
+    return sum(bank.num_bytes for bank in _tables)
+
+
+def _copied(bank: StoredBank, device: torch.device) -> Tensor:
+    import torch
+
+    num_encoders, _, width = (first := bank.rows(np.zeros(1, dtype=np.int64))).shape
+    table_NSD = torch.empty(num_encoders, bank.num_sentences, width, dtype=first.dtype, device=device)
+    for start in range(0, bank.num_sentences, ROWS_AT_ONCE):
+        stop = min(start + ROWS_AT_ONCE, bank.num_sentences)
+        for of_encoder, rows in zip(table_NSD, bank.rows(np.arange(start, stop)), strict=True):
+            of_encoder[start:stop].copy_(rows)
+    return table_NSD
