@@ -17,6 +17,8 @@ from sentdist.learning.encoder.unknown_words import UnknownWords
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderUse
 
+AHEAD_PER_WORKER = 2  # 16,384 sentences of width 768 are 50 MB
+
 
 @dataclass(frozen=True, kw_only=True)
 class EncodedPart:
@@ -67,7 +69,8 @@ class WorkerEncoding:
         return cls(loaded=loaded, runtime=decided, devices=devices)
 
     def batches(self, texts: Texts) -> Iterator[tuple[TextColumns, np.ndarray]]:
-        """Each batch of a file with its embeddings, in the order of the file. What comes before its turn waits in memory.
+        """Each batch of a file with its embeddings, in the order of the file. What comes before its turn waits in memory: at most
+        AHEAD_PER_WORKER batches for each worker, however slow one of them is.
 
         Raises:
             ResourceError: a batch lost its worker again and again.
@@ -84,7 +87,9 @@ class WorkerEncoding:
         demand = pool_demand(self.runtime, gpus=self.runtime.gpus_per_worker)
         made: dict[int, EncodedPart] = {}
         turn = 0
-        for (number, _), answer in over_workers(FileEncoder, (self.loaded.use, self.runtime), parts(), demand=demand, where="encode"):
+        arguments = (self.loaded.use, self.runtime)
+        answers = over_workers(FileEncoder, arguments, parts(), demand=demand, where="encode", ahead_per_worker=AHEAD_PER_WORKER)
+        for (number, _), answer in answers:
             made[number] = answer
             while turn in made:
                 self.loaded.unknown.add(made[turn].unknown)

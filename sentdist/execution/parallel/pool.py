@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
 import ray
@@ -65,6 +65,7 @@ def over_workers(
     *,
     demand: Demand,
     where: str,
+    ahead_per_worker: float = math.inf,
 ) -> Iterator[tuple[TaskPart, Answer]]:
     """Each part with what a worker made of it, as it comes; parts are drawn as workers become free.
 
@@ -72,25 +73,30 @@ def over_workers(
     all of them; it holds its CPUs while it works, and goes when no part is left. Whoever calls this must reserve nothing, or it would hold
     what its own workers wait for. A part whose process or node is lost goes to another worker.
 
-    where: what is being made, for people.
+    where: what is being made, for people. ahead_per_worker: at least 1; so many parts for each worker are drawn, at most, from the oldest
+    that is missing on: fewer answers come before their turn, for who must take them in the order of the parts. A worker that finds nothing
+    to do then does the oldest one, too, and the first answer counts: a slow worker delays the others by no more than a part, once for each
+    that it is given.
 
     Raises:
         ResourceError: a part lost its worker again and again.
         Exception: what a worker raised, as it raised it.
     """
-    pool: _Pool[TaskPart, Answer] = _Pool(worker, arguments, parts, demand=demand, where=where)
+    pool: _Pool[TaskPart, Answer] = _Pool(worker, arguments, parts, demand=demand, where=where, most_open=ahead_per_worker * demand.workers)
     try:
         yield from pool.answers()
     finally:
         pool.close()
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class _Task(Generic[TaskPart]):
-    """A part, and how many workers it has lost."""
+    """A part, how many workers it has lost, and how many are doing it."""
 
+    number: int
     part: TaskPart
     num_lost: int = 0
+    num_working: int = 0
 
 
 class _Pool(Generic[TaskPart, Answer]):
@@ -102,19 +108,26 @@ class _Pool(Generic[TaskPart, Answer]):
         *,
         demand: Demand,
         where: str,
+        most_open: float,
     ) -> None:
+        """most_open: parts from the oldest that is missing to the last that was drawn."""
         self._worker: Any = ray.remote(worker).options(**demand.options)
-        self._arguments, self._where = arguments, where
-        self._left = iter(parts)
-        self._tasks = deque(_Task(part=part) for part in islice(self._left, demand.workers))  # drawn or given back, and not being done
+        self._arguments, self._where, self._most_open = arguments, where, most_open
+        self._left = enumerate(parts)
+        self._num_drawn, self._is_drawn_out = 0, False
+        self._missing: dict[int, _Task[TaskPart]] = {}  # drawn and not answered, the oldest first
+        self._tasks: deque[_Task[TaskPart]] = deque()  # of these, those that nobody is doing
         self._coming: dict[ray.ObjectRef, Any] = {}  # the answer that a worker is up -> the worker
         self._working: dict[ray.ObjectRef, tuple[Any, _Task[TaskPart]]] = {}
+        self._free: deque[Any] = deque()  # workers that live and do nothing
         self._num_stillborn = 0  # workers in a row that died before their first part
+        for _ in range(demand.workers):
+            self._draw()
 
     def answers(self) -> Iterator[tuple[TaskPart, Answer]]:
         for _ in range(len(self._tasks)):
             self._start()
-        while self._coming or self._working:
+        while self._missing:  # who is still at work then does what another has done
             (ready,), _ = ray.wait([*self._coming, *self._working], num_returns=1)
             if ready in self._coming:
                 self._welcome(ready)
@@ -122,9 +135,10 @@ class _Pool(Generic[TaskPart, Answer]):
                 yield from self._done(ready)
 
     def close(self) -> None:
-        for worker in [*self._coming.values(), *(worker for worker, _ in self._working.values())]:
+        for worker in [*self._coming.values(), *(worker for worker, _ in self._working.values()), *self._free]:
             ray.kill(worker)
         self._coming, self._working = {}, {}
+        self._free.clear()
 
     def _start(self) -> None:
         worker = self._worker.remote(*self._arguments)
@@ -141,10 +155,13 @@ class _Pool(Generic[TaskPart, Answer]):
             self._start()
             return
         self._num_stillborn = 0
-        self._give(worker)
+        self._free.append(worker)
+        self._serve()
 
     def _done(self, ready: ray.ObjectRef) -> Iterator[tuple[TaskPart, Answer]]:
         worker, task = self._working.pop(ready)
+        task.num_working -= 1
+        is_missing = task.number in self._missing
         try:
             answer: Answer = ray.get(ready)
         except RayTaskError as error:
@@ -153,25 +170,53 @@ class _Pool(Generic[TaskPart, Answer]):
         except RayError as error:
             ray.kill(worker)  # it may live on a node that is only out of reach
             task.num_lost += 1
-            if task.num_lost > LOSSES_PER_PART:
+            if is_missing and task.num_lost > LOSSES_PER_PART:
                 raise self._lost(f"a part whose worker was lost {task.num_lost} times", error) from error
-            self._tasks.append(task)
-            self._start()
+            if is_missing and not task.num_working:
+                self._tasks.append(task)
+            if self._tasks or not self._is_drawn_out:
+                self._start()
+            self._serve()
             return
-        self._give(worker)
-        yield task.part, answer
+        self._missing.pop(task.number, None)
+        self._free.append(worker)
+        self._serve()
+        if is_missing:
+            yield task.part, answer
 
-    def _give(self, worker: Any) -> None:
-        """Give a free worker its next part. When no part is left, end it, and the workers that are still to come."""
-        if not self._tasks:
-            self._tasks.extend(_Task(part=part) for part in islice(self._left, 1))
-        if self._tasks:
-            task = self._tasks.popleft()
+    def _serve(self) -> None:
+        """Give the workers that are free what there is to do. When no part is left, end them, and those that are still to come."""
+        while self._free and (task := self._next_task()) is not None:
+            worker = self._free.popleft()
+            task.num_working += 1
             self._working[worker.work.remote(task.part)] = (worker, task)
+        if self._free and self._is_drawn_out and not self._tasks:
+            for needless in [*self._free, *self._coming.values()]:
+                ray.kill(needless)
+            self._coming = {}
+            self._free.clear()
+
+    def _next_task(self) -> _Task[TaskPart] | None:
+        """What a free worker does. One that must wait for the oldest missing part does that, too: whoever has it may be slow."""
+        if not self._tasks:
+            self._draw()
+        if self._tasks:
+            return self._tasks.popleft()
+        oldest = next(iter(self._missing.values()), None)
+        return oldest if oldest is not None and not self._is_drawn_out and oldest.num_working == 1 else None
+
+    def _draw(self) -> None:
+        """One part more, if there is one and it is not too far ahead."""
+        if self._is_drawn_out or self._num_drawn - next(iter(self._missing), self._num_drawn) >= self._most_open:
             return
-        for needless in [worker, *self._coming.values()]:
-            ray.kill(needless)
-        self._coming = {}
+        drawn = next(self._left, None)
+        if drawn is None:
+            self._is_drawn_out = True
+            return
+        number, part = drawn
+        self._tasks.append(_Task(number=number, part=part))
+        self._missing[number] = self._tasks[-1]
+        self._num_drawn = number + 1
 
     def _lost(self, found: str, error: RayError) -> ResourceError:
         return ResourceError(

@@ -31,6 +31,7 @@ from sentdist.stages.local import build_here
 from sentdist.store.store import ArtifactStore
 from tests.support.every_stage import one_of_each
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
+from tests.unit.execution.test_pool import Cluster
 
 NODES = (Node(cpus=8.0, gpus=4.0),)
 
@@ -130,6 +131,40 @@ def test_a_file_that_workers_encode_is_written_in_its_order(monkeypatch: pytest.
     opened.assert_called_once_with(use, "cuda")
     list(encode_file(loaded, found, out, batches=file_encoder.WorkerEncoding.on_cluster(loaded, runtime.with_gpus(0.0)).batches))
     assert opened.call_args.args == (use, "cpu")
+
+
+def test_batches_that_come_before_their_turn_do_not_pile_up_behind_a_slow_worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In the file's order all the same; what is read of the file is bounded, too."""
+    cluster = Cluster(slow=[0])
+    for name in ("remote", "wait", "get", "kill"):
+        monkeypatch.setattr(pool.ray, name, getattr(cluster, name))
+    monkeypatch.setattr(reserved, "use_reserved", Mock())
+    monkeypatch.setattr(file_encoder, "SENTENCES_AT_ONCE", 10)
+    one: Any = SimpleNamespace(
+        embed=lambda sentences: np.array([[float(text)] for text in sentences], np.float32), unknown=UnknownWords(), use=None
+    )
+    monkeypatch.setattr(file_encoder.LoadedEncoder, "load", lambda use, device: one)
+    texts = tmp_path / "texts.csv"
+    texts.write_text("text\n" + "".join(f"{number}\n" for number in range(400)))
+    opened = open_texts(str(texts), columns=("text",))
+    num_read = 0
+
+    def batches(size: int) -> Iterator[Any]:
+        nonlocal num_read
+        for batch in opened.batches(size):
+            num_read += 1
+            yield batch
+
+    runtime = Runtime(engine="torch", workers=4)
+    encoding = file_encoder.WorkerEncoding(loaded=one, runtime=runtime, devices="")
+    given: Any = SimpleNamespace(num_rows=None, columns=opened.columns, batches=batches)
+    ahead, rows = list[int](), list[float]()
+    for number, (batch, embeddings) in enumerate(encoding.batches(given)):
+        ahead.append(num_read - number)
+        rows.extend(embeddings[:, 0].tolist())
+        assert batch["text"] == [f"{row:g}" for row in embeddings[:, 0]]
+    assert rows == list(map(float, range(400)))
+    assert max(ahead) <= 2 * file_encoder.AHEAD_PER_WORKER * 4 < 40, "once while those that waited are written, as many again are read"
 
 
 def _unknown(sentences: list[str]) -> UnknownWords:

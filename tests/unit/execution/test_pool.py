@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from dataclasses import replace
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -25,10 +28,12 @@ class Squarer:
 
 class Cluster:
     """Answers calls in the order in which they were made. dies: for each process in turn, the calls that it answers before it goes away;
-    those that are not named live. `rooms`: how many processes find room at once; None: all."""
+    those that are not named live. `rooms`: how many processes find room at once; None: all. slow: numbers of processes that answer a part
+    only after so many answers of others as `lag` says."""
 
-    def __init__(self, dies: Iterable[int] = (), rooms: int | None = None) -> None:
-        self.dies, self.rooms = list(dies), rooms
+    def __init__(self, dies: Iterable[int] = (), rooms: int | None = None, *, slow: Iterable[int] = (), lag: int = 10**6) -> None:
+        self.dies, self.rooms, self.slow, self.lag = list(dies), rooms, set(slow), lag
+        self.num_answers = 0
         self.options: dict[str, float] = {}
         self.living: list[Any] = []
         self.num_started = 0
@@ -45,11 +50,14 @@ class Cluster:
         left = self.dies[self.num_started] if self.num_started < len(self.dies) else 1000
         self.num_started += 1
         process = Mock(left=left)
+        lag = self.lag if self.num_started - 1 in self.slow else 0
 
-        def call(does: Any) -> Any:
-            return Mock(remote=lambda *given: Mock(process=process, does=lambda: does(*given)))
+        def call(does: Any, lag: int = 0) -> Any:
+            return Mock(
+                remote=lambda *given: Mock(process=process, part=given, does=lambda: does(*given), is_due_at=self.num_answers + lag)
+            )
 
-        process.__ray_ready__, process.work = call(lambda: True), call(body.work)
+        process.__ray_ready__, process.work = call(lambda: True), call(body.work, lag)
         self.living.append(process)
         return process
 
@@ -57,7 +65,9 @@ class Cluster:
         assert num_returns == 1
         running = [ref for ref in refs if ref.process in self.living[: self.rooms]]
         self.most_at_once = max(self.most_at_once, len({id(ref.process) for ref in running}))
-        return [running[0]], [ref for ref in refs if ref is not running[0]]
+        first = next((ref for ref in running if ref.is_due_at <= self.num_answers), min(running, key=lambda ref: ref.is_due_at))
+        self.num_answers += 1
+        return [first], [ref for ref in refs if ref is not first]
 
     def get(self, ref: Any) -> Any:
         if ref.process.left == 0:
@@ -71,10 +81,12 @@ class Cluster:
             self.living.remove(process)
 
 
-def _over(monkeypatch: pytest.MonkeyPatch, cluster: Cluster, num_parts: int = 6) -> Any:
+def _over(
+    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, num_parts: int = 6, *, parts: Iterable[int] | None = None, **options: Any
+) -> Any:
     for name in ("remote", "wait", "get", "kill"):
         monkeypatch.setattr(pool.ray, name, getattr(cluster, name))
-    return over_workers(Squarer, (), range(num_parts), demand=DEMAND, where="squares")
+    return over_workers(Squarer, (), range(num_parts) if parts is None else parts, **{"demand": DEMAND, "where": "squares"} | options)
 
 
 SQUARES = {part: part * part for part in range(6)}
@@ -91,15 +103,63 @@ SQUARES = {part: part * part for part in range(6)}
         pytest.param([1, 1], 1, 4, id="each dies with its first part"),
     ],
 )
+@pytest.mark.parametrize("ahead", [math.inf, 2, 1])
 def test_every_part_is_done_once_whoever_is_lost(
-    dies: list[int], rooms: int | None, num_started: int, monkeypatch: pytest.MonkeyPatch
+    dies: list[int], rooms: int | None, num_started: int, ahead: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = Cluster(dies, rooms)
-    found = list(_over(monkeypatch, cluster))
+    found = list(_over(monkeypatch, cluster, ahead_per_worker=ahead))
     assert dict(found) == SQUARES and len(found) == len(SQUARES)
     assert cluster.options == {"num_cpus": 1.5, "num_gpus": 0.5, "resources": None}, "what the demand says of each"
     assert cluster.num_started == num_started and not cluster.living, "each lost one is replaced, and none is left"
     assert cluster.most_at_once == (rooms or DEMAND.workers)
+
+
+WORKERS = 5
+
+
+def _ahead(monkeypatch: pytest.MonkeyPatch, cluster: Cluster, *, num_parts: int = 60, ahead: float = 2) -> tuple[list[int], int]:
+    """The parts as they were answered, and how many answers waited at most for one that came before them."""
+    found: list[int] = []
+    waiting: list[int] = []
+    demand = replace(DEMAND, workers=WORKERS)
+    for part, square in _over(monkeypatch, cluster, num_parts, demand=demand, ahead_per_worker=ahead):
+        assert square == part * part
+        found.append(part)
+        missing = next(one for one in count() if one not in found)
+        waiting.append(sum(one > missing for one in found))
+    return found, max(waiting)
+
+
+def test_a_slow_worker_holds_up_neither_memory_nor_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes before its turn waits for the slow one's part, which is done by one of those that would have nothing to do."""
+    found, waiting = _ahead(monkeypatch, cluster := Cluster(slow=[0]))
+    assert sorted(found) == list(range(60)) and waiting < 2 * WORKERS
+    assert found.index(0) < 3 * WORKERS, "not at the end"
+    assert not cluster.living and cluster.num_started == WORKERS
+    assert cluster.num_answers < 60 + 2 * WORKERS + 2, "hardly anything is done twice"
+    assert _ahead(monkeypatch, Cluster(slow=[0]), ahead=math.inf)[1] > 50, "where order does not matter"
+
+
+@pytest.mark.parametrize("lag", [3, 12, 40])
+@pytest.mark.parametrize("dies", [[], [2], [0, 1, 2, 3], [1000, 3, 3, 3, 3, 2]])
+def test_what_is_done_twice_is_given_out_once(lag: int, dies: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slow ones that come to their end after all, too, and workers that are lost meanwhile."""
+    found, waiting = _ahead(monkeypatch, cluster := Cluster(dies, slow=[0, 3, 6], lag=lag))
+    assert sorted(found) == list(range(60)) and waiting < 2 * WORKERS
+    assert not cluster.living
+
+
+def test_the_oldest_part_that_kills_its_workers_is_told_though_two_do_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Killing(Cluster):
+        def get(self, ref: Any) -> Any:
+            if ref.part == (0,):
+                self.kill(ref.process)
+                raise ActorDiedError
+            return super().get(ref)
+
+    with pytest.raises(ResourceError, match="a part whose worker was lost 4 times"):
+        _ahead(monkeypatch, Killing(slow=[0], lag=20))
 
 
 def test_workers_that_die_before_they_begin_are_counted_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
