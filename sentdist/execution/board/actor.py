@@ -26,7 +26,7 @@ from sentdist.execution.board.stage_task import abort, note_failed, note_stopped
 from sentdist.execution.board.submission import Submission, most_pools, newest_may_have, stopped
 from sentdist.execution.board.watchdog import Watchdog
 from sentdist.execution.board.worker_groups import NoGroupError, Order, StartedGroup, WorkerGroups
-from sentdist.execution.cluster.ray_errors import GONE, cause_of
+from sentdist.execution.cluster.ray_errors import GONE, cause_of, was_announced
 from sentdist.execution.cluster.snapshot import has_room, read_cluster
 from sentdist.execution.prometheus import COUNTED, IN_FLIGHT, STAGES, add, show
 from sentdist.execution.resources import Demand, stage_demand
@@ -216,7 +216,9 @@ class BoardActor:
                     return await self._attempt(stage, submission, demand)
                 except LOSSES as loss:
                     cause = lost_to(loss)
-                    attempts = attempts.after_loss(await asyncio.to_thread(checkpoint_step, store, stage))
+                    attempts = attempts.after_loss(
+                        await asyncio.to_thread(checkpoint_step, store, stage), was_announced=was_announced(cause)
+                    )
                     if attempts.are_over or isinstance(cause, SentdistError):
                         error = attempts.error(f"{stage.kind} {stage.label}", cause) if isinstance(cause, GONE) else cause
                         await self._note_failed(stage, submission, error)

@@ -24,6 +24,7 @@ class GroupLostError(Exception):
 
 
 LOSSES = (*PROCESS_LOST, GroupLostError)
+MOST_ANNOUNCED = 5  # hosts in a row that were told to go before a training had got on: then it would begin for ever
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,22 +32,33 @@ class Attempts:
     """Losses are counted since the last checkpoint that advanced:
     a training on machines that come and go ends if it gets on between two of them.
 
-    max_failures: losses that are put up with without getting on. step: of the newest checkpoint; 0 where there is none.
+    max_failures: losses that are put up with without getting on. num_announced: of hosts that had been told to go, which says nothing
+    against the training: of these MOST_ANNOUNCED are put up with. step: of the newest checkpoint; 0 where there is none.
     """
 
     max_failures: int
     num_lost: int = 0
+    num_announced: int = 0
     step: int = 0
 
-    def after_loss(self, step: int | None) -> Attempts:
+    def after_loss(self, step: int | None, *, was_announced: bool = False) -> Attempts:
         """One more loss; step: that of the newest checkpoint, where the next attempt begins."""
-        has_advanced = (step or 0) > self.step
-        return replace(self, num_lost=1 if has_advanced else self.num_lost + 1, step=max(self.step, step or 0))
+        before = Attempts(max_failures=self.max_failures) if (step or 0) > self.step else self
+        return replace(
+            before,
+            num_lost=before.num_lost + (not was_announced),
+            num_announced=before.num_announced + was_announced,
+            step=max(self.step, step or 0),
+        )
 
     @property
     def are_over(self) -> bool:
         """Whether it is given up."""
-        return self.num_lost > self.max_failures
+        return self.num_lost > self.max_failures or self.num_announced > self._most_announced
+
+    @property
+    def _most_announced(self) -> int:
+        return max(MOST_ANNOUNCED, self.max_failures)
 
     @property
     def next_one(self) -> str:
@@ -55,8 +67,15 @@ class Attempts:
 
     def error(self, where: str, cause: BaseException) -> ResourceError:
         """What is said when it is given up."""
-        times = "once" if self.num_lost == 1 else f"{self.num_lost} times"
         since = f"after its checkpoint of step {self.step}" if self.step else "before its first checkpoint"
+        if self.num_lost <= self.max_failures:
+            return ResourceError(
+                where=where,
+                found=f"that a host of it was told to go {self.num_announced} times {since} ({reason(cause)})",
+                expected=f"at most {self._most_announced} such losses without getting on",
+                remedy="Take hosts that stay longer, or set a shorter runtime.checkpoint_every_s. Submit again: it goes on where it was.",
+            )
+        times = "once" if self.num_lost == 1 else f"{self.num_lost} times"
         return ResourceError(
             where=where,
             found=f"that its process or host was lost {times} {since} ({reason(cause)})",

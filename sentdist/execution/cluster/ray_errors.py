@@ -6,9 +6,19 @@ from ray.exceptions import LocalRayletDiedError, NodeDiedError, OutOfMemoryError
 
 from sentdist.addresses import without_secrets
 
+
+class HostTakenAwayError(Exception):
+    """Hosts of a group were told to go, and went. Ray Train's own word for it costs whoever reads it seconds of imports."""
+
+
 # What takes a process away without a word of its own; whatever a body raises is final.
 PROCESS_LOST = (WorkerCrashedError, NodeDiedError, OutOfMemoryError, LocalRayletDiedError)
-GONE = (*PROCESS_LOST, RayActorError)
+GONE = (*PROCESS_LOST, RayActorError, HostTakenAwayError)
+
+
+def was_announced(loss: BaseException) -> bool:
+    """Whether a host had been told to go before it was lost, as spot machines are."""
+    return isinstance(loss, HostTakenAwayError) or (isinstance(loss, RayActorError) and loss.preempted)
 
 
 def cause_of(error: BaseException) -> BaseException:

@@ -19,13 +19,13 @@ from ray.train.torch import TorchConfig
 from ray.train.torch.config import _TorchBackend
 from ray.train.v2._internal.exceptions import WorkerHealthCheckFailedError
 from ray.train.v2.api.config import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
-from ray.train.v2.api.exceptions import ControllerError, TrainingFailedError, WorkerGroupError
+from ray.train.v2.api.exceptions import ControllerError, PreemptionError, TrainingFailedError, WorkerGroupError
 from ray.train.v2.torch.torch_trainer import TorchTrainer
 
 from sentdist.errors import SentdistError
 from sentdist.execution.board.attempts import GroupLostError
 from sentdist.execution.board.event_sink import GroupMember
-from sentdist.execution.cluster.ray_errors import GONE, cause_of
+from sentdist.execution.cluster.ray_errors import GONE, HostTakenAwayError, cause_of
 from sentdist.execution.resources import Demand, controller_environment, nodes_of
 from sentdist.gc_thresholds import collect_rarely
 from sentdist.learning.freed_memory import allocator_environment
@@ -56,7 +56,11 @@ def run_worker_group(member: GroupMember) -> None:
             run_config=RunConfig(
                 name=member.name,
                 storage_path=str(scratch),
-                failure_config=FailureConfig(max_failures=0, controller_failure_limit=-1 if demand.change else CONTROLLER_FAILURES),
+                failure_config=FailureConfig(
+                    max_failures=0,
+                    max_preemption_failures=0,  # Ray's default is no limit here, too
+                    controller_failure_limit=-1 if demand.change else CONTROLLER_FAILURES,
+                ),
                 worker_runtime_env={"env_vars": _worker_environment(demand)},
                 logging_config=LoggingConfig(log_level="ERROR"),
             ),
@@ -66,6 +70,8 @@ def run_worker_group(member: GroupMember) -> None:
                 trainer.fit()
             except WorkerGroupError as error:
                 raise GroupLostError(_worker_error(error)) from error
+            except PreemptionError as error:
+                raise GroupLostError(HostTakenAwayError(str(error))) from error
             except ControllerError as error:
                 cause = cause_of(error.controller_failure)
                 if cause is error.controller_failure:

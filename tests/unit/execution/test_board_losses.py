@@ -10,13 +10,13 @@ from typing import Any, Literal
 from unittest import mock
 
 import pytest
-from ray.exceptions import ActorUnavailableError, RayActorError, RayTaskError, WorkerCrashedError
+from ray.exceptions import ActorUnavailableError, RayActorError, RayTaskError
 
-from sentdist.errors import ArtifactLost, DataError, ResourceError, SentdistError, SweepStopped
+from sentdist.errors import ArtifactLost, DataError, SentdistError, SweepStopped
 from sentdist.execution.board import actor, client, printer, stage_task
 from sentdist.execution.board.actor import BoardActor
 from sentdist.execution.board.artifact_lookup import ArtifactLookup
-from sentdist.execution.board.attempts import GroupLostError, end_of, may_be_a_lost_peer
+from sentdist.execution.board.attempts import may_be_a_lost_peer
 from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.diagnosis import STANDSTILL_S
 from sentdist.execution.board.event_log import EventLog
@@ -44,63 +44,6 @@ def _demand(way: Literal["task", "group", "pool"]) -> Demand:
 def _submission(root: Path, *, max_failures: int = 1) -> Submission:
     runtime = Runtime(engine="torch", max_failures=max_failures)
     return Submission(context=Context(store=ArtifactStore(root), runtime=runtime), sweep="mine")
-
-
-@pytest.fixture
-def driven(tmp_path: Path) -> Iterator[Callable[..., tuple[object, list[StageEvent], list[tuple[Any, ...]]]]]:
-    """Drives a stage whose attempts end so; what came of it, the events, and what was noted in its run."""
-
-    def drive(*ends: object, max_failures: int = 1) -> tuple[object, list[StageEvent], list[tuple[Any, ...]]]:
-        noted: list[tuple[Any, ...]] = []
-        left = list(ends)
-
-        async def attempt(*_: object) -> object:
-            end = left.pop(0)
-            if isinstance(end, BaseException):
-                raise end
-            return end
-
-        async def scene() -> tuple[object, list[StageEvent]]:
-            board = BoardActor(mock.Mock(), 1.0)
-            board._attempt = attempt  # type: ignore[method-assign, assignment]
-            try:
-                found: object = await board.drive(STAGE, _submission(tmp_path, max_failures=max_failures))
-            except Exception as error:
-                found = error
-            last = board._events.last_number
-            return found, (await board._events.after(0, is_over=lambda: True))[0] if last else []
-
-        with mock.patch.object(actor, "note_failed", SimpleNamespace(remote=lambda *given: noted.append(given[1:]))):
-            found, events = asyncio.run(scene())
-        assert not left
-        return found, events, noted
-
-    yield drive
-
-
-Driven = Callable[..., tuple[object, list[StageEvent], list[tuple[Any, ...]]]]
-
-
-def test_a_stage_whose_process_is_lost_is_built_again_until_that_was_too_often(driven: Driven) -> None:
-    found, events, noted = driven(WorkerCrashedError(), "built")
-    assert found == "built" and [event.what for event in events] == ["retry"] and not noted
-    found, events, noted = driven(WorkerCrashedError(), WorkerCrashedError())
-    assert isinstance(found, ResourceError) and "lost 2 times before its first checkpoint (WorkerCrashedError" in str(found)
-    assert [event.what for event in events] == ["retry", "failed"]
-    assert [(key, message.partition(":")[0]) for key, message in noted] == [(STAGE.key, "ResourceError")]
-
-
-def test_a_mistake_that_took_a_group_is_final_and_told_as_it_is(driven: Driven) -> None:
-    error = DataError(**SAID)
-    found, events, noted = driven(GroupLostError(error), max_failures=5)
-    assert found is error and [event.what for event in events] == ["failed"] and len(noted) == 1
-
-
-def test_a_lost_input_that_took_a_group_is_no_failure(driven: Driven) -> None:
-    error = ArtifactLost(**SAID)
-    found, events, noted = driven(GroupLostError(error), max_failures=5)
-    assert found is error and [event.what for event in events] == ["lost"] and not noted, "who asked for it asks again"
-    assert end_of(STAGE, DataError(**SAID)).what == "failed"
 
 
 @pytest.mark.parametrize(("way", "is_waiting"), [("task", False), ("pool", True)])

@@ -10,7 +10,6 @@ from itertools import pairwise
 import pytest
 
 from sentdist.execution.board import heartbeats as heartbeats_module
-from sentdist.execution.board.attempts import Attempts
 from sentdist.execution.board.diagnosis import ActiveStage, ClusterState, Host, LastHeartbeat, notices
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.heartbeats import Heartbeat, Heartbeats
@@ -304,28 +303,3 @@ def test_what_is_finished_does_not_wait_for_a_head_that_does_not_answer() -> Non
         assert not answered.is_set() and time.monotonic() - started < 30.0
     finally:
         answered.set()
-
-
-@pytest.mark.parametrize(
-    ("max_failures", "steps_after_losses", "is_over"),
-    [
-        (0, [0], True),
-        (1, [0], False),
-        (1, [0, 0], True),
-        (1, [10, 10], True),  # it had got on before the first loss, not between the two
-        (1, [10, 20, 30, 40], False),  # a machine that is taken away again and again
-        (1, [10, 20, 20], True),
-        (2, [10, 10, 11, 11], False),
-        (2, [10, 10, 10], True),
-        (1, [10, 5], True),  # a checkpoint that is gone is not progress
-        (2, [10, 5, 10], True),  # nor is it to come to where it was
-    ],
-)
-def test_losses_are_counted_since_the_last_checkpoint_that_advanced(
-    max_failures: int, steps_after_losses: list[int], is_over: bool
-) -> None:
-    attempts = Attempts(max_failures=max_failures)
-    for step in steps_after_losses:
-        attempts = attempts.after_loss(step)
-    assert attempts.are_over == is_over
-    assert ("checkpoint of step" in attempts.next_one) == (max(steps_after_losses) > 0)

@@ -10,9 +10,11 @@ from typing import Any, Literal
 from unittest.mock import Mock
 
 import pytest
+from ray.core.generated.common_pb2 import ActorDiedErrorContext, NodeDeathInfo  # type: ignore[attr-defined]
 from ray.exceptions import ActorDiedError, RayTaskError
 from ray.train.torch.config import _is_backend_nccl
-from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
+from ray.train.v2.api.exceptions import ControllerError, PreemptionError, WorkerGroupError
+from ray.train.v2.api.preemption import PreemptionInfo
 from torch.distributed.distributed_c10d import Backend, BackendConfig
 
 from sentdist.errors import DataError, ResourceError
@@ -20,7 +22,7 @@ from sentdist.execution import reserved
 from sentdist.execution.board import stage_task
 from sentdist.execution.board.attempts import GroupLostError
 from sentdist.execution.board.event_sink import EventSink, GroupMember
-from sentdist.execution.cluster.ray_errors import GONE
+from sentdist.execution.cluster.ray_errors import GONE, was_announced
 from sentdist.execution.resources import Demand, ElasticWidth
 from sentdist.execution.training import worker_group
 
@@ -57,6 +59,22 @@ def test_what_a_group_is_lost_to_reaches_the_board(monkeypatch: pytest.MonkeyPat
     with pytest.raises(GroupLostError) as found:
         worker_group.run_worker_group(GROUP)
     assert isinstance(found.value.origin, origin)
+
+
+def test_hosts_that_were_told_to_go_are_a_loss_that_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In words that cross processes to whoever has not loaded Ray Train."""
+    why = NodeDeathInfo(reason=NodeDeathInfo.AUTOSCALER_DRAIN_PREEMPTED)
+    taken: Any = ActorDiedErrorContext(actor_id=bytes(16), node_death_info=why)
+    gone = PreemptionInfo(deadline_ms=None, preempted_node_to_ranks={"a": [1]})
+    killed = WorkerGroupError("", {0: RuntimeError("a peer is gone"), 1: ActorDiedError(taken)})
+    for error, words in ((PreemptionError(gone), "interrupted by node preemption"), (killed, "The actor died")):
+        _end_with(monkeypatch, error)
+        with pytest.raises(GroupLostError) as found:
+            worker_group.run_worker_group(GROUP)
+        origin = found.value.origin
+        assert was_announced(origin) and isinstance(origin, GONE) and words in str(origin)
+        assert "ray.train" not in type(origin).__module__
+    assert not was_announced(ActorDiedError()) and not was_announced(RuntimeError("a peer is gone"))
 
 
 def test_what_ray_train_cannot_do_itself_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,6 +137,7 @@ def test_a_group_is_tried_again_by_the_board_alone_unless_its_size_may_change(mo
     """The board counts losses, and knows whether a training has got on between two of them."""
     fixed, elastic = (_asked(monkeypatch, member) for member in (GROUP, ELASTIC))
     assert fixed.run_config.failure_config.max_failures == elastic.run_config.failure_config.max_failures == 0
+    assert fixed.run_config.failure_config.max_preemption_failures == elastic.run_config.failure_config.max_preemption_failures == 0
     assert fixed.run_config.failure_config.controller_failure_limit > 0, "without a limit a group that cannot start is tried for ever"
     assert elastic.run_config.failure_config.controller_failure_limit == -1
     assert fixed.environment["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] != elastic.environment["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"]
