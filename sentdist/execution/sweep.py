@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -61,8 +61,7 @@ def run_sweep(
     before = context.store.get_all(plan.stages).keys()
     missing = [trial for trial in plan.trials if trial.key not in before]
     to_build = frozenset(stage.key for stage in plan.stages) - before
-    chains = most_at_once(stage for stage in plan.stages if stage.key in to_build and stage.uses_gpu)
-    allocation = allocate(plan, context, to_build, chains=chains) if missing else None
+    allocation = allocate(plan, context, to_build, work=_work_of(plan, missing, to_build)) if missing else None
     context = context if allocation is None else allocation.context
     estimate = disk_estimate(plan, context, to_build, at_once=1 if allocation is None else allocation.capacity.trainings_at_once)
     context.store.check_writable(needed_bytes=estimate.least)
@@ -113,9 +112,42 @@ class ClusterAllocation:
         )
 
 
-def allocate(plan: Plan, context: Context, to_build: Set[str], *, chains: float = math.inf) -> ClusterAllocation:
+@dataclass(frozen=True, kw_only=True)
+class GpuWork:
+    """How many stages can use GPUs at once. of_all: of what is to be built. of_trials: of as many trials as are kept going at once, for
+    which `because` stands in a recipe or a command."""
+
+    of_all: float = math.inf
+    of_trials: float = math.inf
+    because: str = ""
+
+    def bounds(self, offered: Capacity) -> dict[str, float]:
+        """Trainings at once by what bounds them, the cluster first."""
+        return {offered.limited_by: offered.trainings_at_once, f"the recipe: {self.of_all:g} of its stages at once": self.of_all} | (
+            {self.because: self.of_trials} if self.because else {}
+        )
+
+
+def _work_of(plan: Plan, missing: Sequence[Trial], to_build: Set[str]) -> GpuWork:
+    of_all = most_at_once(stage for stage in plan.stages if stage.key in to_build and stage.uses_gpu)
+    going = plan.recipe.runtime.max_concurrent_trials
+    if going is None or going >= len(missing):
+        return GpuWork(of_all=of_all)
+    of_trials = sum(stages_at_once(missing, to_build)[:going])
+    return GpuWork(of_all=of_all, of_trials=of_trials, because=f"runtime.max_concurrent_trials={going}")
+
+
+def stages_at_once(trials: Iterable[Trial], to_build: Set[str]) -> list[int]:
+    """How many stages of each trial can use GPUs at once, the most first; what trials share counts in each."""
+    return sorted(
+        (most_at_once(stage for stage in topological((trial.scores,)) if stage.key in to_build and stage.uses_gpu) for trial in trials),
+        reverse=True,
+    )
+
+
+def allocate(plan: Plan, context: Context, to_build: Set[str], *, work: GpuWork | None = None) -> ClusterAllocation:
     """Hold a plan against the cluster that this process is connected to. to_build: keys of the stages that are not in the store.
-    chains: how many of them can use GPUs at once; infinity: who asks will have more of them.
+    work: how many of them can use GPUs at once; None: who asks will have more of them.
 
     Raises:
         ResourceError: it can never carry one training of this runtime.
@@ -129,8 +161,9 @@ def allocate(plan: Plan, context: Context, to_build: Set[str], *, chains: float 
     left = (stage for stage in plan.stages if stage.key in to_build)
     check_precisions(left, context.runtime, old_gpu=old_gpu_of(nodes))
     offered = capacity(context.runtime, nodes, worker_bytes=on_host)
-    at_once = int(min(offered.trainings_at_once, chains)) * context.runtime.most_workers
-    limited_by = offered.limited_by if chains >= offered.trainings_at_once else f"the recipe: {chains:g} of its stages at once"
+    bounds = (work or GpuWork()).bounds(offered)
+    limited_by = min(bounds, key=lambda bound: bounds[bound])
+    at_once = int(bounds[limited_by]) * context.runtime.most_workers
     devices = gpus_line(plan.recipe.runtime, context.runtime, nodes, workers_at_once=at_once, limited_by=limited_by)
     devices += left_out_line(context.runtime, growth.nodes)
     notes = tuple(one for one in (note, gpu_types_note(context.runtime, nodes), growth.line) if one)

@@ -23,10 +23,11 @@ from sentdist.execution.cluster.names import HEAD
 from sentdist.execution.searching.conductor import Conductor, Watch
 from sentdist.execution.searching.suggesters import SCORE, TunedSuggester
 from sentdist.execution.searching.trial import ToRun
-from sentdist.execution.sweep import allocate
+from sentdist.execution.sweep import GpuWork, allocate, stages_at_once
 from sentdist.execution.tune_run import STOPPED, lost_too_often, report_end, run_in_tune, take_failure
 from sentdist.plan.stages import to_share
 from sentdist.plan.suggestions import PlannedSearch
+from sentdist.plan.unroll import Plan
 from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
 from sentdist.stages.rung_records import RungScore, rung_score
@@ -60,7 +61,7 @@ def search_on_cluster(
         StoreError: the store cannot be written.
     """
     one_of_each = planned.plan([(method, planned.first(method)) for method in planned.methods])
-    allocation = allocate(one_of_each, context, frozenset(stage.key for stage in one_of_each.stages))
+    allocation = allocate(one_of_each, context, frozenset(stage.key for stage in one_of_each.stages), work=_work_of(one_of_each, at_once))
     context = allocation.context
     make = partial(TunedSuggester, suggest=planned.search.suggest, seed=planned.search.seed)
     width = at_once or allocation.capacity.max_concurrent_trials
@@ -76,6 +77,16 @@ def search_on_cluster(
         raise
     conductor.choose()
     return conductor.record
+
+
+def _work_of(one_of_each: Plan, at_once: int | None) -> GpuWork:
+    """Of trials of which there is no end, as far as is known before they are suggested."""
+    going = at_once or one_of_each.recipe.runtime.max_concurrent_trials
+    if going is None:
+        return GpuWork()
+    most = max(stages_at_once(one_of_each.trials, {stage.key for stage in one_of_each.stages}))
+    because = f"runtime.max_concurrent_trials={going}" if at_once is None else f"{counted(going, 'trial')} at once"
+    return GpuWork(of_trials=going * most, because=because)
 
 
 def _fit(conductor: Conductor, submission: Submission, *, at_once: int, print_line: PrintLine) -> None:

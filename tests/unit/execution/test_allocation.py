@@ -13,10 +13,11 @@ from sentdist.errors import ResourceError
 from sentdist.execution import local_progress, sweep
 from sentdist.execution.cluster.growth import ClusterNodes
 from sentdist.execution.resources import Node
+from sentdist.execution.searching import on_cluster
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
-from tests.support.planning import RECIPES, shipped_plan
+from tests.support.planning import RECIPES, plan_of, shipped_plan, small_recipe
 
 
 def demo(tmp_path: Path, *settings: str) -> tuple[Plan, Context]:
@@ -64,6 +65,13 @@ def test_gpus_of_another_kind_than_is_asked_for_are_told_as_idle(tmp_path: Path,
         (["seeds=[0]", "runtime.workers=4"], "on 4 GPU(s); idle: 4 (bound by the recipe: 1 of its stages at once)"),
         (["seeds=[0,1,2]"], "on 3 GPU(s); idle: 5 (bound by the recipe: 3 of its stages at once)"),
         (["seeds=[0,1,2,3,4,5,6,7]"], "on 8 GPU(s)"),
+        (["seeds=[0,1,2,3,4,5,6,7]", "runtime.max_concurrent_trials=3"], "on 3 GPU(s); idle: 5 (bound by runtime.max_concurrent_trials=3)"),
+        (
+            ["seeds=[0,1,2,3]", "runtime.max_concurrent_trials=1", "runtime.workers=2"],
+            "on 2 GPU(s); idle: 6 (bound by runtime.max_concurrent_trials=1)",
+        ),
+        (["seeds=[0,1,2]", "runtime.max_concurrent_trials=3"], "on 3 GPU(s); idle: 5 (bound by the recipe: 3 of its stages at once)"),
+        (["seeds=[0,1,2,3,4,5,6,7]", "runtime.max_concurrent_trials=1", "runtime.workers=8"], "on 8 GPU(s)"),
     ],
 )
 def test_gpus_for_which_a_recipe_has_no_work_are_told(
@@ -80,6 +88,40 @@ def test_gpus_for_which_a_recipe_has_no_work_are_told(
     with pytest.raises(InterruptedError):
         sweep.run_sweep(plan, context)
     assert [one.devices for one in allocated] == [line]
+
+
+def test_a_trial_that_builds_several_stages_at_once_keeps_as_many_gpus_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """RCL's entropy encoders, here two, for one trial at a time."""
+    plan = plan_of(small_recipe(runtime={"engine": "torch", "max_concurrent_trials": 1}))
+    keys = frozenset(stage.key for stage in plan.stages)
+    assert sweep.stages_at_once(plan.trials, keys)[0] == max(len(_banks(trial)) for trial in plan.trials) == 2
+    assert sweep.stages_at_once(plan.trials, frozenset()) == [0] * len(plan.trials), "what is there is not built"
+    monkeypatch.setattr(sweep, "cluster_growth", lambda: ClusterNodes(living=(Node(cpus=16, gpus=8),)))
+    context = Context(store=ArtifactStore(tmp_path / "store"), runtime=plan.recipe.runtime)
+    line = sweep.allocate(plan, context, keys, work=sweep._work_of(plan, plan.trials, keys)).devices
+    assert line == "on 2 GPU(s); idle: 6 (bound by runtime.max_concurrent_trials=1)"
+
+
+def _banks(trial: Any) -> tuple[Any, ...]:
+    return getattr(trial.scores.encoder, "banks", ())
+
+
+@pytest.mark.parametrize(
+    ("at_once", "settings", "line"),
+    [
+        (None, {}, "on 8 GPU(s)"),
+        (3, {}, "on 6 GPU(s); idle: 2 (bound by 3 trials at once)"),
+        (None, {"max_concurrent_trials": 1}, "on 2 GPU(s); idle: 6 (bound by runtime.max_concurrent_trials=1)"),
+    ],
+)
+def test_a_search_tells_the_same_of_its_trials(
+    at_once: int | None, settings: dict[str, Any], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of(small_recipe(runtime={"engine": "torch"} | settings))
+    monkeypatch.setattr(sweep, "cluster_growth", lambda: ClusterNodes(living=(Node(cpus=16, gpus=8),)))
+    context = Context(store=ArtifactStore(tmp_path / "store"), runtime=plan.recipe.runtime)
+    keys = frozenset(stage.key for stage in plan.stages)
+    assert sweep.allocate(plan, context, keys, work=on_cluster._work_of(plan, at_once)).devices == line
 
 
 @pytest.mark.parametrize(
