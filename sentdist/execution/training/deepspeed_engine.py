@@ -27,10 +27,10 @@ from sentdist.learning.gather import mean_over_ranks, rank_and_world_size, unrea
 from sentdist.learning.gradient_buckets import GradientBuckets
 from sentdist.learning.optimization import Optimization, adamw, schedule
 from sentdist.learning.precision import linears
+from sentdist.stages.planning.engine_memory import MOST_AT_ONCE
 
 CHECKPOINT_TAG = "deepspeed"
 ZERO_STAGES = (0, 1, 2, 3)
-MOST_AT_ONCE = 500_000_000  # numbers of a gradient that travel in one piece, as DeepSpeed has it
 
 
 class DeepSpeedEngine:

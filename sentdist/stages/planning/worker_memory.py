@@ -11,6 +11,7 @@ from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
+from sentdist.stages.planning.engine_memory import NUMBER, group_bytes, state_bytes, step_bytes
 from sentdist.stages.planning.resolve import configured, encoder_configuration
 
 # Fitted to infra/benchmarks/memory.md and speed.md (torch 2.13 on CPU, MiniLM, NLI's real lengths, peak resident memory): 64 rows of three
@@ -18,12 +19,8 @@ from sentdist.stages.planning.resolve import configured, encoder_configuration
 # layers compute by compiled kernels they take less (64 rows 1.95 GiB, in bf16 1.63): a plan does not know whether a host has them.
 PROCESS_BYTES = 0.8 * 2**30  # Python, torch, transformers, Ray
 HEAP_BYTES = 0.5 * 2**30  # what the C library keeps of steps of ever other sizes: 64 rows take 1.9 GiB after three of them, 2.6 after forty
-BYTES_PER_PARAMETER = {
-    "fp32": 16,
-    "tf32": 16,
-    "bf16": 18,
-}  # weight, gradient and AdamW's two moments in float32; and the copy that is computed with
-BYTES_PER_FROZEN_PARAMETER = {"fp32": 4, "tf32": 4, "bf16": 6}  # of an encoder that is not trained: no gradient, no moments
+COPY_BYTES = {"fp32": 0, "tf32": 0, "bf16": 2}  # of each parameter, the copy that is computed with
+PLAIN = Runtime(engine="torch")
 BYTES_PER_UNIT = {"fp32": 98, "tf32": 98, "bf16": 170}  # kept for the backward pass, of each token, layer and unit of width
 # The same on a GPU, counted from what autograd keeps of a BERT (64 to 72, 40 to 44), with room for the layer that is being differentiated.
 # On an H100 MiniLM took 23.4 GiB of NLI at 4,096 rows in bf16 where this says 33.0, for it thinks sentences longer; by kernels for whole
@@ -96,9 +93,9 @@ def sentences_of_a_worker(stage: Train, runtime: Runtime) -> int:
 
 def worker_bytes(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
     """Peak host memory of one worker. With GPUs the activations lie there and are not counted."""
-    held = PROCESS_BYTES + _state_bytes(stage, size)
     if runtime.gpus_per_worker:
-        return held
+        return PROCESS_BYTES + _held_bytes(stage, size, PLAIN)
+    held = PROCESS_BYTES + _held_bytes(stage, size, runtime)
     at_a_time = sentences_at_a_time(stage, runtime)
     heap = MICRO_BATCH_HEAP if at_a_time < sentences_of_a_worker(stage, runtime) else 1.0
     activations = at_a_time * _sentence_bytes(stage, size, runtime, BYTES_PER_UNIT)
@@ -106,7 +103,7 @@ def worker_bytes(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
 
 
 def gpu_bytes(stage: Train, size: EncoderSize, runtime: Runtime, *, bank_bytes: float = 0.0, gpu_memory: float = math.inf) -> float:
-    """Peak memory of one worker on its GPU; what ZeRO shares out is not taken off.
+    """Peak memory of one worker on its GPU.
 
     bank_bytes: of all its banks, wherever they lie. gpu_memory: of the whole GPU.
     """
@@ -132,18 +129,27 @@ def planned_bank_bytes(stage: Train, size: EncoderSize, rows: Mapping[str, int])
 
 
 def _gpu_bytes_beside_banks(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
-    return CUDA_BYTES + _state_bytes(stage, size) + sentences_at_a_time(stage, runtime) * _sentence_bytes_on_gpu(stage, size, runtime)
+    activations = sentences_at_a_time(stage, runtime) * _sentence_bytes_on_gpu(stage, size, runtime)
+    at_a_step = 0.0 if stage.training.freeze_encoder else step_bytes(size.num_parameters, runtime)
+    return _gpu_bytes_at_rest(stage, size, runtime) + max(activations, at_a_step)
+
+
+def _gpu_bytes_at_rest(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
+    return CUDA_BYTES + group_bytes(runtime) + _held_bytes(stage, size, runtime)
 
 
 def fitting_micro_batch(stage: Train, size: EncoderSize, runtime: Runtime, *, num_bytes: float) -> int:
     """Sentences whose activations fit into so much of a GPU's memory, by estimate; at least 1."""
-    return max(1, int((num_bytes - CUDA_BYTES - _state_bytes(stage, size)) // _sentence_bytes_on_gpu(stage, size, runtime)))
+    left = num_bytes - _gpu_bytes_at_rest(stage, size, runtime)
+    return max(1, int(left // _sentence_bytes_on_gpu(stage, size, runtime)))
 
 
-def _state_bytes(stage: Train, size: EncoderSize) -> float:
-    """Weights, gradients, the optimizer's state; of a frozen encoder the weights alone."""
-    of_each = BYTES_PER_FROZEN_PARAMETER if stage.training.freeze_encoder else BYTES_PER_PARAMETER
-    return of_each[stage.training.precision] * size.num_parameters
+def _held_bytes(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
+    """What the engine keeps for the parameters, and the copy that is computed with; of a frozen encoder the weights alone."""
+    copies = COPY_BYTES[stage.training.precision] * size.num_parameters
+    if stage.training.freeze_encoder:
+        return copies + NUMBER * size.num_parameters
+    return copies + state_bytes(size.num_parameters, runtime)
 
 
 def _sentence_bytes_on_gpu(stage: Train, size: EncoderSize, runtime: Runtime) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -21,10 +22,14 @@ from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec, Training
 from sentdist.plan.stages import Train
+from sentdist.stages.planning.engine_memory import NCCL_BYTES, state_bytes, step_bytes
 from sentdist.stages.planning.resolve import encoder_configuration
 from sentdist.stages.planning.worker_memory import (
     BERT_BASE,
     BYTES_PER_UNIT_ON_GPU,
+    CUDA_BYTES,
+    PLAIN,
+    EncoderSize,
     bank_lies_on_gpu,
     encoder_size,
     fitting_micro_batch,
@@ -114,16 +119,19 @@ def test_attention_in_float32_takes_more_the_longer_a_sentence_may_be() -> None:
 def test_a_frozen_encoder_has_weights_and_one_layer_at_a_time() -> None:
     stage = _stage(precision="bf16")
     frozen = stage.model_copy(update={"training": stage.training.model_copy(update={"freeze_encoder": True})})
-    whole, less = (gpu_bytes(one, MINILM, Runtime()) - gpu_bytes(one, MINILM, Runtime(micro_batch=1)) for one in (stage, frozen))
+    whole, less = (
+        gpu_bytes(one, MINILM, PLAIN) - gpu_bytes(one, MINILM, PLAIN.model_copy(update={"micro_batch": 1})) for one in (stage, frozen)
+    )
     assert whole == pytest.approx(6 * less), "MiniLM has six layers"
-    saved = worker_bytes(stage, MINILM, Runtime()) - worker_bytes(frozen, MINILM, Runtime())
+    saved = worker_bytes(stage, MINILM, PLAIN) - worker_bytes(frozen, MINILM, PLAIN)
     assert saved > 12 * MINILM.num_parameters
 
 
 def test_layers_that_are_computed_again_leave_what_goes_into_each_and_one_whole() -> None:
     stage = _stage(precision="bf16")
     whole, less = (
-        gpu_bytes(stage, MINILM, Runtime(recompute_layers=again)) - gpu_bytes(stage, MINILM, Runtime(recompute_layers=again, micro_batch=1))
+        gpu_bytes(stage, MINILM, PLAIN.model_copy(update={"recompute_layers": again}))
+        - gpu_bytes(stage, MINILM, PLAIN.model_copy(update={"recompute_layers": again, "micro_batch": 1}))
         for again in (False, True)
     )
     assert less == pytest.approx(whole * (50 + 6 * 4) / (6 * 50)), "50 bytes a unit of each of six layers, or of one beside six float32"
@@ -149,13 +157,54 @@ def test_on_a_gpu_the_same_formula_says_what_lies_there_and_how_much_fits() -> N
     stage, whole = _stage(rows=512), Runtime(gpus_per_worker=1)
     few = whole.model_copy(update={"micro_batch": 192})
     assert GIB < gpu_bytes(stage, MINILM, few) < gpu_bytes(stage, MINILM, whole)
-    assert gpu_bytes(stage, MINILM, Runtime(workers=8)) == gpu_bytes(stage, MINILM, few)
+    assert gpu_bytes(stage, MINILM, Runtime(workers=8)) == gpu_bytes(stage, MINILM, few) + NCCL_BYTES
     assert fitting_micro_batch(stage, MINILM, whole, num_bytes=gpu_bytes(stage, MINILM, few)) == 192
     assert fitting_micro_batch(stage, MINILM, whole, num_bytes=0) == 1
     recomputed = whole.model_copy(update={"recompute_layers": True})
     assert GIB < gpu_bytes(stage, MINILM, recomputed) < gpu_bytes(stage, MINILM, whole) / 2
     most = gpu_bytes(stage, MINILM, whole)
     assert fitting_micro_batch(stage, MINILM, recomputed, num_bytes=most) > 3 * fitting_micro_batch(stage, MINILM, whole, num_bytes=most)
+
+
+# Of BERT-large, 335 million parameters, on 80 GiB: bytes a parameter by hand, from what engine_memory.py says was counted.
+@pytest.mark.parametrize(
+    ("runtime", "of_each"),
+    [
+        ({"engine": "torch"}, 16),
+        ({}, 20),
+        ({"zero_stage": 1}, 24),
+        ({"zero_stage": 2}, 24),
+        ({"zero_stage": 1, "workers": 2}, 20),
+        ({"zero_stage": 2, "workers": 4}, 18),
+        ({"zero_stage": 2, "workers": 64}, 16 + 3 / 8),
+        ({"zero_stage": 3, "workers": 4}, 21),
+    ],
+)
+def test_what_an_engine_keeps_beside_plain_torch_is_counted(runtime: dict[str, Any], of_each: float) -> None:
+    """One sentence at a time, so that activations are nothing beside it; in bf16 two bytes more, the copy that is computed with."""
+    large = EncoderSize(num_tokens=30522, num_positions=512, num_layers=24, width=1024, inner_width=4096, num_heads=16)
+    given = Runtime.model_validate({"micro_batch": 1, "gpus_per_worker": 1} | runtime)
+    group = NCCL_BYTES if given.most_workers > 1 else 0.0
+    for precision, copy in (("fp32", 0), ("bf16", 2)):
+        found = gpu_bytes(_stage(precision=precision), large, given) - CUDA_BYTES - group
+        assert found / large.num_parameters == pytest.approx(of_each + copy, rel=0.01)
+
+
+def test_pieces_in_which_things_travel_have_an_end() -> None:
+    """Of 7 billion parameters on 8 workers ZeRO 3 holds a billion at a time: 30 GB, where each part of its own is 17.5."""
+    shared = Runtime(zero_stage=3, workers=8)
+    assert state_bytes(7e9, shared) == pytest.approx(7e9 * 20 / 8 + 8e9 + 4e9)
+    assert state_bytes(7e9, Runtime(zero_stage=2, workers=8)) == pytest.approx(7e9 * (4 + 20 / 8) + 3 * 2e9 * 7 / 8)
+    assert step_bytes(7e9, Runtime()) == 2e9 and step_bytes(1e8, Runtime()) == 4e8
+
+
+def test_a_worker_on_cpus_keeps_the_same_and_one_with_a_gpu_keeps_it_there() -> None:
+    stage = _stage()
+    plain, shared, on_gpu = (
+        worker_bytes(stage, BERT_BASE, Runtime.model_validate(one))
+        for one in ({}, {"zero_stage": 1}, {"zero_stage": 1, "gpus_per_worker": 1})
+    )
+    assert shared - plain == pytest.approx(8 * BERT_BASE.num_parameters) and on_gpu < plain
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,97 @@
+"""How many bytes a parameter engines hold at their peak, counted: what the estimate of a worker's memory on a GPU takes them for."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from sentdist.execution.training import deepspeed_engine
+from sentdist.execution.training.deepspeed_engine import ZERO_STAGES, DeepSpeedEngine
+from sentdist.learning.encoder.batch import TokenBatch, collate
+from sentdist.learning.engine import Engine, TorchEngine
+from sentdist.learning.optimization import Optimization
+from sentdist.plan.runtime import Runtime
+from sentdist.stages.planning import engine_memory
+from sentdist.stages.planning.engine_memory import state_bytes, step_bytes
+from tests.parity.processes import run_in_processes
+
+pytestmark = pytest.mark.parity
+
+WIDTH, LAYERS = 512, 8  # a matrix is large enough for ZeRO 3 to share it out
+
+
+class Wide(nn.Module):
+    """Weights, and next to no activations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS)))
+
+    def forward(self, tokens: TokenBatch) -> Tensor:
+        found: Tensor = self.layers(torch.ones(1, WIDTH))
+        return found
+
+
+class LiveBytes(TorchDispatchMode):
+    """Counts what tensors lie in memory that were made inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._known: dict[int, tuple[StorageWeakRef, int]] = {}
+        self.peak = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = function(*args, **(kwargs or {}))
+        for one in found if isinstance(found, tuple | list) else [found]:
+            if isinstance(one, Tensor) and one.device.type == "cpu":
+                storage = one.untyped_storage()
+                self._known[storage._cdata] = (StorageWeakRef(storage), storage.nbytes())
+        self.peak = max(self.peak, self.now())
+        return found
+
+    def now(self) -> int:
+        for place in [place for place, (reference, _) in self._known.items() if reference.expired()]:
+            del self._known[place]
+        return sum(size for _, size in self._known.values())
+
+
+def bytes_of(rank: int, world_size: int, kind: str | int, share: float) -> float:
+    """A parameter, at the peak of some steps. share: of the gradient that travels at a time."""
+    optimization = Optimization(num_steps=4, clip_norm=1.0)
+    with LiveBytes() as live:
+        encoder = Wide()
+        num_parameters = sum(parameter.numel() for parameter in encoder.parameters())
+        deepspeed_engine.MOST_AT_ONCE = int(share * num_parameters)  # this process is the test's own
+        engine: Engine = (
+            TorchEngine(encoder, optimization) if kind == "torch" else DeepSpeedEngine(encoder, optimization, zero_stage=int(kind))
+        )
+        gc.collect()
+        live.peak = 0
+        for _ in range(3):
+            loss = engine.encode(collate([[0]])).square().mean()
+            engine.backward(loss)
+            engine.step()
+    return live.peak / num_parameters
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("share", [1.0, 0.25])
+@pytest.mark.parametrize("kind", ["torch", *ZERO_STAGES])
+def test_an_engine_holds_what_it_is_estimated_to(kind: str | int, share: float, world_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not less, or a training would be let in for which there is no room; and at most a quarter more."""
+    many = 10**6
+    monkeypatch.setattr(engine_memory, "MOST_AT_ONCE", int(share * many))
+    runtime = Runtime(workers=world_size, engine="torch") if kind == "torch" else Runtime(workers=world_size, zero_stage=int(kind))
+    estimate = (state_bytes(many, runtime) + step_bytes(many, runtime)) / many
+    found = max(run_in_processes(bytes_of, world_size, kind, share))
+    if kind in ("torch", 0):  # in pieces of a size of their own, larger than these weights
+        copied = 4.0 if world_size > 1 or kind == 0 else 0.0
+        assert found == pytest.approx(16.0 + copied, rel=1e-3)
+    else:
+        assert found < 1.01 * estimate and estimate < 1.25 * found
