@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from sentdist.learning.gather import begin_mean, rank_and_world_size
-
-BUCKET_BYTES = 25 * 1024 * 1024  # as DDP has it: smaller ones leave earlier, larger ones use the network better
+from sentdist.learning.gradient_pieces import BUCKET_BYTES
 
 
 def average_gradients(parameters: Iterable[Parameter]) -> None:

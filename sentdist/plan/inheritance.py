@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sentdist.errors import brief
@@ -61,7 +61,7 @@ def _written(name: str, known: dict[str, Any], inherits: dict[str, Any], chain: 
     return merged
 
 
-def _relation(one: Any, there: list[Any], *, where: str) -> Any:
+def _relation(one: Any, there: Sequence[Any], *, where: str) -> Any:
     if not isinstance(one, str):
         return one
     named = {relation.get("name"): relation for relation in there if isinstance(relation, dict)}

@@ -25,9 +25,9 @@ from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Brake, diverged_gradient, host_copy
 from sentdist.learning.gather import mean_over_ranks, rank_and_world_size, unread_mean_over_ranks, wait_for_all_ranks
 from sentdist.learning.gradient_buckets import GradientBuckets
+from sentdist.learning.gradient_pieces import MOST_AT_ONCE
 from sentdist.learning.optimization import Optimization, adamw, schedule
 from sentdist.learning.precision import linears
-from sentdist.stages.planning.engine_memory import MOST_AT_ONCE
 
 CHECKPOINT_TAG = "deepspeed"
 ZERO_STAGES = (0, 1, 2, 3)

@@ -5,8 +5,7 @@ one piece and in four. Bytes a parameter, in one piece:
 
 | | 1 worker | 2 | 4 |
 |---|---|---|---|
-| torch | 16 | 16 | 16 |
-| ZeRO 0 | 20 | 20 | 20 |
+| torch, ZeRO 0 | 16 | 20 | 20 |
 | ZeRO 1, 2 | 24 | 18 to 20 | 15 to 18 |
 | ZeRO 3 | 32 | 22 to 26 | 17 to 21 |
 
@@ -15,10 +14,10 @@ So ZeRO saves memory from four workers on, and ZeRO 3 more than ZeRO 2 only wher
 
 from __future__ import annotations
 
+from sentdist.learning.gradient_pieces import BUCKET_BYTES, MOST_AT_ONCE
 from sentdist.plan.runtime import Runtime
 
 NUMBER = 4  # bytes of float32, in which weights, gradients and the optimizer's moments are kept in every precision
-MOST_AT_ONCE = 500_000_000  # numbers of a gradient that travel in one piece, as DeepSpeed has it
 MOST_LIVE = 1_000_000_000  # parameters that ZeRO 3 holds whole at a time, and does not let go between two uses, as DeepSpeed has it
 # NCCL's own, which torch does not see: 16 channels to three neighbours, each way 4 MiB (NCCL_BUFFSIZE) and half as much for its quick
 # protocols, come to 0.6 GiB. By its defaults; not measured here.
@@ -43,8 +42,8 @@ def state_bytes(num_parameters: float, runtime: Runtime) -> float:
 
 
 def step_bytes(num_parameters: float, runtime: Runtime) -> float:
-    """What comes on top when the activations are gone: at ZeRO stage 0 DeepSpeed averages a copy of the gradient, with one worker, too."""
-    return NUMBER * min(num_parameters, MOST_AT_ONCE) if runtime.engine == "deepspeed" and runtime.zero_stage == 0 else 0.0
+    """What comes on top as the activations go: at ZeRO stage 0, over several workers, the bucket that the gradients move into."""
+    return min(NUMBER * num_parameters, BUCKET_BYTES) if runtime.zero_stage == 0 and runtime.most_workers > 1 else 0.0
 
 
 def group_bytes(runtime: Runtime) -> float:
