@@ -8,7 +8,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+from torch.nn.utils import clip_grads_with_norm_
 
 from sentdist.errors import TrainingDiverged
 from sentdist.learning.checkpoint import EngineFacts, Progress, check_engine, load_rng, read_progress, save_rng, write_progress
@@ -136,7 +136,7 @@ class TorchEngine:
             loss.backward()
 
     def step(self) -> float:
-        norm = self._averaged_norm()
+        norm = self.buckets.averaged_norm()
         grad_norm = float(norm)
         if not math.isfinite(grad_norm):
             raise diverged_gradient(grad_norm)
@@ -146,15 +146,10 @@ class TorchEngine:
     def step_unread(self, loss: Tensor, *, vote: float = 0.0) -> Tensor | None:
         if not self.runs_ahead:
             return None
-        mean_and_votes, norm = unread_mean_over_ranks(loss, vote=vote), self._averaged_norm()
+        mean_and_votes, norm = unread_mean_over_ranks(loss, vote=vote), self.buckets.averaged_norm()
         facts = self._brake.facts(self._optimizer, mean_and_votes, norm)
         self._move(norm)
         return facts
-
-    def _averaged_norm(self) -> Tensor:
-        """Average the gradients over ranks; their L2 norm."""
-        self.buckets.arrive()
-        return get_total_norm([parameter.grad for parameter in self._parameters if parameter.grad is not None], foreach=True)
 
     def _move(self, norm: Tensor) -> None:
         if self.optimization.clip_norm is not None:

@@ -11,6 +11,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 from torch.nn import Parameter
+from torch.nn.utils import get_total_norm
 
 from sentdist.learning.gather import begin_mean, rank_and_world_size
 from sentdist.learning.gradient_pieces import BUCKET_BYTES
@@ -36,7 +37,8 @@ class GradientBuckets:
 
     def __init__(self, parameters: Iterable[Parameter], *, leave_early: bool = True) -> None:
         """leave_early: False: all leave in `arrive`."""
-        self._buckets = [_Bucket(parameters) for parameters in _filled([one for one in parameters if one.requires_grad])]
+        self._parameters = [parameter for parameter in parameters if parameter.requires_grad]
+        self._buckets = [_Bucket(some) for some in _filled(self._parameters)]
         self._is_open = False
         self._num_away = 0
         if not leave_early or rank_and_world_size()[1] == 1:
@@ -66,6 +68,11 @@ class GradientBuckets:
         for bucket in self._buckets:
             bucket.arrive()
         self._num_away = 0
+
+    def averaged_norm(self) -> Tensor:
+        """The L2 norm of all gradients, once they have arrived. Collective."""
+        self.arrive()
+        return get_total_norm([parameter.grad for parameter in self._parameters if parameter.grad is not None], foreach=True)
 
     def _take(self, number: int, parameter: Parameter) -> None:
         """A gradient has come, of that bucket."""

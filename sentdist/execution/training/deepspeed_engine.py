@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+from torch.nn.utils import clip_grads_with_norm_
 
 from sentdist.errors import RecipeError, ResourceError
 from sentdist.learning.checkpoint import EngineFacts, Progress, check_engine, load_rng, read_progress, save_rng, write_progress
@@ -102,7 +102,7 @@ class DeepSpeedEngine:
         """As `Engine.step`. ZeRO 1–3 look at the norm themselves and skip the optimizer; stage 0 does not, so we look first, and clip:
         DeepSpeed would compute the norm again, parameter by parameter, and wait for the GPU twice."""
         if self._zero_stage == 0:
-            norm = self._norm()
+            norm = self.buckets.averaged_norm()
             if not math.isfinite(grad_norm := float(norm)):
                 raise diverged_gradient(grad_norm)
             self._move(norm)
@@ -115,15 +115,10 @@ class DeepSpeedEngine:
     def step_unread(self, loss: Tensor, *, vote: float = 0.0) -> Tensor | None:
         if not self.runs_ahead:
             return None
-        mean_and_votes, norm = unread_mean_over_ranks(loss, vote=vote), self._norm()
+        mean_and_votes, norm = unread_mean_over_ranks(loss, vote=vote), self.buckets.averaged_norm()
         facts = self._brake.facts(self._engine.optimizer, mean_and_votes, norm)
         self._move(norm)
         return facts
-
-    def _norm(self) -> Tensor:
-        """At stage 0: average the gradients over ranks; their L2 norm."""
-        self.buckets.arrive()
-        return get_total_norm([parameter.grad for parameter in self.learner.parameters() if parameter.grad is not None], foreach=True)
 
     def _move(self, norm: Tensor) -> None:
         """At stage 0."""
