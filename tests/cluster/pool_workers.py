@@ -27,3 +27,18 @@ class Deadly:
 
     def work(self, part: int) -> int:
         os._exit(1)
+
+
+class Stuck:
+    """The first process never comes to the end of its part."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+
+    def work(self, part: int) -> int:
+        try:
+            (self._log / "stuck").touch(exist_ok=False)
+        except FileExistsError:
+            return part * part
+        while True:
+            time.sleep(3600.0)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.pool_workers import Deadly, Squarer
+from tests.cluster.pool_workers import Deadly, Squarer, Stuck
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
@@ -52,3 +52,16 @@ def test_a_part_that_kills_its_workers_ends_the_pool(cluster: Any) -> None:
     demand = Demand(way="pool", workers=2, num_cpus=1.0, num_gpus=0.0)
     with pytest.raises(ResourceError, match=r"bank x: found a part whose worker was lost 4 times .*what is finished is kept"):
         list(over_workers(Deadly, (), [0, 1], demand=demand, where="bank x"))
+
+
+def test_who_would_get_too_far_ahead_of_a_slow_worker_does_its_part(cluster: Any, tmp_path: Path) -> None:
+    """And the pool ends without waiting for it."""
+    import ray
+
+    from sentdist.execution.parallel.pool import over_workers
+    from sentdist.execution.resources import Demand
+
+    demand = Demand(way="pool", workers=2, num_cpus=1.0, num_gpus=0.0)
+    found = list(over_workers(Stuck, (tmp_path,), range(12), demand=demand, where="squares", ahead_per_worker=2))
+    assert (tmp_path / "stuck").exists() and sorted(found) == [(part, part * part) for part in range(12)]
+    wait_for(lambda: ray.available_resources().get("CPU") == 2, what="free CPUs")
