@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sentdist.learning.freed_memory import give_back_gpu_memory
+
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
@@ -69,13 +71,15 @@ _shelf: _Shelf | None = None
 @contextmanager
 def bank_stays() -> Iterator[None]:
     """Inside, the bank that a training had copied to its GPU stays there until a training of this process needs another, or none. It goes
-    with the outermost of these; outside, a bank goes with its training."""
+    with the outermost of these, back to the GPU; outside, a bank goes with its training."""
     global _shelf
     before, _shelf = _shelf, _shelf or _Shelf()
     try:
         yield
     finally:
         _shelf = before
+        if before is None:
+            give_back_gpu_memory()
 
 
 def on_device(bank: StoredBank, device: torch.device) -> DeviceBank:

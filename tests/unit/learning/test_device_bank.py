@@ -150,6 +150,18 @@ def test_another_bank_takes_its_place_and_nothing_stays_behind(tmp_path: Path) -
         assert bytes_of_banks() == before, "a training that is alone keeps its bank itself"
 
 
+def test_its_memory_goes_back_to_the_gpu_when_nothing_more_is_to_be_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch would keep it for a process that goes on, as a notebook does."""
+    bank, left = _banks(tmp_path, "float16"), list[int]()
+    before = bytes_of_banks()
+    monkeypatch.setattr(device_bank, "give_back_gpu_memory", lambda: left.append(bytes_of_banks()))
+    with pretended_gpu() as gpu, bank_stays():
+        with bank_stays():
+            on_device(bank, gpu)
+        assert left == []
+    assert left == [before]
+
+
 def _table(bank: Any) -> Tensor:
     table: Tensor = bank.rows(np.arange(bank.num_sentences))
     return table
