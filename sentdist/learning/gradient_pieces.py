@@ -1,6 +1,12 @@
-"""In what pieces gradients travel between workers: what engines keep to, and estimates of their memory count. Loads no torch."""
+"""In what pieces gradients, and with ZeRO weights, travel between workers: engines keep to it, estimates of their memory count it.
+
+Loads no torch.
+"""
 
 from __future__ import annotations
 
-BUCKET_BYTES = 25 * 1024 * 1024  # at ZeRO stage 0, as DDP has it: smaller ones leave earlier, larger ones use the network better
-MOST_AT_ONCE = 500_000_000  # numbers, at ZeRO stages 1 to 3, as DeepSpeed has it
+BUCKET_BYTES = 25 * 1024 * 1024  # of gradients, as DDP has it: smaller ones leave earlier, larger ones use the network better
+BUCKET_NUMBERS = BUCKET_BYTES // 4  # DeepSpeed's own 500 million are 2 GB, more than any gradient of an encoder that is trained here
+# Parameters that ZeRO 3 holds whole at a time, and does not let go between two uses. DeepSpeed's own thousand million is more than nearly
+# all encoders have: it would never let any go.
+MOST_LIVE = 50_000_000

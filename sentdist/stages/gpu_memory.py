@@ -13,8 +13,11 @@ from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Bank, Encoded, Rung, Scores, Targets, Train
 from sentdist.sizes import memory_size
 from sentdist.stages.context import Context
-from sentdist.stages.planning.worker_memory import fitting_micro_batch, gpu_bytes, sentences_at_a_time, size_of
+from sentdist.stages.planning.engine_memory import best_zero_stage, state_bytes
+from sentdist.stages.planning.worker_memory import EncoderSize, fitting_micro_batch, gpu_bytes, sentences_at_a_time, size_of
 
+FEW_WORKERS = 4  # on which ZeRO saves memory, of all but small encoders
+WORTH_IT = 0.9  # of the bytes; what saves less is not named
 LEAST_TOKENS = 512  # that `runtime.tokens_per_batch` may be
 # What CUDA, cuBLAS, NCCL and Triton say where they take memory behind torch's back: none of them raises torch's OutOfMemoryError.
 FULL = (
@@ -76,25 +79,33 @@ def whole_gpu(free: int, total: int) -> str:
 
 
 def _training(stage: Train, context: Context, num_bytes: float) -> tuple[str, str]:
-    at_a_time = sentences_at_a_time(stage, context.runtime)
+    size, at_a_time = size_of(stage.encoder, context), sentences_at_a_time(stage, context.runtime)
     tried = f"{counted(at_a_time, 'sentence')} at a time (runtime.micro_batch)"
     if at_a_time == 1:
         if not context.runtime.recompute_layers:
             return tried, "Set runtime.recompute_layers=true, which changes no result, or lower training.max_length."
-        engine = "runtime.engine=deepspeed and " if context.runtime.engine == "torch" else ""
-        return tried, f"Lower training.max_length, take a smaller encoder, or set {engine}runtime.zero_stage=3 on several workers."
-    size, num_bytes = size_of(stage.encoder, context), num_bytes - bytes_of_banks()
+        return tried, f"Lower training.max_length, or take a smaller encoder{_by_zero(size, context.runtime)}."
+    num_bytes -= bytes_of_banks()
     # By estimate, and if that had it fit by half: the estimate knows nothing of long sentences, and nothing of who else uses the GPU.
     fewer = min(at_a_time // 2, fitting_micro_batch(stage, size, context.runtime, num_bytes=num_bytes))
     rows = max(1, fewer * context.runtime.fewest_workers // stage.num_columns)
     remedy = f"Set runtime.micro_batch={fewer}, which changes no result, or training.batch_size={rows}, which does."
     recomputed = context.runtime.model_copy(update={"recompute_layers": True})
-    if (
-        not context.runtime.recompute_layers and gpu_bytes(stage, size, recomputed) < num_bytes - bytes_of_banks()
-    ):  # a third slower, small parts several times
+    if not context.runtime.recompute_layers and gpu_bytes(stage, size, recomputed) < num_bytes:  # a third slower, small parts several times
         slower = f"runtime.micro_batch={fewer}, which is slower"
         remedy = f"Set runtime.recompute_layers=true, or {slower}: neither changes a result. training.batch_size={rows} does."
     return tried, f"{remedy} What is finished is kept."
+
+
+def _by_zero(size: EncoderSize, runtime: Runtime) -> str:
+    """What to set, that an engine may keep less on each of several workers; nothing where that is not so."""
+    num, largest = size.num_parameters, size.largest
+    shared = runtime.model_copy(update={"engine": "deepspeed", "workers": max(FEW_WORKERS, runtime.fewest_workers)})
+    shared = shared.model_copy(update={"zero_stage": best_zero_stage(num, shared, largest=largest)})
+    if state_bytes(num, shared, largest=largest) > WORTH_IT * state_bytes(num, runtime, largest=largest):
+        return ""
+    engine = "runtime.engine=deepspeed, " if runtime.engine == "torch" else ""
+    return f", or set {engine}runtime.zero_stage={shared.zero_stage} on {shared.fewest_workers} workers"
 
 
 def _encoding(runtime: Runtime) -> tuple[str, str]:

@@ -39,6 +39,15 @@ class Wide(nn.Module):
         return found
 
 
+class Unequal(Wide):
+    """Two of its matrices are larger than what travels at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        between = 5 * WIDTH
+        self.layers = nn.Sequential(nn.Linear(WIDTH, between), nn.Linear(between, WIDTH), *(nn.Linear(WIDTH, WIDTH) for _ in range(4)))
+
+
 class LiveBytes(TorchDispatchMode):
     """Counts what tensors lie in memory that were made inside."""
 
@@ -62,14 +71,16 @@ class LiveBytes(TorchDispatchMode):
         return sum(size for _, size in self._known.values())
 
 
-def bytes_of(rank: int, world_size: int, kind: str | int, share: float) -> float:
+def bytes_of(rank: int, world_size: int, model: type[nn.Module], kind: str | int, share: float) -> float:
     """A parameter, at the peak of some steps. share: of the gradient that travels at a time."""
     optimization = Optimization(num_steps=4, clip_norm=1.0)
     with LiveBytes() as live:
-        encoder = Wide()
+        encoder = model()
         num_parameters = sum(parameter.numel() for parameter in encoder.parameters())
-        deepspeed_engine.MOST_AT_ONCE = int(share * num_parameters)  # this process is the test's own
-        gradient_buckets.BUCKET_BYTES = int(share * 4 * num_parameters)
+        for module, name, numbers in (  # this process is the test's own
+            (deepspeed_engine, "BUCKET_NUMBERS", share), (deepspeed_engine, "MOST_LIVE", share), (gradient_buckets, "BUCKET_BYTES", 4 * share)
+        ):  # fmt: skip
+            setattr(module, name, int(numbers * num_parameters))
         engine: Engine = (
             TorchEngine(encoder, optimization) if kind == "torch" else DeepSpeedEngine(encoder, optimization, zero_stage=int(kind))
         )
@@ -83,14 +94,17 @@ def bytes_of(rank: int, world_size: int, kind: str | int, share: float) -> float
 
 
 @pytest.mark.parametrize("world_size", [1, 2])
-@pytest.mark.parametrize("share", [1.0, 0.25])
+@pytest.mark.parametrize(("model", "share"), [(Wide, 1.0), (Wide, 0.125), (Unequal, 0.25)])
 @pytest.mark.parametrize("kind", ["torch", *ZERO_STAGES])
-def test_an_engine_holds_what_it_is_estimated_to(kind: str | int, share: float, world_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_holds_what_it_is_estimated_to(
+    kind: str | int, model: type[nn.Module], share: float, world_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not less, or a training would be let in for which there is no room; and at most a quarter more."""
     many = 10**6
-    monkeypatch.setattr(engine_memory, "MOST_AT_ONCE", int(share * many))
-    monkeypatch.setattr(engine_memory, "BUCKET_BYTES", int(share * 4 * many))
+    for name, numbers in {"BUCKET_NUMBERS": share, "MOST_LIVE": share, "BUCKET_BYTES": 4 * share}.items():
+        monkeypatch.setattr(engine_memory, name, int(numbers * many))
     runtime = Runtime(workers=world_size, engine="torch") if kind == "torch" else Runtime(workers=world_size, zero_stage=int(kind))
-    estimate = (state_bytes(many, runtime) + step_bytes(many, runtime)) / many
-    found = max(run_in_processes(bytes_of, world_size, kind, share))
+    sizes = [parameter.numel() for parameter in model().parameters()]
+    estimate = (state_bytes(many, runtime, largest=many * max(sizes) / sum(sizes)) + step_bytes(many, runtime)) / many
+    found = max(run_in_processes(bytes_of, world_size, model, kind, share))
     assert found < 1.01 * estimate and estimate < 1.25 * found

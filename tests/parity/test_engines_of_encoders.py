@@ -6,14 +6,16 @@ import itertools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from sentdist.execution.training import deepspeed_engine
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
-from sentdist.learning.encoder.batch import collate
+from sentdist.learning.encoder.batch import TokenBatch, collate
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.loop import train_steps
@@ -65,6 +67,42 @@ def test_equal_after_10_steps(family: str, kinds: tuple[str | int, ...], request
             # 1e-2 of 1e-3 a step differently. Most agree to 1e-6.
             difference = (found_weights[name] - weight).abs().max()
             assert difference < 1e-4, (kind, name, difference)
+
+
+def trained_by_parts(rank: int, world_size: int, folder: str) -> tuple[Outcome, int]:
+    """As `train_encoder` by ZeRO 3, where every parameter is shared out and none is kept between two uses; and how many were away between
+    a forward and a backward pass."""
+    made, away = deepspeed_engine._config, 0
+
+    def config(*given: Any, **named: Any) -> dict[str, Any]:
+        values = made(*given, **named)
+        values["zero_optimization"] |= {"stage3_param_persistence_threshold": 0}  # a tiny encoder's are all kept otherwise
+        return values
+
+    class Watched(DeepSpeedEngine):
+        def encode(self, tokens: TokenBatch) -> Tensor:
+            nonlocal away
+            embeddings = super().encode(tokens)
+            away = max(away, sum(parameter.numel() == 0 for parameter in self.learner.parameters()))
+            return embeddings
+
+    with (
+        patch.object(deepspeed_engine, "_config", config),
+        patch.object(deepspeed_engine, "MOST_LIVE", 0),
+        patch.object(deepspeed_engine, "BUCKET_NUMBERS", 64),
+        patch(f"{__name__}.DeepSpeedEngine", Watched),
+    ):
+        return train_encoder(rank, world_size, folder, (3,))[3], away
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "mpnet", "nomic_bert"])
+def test_zero_3_lets_parameters_go_between_their_uses(family: str, request: pytest.FixtureRequest) -> None:
+    folder = str(request.getfixturevalue(f"tiny_{'encoder' if family == 'bert' else family}_dir"))
+    losses, half_way, _ = train_encoder(0, 1, folder, ("torch",))["torch"]
+    for (found_losses, found_half_way, _), away in run_in_processes(trained_by_parts, 2, folder):
+        assert away > 10
+        assert found_losses == pytest.approx(losses, rel=1e-5)
+        torch.testing.assert_close(found_half_way, half_way, atol=1e-4, rtol=0)
 
 
 def has_no_gradient(name: str) -> bool:

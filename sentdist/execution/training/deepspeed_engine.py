@@ -25,7 +25,7 @@ from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Brake, diverged_gradient, host_copy
 from sentdist.learning.gather import mean_over_ranks, rank_and_world_size, unread_mean_over_ranks, wait_for_all_ranks
 from sentdist.learning.gradient_buckets import GradientBuckets
-from sentdist.learning.gradient_pieces import MOST_AT_ONCE
+from sentdist.learning.gradient_pieces import BUCKET_NUMBERS, MOST_LIVE
 from sentdist.learning.optimization import Optimization, adamw, schedule
 from sentdist.learning.precision import linears
 
@@ -255,8 +255,13 @@ def _config(optimization: Optimization, zero_stage: int, *, num_parameters: int)
         "gradient_accumulation_steps": 1,
         # Always written: DeepSpeed clips at 1.0 where it is left out; 0 is off. At stage 0 `step` clips.
         "gradient_clipping": optimization.clip_norm or 0.0 if zero_stage else 0.0,
-        # Stages 1 to 3 keep a buffer of that size on the GPU: with DeepSpeed's own 500 million numbers 2 GB, for any model.
-        "zero_optimization": {"stage": zero_stage, "reduce_bucket_size": min(MOST_AT_ONCE, max(1, num_parameters))},
+        "zero_optimization": {
+            "stage": zero_stage,
+            "reduce_bucket_size": min(BUCKET_NUMBERS, max(1, num_parameters)),  # of which stages 1 to 3 keep a buffer or two
+            "stage3_prefetch_bucket_size": BUCKET_NUMBERS,
+            "stage3_max_live_parameters": MOST_LIVE,
+            "stage3_max_reuse_distance": MOST_LIVE,
+        },
         # bf16 compute over float32 weights; "bf16": {"enabled": true} would cast the weights themselves, layer norms included.
         # No module is "safe": of those that are, ZeRO 1 to 3 sum the gradients over ranks in bfloat16 (off by 1.8e-3 on two ranks) where
         # stage 0 sums in float32. What is computed in bfloat16 is autocast's choice all the same.

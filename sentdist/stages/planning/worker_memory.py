@@ -55,6 +55,11 @@ class EncoderSize:
         per_layer = 4 * self.width**2 + 2 * self.width * self.inner_width
         return (self.num_tokens + self.num_positions) * self.width + self.num_layers * per_layer
 
+    @property
+    def largest(self) -> int:
+        """Parameters of its largest matrix: the embeddings of words, or of a feed-forward layer."""
+        return self.width * max(self.num_tokens, self.inner_width)
+
 
 BERT_BASE = EncoderSize(num_tokens=30522, num_positions=512, num_layers=12, width=768, inner_width=3072, num_heads=12)
 
@@ -149,7 +154,7 @@ def _held_bytes(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
     copies = COPY_BYTES[stage.training.precision] * size.num_parameters
     if stage.training.freeze_encoder:
         return copies + NUMBER * size.num_parameters
-    return copies + state_bytes(size.num_parameters, runtime)
+    return copies + state_bytes(size.num_parameters, runtime, largest=size.largest)
 
 
 def _sentence_bytes_on_gpu(stage: Train, size: EncoderSize, runtime: Runtime) -> float:

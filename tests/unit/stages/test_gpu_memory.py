@@ -15,8 +15,9 @@ from sentdist.plan.stages import Bank
 from sentdist.stages import gpu_memory
 from sentdist.stages.context import Context
 from sentdist.stages.gpu_memory import explain_full_gpu
+from sentdist.stages.planning.worker_memory import EncoderSize
 from sentdist.tracking.tracker import NullRun
-from tests.unit.stages.test_worker_memory import _stage
+from tests.unit.stages.test_worker_memory import MINILM, _stage
 
 GIB = 2**30
 
@@ -58,6 +59,21 @@ def told(stage: Any, where: Context) -> str:
 def test_of_a_training_what_makes_it_fit_is_named(runtime: dict[str, Any], sentences: list[str]) -> None:
     found = told(_stage(rows=4096), context(**runtime))
     assert all(sentence in found for sentence in sentences), found
+
+
+@pytest.mark.parametrize(
+    ("runtime", "said"),
+    [
+        ({}, "runtime.zero_stage=3 on 4 workers"),
+        ({"engine": "torch", "workers": 8}, "runtime.engine=deepspeed, runtime.zero_stage=3 on 8 workers"),
+        ({"zero_stage": 3, "workers": 4}, None),
+    ],
+)
+def test_a_large_encoder_is_shared_out_where_that_keeps_less(runtime: dict[str, Any], said: str | None) -> None:
+    large = EncoderSize(num_tokens=30522, num_positions=512, num_layers=24, width=1024, inner_width=4096, num_heads=16)
+    given = Runtime.model_validate(runtime)
+    assert gpu_memory._by_zero(large, given) == ("" if said is None else f", or set {said}")
+    assert gpu_memory._by_zero(MINILM, Runtime()) == "", "half of it are the embeddings of words, which travel whole"
 
 
 @pytest.mark.usefixtures("gpu_of_8_gib")
