@@ -57,7 +57,7 @@ def _written(name: str, known: dict[str, Any], inherits: dict[str, Any], chain: 
         named, there, of = own["relations"], base.get("relations"), f"corpora.{name}.relations"
         if not isinstance(named, list | tuple):
             raise ValueError(f"{of}: found {brief(named)}; expected a list of relations, or of names of those under {other}")
-        merged["relations"] = [_relation(one, there if isinstance(there, list | tuple) else [], where=of) for one in named]
+        merged["relations"] = [_relation(one, [*there] if isinstance(there, list | tuple) else [], where=of) for one in named]
     return merged
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sentdist.errors import RecipeError
 from sentdist.plan.objectives import names_where, terms_of, uses_bank
@@ -56,6 +56,19 @@ def _check_untouched(here: str, method: Method) -> None:
         if getattr(method, field) != getattr(UNTOUCHED, field):
             hint = f". `of: {method.start}` scores its encoder" if field == "start" else ""
             raise ValueError(f"{here}.{field}: has no effect on the untouched checkpoint; leave it out or give an objective{hint}")
+
+
+def check_reported(methods: Mapping[str, Method]) -> None:
+    """Raise ValueError for a recipe without a row."""
+    if not any(method.reported for method in methods.values()):
+        raise ValueError("methods: found none that is reported; expected at least one, or nothing would be built")
+
+
+def left_over(methods: Mapping[str, Method], corpora: Iterable[str], *, also: Iterable[str | None]) -> tuple[list[str], list[str]]:
+    """Methods that are trained for none, and corpora on which none trains. also: corpora that something else reads."""
+    needed = set().union(*(inputs_of(name, methods) for name, method in methods.items() if method.reported))
+    read = {methods[name].corpus for name in needed} | set(also)
+    return [name for name in methods if name not in needed], [name for name in corpora if name not in read]
 
 
 def check_titles(methods: Mapping[str, Method]) -> None:

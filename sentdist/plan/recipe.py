@@ -19,9 +19,10 @@ from sentdist.plan.corpora.groups import AugmentationSection
 from sentdist.plan.corpora.own import OwnSection
 from sentdist.plan.dev_tasks import check_dev_tasks
 from sentdist.plan.dotted import with_key, with_path
+from sentdist.plan.fields_at import fields_at
 from sentdist.plan.held_fixed import check_varied
 from sentdist.plan.inheritance import with_inherited_corpora
-from sentdist.plan.method_checks import check_headline, check_known, check_method, check_titles
+from sentdist.plan.method_checks import check_headline, check_known, check_method, check_reported, check_titles
 from sentdist.plan.objectives import AnyObjective, names_where, uses_targets
 from sentdist.plan.own_file import HeldOutSection
 from sentdist.plan.own_tasks import OWN
@@ -108,6 +109,7 @@ class Recipe(Frozen):
             if method.corpus is not None:
                 check_known(f"methods.{name}.corpus", method.corpus, tuple(self.corpora))
         check_titles(self.methods)
+        check_reported(self.methods)
         has_tasks = any(method.objective is not None and uses_targets(method.objective) for method in self.methods.values())
         if self.targets is not None and not has_tasks and self.evaluation.probes is None:
             raise ValueError(f"targets: has no effect without the objective {names_where(targets=True)} or evaluation.probes; leave it out")
@@ -345,7 +347,7 @@ def _fields_beside(location: list[str]) -> list[str]:
         return [field for section in SECTIONS[location[-1]] for field in section.model_fields]
     if location[0] == "methods" and len(location) == 2:
         return list(Method.model_fields)
-    return []
+    return fields_at(Recipe, location)
 
 
 def _near_recipes(path: Path) -> str:

@@ -104,7 +104,8 @@ def _unknown(loc: Sequence[object], location: list[str], fields_beside: Fields) 
     """A field that is not there: by the fields of the very objective or kind of corpus that it was given to."""
     before = str(loc[-2]) if len(loc) > 1 else ""
     of = before if before in TAGS and location[-2:-1] != [before] else None
-    known, alike = fields_beside(location[:-1]), ALIKE if of is None else 0.75  # of few fields they can all be named
+    known = fields_beside(location[:-1]) or fields_beside([str(step) for step in loc[:-1]])
+    alike = ALIKE if of is None else 0.75  # of few fields they can all be named
     if of in OBJECTIVE_NAMES:
         known = list((OBJECTIVES | {"sum": Sum})[of].model_fields)
     elif of in SECTION_KINDS:
@@ -175,7 +176,7 @@ def _place(loc: Sequence[object]) -> list[str]:
     kept: list[str] = []
     parts = [str(part) for part in loc]
     for number, (before, part) in enumerate(zip(["", *parts], parts, strict=False)):
-        is_tag = part in TAGS and (before in ("objective", "corpus") or (len(kept) == 2 and kept[0] == "corpora"))
+        is_tag = part in TAGS and (before in ("objective", "corpus") or (number == 2 and parts[0] == "corpora"))
         if not is_tag and not _is_member(loc, number, loc[number]):
             kept.append(part)
     return kept

@@ -15,7 +15,7 @@ from tests.support.planning import small_values, with_method
 SMALL = """
 name: small
 corpus: {source: nli/triplets}
-training: {batch_size: 32, learning_rate: 5e-5}
+training: {batch_size: 32, learning_rate: 5e-5, weight_decay: 6e-5}
 evaluation: {tasks: [stsb]}
 methods:
   base: {}
@@ -37,8 +37,8 @@ def _refusal(values: dict[str, Json]) -> str:
 
 @pytest.mark.parametrize(("text", "value"), [("5e-5", 5e-5), ("5.0e-5", 5e-5), ("1e5", 1e5), ("+2E-05", 2e-5), (".5e-4", 5e-5)])
 def test_exponents_are_numbers(tmp_path: Path, text: str, value: float) -> None:
-    recipe = load_recipe(_write(tmp_path, SMALL.replace("5e-5", text)))
-    assert recipe.training.learning_rate == value
+    recipe = load_recipe(_write(tmp_path, SMALL.replace("6e-5", text)))
+    assert recipe.training.weight_decay == value
 
 
 @pytest.mark.parametrize("text", ["e5", "1e", "abc1e5"])
@@ -128,6 +128,33 @@ def test_a_misspelt_key_is_refused_with_the_near_one() -> None:
     assert 'runtime.wokers: unknown key; did you mean "workers"' in _refusal(small_values(runtime={"wokers": 2}))
 
 
+SOURCES: Json = [{"source": "pairs/qqp", "splt": "train"}]
+WEIGHTS: Json = {"relations": {"weights": {"duplicates": 1.0}, "direction": "one"}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"methods": {"m": {"objective": {"name": "sum", "terms": [{"wieght": 0.1, "objective": {"name": "info_nce"}}] * 2}}}},
+            'methods.m.objective.terms.0.wieght: unknown key; did you mean "weight"',
+        ),
+        (
+            {"corpora": {"relations": {"kind": "relations", "relations": [{"name": "duplicates", "sources": SOURCES}]}}},
+            'corpora.relations.relations.0.sources.0.splt: unknown key; did you mean "split"',
+        ),
+        (
+            {"corpora": {"graded": {"kind": "graded", "parts": [{"source": "sts/stsb", "clumns": ["a", "b"]}]}}},
+            'corpora.graded.parts.0.clumns: unknown key; did you mean "columns"',
+        ),
+        ({"methods": {"m": {"view": WEIGHTS}}}, 'methods.m.view.relations.direction: unknown key; did you mean "directions"'),
+        ({"evaluation": {"tasks": ["stsb"], "links": {"poool": 5}}}, 'evaluation.links.poool: unknown key; did you mean "pool"'),
+    ],
+)
+def test_a_misspelt_key_in_a_list_is_refused_with_the_near_one(changes: dict[str, Json], message: str) -> None:
+    assert message in _refusal(small_values(**changes))
+
+
 @pytest.mark.parametrize(
     ("method", "message"),
     [
@@ -202,6 +229,9 @@ def test_a_method_that_makes_no_sense_is_refused(method: dict[str, Json], messag
         ({"lr": 1e-5}, 'lr: unknown key; did you mean "training.learning_rate"?'),
         ({"tasks": ["sts"]}, 'tasks: unknown key; did you mean "evaluation.tasks"?'),
         ({"learning_rate": 1e-5}, 'did you mean "training.learning_rate"?'),
+        ({"training": {"learning_rate": "2e5"}}, "training.learning_rate: found '2e5'; expected at most 1"),
+        ({"corpus": {"source": "nli/triplets", "limit_seed": 4}}, "limit_seed: has no effect without a limit"),
+        ({"methods": {"x": {"objective": {"name": "info_nce"}, "reported": False}}}, "methods: found none that is reported"),
         ({"training": {"lr": 1e-5}}, 'training.lr: unknown key; did you mean "learning_rate"?'),
         ({"grid": {"training.batch_size": [8]}}, 'grid: unknown key; did you mean "sweep"?'),
         ({"runtime": {"device": "gpu"}}, 'expected one of auto, cpu, cuda. Did you mean "cuda"?'),

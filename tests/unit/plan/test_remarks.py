@@ -50,6 +50,20 @@ def test_columns_that_an_objective_does_not_read_are_told() -> None:
     assert _notes({"name": "entropy", "phi": 0.01, "hard_negatives": False}) == (), "that is written"
 
 
+def test_what_stands_in_a_recipe_and_is_not_built_is_told() -> None:
+    """It was ignored without a word."""
+    spare: Json = {"objective": {"name": "entropy", "phi": 0.01}, "corpus": "spare", "reported": False}
+    corpora: Json = {"spare": {"source": "nli/other"}, "swept": {"source": "nli/other", "limit": 99}}
+    methods: dict[str, Json] = {"tuned": {"objective": {"name": "info_nce", "temperature": 1.0}}, "spare": spare}
+    sweep: Json = {"methods.tuned.corpus": [None, "swept"]}
+    assert plan_of(small_recipe(corpora=corpora, methods=methods, sweep=sweep)).notes == (
+        "methods.spare is not trained: it is not reported, and no reported method names it (start, bank, of).",
+        "corpora.spare is not read: no method that is trained names it.",
+    )
+    methods["rcl"] = {"objective": {"name": "rcl"}, "bank": "spare", "phis": [0.01]}
+    assert plan_of(small_recipe(corpora=corpora, methods=methods, sweep=sweep)).notes == ()
+
+
 @pytest.mark.parametrize("path", sorted(RECIPES.rglob("*.yaml")), ids=lambda path: path.stem)
-def test_shipped_recipes_write_the_temperature(path: Path) -> None:
-    assert not [note for note in shipped_plan(path).notes if "temperature" in note]
+def test_shipped_recipes_write_the_temperature_and_leave_nothing_over(path: Path) -> None:
+    assert not [note for note in shipped_plan(path).notes if "temperature" in note or " is not trained" in note or " is not read" in note]

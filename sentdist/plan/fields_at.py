@@ -1,0 +1,40 @@
+"""Which fields a mapping at a place of a recipe can have, by the types of its sections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, get_args, get_origin
+
+from sentdist.frozen import Frozen
+
+
+def fields_at(section: type[Frozen], place: Sequence[str]) -> list[str]:
+    """The fields of what stands at a place below a section, each once; none where that is no section.
+
+    place: names of fields, keys of mappings and numbers of lists; beside them what pydantic adds, the name or kind of a chosen section.
+    """
+    found: list[type[Frozen]] = [section]
+    is_key = False
+    for step in place:
+        if is_key:
+            is_key = False
+        elif chosen := [one for one in found if found[1:] and _tag(one) == step]:
+            found = chosen
+        elif not step.isdigit():
+            kinds = [one.model_fields[step].annotation for one in found if step in one.model_fields]
+            found = list(dict.fromkeys(inner for kind in kinds for inner in _sections_in(kind)))
+            is_key = any(get_origin(kind) is dict for kind in kinds)
+    return list(dict.fromkeys(field for one in found for field in one.model_fields))
+
+
+def _tag(section: type[Frozen]) -> object:
+    """By what one of several sections is chosen."""
+    return next((section.model_fields[field].default for field in ("kind", "name") if field in section.model_fields), None)
+
+
+def _sections_in(kind: Any) -> Iterator[type[Frozen]]:
+    """The sections that a field of a type can hold, in lists and mappings, too."""
+    if isinstance(kind, type) and issubclass(kind, Frozen):
+        yield kind
+    for inner in get_args(kind):
+        yield from _sections_in(inner)
