@@ -19,7 +19,15 @@ from sentdist.plan.sections import EncoderSection, Method, TargetsSection
 from sentdist.plan.selection import Selection
 from sentdist.plan.specs import EncoderSpec, LexicalSpec, Training
 from sentdist.plan.stages import Bank, Scores, Targets, Train
-from sentdist.plan.training_checks import check_batch, check_checkpoint, check_encoder_of_start, check_length, check_pooling, check_training
+from sentdist.plan.training_checks import (
+    check_batch,
+    check_checkpoint,
+    check_encoder_of_start,
+    check_length,
+    check_pooling,
+    check_training,
+    rate_remarks,
+)
 from sentdist.plan.view_checks import check_channels, check_links, check_space, check_view, chosen_by, settled_view
 
 
@@ -94,6 +102,7 @@ class Builder:
         check_training(training, method.regularizers, self.recipe.runtime, pin, where=f"methods.{name}")
         objective = settled(method.objective, corpus, phi=phi)
         self.remarks |= dict.fromkeys(remarks(objective, corpus, where=f"methods.{name}"))
+        self.remarks |= dict.fromkeys(rate_remarks(training, where=f"methods.{name}"))
         check_batch(training, self.recipe.runtime, self.rows[corpus.key], where=f"methods.{name}")
         start = None if method.start is None else self.train(method.start, seed=seed, fold=fold, chain=chain)
         check_start(objective, corpus, start, where=f"methods.{name}.objective")

@@ -9,6 +9,8 @@ from sentdist.plan.sections import EncoderSection
 from sentdist.plan.specs import EncoderSpec, Regularizers, Training
 from sentdist.plan.stages import Train
 
+MOST_LEARNED_WITH = 0.1
+
 
 def check_checkpoint(section: EncoderSection, pin: Pin) -> None:
     """It is an encoder alone, and no more layers are kept than it has, as far as planning can know them."""
@@ -49,6 +51,16 @@ def check_length(field: str, max_length: int | None, pin: Pin) -> None:
             expected=f"3 to {pin.most_tokens:,}",
             remedy="Lower it, or take an encoder with more positions.",
         )
+
+
+def rate_remarks(training: Training, *, where: str) -> list[str]:
+    """What there is to say of a learning rate with which nothing is learned: 2e5 is easily written for 2e-5."""
+    if training.learning_rate <= MOST_LEARNED_WITH:
+        return []
+    return [
+        f"{where}: learning_rate {training.learning_rate:g} is far above what trains encoders (1e-6 to 1e-3): "
+        "AdamW moves each weight by about as much a step."
+    ]
 
 
 def check_training(training: Training, regularizers: Regularizers, runtime: Runtime, pin: Pin, *, where: str) -> None:

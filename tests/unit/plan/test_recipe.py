@@ -15,7 +15,7 @@ from tests.support.planning import small_values, with_method
 SMALL = """
 name: small
 corpus: {source: nli/triplets}
-training: {batch_size: 32, learning_rate: 5e-5, weight_decay: 6e-5}
+training: {batch_size: 32, learning_rate: 5e-5}
 evaluation: {tasks: [stsb]}
 methods:
   base: {}
@@ -37,8 +37,8 @@ def _refusal(values: dict[str, Json]) -> str:
 
 @pytest.mark.parametrize(("text", "value"), [("5e-5", 5e-5), ("5.0e-5", 5e-5), ("1e5", 1e5), ("+2E-05", 2e-5), (".5e-4", 5e-5)])
 def test_exponents_are_numbers(tmp_path: Path, text: str, value: float) -> None:
-    recipe = load_recipe(_write(tmp_path, SMALL.replace("6e-5", text)))
-    assert recipe.training.weight_decay == value
+    recipe = load_recipe(_write(tmp_path, SMALL.replace("5e-5", text)))
+    assert recipe.training.learning_rate == value
 
 
 @pytest.mark.parametrize("text", ["e5", "1e", "abc1e5"])
@@ -229,7 +229,6 @@ def test_a_method_that_makes_no_sense_is_refused(method: dict[str, Json], messag
         ({"lr": 1e-5}, 'lr: unknown key; did you mean "training.learning_rate"?'),
         ({"tasks": ["sts"]}, 'tasks: unknown key; did you mean "evaluation.tasks"?'),
         ({"learning_rate": 1e-5}, 'did you mean "training.learning_rate"?'),
-        ({"training": {"learning_rate": "2e5"}}, "training.learning_rate: found '2e5'; expected at most 1"),
         ({"corpus": {"source": "nli/triplets", "limit_seed": 4}}, "limit_seed: has no effect without a limit"),
         ({"methods": {"x": {"objective": {"name": "info_nce"}, "reported": False}}}, "methods: found none that is reported"),
         ({"training": {"lr": 1e-5}}, 'training.lr: unknown key; did you mean "learning_rate"?'),

@@ -50,6 +50,13 @@ def test_columns_that_an_objective_does_not_read_are_told() -> None:
     assert _notes({"name": "entropy", "phi": 0.01, "hard_negatives": False}) == (), "that is written"
 
 
+def test_a_learning_rate_with_which_nothing_is_learned_is_told() -> None:
+    """It was planned without a word: 2e-5 was meant."""
+    found = _notes({"name": "info_nce", "temperature": 1.0}, training={"learning_rate": "2e5"})
+    assert [note.partition(" is far")[0] for note in found] == ["methods.tuned: learning_rate 200000"]
+    assert _notes({"name": "info_nce", "temperature": 1.0}, training={"learning_rate": 0.01}) == ()
+
+
 def test_what_stands_in_a_recipe_and_is_not_built_is_told() -> None:
     """It was ignored without a word."""
     spare: Json = {"objective": {"name": "entropy", "phi": 0.01}, "corpus": "spare", "reported": False}
