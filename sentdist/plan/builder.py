@@ -41,6 +41,12 @@ def _check_folds(section: CorpusSection, resolver: Resolver, *, has_folds: bool)
     raise RecipeError(where="folds", found=f"none for corpus {source}", expected="folds over its queries", remedy="Add folds: {num: 5}.")
 
 
+def _check_limit(section: CorpusSection, *, where: str) -> None:
+    """A seed that draws no rows would change the key alone. Told here, so that the report of an old sweep with one can be made."""
+    if getattr(section, "limit_seed", 0) and getattr(section, "limit", None) is None:
+        raise RecipeError(where=f"{where}.limit_seed", found="no limit", expected="a limit, whose rows it draws", remedy="Leave it out.")
+
+
 class Builder:
     """The stages of one recipe without a sweep; each distinct value is asked of the resolver once."""
 
@@ -51,8 +57,9 @@ class Builder:
         self.tasks = RecipeTasks(recipe, resolver)
         self.remarks: dict[str, None] = {}  # in the order in which methods were planned
         self.folds: tuple[int | None, ...] = (None,) if recipe.folds is None else tuple(range(recipe.folds.num))
-        for section in (recipe.corpus, *recipe.corpora.values()):
+        for where, section in {"corpus": recipe.corpus, **{f"corpora.{name}": one for name, one in recipe.corpora.items()}}.items():
             _check_folds(section, resolver, has_folds=recipe.folds is not None)
+            _check_limit(section, where=where)
 
     def encoder(self, method: Method) -> EncoderSpec:
         """The checkpoint that a method starts from."""
@@ -156,6 +163,10 @@ class Builder:
     def _banks(
         self, name: str, method: Method, training: Training, corpus: AnyCorpus, *, seed: int, fold: int | None, chain: tuple[str, ...]
     ) -> tuple[Bank, ...]:
+        if method.bank is None and method.bank_dtype != type(method).model_fields["bank_dtype"].default:
+            raise RecipeError(
+                where=f"methods.{name}.bank_dtype", found="no bank", expected="a bank, which is kept in it", remedy="Leave it out."
+            )
         if method.bank is None:
             return ()
         objective = self.recipe.methods[method.bank].objective

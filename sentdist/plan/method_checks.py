@@ -26,10 +26,6 @@ def check_method(name: str, method: Method, methods: dict[str, Method]) -> None:
         raise ValueError(f"{here}.of: scores the encoder of another method; expected neither objective, start nor encoder beside it")
     if method.phis is not None and method.bank is None:
         raise ValueError(f"{here}.phis: has no effect without a bank; leave it out")
-    if method.objective is not None and method.bank is None and method.bank_dtype != UNTOUCHED.bank_dtype:
-        raise ValueError(f"{here}.bank_dtype: has no effect without a bank; say it of the method that names one under bank")
-    if not method.reported and (method.view.channels is not None or method.view.postprocess != UNTOUCHED.view.postprocess):
-        raise ValueError(f"{here}.view: has no effect on a method that is not scored; leave it out, or reported: false")
     if method.phis is not None and len(set(method.phis)) != len(method.phis):
         raise ValueError(f"{here}.phis: found {list(method.phis)}; expected each value once")
     if method.phis == ():
@@ -69,6 +65,11 @@ def left_over(methods: Mapping[str, Method], corpora: Iterable[str], *, also: It
     needed = set().union(*(inputs_of(name, methods) for name, method in methods.items() if method.reported))
     read = {methods[name].corpus for name in needed} | set(also)
     return [name for name in methods if name not in needed], [name for name in corpora if name not in read]
+
+
+def has_unread_view(method: Method) -> bool:
+    """Whether it says how embeddings are read of a method that is not scored. Its relations also choose checkpoints."""
+    return not method.reported and (method.view.channels is not None or method.view.postprocess != UNTOUCHED.view.postprocess)
 
 
 def check_titles(methods: Mapping[str, Method]) -> None:

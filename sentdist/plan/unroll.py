@@ -12,7 +12,7 @@ from sentdist.errors import RecipeError, counted
 from sentdist.plan.builder import Builder
 from sentdist.plan.dotted import short_names
 from sentdist.plan.grid import grid_points, paths_that_matter, recipe_at
-from sentdist.plan.method_checks import left_over
+from sentdist.plan.method_checks import has_unread_view, left_over
 from sentdist.plan.own_rows import for_its_rows
 from sentdist.plan.recipe import Recipe
 from sentdist.plan.resolver import Resolver
@@ -84,6 +84,7 @@ def _left_over(recipe: Recipe) -> list[str]:
     methods, corpora = left_over(recipe.methods, recipe.corpora, also=() if links is None else (links.corpus,))
     return [
         *(f"methods.{name} is not trained: it is not reported, and no reported method names it (start, bank, of)." for name in methods),
+        *(f"methods.{name}.view has no effect: it is not reported." for name, one in recipe.methods.items() if has_unread_view(one)),
         *(f"corpora.{name} is not read: no method that is trained names it." for name in corpora),
     ]
 

@@ -1,5 +1,5 @@
-"""No field of a recipe is ignored: another value of it changes what is built, or is refused. What may stay as it is stands here with the
-reason."""
+"""No field of a recipe is ignored: another value of it changes what is built, is refused, or is told while planning. What may stay as it is
+stands here with the reason."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ def _changed(values: Json, place: tuple[str | int, ...], field: str, other: Json
 
 
 def _built(values: Json) -> object:
-    """What a recipe asks for; None where it is refused. An error of another kind is none of its own."""
+    """What a recipe asks for, and what is told of it; None where it is refused. An error of another kind is none of its own."""
     try:
         plan = plan_of(recipe_from_values(copy.deepcopy(values), where="changed.yaml"))  # type: ignore[arg-type]
     except SentdistError:
         return None
-    return frozenset(stage.key for stage in plan.stages), [trial.method for trial in plan.trials]
+    return frozenset(stage.key for stage in plan.stages), [trial.method for trial in plan.trials], plan.notes
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
-
-from pydantic import model_validator
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from sentdist.frozen import Frozen
 from sentdist.objectives.objective import Labels
@@ -36,12 +34,6 @@ class Section(Frozen):
 
     if TYPE_CHECKING:
         kind: str
-
-    @model_validator(mode="after")
-    def _limit_is_drawn(self) -> Self:
-        if getattr(self, "limit_seed", 0) and getattr(self, "limit", None) is None:
-            raise ValueError("limit_seed: has no effect without a limit, whose rows it draws; leave it out")
-        return self
 
     def planned(self, given: Planning, *, where: str) -> tuple[CorpusStage, int]:
         """The stage, and its rows as far as planning can know. where: the place in the recipe, for errors."""

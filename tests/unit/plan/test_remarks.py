@@ -59,7 +59,7 @@ def test_a_learning_rate_with_which_nothing_is_learned_is_told() -> None:
 
 def test_what_stands_in_a_recipe_and_is_not_built_is_told() -> None:
     """It was ignored without a word."""
-    spare: Json = {"objective": {"name": "entropy", "phi": 0.01}, "corpus": "spare", "reported": False}
+    spare: dict[str, Json] = {"objective": {"name": "entropy", "phi": 0.01}, "corpus": "spare", "reported": False}
     corpora: Json = {"spare": {"source": "nli/other"}, "swept": {"source": "nli/other", "limit": 99}}
     methods: dict[str, Json] = {"tuned": {"objective": {"name": "info_nce", "temperature": 1.0}}, "spare": spare}
     sweep: Json = {"methods.tuned.corpus": [None, "swept"]}
@@ -69,6 +69,9 @@ def test_what_stands_in_a_recipe_and_is_not_built_is_told() -> None:
     )
     methods["rcl"] = {"objective": {"name": "rcl"}, "bank": "spare", "phis": [0.01]}
     assert plan_of(small_recipe(corpora=corpora, methods=methods, sweep=sweep)).notes == ()
+    methods["spare"] = spare | {"view": {"postprocess": "center"}}
+    told = plan_of(small_recipe(corpora=corpora, methods=methods, sweep=sweep)).notes
+    assert told == ("methods.spare.view has no effect: it is not reported.",)
 
 
 @pytest.mark.parametrize("path", sorted(RECIPES.rglob("*.yaml")), ids=lambda path: path.stem)

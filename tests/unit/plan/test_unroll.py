@@ -118,6 +118,14 @@ def test_a_field_of_the_other_kind_of_source_is_refused(corpus: Json, told: str)
         plan_of(recipe_from_values(values, where="here"))
 
 
+def test_a_seed_that_draws_nothing_and_a_type_of_no_bank_are_refused() -> None:
+    """They changed the key alone, or nothing at all."""
+    with pytest.raises(RecipeError, match=r"corpora\.other\.limit_seed: found no limit"):
+        plan_of(small_recipe(corpora={"other": {"source": "nli/triplets", "limit_seed": 4}}))
+    with pytest.raises(RecipeError, match=r"methods\.fine_tuned\.bank_dtype: found no bank"):
+        plan_of(small_recipe(**with_method(fine_tuned={"objective": {"name": "info_nce"}, "bank_dtype": "float32"})))
+
+
 def test_two_columns_mean_no_hard_negatives() -> None:
     plan = plan_of(small_recipe(corpus={"source": "nli/triplets", "columns": ["sent0", "sent1"]}))
     assert {stage.objective.hard_negatives for stage in plan.stages if isinstance(stage, Train)} == {False}
