@@ -28,6 +28,7 @@ pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).parents[2]
 SERVICE = yaml.safe_load((ROOT / "infra" / "mlflow" / "compose.yaml").read_text())["services"]["mlflow"]
+BUCKETS = ("AWS_DEFAULT_REGION", "AWS_SESSION_TOKEN", "MLFLOW_S3_ENDPOINT_URL")
 GIVEN = {"POSTGRES_PASSWORD": "p", "MLFLOW_AUTH_ADMIN_PASSWORD": "a long password", "MLFLOW_FLASK_SERVER_SECRET_KEY": "k" * 32}
 
 
@@ -39,7 +40,14 @@ def test_the_example_of_settings_asks_for_what_must_be_set_and_keeps_the_other_d
     spoken_of = {line.removeprefix("# ").split("=")[0] for line in example if "=" in line}
     assert {name for name, value in given.items() if not value} == set(re.findall(r"\$\{(\w+):\?", compose))
     assert {name: value for name, value in given.items() if value} == {"MLFLOW_ARTIFACTS": "/artifacts"}
-    assert spoken_of == set(re.findall(r"\$\{(\w+)", compose))
+    as_given = {name for name, value in SERVICE["environment"].items() if value is None}
+    assert spoken_of == {*re.findall(r"\$\{(\w+)", compose), *as_given}
+
+
+def test_a_bucket_may_lie_anywhere() -> None:
+    """What stood in .env of its region, its address or a passing key did not reach the server, without a word. Unset names stay unset:
+    an empty address would be one."""
+    assert {name: SERVICE["environment"].get(name, "is absent") for name in BUCKETS} == dict.fromkeys(BUCKETS)
 
 
 def _filled(text: str, values: dict[str, str]) -> str:
@@ -54,7 +62,11 @@ def _serving(folder: Path, *, database: str = "", artifacts: str = "", environme
     folder.mkdir(exist_ok=True)
     settings = (ROOT / "infra" / "mlflow" / "basic_auth.ini").read_text()
     (folder / "basic_auth.ini").write_text(re.sub(r"sqlite:///\S+", f"sqlite:///{folder}/users.db", settings))
-    given = os.environ | (environment or {}) | {name: _filled(str(value), GIVEN) for name, value in SERVICE["environment"].items()}
+    given = (
+        os.environ
+        | (environment or {})
+        | {name: _filled(str(value), GIVEN) for name, value in SERVICE["environment"].items() if value is not None}
+    )
     given |= {
         "MLFLOW_BACKEND_STORE_URI": database or f"sqlite:///{folder}/mlflow.db",
         "MLFLOW_AUTH_CONFIG_PATH": str(folder / "basic_auth.ini"),
