@@ -64,3 +64,11 @@ def groups_in(table: pa.Table, rows: Iterable[int]) -> tuple[str, ...]:
         return ()
     cells = table[GROUP].to_pylist()
     return tuple("" if cells[row] is None else str(cells[row]) for row in rows)
+
+
+def with_inner_fields(row: dict[str, object]) -> dict[str, object]:
+    """An object with the fields of objects in it beside its own, called by what they stand in: ticket.question."""
+    if not any(isinstance(value, dict) for value in row.values()):
+        return row
+    inner = {f"{name}.{field}": value for name, one in row.items() if isinstance(one, dict) for field, value in one.items()}
+    return {name: value for name, value in row.items() if not isinstance(value, dict)} | with_inner_fields(inner)

@@ -13,7 +13,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import IO, TypeVar
 
-from sentdist.data.cells import is_utf8, row_name
+from sentdist.data.cells import is_utf8, row_name, with_inner_fields
 from sentdist.data.own.shapes import ANCHORS, POSITIVES, is_called_beside
 from sentdist.data.quotes import long_fields, refuse_escaped_marks, refuse_open_quote, unquoted_cell
 from sentdist.data.sources.column_names import check_columns, refuse_repeated
@@ -327,7 +327,7 @@ def _json_row(line: str, number: int, name: str) -> dict[str, object]:
         row = None
     if not isinstance(row, dict):
         raise DataError(where=f"{name}: line {number}", found=line.strip()[:60], expected="a JSON object", remedy="Correct that line.")
-    return row
+    return with_inner_fields(row)
 
 
 def _table_batches(path: Path, file_format: FileFormat, wanted: Sequence[str], num_rows: int) -> Iterator[dict[str, list[object]]]:

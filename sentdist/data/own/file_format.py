@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
@@ -45,7 +45,8 @@ def no_such_file(path: Path, file: str) -> DataError:
     folder = path.parent
     if path.is_dir():
         inside = sorted(str(entry) for entry in path.iterdir() if is_own_name(entry.name))
-        remedy = f"Name a file in it: {listed(inside[:3])}." if inside else "It holds no such table."
+        parts = " Parts of one table are put into one file first." if inside[1:] else ""
+        remedy = f"Name a file in it: {listed(inside[:3])}.{parts}" if inside else "It holds no such table."
         return DataError(where=file, found="a folder", expected=f"a table of texts: {READABLE}", remedy=remedy)
     names = [entry.name for entry in folder.iterdir() if is_own_name(entry.name)] if folder.is_dir() else []
     closest, found = near_file(path.name, names), "no such file"
@@ -69,8 +70,9 @@ def may_lack_header(is_guessed: bool) -> Iterator[None]:
         raise DataError(where=error.where, found=error.found, expected=error.expected, remedy=remedy) from None
 
 
-def own_table(name: str, path: Path, file_format: FileFormat) -> pa.Table:
-    """The rows of a file, text columns as large_string; separated values are all text. DataError where it is not as `file_format` says."""
+def own_table(name: str, path: Path, file_format: FileFormat, *, named: Sequence[str | None] = ()) -> pa.Table:
+    """The rows of a file, text columns as large_string; separated values are all text. named: columns that will be read, of which
+    `ticket.question` is a field of the objects in `ticket`. DataError where it is not as `file_format` says."""
     with reading(path, expected=SAID_BY_SUFFIX.get(suffix_of(path), "a table as its suffix says"), where=name):
         if suffix_of(path) == PARQUET:
             import pyarrow.parquet as pq
@@ -78,11 +80,32 @@ def own_table(name: str, path: Path, file_format: FileFormat) -> pa.Table:
             table = pq.read_table(path)
         else:
             table = read_text_table(path, file_format, may_repeat=True)
-        table = with_large_strings(table)
+        table = with_large_strings(_with_fields(table, named))
         table.validate(full=True)
     if not table.num_rows:
         raise DataError(where=name, found="no rows", expected="at least one", remedy="Write the file again.")
     return _emptied(table)
+
+
+def _with_fields(table: pa.Table, named: Sequence[str | None]) -> pa.Table:
+    """The table with those columns that are named and stand within objects."""
+    within = [name for name in named if name is not None and name not in table.column_names]
+    if not within:
+        return table
+    flat = flattened(table)
+    for name in dict.fromkeys(within):
+        if name in flat.column_names:
+            table = table.append_column(name, flat[name])
+    return table
+
+
+def flattened(table: pa.Table) -> pa.Table:
+    """The table with the fields of objects as columns of their own, called by what they stand in: ticket.question."""
+    import pyarrow as pa
+
+    while any(pa.types.is_struct(field.type) for field in table.schema):
+        table = table.flatten()
+    return table
 
 
 def _emptied(table: pa.Table) -> pa.Table:

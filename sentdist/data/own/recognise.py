@@ -62,7 +62,7 @@ def recognise(name: str, path: Path | None, options: OwnFileOptions, *, hub_revi
         check_file(name, path)
         given = FileFormat(encoding=options.encoding, separator=options.separator, has_header=options.has_header)
         file_format = recognised(name, path, given, _known_names(options))
-        table, revision = own_table(name, path, file_format), content_digest(path)
+        table, revision = own_table(name, path, file_format, named=(*(options.columns or ()), options.group)), content_digest(path)
     with may_lack_header(file_format.has_header is False and options.has_header is None):
         layout = layout_of(name, table, shape=options.shape, columns=options.columns, group=options.group)
         rows = file_rows(name, table, layout)

@@ -120,7 +120,8 @@ def _opened(name: str, path: Path | None, changed: int, file: OwnFile, revision:
     elif content_digest(path) != revision:
         raise changed_since_planning(f"{name} ({path})", revision)
     else:
-        table = own_table(name, path, FileFormat(encoding=file.encoding, separator=file.separator, has_header=file.has_header))
+        written = FileFormat(encoding=file.encoding, separator=file.separator, has_header=file.has_header)
+        table = own_table(name, path, written, named=(*file.columns, file.group))
     rows = file_rows(name, table, Layout(shape=file.shape, columns=file.columns, group=file.group, split=file.split))
     sides = sides_of_file(name, rows, file, revision)
     if digest_of_sides(sides) != file.sides:

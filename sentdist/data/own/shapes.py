@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from sentdist.data.cells import number_in, row_name
 from sentdist.data.graded import NLI_LABELS
+from sentdist.data.own.file_format import flattened
 from sentdist.data.sources.column_names import check_columns
+from sentdist.data.sources.files import with_large_strings
 from sentdist.errors import DataError, brief, listed, one_line
 
 if TYPE_CHECKING:
@@ -171,7 +173,8 @@ def _by_content(name: str, table: pa.Table, shape: str | None, *, without: str |
         return (*texts, *numbers)
     if len(texts) in (2, 3) and shape != "graded":
         return tuple(texts)
-    raise _unclear(name, f"columns {listed(table.column_names)}", _longest_texts(table))
+    flat = flattened(table)
+    raise _unclear(name, f"columns {listed(flat.column_names)}", _longest_texts(with_large_strings(flat)))
 
 
 def is_called_beside(column: str) -> bool:
