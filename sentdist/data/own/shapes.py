@@ -13,7 +13,7 @@ from sentdist.data.graded import NLI_LABELS
 from sentdist.data.own.file_format import flattened
 from sentdist.data.sources.column_names import check_columns
 from sentdist.data.sources.files import with_large_strings
-from sentdist.errors import DataError, brief, listed, one_line
+from sentdist.errors import DataError, brief, counted, listed, one_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -198,7 +198,7 @@ def _shape_of(name: str, table: pa.Table, chosen: tuple[str, ...]) -> str:
         plain = [column.strip().casefold() for column in chosen]
         return "faq" if plain[0] in QUESTIONS and plain[1] in ANSWERS else "pairs"
     if len(chosen) != 3:
-        raise _unclear(name, f"{len(chosen)} columns", _longest_texts(table))
+        raise _unclear(name, counted(len(chosen), "column"), _longest_texts(table))
     third = chosen[2].strip().casefold()
     is_graded = third not in NEGATIVES and (third in GRADES or any(word in third for word in GRADE_WORDS) or _is_numbers(table, chosen[2]))
     return "graded" if is_graded else "triplets"

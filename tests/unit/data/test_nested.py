@@ -48,6 +48,8 @@ def test_fields_within_objects_are_columns(suffix: str, tmp_path: Path) -> None:
     assert found.file.columns == COLUMNS and sum(found.sizes) == 40
     pairs = {(row["ticket"]["question"], row["ticket"]["by"]["answer"]) for row in ROWS}  # type: ignore[index]
     assert rows.num_rows == found.sizes[0] and {tuple(row.values()) for row in rows.to_pylist()} <= pairs
+    with pytest.raises(DataError, match=r"found 1 column; expected two"):
+        recognise(path.name, path, OwnFileOptions(columns=COLUMNS[:1]))
     with pytest.raises(DataError, match=r"ticket\.nothing"):
         recognise(path.name, path, OwnFileOptions(columns=("ticket.question", "ticket.nothing")))
 
