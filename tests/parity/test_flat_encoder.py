@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from sentdist.learning.encoder.batch import collate
-from sentdist.learning.encoder.declared import FLAT_FAMILIES
+from sentdist.learning.encoder.declared import FLAT_FAMILIES, READ_BACKWARDS
 from sentdist.learning.encoder.pooling import pool
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.poolings import POOLINGS
@@ -45,7 +45,9 @@ def eager(folder: Path) -> torch.nn.Module:
 
 
 def both_losses(folder: Path, sentences: tuple[str, ...]) -> tuple[SentenceEncoder, torch.nn.Module, Tensor, Tensor]:
-    encoder, model = SentenceEncoder.load(folder, attention_dropout=0.0, hidden_dropout=0.0).train(), eager(folder)
+    has_hidden_dropout = AutoConfig.from_pretrained(folder).model_type not in (*READ_BACKWARDS, "modernbert")
+    encoder = SentenceEncoder.load(folder, attention_dropout=0.0, hidden_dropout=0.0 if has_hidden_dropout else None).train()
+    model = eager(folder)
     losses = contrast(encoder(encoder.tokenize(sentences))), contrast(padded_embeddings(model, folder, sentences))
     for loss in losses:
         loss.backward()
@@ -68,6 +70,37 @@ def assert_equal_gradients(encoder: SentenceEncoder, model: torch.nn.Module) -> 
 @pytest.mark.parametrize("family", sorted(FLAT_FAMILIES))
 def test_loss_and_gradients_of_every_flat_family(family: str, tmp_path: Path) -> None:
     folder = tiny_encoder(tmp_path, family)
+    encoder, model, flat, padded = both_losses(folder, SENTENCES)
+    assert encoder.is_flat
+    torch.testing.assert_close(flat, padded, rtol=1e-5, atol=1e-6)
+    assert_equal_gradients(encoder, model)
+
+
+# Sentences have 3 to 24 tokens: windows of 3 are narrower than most of them, of 30 wider than all.
+WINDOWED = {
+    "mistral": ("mistral", {"sliding_window": 3}),
+    "mistral-wide": ("mistral", {"sliding_window": 30}),
+    "mistral-none": ("mistral", {"sliding_window": None}),
+    "qwen2": ("qwen2", {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1}),
+    "qwen3": ("qwen3", {"use_sliding_window": True, "sliding_window": 2, "max_window_layers": 1}),
+    "gemma3": ("gemma3_text", {"sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"]}),
+    "gemma3-both-ways": (
+        "gemma3_text",
+        {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"], "use_bidirectional_attention": True},
+    ),
+    "modernbert": ("modernbert", {"local_attention": 4}),
+    "modernbert-own-token": ("modernbert", {"local_attention": 0}),
+    "llama-both-ways": ("llama", {"is_causal": False}),
+    "llama-one-key-head": ("llama", {"num_key_value_heads": 1}),
+    "llama-yarn": ("llama", {"rope_parameters": {"rope_type": "yarn", "factor": 2.0, "rope_theta": 1e4}}),
+    "qwen3-wide-heads": ("qwen3", {"head_dim": 24}),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWED)
+def test_loss_and_gradients_of_windows_and_shared_heads(name: str, tmp_path: Path) -> None:
+    family, settings = WINDOWED[name]
+    folder = tiny_encoder(tmp_path, family, **settings)
     encoder, model, flat, padded = both_losses(folder, SENTENCES)
     assert encoder.is_flat
     torch.testing.assert_close(flat, padded, rtol=1e-5, atol=1e-6)

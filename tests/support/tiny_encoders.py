@@ -12,6 +12,7 @@ from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedToke
 from transformers.models.t5 import T5Config, T5ForConditionalGeneration
 
 from sentdist.learning.encoder.card import EncoderCard
+from sentdist.learning.encoder.declared import READ_BACKWARDS
 from sentdist.learning.encoder.export import no_wrappers
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 
@@ -106,11 +107,18 @@ def with_vectors(encoder: torch.nn.Module) -> None:
 
 
 def _tiny_config(family: str, tokenizer: PreTrainedTokenizerFast, **settings: object) -> PreTrainedConfig:
-    common = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, "max_position_embeddings": MAX_POSITIONS}
+    common: dict[str, object] = {
+        "vocab_size": len(tokenizer),
+        "pad_token_id": tokenizer.pad_token_id,
+        "max_position_embeddings": MAX_POSITIONS,
+    }
     if family == "distilbert":
         own = {"dim": WIDTH, "hidden_dim": 2 * WIDTH, "n_layers": 2, "n_heads": 4}
     else:
         own = {"hidden_size": WIDTH, "intermediate_size": 2 * WIDTH, "num_hidden_layers": 2, "num_attention_heads": 4}
+    if family in READ_BACKWARDS:
+        own |= {"num_key_value_heads": 2, "head_dim": 8, "bos_token_id": 1, "eos_token_id": 2}
+        common["vocab_size"] = len(tokenizer) + 8  # their tokenizers add tokens of their own
     if family in ("electra", "albert"):
         own["embedding_size"] = WIDTH
     if family == "albert":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from sentdist.errors import EncoderError, brief
@@ -17,13 +18,47 @@ DECLARATIONS = [
 ]  # fmt: skip
 FROM_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet")  # families that number positions from padding_idx + 1
 CLASSES_WITHOUT_WORDS = ("PreTrainedTokenizerFast", "TokenizersBackend")  # of tokenizers: they know no special token but those of the files
-# Model types whose sentences were tested to stay apart when they lie flat, with whether they number tokens from padding_idx + 1.
-# All else runs padded, in groups of similar length.
-FLAT_FAMILIES = {
-    family: family in FROM_PADDING for family in ("bert", "electra", "albert", "distilbert", "roberta", "xlm-roberta", "camembert")
-}
+READ_BACKWARDS = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma3_text")  # decoders: no token sees what follows it
+# Model types whose sentences were tested to stay apart when they lie flat. All else runs padded, in groups of similar length.
+FLAT_FAMILIES = frozenset({
+    "bert", "electra", "albert", "distilbert", "roberta", "xlm-roberta", "camembert", "modernbert", *READ_BACKWARDS,
+})  # fmt: skip
+# Frequencies of positions that change with the longest sentence of a batch, as transformers computes them.
+_FREQUENCIES_OF_A_BATCH = ("dynamic", "longrope")
 # Model types whose layers transformers cannot compute again in the backward pass; SentenceEncoder.recompute_layers asks the class itself.
 NOT_RECOMPUTED = frozenset({"albert", "mpnet", "xlm", "flaubert"})
+
+
+def why_padded(config: Mapping[str, object]) -> str | None:
+    """Why a model of this configuration runs padded; None where its sentences lie flat. What a file leaves out is the family's default."""
+    family = config.get("model_type", "bert")
+    if family not in FLAT_FAMILIES:
+        return f"{family} is not among the families whose sentences are known to stay apart without padding"
+    if config.get("attn_logit_softcapping") is not None:
+        return f"attention without padding cannot bound its scores, as attn_logit_softcapping={config['attn_logit_softcapping']} asks"
+    if config.get("use_bidirectional_attention") and family != "gemma3_text":
+        return f"what use_bidirectional_attention does to a {family} is known with padding alone"
+    has_windows = config.get("sliding_window") is not None and config.get("use_sliding_window", True) is not False
+    if family in READ_BACKWARDS and config.get("is_causal") is False and has_windows:
+        return f"what is_causal=false does to the windows of a {family} is known with padding alone"
+    rope = config.get("rope_parameters") or config.get("rope_scaling")
+    kinds = [part.get("rope_type") or part.get("type") for part in _each(rope)]
+    if found := next((kind for kind in kinds if kind in _FREQUENCIES_OF_A_BATCH), None):
+        return f"frequencies of positions of the kind {found!r} depend on the longest sentence of a batch"
+    return None
+
+
+def is_causal(config: Mapping[str, object]) -> bool:
+    """Whether a token of a flat family sees itself and those before it alone."""
+    is_bidirectional = config.get("use_bidirectional_attention") or config.get("is_causal") is False
+    return config.get("model_type") in READ_BACKWARDS and not is_bidirectional
+
+
+def _each(rope: object) -> list[dict[str, object]]:
+    """Parameters of positions: one set, or one for each kind of layers."""
+    if not isinstance(rope, dict):
+        return []
+    return [rope, *(part for part in rope.values() if isinstance(part, dict))]
 
 
 def declared_pooling(folder: Path) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 
 from sentdist.learning.encoder.attention_tiles import is_faster_than_torch, largest_tile, tile_launches
+from sentdist.learning.encoder.band import Band, band_of
 from sentdist.learning.encoder.batch import sent_to
 from sentdist.learning.encoder.compiled_attention import compiled_attention
 from sentdist.learning.encoder.fused_attention import (
@@ -23,6 +24,7 @@ from sentdist.learning.encoder.fused_attention import (
     fused_attention,
     fused_kernel,
     longest_supported,
+    takes_band,
 )
 from sentdist.learning.encoder.private_torch import softmax_backward
 from sentdist.learning.encoder.regularizers import dropout_factors, head_scales
@@ -71,19 +73,36 @@ class LengthGroups:
     row_of_slot: Tensor
     slot_of_row: Tensor
     num_weights: int
+    _hidden: dict[tuple[Band, int], Tensor] = field(default_factory=dict)
+
+    def hide(self, scores: Tensor, group: LengthGroup, band: Band | None) -> None:
+        """Set scores of what a token does not see to minus infinity: of padding, and of what is outside the band.
+
+        Nothing reads what a slot of padding attends to, but it must see something, or its gradient would be no number.
+        """
+        if group.is_padding is not None and (band is None or band.after != 0):  # padding lies behind all that a causal token sees
+            scores.masked_fill_(group.is_padding[:, None, :], -torch.inf)
+        if band is None:
+            return
+        if (band, group.length) not in self._hidden:
+            self._hidden[band, group.length] = band.hidden(group.length, scores.device)
+        scores.masked_fill_(self._hidden[band, group.length], -torch.inf)
+        if group.is_padding is not None and band.after != 0:
+            scores.masked_fill_(group.is_padding[:, :, None], 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Segments:
     """Where the sentences of a flat tensor lie, and what the layers of a step make of it: each part where it is first read, once.
 
-    lengths: of the S sentences. boundaries: (S + 1,) int32. num_heads: H.
+    lengths: of the S sentences. boundaries: (S + 1,) int32. num_heads: H, of queries. is_causal: whether no token sees those behind it.
     """
 
     lengths: Sequence[int]
     boundaries: Tensor
     num_heads: int
     head_width: int
+    is_causal: bool = False
 
     @property
     def num_sentences(self) -> int:
@@ -202,15 +221,16 @@ class _GroupedAttention(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, grouped: LengthGroups, scale: float, p: float) -> Tensor:
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, grouped: LengthGroups, scale: float, p: float, band: Band | None = None
+    ) -> Tensor:
         query_P, key_P, value_P = (rows.index_select(0, grouped.row_of_slot) for rows in (query, key, value))
         scores, weights = query.new_empty(grouped.num_weights), query.new_empty(grouped.num_weights)
         for group in grouped.groups:
             torch.bmm(group.rows(query_P), group.rows(key_P).transpose(1, 2), out=group.weights(scores))
         scores.mul_(scale)
         for group in grouped.groups:
-            if group.is_padding is not None:
-                group.weights(scores).masked_fill_(group.is_padding[:, None, :], -torch.inf)
+            grouped.hide(group.weights(scores), group, band)
             torch.softmax(group.weights(scores), dim=-1, out=group.weights(weights))
         factors = dropout_factors(weights, p) if p > 0.0 else None
         dropped = weights if factors is None else torch.mul(weights, factors, out=scores)
@@ -243,7 +263,7 @@ class _GroupedAttention(torch.autograd.Function):
             torch.bmm(group.weights(grad_scores), group.rows(key_P), out=group.rows(grad_query_P))
             torch.bmm(group.weights(grad_scores).transpose(1, 2), group.rows(query_P), out=group.rows(grad_key_P))
         grads = (rows.index_select(0, grouped.slot_of_row) for rows in (grad_query_P, grad_key_P, grad_value_P))
-        return *grads, None, None, None
+        return *grads, None, None, None, None
 
 
 def flat_attention(
@@ -257,33 +277,21 @@ def flat_attention(
     scaling: float | None = None,
     dropout: float = 0.0,
     drophead: float = 0.0,
+    sliding_window: int | None = None,
     **_: object,
 ) -> tuple[Tensor, None]:
     """Attend within sentences; the signature is that of transformers' AttentionInterface.
 
-    query, key, value: (1, H, T, head width). Returns the context (1, T, H, head width) and no weights.
-    dropout: on attention probabilities; drophead: on whole heads. Both act in training only.
+    query, key, value: (1, H, T, head width), keys and values of H heads or of a divisor of H. Returns the context (1, T, H, head width)
+    and no weights. dropout: on attention probabilities; drophead: on whole heads. Both act in training only. sliding_window: see `band_of`.
     """
     num_heads, num_tokens, width = query.shape[1:]
     p = dropout if module.training else 0.0
     scale = width**-0.5 if scaling is None else scaling
-    query, key, value = (states.squeeze(0).transpose(0, 1) for states in (query, key, value))
-    kernel = fused_kernel(query.device, query.dtype, width)
-    if cpp_kernels.supports_attention(query, key, value):
-        context = compiled_attention(cpp_kernels, query, key, value, boundaries=segments.boundaries, scale=scale, p=p)
-    elif _is_best_in_triton(segments, query, p=p):
-        context = _triton_attention(segments, query, key, value, scale=scale, p=p)
-    elif kernel == "efficient" and p > 0.0:
-        context = _split_attention(segments, query, key, value, scale=scale, p=p)
-    elif kernel is not None:
-        lengths, boundaries, longest = segments.lengths, segments.boundaries, segments.longest
-        context = fused_attention(
-            kernel, query, key, value, lengths=lengths, boundaries=boundaries, longest=longest, scale=scale, p=p
-        )  # fmt: skip
-    else:
-        rows = (states.reshape(num_tokens * num_heads, width) for states in (query, key, value))
-        with torch.autocast(query.device.type, enabled=False):
-            context = _GroupedAttention.apply(*rows, segments.grouped, scale, p).view(num_tokens, num_heads, width)
+    # Under autocast rotated queries and keys are in the type of their angles, float32.
+    query, key, value = (states.to(value.dtype).squeeze(0).transpose(0, 1) for states in (query, key, value))
+    band = band_of(is_causal=segments.is_causal, window=sliding_window, longest=segments.longest)
+    context = _attention(segments, query, key, value, band, scale=scale, p=p)
     if drophead > 0.0 and module.training:
         scales_SH = head_scales(segments.num_sentences, num_heads, drophead, device=context.device).to(context.dtype)
         scales_TH = scales_SH.repeat_interleave(segments.boundaries.diff(), dim=0, output_size=num_tokens)
@@ -291,12 +299,44 @@ def flat_attention(
     return context.unsqueeze(0), None
 
 
-def _split_attention(segments: Segments, query: Tensor, key: Tensor, value: Tensor, *, scale: float, p: float) -> Tensor:
+def _attention(segments: Segments, query: Tensor, key: Tensor, value: Tensor, band: Band | None, *, scale: float, p: float) -> Tensor:
+    """(T, H, head width), by the kernel that takes these numbers and this band and is the fastest; else by products of groups."""
+    num_tokens, num_heads, width = query.shape
+    kernel = fused_kernel(query.device, query.dtype, width)
+    if not takes_band(kernel, band):
+        kernel = None
+    is_in_triton = band is None and _is_best_in_triton(segments, query, p=p)
+    if key.shape[1] != num_heads and (is_in_triton or kernel != "flash"):
+        key, value = (_repeated(states, num_heads) for states in (key, value))
+    if band is None and cpp_kernels.supports_attention(query, key, value):
+        return compiled_attention(cpp_kernels, query, key, value, boundaries=segments.boundaries, scale=scale, p=p)
+    if is_in_triton:
+        return _triton_attention(segments, query, key, value, scale=scale, p=p)
+    if kernel == "efficient" and p > 0.0:
+        return _split_attention(segments, query, key, value, band, scale=scale, p=p)
+    if kernel is not None:
+        lengths, boundaries, longest = segments.lengths, segments.boundaries, segments.longest
+        return fused_attention(
+            kernel, query, key, value, lengths=lengths, boundaries=boundaries, longest=longest, scale=scale, p=p, band=band
+        )  # fmt: skip
+    rows = (states.reshape(num_tokens * num_heads, width) for states in (query, key, value))
+    with torch.autocast(query.device.type, enabled=False):
+        context: Tensor = _GroupedAttention.apply(*rows, segments.grouped, scale, p, band)
+    return context.view(num_tokens, num_heads, width)
+
+
+def _repeated(states: Tensor, num_heads: int) -> Tensor:
+    """(T, num_heads, head width) of keys or values that several heads share, one head's queries after another."""
+    num_tokens, num_shared, width = states.shape
+    return states[:, :, None].expand(-1, -1, num_heads // num_shared, -1).reshape(num_tokens, num_heads, width)
+
+
+def _split_attention(segments: Segments, query: Tensor, key: Tensor, value: Tensor, band: Band | None, *, scale: float, p: float) -> Tensor:
     """Dropout in float32, where torch's kernel needs a call a length: only for sentences that are too long for kernels in Triton."""
     longest = longest_supported(query.device, query.dtype, query.shape[-1])
-    split = segments.split if min(segments.lengths) <= longest < segments.longest else None
+    split = segments.split if band is None and min(segments.lengths) <= longest < segments.longest else None
     if split is None or not _is_best_in_triton(split.short, query, p=p):
-        return dropped_attention(query, key, value, segments.by_length, scale=scale, p=p)
+        return dropped_attention(query, key, value, segments.by_length, scale=scale, p=p, band=band)
     num_tokens = [sum(split.short.lengths), sum(split.long.lengths)]
     states = (whole.index_select(0, split.tokens).split(num_tokens) for whole in (query, key, value))
     (query, long_query), (key, long_key), (value, long_value) = states

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from sentdist.gpus import AMPERE
 from sentdist.learning.encoder.attention_tiles import largest_tile
+from sentdist.learning.encoder.band import Band
 from sentdist.learning.encoder.batch import sent_to
-from sentdist.learning.encoder.private_torch import has_attention
+from sentdist.learning.encoder.private_torch import has_attention, has_windows
 from sentdist.learning.kernels.lazy_triton import load_triton_kernels
 
 Kernel = Literal["flash", "efficient"]
@@ -43,6 +44,14 @@ def fused_kernel(device: torch.device, dtype: torch.dtype, head_width: int) -> K
         return "flash" if fits and has_attention("_flash_attention_forward") and _capability(device) >= AMPERE else None
     fits = dtype == torch.float32 and head_width % 4 == 0
     return "efficient" if fits and has_attention("_efficient_attention_forward") else None
+
+
+def takes_band(kernel: Kernel | None, band: Band | None) -> bool:
+    """Whether that kernel hides what is outside the band. The window of "efficient" is left out of its derivative (torch 2.13,
+    derivatives.yaml), so it serves without one."""
+    if kernel is None or band is None or band.is_whole_past:
+        return True
+    return kernel == "flash" and has_windows()
 
 
 def longest_supported(device: torch.device, dtype: torch.dtype, head_width: int) -> int:
@@ -77,25 +86,29 @@ def fused_attention(
     longest: int,
     scale: float,
     p: float,
+    band: Band | None = None,
 ) -> Tensor:
-    """softmax(q kᵀ · scale) v within each sentence, (T, H, head width), each weight dropped with probability `p`.
+    """softmax(q kᵀ · scale) v within each sentence and band, (T, H, head width), each weight dropped with probability `p`.
 
     What torch's own nested tensors call, with its derivative: `torch.nn.attention.varlen` has no dropout. No weights are kept, so memory
     grows with T + 128·S for `flash`, which is what its derivative takes; that of `efficient` takes 16 KiB for each sentence, head and 64
     tokens of the longest for a while. Masks come from the device's default generator, so a recomputed pass draws them again.
+    query: (T, H, head width). key, value: of as many heads; for "flash" also of a divisor of H.
     lengths: of the S sentences, on the host. boundaries: (S + 1,) int32 on the device of the tokens. p: 0 for "efficient", which has
     `dropped_attention` beside it. One call of the kernel, or as many as its bounds ask for.
     """
     assert kernel == "flash" or p == 0.0, "with boundaries that kernel draws other masks in its derivative"
     at_once = MOST_OF_FLASH if kernel == "flash" else MOST_SENTENCES
     if len(lengths) <= at_once:
-        return _one_call(kernel, query, key, value, boundaries=boundaries, longest=longest, scale=scale, p=p)
+        return _one_call(kernel, query, key, value, boundaries=boundaries, longest=longest, scale=scale, p=p, band=band)
     runs = [lengths[first : first + at_once] for first in range(0, len(lengths), at_once)]
     num_tokens = [sum(run) for run in runs]
     parts = zip(*(whole.split(num_tokens) for whole in (query, key, value)), strict=True)  # whose derivative is one copy, not one a part
     return torch.cat([
         # Its own longest: torch refuses one that has more tokens than the call, in the backward pass.
-        _one_call(kernel, *states, boundaries=boundaries[first : first + len(run) + 1] - start, longest=max(run), scale=scale, p=p)
+        _one_call(
+            kernel, *states, boundaries=boundaries[first : first + len(run) + 1] - start, longest=max(run), scale=scale, p=p, band=band
+        )
         for first, run, start, states in zip(range(0, len(lengths), at_once), runs, accumulate(num_tokens, initial=0), parts, strict=False)
     ])  # fmt: skip
 
@@ -126,7 +139,9 @@ def by_length(lengths: Sequence[int], device: torch.device, *, num_heads: int) -
     return ByLength(runs=tuple(runs), tokens=next(places), back=next(places))
 
 
-def dropped_attention(query: Tensor, key: Tensor, value: Tensor, sentences: ByLength, *, scale: float, p: float) -> Tensor:
+def dropped_attention(
+    query: Tensor, key: Tensor, value: Tensor, sentences: ByLength, *, scale: float, p: float, band: Band | None = None
+) -> Tensor:
     """As `fused_attention` by "efficient", each weight dropped with probability `p`: a call for each length, without boundaries.
 
     Given boundaries, that kernel begins to count random numbers at 0 for every sentence and head in its forward pass, and at the place of
@@ -138,26 +153,43 @@ def dropped_attention(query: Tensor, key: Tensor, value: Tensor, sentences: ByLe
     contexts = []
     for part, run in zip(parts, sentences.runs, strict=True):
         query, key, value = (states.unflatten(0, run) for states in part)
-        contexts.append(_efficient(query, key, value, None, None, p, scale).flatten(0, 1))
+        contexts.append(_efficient(query, key, value, None, None, p, scale, band).flatten(0, 1))
     return torch.cat(contexts).index_select(0, sentences.back)
 
 
 def _one_call(
-    kernel: Kernel, query: Tensor, key: Tensor, value: Tensor, *, boundaries: Tensor, longest: int, scale: float, p: float
+    kernel: Kernel,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    boundaries: Tensor,
+    longest: int,
+    scale: float,
+    p: float,
+    band: Band | None,
 ) -> Tensor:
+    if kernel == "efficient":
+        return _efficient(query[None], key[None], value[None], boundaries, longest, p, scale, band).squeeze(0)
     aten: Any = torch.ops.aten
-    if kernel == "flash":
-        context: Tensor = aten._flash_attention_forward(
-            query, key, value, boundaries, boundaries, longest, longest, p, False, False, scale=scale
-        )[0]
-        return context
-    return _efficient(query[None], key[None], value[None], boundaries, longest, p, scale).squeeze(0)
+    is_causal = band is not None and band.after == 0
+    windows: dict[str, int] = {}
+    if band is not None and not band.is_whole_past:  # -1: no bound
+        before, after = (-1 if reach is None else reach for reach in (band.before, band.after))
+        windows = {"window_size_left": before, "window_size_right": after}
+    context: Tensor = aten._flash_attention_forward(
+        query, key, value, boundaries, boundaries, longest, longest, p, is_causal, False, scale=scale, **windows
+    )[0]
+    return context
 
 
-def _efficient(query: Tensor, key: Tensor, value: Tensor, boundaries: Tensor | None, longest: int | None, p: float, scale: float) -> Tensor:
+def _efficient(
+    query: Tensor, key: Tensor, value: Tensor, boundaries: Tensor | None, longest: int | None, p: float, scale: float, band: Band | None
+) -> Tensor:
     """(n, L, H, head width), of n sentences of one length; of one that `boundaries` part, where there are some."""
     forward, keeps = torch.ops.aten._efficient_attention_forward, torch.is_grad_enabled()
-    context: Tensor = forward(query, key, value, None, boundaries, boundaries, longest, longest, p, 0, keeps, scale=scale)[0]
+    mask = 0 if band is None else 1  # of torch's CustomMaskType: none, or causal from the first token of each sentence
+    context: Tensor = forward(query, key, value, None, boundaries, boundaries, longest, longest, p, mask, keeps, scale=scale)[0]
     return context
 
 

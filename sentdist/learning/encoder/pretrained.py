@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from sentdist.errors import EncoderError, brief, first_line
-from sentdist.learning.encoder.declared import FLAT_FAMILIES, REMEDY, json_object, modules, tokens_of_positions
+from sentdist.learning.encoder.declared import REMEDY, json_object, modules, tokens_of_positions, why_padded
 from sentdist.learning.encoder.flat_attention import FLAT_ATTENTION, register_flat_attention
 from sentdist.learning.encoder.nomic import check_released_words
 from sentdist.learning.encoder.quiet import without_bars, without_reports
@@ -74,11 +74,10 @@ def load_model(
     _set_probability(config, _HIDDEN_DROPOUTS, hidden_dropout, folder=folder, what="hidden_dropout")
     if layers is not None:
         _keep_layers(config, layers, folder)
-    is_flat = config.model_type in FLAT_FAMILIES
-    attention = {"attn_implementation": FLAT_ATTENTION} if is_flat else {}
-    if is_flat:
+    reason = why_padded(config.to_dict())
+    attention = {"attn_implementation": FLAT_ATTENTION} if reason is None else {}
+    if reason is None:
         register_flat_attention()
-    reason = None if is_flat else f"{config.model_type} is not among the families whose sentences are known to stay apart without padding"
     if initialization == "random":
         with _reading(folder, "architecture"):
             return AutoModel.from_config(config, dtype=torch.float32, **attention), reason

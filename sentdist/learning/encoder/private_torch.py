@@ -31,6 +31,13 @@ def has_attention(name: str) -> bool:
 
 
 @cache
+def has_windows() -> bool:
+    """Whether FlashAttention of this torch takes windows."""
+    schema = torch.ops.aten._flash_attention_forward.default._schema
+    return {"window_size_left", "window_size_right"} <= {argument.name for argument in schema.arguments}
+
+
+@cache
 def has_bfloat16() -> bool:
     """Whether this processor multiplies bfloat16 values (AVX-512, AMX, ARM's bf16).
 

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sentdist.errors import EncoderError, brief
 from sentdist.learning.encoder.batch import TokenBatch, collate
-from sentdist.learning.encoder.declared import FLAT_FAMILIES, check_has_embeddings, declared_pooling, ends_in_normalize
+from sentdist.learning.encoder.declared import FROM_PADDING, check_has_embeddings, declared_pooling, ends_in_normalize, is_causal
 from sentdist.learning.encoder.export import EncoderCard, export
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.learning.encoder.flat_attention import Segments
@@ -63,6 +63,8 @@ class SentenceEncoder(nn.Module):
         self.padded_reason = padded_reason
         self.is_exported_normalized = is_exported_normalized
         self._num_passes: int | None = None
+        self._is_causal = is_causal(model.config.to_dict())
+        self._without_cache = {"use_cache": False} if self._is_causal else {}  # of what a decoder would need to write on
         # The model's own pooler never reaches the loss: kept out of the parameters (DDP and ZeRO wait for its gradient), in the export.
         self._unused_pooler = (model._modules.get("pooler"),)
         if self._unused_pooler[0] is not None:
@@ -191,7 +193,7 @@ class SentenceEncoder(nn.Module):
         config = self.model.config
         starts = tokens.boundaries[:-1].repeat_interleave(tokens.boundaries.diff(), output_size=tokens.num_tokens)
         positions = torch.arange(tokens.num_tokens, device=starts.device) - starts
-        if FLAT_FAMILIES[config.model_type]:
+        if config.model_type in FROM_PADDING:
             positions += config.pad_token_id + 1
         output = self.model(
             input_ids=tokens.token_ids[None],
@@ -200,10 +202,12 @@ class SentenceEncoder(nn.Module):
                 lengths=tokens.lengths,
                 boundaries=tokens.boundaries,
                 num_heads=config.num_attention_heads,
-                head_width=config.hidden_size // config.num_attention_heads,
+                head_width=getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads,
+                is_causal=self._is_causal,
             ),
             drophead=self.drophead,
             output_hidden_states=every,
+            **self._without_cache,
         )
         # squeeze, not [0]: the gradient of a selection fills and copies a whole tensor
         return [layer.squeeze(0) for layer in (output.hidden_states if every else (output.last_hidden_state,))]

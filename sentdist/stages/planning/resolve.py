@@ -24,13 +24,13 @@ from sentdist.errors import DataError, EncoderError, RecipeError
 from sentdist.hub_errors import HUB_ANSWERS_WITHIN_S, HubTrouble, hub_trouble
 from sentdist.learning.encoder.declared import (
     DECLARATIONS,
-    FLAT_FAMILIES,
     NOT_RECOMPUTED,
     check_has_embeddings,
     declared_pooling,
     lacks_mask_token,
     most_tokens,
     num_tokens,
+    why_padded,
 )
 from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS
 from sentdist.plan.own_file import OwnFileSection
@@ -302,7 +302,7 @@ def _pinned(name: str, revision: str, folder: Path | None) -> Pin:
         width=width,
         num_layers=num_layers,
         most_tokens=longest,
-        may_drop_heads=values.get("model_type", "bert") in FLAT_FAMILIES,
+        may_drop_heads=why_padded(values) is None,
         may_recompute_layers=values.get("model_type") not in NOT_RECOMPUTED,
         has_mask_token=folder is None or not lacks_mask_token(folder),
         shares_layers="num_hidden_groups" in values,
