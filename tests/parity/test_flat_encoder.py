@@ -181,6 +181,22 @@ def test_bfloat16_stays_near_float32(pooling: str, tiny_encoder_dir: Path) -> No
     assert float(cosine.min()) > 0.999  # bfloat16 keeps 8 bits: 4e-3 a value, averaged over 32 axes
 
 
+@pytest.mark.parametrize("family", ["qwen3", "gemma3_text", "modernbert"])
+def test_bfloat16_stays_near_float32_where_positions_are_rotated(family: str, tmp_path: Path) -> None:
+    """Queries and keys are rotated by angles in float32, values are not."""
+    encoder = SentenceEncoder.load(tiny_encoder(tmp_path, family)).train()
+    found = []
+    for is_rounded in (False, True):
+        encoder.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=is_rounded):
+            embeddings = encoder(encoder.tokenize(SENTENCES))
+        contrast(embeddings).backward()
+        gradient = torch.cat([weight.grad.flatten() for weight in encoder.parameters() if weight.grad is not None])
+        found.append((embeddings.detach(), gradient))
+    for exact, rounded in zip(*found, strict=True):
+        assert float(torch.nn.functional.cosine_similarity(exact, rounded, dim=-1).min()) > 0.995  # 8 bits a value
+
+
 def test_attention_dropout_keeps_the_mean_and_changes_the_draw(tiny_encoder_dir: Path) -> None:
     encoder = SentenceEncoder.load(tiny_encoder_dir, attention_dropout=0.3, hidden_dropout=0.0).train()
     torch.manual_seed(0)
@@ -193,11 +209,23 @@ def test_attention_dropout_keeps_the_mean_and_changes_the_draw(tiny_encoder_dir:
     assert float((draws.mean(dim=0) - exact).abs().mean()) < float(spread.mean()) / 3
 
 
-def test_gradient_under_attention_dropout_is_that_of_the_drawn_function(tiny_encoder_dir: Path) -> None:
+@pytest.mark.parametrize(
+    ("family", "hidden_dropout", "name"),
+    [
+        ("bert", 0.2, "encoder.layer.0.attention.self.query.weight"),
+        ("mistral", None, "layers.0.self_attn.k_proj.weight"),
+        ("modernbert", None, "layers.1.attn.Wqkv.weight"),
+    ],
+)
+def test_gradient_under_attention_dropout_is_that_of_the_drawn_function(
+    family: str, hidden_dropout: float | None, name: str, tmp_path: Path
+) -> None:
     """With the generator reset, the dropped network is one fixed function: central differences give its gradient."""
-    encoder = SentenceEncoder.load(tiny_encoder_dir, attention_dropout=0.3, hidden_dropout=0.2).train().double()
+    settings = {"mistral": {"sliding_window": 3}, "modernbert": {"local_attention": 4}}.get(family, {})
+    folder = tiny_encoder(tmp_path, family, **settings)
+    encoder = SentenceEncoder.load(folder, attention_dropout=0.3, hidden_dropout=hidden_dropout).train().double()
     tokens = encoder.tokenize(SENTENCES)
-    weight = encoder.model.encoder.layer[0].attention.self.query.weight
+    weight = encoder.model.get_parameter(name)
 
     direction = torch.from_numpy(np.random.default_rng(0).normal(size=tuple(weight.shape)))
 

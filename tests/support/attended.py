@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,15 @@ from sentdist.learning.encoder.flat_attention import Segments, flat_attention
 
 # 12 heads of 512² weights: behind 1,365 sentences random numbers are more than 32 bits count.
 MANY = (*[3] * 700, 512, *[2] * 699)
+
+# What a layer may see: as `attended` takes it.
+BANDS: dict[str, Any] = {
+    "causal": {"is_causal": True},
+    "causal-window": {"is_causal": True, "window": 4},
+    "window": {"window": 3},
+    "wide-window": {"window": 40},
+    "whole": {},
+}
 
 
 MASKED = (5, 16, 1, 12, 30, 64)  # tokens of sentences whose masks are read
@@ -35,8 +45,8 @@ class Attended:
         """
         sentence_T = torch.repeat_interleave(torch.tensor(self.lengths))
         forward, backward = self.grad * self.context, self.gradients[2] * self.value
-        sums = (forward - backward, forward.square())
-        off, squares = (torch.zeros(len(self.lengths)).index_add_(0, sentence_T, one.sum(dim=(1, 2))) for one in sums)
+        sums = (forward.sum(dim=(1, 2)) - backward.sum(dim=(1, 2)), forward.square().sum(dim=(1, 2)))
+        off, squares = (torch.zeros(len(self.lengths)).index_add_(0, sentence_T, one) for one in sums)
         return off.abs() / squares.sqrt()
 
 
@@ -49,15 +59,20 @@ def attended(
     dtype: torch.dtype,
     device: torch.device,
     rounded_to: torch.dtype = torch.float32,
+    num_key_heads: int | None = None,
+    is_causal: bool = False,
+    window: int | None = None,
 ) -> Attended:
-    """As a layer in training calls it, with dropout `p`. rounded_to: which numbers the sentences have, whatever computes with them."""
+    """As a layer in training calls it, with dropout `p`. rounded_to: which numbers the sentences have, whatever computes with them.
+    num_key_heads: of keys and values; None: as many as of queries."""
     generator, num_tokens = torch.Generator().manual_seed(0), sum(lengths)
-    host = [torch.randn(1, num_heads, num_tokens, width, generator=generator).to(rounded_to).to(dtype) for _ in range(3)]
+    heads = [num_heads, *[num_key_heads or num_heads] * 2]
+    host = [torch.randn(1, count, num_tokens, width, generator=generator).to(rounded_to).to(dtype) for count in heads]
     grad = torch.randn(1, num_tokens, num_heads, width, generator=generator).to(rounded_to).to(dtype)
     states = [one.to(device).requires_grad_() for one in host]
     bounds = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32).to(device)
-    segments = Segments(lengths=lengths, boundaries=bounds, num_heads=num_heads, head_width=width)
-    context, _ = flat_attention(nn.Identity().train(), *states, None, segments=segments, dropout=p)
+    segments = Segments(lengths=lengths, boundaries=bounds, num_heads=num_heads, head_width=width, is_causal=is_causal)
+    context, _ = flat_attention(nn.Identity().train(), *states, None, segments=segments, dropout=p, sliding_window=window)
     query, key, value = (one.cpu().float().squeeze(0).transpose(0, 1) for one in torch.autograd.grad(context, states, grad.to(device)))
     return Attended(
         lengths=lengths, context=context.detach().cpu().float().squeeze(0), grad=grad.float().squeeze(0),

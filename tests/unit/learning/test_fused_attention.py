@@ -10,13 +10,17 @@ import torch
 
 from sentdist.learning.encoder import fused_attention
 from sentdist.learning.encoder.fused_attention import MOST_SENTENCES, by_length
-from tests.support.attended import MANY, attended
+from tests.support.attended import BANDS, MANY, attended
 from tests.support.pretend_gpu import pretended_gpu
+from tests.support.pretend_kernels import KERNELS, aten
 
 
-def test_masks_of_forward_and_backward_are_the_same_however_many_sentences_there_are() -> None:
+@pytest.mark.parametrize(("is_causal", "num_key_heads"), [(False, 12), (True, 3)])
+def test_masks_of_forward_and_backward_are_the_same_however_many_sentences_there_are(is_causal: bool, num_key_heads: int) -> None:
     with pretended_gpu() as gpu:
-        found = attended(MANY, num_heads=12, width=8, p=0.25, dtype=torch.float32, device=gpu)
+        found = attended(
+            MANY, num_heads=12, width=8, p=0.25, dtype=torch.float32, device=gpu, is_causal=is_causal, num_key_heads=num_key_heads
+        )
     assert float(found.disagreement().max()) < 1e-4  # float32 sums
     assert 0.01 < float((found.context == 0.0).float().mean()) < 0.5  # short sentences lose all their weights at times
 
@@ -44,8 +48,9 @@ def test_a_call_is_told_of_its_own_longest_sentence_not_of_one_in_another_call(m
 
 
 @pytest.mark.usefixtures("plain_layers")  # as above
-def test_dropout_that_drops_nothing_is_attention_without_it_in_the_order_of_the_tokens() -> None:
-    lengths, shape = [3, 1, 9, 3, 2, 1], {"num_heads": 2, "width": 8, "dtype": torch.float32}
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_dropout_that_drops_nothing_is_attention_without_it_in_the_order_of_the_tokens(is_causal: bool) -> None:
+    lengths, shape = [3, 1, 9, 3, 2, 1], {"num_heads": 2, "width": 8, "dtype": torch.float32, "is_causal": is_causal}
     with pretended_gpu() as gpu:
         there = attended(lengths, **shape, p=1e-9, device=gpu)  # type: ignore[arg-type]
     here = attended(lengths, **shape, p=0.0, device=torch.device("cpu"))  # type: ignore[arg-type]
@@ -63,3 +68,46 @@ def test_sentences_of_one_length_are_dropped_out_together_as_many_as_their_rando
     assert by_length([512] * 700, torch.device("cpu"), num_heads=12).runs == ((682, 512), (18, 512))
     assert by_length([8192] * 2, torch.device("cpu"), num_heads=64).runs == ((1, 8192),) * 2
     assert by_length([1] * (MOST_SENTENCES + 1), torch.device("cpu"), num_heads=1).runs == ((MOST_SENTENCES, 1), (1, 1))
+
+
+@pytest.mark.usefixtures("plain_layers")  # as above
+@pytest.mark.parametrize("num_key_heads", [1, 2, 4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", BANDS)
+def test_bands_and_shared_heads_are_one_operation_there_and_give_what_a_cpu_gives(
+    name: str, dtype: torch.dtype, num_key_heads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But in float32 a window, which torch's kernel for that leaves out of its derivative."""
+    shape = {"num_heads": 4, "width": 8, "p": 0.0, "dtype": dtype, "num_key_heads": num_key_heads, **BANDS[name]}
+    lengths, called = [9, 1, 2, 24, 1, 3], []
+    for kernel in (aten._flash_attention_forward, aten._efficient_attention_forward):
+        monkeypatch.setitem(KERNELS, kernel, lambda *args, call=KERNELS[kernel], **named: called.append(1) or call(*args, **named))
+    with pretended_gpu() as gpu:
+        there = attended(lengths, **shape, device=gpu)  # type: ignore[arg-type]
+    here = attended(lengths, **shape, device=torch.device("cpu"))  # type: ignore[arg-type]
+    assert len(called) == (0 if dtype == torch.float32 and name in ("causal-window", "window") else 1)
+    torch.testing.assert_close(there.context, here.context)
+    torch.testing.assert_close(
+        there.gradients, here.gradients, rtol=1e-2 if dtype == torch.bfloat16 else 1e-5, atol=1e-2 if dtype == torch.bfloat16 else 1e-6
+    )
+
+
+@pytest.mark.usefixtures("plain_layers")
+@pytest.mark.parametrize("name", BANDS)
+def test_a_band_is_what_a_mask_hides(name: str) -> None:
+    """Sentence by sentence, by torch's attention with the mask written down."""
+    lengths, band = [9, 1, 2, 24, 1, 3], BANDS[name]
+    found = attended(lengths, num_heads=4, width=8, p=0.0, dtype=torch.float32, device=torch.device("cpu"), num_key_heads=2, **band)  # type: ignore[arg-type]
+    generator, num_tokens = torch.Generator().manual_seed(0), sum(lengths)
+    states = [torch.randn(1, count, num_tokens, 8, generator=generator).requires_grad_() for count in (4, 2, 2)]
+    contexts, window = [], band.get("window", 100)
+    for query, key, value in zip(*(one.split(lengths, dim=2) for one in states), strict=True):
+        place = torch.arange(query.shape[2])
+        behind = place[:, None] - place[None, :]
+        sees = (behind.abs() < window) & ((behind >= 0) | torch.tensor(not band.get("is_causal", False)))
+        contexts.append(torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=sees, enable_gqa=True))
+    context = torch.cat(contexts, dim=2)
+    torch.testing.assert_close(found.context, context[0].transpose(0, 1), rtol=1e-5, atol=1e-6)
+    gradients = torch.autograd.grad(context, states, found.grad.transpose(0, 1)[None])
+    for one, other in zip(found.gradients, gradients, strict=True):
+        torch.testing.assert_close(one, other[0].transpose(0, 1), rtol=1e-5, atol=1e-6)
