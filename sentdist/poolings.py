@@ -92,6 +92,21 @@ FIRST = Reduction(
     padded=lambda layers, mask: _mean_of([states_STD[:, 0] for states_STD in layers]),
 )
 
+
+def _last_token(layers: Sequence[Tensor], mask_ST: Tensor) -> Tensor:
+    """Padding may stand before or behind a sentence."""
+    import torch
+
+    last_S = (mask_ST * torch.arange(1, mask_ST.shape[1] + 1, device=mask_ST.device)).argmax(dim=1)
+    return _mean_of([states_STD[torch.arange(len(last_S), device=last_S.device), last_S] for states_STD in layers])
+
+
+LAST = Reduction(
+    mode="lasttoken",
+    flat=lambda layers, boundaries: _mean_of([states_TD.index_select(0, boundaries[1:] - 1).float() for states_TD in layers]),
+    padded=_last_token,
+)
+
 POOLINGS: dict[str, Pooling] = {
     pooling.name: pooling
     for pooling in (
@@ -111,6 +126,8 @@ POOLINGS: dict[str, Pooling] = {
             last_in_training=True,
             head="training",
         ),
+        # Decoders, whose last token alone has seen the sentence (Muennighoff 2022, arXiv 2202.08904; Zhang et al. 2025, arXiv 2506.05176).
+        Pooling(name="last_token", in_folder="the last token", reduction=LAST),
     )
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,9 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
+from sentdist.errors import EncoderError
 from sentdist.learning.encoder.batch import collate
-from sentdist.learning.encoder.declared import FLAT_FAMILIES, READ_BACKWARDS
+from sentdist.learning.encoder.declared import FLAT_FAMILIES, READ_BACKWARDS, why_padded
 from sentdist.learning.encoder.pooling import pool
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.poolings import POOLINGS
@@ -149,6 +151,39 @@ def test_pooling_reads_its_own_layers_of_a_deep_model_and_gives_float32(pooling:
     padded = [torch.nn.utils.rnn.pad_sequence(layer.float().split([2, 3]), batch_first=True) for layer in states_LTD]
     expected = pooled(padded, torch.tensor([[1, 1, 0], [1, 1, 1]]), pooling, training=training)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-2)  # the mean of two layers is taken in bfloat16; another layer is 1 off
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_the_last_token_is_found_on_whichever_side_padding_is(side: str) -> None:
+    states = torch.arange(12.0).view(1, 2, 3, 2)
+    mask = torch.tensor([[1, 1, 0], [1, 1, 1]] if side == "right" else [[0, 1, 1], [1, 1, 1]])
+    expected = [[2.0, 3.0] if side == "right" else [4.0, 5.0], [10.0, 11.0]]
+    assert POOLINGS["last_token"].reduction.padded(list(states), mask).tolist() == expected
+
+
+PADDED = {
+    "bounded scores": ("gemma3_text", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping=50.0"),
+    "of another family": ("gemma2", {}, "gemma2 is not among the families"),
+    "of a batch": ("llama", {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}}, "'dynamic'"),
+    "both ways": ("mistral", {"is_causal": False, "sliding_window": 3}, "is_causal=false"),
+    "a word of another family": ("gemma", {"use_bidirectional_attention": True}, "use_bidirectional_attention"),
+    "scores by distance": ("bloom", {}, "bloom is not among the families"),
+}
+
+
+@pytest.mark.parametrize("name", PADDED)
+def test_what_cannot_run_without_padding_says_why_and_runs_with_it(name: str, tmp_path: Path) -> None:
+    family, settings, reason = PADDED[name]
+    folder = tiny_encoder(tmp_path, family, **settings)
+    encoder = SentenceEncoder.load(folder).eval()
+    assert reason in (encoder.padded_reason or "")
+    planned = why_padded(json.loads((folder / "config.json").read_text()))  # as planning reads it, without transformers
+    assert planned == encoder.padded_reason
+    with pytest.raises(EncoderError, match="drophead"):
+        SentenceEncoder.load(folder, drophead=0.2)
+    with torch.no_grad():
+        found, expected = encoder(encoder.tokenize(SENTENCES)), padded_embeddings(eager(folder), folder, SENTENCES)
+    torch.testing.assert_close(found, expected, **CLOSE)
 
 
 def test_train_only_head_acts_in_training_only(tiny_encoder_dir: Path) -> None:

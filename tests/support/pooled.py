@@ -20,6 +20,8 @@ def pooled(layers: Sequence[Tensor], mask_ST: Tensor, pooling: str, *, training:
             return torch.stack([layer[:, 0] for layer in layers[1:][-5:]]).mean(0)
         case "cls" | "cls_mlp" | "cls_mlp_train_only" | "cls_last_five":
             return last_STD[:, 0]
+        case "last_token":
+            return torch.stack([states_TD[mask_T.bool()][-1] for states_TD, mask_T in zip(last_STD, mask_ST, strict=True)])
     raise AssertionError(f"write down what pooling {pooling} is")
 
 

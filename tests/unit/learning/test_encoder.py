@@ -63,9 +63,15 @@ def test_collate_refuses_nothing(sentences: list[list[int]]) -> None:
         collate(sentences)
 
 
-@pytest.mark.parametrize("pooling", sorted(POOLINGS))
-@pytest.mark.parametrize("family", ["bert", "roberta"])
-def test_saved_folder_gives_the_same_embeddings_everywhere(pooling: str, family: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("family", "pooling"),
+    [
+        *((family, pooling) for family in ("bert", "roberta") for pooling in sorted(POOLINGS)),
+        *((family, pooling) for family in ("qwen3", "mistral", "gemma3_text") for pooling in ("mean", "last_token")),
+        ("modernbert", "mean"), ("modernbert", "cls"),
+    ],
+)  # fmt: skip
+def test_saved_folder_gives_the_same_embeddings_everywhere(family: str, pooling: str, tmp_path: Path) -> None:
     folder = tiny_encoder(tmp_path / "base", family, num_hidden_layers=7 if pooling == "cls_last_five" else 2)
     encoder = SentenceEncoder.load(folder, pooling=pooling, max_length=20)
     expected = encode(encoder, SENTENCES)
