@@ -62,9 +62,10 @@ def attended(
     num_key_heads: int | None = None,
     is_causal: bool = False,
     window: int | None = None,
+    has_backward: bool = True,
 ) -> Attended:
     """As a layer in training calls it, with dropout `p`. rounded_to: which numbers the sentences have, whatever computes with them.
-    num_key_heads: of keys and values; None: as many as of queries."""
+    num_key_heads: of keys and values; None: as many as of queries. has_backward: whether there are gradients, else there are zeros."""
     generator, num_tokens = torch.Generator().manual_seed(0), sum(lengths)
     heads = [num_heads, *[num_key_heads or num_heads] * 2]
     host = [torch.randn(1, count, num_tokens, width, generator=generator).to(rounded_to).to(dtype) for count in heads]
@@ -73,7 +74,8 @@ def attended(
     bounds = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32).to(device)
     segments = Segments(lengths=lengths, boundaries=bounds, num_heads=num_heads, head_width=width, is_causal=is_causal)
     context, _ = flat_attention(nn.Identity().train(), *states, None, segments=segments, dropout=p, sliding_window=window)
-    query, key, value = (one.cpu().float().squeeze(0).transpose(0, 1) for one in torch.autograd.grad(context, states, grad.to(device)))
+    found = torch.autograd.grad(context, states, grad.to(device)) if has_backward else [torch.zeros_like(one) for one in states]
+    query, key, value = (one.cpu().float().squeeze(0).transpose(0, 1) for one in found)
     return Attended(
         lengths=lengths, context=context.detach().cpu().float().squeeze(0), grad=grad.float().squeeze(0),
         value=host[2].detach().float().squeeze(0).transpose(0, 1), gradients=(query, key, value),

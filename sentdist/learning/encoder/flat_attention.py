@@ -84,11 +84,22 @@ class LengthGroups:
             scores.masked_fill_(group.is_padding[:, None, :], -torch.inf)
         if band is None:
             return
-        if (band, group.length) not in self._hidden:
-            self._hidden[band, group.length] = band.hidden(group.length, scores.device)
-        scores.masked_fill_(self._hidden[band, group.length], -torch.inf)
+        scores.masked_fill_(self._outside(band, group.length), -torch.inf)
         if group.is_padding is not None and band.after != 0:
             scores.masked_fill_(group.is_padding[:, :, None], 0.0)
+
+    def seen(self, group: LengthGroup, band: Band, *, num_heads: int) -> Tensor:
+        """(L, L) or (n, 1, L, L) bool, true where `hide` hides nothing."""
+        sees = ~self._outside(band, group.length)
+        if group.is_padding is None or band.after == 0:
+            return sees
+        is_padding = group.is_padding[::num_heads, None]
+        return (sees & ~is_padding[:, :, None, :]) | is_padding[:, :, :, None]
+
+    def _outside(self, band: Band, length: int) -> Tensor:
+        if (band, length) not in self._hidden:
+            self._hidden[band, length] = band.hidden(length, self.row_of_slot.device)
+        return self._hidden[band, length]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -319,10 +330,28 @@ def _attention(segments: Segments, query: Tensor, key: Tensor, value: Tensor, ba
         return fused_attention(
             kernel, query, key, value, lengths=lengths, boundaries=boundaries, longest=longest, scale=scale, p=p, band=band
         )  # fmt: skip
+    if band is not None and p == 0.0 and query.device.type == "cpu" and not torch.is_grad_enabled():
+        return _encoded(segments.grouped, query, key, value, band, scale=scale)
     rows = (states.reshape(num_tokens * num_heads, width) for states in (query, key, value))
     with torch.autocast(query.device.type, enabled=False):
         context: Tensor = _GroupedAttention.apply(*rows, segments.grouped, scale, p, band)
     return context.view(num_tokens, num_heads, width)
+
+
+def _encoded(grouped: LengthGroups, query: Tensor, key: Tensor, value: Tensor, band: Band, *, scale: float) -> Tensor:
+    """By torch's own attention, group by group, which passes over what a causal token does not see: long texts encode
+    a tenth to a fifth faster on a CPU. Without derivative and dropout."""
+    num_tokens, num_heads, width = query.shape
+    rows_P = [states.reshape(num_tokens * num_heads, width).index_select(0, grouped.row_of_slot) for states in (query, key, value)]
+    contexts = []
+    for group in grouped.groups:
+        query_NHLW, key_NHLW, value_NHLW = (group.rows(one).unflatten(0, (-1, num_heads)) for one in rows_P)
+        sees = None if band.is_whole_past else grouped.seen(group, band, num_heads=num_heads)
+        context = nn.functional.scaled_dot_product_attention(
+            query_NHLW, key_NHLW, value_NHLW, attn_mask=sees, is_causal=band.is_whole_past, scale=scale
+        )
+        contexts.append(context.flatten(0, 2))
+    return torch.cat(contexts).index_select(0, grouped.slot_of_row).view(query.shape)
 
 
 def _repeated(states: Tensor, num_heads: int) -> Tensor:

@@ -108,6 +108,19 @@ def test_a_band_is_what_a_mask_hides(name: str) -> None:
         contexts.append(torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=sees, enable_gqa=True))
     context = torch.cat(contexts, dim=2)
     torch.testing.assert_close(found.context, context[0].transpose(0, 1), rtol=1e-5, atol=1e-6)
+    with torch.no_grad():  # which is another way on a CPU
+        encoded = attended(
+            lengths,
+            num_heads=4,
+            width=8,
+            p=0.0,
+            dtype=torch.float32,
+            device=torch.device("cpu"),
+            num_key_heads=2,
+            has_backward=False,
+            **band,
+        )
+    torch.testing.assert_close(encoded.context, context[0].transpose(0, 1), rtol=1e-5, atol=1e-6)
     gradients = torch.autograd.grad(context, states, found.grad.transpose(0, 1)[None])
     for one, other in zip(found.gradients, gradients, strict=True):
         torch.testing.assert_close(one, other[0].transpose(0, 1), rtol=1e-5, atol=1e-6)
