@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from sentdist.errors import EncoderError
 from sentdist.learning.encoder.batch import collate
-from sentdist.learning.encoder.declared import FLAT_FAMILIES, READ_BACKWARDS, why_padded
+from sentdist.learning.encoder.declared import DECODERS, FLAT_FAMILIES, why_padded
 from sentdist.learning.encoder.pooling import pool
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.poolings import POOLINGS
@@ -47,7 +47,7 @@ def eager(folder: Path) -> torch.nn.Module:
 
 
 def both_losses(folder: Path, sentences: tuple[str, ...]) -> tuple[SentenceEncoder, torch.nn.Module, Tensor, Tensor]:
-    has_hidden_dropout = AutoConfig.from_pretrained(folder).model_type not in (*READ_BACKWARDS, "modernbert")
+    has_hidden_dropout = AutoConfig.from_pretrained(folder).model_type not in (*DECODERS, "modernbert")
     encoder = SentenceEncoder.load(folder, attention_dropout=0.0, hidden_dropout=0.0 if has_hidden_dropout else None).train()
     model = eager(folder)
     losses = contrast(encoder(encoder.tokenize(sentences))), contrast(padded_embeddings(model, folder, sentences))

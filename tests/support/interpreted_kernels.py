@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
 from sentdist.learning.encoder import attention_tiles, flat_attention
+from sentdist.learning.encoder.band import Band
 from sentdist.learning.encoder.compiled_attention import compiled_attention
 from sentdist.learning.encoder.fused_attention import ByLength
 from sentdist.learning.kernels import cpp_kernels, triton_attention, triton_kernels
@@ -147,7 +148,8 @@ def long_ones_apart() -> dict[str, Any]:
     """Sentences beyond the largest tile go to torch's kernel, whose part is played by plain torch; the others do not."""
     gone: list[tuple[tuple[int, int], ...]] = []
 
-    def by_torch(query: Tensor, key: Tensor, value: Tensor, sentences: ByLength, *, scale: float, p: float) -> Tensor:
+    def by_torch(query: Tensor, key: Tensor, value: Tensor, sentences: ByLength, *, scale: float, p: float, band: Band | None) -> Tensor:
+        assert band is None
         gone.append(sentences.runs)
         sizes, out = [count * length for count, length in sentences.runs], []
         parts = zip(*(whole.index_select(0, sentences.tokens).split(sizes) for whole in (query, key, value)), strict=True)

@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedToke
 from transformers.models.t5 import T5Config, T5ForConditionalGeneration
 
 from sentdist.learning.encoder.card import EncoderCard
-from sentdist.learning.encoder.declared import READ_BACKWARDS
+from sentdist.learning.encoder.declared import DECODERS
 from sentdist.learning.encoder.export import no_wrappers
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 
@@ -116,7 +116,7 @@ def _tiny_config(family: str, tokenizer: PreTrainedTokenizerFast, **settings: ob
         own = {"dim": WIDTH, "hidden_dim": 2 * WIDTH, "n_layers": 2, "n_heads": 4}
     else:
         own = {"hidden_size": WIDTH, "intermediate_size": 2 * WIDTH, "num_hidden_layers": 2, "num_attention_heads": 4}
-    if family in READ_BACKWARDS:
+    if family in DECODERS:
         own |= {"num_key_value_heads": 2, "head_dim": 8, "bos_token_id": 1, "eos_token_id": 2}
         common["vocab_size"] = len(tokenizer) + 8  # their tokenizers add tokens of their own
     if family in ("electra", "albert"):

@@ -18,10 +18,10 @@ DECLARATIONS = [
 ]  # fmt: skip
 FROM_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet")  # families that number positions from padding_idx + 1
 CLASSES_WITHOUT_WORDS = ("PreTrainedTokenizerFast", "TokenizersBackend")  # of tokenizers: they know no special token but those of the files
-READ_BACKWARDS = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma3_text")  # decoders: no token sees what follows it
+DECODERS = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma3_text")  # no token sees what follows it
 # Model types whose sentences were tested to stay apart when they lie flat. All else runs padded, in groups of similar length.
 FLAT_FAMILIES = frozenset({
-    "bert", "electra", "albert", "distilbert", "roberta", "xlm-roberta", "camembert", "modernbert", *READ_BACKWARDS,
+    "bert", "electra", "albert", "distilbert", "roberta", "xlm-roberta", "camembert", "modernbert", *DECODERS,
 })  # fmt: skip
 # Frequencies of positions that change with the longest sentence of a batch, as transformers computes them.
 _FREQUENCIES_OF_A_BATCH = ("dynamic", "longrope")
@@ -39,7 +39,7 @@ def why_padded(config: Mapping[str, object]) -> str | None:
     if config.get("use_bidirectional_attention") and family != "gemma3_text":
         return f"what use_bidirectional_attention does to a {family} is known with padding alone"
     has_windows = config.get("sliding_window") is not None and config.get("use_sliding_window", True) is not False
-    if family in READ_BACKWARDS and config.get("is_causal") is False and has_windows:
+    if family in DECODERS and config.get("is_causal") is False and has_windows:
         return f"what is_causal=false does to the windows of a {family} is known with padding alone"
     rope = config.get("rope_parameters") or config.get("rope_scaling")
     kinds = [part.get("rope_type") or part.get("type") for part in _each(rope)]
@@ -51,7 +51,7 @@ def why_padded(config: Mapping[str, object]) -> str | None:
 def is_causal(config: Mapping[str, object]) -> bool:
     """Whether a token of a flat family sees itself and those before it alone."""
     is_bidirectional = config.get("use_bidirectional_attention") or config.get("is_causal") is False
-    return config.get("model_type") in READ_BACKWARDS and not is_bidirectional
+    return config.get("model_type") in DECODERS and not is_bidirectional
 
 
 def _each(rope: object) -> list[dict[str, object]]:
