@@ -148,7 +148,9 @@ def long_ones_apart() -> dict[str, Any]:
     """Sentences beyond the largest tile go to torch's kernel, whose part is played by plain torch; the others do not."""
     gone: list[tuple[tuple[int, int], ...]] = []
 
-    def by_torch(query: Tensor, key: Tensor, value: Tensor, sentences: ByLength, *, scale: float, p: float, band: Band | None) -> Tensor:
+    def by_torch(
+        query: Tensor, key: Tensor, value: Tensor, sentences: ByLength, *, scale: float, p: float, band: Band | None = None
+    ) -> Tensor:
         assert band is None
         gone.append(sentences.runs)
         sizes, out = [count * length for count, length in sentences.runs], []
