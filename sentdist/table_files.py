@@ -37,3 +37,9 @@ def open_bytes(path: Path) -> IO[bytes]:
 def open_text(path: Path, *, encoding: str | None, newline: str | None = None) -> IO[str]:
     """`open_bytes` as text, as `open` gives it."""
     return io.TextIOWrapper(open_bytes(path), encoding=encoding, newline=newline)
+
+
+def whole_text(path: Path, *, encoding: str) -> str:
+    """All of a file, unpacked, with its line ends as they are."""
+    with open_bytes(path) as file:
+        return file.read().decode(encoding)

@@ -56,8 +56,7 @@ def trainings(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def fields(ctx: typer.Context, incomplete: str) -> list[str]:
     """Dotted fields of a recipe, `methods` with the names that the recipe on the line has; a field that holds others ends with a point."""
-    from sentdist.plan.recipe import SECTIONS, Recipe
-    from sentdist.plan.sections import Method
+    from sentdist.plan.recipe import fields_beside
 
     if "=" in incomplete:
         return []
@@ -66,15 +65,8 @@ def fields(ctx: typer.Context, incomplete: str) -> list[str]:
     prefix = f"{before}." if before else ""
     if parts == ["methods"]:
         return [f"{prefix}{name}." for name in _fitting(last, _methods(ctx))]
-    inside = parts[-1] if parts else ""
-    if not parts:
-        names: Iterable[str] = Recipe.model_fields
-    elif len(parts) == 2 and parts[0] == "methods":
-        names = Method.model_fields
-    else:
-        names = dict.fromkeys(field for section in SECTIONS.get(inside, ()) for field in section.model_fields)
-    holding = {*SECTIONS, "methods", "objective"}
-    return [f"{prefix}{name}{'.' if name in holding else '='}" for name in _fitting(last, names)]
+    names = _fitting(last, fields_beside(parts))
+    return [f"{prefix}{name}{'.' if fields_beside([*parts, name]) else '='}" for name in names]
 
 
 def _methods(ctx: typer.Context) -> list[str]:

@@ -78,7 +78,7 @@ class GradientBuckets:
         """A gradient has come, of that bucket."""
         if not self._is_open:
             return
-        self._buckets[number].take(parameter)
+        self._buckets[number].take(parameter, is_late=number < self._num_away)
         while self._num_away < len(self._buckets) and self._buckets[self._num_away].is_full:
             self._buckets[self._num_away].leave()
             self._num_away += 1
@@ -97,22 +97,20 @@ class _Bucket:
     here: set[Parameter] = field(default_factory=set)
     late: list[Parameter] = field(default_factory=list)
     end: Callable[[], None] | None = None
-    is_away: bool = False
 
     @property
     def is_full(self) -> bool:
         return self.known is not None and self.known <= self.here
 
-    def take(self, parameter: Parameter) -> None:
+    def take(self, parameter: Parameter, *, is_late: bool) -> None:
         if parameter in self.here:
             raise RuntimeError("a second backward pass in one step would add to gradients that are on their way to the other ranks")
         self.here.add(parameter)
-        if self.is_away:
+        if is_late:
             self.late.append(parameter)
 
     def leave(self) -> None:
         self.end = self._send([parameter for parameter in self.parameters if parameter.grad is not None])
-        self.is_away = True
 
     def arrive(self) -> None:
         late = self._send(self.late)
@@ -120,7 +118,7 @@ class _Bucket:
             if end is not None:
                 end()
         self.known = (self.known or set()) | self.here
-        self.here, self.late, self.end, self.is_away = set(), [], None, False
+        self.here, self.late, self.end = set(), [], None
 
     def _send(self, some: Sequence[Parameter]) -> Callable[[], None] | None:
         """Let the gradients of some of the parameters leave, each at its place among zeros; what ends their travel."""

@@ -13,9 +13,7 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from sentdist.errors import RecipeError
 from sentdist.frozen import Frozen
-from sentdist.plan.corpora import SECTIONS as CORPUS_SECTIONS
 from sentdist.plan.corpora import CorpusSection
-from sentdist.plan.corpora.groups import AugmentationSection
 from sentdist.plan.corpora.own import OwnSection
 from sentdist.plan.dev_tasks import check_dev_tasks
 from sentdist.plan.dotted import with_key, with_path
@@ -24,11 +22,10 @@ from sentdist.plan.held_fixed import check_varied
 from sentdist.plan.inheritance import with_inherited_corpora
 from sentdist.plan.method_checks import check_headline, check_known, check_method, check_reported, check_titles
 from sentdist.plan.objectives import AnyObjective, names_where, uses_targets
-from sentdist.plan.own_file import HeldOutSection
 from sentdist.plan.own_tasks import OWN
 from sentdist.plan.papers import PAPERS
 from sentdist.plan.runtime import Runtime
-from sentdist.plan.search import Axis, Budget, Halving, Search
+from sentdist.plan.search import Search
 from sentdist.plan.sections import (
     CHANGED_BY_METHODS,
     EncoderSection,
@@ -40,7 +37,7 @@ from sentdist.plan.sections import (
     SelectionSection,
     TargetsSection,
 )
-from sentdist.plan.specs import Probes, Regularizers, Stopping, Training, View
+from sentdist.plan.specs import Training
 from sentdist.plan.stage import Json
 from sentdist.plan.strict_yaml import MOST_BYTES, parsed_yaml
 from sentdist.plan.task_names import is_task_name, no_task
@@ -196,15 +193,7 @@ def _check_overrides(where: str, shared: Frozen, own: dict[str, Override]) -> No
         type(shared).model_validate(shared.model_dump() | own)
     except ValidationError as error:
         problems = [{**problem, "loc": (*where.split("."), *problem["loc"])} for problem in error.errors()]
-        raise ValueError(explained(problems, _fields_beside)) from None
-
-
-SECTIONS: dict[str, tuple[type[Frozen], ...]] = {
-    "encoder": (EncoderSection,), "corpus": CORPUS_SECTIONS, "folds": (FoldsSection,), "training": (Training,),
-    "selection": (SelectionSection,), "evaluation": (EvaluationSection,), "runtime": (Runtime,), "regularizers": (Regularizers,),
-    "stopping": (Stopping,), "view": (View,), "targets": (TargetsSection,), "probes": (Probes,), "augmentation": (AugmentationSection,),
-    "held_out": (HeldOutSection,), "search": (Search,), "halving": (Halving,), "budget": (Budget,),
-}  # fmt: skip
+        raise ValueError(explained(problems, fields_beside)) from None
 
 
 def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
@@ -249,9 +238,7 @@ def recipe_from_values(values: dict[str, Json], *, where: str) -> Recipe:
     try:
         return Recipe.model_validate(values)
     except ValidationError as error:
-        raise RecipeError(
-            where=where, found=explained(error.errors(), _fields_beside), expected="", remedy="Nothing was started."
-        ) from None
+        raise RecipeError(where=where, found=explained(error.errors(), fields_beside), expected="", remedy="Nothing was started.") from None
 
 
 def objective_from_values(name: str, values: dict[str, Json]) -> AnyObjective:
@@ -264,7 +251,7 @@ def objective_from_values(name: str, values: dict[str, Json]) -> AnyObjective:
         checked: AnyObjective = TypeAdapter(AnyObjective).validate_python({"name": name, **values})
     except ValidationError as error:
         problems = [{**problem, "loc": ("objective", *problem["loc"])} for problem in error.errors()]
-        raise RecipeError(where=f"objective {name}", found=explained(problems, _fields_beside), expected="", remedy="") from None
+        raise RecipeError(where=f"objective {name}", found=explained(problems, fields_beside), expected="", remedy="") from None
     return checked
 
 
@@ -337,17 +324,9 @@ def check_method_in_path(dotted: str, methods: Sequence[str], *, where: str) -> 
         raise RecipeError(where=where, found=not_one_of(name, methods), expected="", remedy="Nothing was started.")
 
 
-def _fields_beside(location: list[str]) -> list[str]:
-    """The fields that a mapping at this place of a recipe can have."""
-    if not location:
-        return list(Recipe.model_fields)
-    if location[:2] == ["search", "space"]:
-        return list(Axis.model_fields)
-    if location[-1] in SECTIONS:
-        return [field for section in SECTIONS[location[-1]] for field in section.model_fields]
-    if location[0] == "methods" and len(location) == 2:
-        return list(Method.model_fields)
-    return fields_at(Recipe, location)
+def fields_beside(location: list[str]) -> list[str]:
+    """The fields that a mapping at this place of a recipe can have; in a method a section changes fields of the recipe's own."""
+    return fields_at(Recipe, location) or (fields_at(Recipe, location[2:]) if location[:1] == ["methods"] else [])
 
 
 def _near_recipes(path: Path) -> str:

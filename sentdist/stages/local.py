@@ -34,17 +34,18 @@ def run_local(plan: Plan, context: Context, *, listen: Listener | None = None) -
     return build_all(plan.stages, context, listen=listen)
 
 
+@bank_stays()
 def build_all(stages: Sequence[Stage], context: Context, *, listen: Listener | None = None) -> list[Artifact]:
     """As `run_local`, of stages that stand behind their inputs."""
-    with bank_stays():
-        for _ in stages:  # each damaged artifact is moved aside, so the next round builds it again
-            try:
-                return [build_here(stage, context, listen=listen) for stage in stages]
-            except ArtifactLost as loss:
-                log.warning("%s", loss)
-        return [build_here(stage, context, listen=listen) for stage in stages]
+    for _ in stages:  # each damaged artifact is moved aside, so the next round builds it again
+        try:
+            return [build_here(stage, context, listen=listen) for stage in stages]
+        except ArtifactLost as loss:
+            log.warning("%s", loss)
+    return [build_here(stage, context, listen=listen) for stage in stages]
 
 
+@bank_stays()
 def build_past_failures(
     stages: Sequence[Stage],
     context: Context,
@@ -59,13 +60,6 @@ def build_past_failures(
     Raises:
         SentdistError: the store or a disk fails, and with it all that would come.
     """
-    with bank_stays():
-        return _built_past_failures(stages, context, listen, failed)
-
-
-def _built_past_failures(
-    stages: Sequence[Stage], context: Context, listen: Listener | None, failed: Callable[[Stage, SentdistError], None] | None
-) -> dict[str, SentdistError]:
     errors: dict[str, SentdistError] = {}
     for stage in stages:
         lacking = next((errors[needed.key] for needed in stage.inputs if needed.key in errors), None)

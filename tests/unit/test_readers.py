@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2] / "sentdist"
 READERS = {
     "read_table", "ParquetFile", "read_schema", "read_json", "read_csv", "memory_map", "open_file", "load_file", "safe_open", "load", "loads",
-    "from_pretrained", "read_text", "read_bytes", "open", "open_bytes", "open_text", "unpacked_stream", "from_file", "open_memmap",
+    "from_pretrained", "read_text", "read_bytes", "open", "open_bytes", "open_text", "whole_text", "unpacked_stream", "from_file", "open_memmap",
 }  # fmt: skip
 GUARDS = {"reading", "_reading", "_readable"}
 # function -> why it may read by itself
@@ -55,6 +55,7 @@ ALLOWED = {
     "plan/strict_yaml.py:parsed_yaml": "has a guard of its own; given a text",
     "table_files.py:open_bytes": "what calls it is looked at here",
     "table_files.py:open_text": "what calls it is looked at here",
+    "table_files.py:whole_text": "what calls it is looked at here",
     "stages/banks.py:finish": "what this process has just written",
     "stages/planning/resolve.py:_check_length": "called under reading",
     "processor.py:_values": "/proc/cpuinfo",

@@ -17,11 +17,10 @@ from sentdist.cli import app
 from sentdist.execution.resources import stage_demand
 from sentdist.frozen import Frozen
 from sentdist.objectives.objective import ObjectiveSpec
-from sentdist.plan.corpora import CORPORA
+from sentdist.plan.corpora import CORPORA, SECTIONS
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.objectives import OBJECTIVE_NAMES, OBJECTIVES, objective_rows, terms_of
 from sentdist.plan.papers import PAPERS
-from sentdist.plan.recipe import SECTIONS
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Processes, Stage
 from sentdist.plan.stages import STAGES, Train
@@ -125,7 +124,7 @@ def test_a_kind_of_corpus_is_in_every_table(corpus: type[CorpusStage]) -> None:
     assert corpus.holds and corpus.recipe_kind in TAGS
     module, _, function = corpus.reader.partition(":")
     assert list(inspect.signature(getattr(importlib.import_module(module), function)).parameters) == ["stage", "context"]
-    sections = [section for section in SECTIONS["corpus"] if section.model_fields["kind"].annotation.__args__ == (corpus.recipe_kind,)]  # type: ignore[union-attr]
+    sections = [section for section in SECTIONS if section.model_fields["kind"].annotation.__args__ == (corpus.recipe_kind,)]  # type: ignore[union-attr]
     assert len(sections) == 1
     stage = stages()[corpus.kind]
     assert isinstance(stage, CorpusStage) and stage.described and stage.num_columns >= 1 and stage.num_positives >= 0

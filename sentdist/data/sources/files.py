@@ -16,7 +16,7 @@ from sentdist.data.sources.separated import MAY_BE_SEPARATED, FileFormat, format
 from sentdist.errors import DataError, listed
 from sentdist.reading import reading, unreadable
 from sentdist.spelling import did_you_mean, similar_names
-from sentdist.table_files import OBJECTS, SHOWN_TABLES, TABLES, open_bytes, suffix_of
+from sentdist.table_files import OBJECTS, SHOWN_TABLES, TABLES, suffix_of, whole_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -270,8 +270,7 @@ def read_text_table(path: Path, file_format: FileFormat, *, may_repeat: bool) ->
         return read_objects(path, encoding=file_format.encoding or "utf-8")
     if file_format.encoding in (None, "utf-8"):
         return read_lines(path)
-    with open_bytes(path) as file:
-        return read_lines(io.BytesIO(file.read().decode(file_format.encoding).encode()))
+    return read_lines(io.BytesIO(whole_text(path, encoding=file_format.encoding).encode()))
 
 
 def read_lines(source: Path | IO[bytes]) -> pa.Table:
@@ -321,8 +320,7 @@ def read_objects(path: Path, *, encoding: str = "utf-8") -> pa.Table:
     import pyarrow as pa
 
     with reading(path, expected="JSON, a list of objects"):
-        with open_bytes(path) as file:
-            text = file.read().decode(encoding)
+        text = whole_text(path, encoding=encoding)
         try:
             rows = json.loads(text)
         except json.JSONDecodeError as error:

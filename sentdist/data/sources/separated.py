@@ -17,7 +17,7 @@ from sentdist.data.quotes import check_escapes, check_quotes, long_fields, unquo
 from sentdist.data.sources.column_names import refuse_repeated
 from sentdist.errors import DataError, brief
 from sentdist.reading import SAVE_AS_UTF8, reading
-from sentdist.table_files import GZIP_BEGINS, PLAIN_SUFFIX, SEPARATED, is_packed, open_bytes, open_text, suffix_of
+from sentdist.table_files import GZIP_BEGINS, PLAIN_SUFFIX, SEPARATED, is_packed, open_bytes, open_text, suffix_of, whole_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -263,10 +263,7 @@ def read_separated(path: Path, file_format: FileFormat, *, may_repeat: bool) -> 
     import pyarrow.csv
 
     is_tab = file_format.separator == "\t"
-    text = None
-    if _is_foreign(file_format):
-        with open_bytes(path) as file:
-            text = file.read().decode(file_format.encoding or "utf-8")
+    text = whole_text(path, encoding=file_format.encoding or "utf-8") if _is_foreign(file_format) else None
     with unpacked_stream(path) if text is None else io.StringIO(text) as begin:
         start = begin.read(LOOKED_AT)
     start = start if isinstance(start, str) else start.decode(errors="replace")
