@@ -13,10 +13,12 @@ from torch.nn.utils import clip_grads_with_norm_
 from sentdist.errors import TrainingDiverged
 from sentdist.learning.checkpoint import EngineFacts, Progress, check_engine, load_rng, read_progress, save_rng, write_progress
 from sentdist.learning.encoder.batch import TokenBatch
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.gather import mean_over_ranks, rank_and_world_size, unread_mean_over_ranks, wait_for_all_ranks
 from sentdist.learning.gradient_buckets import GradientBuckets
 from sentdist.learning.optimization import Optimization, adamw, schedule
 from sentdist.learning.precision import autocast
+from sentdist.learning.word_rows import WordRows
 
 STATE_FILE = "engine.pt"
 
@@ -116,7 +118,7 @@ class TorchEngine:
         self.runs_ahead = self.device.type == "cuda"  # a CPU has nothing to run ahead of
         self._brake = Brake()
         self._parameters = [parameter for parameter in self.learner.parameters() if parameter.requires_grad]
-        self.buckets = GradientBuckets(self._parameters)
+        self.buckets = GradientBuckets(self._parameters, words=watched_words(self.learner))
 
     @property
     def lr(self) -> float:
@@ -128,7 +130,7 @@ class TorchEngine:
 
     def encode(self, tokens: TokenBatch) -> Tensor:
         with autocast(self.optimization.precision, self.device):
-            embeddings: Tensor = self.learner(tokens.to(self.device))
+            embeddings: Tensor = self.learner(tokens)
         return embeddings.float()
 
     def backward(self, loss: Tensor) -> None:
@@ -185,6 +187,14 @@ class TorchEngine:
 
     def weights(self) -> dict[str, Tensor]:
         return host_copy(self.learner.state_dict()) if self.rank == 0 else {}
+
+
+def watched_words(learner: nn.Module) -> list[WordRows]:
+    """What the encoders of a learner tell which rows of their word embeddings they read; nothing where there is one rank."""
+    if rank_and_world_size()[1] == 1:
+        return []
+    told = [part.watched_words(learner) for part in learner.modules() if isinstance(part, SentenceEncoder)]
+    return [rows for rows in told if rows is not None]
 
 
 def host_copy(state: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -145,6 +145,24 @@ def begin_mean(flat: Tensor) -> Callable[[], None]:
     return end
 
 
+def begin_union(flags: Tensor) -> Callable[[], None]:
+    """Begin to set in a tensor of zeros and ones what any rank has set, in place; the call of what is returned ends it.
+
+    flags: uint8, on the host.
+
+    Raises:
+        GroupGoneError: as `rank_and_world_size`.
+    """
+    rank_and_world_size()
+    work = dist.all_reduce(flags, op=dist.ReduceOp.MAX, async_op=True)
+
+    def end() -> None:
+        with waiting():
+            work.wait()
+
+    return end
+
+
 def mean_over_ranks(value: Tensor, *, vote: float = 0.0) -> tuple[float, float]:
     """Mean over ranks of a scalar, not finite on every rank as soon as it is not finite on one; and the sum over ranks of their votes.
 

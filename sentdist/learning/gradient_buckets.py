@@ -1,4 +1,7 @@
-"""Gradients as means over ranks: in flat buckets, each of which travels while the backward pass still computes the next."""
+"""Gradients as means over ranks: in flat buckets, each of which travels while the backward pass still computes the next.
+
+Of word embeddings, which are half of a small encoder and two thirds of a multilingual one, the rows travel that the step has read.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,9 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.nn.utils import get_total_norm
 
-from sentdist.learning.gather import begin_mean, rank_and_world_size
+from sentdist.learning.gather import begin_mean, begin_union, rank_and_world_size
 from sentdist.learning.gradient_pieces import BUCKET_BYTES
+from sentdist.learning.word_rows import WordRows
 
 
 def average_gradients(parameters: Iterable[Parameter]) -> None:
@@ -32,13 +36,18 @@ class GradientBuckets:
     leaves once all of its parameters that ever had a gradient have theirs; so in the first step all leave at its end. Micro-batches are
     one graph (see grad_cache.py): a gradient that comes is whole.
     A gradient keeps its place in its bucket whoever else has one, for three ranks and more add up in an order that depends on the place.
-    It lies there from then on, so that buckets take no memory beside the gradients.
+    It lies there from then on, so that buckets take no memory beside the gradients. A table of word embeddings has a bucket of its own.
     """
 
-    def __init__(self, parameters: Iterable[Parameter], *, leave_early: bool = True) -> None:
-        """leave_early: False: all leave in `arrive`."""
+    def __init__(self, parameters: Iterable[Parameter], *, words: Sequence[WordRows] = (), leave_early: bool = True) -> None:
+        """words: what is known of tables among the parameters. leave_early: False: all leave in `arrive`."""
         self._parameters = [parameter for parameter in parameters if parameter.requires_grad]
-        self._buckets = [_Bucket(some) for some in _filled(self._parameters)]
+        self._words = words
+        rows_of = {rows.table: rows for rows in words}
+        self._buckets = [
+            _TableBucket(parameters=some, rows=rows_of[some[0]]) if some[0] in rows_of else _Bucket(parameters=some)
+            for some in _filled(self._parameters, alone=set(rows_of))
+        ]
         self._is_open = False
         self._num_away = 0
         if not leave_early or rank_and_world_size()[1] == 1:
@@ -55,6 +64,8 @@ class GradientBuckets:
         """Around a step's only backward pass: inside, buckets leave."""
         self._is_open = True
         try:
+            for rows in self._words:
+                rows.begin_union()
             yield
         finally:
             self._is_open = False
@@ -67,6 +78,8 @@ class GradientBuckets:
             bucket.leave()
         for bucket in self._buckets:
             bucket.arrive()
+        for rows in self._words:
+            rows.forget()
         self._num_away = 0
 
     def averaged_norm(self) -> Tensor:
@@ -84,7 +97,7 @@ class GradientBuckets:
             self._num_away += 1
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Bucket:
     """Some parameters of one type, and where their gradients are in a step: here or away.
 
@@ -133,14 +146,55 @@ class _Bucket:
         return begin_mean(flat)
 
 
-def _filled(parameters: Sequence[Parameter]) -> list[list[Parameter]]:
-    """Buckets of at most about BUCKET_BYTES, from the last parameter to the first; tensors of two types are never in one."""
+@dataclass(kw_only=True)
+class _TableBucket(_Bucket):
+    """A table of word embeddings. Its gradient does not lie in a bucket: rows are taken out of it and put back.
+
+    is_lookup: whether rows that were not read have the gradient 0, as it is with a lookup, looked at when rows are to travel for the first
+    time. There may be models that read rows by other numbers than those of their tokens; their tables travel whole.
+    """
+
+    rows: WordRows
+    is_lookup: bool | None = None
+
+    def _send(self, some: Sequence[Parameter]) -> Callable[[], None] | None:
+        rows_R = self.rows.of_all() if some else None
+        if rows_R is None:
+            return super()._send(some)
+        gradient_VD = cast(Tensor, self.rows.table.grad)
+        if self.is_lookup is None:
+            self.is_lookup = not _on_any_rank(gradient_VD.any(dim=1).index_fill(0, rows_R, False).any())
+        if not self.is_lookup:
+            return super()._send(some)
+        travelling_RD = gradient_VD.index_select(0, rows_R)
+        end = begin_mean(travelling_RD)
+
+        def put_back() -> None:
+            end()
+            gradient_VD.index_copy_(0, rows_R, travelling_RD)
+
+        return put_back
+
+
+def _on_any_rank(flag: Tensor) -> bool:
+    shared = flag.to("cpu", torch.uint8).reshape(1)
+    begin_union(shared)()
+    return bool(shared)
+
+
+def _filled(parameters: Sequence[Parameter], *, alone: set[Parameter]) -> list[list[Parameter]]:
+    """Buckets of at most about BUCKET_BYTES, from the last parameter to the first; tensors of two types are never in one.
+
+    alone: parameters with a bucket of their own.
+    """
     buckets: list[list[Parameter]] = []
-    num_bytes, kind = 0, None
+    num_bytes = 0
+    kind: object = None
     for parameter in reversed(parameters):
-        if not buckets or num_bytes + parameter.nbytes > BUCKET_BYTES or kind != (parameter.dtype, parameter.device):
+        of_parameter = (parameter.dtype, parameter.device, id(parameter) if parameter in alone else None)
+        if not buckets or num_bytes + parameter.nbytes > BUCKET_BYTES or kind != of_parameter:
             buckets.append([])
-            num_bytes, kind = 0, (parameter.dtype, parameter.device)
+            num_bytes, kind = 0, of_parameter
         buckets[-1].append(parameter)
         num_bytes += parameter.nbytes
     return buckets

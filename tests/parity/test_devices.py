@@ -46,7 +46,7 @@ def there(rank: int, world_size: int, folder: Path) -> list[Outcome]:
 
 @pytest.mark.usefixtures("one_thread")
 def test_what_crosses_ranks_in_a_step_lies_on_the_gpu(folder: Path) -> None:
-    """The pretended GPU's collectives serve nothing else, as those of NCCL; the loss is that of the whole batch."""
+    """The pretended GPU's collectives serve nothing else but flags, as those of NCCL would; the loss is that of the whole batch."""
     for name, outcome in zip(CROSSING, run_in_processes(there, 2, folder)[0], strict=True):
         if name != "sum":  # ranks hide words each by itself
             assert outcome.losses == pytest.approx(two_steps(name, folder, on("cpu")).losses, rel=1e-5)  # sums in another order

@@ -108,6 +108,7 @@ def test_an_engine_holds_what_it_is_estimated_to(
         monkeypatch.setattr(engine_memory, name, int(numbers * many))
     runtime = Runtime(workers=world_size, engine="torch") if kind == "torch" else Runtime(workers=world_size, zero_stage=int(kind))
     sizes = [parameter.numel() for parameter in model().parameters()]
-    estimate = (state_bytes(many, runtime, largest=many * max(sizes) / sum(sizes)) + step_bytes(many, runtime)) / many
+    largest = many * max(sizes) / sum(sizes)
+    estimate = (state_bytes(many, runtime, largest=largest) + step_bytes(many, runtime, largest=largest)) / many
     found = max(run_in_processes(bytes_of, world_size, model, kind, share))
     assert found < 1.01 * estimate and estimate < 1.25 * found

@@ -151,8 +151,8 @@ def _dispatch(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         is_on_gpu = torch.device(device).type == "cuda"
     else:
         is_on_gpu = bool(on_gpu)
-    if function.namespace == "c10d" and len(on_gpu) < len(tensors):
-        raise RuntimeError(f"{function}: no backend type associated with device type cpu, as in a group of NCCL alone")
+    if function.namespace == "c10d" and len(on_gpu) < len(tensors) and (on_gpu or any(one.dtype != torch.uint8 for one in tensors)):
+        raise RuntimeError(f"{function}: what was computed crosses ranks on the GPU, by NCCL; by gloo go only flags that the host has set")
     if on_gpu and packet not in MIXING and packet is not aten._to_copy:
         left = [one for one in tensors if not isinstance(one, OnGpu) and one.dim() > 0]
         if left:

@@ -22,7 +22,7 @@ from sentdist.errors import RecipeError, ResourceError
 from sentdist.learning.checkpoint import EngineFacts, Progress, check_engine, load_rng, read_progress, save_rng, write_progress
 from sentdist.learning.encoder.batch import TokenBatch
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.engine import Brake, diverged_gradient, host_copy
+from sentdist.learning.engine import Brake, diverged_gradient, host_copy, watched_words
 from sentdist.learning.gather import mean_over_ranks, rank_and_world_size, unread_mean_over_ranks, wait_for_all_ranks
 from sentdist.learning.gradient_buckets import GradientBuckets
 from sentdist.learning.gradient_pieces import BUCKET_NUMBERS, MOST_LIVE
@@ -74,9 +74,10 @@ class DeepSpeedEngine:
             dist_init_required=False,
         )
         self.learner: nn.Module = self._engine.module
-        self.buckets = GradientBuckets(self.learner.parameters() if zero_stage == 0 else ())
+        self.buckets = GradientBuckets(())
         if zero_stage == 0:  # it would average them all at the end of the backward pass, on one worker too
             self._engine.enable_backward_allreduce = False
+            self.buckets = GradientBuckets(self.learner.parameters(), words=watched_words(self.learner))
         self.runs_ahead = can_run_ahead(self.device, zero_stage=zero_stage)
         self._brake = Brake()
         weakref.finalize(self, _release, self._engine, zero_stage).atexit = False
@@ -91,7 +92,7 @@ class DeepSpeedEngine:
 
     def encode(self, tokens: TokenBatch) -> Tensor:
         with linears(self.optimization.precision, self.device):  # DeepSpeed enters its own autocast
-            embeddings: Tensor = self._engine(tokens.to(self.device))
+            embeddings: Tensor = self._engine(tokens)
         return embeddings.float()
 
     def backward(self, loss: Tensor) -> None:

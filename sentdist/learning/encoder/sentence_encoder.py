@@ -30,6 +30,7 @@ from sentdist.learning.encoder.quiet import without_bars
 from sentdist.learning.encoder.regularizers import replace_dropout
 from sentdist.learning.encoder.tokenizing import token_ids
 from sentdist.learning.products import recomputed_within, rows_multiple
+from sentdist.learning.word_rows import WordRows
 from sentdist.poolings import POOLINGS
 
 PASSES_IN_STEP = 4  # through a model that runs padded, where ranks pass in step: about as many as a batch of short sentences asks for
@@ -63,6 +64,7 @@ class SentenceEncoder(nn.Module):
         self.padded_reason = padded_reason
         self.is_exported_normalized = is_exported_normalized
         self._num_passes: int | None = None
+        self._word_rows: WordRows | None = None
         self._is_causal = is_causal(model.config.to_dict())
         self._without_cache = {"use_cache": False} if self._is_causal else {}  # of what a decoder would need to write on
         # The model's own pooler never reaches the loss: kept out of the parameters (DDP and ZeRO wait for its gradient), in the export.
@@ -163,6 +165,14 @@ class SentenceEncoder(nn.Module):
         ZeRO stage 3, one that passed once more would wait for the others. Changes no number but its last digits."""
         self._num_passes = PASSES_IN_STEP
 
+    def watched_words(self, learner: nn.Module) -> WordRows | None:
+        """What is told from now on which rows of the word embeddings each pass of a training reads. None: they are not trained, or another
+        module of the learner has the same matrix, as the head of masked language modelling, from which all rows have a gradient."""
+        words = cast(nn.Parameter, cast(nn.Embedding, self.model.get_input_embeddings()).weight)
+        users = [module for module in learner.modules() if any(one is words for one in module.parameters(recurse=False))]
+        self._word_rows = WordRows(words, padding=self._padding) if words.requires_grad and len(users) == 1 else None
+        return self._word_rows
+
     def forward(self, tokens: TokenBatch) -> Tensor:
         """Return the embeddings (S, D) in float32, in the order of the sentences, not normalized."""
         filled = self._filled(tokens)
@@ -180,6 +190,8 @@ class SentenceEncoder(nn.Module):
     def _filled(self, tokens: TokenBatch) -> TokenBatch:
         """The batch on the encoder's device, with sentences of no meaning behind its own where few sizes are faster. A model that runs
         padded has sizes of its own."""
+        if self._word_rows is not None and self.training and torch.is_grad_enabled():
+            self._word_rows.read(tokens.token_ids)
         tokens = tokens.to(self.device)
         return tokens.filled(rows_multiple(tokens.num_tokens, self.device)) if self.is_flat else tokens
 
@@ -187,7 +199,11 @@ class SentenceEncoder(nn.Module):
         every = POOLINGS[self.pooling].layers is not None
         if self.is_flat:
             return self._flat_layers(tokens, every=every)
-        return padded_layers(self.model, tokens, pad_id=self.tokenizer.pad_token_id or 0, every=every, num_passes=self._num_passes)
+        return padded_layers(self.model, tokens, pad_id=self._padding, every=every, num_passes=self._num_passes)
+
+    @property
+    def _padding(self) -> int:
+        return self.tokenizer.pad_token_id or 0
 
     def _flat_layers(self, tokens: TokenBatch, *, every: bool) -> Sequence[Tensor]:
         config = self.model.config

@@ -15,7 +15,7 @@ A matrix that is larger than a piece, as the embeddings of words may be, travels
 
 from __future__ import annotations
 
-from sentdist.learning.gradient_pieces import BUCKET_BYTES, BUCKET_NUMBERS, MOST_LIVE
+from sentdist.learning.gradient_pieces import BUCKET_BYTES, BUCKET_NUMBERS, MOST_LIVE, MOST_ROWS
 from sentdist.plan.runtime import Runtime
 
 NUMBER = 4  # bytes of float32, in which weights, gradients and the optimizer's moments are kept in every precision
@@ -50,9 +50,15 @@ def best_zero_stage(num_parameters: float, runtime: Runtime, *, largest: float) 
     return min(range(4), key=lambda stage: state_bytes(num_parameters, runtime.model_copy(update={"zero_stage": stage}), largest=largest))
 
 
-def step_bytes(num_parameters: float, runtime: Runtime) -> float:
-    """What comes on top as the activations go: at ZeRO stage 0, over several workers, the bucket that the gradients move into."""
-    return min(NUMBER * num_parameters, BUCKET_BYTES) if runtime.zero_stage == 0 and runtime.most_workers > 1 else 0.0
+def step_bytes(num_parameters: float, runtime: Runtime, *, largest: float) -> float:
+    """What comes on top as the activations go: at ZeRO stage 0, over several workers, the bucket that the gradients move into, or the rows
+    of word embeddings that travel.
+
+    largest: parameters of the largest matrix.
+    """
+    if runtime.zero_stage > 0 or runtime.most_workers == 1:
+        return 0.0
+    return min(NUMBER * num_parameters, max(BUCKET_BYTES, NUMBER * largest * MOST_ROWS))
 
 
 def group_bytes(runtime: Runtime) -> float:

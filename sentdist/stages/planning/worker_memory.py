@@ -135,7 +135,7 @@ def planned_bank_bytes(stage: Train, size: EncoderSize, rows: Mapping[str, int])
 
 def _gpu_bytes_beside_banks(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
     activations = sentences_at_a_time(stage, runtime) * _sentence_bytes_on_gpu(stage, size, runtime)
-    at_a_step = 0.0 if stage.training.freeze_encoder else step_bytes(size.num_parameters, runtime)
+    at_a_step = 0.0 if stage.training.freeze_encoder else step_bytes(size.num_parameters, runtime, largest=size.largest)
     return _gpu_bytes_at_rest(stage, size, runtime) + max(activations, at_a_step)
 
 

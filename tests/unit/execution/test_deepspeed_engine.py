@@ -13,7 +13,7 @@ from torch import nn
 
 from sentdist.execution.training import deepspeed_engine
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
-from sentdist.learning import gradient_buckets
+from sentdist.learning import engine, gradient_buckets
 from sentdist.learning.optimization import Optimization
 
 
@@ -35,7 +35,7 @@ def test_it_computes_on_the_gpu_that_the_worker_was_given(device: str, named: st
         return SimpleNamespace(module=model, destroy=lambda: None), None, None, None
 
     monkeypatch.setattr(dist, "is_initialized", lambda: True)
-    for module in (deepspeed_engine, gradient_buckets):
+    for module in (deepspeed_engine, engine, gradient_buckets):
         monkeypatch.setattr(module, "rank_and_world_size", lambda: (1, 2))
     monkeypatch.setattr(deepspeed_engine, "_import_deepspeed", lambda device: SimpleNamespace(initialize=initialize))
     DeepSpeedEngine(Anywhere(2, 2), Optimization(num_steps=1), device=torch.device(device))

@@ -199,8 +199,10 @@ def test_pieces_in_which_things_travel_have_an_end() -> None:
     several = Runtime(zero_stage=2, workers=8)
     assert state_bytes(7e9, several, largest=1e6) == pytest.approx(7e9 * (4 + 20 / 8) + 3.5 * BUCKET_BYTES * 7 / 8)
     assert state_bytes(7e9, several, largest=largest) == pytest.approx(7e9 * (4 + 20 / 8) + 3.5 * (4 * largest + BUCKET_BYTES) * 7 / 8)
-    assert step_bytes(7e9, Runtime(workers=8)) == BUCKET_BYTES and step_bytes(1e6, Runtime(workers=8)) == 4e6
-    assert step_bytes(7e9, Runtime()) == 0.0
+    several = Runtime(workers=8)
+    assert step_bytes(7e9, several, largest=1e6) == BUCKET_BYTES and step_bytes(1e6, several, largest=6e5) == 4e6
+    assert step_bytes(7e9, several, largest=5e8) == pytest.approx(0.5 * 4 * 5e8)  # half of the words' embeddings
+    assert step_bytes(7e9, Runtime(), largest=5e8) == 0.0
 
 
 def test_a_worker_on_cpus_keeps_the_same_and_one_with_a_gpu_keeps_it_there() -> None:
