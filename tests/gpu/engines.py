@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from sentdist.execution.training.checkpoint_clock import CheckpointClock
+from sentdist.learning import word_rows
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
@@ -28,6 +29,12 @@ Trained = tuple[list[float], dict[str, Tensor]]
 def by_torch(rank: int, world_size: int, folder: str, precision: str) -> Trained:
     """(losses, weights) of eight steps without dropout; the clock of checkpoints is asked at each."""
     return _trained(rank, world_size, folder, precision, lambda learner, how, device: TorchEngine(learner, how, device=device))
+
+
+def by_torch_with_rows(rank: int, world_size: int, folder: str, precision: str) -> Trained:
+    """As `by_torch`, where of word embeddings the rows travel that were read; a batch has half of such a small vocabulary."""
+    word_rows.MOST_ROWS = 1.0  # this process is the test's own
+    return by_torch(rank, world_size, folder, precision)
 
 
 def by_deepspeed(rank: int, world_size: int, folder: str, precision: str) -> list[Trained]:

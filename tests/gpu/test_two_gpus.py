@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from sentdist.learning.gather import GPU_BACKEND
-from tests.gpu.engines import by_deepspeed, by_torch
+from tests.gpu.engines import by_deepspeed, by_torch, by_torch_with_rows
 from tests.parity.processes import run_in_processes
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")]
@@ -18,9 +18,10 @@ NEAR = {"fp32": 1e-3, "bf16": 2e-2}
 @pytest.mark.parametrize("precision", NEAR)
 def test_two_ranks_learn_what_one_learns(precision: str, folder: Path) -> None:
     (alone, _), *_ = run_in_processes(by_torch, 1, str(folder), precision, backend=GPU_BACKEND, device="cuda")
-    first, second = run_in_processes(by_torch, 2, str(folder), precision, backend=GPU_BACKEND, device="cuda")
-    assert first[0] == second[0]
-    assert first[0] == pytest.approx(alone, rel=NEAR[precision])
+    for several in (by_torch, by_torch_with_rows):
+        first, second = run_in_processes(several, 2, str(folder), precision, backend=GPU_BACKEND, device="cuda")
+        assert first[0] == second[0]
+        assert first[0] == pytest.approx(alone, rel=NEAR[precision])
 
 
 @pytest.mark.parametrize("precision", NEAR)
