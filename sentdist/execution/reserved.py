@@ -9,6 +9,7 @@ import torch
 from sentdist.errors import ResourceError
 from sentdist.execution.resources import Demand
 from sentdist.learning.freed_memory import keep_gpu_memory_whole
+from sentdist.learning.subnormals import flush_subnormals
 from sentdist.stages.devices import why_unusable
 
 # A process keeps so much on a GPU beside what torch allocates: CUDA's context and kernels. About as much as is told of A100 and H100;
@@ -17,12 +18,14 @@ CONTEXT_BYTES = 0.6 * 2**30
 
 
 def use_reserved(demand: Demand) -> None:
-    """Let torch use no more than this worker has reserved: its CPUs, not all of the node's, and its share of a GPU's memory.
+    """Let torch use no more than this worker has reserved: its CPUs, not all of the node's, and its share of a GPU's memory. Called before
+    it computes anything.
 
     Raises:
         ResourceError: it has reserved a GPU that torch cannot use.
     """
     torch.set_num_threads(max(1, int(demand.num_cpus)))
+    flush_subnormals()
     if not demand.num_gpus:
         return
     check_gpu()

@@ -11,6 +11,7 @@ from sentdist.learning.bank import FileBank, StoredBank
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import StepReport
+from sentdist.learning.subnormals import subnormals_flushed
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Rung, Train
 from sentdist.stages.bank_place import placed
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 Listener = Callable[[Stage, TrainSession | None, StepReport | DevScore | Artifact], None]
 
 
+@subnormals_flushed()
 def train_here(stage: Train | Rung, context: Context, *, listen: Listener | None = None) -> Artifact:
     """Train on one rank with the torch engine; it goes on from a rung where there is one."""
     started = time.perf_counter()

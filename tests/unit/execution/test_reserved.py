@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from threading import Thread
 from types import SimpleNamespace
 
 import pytest
@@ -76,3 +77,19 @@ def test_a_gpu_that_torch_has_no_kernels_for_is_told_before_one_is_called(monkey
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_90"])
     with pytest.raises(ResourceError, match=r"compute capability 7\.5 or newer; Tesla V100 has 7\.0"):
         use_reserved(demand(1.0))
+
+
+def test_a_worker_computes_with_no_numbers_that_take_a_cpu_long() -> None:
+    """In none of its threads, of which all but one are torch's."""
+    found: list[float] = []
+
+    def work() -> None:  # a thread of its own, as the first that a worker's process computes in
+        use_reserved(Demand(way="task", workers=1, num_cpus=2.0, num_gpus=0.0))
+        found.append(float((torch.full((1_000_000,), 1e-42) * 1.0).count_nonzero()))
+
+    before = torch.get_num_threads()
+    thread = Thread(target=work)
+    thread.start()
+    thread.join()
+    torch.set_num_threads(before)
+    assert found == [0.0]
