@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sentdist.errors import RecipeError
-from sentdist.plan.compatibility import check_encoder, check_fit, check_frozen, check_start, relations_of, remarks, settled
+from sentdist.plan.compatibility import check_encoder, check_fit, check_frozen, check_start, relations_of, remarks, settled, unheeded
 from sentdist.plan.corpora import AnyCorpus, CorpusSection
 from sentdist.plan.corpora.kind import Planning
 from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus, link_task
@@ -109,6 +109,7 @@ class Builder:
         check_training(training, method.regularizers, self.recipe.runtime, pin, where=f"methods.{name}")
         objective = settled(method.objective, corpus, phi=phi)
         self.remarks |= dict.fromkeys(remarks(objective, corpus, where=f"methods.{name}"))
+        self.remarks |= dict.fromkeys(unheeded(method.objective, corpus, where=f"methods.{name}"))
         self.remarks |= dict.fromkeys(rate_remarks(training, where=f"methods.{name}"))
         check_batch(training, self.recipe.runtime, self.rows[corpus.key], where=f"methods.{name}")
         start = None if method.start is None else self.train(method.start, seed=seed, fold=fold, chain=chain)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from sentdist.objectives.info_nce import InfoNCE
@@ -104,6 +105,17 @@ def remarks(objective: AnyObjective, corpus: AnyCorpus, *, where: str) -> Iterat
     is_chosen = any(has_field(term, "hard_negatives") for term in terms_of(objective))
     if used < corpus.num_columns and not is_chosen and not uses_hard_negatives(objective):
         yield f"{where}: {objective.name} reads no hard negatives: it trains on {used} of {corpus.num_columns} columns of {corpus.label}."
+
+
+def unheeded(written: AnyObjective, corpus: Rows, *, where: str) -> Iterator[str]:
+    """Values that a person has written and rows settle otherwise: sentences."""
+    for term in terms_of(written):
+        as_settled = _settled_term(term, corpus)
+        for name in sorted(term.model_fields_set):
+            value, instead = getattr(term, name), getattr(as_settled, name)
+            if value is not None and value != instead:
+                reason = "have no hard negatives" if name == "hard_negatives" else f"make it {json.dumps(instead)}"
+                yield f"{where}: {name} {json.dumps(value)} of {term.name} has no effect: the rows of {corpus.label} {reason}."
 
 
 def settled(objective: AnyObjective, corpus: Rows, *, phi: float | None) -> AnyObjective:

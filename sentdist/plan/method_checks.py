@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from sentdist.errors import RecipeError
 from sentdist.plan.objectives import names_where, terms_of, uses_bank
@@ -58,18 +58,6 @@ def check_reported(methods: Mapping[str, Method]) -> None:
     """Raise ValueError for a recipe without a row."""
     if not any(method.reported for method in methods.values()):
         raise ValueError("methods: found none that is reported; expected at least one, or nothing would be built")
-
-
-def left_over(methods: Mapping[str, Method], corpora: Iterable[str], *, also: Iterable[str | None]) -> tuple[list[str], list[str]]:
-    """Methods that are trained for none, and corpora on which none trains. also: corpora that something else reads."""
-    needed = set().union(*(inputs_of(name, methods) for name, method in methods.items() if method.reported))
-    read = {methods[name].corpus for name in needed} | set(also)
-    return [name for name in methods if name not in needed], [name for name in corpora if name not in read]
-
-
-def has_unread_view(method: Method) -> bool:
-    """Whether it says how embeddings are read of a method that is not scored. Its relations also choose checkpoints."""
-    return not method.reported and (method.view.channels is not None or method.view.postprocess != UNTOUCHED.view.postprocess)
 
 
 def check_titles(methods: Mapping[str, Method]) -> None:

@@ -12,7 +12,7 @@ from sentdist.errors import RecipeError, counted
 from sentdist.plan.builder import Builder
 from sentdist.plan.dotted import short_names
 from sentdist.plan.grid import grid_points, paths_that_matter, recipe_at
-from sentdist.plan.method_checks import has_unread_view, left_over
+from sentdist.plan.left_over import told_of_all
 from sentdist.plan.own_rows import for_its_rows
 from sentdist.plan.recipe import Recipe
 from sentdist.plan.resolver import Resolver
@@ -78,17 +78,6 @@ class Plan:
         return Counter(stage.key for trial in self.trials for stage in topological((trial.scores,)))
 
 
-def _left_over(recipe: Recipe) -> list[str]:
-    """What stands in a recipe and is not built, a line each."""
-    links = recipe.evaluation.links
-    methods, corpora = left_over(recipe.methods, recipe.corpora, also=() if links is None else (links.corpus,))
-    return [
-        *(f"methods.{name} is not trained: it is not reported, and no reported method names it (start, bank, of)." for name in methods),
-        *(f"methods.{name}.view has no effect: it is not reported." for name, one in recipe.methods.items() if has_unread_view(one)),
-        *(f"corpora.{name} is not read: no method that is trained names it." for name in corpora),
-    ]
-
-
 def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
     """Turn a recipe into its trials.
 
@@ -101,10 +90,10 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
     scored: dict[tuple[str, str], tuple[dict[str, Json], int | None, Scores]] = {}
     varying: dict[str, set[str]] = {name: set() for name in recipe.methods}
     keys_at: dict[tuple[str, int, int | None], dict[tuple[str, ...], str]] = {}
-    spare: list[set[str]] = []
+    points: list[Recipe] = []
     for point in grid_points(recipe):
         at_point = recipe_at(recipe, point)
-        spare.append(set(_left_over(at_point)))
+        points.append(at_point)
         builder = Builder(at_point, resolver, rows)
         for name, seed, fold in itertools.product(recipe.methods, recipe.seeds, builder.folds):
             if not recipe.methods[name].reported:
@@ -125,7 +114,7 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
         Trial.of(recipe, name, ((path, value) for path, value in point.items() if path in varying[name]), scores, fold=fold)
         for (name, _), (point, fold, scores) in scored.items()
     )
-    remarked |= dict.fromkeys(line for line in _left_over(recipe) if all(line in lines for lines in spare))
+    remarked |= dict.fromkeys(told_of_all(points))
     order = {name: place for place, name in enumerate(recipe.methods)}
     ordered = tuple(sorted(trials, key=lambda trial: order[trial.method]))
     return Plan(recipe=recipe, trials=ordered, rows=rows, notes=(*own_notes, *resolver.notes, *remarked))

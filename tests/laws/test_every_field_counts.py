@@ -25,9 +25,8 @@ OF_NO_STAGE = {
     "Method.title": "what a row is called",
 }  # fmt: skip
 MEANS_THE_SAME = {
-    "phi": "of a method that trains for a bank alone: the phis of who names the bank take its place",
     "Method.phis": "a set, whose order says nothing",
-    "hard_negatives": "false where rows have none",
+    "hard_negatives": "false where rows have none; what is asked for there is told: tests/unit/plan/test_remarks.py",
     "Regression.boundary": "null is the boundary of its loss",
     "AugmentationSection.fraction": "null is that of its kind",
 }

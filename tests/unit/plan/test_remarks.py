@@ -50,6 +50,18 @@ def test_columns_that_an_objective_does_not_read_are_told() -> None:
     assert _notes({"name": "entropy", "phi": 0.01, "hard_negatives": False}) == (), "that is written"
 
 
+def test_hard_negatives_that_are_asked_for_of_rows_without_any_are_told() -> None:
+    """It was taken for false without a word."""
+    pairs: Json = {"source": "nli/pairs", "columns": ["one", "two"]}
+    asked: dict[str, Json] = {"name": "info_nce", "temperature": 0.05, "hard_negatives": True}
+    told = ("methods.tuned: hard_negatives true of info_nce has no effect: the rows of nli-pairs have no hard negatives.",)
+    assert _notes(asked, corpus=pairs) == told
+    assert _notes({"name": "sum", "terms": [{"objective": asked}, {"objective": {"name": "mlm"}}]}, corpus=pairs) == told
+    assert _notes(asked, corpus=pairs, sweep={"training.batch_size": [32, 64]}) == told
+    assert _notes(asked) == _notes(asked | {"hard_negatives": False}, corpus=pairs) == ()
+    assert _notes({"name": "info_nce", "temperature": 0.05}, corpus=pairs) == (), "what is not written is no wish"
+
+
 def test_a_learning_rate_with_which_nothing_is_learned_is_told() -> None:
     """It was planned without a word: 2e-5 was meant."""
     found = _notes({"name": "info_nce", "temperature": 1.0}, training={"learning_rate": "2e5"})
@@ -72,6 +84,41 @@ def test_what_stands_in_a_recipe_and_is_not_built_is_told() -> None:
     methods["spare"] = spare | {"view": {"postprocess": "center"}}
     told = plan_of(small_recipe(corpora=corpora, methods=methods, sweep=sweep)).notes
     assert told == ("methods.spare.view has no effect: it is not reported.",)
+
+
+def test_a_search_tells_what_is_not_built_as_a_grid_does() -> None:
+    """It told nothing of it."""
+    search: Json = {"samples": 2, "space": {"training.batch_size": {"choice": [32, 64]}}}
+    methods: Json = {
+        "tuned": {"objective": {"name": "info_nce", "temperature": 1.0}},
+        "spare": {"objective": {"name": "entropy", "phi": 0.01}, "reported": False},
+    }
+    notes = searched(small_recipe(methods=methods, search=search), FixedResolver()).notes
+    assert "methods.spare is not trained: it is not reported, and no reported method names it (start, bank, of)." in notes
+
+
+def test_a_phi_that_others_take_the_place_of_is_told() -> None:
+    """It was replaced by the phis of who names the bank, without a word."""
+    told = ("methods.entropy: phi 0.5 of entropy is not trained: methods.rcl.phis takes its place.",)
+
+    def notes(*, reported: bool = False, sweep: dict[str, Json] | None = None, **others: Json) -> tuple[str, ...]:
+        entropy: Json = {"objective": {"name": "entropy", "phi": 0.5}, "reported": reported}
+        rcl: Json = {"objective": {"name": "rcl"}, "bank": "entropy", "phis": [0.01, 0.02]}
+        return plan_of(small_recipe(methods={"entropy": entropy, "rcl": rcl, **others}, sweep=sweep or {})).notes
+
+    assert notes() == told
+    assert notes(sweep={"training.batch_size": [32, 64]}) == told, "once, not at each point"
+    assert notes(sweep={"methods.rcl.phis": [[0.01], [0.02]]}) == told
+    assert notes(reported=True) == (), "its row has it"
+    assert notes(sweep={"methods.rcl.phis": [[0.01], [0.5]]}) == (), "one of the points trains it"
+    assert notes(other={"objective": {"name": "rcl"}, "bank": "entropy"}) == (), "that bank is of the method as it is"
+    assert notes(other={"objective": {"name": "rcl"}, "start": "entropy", "bank": "entropy"}) == ()
+    search: Json = {"samples": 2, "space": {"methods.rcl.phis": {"choice": [[0.01], [0.02]]}}}
+    values: Json = {
+        "entropy": {"objective": {"name": "entropy", "phi": 0.5}, "reported": False},
+        "rcl": {"objective": {"name": "rcl"}, "bank": "entropy"},
+    }
+    assert told[0] in searched(small_recipe(methods=values, search=search), FixedResolver()).notes
 
 
 @pytest.mark.parametrize("path", sorted(RECIPES.rglob("*.yaml")), ids=lambda path: path.stem)
