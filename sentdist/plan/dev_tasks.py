@@ -22,16 +22,16 @@ def dev_parts(given: str) -> tuple[int, ...]:
     return sizes if max(sizes) > 1 and len(sizes) > 1 else ()
 
 
+def dev_names() -> tuple[str, ...]:
+    """Tasks and groups of the table that may choose: no test set in place of its dev set."""
+    singles = tuple(name for name, card in TASKS.items() if can_choose(card) and f"{name}-dev" not in TASKS)
+    return (*singles, *(name for name, tasks in TASK_GROUPS.items() if all(task in singles for task in tasks)))
+
+
 def check_dev_tasks(given: str) -> None:
     """Raise ValueError for names that choose no checkpoint: of another kind, on several scales, or twice."""
     own = tuple(kind.name for kind in TASK_KINDS.values() if kind.chooses and kind.is_own)
-    groups = tuple(
-        name
-        for name, tasks in TASK_GROUPS.items()
-        if all(can_choose(TASKS[task]) and f"{task}-dev" not in TASKS for task in tasks)  # not a test set in place of its dev set
-    )
-    singles = tuple(name for name, card in TASKS.items() if can_choose(card) and f"{name}-dev" not in TASKS)
-    known = (*singles, *groups, *(f"{kind}=SOURCE" for kind in own))
+    known = (*dev_names(), *(f"{kind}=SOURCE" for kind in own))
     for name in given.split("+"):
         if name != OWN and name not in known and not (name.partition("=")[0] in own and name.partition("=")[2]):
             alike = [one for one in known if ("=" in one) == ("=" in name)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,11 +13,15 @@ import pydantic
 from sentdist.code_digest import code_digest
 from sentdist.durable import whole_file
 from sentdist.plan.corpora import SECTIONS as CORPUS_SECTIONS
+from sentdist.plan.corpora.graded import GradedSection
+from sentdist.plan.dev_tasks import dev_names
 from sentdist.plan.field_comments import CommentedSchema
 from sentdist.plan.inheritance import LIKE
+from sentdist.plan.own_tasks import OWN
 from sentdist.plan.recipe import Recipe
-from sentdist.plan.sections import CHANGED_BY_METHODS, Method
+from sentdist.plan.sections import CHANGED_BY_METHODS, EvaluationSection, Method, SelectionSection
 from sentdist.plan.stage import Json
+from sentdist.plan.tasks import TASK_GROUPS, TASKS
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 NAMED = re.compile(r"# yaml-language-server: \$schema=((?:[^:]*/)?recipe\.schema\.json)")  # a path, no address of a server
@@ -35,8 +40,17 @@ def recipe_schema() -> dict[str, Json]:
             corpora[key] = (
                 _or_like(corpora[key]) if key == "additionalProperties" else {name: _or_like(one) for name, one in corpora[key].items()}
             )
+    sections = schema["$defs"]
+    sections[EvaluationSection.__name__]["properties"]["tasks"]["items"] = _names((*TASK_GROUPS, *TASKS, OWN), others="=")
+    sections[SelectionSection.__name__]["properties"]["task"] |= _names((*dev_names(), OWN), others="[=+]")
+    sections[GradedSection.__name__]["properties"]["without"]["items"] = _names((*TASK_GROUPS, *TASKS), others="=")
     _refuse_other_keys(schema)
     return {"$schema": DIALECT, **schema, "$comment": _made_by()}
+
+
+def _names(known: Sequence[str], *, others: str) -> dict[str, Json]:
+    """One of the names that are known, which an editor offers, or what has the mark of others: KIND=SOURCE, names joined by +."""
+    return {"anyOf": [{"enum": list(known)}, {"type": "string", "pattern": others}]}
 
 
 def _or_like(section: Json) -> Json:

@@ -8,14 +8,14 @@ import math
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from sentdist.errors import brief
 from sentdist.frozen import Frozen
 from sentdist.plan.stage import Json
 from sentdist.plan.wording import not_one_of
 
-METRIC = "dev"
+METRIC: Literal["dev"] = "dev"
 DIGITS = 6  # significant ones of a suggested number: a value has one spelling, and stages that meet have one key
 # What a field of the space may belong to. The other parts of a recipe say how an encoder is scored or where it is trained:
 # two suggestions that differ there cannot be compared on dev, or are one.
@@ -136,7 +136,7 @@ class Search(Frozen):
     suggest: Literal["grid", "random", "quasi_random", "tpe"] = "tpe"
     samples: Annotated[int, Field(ge=1)] | None = None  # of each method; None: until the budget ends, or the whole grid
     space: Annotated[dict[str, Axis], Field(min_length=1)]
-    metric: str = METRIC
+    metric: Literal["dev"] = METRIC  # the score by which the selection chooses
     halving: Halving | None = None
     budget: Budget | None = None
     finalists: Annotated[int, Field(ge=1)] = 1  # of each method: best on dev; trained with all seeds, and only they are scored on test
@@ -148,13 +148,18 @@ class Search(Frozen):
         values = [self.space[field].values for field in fields]
         return None if any(one is None for one in values) else math.prod(len(one) for one in values if one is not None)
 
-    @model_validator(mode="after")
-    def _comes_to_an_end(self) -> Search:
-        if self.metric != METRIC:
+    @field_validator("metric", mode="before")
+    @classmethod
+    def _is_of_dev(cls, metric: object) -> object:
+        if metric != METRIC:
             raise ValueError(
-                f'metric: found "{self.metric}"; expected {METRIC}, the score by which selection chooses: what is chosen on a test set '
+                f'found "{metric}"; expected {METRIC}, the score by which selection chooses: what is chosen on a test set '
                 "has no test score any more"
             )
+        return metric
+
+    @model_validator(mode="after")
+    def _comes_to_an_end(self) -> Search:
         for path, axis in self.space.items():
             if path.partition(".")[0] not in SEARCHABLE or "." not in path:
                 raise ValueError(f"space.{path}: {not_one_of(path.partition('.')[0], SEARCHABLE)} A field below one of them is searched")

@@ -153,11 +153,41 @@ def test_an_unknown_key_fails_wherever_it_stands(name: str, schema: Draft202012V
         {"methods": {"a": {"objective": {"name": "info_nse"}}}},
         {"methods": {"a": {"training": {"learning_rte": 1e-5}}}},
         {"evaluation": {}},
+        {"evaluation": {"tasks": ["stbs"]}},
+        {"selection": {"task": "stsb-dve"}},
+        {"search": {"samples": 1, "space": {"training.seed": {"choice": [1]}}, "metric": "stsb"}},
     ],
 )
 def test_what_no_recipe_can_say_fails(changes: dict[str, Json], schema: Draft202012Validator) -> None:
     assert schema.is_valid(small_values())
     assert not schema.is_valid(small_values(**changes))
+
+
+@pytest.mark.parametrize("task", ["stsb-dev", "stsb-dev+sickr-dev", "own", "sts=my.csv@dev"])
+def test_names_of_tasks_pass_as_they_do_in_a_recipe(task: str, schema: Draft202012Validator) -> None:
+    search: Json = {"samples": 1, "space": {"training.seed": {"choice": [1]}}, "metric": "dev"}
+    assert schema.is_valid(
+        small_values(selection={"task": task}, evaluation={"tasks": ["sts", "stsb", "own", "sts=my.csv@test"]}, search=search)
+    )
+
+
+# Fields whose values only a person's own data, other parts of the recipe or a machine know.
+FREE = {
+    "about", "baseline", "headline", "of", "corpus", "start", "bank", "relation", "source", "file", "columns", "split", "revision",
+    "checkpoint", "group", "encoding", "separator", "gpu_type", "tagger",
+}  # fmt: skip
+
+
+def test_no_field_is_free_text_where_the_loader_knows_the_names() -> None:
+    """`search.metric` was."""
+    schema: Any = recipe_schema()
+    free: set[str] = set()
+    for section in (schema, *schema["$defs"].values()):
+        for name, field in section.get("properties", {}).items():
+            members = [inner.get("items", inner) for inner in (field, *field.get("anyOf", ())) if isinstance(inner.get("items", {}), dict)]
+            if any(one.get("type") == "string" and not one.keys() & {"enum", "const", "pattern", "anyOf"} for one in members):
+                free.add(name)
+    assert free == FREE
 
 
 def test_the_command_prints_and_writes_it(tmp_path: Path) -> None:
