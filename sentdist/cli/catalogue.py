@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from sentdist.cli.completing import recipe_folder
 from sentdist.cli.options import StoreRoot
 from sentdist.cli.printing import KEY_LETTERS, open_console
 from sentdist.inference.opening import open_store
+from sentdist.plan.shipped import shipped_recipes
 
 FACT = re.compile(r"#   \S")  # a line such as `#   takes  3 minutes`
 
@@ -58,8 +58,8 @@ def recipes() -> None:
     """List the recipes that ship, with what they are."""
     from sentdist.reading import reading
 
-    folder, console = recipe_folder(), open_console()
-    for path in sorted(folder.rglob("*.yaml"), key=lambda path: (len(path.relative_to(folder).parts), path)):
+    console = open_console()
+    for path in shipped_recipes():
         with reading(path, expected="a recipe"):
             about = _about(path.read_text(encoding="utf-8").splitlines())
         console.print(f"{path}  {about}", markup=False, highlight=False, soft_wrap=True)

@@ -9,19 +9,15 @@ from pathlib import Path
 
 import typer
 
+from sentdist.plan.shipped import shipped_recipes
+
 MOST_BYTES = 1 << 20  # of a recipe that is looked at for its methods
 METHOD = re.compile(r"^  ([a-z0-9][a-z0-9_-]*):", re.MULTILINE)
 
 
-def recipe_folder() -> Path:
-    """Where the shipped recipes lie: in this folder's checkout, else in that of the package."""
-    here = Path("rayjobs/recipes")
-    return here if here.is_dir() else Path(__file__).parents[2] / "rayjobs" / "recipes"
-
-
 def recipes(incomplete: str) -> list[str]:
     """Shipped recipes, and files and folders as a path goes on."""
-    shipped = (str(path) for path in sorted(recipe_folder().rglob("*.yaml")))
+    shipped = (str(path) for path in shipped_recipes())
     folder = Path(incomplete).parent if not incomplete.endswith("/") else Path(incomplete)
     beside = (f"{path}/" if path.is_dir() else str(path) for path in _entries(folder) if path.is_dir() or path.suffix in (".yaml", ".yml"))
     return _fitting(incomplete, (*beside, *shipped))

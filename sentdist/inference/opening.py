@@ -64,10 +64,16 @@ def encoder_folder(encoder: str, store: ArtifactStore) -> str:
 
 
 def _is_training(encoder: str, store: ArtifactStore, *, is_hex: bool) -> bool:
-    """Whether a training of the store has this label, or a key that begins so; a few letters may be the name of a checkpoint, too."""
+    """Whether a training of the store has this label or the beginning of it up to a hyphen, or a key that begins so; a few letters may be
+    the name of a checkpoint, too."""
     if "/" in encoder:
         return False
-    return any(encoder in found.record.shown_names or (is_hex and found.key.startswith(encoder)) for found in store.artifacts("train"))
+    return any(
+        encoder in found.record.shown_names
+        or f"{found.record.label}-".startswith(f"{encoder}-")
+        or (is_hex and found.key.startswith(encoder))
+        for found in store.artifacts("train")
+    )
 
 
 def encoder_use(

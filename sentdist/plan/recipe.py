@@ -37,13 +37,13 @@ from sentdist.plan.sections import (
     SelectionSection,
     TargetsSection,
 )
+from sentdist.plan.shipped import meant_recipe
 from sentdist.plan.specs import Training
 from sentdist.plan.stage import Json
 from sentdist.plan.strict_yaml import MOST_BYTES, parsed_yaml
 from sentdist.plan.task_names import is_task_name, no_task
 from sentdist.plan.wording import explained, not_one_of
 from sentdist.reading import reading, unreadable
-from sentdist.spelling import near_file
 from sentdist.table_files import TABLES, suffix_of
 
 if TYPE_CHECKING:
@@ -202,7 +202,9 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     Raises:
         RecipeError: naming the file and the field.
     """
-    remedy = UTF_8 if path.is_file() else _near_recipes(path)
+    meant = None if path.is_file() else meant_recipe(path)
+    hint = f'Did you mean "{meant}"?' if meant else "`sentdist recipes` lists those that ship, with their paths."
+    remedy = UTF_8 if path.is_file() else hint
     with reading(path, expected="a readable recipe", remedy=remedy, kind=RecipeError, most_bytes=MOST_BYTES):
         text = path.read_text(encoding="utf-8-sig")
     values = parsed_yaml(text, where=str(path), expected="valid YAML", remedy="Correct the line named.")
@@ -327,10 +329,3 @@ def check_method_in_path(dotted: str, methods: Sequence[str], *, where: str) -> 
 def fields_beside(location: list[str]) -> list[str]:
     """The fields that a mapping at this place of a recipe can have; in a method a section changes fields of the recipe's own."""
     return fields_at(Recipe, location) or (fields_at(Recipe, location[2:]) if location[:1] == ["methods"] else [])
-
-
-def _near_recipes(path: Path) -> str:
-    folder = path.parent if path.parent.is_dir() else Path()
-    names = [file.name for file in sorted(folder.glob("*.yaml"))]
-    closest = near_file(path.name, names)
-    return f'Did you mean "{folder / closest}"?' if closest else "`sentdist recipes` lists those that ship, with their paths."

@@ -17,6 +17,7 @@ from sentdist.plan.specs import Fold, Task
 from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask, DevTask, have_mean
 from sentdist.plan.task_names import named_task, task_names
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
+from sentdist.spelling import did_you_mean
 
 
 class RecipeTasks:
@@ -48,7 +49,9 @@ class RecipeTasks:
             if not all(map(_has_graded_pairs, TASK_GROUPS.get(name, (name,)))):
                 groups = (known for known, tasks in TASK_GROUPS.items() if all(map(_has_graded_pairs, tasks)))
                 pairs = (*filter(_has_graded_pairs, TASKS), *groups)
-                raise RecipeError(where=where, found=name, expected=f"tasks of pairs: {', '.join(pairs)}", remedy="Correct it.")
+                raise RecipeError(
+                    where=where, found=name, expected=f"tasks of pairs: {', '.join(pairs)}", remedy=did_you_mean(name, pairs, "Correct it.")
+                )
         found = (self._selectable(name, None, role="test") for name in task_names(names))
         return tuple(task for task in found if isinstance(task, Task))  # all: their kind was looked at
 

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict
 
 from sentdist.plan.stage import Json, Stage, as_number, in_words_of_today
+from sentdist.spelling import near
 from sentdist.store.integrity import FileChecksum
 
 RECORD = "record.json"
 OWN_FILES = (RECORD, "history.jsonl", "heads.safetensors")  # of an artifact, what only this project reads
+ALIKE = 0.75  # share of the letters of a key or label; keys of equal length have some in common by chance
 SEAL = "sha256"  # the field of record.json that is none of the record
 
 
@@ -136,3 +138,10 @@ def artifacts_named(name: str, artifacts: Iterable[Artifact]) -> list[Artifact]:
     there = list(artifacts)
     found = [one for one in there if one.key.startswith(name) or name in one.record.shown_names]
     return found or [one for one in there if one.record.place.startswith(name)]
+
+
+def near_artifact(name: str, artifacts: Iterable[Artifact]) -> str | None:
+    """The place of the one that was probably meant: whose label, or whose key as far as it was typed, is spelt alike; None: none is."""
+    names = {shown: one.record.place for one in artifacts for shown in (one.key[: max(6, len(name))], *one.record.shown_names)}
+    closest = near(name, names, alike=ALIKE)
+    return None if closest is None else names[closest]

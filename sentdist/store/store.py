@@ -24,7 +24,7 @@ from sentdist.store.integrity import checksums_below, damage_of, damage_of_conte
 from sentdist.store.local_root import STAGING, LocalRoot
 from sentdist.store.object_root import ObjectRoot
 from sentdist.store.plain_files import PlainFiles
-from sentdist.store.record import RECORD, Artifact, Record, artifacts_named
+from sentdist.store.record import RECORD, Artifact, Record, artifacts_named, near_artifact
 from sentdist.store.scratch import scratch_folder
 from sentdist.store.verified import VerifiedFiles, damage_unless_verified
 
@@ -116,7 +116,10 @@ class ArtifactStore:
         if len(found) != 1:
             names = listed([artifact.record.place for artifact in found]) or ("none" if key.strip() else "an empty name")
             where, of, which = f"{self.shown}: {key}".rstrip(": "), f" of kind {kind}" if kind else "", f" {kind}" if kind else ""
-            raise StoreError(where=where, found=names, expected=f"one artifact{of}", remedy=f"`sentdist store list{which}` shows all.")
+            meant = near_artifact(key, self.artifacts(kind)) if key.strip() and not found else None
+            hint = "" if meant is None else f'Did you mean "{meant}"? '
+            remedy = f"{hint}`sentdist store list{which}` shows all."
+            raise StoreError(where=where, found=names, expected=f"one artifact{of}", remedy=remedy)
         return found[0]
 
     def places(self, kind: str | None = None) -> list[str]:

@@ -53,6 +53,14 @@ def test_a_kind_is_listed_alone_and_one_that_there_is_not_is_refused(call: Calla
         assert done.exit_code == 2 and "Did you mean" in done.output
 
 
+def test_a_misspelt_key_or_label_is_told_what_it_may_have_been(call: Callable[..., Result]) -> None:
+    """Only that there is none was told."""
+    key, label = TRAIN.key[:10], TRAIN.place.partition("/")[2].rpartition("-")[0]
+    for near in (f"{key[:-1]}{'0' if key[-1] != '0' else '1'}", label.replace("-b64", "-b46"), f"{TRAIN.place[:-1]}_"):
+        assert f'Did you mean "{TRAIN.place}"?' in call("show", near).output, near
+    assert "Did you mean" not in call("show", "zzzzzzzz").output
+
+
 def test_one_damaged_artifact_among_others_ends_a_check_with_1(call: Callable[..., Result], store: ArtifactStore) -> None:
     whole = call("check")
     assert whole.exit_code == 0 and "2 artifacts, 20 " in whole.output and "0 damaged." in whole.output and "older" not in whole.output

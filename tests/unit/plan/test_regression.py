@@ -117,6 +117,7 @@ def test_objectives_that_do_not_fit(changes: dict[str, Json], message: str) -> N
         ({"parts": []}, r"corpora\.scores\.parts"),
         ({"parts": [{"source": "sts/stsb", "scale": "zero_to_six"}]}, r"corpora\.scores\.parts\.0\.scale"),
         ({"without": ["sts17"]}, r"corpora\.scores\.without: found sts17; expected tasks of pairs: sts12"),
+        ({"without": ["stbs"]}, r"Did you mean \"sts\""),
         ({"without": ["stackfaq"]}, r"corpora\.scores\.without: found stackfaq; expected tasks of pairs"),
         ({"limit": 0}, r"corpora\.scores\.limit"),
     ],

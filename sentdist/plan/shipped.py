@@ -1,0 +1,30 @@
+"""Where the recipes lie that ship, and which file was meant by a path that leads to none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sentdist.spelling import near_file
+
+
+def recipe_folder() -> Path:
+    """Where the shipped recipes lie: in this folder's checkout, else in that of the package."""
+    here = Path("rayjobs/recipes")
+    return here if here.is_dir() else Path(__file__).parents[2] / "rayjobs" / "recipes"
+
+
+def shipped_recipes() -> list[Path]:
+    """Files of the recipes that ship, those of no folder of their own first."""
+    return sorted(recipe_folder().rglob("*.yaml"), key=lambda path: (len(path.parts), path))
+
+
+def meant_recipe(path: Path) -> Path | None:
+    """The shipped recipe of that very name; else one beside the path, or a shipped one, that is called nearly so; None: none is."""
+    folder = path.parent if path.parent.is_dir() else Path()
+    shipped = shipped_recipes()
+    same = [file for file in shipped if file.stem == path.stem]
+    for files in (same, sorted(folder.glob("*.yaml")), shipped):
+        by_name = {file.name: file for file in reversed(files)}
+        if closest := near_file(path.name, by_name):
+            return by_name[closest]
+    return None

@@ -1,0 +1,28 @@
+"""A recipe that is not where somebody looked for it is named by what its name is like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sentdist.cli import app
+from tests.support.planning import RECIPES
+
+
+@pytest.mark.parametrize("command", ["plan", "run", "sweep", "leaks"])
+@pytest.mark.parametrize("name", ["rcl_grid", "rcl_gird", "rcl_grid.yml", "rayjobs/recipes/rcl_grid.yaml"])
+def test_a_shipped_recipe_is_found_by_its_bare_name(command: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only files of the very folder were looked at."""
+    monkeypatch.chdir(tmp_path)
+    said = CliRunner().invoke(app, [command, name]).output
+    assert f'Did you mean "{RECIPES / "sweeps" / "rcl_grid.yaml"}"?' in said
+
+
+def test_the_very_name_comes_before_names_beside_that_are_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rcl_grids.yaml").write_text("name: mine\n")
+    assert f'"{RECIPES / "sweeps" / "rcl_grid.yaml"}"' in CliRunner().invoke(app, ["plan", "rcl_grid"]).output
+    assert '"rcl_grids.yaml"' in CliRunner().invoke(app, ["plan", "rcl_grdis"]).output
+    assert "`sentdist recipes` lists" in CliRunner().invoke(app, ["plan", "zzzzzz"]).output
