@@ -7,14 +7,14 @@ import csv
 import io
 import itertools
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from sentdist.data.quotes import check_escapes, check_quotes, long_fields, unquoted
 from sentdist.data.sources.column_names import refuse_repeated
+from sentdist.data.sources.parting import SEPARATORS, fields, names_columns, quoting, separators, usual_separator
 from sentdist.errors import DataError, brief
 from sentdist.reading import SAVE_AS_UTF8, reading
 from sentdist.table_files import GZIP_BEGINS, PLAIN_SUFFIX, SEPARATED, is_packed, open_bytes, open_text, suffix_of, whole_text
@@ -23,11 +23,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MAY_BE_SEPARATED = (*SEPARATED, PLAIN_SUFFIX)
-SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 LOOKED_AT = 1 << 20  # bytes at the beginning, by which the format is recognised
-LINES_LOOKED_AT = 200
 LONGEST_CELL = 1 << 24  # bytes of a block of CSV, in which a row must have room; pyarrow takes 1 MiB, unless it is told otherwise
-LONGEST_NAME, MOST_WORDS = 40, 4  # of a column; what is longer is a sentence
 SEPARATOR_LINE = re.compile(r'\ufeff?"?sep=(.)"?', re.IGNORECASE)
 SAY_ENCODING = (
     "Save it as that (Excel: CSV UTF-8), or tell a recipe the encoding: --set corpus.encoding=cp1251, shift-jis, gb18030 or another."
@@ -56,7 +53,7 @@ def recognised(name: str, path: Path, given: FileFormat, known_names: Sequence[s
         _refuse_separated(name, given, path)
         return FileFormat(encoding=encoding)
     separator = given.separator or said or _separator(name, path, lines, known_names)
-    has_header = _names_columns(_fields(lines, separator), known_names) if given.has_header is None else given.has_header
+    has_header = names_columns(fields(lines, separator), known_names) if given.has_header is None else given.has_header
     return FileFormat(encoding=encoding, separator=separator, has_header=has_header)
 
 
@@ -79,9 +76,9 @@ def source_format(name: str, path: Path) -> FileFormat:
     encoding, said, lines = _beginning(name, path, None, remedy=SAVE_AS_UTF8)
     if not lines:
         return FileFormat(encoding=encoding)
-    usual = _usual_separator(path)
-    if said is None and len(_fields(lines, usual)[0]) < 2:
-        said = next((one for one in _separators(path, lines, ()) if len(_fields(lines, one)[0]) > 1), None)
+    usual = usual_separator(path)
+    if said is None and len(fields(lines, usual)[0]) < 2:
+        said = next((one for one in separators(path, lines, ()) if len(fields(lines, one)[0]) > 1), None)
     return FileFormat(encoding=encoding, separator=said or usual, has_header=True)
 
 
@@ -117,7 +114,7 @@ def format_notes(file_format: FileFormat, path: Path) -> list[str]:
     said = []
     if file_format.encoding not in (None, "utf-8"):
         said.append(f"text in {file_format.encoding}")
-    if file_format.separator is not None and file_format.separator != _usual_separator(path):
+    if file_format.separator is not None and file_format.separator != usual_separator(path):
         said.append(f"separated by {SEPARATORS.get(file_format.separator, brief(file_format.separator))}")
     if file_format.has_header is False:
         said.append("no header: columns are called 1, 2, …")
@@ -169,8 +166,8 @@ def said_separator(line: str) -> str | None:
 
 
 def _separator(name: str, path: Path, lines: Sequence[str], known_names: Sequence[str]) -> str:
-    """The first of `_separators`; DataError where there is none."""
-    found = _separators(path, lines, known_names)
+    """The first of `separators`; DataError where there is none."""
+    found = separators(path, lines, known_names)
     if not found:
         raise _complaint(
             name,
@@ -179,78 +176,6 @@ def _separator(name: str, path: Path, lines: Sequence[str], known_names: Sequenc
             "Quote fields that hold the separator, or name it in a recipe, as `separator` beside the file; JSON lines (.jsonl) need none.",
         )
     return found[0]
-
-
-def _usual_separator(path: Path) -> str:
-    """What the suffix says."""
-    return "\t" if suffix_of(path) == ".tsv" else ","
-
-
-def _separators(path: Path, lines: Sequence[str], known_names: Sequence[str]) -> list[str]:
-    """What parts most lines into equally many fields, two at least: first what gives known names, then what the suffix says."""
-    expected = _usual_separator(path)
-    found: list[tuple[bool, float, bool, int, str]] = []
-    for separator in SEPARATORS:
-        rows = _fields(lines, separator)
-        count, times = Counter(map(len, rows)).most_common(1)[0]
-        if count > 1 and times >= 0.8 * len(rows):
-            is_known = sum(_plain(cell) in known_names for cell in rows[0]) > 1
-            found.append((is_known, times / len(rows), separator == expected, count, separator))
-    return [separator for *_, separator in sorted(found, reverse=True)]
-
-
-def _fields(lines: Sequence[str], separator: str) -> list[list[str]]:
-    rows: list[list[str]] = []
-    try:
-        for row in csv.reader(lines, delimiter=separator, quoting=_quoting(separator)):
-            if row:
-                rows.append(row)
-            if len(rows) == LINES_LOOKED_AT:
-                break
-    except csv.Error:  # a field of more than 128 kB, as an open quotation mark makes
-        pass
-    return rows or [[]]
-
-
-def _names_columns(rows: Sequence[Sequence[str]], known_names: Sequence[str]) -> bool:
-    """Whether the first line names columns: two known names, or short different words without numbers or the end of a sentence. The first
-    of three or more may be empty: pandas' index has no name. Columns without any cell do not count."""
-    columns = [[_plain(row[place]) for row in rows if row[place:]] for place in range(len(rows[0]))]
-    columns = [cells for cells in columns if any(cells)]
-    first = [cells[0] for cells in columns]
-    if sum(cell in known_names for cell in first) > 1:
-        return True
-    others = {cell for cells in columns for cell in cells[1:]}
-    named = columns[1:] if len(first) > 2 and not first[0] else columns
-    return len(set(first)) == len(first) and all(_is_name(cells, known_names) and cells[0] not in others for cells in named)
-
-
-def _is_name(cells: Sequence[str], known_names: Sequence[str]) -> bool:
-    """Whether the first cell of a column can be its name."""
-    first = cells[0]
-    is_short = len(first) <= LONGEST_NAME and len(first.split()) <= MOST_WORDS
-    return bool(first) and is_short and not _is_number(first) and not _ends_sentence(cells, known_names)
-
-
-def _ends_sentence(cells: Sequence[str], known_names: Sequence[str]) -> bool:
-    """Whether the first cell of a column ends as a sentence does. A question mark may also end a name: a known one, or one of a word or two
-    above cells that are no questions."""
-    first = cells[0]
-    if not first.endswith("?"):
-        return first.endswith((".", "!"))
-    return first.rstrip("? ") not in known_names and (len(first.split()) > 2 or any(cell.endswith("?") for cell in cells[1:]))
-
-
-def _plain(cell: str) -> str:
-    return cell.strip().strip('"').strip().casefold()
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell.replace(",", "."))
-    except ValueError:
-        return False
-    return True
 
 
 def read_separated(path: Path, file_format: FileFormat, *, may_repeat: bool) -> pa.Table:
@@ -269,7 +194,10 @@ def read_separated(path: Path, file_format: FileFormat, *, may_repeat: bool) -> 
     start = start if isinstance(start, str) else start.decode(errors="replace")
     said_line = next(iter(io.StringIO(start, newline="")), "")
     skipped = 0 if said_separator(said_line) is None else 1
-    first, num_lines = _first_row(start[len(said_line) * skipped :], file_format.separator or ",")
+    start = start[len(said_line) * skipped :]
+    first, num_lines = _first_row(start, file_format.separator or ",")
+    if not file_format.has_header:
+        first = fields(list(io.StringIO(start, newline="")), file_format.separator or ",")[0]
     names = header_names(first, is_tab=is_tab) if file_format.has_header else [str(number) for number in range(1, len(first) + 1)]
     if not may_repeat:
         refuse_repeated(str(path), names)
@@ -318,14 +246,10 @@ def header_names(cells: Sequence[str], *, is_tab: bool) -> list[str]:
 
 def _first_row(text: str, separator: str) -> tuple[list[str], int]:
     """The first row that is not empty, and how many lines it and the empty ones before it take: a name may hold line breaks."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, quoting=_quoting(separator))
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, quoting=quoting(separator))
     with long_fields():
         row = next(filter(None, reader), [])
     return row, reader.line_num
-
-
-def _quoting(separator: str) -> Literal[0, 3]:
-    return csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL
 
 
 def are_in_marks(cells: Sequence[str]) -> bool:

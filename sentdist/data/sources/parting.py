@@ -1,0 +1,119 @@
+"""What parts the lines of a text into columns, and whether the first line names them."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from sentdist.table_files import suffix_of
+
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+LINES_LOOKED_AT = 200
+MOST_ALIKE = 0.8  # of the lines have as many fields
+LONGEST_NAME, MOST_WORDS = 40, 4  # of a column; what is longer is a sentence
+
+
+def usual_separator(path: Path) -> str:
+    """What the suffix says."""
+    return "\t" if suffix_of(path) == ".tsv" else ","
+
+
+def separators(path: Path, lines: Sequence[str], known_names: Sequence[str]) -> list[str]:
+    """What parts most lines into equally many fields, two at least: first what gives known names, then what leaves each quotation mark in
+    its place, then what the suffix says."""
+    expected = usual_separator(path)
+    found: list[tuple[bool, bool, float, bool, int, str]] = []
+    for separator in SEPARATORS:
+        rows, is_sound = _parted(lines, separator)
+        count, share = _most_common(rows)
+        if count > 1 and share >= MOST_ALIKE:
+            is_known = sum(_plain(cell) in known_names for cell in rows[0]) > 1
+            found.append((is_known, is_sound, share, separator == expected, count, separator))
+    return [separator for *_, separator in sorted(found, reverse=True)]
+
+
+def fields(lines: Sequence[str], separator: str) -> list[list[str]]:
+    """The cells of the first 200 rows."""
+    return _parted(lines, separator)[0]
+
+
+def _parted(lines: Sequence[str], separator: str) -> tuple[list[list[str]], bool]:
+    """The cells of the first rows, and whether each quotation mark is in its place. Between tabs marks are letters, unless lines have
+    different numbers of fields then, and rows in marks, which may hold tabs and line breaks, as many."""
+    rows, is_sound = _read(lines, separator, quoting(separator))
+    if quoting(separator) == csv.QUOTE_NONE and _most_common(rows)[1] < 1.0:
+        in_marks, are_sound = _read(lines, separator, csv.QUOTE_MINIMAL)
+        if are_sound and len({len(row) for row in in_marks}) == 1 and len(in_marks[0]) > 1:
+            return in_marks, True
+    return rows, is_sound
+
+
+def _read(lines: Sequence[str], separator: str, how: Literal[0, 3]) -> tuple[list[list[str]], bool]:
+    for strict in (True, False):
+        rows: list[list[str]] = []
+        reader = csv.reader(lines, delimiter=separator, quoting=how, strict=strict)
+        try:
+            for row in reader:
+                if row:
+                    rows.append(row)
+                if len(rows) == LINES_LOOKED_AT:
+                    break
+            return rows or [[]], strict
+        except csv.Error:  # a mark out of its place, or a field of more than 128 kB, as an open mark makes; or the look ended within marks
+            if strict and rows and reader.line_num >= len(lines):
+                return rows, True
+    return rows or [[]], False
+
+
+def _most_common(rows: Sequence[Sequence[str]]) -> tuple[int, float]:
+    """How many fields most rows have, and which share of the rows has them."""
+    count, times = Counter(map(len, rows)).most_common(1)[0]
+    return count, times / len(rows)
+
+
+def names_columns(rows: Sequence[Sequence[str]], known_names: Sequence[str]) -> bool:
+    """Whether the first line names columns: two known names, or short different words without numbers or the end of a sentence. The first
+    of three or more may be empty: pandas' index has no name. Columns without any cell do not count."""
+    columns = [[_plain(row[place]) for row in rows if row[place:]] for place in range(len(rows[0]))]
+    columns = [cells for cells in columns if any(cells)]
+    first = [cells[0] for cells in columns]
+    if sum(cell in known_names for cell in first) > 1:
+        return True
+    others = {cell for cells in columns for cell in cells[1:]}
+    named = columns[1:] if len(first) > 2 and not first[0] else columns
+    return len(set(first)) == len(first) and all(_is_name(cells, known_names) and cells[0] not in others for cells in named)
+
+
+def _is_name(cells: Sequence[str], known_names: Sequence[str]) -> bool:
+    """Whether the first cell of a column can be its name."""
+    first = cells[0]
+    is_short = len(first) <= LONGEST_NAME and len(first.split()) <= MOST_WORDS
+    return bool(first) and is_short and not _is_number(first) and not _ends_sentence(cells, known_names)
+
+
+def _ends_sentence(cells: Sequence[str], known_names: Sequence[str]) -> bool:
+    """Whether the first cell of a column ends as a sentence does. A question mark may also end a name: a known one, or one of a word or two
+    above cells that are no questions."""
+    first = cells[0]
+    if not first.endswith("?"):
+        return first.endswith((".", "!"))
+    return first.rstrip("? ") not in known_names and (len(first.split()) > 2 or any(cell.endswith("?") for cell in cells[1:]))
+
+
+def _plain(cell: str) -> str:
+    return cell.strip().strip('"').strip().casefold()
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell.replace(",", "."))
+    except ValueError:
+        return False
+    return True
+
+
+def quoting(separator: str) -> Literal[0, 3]:
+    return csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL
