@@ -34,7 +34,14 @@ DataFile = Annotated[
     str,
     typer.Argument(metavar="DATA", help="Pairs, triplets, graded pairs or FAQ: a file, or hub:OWNER/NAME@COMMIT.", show_default=False),
 ]
-TimeBudget = Annotated[str, typer.Option("--budget", help="Time for all of it, such as 30m or 2h.")]
+TimeBudget = Annotated[
+    str,
+    typer.Option(
+        "--budget",
+        help="Time for trials and for what dev chose, such as 30m or 2h. The latter is forecast by the speed so far: on a machine that "
+        "slows down it takes longer. To start and to write the report take some seconds beside.",
+    ),
+]
 Encoders = Annotated[
     list[str] | None,
     typer.Option("--encoder", help="minilm-l6, a folder, or OWNER/NAME@COMMIT; repeated: each gets as many trials.  [default: minilm-l6]"),

@@ -126,7 +126,10 @@ class Finalists:
         return min(seconds[-1] / 3600, MOST_KEPT * budget.hours)
 
     def seeds(self, hours_left: float | None, *, chosen: FinalistsChosen | None = None) -> tuple[int, ...]:
-        """The recipe's seeds for which there is time: the first one in any case, and those that were chosen earlier."""
+        """The recipe's seeds for which there is time, by all speeds until now: the first one in any case, and those that were chosen
+        earlier."""
+        self._forecasts.look_again()
+        self._known = None
         seeds, seconds = self._planned.recipe.seeds, self.price.seconds
         if hours_left is None or seconds is None:
             return tuple(seeds)

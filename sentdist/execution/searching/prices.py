@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sentdist.plan.stage import Stage, topological
 from sentdist.plan.stages import STAGES, Rung, Train
 from sentdist.plan.suggestions import PlannedSearch
-from sentdist.store.forecast import likely_speed, speed_of
+from sentdist.store.forecast import likely_speed, seconds_beside_steps, speed_of
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 
@@ -80,6 +80,7 @@ class Forecasts:
         self._rows = planned.rows
         self._store = store
         self._speeds: dict[str, float | None] = {}
+        self._beside: float | None = None  # looked up once a speed is known, which finished trainings give
 
     def seconds(self, train: Train) -> float | None:
         """Seconds for what the store lacks of a whole training, one stage after another; None while no speed is known."""
@@ -103,7 +104,8 @@ class Forecasts:
         return stage.num_sentences(self._rows)
 
     def whole_seconds(self, stages: Iterable[Stage]) -> float | None:
-        """Seconds for stages, one after another, whatever the store holds of them; None while no speed is known."""
+        """Seconds for stages, one after another, whatever the store holds of them; None while no speed is known. Each counts what a
+        training takes beside its steps, which of few rows is most of it."""
         total = 0.0
         for stage in stages:
             if stage.speed_of is None or not (sentences := stage.num_sentences(self._rows)):
@@ -111,8 +113,14 @@ class Forecasts:
             speed = likely_speed(type(stage), self._speed)
             if speed is None:
                 return None
-            total += sentences / speed
+            total += sentences / speed + self._beside_steps
         return total
+
+    @property
+    def _beside_steps(self) -> float:
+        if self._beside is None:
+            self._beside = seconds_beside_steps(self._store) or 0.0
+        return self._beside
 
     def _missing(self, train: Train) -> list[Stage]:
         stages = topological((train,))
@@ -124,6 +132,10 @@ class Forecasts:
         if kind.speed_of not in self._speeds:
             self._speeds[kind.speed_of] = speed_of(self._store, kind)
         return self._speeds[kind.speed_of]
+
+    def look_again(self) -> None:
+        """Judge by all that was built until now: the first training of a process is slower than others."""
+        self._speeds, self._beside = {}, None
 
     def something_was_built(self) -> None:
         """Look again for speeds that were not known."""

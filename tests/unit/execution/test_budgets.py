@@ -103,9 +103,11 @@ def _record(stage: Stage, *, seconds: float, results: dict[str, Json], at: str =
 
 def _store(*records: Record) -> ArtifactStore:
     by_key = {record.key: SimpleNamespace(record=record) for record in records}
-    return cast(
-        ArtifactStore, SimpleNamespace(get_all=lambda stages: {stage.key: by_key[stage.key] for stage in stages if stage.key in by_key})
+    fake = SimpleNamespace(
+        get_all=lambda stages: {stage.key: by_key[stage.key] for stage in stages if stage.key in by_key},
+        artifacts=lambda kind: (one for one in by_key.values() if one.record.kind == kind),
     )
+    return cast(ArtifactStore, fake)
 
 
 @pytest.fixture
@@ -180,3 +182,29 @@ def test_a_forecast_is_of_what_the_store_lacks(
     assert Forecasts(planned, _store()).whole_seconds(stages) == pytest.approx(2 * TRAINED / 10 + encoded / 30), (
         "three are encoded while one is trained on"
     )
+
+
+def test_the_price_of_finalists_counts_what_a_training_takes_beside_its_steps(
+    regulated: tuple[PlannedSearch, Train, Train, Bank], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only steps were counted: `tune --budget 2m` on few rows took three minutes."""
+    planned, train, entropy, _ = regulated
+    monkeypatch.setattr(prices, "speed_of", lambda store, kind: 10.0)
+    whole = _record(entropy, seconds=9.0, results={"seconds.forward": 2.0, "seconds.backward": 3.0, "sentences_per_s": 10.0})
+    resumed = _record(train, seconds=30.0, results={"seconds.forward": 4.0, "seconds_before": 20.0, "sentences_per_s": 10.0})
+    old = _record(train, seconds=99.0, results={"sentences_per_s": 10.0})
+    for records, beside in (([], 0.0), ([old], 0.0), ([whole], 4.0), ([whole, resumed], 5.0)):
+        assert Forecasts(planned, _store(*records)).whole_seconds([entropy, train]) == pytest.approx(2 * TRAINED / 10 + 2 * beside)
+
+
+def test_how_many_seeds_there_is_time_for_is_judged_by_all_trainings_not_by_the_first(
+    tmp_path: Path, data: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first of a process is slower: two seeds were trained where there was time for five."""
+    planned, context = tiny_search(tiny_encoder_dir, data, tmp_path, changes=ONLY, samples=2, halving=None, space=SPACE)
+    seconds = [720.0]
+    monkeypatch.setattr(prices, "speed_of", lambda store, kind: TRAINED / seconds[-1] if kind.kind == "train" else 1e12)
+    finalists = Finalists(planned, Forecasts(planned, context.store))
+    assert finalists.price.seconds is not None and finalists.seeds(0.26) == (0, 1)
+    seconds.append(180.0)
+    assert finalists.seeds(0.26) == (0, 1, 2, 3, 4, 5)
