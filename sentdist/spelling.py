@@ -30,13 +30,14 @@ def near_file(name: str, names: Iterable[str]) -> str | None:
 
 def similar_names(name: str, names: Iterable[str], *, most: int, alike: float = ALIKE) -> list[str]:
     """Up to `most` of the names that may have been meant, the likeliest first: what others call so, then what is spelt alike. No more than
-    the first 200 letters of a name count."""
+    the first 200 letters of a name count, large ones as small ones."""
     if len(name) > LONGEST_NAME:
         return []
-    shown = {known[:LONGEST_NAME]: known for known in names}
-    beginning = [known for known in shown.values() if len(name) > 2 and known.startswith(name)]
-    close = [shown[one] for one in difflib.get_close_matches(name, shown, n=most, cutoff=alike)]
-    return list(dict.fromkeys([*(shown[one] for one in ELSEWHERE.get(name, ()) if one in shown), *close, *beginning]))[:most]
+    shown = {known[:LONGEST_NAME].casefold(): known for known in reversed(list(names))}
+    typed = name.casefold()
+    beginning = [known for small, known in reversed(shown.items()) if len(name) > 2 and small.startswith(typed)]
+    close = [shown[one] for one in difflib.get_close_matches(typed, shown, n=most, cutoff=alike)]
+    return list(dict.fromkeys([*(shown[one] for one in ELSEWHERE.get(typed, ()) if one in shown), *close, *beginning]))[:most]
 
 
 def did_you_mean(name: str, names: Iterable[str], otherwise: str = "", *, alike: float = ALIKE) -> str:

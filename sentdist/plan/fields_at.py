@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 from sentdist.frozen import Frozen
 
 
-def fields_at(section: type[Frozen], place: Sequence[str]) -> list[str]:
-    """The fields of what stands at a place below a section, each once; none where that is no section.
+def fields_at(section: type[Frozen], place: Sequence[str]) -> dict[str, str]:
+    """The fields of what stands at a place below a section, with what each takes in words; none where that is no section.
 
     place: names of fields, keys of mappings and numbers of lists; beside them what pydantic adds, the name or kind of a chosen section.
     """
@@ -24,7 +24,16 @@ def fields_at(section: type[Frozen], place: Sequence[str]) -> list[str]:
             kinds = [one.model_fields[step].annotation for one in found if step in one.model_fields]
             found = list(dict.fromkeys(inner for kind in kinds for inner in _sections_in(kind)))
             is_key = any(get_origin(kind) is dict for kind in kinds)
-    return list(dict.fromkeys(field for one in found for field in one.model_fields))
+    return {field: _taken(about.annotation) for one in reversed(found) for field, about in one.model_fields.items()}
+
+
+def _taken(kind: Any) -> str:
+    """What a field of a type takes, in words."""
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(map(str, get_args(kind)))}"
+    if get_origin(kind) is tuple:
+        return "a list"
+    return "fields with their values below it" if next(_sections_in(kind), None) is not None else "a value"
 
 
 def _tag(section: type[Frozen]) -> object:

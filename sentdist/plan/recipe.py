@@ -326,6 +326,7 @@ def check_method_in_path(dotted: str, methods: Sequence[str], *, where: str) -> 
         raise RecipeError(where=where, found=not_one_of(name, methods), expected="", remedy="Nothing was started.")
 
 
-def fields_beside(location: list[str]) -> list[str]:
-    """The fields that a mapping at this place of a recipe can have; in a method a section changes fields of the recipe's own."""
-    return fields_at(Recipe, location) or (fields_at(Recipe, location[2:]) if location[:1] == ["methods"] else [])
+def fields_beside(location: list[str]) -> dict[str, str]:
+    """The fields that a mapping at this place of a recipe can have, with what each takes; in a method a section changes fields of the
+    recipe's own."""
+    return fields_at(Recipe, location) or (fields_at(Recipe, location[2:]) if location[:1] == ["methods"] else {})

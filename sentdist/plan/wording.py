@@ -28,7 +28,7 @@ _PLAIN = ("bool", "int", "float", "str")  # likewise, of a field below methods.N
 _OF_ANOTHER_KIND = ("int_type", "float_type", "bool_type", "string_type", "tuple_type", "dict_type", "model_type", "literal_error")
 _FIELD = re.compile(r"[\w.\[\]-]+: ")
 
-Fields = Callable[[list[str]], list[str]]
+Fields = Callable[[list[str]], Mapping[str, str]]
 Problem = Mapping[str, Any]
 
 
@@ -38,7 +38,8 @@ def not_one_of(name: str, names: Sequence[str]) -> str:
 
 
 def explained(problems: Iterable[Problem], fields_beside: Fields) -> str:
-    """Pydantic's errors in sentences for people, each once. fields_beside: the fields that a mapping at a place can have."""
+    """Pydantic's errors in sentences for people, each once. fields_beside: the fields that a mapping at a place can have, with
+    what each takes."""
     said: dict[str, list[str]] = {}
     found = _of_unions(problems)
     for problem in found[: 4 * MOST_PROBLEMS]:
@@ -89,7 +90,24 @@ def _line(problem: Problem, fields_beside: Fields) -> str:
             return f"{where}: found {_found(problem)}; expected a mapping that says where the rows are"
         case "union_tag_not_found":
             return f"{where}.name: found nothing; expected one of {', '.join(OBJECTIVE_NAMES)}{_with_its_name(problem['input'])}"
-    return f"{where}: found {_found(problem)}; expected {expected_of(problem, where)}"
+        case "missing":
+            expected = ABSENT.get(where) or fields_beside(location[:-1]).get(location[-1], "a value")
+        case "model_type" | "model_attributes_type" | "dict_type" if not where.endswith(".objective"):
+            expected = ABSENT.get(where) or f"{expected_of(problem, where)}{_as_fields(problem['input'], location, fields_beside)}"
+        case "tuple_type" if location[0] == "sweep" and isinstance(problem["input"], dict) and problem["input"]:
+            field, values = next(iter(problem["input"].items()))
+            expected = f"a list of values. A field below is named by points: {{{where.partition('.')[2]}.{field}: {brief(values)}}}"
+        case _:
+            expected = expected_of(problem, where)
+    return f"{where}: found {_found(problem)}; expected {expected}"
+
+
+def _as_fields(value: object, location: Sequence[str], fields_beside: Fields) -> str:
+    """How what was given is written as fields: by its first one, which says most; an empty method as such."""
+    if value is None and len(location) == 2 and location[0] == "methods":
+        return ", or {} for the encoder as it is"
+    first = next(iter(fields_beside([*location])), None)
+    return f", such as {{{first}: {one_line(value, LONGEST_VALUE)}}}" if first is not None and isinstance(value, str) else ""
 
 
 def _with_its_name(value: object) -> str:
@@ -104,13 +122,13 @@ def _unknown(loc: Sequence[object], location: list[str], fields_beside: Fields) 
     """A field that is not there: by the fields of the very objective or kind of corpus that it was given to."""
     before = str(loc[-2]) if len(loc) > 1 else ""
     of = before if before in TAGS and location[-2:-1] != [before] else None
-    known = fields_beside(location[:-1]) or fields_beside([str(step) for step in loc[:-1]])
+    known = list(fields_beside(location[:-1]) or fields_beside([str(step) for step in loc[:-1]]))
     alike = ALIKE if of is None else 0.75  # of few fields they can all be named
     if of in OBJECTIVE_NAMES:
         known = list((OBJECTIVES | {"sum": Sum})[of].model_fields)
     elif of in SECTION_KINDS:
         known = list(SECTIONS[SECTION_KINDS.index(of)].model_fields)
-    if closest := near(location[-1], known, alike=alike) or _below(location, known, fields_beside):
+    if closest := near(location[-1], known, alike=alike) or _below(location, known, fields_beside) or _above(location, fields_beside):
         return f'unknown key; did you mean "{closest}"?'
     fields = ", ".join(field for field in known if of is None or field not in ("name", "kind"))
     return f"unknown key; {'known are' if of is None else f'{of} has'} {fields}" if fields else "unknown key"
@@ -121,6 +139,12 @@ def _below(location: list[str], known: Sequence[str], fields_beside: Fields) -> 
     sections = {field: section for section in reversed(known) for field in fields_beside([*location[:-1], section])}
     field = near(location[-1], sections, alike=SURELY_ALIKE)
     return None if field is None else f"{sections[field]}.{field}"
+
+
+def _above(location: list[str], fields_beside: Fields) -> str | None:
+    """A field of that very name of a section around: an objective's bank stands beside the objective."""
+    around = (location[:depth] for depth in range(len(location) - 2, 0, -1))
+    return next((".".join([*place, location[-1]]) for place in around if location[-1] in fields_beside(place)), None)
 
 
 def _found(problem: Problem) -> str:
@@ -137,8 +161,6 @@ def expected_of(problem: Problem, where: str) -> str:
     context = problem.get("ctx") or {}
     value = problem["input"]
     match problem["type"]:
-        case "missing":
-            return ABSENT.get(where, "a value")
         case "tuple_type" | "list_type":
             return f"a list, such as [{value}]" if isinstance(value, str | int | float) and len(str(value)) < 40 else "a list"
         case "dict_type" | "model_type" | "model_attributes_type":

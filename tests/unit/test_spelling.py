@@ -75,3 +75,8 @@ def test_everything_that_may_be_forgotten_lies_in_one_folder(tmp_path: Path, mon
 )
 def test_files_are_alike_by_what_stands_before_the_suffix(name: str, names: tuple[str, ...], meant: str | None) -> None:
     assert near_file(name, names) == meant
+
+
+def test_large_letters_are_small_ones() -> None:
+    assert near("RCL", ["rse", "rcl"]) == "rcl" and near("question", ["Frage", "Question"]) == "Question"
+    assert near("text", ["Text", "text"]) in ("Text", "text") and similar_names("LR", ["learning_rate"], most=1) == ["learning_rate"]

@@ -128,6 +128,29 @@ def test_a_misspelt_key_is_refused_with_the_near_one() -> None:
     assert 'runtime.wokers: unknown key; did you mean "workers"' in _refusal(small_values(runtime={"wokers": 2}))
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"methods": {"m": {"objective": {"name": "rcl", "bank": "e"}}}}, 'objective.bank: unknown key; did you mean "methods.m.bank"?'),
+        ({"methods": {"m": {"objective": {"name": "rcl", "phis": [0.1]}}}}, 'objective.phis: unknown key; did you mean "methods.m.phis"?'),
+        ({"methods": {"m": None}}, "methods.m: found nothing; expected fields with their values below it, or {} for the encoder as it is."),
+        ({"encoder": "minilm-l6"}, "expected fields with their values below it, such as {checkpoint: minilm-l6}."),
+        ({"selection": "stsb-dev"}, "expected fields with their values below it, such as {task: stsb-dev}."),
+        ({"sweep": {"training": {"epochs": [1, 2]}}}, "a list of values. A field below is named by points: {training.epochs: [1, 2]}."),
+        (
+            {"corpora": {"g": {"kind": "graded", "parts": [{"source": "s"}]}}},
+            "scale: found nothing; expected one of nli, zero_to_five, one",
+        ),
+        ({"corpora": {"g": {"kind": "graded", "source": "s"}}}, "corpora.g.parts: found nothing; expected a list."),
+        ({"methods": {"m": {"objective": {"name": "sum", "terms": [{}, {}]}}}}, "terms.0.objective: found nothing; expected fields with"),
+        ({"methods": {"m": {"objective": {"name": "RCL"}}}}, 'Did you mean "rcl"?'),
+    ],
+)
+def test_what_is_written_in_another_way_than_here_is_told_how_it_is_written(changes: dict[str, Json], message: str) -> None:
+    """A value was wanted, or no such key known: the first recipe of one's own took many such rounds."""
+    assert message in _refusal(small_values(**changes))
+
+
 SOURCES: Json = [{"source": "pairs/qqp", "splt": "train"}]
 WEIGHTS: Json = {"relations": {"weights": {"duplicates": 1.0}, "direction": "one"}}
 
