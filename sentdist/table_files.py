@@ -14,6 +14,7 @@ PACKABLE = (*SEPARATED, LINES, OBJECTS, PLAIN_SUFFIX)
 _PLAIN_TABLES = (PARQUET, *SEPARATED, LINES, OBJECTS)
 TABLES = (*_PLAIN_TABLES, *(f"{suffix}{GZIP}" for suffix in _PLAIN_TABLES if suffix in PACKABLE))
 SHOWN_TABLES = f"{', '.join(_PLAIN_TABLES)} (text may be packed: .csv{GZIP})"
+SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 GZIP_BEGINS = b"\x1f\x8b"
 
 
@@ -22,6 +23,12 @@ def suffix_of(path: PurePath) -> str:
     suffix = path.suffix.lower()
     inside = PurePath(path.stem).suffix.lower() if suffix == GZIP else ""
     return inside if inside in PACKABLE else suffix
+
+
+def other_kind(path: PurePath) -> str:
+    """What to do with a file of a suffix that is not read."""
+    is_sheet = path.suffix.lower() in SPREADSHEETS
+    return "Save it as CSV in your spreadsheet program (Excel: CSV UTF-8)" if is_sheet else "Convert or rename the file"
 
 
 def is_packed(path: PurePath) -> bool:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from sentdist.data.texts import Texts
     from sentdist.inference.nearest import CorpusSearch, Queries, SearchedFiles, TileReader
+    from sentdist.plan.stage import Json
 
 
 def search(
@@ -67,6 +68,7 @@ def search(
 
     By cosine or by relations, in a corpus of any size.
     """
+    from sentdist.data.left_out import LeftOut
     from sentdist.data.texts import STDIN
 
     weights = weights_of(relation or [])
@@ -76,7 +78,8 @@ def search(
     gpus = named_gpus(gpus_per_worker, gpu_type)
     _check_corpus(corpus, embeddings, names_columns=bool(column or id_column))
     _check_queries(queries, query_file, corpus)
-    texts = None if corpus is None else found_texts(corpus, columns=given_names(column), id_column=id_column)
+    left_out = LeftOut() if embeddings is None else None  # a file of embeddings has one for each row
+    texts = None if corpus is None else found_texts(corpus, columns=given_names(column), id_column=id_column, left_out=left_out)
     asked = list(queries or []) or _all_sentences(found_texts(query_file or STDIN, columns=given_names(query_column)))
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision)
     num_rows = look_through(texts) if texts is not None and embeddings is None else 0  # what is not encoded takes no longer than that
@@ -102,7 +105,9 @@ def search(
         for done in steps:
             advance(done)
     tell_unknown(loaded)
-    _print_hits(asked, found, output)
+    if left_out is not None and left_out.line:
+        typer.echo(left_out.line, err=True)
+    _print_hits(asked, [found.hits(number, left_out) for number in range(len(asked))], output)
     _tell_size(found.nearest.num_documents, len(asked), depth=depth, how=f"in {time.perf_counter() - started:.1f} s{devices}")
 
 
@@ -162,16 +167,15 @@ def _all_sentences(texts: Texts) -> list[str]:
     return [sentence for batch in texts.batches(1000) for sentence in batch[texts.columns[0]]]
 
 
-def _print_hits(queries: list[str], found: CorpusSearch, output: str) -> None:
+def _print_hits(queries: list[str], found: list[list[dict[str, Json]]], output: str) -> None:
     if output == "jsonl":
-        for number, query in enumerate(queries):
-            typer.echo(json.dumps({"query": query, "hits": found.hits(number)}, ensure_ascii=False))
+        for query, hits in zip(queries, found, strict=True):
+            typer.echo(json.dumps({"query": query, "hits": hits}, ensure_ascii=False))
         return
     from rich.markup import escape
 
     console = open_console()
-    for number, query in enumerate(queries):
-        hits = found.hits(number)
+    for query, hits in zip(queries, found, strict=True):
         known = [name for name in ("id", "text") if name in hits[0]]
         table = empty_table(None, "rank", "score", "row", *known)
         for column in table.columns[3:]:

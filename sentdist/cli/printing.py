@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from sentdist.data.left_out import LeftOut
     from sentdist.data.texts import Texts
     from sentdist.inference.ready_encoder import LoadedEncoder
     from sentdist.store.store import ArtifactStore
@@ -90,11 +92,13 @@ def _logged_progress(what: str, total: int | None) -> Callable[..., None]:
     return advance
 
 
-def found_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, id_column: str | None = None) -> Texts:
-    """`open_texts`, and on stderr what of the file's format its name does not let expect."""
+def found_texts(
+    name: str, *, columns: Sequence[str] = (), num_columns: int = 1, id_column: str | None = None, left_out: LeftOut | None = None
+) -> Texts:
+    """`open_texts`, and on stderr what of the file's format its name does not let expect. left_out: see `Texts`."""
     from sentdist.data.texts import open_texts
 
-    texts = open_texts(name, columns=columns, num_columns=num_columns, id_column=id_column)
+    texts = replace(open_texts(name, columns=columns, num_columns=num_columns, id_column=id_column), left_out=left_out)
     if texts.notes:
         typer.echo(f"{texts.name}: {'; '.join(texts.notes)}", err=True)
     return texts

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from sentdist.data.cells import is_utf8, row_name, with_inner_fields
+from sentdist.data.left_out import LeftOut, is_blank
 from sentdist.data.own.shapes import ANCHORS, POSITIVES, is_called_beside
 from sentdist.data.quotes import long_fields, refuse_escaped_marks, refuse_open_quote, unquoted_cell
 from sentdist.data.sources.column_names import check_columns, refuse_repeated
@@ -27,10 +28,22 @@ from sentdist.data.sources.separated import (
     said_separator,
     source_format,
 )
+from sentdist.data.text_errors import missing, no_rows, what_is_wanted
 from sentdist.errors import DataError, brief, listed
 from sentdist.reading import bounded_lines, reading, unreadable
-from sentdist.spelling import near_file
-from sentdist.table_files import GZIP, LINES, OBJECTS, PARQUET, PLAIN_SUFFIX, SEPARATED, SHOWN_TABLES, TABLES, open_text, suffix_of
+from sentdist.table_files import (
+    GZIP,
+    LINES,
+    OBJECTS,
+    PARQUET,
+    PLAIN_SUFFIX,
+    SEPARATED,
+    SHOWN_TABLES,
+    TABLES,
+    open_text,
+    other_kind,
+    suffix_of,
+)
 
 STDIN = "-"
 ROWS_AT_ONCE = 16_384  # of what is looked through
@@ -58,7 +71,8 @@ class Texts:
     """Sentences that were found and not yet read.
 
     path: None is standard input. columns: where the sentences stand. id_column: where their ids stand, if asked for. num_rows: as far as
-    it is known without reading. file_format: how a file of text is written.
+    it is known without reading. file_format: how a file of text is written. left_out: takes up rows without a sentence, which else are
+    refused.
     """
 
     path: Path | None
@@ -66,6 +80,7 @@ class Texts:
     file_format: FileFormat = field(default_factory=FileFormat)
     id_column: str | None = None
     num_rows: int | None = None
+    left_out: LeftOut | None = None
 
     @property
     def name(self) -> str:
@@ -89,11 +104,13 @@ class Texts:
                 for column in self.columns:
                     self._check(batch[column], column, done)
                 if self.id_column is not None:
-                    self._check_ids(batch[self.id_column], self.id_column, done)
-                yield {column: [str(value) for value in batch[column]] for column in wanted}
+                    self._check_ids(batch, self.id_column, done)
+                kept = batch if self.left_out is None else self.left_out.kept(batch, self.columns[0], done)
                 done += len(batch[wanted[0]])
-        if not done:
-            raise _empty(self.name)
+                if kept[wanted[0]]:
+                    yield {column: [str(value) for value in kept[column]] for column in wanted}
+        if done == (0 if self.left_out is None else len(self.left_out.rows)):
+            raise no_rows(self.name)
 
     def looked_through(self) -> Iterator[int]:
         """Read all of it once, for its mistakes: gives out how many rows were read. Nothing of what can be read once alone.
@@ -122,29 +139,23 @@ class Texts:
 
     def _check(self, sentences: Sequence[object], column: str, done: int) -> None:
         for row, sentence in enumerate(sentences, start=done):
+            if self.left_out is not None and is_blank(sentence):
+                continue
             if not isinstance(sentence, str) or not sentence.strip() or "\0" in sentence or not is_utf8(sentence):
                 raise DataError(
                     where=f"{self.name}: {row_name(row)}, {column}",
                     found=brief(sentence),
-                    expected=_what_is_wanted(sentence),
+                    expected=what_is_wanted(sentence),
                     remedy="Drop or fill such rows: leaving them out silently would shift all rows behind them.",
                 )
 
-    def _check_ids(self, ids: Sequence[object], column: str, done: int) -> None:
-        if None in ids:
-            raise DataError(
-                where=f"{self.name}: {row_name(done + ids.index(None))}, {column}", found="no id", expected="an id for each sentence",
-                remedy="Fill the column, or leave --id out.",
-            )  # fmt: skip
-
-
-def _what_is_wanted(sentence: object) -> str:
-    """What a cell that is no sentence should have been."""
-    if isinstance(sentence, str) and "\0" in sentence:
-        return "a sentence without NUL characters (\\x00)"
-    if isinstance(sentence, str) and not is_utf8(sentence):
-        return "a sentence in UTF-8, without halves of surrogate pairs"
-    return "a sentence with at least one visible character"
+    def _check_ids(self, batch: dict[str, list[object]], column: str, done: int) -> None:
+        for row, (cell, sentence) in enumerate(zip(batch[column], batch[self.columns[0]], strict=True), start=done):
+            if cell is None and (self.left_out is None or not is_blank(sentence)):
+                raise DataError(
+                    where=f"{self.name}: {row_name(row)}, {column}", found="no id", expected="an id for each sentence",
+                    remedy="Fill the column, or leave --id out.",
+                )  # fmt: skip
 
 
 def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, id_column: str | None = None) -> Texts:
@@ -161,11 +172,11 @@ def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, 
         return Texts(path=None, columns=(SENTENCE,))
     path = Path(name).expanduser()
     if not path.exists() or path.is_dir():
-        raise _missing(path)
+        raise missing(path)
     if (kind := unreadable(path, may_be_pipe=_is_substituted(path))) is not None:
         raise DataError(where=name, found=kind, expected="a file of sentences, or -", remedy="Pipe into - what another program writes.")
     if path.is_file() and path.stat().st_size == 0:
-        raise _empty(name)
+        raise no_rows(name)
     if suffix_of(path) in PLAIN:
         _check_plain(name, columns, num_columns, id_column)
         return Texts(path=path, columns=(SENTENCE,), file_format=FileFormat(encoding=encoding_of(name, path)))
@@ -173,7 +184,7 @@ def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, 
         what_is_packed = "; what is packed so, a sentence a line: zcat FILE | sentdist … -" if suffix_of(path) == GZIP else ""
         raise DataError(
             where=name, found=f"suffix {path.suffix}", expected=f"one of .txt, {SHOWN_TABLES}",
-            remedy=f"Convert or rename the file{what_is_packed}.",
+            remedy=f"{other_kind(path)}{what_is_packed}.",
         )  # fmt: skip
     file_format = source_format(name, path)
     with _readable(path):
@@ -238,18 +249,18 @@ def _shape(path: Path, file_format: FileFormat) -> tuple[tuple[str, ...], int | 
 
         with pq.ParquetFile(path) as table:
             if not table.metadata.num_rows:
-                raise _empty(str(path))
+                raise no_rows(str(path))
             return tuple(table.schema_arrow.names), table.metadata.num_rows
     with _opened(path, file_format) as file:
         if suffix_of(path) == LINES:
             filled = filter(lambda line: line[1].strip(), enumerate(bounded_lines(file, longest=LONGEST_LINE), start=1))
             first = next(((number, line) for number, line in filled), None)
             if first is None:
-                raise _empty(str(path))
+                raise no_rows(str(path))
             return tuple(_json_row(first[1], first[0], str(path))), None
         header = _next_rows(filter(None, _separated_rows(file, path, file_format)), 1)
         if not header:
-            raise _empty(str(path))
+            raise no_rows(str(path))
         known = header_names(header[0], is_tab=file_format.separator == "\t")
         refuse_repeated(str(path), known)
         return tuple(known), None
@@ -375,19 +386,3 @@ def _check_plain(name: str, columns: Sequence[str], num_columns: int, id_column:
             expected=f"a table with named columns: {SHOWN_TABLES}",
             remedy="Leave the names of columns out, or give such a file.",
         )
-
-
-def _missing(path: Path) -> DataError:
-    folder = path.parent
-    names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-    closest = None if path.is_dir() else near_file(path.name, names)
-    return DataError(
-        where=str(path),
-        found="a folder" if path.is_dir() else "no such file",
-        expected=f"a file of sentences: .txt with one a line, {SHOWN_TABLES}",
-        remedy=f'Did you mean "{folder / closest}"?' if closest else "Check the path.",
-    )
-
-
-def _empty(name: str) -> DataError:
-    return DataError(where=name, found="no rows", expected="at least one sentence", remedy="Check what wrote it.")

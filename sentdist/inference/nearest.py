@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sentdist.data.left_out import LeftOut
 from sentdist.data.texts import Texts
 from sentdist.errors import DataError
 from sentdist.evaluation.nearest import ROWS_PER_TILE, NearestDocuments
@@ -161,12 +162,14 @@ class CorpusSearch:
         self.nearest.merge(hits_Qk, tile.num_rows)
         self._keep(tile)
 
-    def hits(self, query: int) -> list[dict[str, Json]]:
-        """Of one query, best first: rank from 1, score, row in the corpus from 0, and id and text where they are known."""
+    def hits(self, query: int, left_out: LeftOut | None = None) -> list[dict[str, Json]]:
+        """Of one query, best first: rank from 1, score, row in the corpus from 0, and id and text where they are known. left_out: rows of
+        the corpus that were not searched, and count."""
         ranking = self.nearest.ranking()
         found: list[dict[str, Json]] = []
         for place, (row, cosine) in enumerate(zip(ranking.documents[query].tolist(), ranking.cosines[query].tolist(), strict=True)):
-            hit: dict[str, Json] = {"rank": place + 1, "score": round(cosine * float(self._queries.scale[query]), 6), "row": row}
+            hit: dict[str, Json] = {"rank": place + 1, "score": round(cosine * float(self._queries.scale[query]), 6)}
+            hit["row"] = row if left_out is None else left_out.row_in_file(row)
             known = zip(("id", "text"), self._kept.get(row, (None, None)), strict=True)
             found.append(hit | {name: value for name, value in known if value is not None})
         return found

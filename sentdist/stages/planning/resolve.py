@@ -38,6 +38,7 @@ from sentdist.plan.resolver import OwnPin, Pin
 from sentdist.plan.specs import EncoderSpec, OwnRows
 from sentdist.reading import read_json_object, reading
 from sentdist.spelling import near
+from sentdist.table_files import other_kind
 
 SAVE = "Give a folder written by save_pretrained."
 COMMIT = re.compile("[0-9a-f]{40}")
@@ -144,7 +145,8 @@ class FileResolver:
         if path is None:
             raise no_such_file(places[0], file)
         if not is_own_name(path.name):
-            raise DataError(where=file, found=f"suffix {path.suffix or '(none)'}", expected=f"one of {READABLE}", remedy="Save it as CSV.")
+            found, remedy = f"suffix {path.suffix or '(none)'}", f"{other_kind(path)}."
+            raise DataError(where=file, found=found, expected=f"one of {READABLE}", remedy=remedy)
         return (file if path != places[0] else path.name), path
 
     def tagger(self, name: str, *, where: str) -> str:

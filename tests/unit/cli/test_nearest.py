@@ -156,3 +156,29 @@ def test_embeddings_of_other_sentences_are_refused(files: dict[str, Path], tmp_p
     assert _call(*given, files["plain"]).exit_code == 0
     refused = _call(*given, tmp_path / "turned.txt")
     assert refused.exit_code == 2 and "other sentences than those that were encoded" in refused.output, refused.output
+
+
+@pytest.mark.parametrize("name", ["corpus.csv", "corpus.jsonl", "corpus.txt"])
+def test_rows_without_a_sentence_are_left_out_counted_and_told(name: str, files: dict[str, Path], tmp_path: Path) -> None:
+    """As spreadsheets leave them behind. The corpus was refused."""
+    texts = ["", SENTENCES[0], " ", *SENTENCES[1:4], "", SENTENCES[4], ""]
+    path = tmp_path / name
+    rows = {
+        "corpus.csv": "key;text\n" + "".join(f"{n if text else ''};{text}\n" for n, text in enumerate(texts)),
+        "corpus.jsonl": "".join(json.dumps({"key": str(n), "text": text or None}) + "\n" for n, text in enumerate(texts)),
+        "corpus.txt": "\n".join(texts),
+    }
+    path.write_text(rows[name])
+    column = [] if name == "corpus.txt" else ["--column", "text"]
+    answer = _call("search", files["encoder"], QUERIES[0], "--corpus", path, *column, "--format", "jsonl")
+    assert answer.exit_code == 0, answer.output
+    found = json.loads(answer.stdout)["hits"]
+    assert sorted(hit["row"] for hit in found) == [n for n, text in enumerate(texts) if text.strip()]
+    assert all(texts[hit["row"]] == hit["text"] for hit in found)
+    assert f"{3 if name == 'corpus.txt' else 4} rows without a sentence are left out, row 1 first." in answer.stderr
+    assert "embeddings" in files and "Drop or fill" in _call("encode", files["encoder"], path, *column, "--out", tmp_path / "o.npy").stderr
+
+
+def test_a_corpus_without_any_sentence_is_refused(files: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "empty.csv").write_text("key;text\n;\n;\n")
+    assert "found no rows" in _call("search", files["encoder"], "one", "--corpus", tmp_path / "empty.csv", "--column", "text").stderr

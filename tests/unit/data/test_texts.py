@@ -198,6 +198,7 @@ def test_files_are_read_as_recipes_read_them(name: str, content: bytes, notes: l
     [
         ("corpus.csv", None, [], "Did you mean"),
         ("a.xlsx", "x", [], "suffix .xlsx"),
+        ("a.xlsx", "x", [], "Save it as CSV in your spreadsheet program (Excel: CSV UTF-8)."),
         ("a.txt", "", [], "no rows"),
         ("a.csv", "sentence\n", ["sentence"], "no rows"),
         ("a.csv", "\ufeff", [], "an empty file"),
