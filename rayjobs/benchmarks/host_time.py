@@ -23,7 +23,7 @@ def main() -> None:
     asked = parser.parse_args()
     import torch
 
-    from sentdist.learning.bank import FileBank, own_rows
+    from sentdist.learning.bank import FileBank
     from sentdist.learning.encoder.batch import Batch
     from sentdist.learning.encoder.token_table import TokenTable
 
@@ -36,7 +36,7 @@ def main() -> None:
             batch = Batch(tokens=tokens, num_columns=3, first_row=0, sentence_ids=ids_CM)
             found = {
                 "tokens": _least(lambda ids_CM=ids_CM: table.batch(ids_CM)),  # type: ignore[misc]
-                "bank": _least(lambda ids_CM=ids_CM, num_rows=num_rows: own_rows(bank, ids_CM[:2], slice(0, num_rows))),  # type: ignore[misc]
+                "bank": _least(lambda batch=batch: bank.prepared(batch)),  # type: ignore[misc]
                 "micro_batch": _least(lambda tokens=tokens: tokens.take(range(tokens.num_sentences))),  # type: ignore[misc]
                 "step": _least(_step(batch)),
             }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from sentdist.errors import DataError
 from sentdist.learning.bank_shape import REMEDY, BankShape, bank_shape, bytes_together
+from sentdist.learning.encoder.batch import Batch
 from sentdist.reading import drop_remedy, read_array, reading
 
 
@@ -22,6 +24,31 @@ class BankReader(Protocol):
         """(N, K, D) constants, in the type that they are stored in, for K sentence ids (any shape, read in order); DataError for an id
         outside the bank."""
         ...
+
+    def prepared(self, batch: Batch) -> Batch:
+        """The batch with all that can be looked up before its step begins; DataError for an id outside the bank."""
+        ...
+
+    def augmented(self, batch: Batch) -> Tensor:
+        """(N, 1 + P, B, D) embeddings of this rank's anchors and positives."""
+        ...
+
+
+class HostBank:
+    """What all banks on the host have in common: the embeddings themselves are looked up before a step."""
+
+    def rows(self, sentence_ids: np.ndarray) -> Tensor:
+        """As `BankReader.rows`."""
+        raise NotImplementedError
+
+    def prepared(self, batch: Batch) -> Batch:
+        """As `BankReader.prepared`."""
+        return replace(batch, augmented=self.augmented(batch))
+
+    def augmented(self, batch: Batch) -> Tensor:
+        """As `BankReader.augmented`."""
+        ids_CB = batch.regulated_ids
+        return self.rows(ids_CB).unflatten(1, ids_CB.shape)
 
 
 class StoredBank(BankReader, Protocol):
@@ -97,7 +124,7 @@ def check_rows(rows_KD: np.ndarray, *, first_id: int, where: str) -> None:
         )
 
 
-class FileBank:
+class FileBank(HostBank):
     """A bank over the memory-mapped shards of N bank artifacts: no private copy, pages are shared by all processes of a host."""
 
     def __init__(self, folders: Sequence[Path | str]) -> None:
@@ -138,12 +165,6 @@ class FileBank:
         ids = np.asarray(sentence_ids).ravel()
         check_ids(ids, num_sentences=self.num_sentences, where=self.where)
         return torch.from_numpy(look_up(self._shards, ids, rows_per_shard=[shape.rows_per_shard for shape in self.shapes]))
-
-
-def own_rows(bank: BankReader, sentence_ids_CM: np.ndarray, rows: slice) -> Tensor:
-    """(N, C, B, D) of the C columns of ids, for the rows of one rank."""
-    ids_CB = sentence_ids_CM[:, rows]
-    return bank.rows(ids_CB).unflatten(1, ids_CB.shape)
 
 
 def _map_shards(folder: Path, shape: BankShape) -> tuple[np.ndarray, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from sentdist.learning.bank import StoredBank
+    from sentdist.learning.encoder.batch import Batch
 
 ROWS_AT_ONCE = 16384  # of each encoder, that are copied together; the host holds no more of a bank than these
 
@@ -41,6 +42,16 @@ class DeviceBank:
         from sentdist.learning.encoder.batch import sent_to
 
         return self.gathered(sent_to(self.ids(sentence_ids).flatten(), self._table_NSD.device))
+
+    def prepared(self, batch: Batch) -> Batch:
+        """As `BankReader.prepared`: only ids, which take no time to send."""
+        return replace(batch, bank_ids=self.ids(batch.regulated_ids))
+
+    def augmented(self, batch: Batch) -> Tensor:
+        """As `BankReader.augmented`, on the device."""
+        if batch.bank_ids is not None:
+            return self.gathered(batch.bank_ids)
+        return self.rows(batch.regulated_ids).unflatten(1, batch.regulated_ids.shape)
 
     def ids(self, sentence_ids: np.ndarray) -> Tensor:
         """Ids as `gathered` takes them, still on the host, where they are checked; DataError for one outside the bank."""

@@ -75,19 +75,13 @@ def augmented_by(bank: BankReader | None, batch: Batch, device: torch.device) ->
     Each rank looks up its own rows, unless they came with the batch (then it needs no bank), and gathers those of the others: where the
     bank lies is each rank's own affair.
     """
-    from sentdist.learning.bank import own_rows
-    from sentdist.learning.device_bank import DeviceBank
     from sentdist.learning.encoder.batch import sent_to
     from sentdist.learning.gather import gather_rows, rank_and_world_size
 
     own_NCBD = batch.augmented
-    if own_NCBD is None and batch.bank_ids is not None:
-        assert isinstance(bank, DeviceBank), "ids come with a batch where the bank lies on the device"
-        own_NCBD = bank.gathered(batch.bank_ids)
-    elif own_NCBD is None:
+    if own_NCBD is None:
         assert bank is not None, "the plan gives all regulators a bank"
-        own = slice(batch.first_row, batch.first_row + batch.num_rows)
-        own_NCBD = own_rows(bank, batch.sentence_ids[: 1 + batch.num_positives], own)
+        own_NCBD = bank.augmented(batch)
     own_NCBD = sent_to(own_NCBD, device)
     if rank_and_world_size()[1] == 1:
         return own_NCBD.unbind(1)

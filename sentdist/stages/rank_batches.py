@@ -9,8 +9,7 @@ import torch
 
 from sentdist.data.corpus import OpenedCorpus
 from sentdist.data.sampler import epoch_batches
-from sentdist.learning.bank import BankReader, own_rows
-from sentdist.learning.device_bank import DeviceBank
+from sentdist.learning.bank import BankReader
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.encoder.tokenizing import Tokenizer
 from sentdist.learning.gather import local_rows
@@ -55,16 +54,13 @@ class RankBatches:
         ids_CM = np.asarray(self._ids_CR[:, rows_M])
         labels, relations = self._corpus.labels, self._corpus.relations
         own = slice(rows.start, rows.stop)
-        num_positives = self._stage.corpus.num_positives
-        bank, ids_of_bank = self._bank, ids_CM[: 1 + num_positives]
-        return Batch(
+        batch = Batch(
             tokens=self._tokens.batch(ids_CM[:, own]),
             num_columns=len(ids_CM),
             first_row=rows.start,
             sentence_ids=ids_CM,
-            num_positives=num_positives,
+            num_positives=self._stage.corpus.num_positives,
             labels=None if labels is None else torch.tensor(labels[rows_M[own]]),
             relations=None if relations is None else torch.tensor(relations[rows_M[own]], dtype=torch.int64),
-            augmented=None if bank is None or isinstance(bank, DeviceBank) else own_rows(bank, ids_of_bank, own),
-            bank_ids=bank.ids(ids_of_bank[:, own]) if isinstance(bank, DeviceBank) else None,
         )
+        return batch if self._bank is None else self._bank.prepared(batch)

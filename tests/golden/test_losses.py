@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from sentdist.learning.bank import HostBank
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import train_steps
@@ -20,7 +21,7 @@ from tests.support import make
 GOLDEN = Path(__file__).parent / "losses.json"
 
 
-class GoldenBank:
+class GoldenBank(HostBank):
     """Two frozen encoders' embeddings: sines of the sentence ids, the same on every machine."""
 
     def rows(self, sentence_ids: np.ndarray) -> torch.Tensor:

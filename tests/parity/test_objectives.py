@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from sentdist.learning.bank import HostBank
 from sentdist.learning.encoder.batch import Batch, TokenBatch
 from sentdist.learning.gather import local_rows
 from sentdist.learning.gradient_buckets import average_gradients
@@ -135,7 +136,7 @@ def test_logit_gradient_of_eq_2_is_the_closed_form() -> None:
     torch.testing.assert_close(found, expected, **FLOAT64)
 
 
-class FixedBank:
+class FixedBank(HostBank):
     """A float64 bank whose rows depend on the sentence id only."""
 
     def rows(self, sentence_ids: np.ndarray) -> Tensor:

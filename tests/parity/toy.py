@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sentdist.learning.bank import HostBank
 from sentdist.learning.encoder.batch import Batch, TokenBatch, collate
 from sentdist.learning.gather import local_rows
 
@@ -33,7 +34,7 @@ class ToyEncoder(nn.Module):
         return torch.tanh(self.dense(self.dropout(self.norm(means_SD))))
 
 
-class ToyBank:
+class ToyBank(HostBank):
     """A bank of N random encoders, held in memory."""
 
     def __init__(self, num_encoders: int, *, seed: int = 7) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sentdist.learning.bank import HostBank
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
@@ -35,7 +36,7 @@ from tests.parity.word_batches import NUM_SENTENCES, word_batches
 NAMES = (*OBJECTIVES, "sum")
 
 
-class RandomBank:
+class RandomBank(HostBank):
     """Embeddings of all sentences by two encoders."""
 
     def __init__(self, width: int) -> None:

@@ -18,7 +18,7 @@ from sentdist.errors import ArtifactLost, DataError, StoreError
 from sentdist.execution.banks.owner import IDLE_S, BankOrder, HeldBank, ask_owner, bank_owner
 from sentdist.execution.banks.placement import BankPlacement
 from sentdist.execution.cluster.ray_errors import cause_of
-from sentdist.learning.bank import StoredBank, check_ids, look_up
+from sentdist.learning.bank import HostBank, StoredBank, check_ids, look_up
 from sentdist.learning.bank_shape import bank_bytes, bank_shape, bytes_together
 from sentdist.plan.stages import Bank
 from sentdist.reading import drop_remedy, reading
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 Shards = tuple[np.ndarray, ...]
 
 
-class ObjectStoreBank:
+class ObjectStoreBank(HostBank):
     """A bank over shards in shared memory. A pickle of it is its orders: it opens itself again wherever it arrives."""
 
     def __init__(self, orders: Sequence[BankOrder], shards: Sequence[Shards]) -> None:

@@ -126,6 +126,11 @@ class Batch:
         """(C·B,) ids of the sentences of `tokens`, in their order."""
         return self.sentence_ids[:, self.first_row : self.first_row + self.num_rows].ravel()
 
+    @property
+    def regulated_ids(self) -> np.ndarray:
+        """(1 + P, B) ids of this rank's anchors and positives, which are what a bank is asked for."""
+        return self.sentence_ids[: 1 + self.num_positives, self.first_row : self.first_row + self.num_rows]
+
     def to(self, device: torch.device | str) -> Batch:
         """Return the batch with all but its tokens on `device`: these go there when they are encoded."""
         return self._with(self.tokens, lambda tensor: tensor.to(device, non_blocking=True))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 import torch
 
 from sentdist.errors import DataError
-from sentdist.learning.bank import FileBank, own_rows
+from sentdist.learning.bank import FileBank
 from sentdist.learning.encoder.batch import Batch, collate
 from sentdist.stages import banks
 from sentdist.stages.banks import BankBody
@@ -64,7 +63,8 @@ def test_encoders_whose_shards_and_types_differ_are_one_bank(tmp_path: Path) -> 
 def test_a_rank_looks_up_its_own_rows_column_by_column(tmp_path: Path) -> None:
     tables = [write_bank(tmp_path / str(n), seed=n) for n in range(2)]
     ids_CM = np.random.default_rng(1).permutation(ROWS)[:12].reshape(2, 6)
-    rows_NCBD = own_rows(FileBank([tmp_path / "0", tmp_path / "1"]), ids_CM, slice(2, 5))
+    batch = Batch(tokens=collate([[0]] * 6), num_columns=2, first_row=2, sentence_ids=ids_CM)
+    rows_NCBD = FileBank([tmp_path / "0", tmp_path / "1"]).augmented(batch)
     np.testing.assert_array_equal(rows_NCBD.numpy(), np.stack([table[ids_CM[:, 2:5]] for table in tables]))
 
 
@@ -162,9 +162,8 @@ def test_rows_that_come_with_a_batch_are_those_that_are_looked_up(tmp_path: Path
     bank = FileBank([tmp_path / "0", tmp_path / "1"])
     ids_CM = np.random.default_rng(1).permutation(ROWS)[:12].reshape(3, 4)
     batch = Batch(tokens=collate([[0]] * 12), num_columns=3, first_row=0, sentence_ids=ids_CM)
-    ahead = replace(batch, augmented=own_rows(bank, ids_CM[:2], slice(0, 4)))
     found = []
-    for one in (batch, ahead):
+    for one in (batch, bank.prepared(batch)):
         embeddings = torch.randn(12, WIDTH, generator=torch.Generator().manual_seed(0)).requires_grad_()
         loss = make.rcl(bank=bank, temperature=0.1)(embeddings, one)
         loss.backward()

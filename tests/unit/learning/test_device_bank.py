@@ -19,7 +19,7 @@ from torch import Tensor
 
 from sentdist.errors import DataError
 from sentdist.learning import device_bank
-from sentdist.learning.bank import FileBank, own_rows
+from sentdist.learning.bank import FileBank
 from sentdist.learning.device_bank import bank_stays, bytes_of_banks, let_bank_go, on_device
 from sentdist.learning.encoder.batch import Batch, collate
 from sentdist.learning.gather import local_rows
@@ -46,10 +46,6 @@ def _batch(*, rank: int = 0, world_size: int = 1) -> Batch:
     own = local_rows(4, rank=rank, world_size=world_size)
     ids_CM = np.random.default_rng(1).permutation(ROWS)[:12].reshape(3, 4)
     return Batch(tokens=collate([[0]] * 3 * len(own)), num_columns=3, first_row=own.start, sentence_ids=ids_CM)
-
-
-def _ids(bank: device_bank.DeviceBank, batch: Batch) -> Tensor:
-    return bank.ids(batch.sentence_ids[:2, batch.first_row : batch.first_row + batch.num_rows])
 
 
 @pytest.mark.parametrize("dtypes", [("float16",), ("float16", "float16", "float16"), ("float32",), ("float16", "float32")])
@@ -80,11 +76,9 @@ def test_a_step_learns_the_same_with_one_operation_and_nobody_waits(name: str, t
         return value.detach().cpu(), gradient.cpu(), counting.found
 
     with pretended_gpu() as gpu:
-        from_host = step(
-            getattr(make, name)(bank=bank, **values), replace(batch, augmented=own_rows(bank, batch.sentence_ids[:2], slice(0, 4))).to(gpu)
-        )
+        from_host = step(getattr(make, name)(bank=bank, **values), bank.prepared(batch).to(gpu))
         there = on_device(bank, gpu)
-        from_gpu = step(getattr(make, name)(bank=there, **values), replace(batch, bank_ids=_ids(there, batch)).pinned().to(gpu))
+        from_gpu = step(getattr(make, name)(bank=there, **values), there.prepared(batch).pinned().to(gpu))
     assert torch.equal(from_host[0], from_gpu[0]) and torch.equal(from_host[1], from_gpu[1])
     assert from_gpu[2] - from_host[2] == Counter(index_select=1) and not from_host[2] - from_gpu[2]
 
@@ -98,7 +92,7 @@ def _losses(rank: int, world_size: int, folder: Path) -> list[float]:
         own = embeddings[:, batch.first_row : batch.first_row + batch.num_rows].flatten(0, 1).to(gpu).requires_grad_()
         if rank == 0:
             there = on_device(bank, gpu)
-            loss = make.rcl(bank=there, temperature=0.1)(own, replace(batch, bank_ids=_ids(there, batch)).to(gpu))
+            loss = make.rcl(bank=there, temperature=0.1)(own, there.prepared(batch).to(gpu))
         else:
             loss = make.rcl(bank=bank, temperature=0.1)(own, batch)
         return [float(loss.detach().cpu())]

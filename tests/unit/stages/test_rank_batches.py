@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from sentdist.errors import DataError
+from sentdist.learning.bank import HostBank
 from sentdist.learning.device_bank import DeviceBank
 from sentdist.learning.encoder.batch import Batch
 from sentdist.plan.stages import Train
@@ -20,7 +21,7 @@ from sentdist.stages.start_encoder import load_start_tokenizer
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 
-class NumberedBank:
+class NumberedBank(HostBank):
     """Two encoders: of sentence s the first says s, the second −s; in float16."""
 
     def rows(self, sentence_ids: np.ndarray) -> Tensor:
