@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from sentdist.learning.encoder.batch import Batch
-from sentdist.learning.encoder.flat_attention import _GroupedAttention, length_groups
 from sentdist.learning.encoder.fused_attention import MOST_SENTENCES, by_length, dropped_attention, fused_attention, fused_kernel
+from sentdist.learning.encoder.grouped_attention import GroupedAttention, length_groups
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.gather import GPU_BACKEND
@@ -46,7 +46,7 @@ def test_one_operation_is_the_groups(dtype: torch.dtype, tolerance: float, width
     assert kernel is not None
     one = fused_attention(kernel, *inputs, lengths=LENGTHS, boundaries=bounds, longest=max(LENGTHS), scale=width**-0.5, p=0.0)
     rows = (states.reshape(-1, width) for states in inputs)
-    groups = _GroupedAttention.apply(*rows, length_groups(LENGTHS, gpu, num_heads=num_heads), width**-0.5, 0.0).view_as(one)
+    groups = GroupedAttention.apply(*rows, length_groups(LENGTHS, gpu, num_heads=num_heads), width**-0.5, 0.0).view_as(one)
     pairs = zip(
         [one, *torch.autograd.grad((one * weight).sum(), inputs)],
         [groups, *torch.autograd.grad((groups * weight).sum(), inputs)],

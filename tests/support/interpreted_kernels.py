@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
-from sentdist.learning.encoder import attention_tiles, flat_attention
+from sentdist.learning.encoder import attention_tiles, flat_attention, grouped_attention
 from sentdist.learning.encoder.band import Band
 from sentdist.learning.encoder.compiled_attention import compiled_attention
 from sentdist.learning.encoder.fused_attention import ByLength
@@ -43,7 +43,7 @@ def _triton_first() -> Iterator[None]:
     with (
         patch.object(flat_attention, "longest_supported", lambda device, dtype, width: attention_tiles.largest_tile(width, dtype)),
         patch.object(flat_attention, "is_faster_than_torch", lambda query, num_sentences: True),
-        patch.object(flat_attention._GroupedAttention, "forward", None),
+        patch.object(grouped_attention.GroupedAttention, "forward", None),
     ):
         yield
 

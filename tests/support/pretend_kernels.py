@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from sentdist.learning.encoder.band import Band
-from sentdist.learning.encoder.flat_attention import _GroupedAttention, length_groups
+from sentdist.learning.encoder.grouped_attention import GroupedAttention, length_groups
 
 States = tuple[Tensor, Tensor, Tensor]  # query, key, value
 
@@ -35,14 +35,14 @@ def _attend(
     grouped = length_groups(bounds.diff().tolist(), torch.device("cpu"), num_heads=num_heads)
     kept = SimpleNamespace(save_for_backward=lambda *tensors: setattr(kept, "saved_tensors", tensors))
     queries, keys, values = (states.reshape(num_tokens * num_heads, width) for states in (query, key, value))
-    return _GroupedAttention.forward(kept, queries, keys, values, grouped, scale, p, band).view(query.shape), kept
+    return GroupedAttention.forward(kept, queries, keys, values, grouped, scale, p, band).view(query.shape), kept
 
 
 def _gradients(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, scale: float, band: Band | None = None
 ) -> list[Tensor]:
     _, kept = _attend(query, key, value, bounds, 0.0, scale, band)
-    found = [one.view(query.shape) for one in _GroupedAttention.backward(kept, grad.reshape(-1, grad.shape[-1]))[:3] if one is not None]
+    found = [one.view(query.shape) for one in GroupedAttention.backward(kept, grad.reshape(-1, grad.shape[-1]))[:3] if one is not None]
     # Of a key head that several queries share: the sum of theirs.
     return [one.unflatten(1, (states.shape[1], -1)).sum(dim=2) for one, states in zip(found, (query, key, value), strict=True)]
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
@@ -26,80 +24,13 @@ from sentdist.learning.encoder.fused_attention import (
     longest_supported,
     takes_band,
 )
-from sentdist.learning.encoder.private_torch import softmax_backward
-from sentdist.learning.encoder.regularizers import dropout_factors, head_scales
+from sentdist.learning.encoder.grouped_attention import LengthGroups, grouped_attention, length_groups
+from sentdist.learning.encoder.regularizers import head_scales
 from sentdist.learning.kernels import cpp_kernels
 from sentdist.learning.kernels.interface import AttentionKernel, Launches
 from sentdist.learning.kernels.lazy_triton import load_triton_kernels
 
 FLAT_ATTENTION = "sentdist_flat"
-_GROUP_COST = 600.0  # what one more group costs, in squared tokens of a sentence; measured on a CPU, flat between 300 and 1500
-
-
-@dataclass(frozen=True, kw_only=True)
-class LengthGroup:
-    """Sentences of similar length that are attended to in one batched product.
-
-    size: n·H, the products. length: L, that of the longest sentence. first_slot, first_weight:
-    where the group begins in buffers of all groups.
-    is_padding: (n·H, L) bool, true behind a sentence's end; None when all have length L.
-    """
-
-    size: int
-    length: int
-    first_slot: int
-    first_weight: int
-    is_padding: Tensor | None
-
-    def rows(self, rows_P: Tensor) -> Tensor:
-        """View this group's slots of a (P·H, head width) buffer as (n·H, L, head width)."""
-        return rows_P.narrow(0, self.first_slot, self.size * self.length).view(self.size, self.length, rows_P.shape[1])
-
-    def weights(self, weights: Tensor) -> Tensor:
-        """View this group's part of a buffer of attention weights as (n·H, L, L)."""
-        return weights.narrow(0, self.first_weight, self.size * self.length**2).view(self.size, self.length, self.length)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LengthGroups:
-    """The sentences of a flat tensor in groups of similar length, prepared once per step and read by every layer.
-
-    groups: by rising length.
-    row_of_slot: (P·H,) which row of a (T·H, head width) tensor a slot of the groups reads; group by group as (n, H, L), padding included.
-    slot_of_row: (T·H,) the inverse. num_weights: attention weights of all groups, Σ n·H·L².
-    """
-
-    groups: tuple[LengthGroup, ...]
-    row_of_slot: Tensor
-    slot_of_row: Tensor
-    num_weights: int
-    _hidden: dict[tuple[Band, int], Tensor] = field(default_factory=dict)
-
-    def hide(self, scores: Tensor, group: LengthGroup, band: Band | None) -> None:
-        """Set scores of what a token does not see to minus infinity: of padding, and of what is outside the band.
-
-        Nothing reads what a slot of padding attends to, but it must see something, or its gradient would be no number.
-        """
-        if group.is_padding is not None and (band is None or band.after != 0):  # padding lies behind all that a causal token sees
-            scores.masked_fill_(group.is_padding[:, None, :], -torch.inf)
-        if band is None:
-            return
-        scores.masked_fill_(self._outside(band, group.length), -torch.inf)
-        if group.is_padding is not None and band.after != 0:
-            scores.masked_fill_(group.is_padding[:, :, None], 0.0)
-
-    def seen(self, group: LengthGroup, band: Band, *, num_heads: int) -> Tensor:
-        """(L, L) or (n, 1, L, L) bool, true where `hide` hides nothing."""
-        sees = ~self._outside(band, group.length)
-        if group.is_padding is None or band.after == 0:
-            return sees
-        is_padding = group.is_padding[::num_heads, None]
-        return (sees & ~is_padding[:, :, None, :]) | is_padding[:, :, :, None]
-
-    def _outside(self, band: Band, length: int) -> Tensor:
-        if (band, length) not in self._hidden:
-            self._hidden[band, length] = band.hidden(length, self.row_of_slot.device)
-        return self._hidden[band, length]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,121 +91,17 @@ class SplitSegments:
 
 def _split(segments: Segments, longest: int) -> SplitSegments:
     """Behind sentences of `longest` tokens: arithmetic on the host, then copies for which nobody waits."""
+    device = segments.boundaries.device
     length_S = np.asarray(segments.lengths, dtype=np.int64)
     is_long_S = length_S > longest
-    tokens = np.argsort(np.repeat(is_long_S, length_S), kind="stable")
+    order_T = np.argsort(np.repeat(is_long_S, length_S), kind="stable")
 
     def of(lengths: np.ndarray) -> Segments:
         bounds = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
         return replace(segments, lengths=lengths.tolist(), boundaries=sent_to(torch.from_numpy(bounds), device))
 
-    device = segments.boundaries.device
-    places = (sent_to(torch.from_numpy(one), device) for one in (tokens, np.argsort(tokens)))
-    return SplitSegments(short=of(length_S[~is_long_S]), long=of(length_S[is_long_S]), tokens=next(places), back=next(places))
-
-
-def group_borders(sorted_lengths: np.ndarray, *, group_cost: float = _GROUP_COST) -> list[int]:
-    """Cut rising lengths into groups so that Σ n·L² + group_cost · (number of groups) is least; returns the borders 0 … S.
-
-    Exact dynamic program over the distinct lengths (at most as many as the longest sentence has tokens).
-    """
-    distinct, first = np.unique(sorted_lengths, return_index=True)
-    ends = np.append(first[1:], len(sorted_lengths))
-    best, cut = np.zeros(len(distinct) + 1), np.zeros(len(distinct) + 1, dtype=np.int64)
-    for stop in range(1, len(distinct) + 1):
-        costs = best[:stop] + (ends[stop - 1] - first[:stop]) * float(distinct[stop - 1]) ** 2 + group_cost
-        cut[stop] = int(costs.argmin())
-        best[stop] = costs[cut[stop]]
-    borders, stop = [len(sorted_lengths)], len(distinct)
-    while stop > 0:
-        stop = int(cut[stop])
-        borders.append(int(first[stop]))
-    return borders[::-1]
-
-
-def length_groups(lengths: Sequence[int], device: torch.device, *, num_heads: int) -> LengthGroups:
-    """Prepare the groups for S sentences: arithmetic on the host, then copies to the device."""
-    length_S = np.asarray(lengths, dtype=np.int64)
-    start_S = np.cumsum(length_S) - length_S
-    order = np.argsort(length_S, kind="stable")
-    borders = group_borders(length_S[order])
-    heads = np.arange(num_heads)
-    groups, rows, reals = [], [], []
-    num_slots = num_weights = 0
-    for first, last in pairwise(borders):
-        members = order[first:last]
-        longest = int(length_S[members[-1]])
-        column = np.arange(longest)
-        inside = column < length_S[members][:, None]
-        token = start_S[members][:, None] + np.minimum(column, length_S[members][:, None] - 1)
-        rows.append((token[:, None, :] * num_heads + heads[:, None]).ravel())
-        reals.append(np.repeat(inside[:, None, :], num_heads, axis=1).ravel())
-        is_padding = None if inside.all() else torch.from_numpy(np.repeat(~inside, num_heads, axis=0)).to(device)
-        size = len(members) * num_heads
-        groups.append(LengthGroup(size=size, length=longest, first_slot=num_slots, first_weight=num_weights, is_padding=is_padding))
-        num_slots, num_weights = num_slots + size * longest, num_weights + size * longest**2
-    row_of_slot, real = np.concatenate(rows), np.concatenate(reals)
-    slot_of_row = np.empty(int(length_S.sum()) * num_heads, dtype=np.int64)
-    slot_of_row[row_of_slot[real]] = np.flatnonzero(real)
-    return LengthGroups(
-        groups=tuple(groups),
-        row_of_slot=torch.from_numpy(row_of_slot).to(device),
-        slot_of_row=torch.from_numpy(slot_of_row).to(device),
-        num_weights=num_weights,
-    )
-
-
-class _GroupedAttention(torch.autograd.Function):
-    """softmax(q kᵀ · scale), dropped out, times v, group by group; all of (T·H, head width).
-
-    Written by hand because autograd over a dozen groups a layer spends more time on bookkeeping than on arithmetic.
-    What does not depend on the shape of a group (scaling, dropout) is done once for the weights of all groups, which lie in one buffer.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, grouped: LengthGroups, scale: float, p: float, band: Band | None = None
-    ) -> Tensor:
-        query_P, key_P, value_P = (rows.index_select(0, grouped.row_of_slot) for rows in (query, key, value))
-        scores, weights = query.new_empty(grouped.num_weights), query.new_empty(grouped.num_weights)
-        for group in grouped.groups:
-            torch.bmm(group.rows(query_P), group.rows(key_P).transpose(1, 2), out=group.weights(scores))
-        scores.mul_(scale)
-        for group in grouped.groups:
-            grouped.hide(group.weights(scores), group, band)
-            torch.softmax(group.weights(scores), dim=-1, out=group.weights(weights))
-        factors = dropout_factors(weights, p) if p > 0.0 else None
-        dropped = weights if factors is None else torch.mul(weights, factors, out=scores)
-        out_P = torch.empty_like(query_P)
-        for group in grouped.groups:
-            torch.bmm(group.weights(dropped), group.rows(value_P), out=group.rows(out_P))
-        ctx.save_for_backward(query_P, key_P, value_P, weights, factors)
-        ctx.grouped, ctx.scale = grouped, scale
-        return out_P.index_select(0, grouped.slot_of_row)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        query_P, key_P, value_P, weights, factors = ctx.saved_tensors
-        grouped: LengthGroups = ctx.grouped
-        grad_P = grad.index_select(0, grouped.row_of_slot)
-        grad_query_P, grad_key_P, grad_value_P = (torch.empty_like(query_P) for _ in range(3))
-        dropped = weights if factors is None else weights * factors
-        grad_weights, grad_scores = torch.empty_like(weights), torch.empty_like(weights)
-        for group in grouped.groups:
-            if group.is_padding is not None:  # a padded slot repeats a token, but nobody reads its output
-                group.rows(grad_P).masked_fill_(group.is_padding[:, :, None], 0.0)
-            torch.bmm(group.weights(dropped).transpose(1, 2), group.rows(grad_P), out=group.rows(grad_value_P))
-            torch.bmm(group.rows(grad_P), group.rows(value_P).transpose(1, 2), out=group.weights(grad_weights))
-        if factors is not None:
-            grad_weights.mul_(factors)
-        for group in grouped.groups:
-            softmax_backward(group.weights(grad_weights), group.weights(weights), out=group.weights(grad_scores))
-        grad_scores.mul_(ctx.scale)
-        for group in grouped.groups:
-            torch.bmm(group.weights(grad_scores), group.rows(key_P), out=group.rows(grad_query_P))
-            torch.bmm(group.weights(grad_scores).transpose(1, 2), group.rows(query_P), out=group.rows(grad_key_P))
-        grads = (rows.index_select(0, grouped.slot_of_row) for rows in (grad_query_P, grad_key_P, grad_value_P))
-        return *grads, None, None, None, None
+    tokens, back = (sent_to(torch.from_numpy(places_T), device) for places_T in (order_T, np.argsort(order_T)))
+    return SplitSegments(short=of(length_S[~is_long_S]), long=of(length_S[is_long_S]), tokens=tokens, back=back)
 
 
 def flat_attention(
@@ -312,7 +139,7 @@ def flat_attention(
 
 def _attention(segments: Segments, query: Tensor, key: Tensor, value: Tensor, band: Band | None, *, scale: float, p: float) -> Tensor:
     """(T, H, head width), by the kernel that takes these numbers and this band and is the fastest; else by products of groups."""
-    num_tokens, num_heads, width = query.shape
+    num_heads, width = query.shape[1:]
     kernel = fused_kernel(query.device, query.dtype, width)
     if not takes_band(kernel, band):
         kernel = None
@@ -330,27 +157,7 @@ def _attention(segments: Segments, query: Tensor, key: Tensor, value: Tensor, ba
         return fused_attention(
             kernel, query, key, value, lengths=lengths, boundaries=boundaries, longest=longest, scale=scale, p=p, band=band
         )  # fmt: skip
-    if band is not None and p == 0.0 and query.device.type == "cpu" and not torch.is_grad_enabled():
-        return _encoded(segments.grouped, query, key, value, band, scale=scale)
-    rows = (states.reshape(num_tokens * num_heads, width) for states in (query, key, value))
-    with torch.autocast(query.device.type, enabled=False):
-        context: Tensor = _GroupedAttention.apply(*rows, segments.grouped, scale, p, band)
-    return context.view(num_tokens, num_heads, width)
-
-
-def _encoded(grouped: LengthGroups, query: Tensor, key: Tensor, value: Tensor, band: Band, *, scale: float) -> Tensor:
-    """By torch's own attention, group by group, which passes over what a causal token does not see. Without derivative and dropout."""
-    num_tokens, num_heads, width = query.shape
-    rows_P = [states.reshape(num_tokens * num_heads, width).index_select(0, grouped.row_of_slot) for states in (query, key, value)]
-    contexts = []
-    for group in grouped.groups:
-        query_NHLW, key_NHLW, value_NHLW = (group.rows(one).unflatten(0, (-1, num_heads)) for one in rows_P)
-        sees = None if band.is_whole_past else grouped.seen(group, band, num_heads=num_heads)
-        context = nn.functional.scaled_dot_product_attention(
-            query_NHLW, key_NHLW, value_NHLW, attn_mask=sees, is_causal=band.is_whole_past, scale=scale
-        )
-        contexts.append(context.flatten(0, 2))
-    return torch.cat(contexts).index_select(0, grouped.slot_of_row).view(query.shape)
+    return grouped_attention(query, key, value, segments.grouped, scale=scale, p=p, band=band)
 
 
 def _repeated(states: Tensor, num_heads: int) -> Tensor:

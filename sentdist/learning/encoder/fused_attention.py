@@ -130,13 +130,13 @@ def by_length(lengths: Sequence[int], device: torch.device, *, num_heads: int) -
     length_S = np.asarray(lengths, dtype=np.int64)
     order = np.argsort(length_S, kind="stable")
     sorted_S, start_S = length_S[order], (np.cumsum(length_S) - length_S)[order]
-    tokens = np.arange(length_S.sum()) + np.repeat(start_S - (np.cumsum(sorted_S) - sorted_S), sorted_S)
+    order_T = np.arange(length_S.sum()) + np.repeat(start_S - (np.cumsum(sorted_S) - sorted_S), sorted_S)
     runs = []
     for length, count in zip(*(found.tolist() for found in np.unique(sorted_S, return_counts=True)), strict=True):
         at_once = max(1, min(MOST_SENTENCES, MOST_DRAWS // (num_heads * length**2)))
         runs += [(min(at_once, count - first), length) for first in range(0, count, at_once)]
-    places = (sent_to(torch.from_numpy(one), device) for one in (tokens, np.argsort(tokens)))
-    return ByLength(runs=tuple(runs), tokens=next(places), back=next(places))
+    tokens, back = (sent_to(torch.from_numpy(places_T), device) for places_T in (order_T, np.argsort(order_T)))
+    return ByLength(runs=tuple(runs), tokens=tokens, back=back)
 
 
 def dropped_attention(

@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from sentdist.learning.encoder.batch import TokenBatch, sent_to
-from sentdist.learning.encoder.flat_attention import group_borders
+from sentdist.learning.encoder.grouped_attention import group_borders
 
 _GROUP_COST = 4000.0  # squared tokens; a group costs one whole forward here, so groups are fewer than inside attention
 

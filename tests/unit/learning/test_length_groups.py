@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from sentdist.learning.encoder.flat_attention import group_borders, length_groups
+from sentdist.learning.encoder.grouped_attention import group_borders, length_groups
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 
 

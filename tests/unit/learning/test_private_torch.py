@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from sentdist.learning.encoder import private_torch
-from sentdist.learning.encoder.flat_attention import _GroupedAttention, length_groups
 from sentdist.learning.encoder.fused_attention import fused_kernel
+from sentdist.learning.encoder.grouped_attention import GroupedAttention, length_groups
 
 ROOT = Path(__file__).parents[3]
 
@@ -35,7 +35,7 @@ def _gradients() -> list[torch.Tensor]:
     torch.manual_seed(0)
     rows = [torch.randn(24, 8, dtype=torch.float64, requires_grad=True) for _ in range(3)]
     grouped = length_groups([3, 5, 4], torch.device("cpu"), num_heads=2)
-    _GroupedAttention.apply(*rows, grouped, 8**-0.5, 0.0).square().sum().backward()
+    GroupedAttention.apply(*rows, grouped, 8**-0.5, 0.0).square().sum().backward()
     return [row.grad for row in rows if row.grad is not None]
 
 
