@@ -22,9 +22,9 @@ def build_in_process(stage: Stage, context: Context) -> Artifact:
 
             return build_corpus_stage(stage, context)
         case Bank() | Targets():
-            from sentdist.stages.sharded import build_in_shards
+            from sentdist.stages.sharded import body_of, build_in_shards
 
-            return build_in_shards(stage, context)
+            return build_in_shards(stage, context, body=body_of(stage, context))
         case Scores():
             from sentdist.stages.scores.build import build_scores
 

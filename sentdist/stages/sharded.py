@@ -44,7 +44,7 @@ class ShardedBody(Protocol):
 
 
 def body_of(stage: Sharded, context: Context) -> ShardedBody:
-    """The body of a sharded stage."""
+    """The body of a sharded stage; that of tokens is made by the training that has their tokenizer."""
     # torch takes seconds to import, and NLTK too: each only where its stage is built.
     match stage:
         case Bank():
@@ -58,12 +58,9 @@ def body_of(stage: Sharded, context: Context) -> ShardedBody:
     assert_never(stage)
 
 
-def build_in_shards(stage: Sharded | Tokens, context: Context, *, body: ShardedBody | None = None) -> Artifact:
-    """Build a sharded stage in this process. body: None: that of the stage."""
+def build_in_shards(stage: Sharded | Tokens, context: Context, *, body: ShardedBody) -> Artifact:
+    """Build a stage by its body, shard after shard, in this process."""
     started = time.perf_counter()
-    if body is None:
-        assert not isinstance(stage, Tokens), "a training has the tokenizer"
-        body = body_of(stage, context)
     per_shard = context.runtime.rows_per_shard
     with staged_shards(context.store) as folder:
         for shard in range(num_shards(body.num_rows, per_shard)):

@@ -70,10 +70,10 @@ def _table(context: Context, artifact: Artifact) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def expected(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> np.ndarray:
-    from sentdist.stages.sharded import build_in_shards
+    from sentdist.stages.sharded import body_of, build_in_shards
 
     context = _with_inputs(ArtifactStore(tmp_path_factory.mktemp("one-process")), tiny_encoder_dir)
-    return _table(context, build_in_shards(STAGE, context))
+    return _table(context, build_in_shards(STAGE, context, body=body_of(STAGE, context)))
 
 
 @pytest.mark.parametrize("kind", ["local", "s3"])

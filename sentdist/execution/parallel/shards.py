@@ -45,7 +45,7 @@ class ShardMaker:
     @cached_property
     def _body(self) -> ShardedBody:
         # Not in the constructor: there an error would be told as the death of an actor.
-        return _own_body(self._stage, self._context)
+        return worker_body(self._stage, self._context)
 
     def work(self, shard: int) -> bytes:
         """Make a shard; its content, or nothing if it was written.
@@ -92,13 +92,13 @@ def build_over_ranks(
     context: Context,
     ranks: Ranks,
     *,
-    make_body: Callable[[], ShardedBody] | None = None,
+    make_body: Callable[[], ShardedBody],
     sink: HeartbeatSink | None = None,
 ) -> Artifact | None:
     """Make every shard of a stage on the workers of a group that is there, each its share; the first one commits the artifact.
 
     Where the workers share no folder the first one makes all: shards of any size may have to pass through no memory but its own.
-    make_body: None: the stage's own. sink: takes heartbeats, where nobody else sends them.
+    make_body: the stage's body, as each worker has it. sink: takes heartbeats, where nobody else sends them.
 
     Raises:
         SentdistError: what one of them raised, on all of them.
@@ -107,7 +107,7 @@ def build_over_ranks(
     with ExitStack() as stack:
         folder = ranks.from_first(lambda: stack.enter_context(staged_shards(context.store)))
         with ranks.errors_on_all():
-            body = _own_body(stage, context) if make_body is None else make_body()
+            body = make_body()
         per_shard = rows_per_part(body.num_rows, context.runtime)
         for shard in _own_rounds(num_shards(body.num_rows, per_shard), ranks, is_shared=context.store.is_local):
             with ranks.errors_on_all():
@@ -129,8 +129,8 @@ def _own_rounds(num: int, ranks: Ranks, *, is_shared: bool) -> list[int | None]:
     return [first + ranks.rank if first + ranks.rank < num else None for first in firsts]
 
 
-def _own_body(stage: Sharded | Tokens, context: Context) -> ShardedBody:
-    assert not isinstance(stage, Tokens), "a training has the tokenizer"
+def worker_body(stage: Sharded, context: Context) -> ShardedBody:
+    """The body of a stage on a worker, which computes on what is reserved for it and on nothing else."""
     use_reserved(stage_demand(stage, context.runtime))
     return body_of(stage, context)
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import ray
@@ -18,7 +19,7 @@ from sentdist.execution.board.attempts import may_be_a_lost_peer
 from sentdist.execution.board.event_sink import EventSink, GroupMember
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.board.worker_groups import Order
-from sentdist.execution.parallel.shards import build_over_ranks
+from sentdist.execution.parallel.shards import build_over_ranks, worker_body
 from sentdist.execution.resources import Demand, stage_demand
 from sentdist.execution.training.rank import train_rank
 from sentdist.gc_thresholds import pass_over_libraries
@@ -26,6 +27,7 @@ from sentdist.learning.device_bank import bank_stays
 from sentdist.learning.freed_memory import give_back_freed_memory, give_back_gpu_memory, keep_gpu_memory_whole
 from sentdist.learning.gather import held_group
 from sentdist.plan.stages import Bank, Rung, Targets, Train
+from sentdist.stages.context import Context
 from sentdist.stages.gpu_memory import explain_full_gpu
 from sentdist.stages.inputs_in_use import inputs_watched
 from sentdist.stages.ranks import ranks_here
@@ -64,9 +66,13 @@ def build_orders(member: GroupMember) -> None:
 def shards_in_group(stage: Sharded, submission: Submission, sink: EventSink) -> Artifact:
     """On the first worker: make the shards of a stage together with the others."""
     sink.call_group()
-    artifact = build_over_ranks(stage, submission.context, ranks_here(), sink=sink)
+    artifact = _build_shards(stage, submission.context, sink)
     assert artifact is not None, "the first worker commits"
     return artifact
+
+
+def _build_shards(stage: Sharded, context: Context, sink: EventSink) -> Artifact | None:
+    return build_over_ranks(stage, context, ranks_here(), make_body=partial(worker_body, stage, context), sink=sink)
 
 
 def _build(member: GroupMember, order: Order, sink: EventSink) -> Artifact | Exception:
@@ -106,7 +112,7 @@ def _follow(order: Order, sink: EventSink) -> SentdistError | None:
                 case Train() | Rung():
                     train_rank(stage, context, sink, NullRun())
                 case Bank() | Targets():
-                    build_over_ranks(stage, context, ranks_here(), sink=sink)
+                    _build_shards(stage, context, sink)
                 case _:
                     raise TypeError(f"{stage.kind} is built by one process")
         except SentdistError as error:

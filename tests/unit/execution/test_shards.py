@@ -62,8 +62,8 @@ def tagging(tmp_path_factory: pytest.TempPathFactory) -> tuple[Targets, Context]
 
 def test_a_stage_in_shards_is_the_stage_in_one(tagging: tuple[Targets, Context], tmp_path: Path) -> None:
     stage, context = tagging
-    cut = context.store.folder(build_in_shards(stage, context))
     body = body_of(stage, context)
+    cut = context.store.folder(build_in_shards(stage, context, body=body))
     (tmp_path / "shards").mkdir()
     whole = tmp_path / shard_name(0, body)
     with whole.open("wb") as file:
@@ -125,7 +125,7 @@ def test_no_worker_of_a_group_waits_longer_than_a_shard_takes(tagging: tuple[Tar
     with ThreadPoolExecutor(2) as pool:
         first, other = pool.map(build, range(2))
     assert first is not None and other is None
-    whole = context.store.get(stage) or build_in_shards(stage, context)
+    whole = context.store.get(stage) or build_in_shards(stage, context, body=body_of(stage, context))
     made = {name: digest for name, digest in first.record.digests.items() if "shards" not in name}
     assert made == {name: whole.record.digests[name] for name in made} and len(made) > 0
 
