@@ -48,6 +48,16 @@ class RunLayout:
         """The key (of a trial or a stage) whose run shows this stage."""
         return self.own.get(key, key)
 
+    def shown_keys(self, owner: str) -> tuple[str, ...]:
+        """The stages that a run shows: a shared one itself; of a trial its scores and its training."""
+        trial = self.trials.get(owner)
+        return (owner,) if trial is None or trial.train is None else (owner, trial.train)
+
+    def shown_records(self, owner: str, records: Mapping[str, Record]) -> dict[str, Record]:
+        """Those of the records that a run shows; a training that has a run of its own counts only beside scores."""
+        found = {key: records[key] for key in self.shown_keys(owner) if key in records}
+        return found if owner in found or any(self.owner(key) == owner for key in found) else {}
+
     def name(self, owner: str) -> str:
         """A trial's own name; a shared stage's begins with its kind, so that it is not taken for a trial."""
         return self.trials[owner].name if owner in self.trials else f"{KINDS.get(self.kind(owner), self.kind(owner))}: {self.label(owner)}"
@@ -88,8 +98,7 @@ class RunLayout:
 
     def made_from(self, owner: str) -> list[str]:
         """Keys of the shared stages that the run's stages take in directly, in the order of building."""
-        trial = self.trials.get(owner)
-        users = [owner] if trial is None or trial.train is None else [owner, trial.train]
+        users = self.shown_keys(owner)
         inputs = {one.key for user in users if user in self.stages for one in self.stages[user].inputs} | set(users[1:])
         return [key for key in self.shared if key in inputs]
 

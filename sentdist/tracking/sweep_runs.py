@@ -50,7 +50,10 @@ REPORT = "sentdist.report"  # the report's page among the artifacts
 
 
 class SweepRuns:
-    """Every method may raise whatever the client raises; doing anything twice changes nothing. Holds no client, so it can be pickled."""
+    """Makes the runs of a sweep, finds them again and brings them up to date.
+
+    Every method may raise whatever the client raises; doing anything twice changes nothing. Holds no client, so it can be pickled.
+    """
 
     def __init__(self, layout: RunLayout, store: ArtifactStore, *, page: str) -> None:
         self.layout = layout
@@ -151,7 +154,9 @@ class SweepRuns:
 
         All runs exist before anything is written on them, so each is written once, with its links.
         """
-        records_of = {owner: own for owner in (*self.layout.shared, *self.layout.trials) if (own := self._select(owner, records))}
+        records_of = {
+            owner: own for owner in (*self.layout.shared, *self.layout.trials) if (own := self.layout.shown_records(owner, records))
+        }
         runs = self._look_up(client)
         missing = [owner for owner in records_of if owner not in runs]
         if missing:
@@ -329,22 +334,8 @@ class SweepRuns:
 
     def _own_records(self, owner: str) -> dict[str, Record]:
         """From the store, the records that a run shows."""
-        found = {}
-        for key in self._shown_keys(owner):
-            artifact = self.store.at(self.sweep.places[key])
-            if artifact is not None:
-                found[key] = artifact.record
-        return self._select(owner, found)
-
-    def _select(self, owner: str, records: Mapping[str, Record]) -> dict[str, Record]:
-        """Those of the records that a run shows; a training that has a run of its own counts only beside scores."""
-        found = {key: records[key] for key in self._shown_keys(owner) if key in records}
-        return found if owner in found or any(self.layout.owner(key) == owner for key in found) else {}
-
-    def _shown_keys(self, owner: str) -> tuple[str, ...]:
-        """The stage itself; for a trial its scores and its training."""
-        trial = self.layout.trials.get(owner)
-        return (owner,) if trial is None or trial.train is None else (owner, trial.train)
+        found = {key: self.store.at(self.sweep.places[key]) for key in self.layout.shown_keys(owner)}
+        return self.layout.shown_records(owner, {key: artifact.record for key, artifact in found.items() if artifact is not None})
 
     def _link(self, owner: str) -> Link:
         run_id = self._run_ids.get(owner)
