@@ -79,23 +79,17 @@ def train_steps(
     unread: list[_Unread] = []
     for step, batch in enumerate(batches, start=start):
         data = clock.lap()
-        # Engines count on a pass through them at each step, so one sentence goes through where nothing is read of it.
-        read = batch.tokens if objective.reads_embeddings else batch.tokens.take([0])
-        most = batch.num_columns * largest_share(batch.num_rows_of_all) if objective.reads_embeddings else 1
-        embeddings = encode_in_micro_batches(engine.encode, read, micro_batch=micro_batch, most=most)
+        embeddings = _embed(engine, objective, batch, micro_batch=micro_batch)
         forward = clock.lap()
         local_loss = by_share(objective(embeddings, batch), batch.num_rows, of=batch.num_rows_of_all)
         loss_seconds = clock.lap()
         engine.backward(local_loss)
         backward = clock.lap()
-        lr = engine.lr
-        facts = engine.step_unread(local_loss, vote=(own_vote := vote()))
+        lr, own_vote = engine.lr, vote()
+        facts = engine.step_unread(local_loss, vote=own_vote)
         can_wait = facts is not None and not is_read(step)
         if facts is None:
-            loss, votes = engine.global_mean(local_loss, vote=own_vote)
-            if not math.isfinite(loss):  # the optimizer is still untouched
-                raise _diverged(step, loss, batch, f"{float(local_loss.detach())} on this one ({_non_finite(embeddings, batch)})")
-            facts = torch.tensor([loss, votes, _take_step(engine, step)], dtype=torch.float64)
+            facts = _step_and_read(engine, step, local_loss, embeddings, batch, vote=own_vote)
         objective.after_step(embeddings.detach(), batch)
         seconds = StepSeconds(
             data=data, forward=forward, loss=loss_seconds, backward=backward, optimizer=clock.lap(), waiting=clock.take_waiting()
@@ -110,9 +104,33 @@ def train_steps(
     yield from _read(unread, clock)
 
 
+def _embed(engine: Engine, objective: Objective, batch: Batch, *, micro_batch: int | None) -> Tensor:
+    """(C·B, D) embeddings of a batch for its loss. Engines count on a pass through them at each step, so of a batch whose embeddings the
+    loss does not read, one sentence is encoded."""
+    if not objective.reads_embeddings:
+        return encode_in_micro_batches(engine.encode, batch.tokens.take([0]), micro_batch=micro_batch, most=1)
+    most = batch.num_columns * largest_share(batch.num_rows_of_all)
+    return encode_in_micro_batches(engine.encode, batch.tokens, micro_batch=micro_batch, most=most)
+
+
+def _step_and_read(engine: Engine, step: int, local_loss: Tensor, embeddings: Tensor, batch: Batch, *, vote: float) -> Tensor:
+    """As `Engine.step_unread`, but the loss is looked at before the optimizer is touched, and the gradient before it moves anything."""
+    loss, votes = engine.global_mean(local_loss, vote=vote)
+    if not math.isfinite(loss):
+        raise _diverged(step, loss, batch, f"{float(local_loss.detach())} on this one ({_non_finite(embeddings, batch)})")
+    try:
+        grad_norm = engine.step()
+    except TrainingDiverged as error:
+        raise _in_step(step, error) from error
+    return torch.tensor([loss, votes, grad_norm], dtype=torch.float64)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Unread:
-    """A step of which the device may not yet know what it gave. batch: without what lies on the device. facts: see `Engine.step_unread`."""
+    """A step that was taken, and whose outcome the host has not read yet: on a GPU it may still be computed.
+
+    batch: without what lies on the device. facts: see `Engine.step_unread`.
+    """
 
     step: int
     batch: Batch
@@ -163,13 +181,6 @@ class _Clock:
         """Seconds waited in the laps since the last call."""
         waiting, self._waiting = self._waiting, 0.0
         return waiting
-
-
-def _take_step(engine: Engine, step: int) -> float:
-    try:
-        return engine.step()
-    except TrainingDiverged as error:
-        raise _in_step(step, error) from error
 
 
 def _in_step(step: int, error: TrainingDiverged) -> TrainingDiverged:
