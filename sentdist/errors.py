@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import reprlib
 from collections.abc import Sequence
+from typing import Self
 
 from sentdist.addresses import without_secrets
 
@@ -106,6 +107,10 @@ class SentdistError(Exception):
         if self.expected:
             return f"{self.where}: found {self.found}; expected {self.expected}{'' if self.expected.endswith(('.', '?')) else '.'}"
         return f"{self.where}: {self.found}{'' if self.found.endswith(('.', '?')) else '.'}"
+
+    def told(self, *, where: str | None = None, remedy: str | None = None) -> Self:
+        """The same error with a place or remedy that whoever passes it on knows better."""
+        return type(self)(where=where or self.where, found=self.found, expected=self.expected, remedy=remedy or self.remedy)
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), dict(self.__dict__))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sentdist.errors import RecipeError
 from sentdist.objectives.objective import Mismatch
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ class Channels:
             sizes = tags, width - tags
         mismatch = mismatch_of_channels(sizes, width)
         if mismatch is not None:
-            raise RecipeError(where=f"auxiliary.{mismatch.where}", found=mismatch.found, expected=mismatch.expected, remedy=mismatch.remedy)
+            raise mismatch.refused(f"auxiliary.{mismatch.where}")
         return cls(pos=sizes[0], bow=sizes[1])
 
     def split(self, embeddings_SD: Tensor) -> tuple[Tensor, Tensor]:

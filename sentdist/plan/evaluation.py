@@ -94,5 +94,4 @@ def _check_understood(section: OwnSection, resolver: Resolver) -> None:
     except DataError as error:
         if "corpus." not in error.remedy:
             raise
-        remedy = f"{error.remedy} Such a recipe is named here as own=RECIPE.yaml."
-        raise DataError(where=error.where, found=error.found, expected=error.expected, remedy=remedy) from None
+        raise error.told(remedy=f"{error.remedy} Such a recipe is named here as own=RECIPE.yaml.") from None

@@ -67,7 +67,7 @@ def may_lack_header(is_guessed: bool) -> Iterator[None]:
         if not is_guessed:
             raise
         remedy = f"{error.remedy} If the first line names the columns: --header (tune), or --set corpus.header=true (a recipe)."
-        raise DataError(where=error.where, found=error.found, expected=error.expected, remedy=remedy) from None
+        raise error.told(remedy=remedy) from None
 
 
 def own_table(name: str, path: Path, file_format: FileFormat, *, named: Sequence[str | None] = ()) -> pa.Table:
