@@ -22,6 +22,10 @@ class Frozen(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
 
+    def follows(self, name: str) -> bool:
+        """Whether a field, though it is not at its default, has the value that is meant where nobody mentions it."""
+        return False
+
     @model_validator(mode="before")
     @classmethod
     def _refuse_true_for_a_number(cls, values: Any) -> Any:

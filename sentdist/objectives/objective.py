@@ -158,10 +158,6 @@ class ObjectiveSpec(Frozen):
         """The same objective with what a default stands for on these rows written out, so that equal objectives have equal keys."""
         return self
 
-    def follows(self, name: str) -> bool:
-        """Whether a field has the value that its default stands for here; such a field is not mentioned."""
-        return False
-
     def mismatch(self, rows: Rows) -> Mismatch | None:
         """What `needs` cannot say: why these values have no meaning on these rows; None where they have."""
         return None

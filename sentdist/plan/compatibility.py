@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.objectives.objective import Mismatch, Rows, Start
 from sentdist.plan.corpora import AnyCorpus
-from sentdist.plan.objectives import OBJECTIVES, AnyObjective, Single, Sum, has_field, names_where, terms_of, uses_hard_negatives, with_phi
+from sentdist.plan.objectives import (
+    OBJECTIVES,
+    AnyObjective,
+    Single,
+    Sum,
+    has_field,
+    names_where,
+    terms_of,
+    uses_hard_negatives,
+    with_phi,
+    with_terms,
+)
 from sentdist.plan.resolver import Pin
 from sentdist.plan.selection import Selection
 from sentdist.plan.specs import Training
@@ -120,15 +132,12 @@ def unheeded(written: AnyObjective, corpus: Rows, *, where: str) -> Iterator[str
 
 def settled(objective: AnyObjective, corpus: Rows, *, phi: float | None) -> AnyObjective:
     """One spelling per value: what a default stands for is written out, so that equal objectives have equal keys."""
+    return with_terms(objective, partial(_settled_term, corpus=corpus, phi=phi))
+
+
+def _settled_term(term: Single, *, corpus: Rows, phi: float | None) -> Single:
     if phi is not None:
-        objective = with_phi(objective, phi)
-    if isinstance(objective, Sum):
-        terms = tuple(term.model_copy(update={"objective": _settled_term(term.objective, corpus)}) for term in objective.terms)
-        return Sum(terms=terms)
-    return _settled_term(objective, corpus)
-
-
-def _settled_term(term: Single, corpus: Rows) -> Single:
+        term = with_phi(term, phi)
     has_negatives = corpus.num_columns > 1 + corpus.num_positives
     if not has_negatives and has_field(term, "hard_negatives"):
         term = term.model_copy(update={"hard_negatives": False})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -137,9 +137,14 @@ def phi_of(objective: AnyObjective) -> float | None:
     return next((value_of(term, "phi") for term in terms_of(objective) if has_field(term, "phi")), None)
 
 
-def with_phi(objective: AnyObjective, phi: float) -> AnyObjective:
-    """The same objective with another weight of its entropy term."""
+def with_terms(objective: AnyObjective, changed: Callable[[Single], Single]) -> AnyObjective:
+    """The same objective with each of its summands changed; itself changed where it is no sum."""
     if isinstance(objective, Sum):
-        terms = tuple(term.model_copy(update={"objective": with_phi(term.objective, phi)}) for term in objective.terms)
+        terms = tuple(term.model_copy(update={"objective": changed(term.objective)}) for term in objective.terms)
         return objective.model_copy(update={"terms": terms})
-    return objective.model_validate(objective.model_dump() | {"phi": phi}) if has_field(objective, "phi") else objective
+    return changed(objective)
+
+
+def with_phi(term: Single, phi: float) -> Single:
+    """The same objective with another weight of its entropy term, where it has one."""
+    return term.model_validate(term.model_dump() | {"phi": phi}) if has_field(term, "phi") else term

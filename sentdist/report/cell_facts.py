@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from sentdist.objectives.objective import ObjectiveSpec
+from sentdist.frozen import Frozen
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.objectives import Sum, phi_of
-from sentdist.plan.relational import RelationalScoring
 from sentdist.plan.selection import chosen_and_scored
 from sentdist.plan.specs import EncoderSpec, Regularizers, View
 from sentdist.plan.stages import Bank, Scores, Train
@@ -159,16 +158,11 @@ def _scored_by(view: View) -> Iterator[str]:
     yield from _unlike_defaults(view.relations) if view.relations is not None else ()
 
 
-def _unlike_defaults(value: CorpusStage | ObjectiveSpec | Regularizers | View | RelationalScoring) -> Iterator[str]:
+def _unlike_defaults(value: Frozen) -> Iterator[str]:
     """Numbers, words and switches of a plan's value that are not their defaults, as a reader says them."""
     for name, field in type(value).model_fields.items():
         found = getattr(value, name)
-        follows = (
-            name == "split" and found == "train"
-            if isinstance(value, CorpusStage)
-            else isinstance(value, ObjectiveSpec) and value.follows(name)
-        )
-        if follows or field.is_required() or found == field.default or not isinstance(found, str | int | float):
+        if value.follows(name) or field.is_required() or found == field.default or not isinstance(found, str | int | float):
             continue
         said = ("off", "on")[found] if isinstance(found, bool) else f"{found:g}" if isinstance(found, float) else str(found)
         yield f"{name.removeprefix('num_').replace('_', ' ')} {said}"

@@ -51,6 +51,9 @@ class RowsCorpus(CorpusStage):
     def num_positives(self) -> int:
         return min(1, len(self.columns) - 1)
 
+    def follows(self, name: str) -> bool:
+        return name == "split" and self.split == "train"
+
     @property
     def sources(self) -> tuple[RowsCorpus]:
         return (self,)
