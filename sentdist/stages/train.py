@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
@@ -17,15 +17,16 @@ from torch import Tensor
 from sentdist.errors import StoreError, named
 from sentdist.learning.bank import BankReader
 from sentdist.learning.checkpoint import DevScore, Progress, UnusableCheckpoint, defined
-from sentdist.learning.early_stopping import EarlyStopping
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.encoder.card import language_of
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine
 from sentdist.learning.freed_memory import give_back_freed_memory, keep_freed_memory
 from sentdist.learning.gather import of_first_rank
 from sentdist.learning.heads import save_heads
 from sentdist.learning.learner import Learner, encoder_weights, head_weights
 from sentdist.learning.loop import StepReport, train_steps
+from sentdist.learning.objective import Objective
 from sentdist.learning.optimization import Optimization
 from sentdist.learning.precision import apply_matmul_precision
 from sentdist.learning.prefetch import Sender, SentBatch, made_ahead
@@ -42,6 +43,7 @@ from sentdist.stages.objectives import make_objective
 from sentdist.stages.rank_batches import RankBatches
 from sentdist.stages.start_encoder import load_encoder, start_folder
 from sentdist.stages.tagging import targets_of
+from sentdist.stages.train_schedule import TrainSchedule, early_stopping
 from sentdist.store.curves import HISTORY_FILE
 
 MakeEngine = Callable[[Learner, Optimization], Engine]
@@ -66,21 +68,8 @@ class TrainSession:
         if context.runtime.recompute_layers:
             self._encoder.recompute_layers()
         self._batches = RankBatches(stage, context, tokenizer=self._encoder.tokenizer, bank=bank)
-        self._objective = make_objective(
-            stage.objective,
-            LossInputs(
-                rows=stage.corpus,
-                width=self._encoder.width,
-                encoder=self._encoder,
-                bank=bank,
-                targets=targets_of(stage.targets, context),
-                precision=stage.training.precision,
-                micro_batch=context.runtime.micro_batch,
-            ),
-        )
-        if stage.start is not None:
-            self._objective.start_from(folder_of(stage.start, context), where=stage.label)
-        self.schedule = _Schedule.of(stage, self._batches.num_rows)
+        self._objective = _objective_of(stage, context, encoder=self._encoder, bank=bank)
+        self.schedule = TrainSchedule.of(stage, self._batches.num_rows)
         learner = Learner(self._encoder, self._objective, freeze_encoder=stage.training.freeze_encoder)
         optimization = _optimization(stage.training, self.schedule.num_steps)
         self._num_still_steps = min(1, optimization.num_warmup_steps)  # the first of a warm-up moves nothing
@@ -91,17 +80,10 @@ class TrainSession:
         self._sender = Sender(self._encoder.device)
         self._objective.place_on(self._encoder.device)
         torch.manual_seed(stage.seed * 1_000_003 + 1 + self.engine.rank)  # dropout differs from rank to rank
-        self._dev = (
-            None
-            if stage.selection is None
-            else DevScorer(stage, stage.selection, context, encoder=self._encoder, objective=self._objective)
-        )
-        stopping = (
-            None
-            if stage.stopping is None
-            else EarlyStopping(patience=stage.stopping.patience, steps_per_interval=self.schedule.stopping_interval)
-        )
-        self.progress = Progress(step=0, stopping=stopping)
+        self._dev: DevScorer | None = None
+        if stage.selection is not None:
+            self._dev = DevScorer(stage, stage.selection, context, encoder=self._encoder, objective=self._objective)
+        self.progress = Progress(step=0, stopping=early_stopping(stage, self._batches.num_rows))
         self._place_in_epoch = 0  # of the batch that was drawn last
         self.votes = 0.0  # at the last event, see `events`
         self._best: dict[str, Tensor] = {}
@@ -289,31 +271,21 @@ class TrainSession:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Schedule:
-    """How many steps there are, and after how many of them something is due."""
-
-    num_steps: int
-    steps_in_epoch: int
-    dev_interval: int
-    stopping_interval: int
-
-    def has_dev_at(self, in_epoch: int) -> bool:
-        """Whether dev is scored after this many steps of an epoch: not in its last half interval, since dev is scored at its end."""
-        return in_epoch % self.dev_interval == 0 and in_epoch + self.dev_interval / 2 <= self.steps_in_epoch
-
-    @staticmethod
-    def of(stage: Train, num_rows: int) -> _Schedule:
-        per_epoch = max(1, stage.training.steps_per_epoch(num_rows))
-        every = 1.0 if stage.selection is None else stage.selection.every_fraction
-        by_step = stage.stopping is None or stage.stopping.reading == "step"
-        stopping = 1 if by_step or stage.stopping is None else max(1, round(per_epoch * stage.stopping.interval_fraction))
-        return _Schedule(
-            num_steps=per_epoch * stage.training.epochs,
-            steps_in_epoch=per_epoch,
-            dev_interval=max(1, round(per_epoch * every)),
-            stopping_interval=stopping,
-        )
+def _objective_of(stage: Train, context: Context, *, encoder: SentenceEncoder, bank: BankReader | None) -> Objective:
+    """What a training minimizes, with what it keeps of the training that its encoder comes from."""
+    inputs = LossInputs(
+        rows=stage.corpus,
+        width=encoder.width,
+        encoder=encoder,
+        bank=bank,
+        targets=targets_of(stage.targets, context),
+        precision=stage.training.precision,
+        micro_batch=context.runtime.micro_batch,
+    )
+    objective = make_objective(stage.objective, inputs)
+    if stage.start is not None:
+        objective.start_from(folder_of(stage.start, context), where=stage.label)
+    return objective
 
 
 def _optimization(training: specs.Training, num_steps: int) -> Optimization:
