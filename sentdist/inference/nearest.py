@@ -5,7 +5,7 @@ Without torch: workers that search a file of embeddings load no encoder.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +32,9 @@ class Tile:
     num_rows: int
     sentences: list[str] | None
     ids: list[str] | None
+
+
+ReadTile = Callable[[Tile], np.ndarray]  # gives its (r, D) embeddings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,28 +100,20 @@ class TileReader:
     use: EncoderUse
     embeddings: Path | None
 
-    def open(self, loaded: LoadedEncoder | None = None, *, device: str | None = None) -> OpenTileReader:
+    def open(self, loaded: LoadedEncoder | None = None, *, device: str | None = None) -> ReadTile:
         """Load what is needed, unless `loaded` is at hand. device: see `LoadedEncoder.load`."""
         if self.embeddings is not None:
-            return OpenTileReader(mapped=open_embeddings(self.embeddings), loaded=None)
+            mapped_SD = open_embeddings(self.embeddings)
+            return lambda tile: mapped_SD[tile.first_row : tile.first_row + tile.num_rows]
         from sentdist.inference.ready_encoder import LoadedEncoder
 
-        return OpenTileReader(mapped=None, loaded=loaded or LoadedEncoder.load(self.use, device))
+        encoder = loaded or LoadedEncoder.load(self.use, device)
 
+        def embedded(tile: Tile) -> np.ndarray:
+            assert tile.sentences is not None, "what has no embeddings has sentences"
+            return encoder.embed(tile.sentences)
 
-@dataclass(frozen=True, kw_only=True)
-class OpenTileReader:
-    """Gives the embeddings of tiles: from a mapped file, or else from an encoder that is loaded."""
-
-    mapped: np.ndarray | None
-    loaded: LoadedEncoder | None
-
-    def read(self, tile: Tile) -> np.ndarray:
-        """(r, D) embeddings of a tile."""
-        if self.mapped is not None:
-            return self.mapped[tile.first_row : tile.first_row + tile.num_rows]
-        assert self.loaded is not None and tile.sentences is not None, "without embeddings there is an encoder, and sentences for it"
-        return self.loaded.embed(tile.sentences)
+        return embedded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,8 +183,8 @@ class CorpusSearch:
                 self._kept[row] = known[row]
 
 
-def search_here(search: CorpusSearch, corpus: SearchedFiles, reader: OpenTileReader) -> Iterator[int]:
+def search_here(search: CorpusSearch, corpus: SearchedFiles, read: ReadTile) -> Iterator[int]:
     """Search a corpus in this process; gives out how many documents are done."""
     for tile in corpus.tiles():
-        search.look(tile, reader.read(tile))
+        search.look(tile, read(tile))
         yield search.nearest.num_documents

@@ -11,7 +11,7 @@ import ray
 from sentdist.evaluation.nearest import NearestDocuments
 from sentdist.execution.parallel.pool import over_workers, with_cluster_devices
 from sentdist.execution.resources import pool_demand
-from sentdist.inference.nearest import CorpusSearch, OpenTileReader, SearchedFiles, Tile, TileReader
+from sentdist.inference.nearest import CorpusSearch, ReadTile, SearchedFiles, Tile, TileReader
 from sentdist.plan.runtime import Runtime
 from sentdist.print_line import PrintLine
 
@@ -20,22 +20,22 @@ class TileSearcher:
     """A worker: loads the encoder once, or maps the embeddings, then searches one tile after the other. It keeps nothing between them."""
 
     def __init__(self, reader: TileReader, queries_QD: np.ndarray, depth: int, runtime: Runtime) -> None:
-        self._source, self._queries_QD, self._depth, self._runtime = reader, queries_QD, depth, runtime
+        self._reader, self._queries_QD, self._depth, self._runtime = reader, queries_QD, depth, runtime
 
     @cached_property
-    def _reader(self) -> OpenTileReader:
+    def _read(self) -> ReadTile:
         # Not in the constructor: there an error would be told as the death of an actor.
-        if self._source.embeddings is not None:
-            return self._source.open()
+        if self._reader.embeddings is not None:
+            return self._reader.open()
         from sentdist.execution.reserved import use_reserved  # torch, which a file of embeddings does not need
 
         use_reserved(pool_demand(self._runtime, gpus=self._runtime.gpus_per_worker))
-        return self._source.open(device="cuda" if self._runtime.gpus_per_worker else "cpu")
+        return self._reader.open(device="cuda" if self._runtime.gpus_per_worker else "cpu")
 
     def work(self, tile: Tile) -> np.ndarray:
         """The best of a tile's documents for each query."""
         nearest = NearestDocuments(self._queries_QD, depth=self._depth, first_row=tile.first_row)
-        nearest.add(self._reader.read(tile))
+        nearest.add(self._read(tile))
         return nearest.hits
 
 
