@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, ndtri  # the normal distribution, without the checks that scipy.stats makes of each number
@@ -74,15 +75,23 @@ def against(columns: Sequence[Column], pairs_of: Sequence[Sequence[tuple[str, st
     ]
 
 
-def may_be_best(column: Column, *, num_columns: int = 1) -> tuple[str, frozenset[str], frozenset[str]]:
-    """The row of the highest mean, all that are in the model confidence set of the best, and all that differ from it; rows that cannot
-    be tested are in neither set, and both are empty where the highest cannot.
+class BestRows(NamedTuple):
+    """Labels of rows. highest: that of the highest mean. tied: all in the model confidence set of the best. worse: all that differ from
+    it. Rows that cannot be tested are in neither set, and both are empty where the highest cannot."""
+
+    highest: str
+    tied: frozenset[str]
+    worse: frozenset[str]
+
+
+def may_be_best(column: Column, *, num_columns: int = 1) -> BestRows:
+    """Which rows may be the best of a column.
 
     num_columns: of the table. In 95 of 100 tables no row that is one of the best is left out anywhere.
     """
     best = int(np.argmax(column.means))
     if not column.is_testable[best]:
-        return column.entries[best].label, frozenset(), frozenset()
+        return BestRows(column.entries[best].label, tied=frozenset(), worse=frozenset())
     alive = np.flatnonzero(column.is_testable)
     level = (1 - ALPHA) ** (1 / num_columns)
     while len(alive) > 1:
@@ -94,8 +103,8 @@ def may_be_best(column: Column, *, num_columns: int = 1) -> tuple[str, frozenset
             break
         alive = np.setdiff1d(alive, worse)
     worse_rows = np.setdiff1d(np.flatnonzero(column.is_testable), alive)
-    alive_labels, worse_labels = (frozenset(column.entries[row].label for row in rows) for rows in (alive, worse_rows))
-    return column.entries[best].label, alive_labels, worse_labels
+    tied, worse_than_best = (frozenset(column.entries[row].label for row in rows) for rows in (alive, worse_rows))
+    return BestRows(column.entries[best].label, tied=tied, worse=worse_than_best)
 
 
 def over_tasks(differences_NT: Floats) -> tuple[float, float, float] | None:

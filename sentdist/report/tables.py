@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sentdist.errors import DataError, counted, duration
-from sentdist.evaluation.significance import Difference, may_be_best
+from sentdist.evaluation.significance import BestRows, Difference, may_be_best
 from sentdist.evaluation.summary import Summary
 from sentdist.evaluation.variation import Column, Interval
 from sentdist.report.columns import AVERAGE, TableColumns, lead_column, table_columns
@@ -240,7 +240,7 @@ def _lines(
                     interval=None if summary is None else statistics.interval(column, system.label),
                     against_baseline=differences.get(column),
                     standing=_standing(system.label, best.get(column)),
-                    is_below_best=column in best and system.label in best[column][2],
+                    is_below_best=column in best and system.label in best[column].worse,
                     leaked=leaked.get((system.label, column)),
                 )
                 for column in columns
@@ -255,24 +255,25 @@ def _told_below(comparisons: Sequence[Comparison], name: str) -> frozenset[str]:
     return frozenset(one.system if difference.difference < 0 else one.other for one, difference in found)
 
 
-def _bold(column: Column, below: frozenset[str], *, num_columns: int) -> tuple[str, frozenset[str], frozenset[str]]:
+def _bold(column: Column, below: frozenset[str], *, num_columns: int) -> BestRows:
     """`may_be_best`, with the rows that print the same as the best beside those that may be: one that cannot be tested is no worse.
 
     below: rows that the table's other correction tells from a higher one. Either alone errs in 5 of 100 tables; a cell that is said to be
     below another and perhaps the best of all would say nothing, so that what one of them tells counts.
     """
-    best, tied, worse = may_be_best(column, num_columns=num_columns)
-    tied, worse = tied - below, worse | (below - {best})
+    found = may_be_best(column, num_columns=num_columns)
+    worse = found.worse | (below - {found.highest})
     printed = {entry.label: f"{mean:.2f}" for entry, mean in zip(column.entries, column.means, strict=True)}
-    return best, tied | {label for label, one in printed.items() if one == printed[best] and label not in worse}, worse
+    alike = {label for label, one in printed.items() if one == printed[found.highest] and label not in worse}
+    return BestRows(found.highest, tied=(found.tied - below) | alike, worse=worse)
 
 
-def _standing(label: str, best: tuple[str, frozenset[str], frozenset[str]] | None) -> str:
+def _standing(label: str, best: BestRows | None) -> str:
     """Of rows that cannot be tested only those that print the same are tied with the best; the highest mean is the best whatever a test
     says."""
     if best is None:
         return ""
-    return "best" if label == best[0] else "tied" if label in best[1] else ""
+    return "best" if label == best.highest else "tied" if label in best.tied else ""
 
 
 def _notes(given: TableRows, systems: Sequence[SystemRows], statistics: TableColumns, rows_of: References, *, is_leaked: bool) -> list[str]:
