@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-AMPERE = (
-    8,
-    0,
-)  # compute capability of A100 and RTX 30: the first with products in TensorFloat-32 and in bfloat16, and with FlashAttention 2
+# Compute capability of A100 and RTX 30: the first with products in TensorFloat-32 and in bfloat16, and with FlashAttention 2.
+AMPERE = (8, 0)
 
 SHARES = "a part up to 1, or a whole number, as Ray shares GPUs out"  # GPUs of one worker
 

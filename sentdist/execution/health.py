@@ -256,9 +256,8 @@ def mlflow(named: str | None) -> Finding:
     authority = os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH")
     reply = get(page, authorization=authorization, authority=authority, timeout_s=TIMEOUT_S)
     if reply is None and _is_open(uri):
-        reply = get(
-            page, authorization=authorization, authority=authority, timeout_s=5 * TIMEOUT_S
-        )  # a server that has just started takes its time
+        # a server that has just started takes its time
+        reply = get(page, authorization=authorization, authority=authority, timeout_s=5 * TIMEOUT_S)
     if reply is not None and reply.status == 200 and reply.text[:1].isdigit():
         return Finding(subject="MLflow", state="good", text=f"{reply.text.strip()} answers at {shown}")
     if reply is not None and reply.status in REFUSED and named:

@@ -66,8 +66,8 @@ class SweepProgress:
     @property
     def share(self) -> float:
         """Of the work that is done."""
-        halves = sum(self._work[key] * running.done for key, running in self.running.items())
-        return (sum(self._work[key] for key in self._finished) + halves) / (sum(self._work.values()) or 1.0)
+        under_way = sum(self._work[key] * running.done for key, running in self.running.items())
+        return (sum(self._work[key] for key in self._finished) + under_way) / (sum(self._work.values()) or 1.0)
 
     @property
     def seconds_left(self) -> float | None:

@@ -85,11 +85,8 @@ def apply_matmul_precision(device: torch.device, precision: str) -> str:
             expected="an NVIDIA GPU with TensorFloat-32 (Ampere or later)",
             remedy="Use fp32, which is the same everywhere, or bf16.",
         )
-    if device.type != "cpu":
-        chosen = "high" if precision == "tf32" else "highest"
-        torch.set_float32_matmul_precision(chosen)
-        return chosen
-    chosen = choose_matmul_precision(_medium_error())
+    on_gpu = "high" if precision == "tf32" else "highest"
+    chosen = choose_matmul_precision(_medium_error()) if device.type == "cpu" else on_gpu
     torch.set_float32_matmul_precision(chosen)
     return chosen
 

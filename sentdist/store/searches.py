@@ -186,9 +186,8 @@ def load_events(store: ArtifactStore, name: str) -> tuple[SearchEvent, ...]:
     Raises:
         StoreError: the store cannot be read.
     """
-    lines = (store.files.read_text(f"{SEARCHES}/{name}.jsonl", errors="replace") or "").split(
-        "\n"
-    )  # not at U+2028, which JSON leaves as it is
+    text = store.files.read_text(f"{SEARCHES}/{name}.jsonl", errors="replace") or ""
+    lines = text.split("\n")  # not at U+2028, which JSON leaves as it is
     events = [event for line in lines if line.strip() and (event := _event(line)) is not None]
     if (lost := sum(bool(line.strip()) for line in lines) - len(events)) > 0:
         log.warning("%s/%s/%s.jsonl: %s left out: damaged", store.shown, SEARCHES, name, counted(lost, "line"))

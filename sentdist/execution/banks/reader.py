@@ -64,9 +64,8 @@ class ObjectStoreBank(HostBank):
         rows_NKD = look_up(self._shards, ids, rows_per_shard=[order.shape.rows_per_shard for order in self.orders])
         if time.monotonic() - self._said_at > SAY_EVERY_S:
             self._said_at = time.monotonic()
-            bank_owner(self.orders[0].store).read.options(max_task_retries=0).remote(
-                tuple(order.key for order in self.orders)
-            )  # nobody waits for it
+            owner, keys = bank_owner(self.orders[0].store), tuple(order.key for order in self.orders)
+            owner.read.options(max_task_retries=0).remote(keys)  # nobody waits for it
         return torch.from_numpy(rows_NKD)
 
     def __reduce__(self) -> tuple[object, ...]:

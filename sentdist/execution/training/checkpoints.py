@@ -110,11 +110,7 @@ class RunningFolder:
                 try:
                     write(scratch)
                     self._publish(scratch, step)
-                except (
-                    OSError,
-                    RuntimeError,
-                    StoreError,
-                ) as error:  # torch and DeepSpeed raise RuntimeErrors where a file cannot be written
+                except (OSError, RuntimeError, StoreError) as error:  # torch and DeepSpeed raise RuntimeErrors for a full disk, too
                     problem = _words(error)
                 problem = self.ranks.first_said(problem)
         if self.ranks.is_first:
@@ -163,23 +159,23 @@ class RunningFolder:
             yield
         except OSError as error:
             raise StoreError(
-                where=f"{self._store.shown}/{RUNNING}/{self._stage.key}/{step:08d}",
+                where=f"{self._store.shown}/{self._place(step)}",
                 found=reason_of(error),
                 expected="a checkpoint that can be read",
                 remedy="Check the disk, the network and the credentials, then submit again: it stays where it is.",
             ) from error
 
     def _discard(self, step: int, why: str) -> str:
-        lies = None
-        if self.ranks.is_first and why == UNFINISHED:
-            try:
-                self._store.filesystem.delete_dir(self._path(step))
-                lies = "removed"
-            except OSError:
-                lies = self._store.set_aside(f"{RUNNING}/{self._stage.key}/{step:08d}", why)
-        elif self.ranks.is_first:
-            lies = self._store.set_aside(f"{RUNNING}/{self._stage.key}/{step:08d}", why)
+        lies = self._put_away(step, why) if self.ranks.is_first else None
         return f"the checkpoint of step {step} is of no use ({why}): {self.ranks.first_said(lies)}"
+
+    def _put_away(self, step: int, why: str) -> str:
+        """Remove a checkpoint that was not written to its end, move another aside; where it is now, in words."""
+        if why == UNFINISHED:
+            with suppress(OSError):
+                self._store.filesystem.delete_dir(self._path(step))
+                return "removed"
+        return self._store.set_aside(self._place(step), why)
 
     def _publish(self, scratch: Path, step: int) -> None:
         target = self._path(step)
@@ -228,8 +224,12 @@ class RunningFolder:
         with scratch_folder(parent, "checkpoint") as folder:
             yield folder
 
+    def _place(self, step: int) -> str:
+        """Where a checkpoint lies in the store."""
+        return f"{RUNNING}/{self._stage.key}/{step:08d}"
+
     def _path(self, step: int) -> str:
-        return f"{self._store.base}/{RUNNING}/{self._stage.key}/{step:08d}"
+        return f"{self._store.base}/{self._place(step)}"
 
 
 def _words(error: Exception) -> str:

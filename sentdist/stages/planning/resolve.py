@@ -212,9 +212,8 @@ def _declarations(name: str, revision: str) -> Path | HubTrouble:
     try:
         with suppress(LocalEntryNotFoundError):
             return Path(fetch(local_files_only=True))
-        HfApi().model_info(
-            name, revision=revision, timeout=HUB_ANSWERS_WITHIN_S
-        )  # asks once; a download asks a silent hub for half a minute
+        # asks once; a download asks a silent hub for half a minute
+        HfApi().model_info(name, revision=revision, timeout=HUB_ANSWERS_WITHIN_S)
         return Path(fetch())
     except Exception as error:  # every client library underneath has errors of its own
         return hub_trouble(error, revision=revision)
