@@ -1,22 +1,18 @@
-"""Exact steps in bounded memory: embeddings in micro-batches whose activations are recomputed, losses in blocks of anchors."""
+"""Exact steps in bounded memory: sentences are encoded in micro-batches, whose activations are made again in the backward pass."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import cast
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from sentdist.learning.device_random import drawn_again
-from sentdist.learning.encoder.batch import Batch, TokenBatch, sent_to
-from sentdist.learning.objective import anchors_and_candidates
+from sentdist.learning.encoder.batch import TokenBatch, sent_to
 
 TOKENS_MULTIPLE = 64  # of a micro-batch: a C library serves tensors of few sizes from a heap that stays small; costs 1 % at 3000 tokens
-LOGITS_AT_ONCE = 2**24  # 64 MiB in float32, and about three times that while a block is differentiated
-LOGITS_SHARE = 1 / 16  # of a GPU's memory, for these three: there a small block costs the host more time than the GPU
 
 
 def encode_in_micro_batches(
@@ -34,9 +30,9 @@ def encode_in_micro_batches(
     most: sentences of the rank that has the most; None: as many as here. Every rank runs as many passes as that one, for ZeRO stage 3
     gathers parameters in each. A rank that is short of sentences encodes its first one once more, for nothing.
     """
-    if _is_one_pass(tokens, micro_batch, most):
+    rows_of = _rows_of_passes(tokens, micro_batch, most)
+    if rows_of is None:
         return encode(tokens)
-    rows_of = micro_batches(tokens.lengths, size=cast(int, micro_batch), most=most)
     parts = [_recomputed(_encode_filled, encode, tokens.take(rows or [0])) for rows in rows_of]
     place = torch.argsort(torch.tensor(list(chain.from_iterable(rows_of))))
     embeddings_SD = torch.cat([part[: len(rows)] for part, rows in zip(parts, rows_of, strict=True)])
@@ -47,9 +43,9 @@ def sum_over_micro_batches(
     sums: Callable[[TokenBatch], Tensor], tokens: TokenBatch, *, micro_batch: int | None, most: int | None = None
 ) -> Tensor:
     """What `sums` gives for all sentences, where it adds up over sentences; in as many passes as `encode_in_micro_batches`."""
-    if _is_one_pass(tokens, micro_batch, most):
+    rows_of = _rows_of_passes(tokens, micro_batch, most)
+    if rows_of is None:
         return sums(tokens)
-    rows_of = micro_batches(tokens.lengths, size=cast(int, micro_batch), most=most)
     parts = [_recomputed(sums, tokens.take(rows or [0])) for rows in rows_of]
     return torch.stack([part if rows else part * 0.0 for part, rows in zip(parts, rows_of, strict=True)]).sum(dim=0)
 
@@ -82,40 +78,9 @@ def _encode_filled(encode: Callable[[TokenBatch], Tensor], tokens: TokenBatch) -
     return encode(tokens.filled(TOKENS_MULTIPLE))[: tokens.num_sentences]
 
 
-def _is_one_pass(tokens: TokenBatch, micro_batch: int | None, most: int | None) -> bool:
-    return micro_batch is None or micro_batch >= (tokens.num_sentences if most is None else most) or not torch.is_grad_enabled()
-
-
-def mean_over_blocks(loss: Callable[[int, int], Tensor], *, num_rows: int, num_columns: int, device: torch.device) -> Tensor:
-    """Mean over `num_rows` anchors of a loss, computed for blocks of anchors so small that a device may hold their logits.
-
-    loss(first, last): the mean over anchors `first` up to, not including, `last`, each against its `num_columns` candidates.
-    The logits of a block are recomputed in the backward pass. One block, nothing recomputed, where all logits fit.
-    Value and gradient do not depend on the blocks.
-    """
-    block = max(1, logits_at_once(device) // max(1, num_columns))
-    if block >= num_rows:
-        return loss(0, num_rows)
-    borders = [(first, min(first + block, num_rows)) for first in range(0, num_rows, block)]
-    means = [checkpoint(loss, first, last, use_reentrant=False, preserve_rng_state=False) * (last - first) for first, last in borders]
-    return torch.stack(means).sum() / num_rows
-
-
-def logits_at_once(device: torch.device) -> int:
-    """On a GPU by what this process may have of its memory, never by what is free: a resumed training computes the same blocks."""
-    if device.type != "cuda":
-        return LOGITS_AT_ONCE
-    memory = torch.cuda.get_device_properties(device).total_memory * torch.cuda.get_per_process_memory_fraction(device)
-    return max(LOGITS_AT_ONCE, int(LOGITS_SHARE * memory) // (3 * torch.float32.itemsize))
-
-
-def against_candidates(loss: Callable[..., Tensor], embeddings: Tensor, batch: Batch) -> Tensor:
-    """Mean over this rank's anchors of a loss against the candidates of all ranks, in such blocks.
-
-    loss(anchors_BD, candidates_MD, first_row=…): the mean over these anchors, of which the first is that row of the global batch.
-    """
-    anchors_BD, candidates_MD = anchors_and_candidates(embeddings, batch)
-    return mean_over_blocks(
-        lambda first, last: loss(anchors_BD[first:last], candidates_MD, first_row=batch.first_row + first),
-        num_rows=len(anchors_BD), num_columns=len(candidates_MD), device=embeddings.device,
-    )  # fmt: skip
+def _rows_of_passes(tokens: TokenBatch, micro_batch: int | None, most: int | None) -> list[list[int]] | None:
+    """The sentences of each micro-batch; None where all go in one pass that keeps its activations, or needs none."""
+    most = tokens.num_sentences if most is None else most
+    if micro_batch is None or micro_batch >= most or not torch.is_grad_enabled():
+        return None
+    return micro_batches(tokens.lengths, size=micro_batch, most=most)

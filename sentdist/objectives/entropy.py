@@ -29,7 +29,7 @@ class Entropy(ObjectiveSpec):
     hard_negatives: bool = True  # the third column's texts are candidates, too
 
     def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs) -> Tensor:
-        from sentdist.learning.grad_cache import against_candidates
+        from sentdist.learning.anchor_blocks import against_candidates
 
         return against_candidates(partial(entropy_info_nce, temperature=self.temperature, phi=self.phi), embeddings, batch)
 

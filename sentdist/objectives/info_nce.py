@@ -66,7 +66,7 @@ class InfoNCE(ObjectiveSpec):
 
     def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs) -> Tensor:
         """A corpus with a negative column gives hard negatives."""
-        from sentdist.learning.grad_cache import against_candidates
+        from sentdist.learning.anchor_blocks import against_candidates
 
         return against_candidates(partial(info_nce, temperature=self.temperature), embeddings, batch)
 

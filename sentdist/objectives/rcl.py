@@ -37,7 +37,7 @@ class RCL(ObjectiveSpec):
         return name == "regulator_temperature" and self.regulator_temperature == self.temperature
 
     def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs) -> Tensor:
-        from sentdist.learning.grad_cache import mean_over_blocks
+        from sentdist.learning.anchor_blocks import mean_over_blocks
         from sentdist.learning.objective import anchors_and_candidates, split_columns
 
         anchors_BD, candidates_MD = anchors_and_candidates(embeddings, batch)

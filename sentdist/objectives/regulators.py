@@ -34,7 +34,7 @@ class Regulators(ObjectiveSpec):
     def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs) -> Tensor:
         import torch
 
-        from sentdist.learning.grad_cache import mean_over_blocks
+        from sentdist.learning.anchor_blocks import mean_over_blocks
         from sentdist.learning.objective import split_columns
 
         sides = batch.num_positives + 1

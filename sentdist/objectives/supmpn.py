@@ -40,12 +40,11 @@ class SupMPN(ObjectiveSpec):
 
     def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs) -> Tensor:
         """P and Q are those of the batch."""
-        from sentdist.learning.grad_cache import mean_over_blocks
+        from sentdist.learning.anchor_blocks import mean_over_blocks
         from sentdist.learning.objective import anchors_and_candidates
 
         anchors_BD, candidates_KD = anchors_and_candidates(embeddings, batch)
-        num_rows = batch.sentence_ids.shape[1]
-        columns_MCD = candidates_KD.unflatten(0, (-1, num_rows)).transpose(0, 1)
+        columns_MCD = candidates_KD.unflatten(0, (-1, batch.num_rows_of_all)).transpose(0, 1)
 
         def of_block(first: int, last: int) -> Tensor:
             return supmpn(

@@ -77,8 +77,8 @@ class SymmetricInfoNCE(ObjectiveSpec):
 
     def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs, *, log_temperature: Tensor | None = None) -> Tensor:
         """Mean over this rank's rows, against the candidates of all ranks."""
+        from sentdist.learning.anchor_blocks import mean_over_blocks
         from sentdist.learning.gather import gather_rows
-        from sentdist.learning.grad_cache import mean_over_blocks
         from sentdist.learning.objective import split_columns
 
         columns_CBD = split_columns(embeddings, batch)

@@ -10,14 +10,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from sentdist.learning import grad_cache
+from sentdist.learning import anchor_blocks
+from sentdist.learning.anchor_blocks import mean_over_blocks
 from sentdist.learning.checkpoint import Progress
 from sentdist.learning.encoder.batch import TokenBatch
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.gather import GPU_BACKEND
-from sentdist.learning.grad_cache import TOKENS_MULTIPLE, encode_in_micro_batches, mean_over_blocks, micro_batches, sum_over_micro_batches
+from sentdist.learning.grad_cache import TOKENS_MULTIPLE, encode_in_micro_batches, micro_batches, sum_over_micro_batches
 from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Optimization
 from sentdist.learning.precision import apply_matmul_precision
@@ -118,7 +119,7 @@ def test_blocks_of_anchors_change_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     rows = torch.randn(600, 64, device="cuda", requires_grad=True)
 
     def loss_and_gradient(at_once: int) -> tuple[float, Tensor]:
-        monkeypatch.setattr(grad_cache, "logits_at_once", lambda device: at_once)
+        monkeypatch.setattr(anchor_blocks, "logits_at_once", lambda device: at_once)
         loss = mean_over_blocks(
             lambda first, last: info_nce(rows[first:last], rows[200:], first_row=first, temperature=0.05),
             num_rows=200, num_columns=400, device=rows.device,

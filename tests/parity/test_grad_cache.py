@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
-from sentdist.learning import grad_cache
+from sentdist.learning import anchor_blocks
+from sentdist.learning.anchor_blocks import mean_over_blocks
 from sentdist.learning.encoder import regularizers
 from sentdist.learning.encoder.batch import TokenBatch, collate
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
-from sentdist.learning.grad_cache import TOKENS_MULTIPLE, encode_in_micro_batches, mean_over_blocks, micro_batches, sum_over_micro_batches
+from sentdist.learning.grad_cache import TOKENS_MULTIPLE, encode_in_micro_batches, micro_batches, sum_over_micro_batches
 from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Optimization
 from sentdist.objectives.entropy import Entropy
@@ -173,7 +174,7 @@ def test_blocks_of_anchors_change_nothing(monkeypatch: pytest.MonkeyPatch) -> No
 
     whole = mean_over_blocks(of_block, num_rows=13, num_columns=26, device=anchors.device)
     expected = torch.autograd.grad(whole, (anchors, candidates))
-    monkeypatch.setattr(grad_cache, "LOGITS_AT_ONCE", 4 * 26)
+    monkeypatch.setattr(anchor_blocks, "LOGITS_AT_ONCE", 4 * 26)
     held.clear()
     blocks = mean_over_blocks(of_block, num_rows=13, num_columns=26, device=anchors.device)
     assert blocks.item() == pytest.approx(whole.item(), rel=1e-14) and held == [4 * 26] * 3 + [26]
@@ -246,7 +247,7 @@ def test_each_anchor_of_a_block_has_its_own_positive(values: ObjectiveSpec, monk
     learned = [embeddings, *(objective.parameters() if isinstance(objective, torch.nn.Module) else ())]
     whole = objective(embeddings, batch)
     expected = torch.autograd.grad(whole, learned)
-    monkeypatch.setattr(grad_cache, "LOGITS_AT_ONCE", 6 * M)  # RSE: blocks of three, where two relations take turns
+    monkeypatch.setattr(anchor_blocks, "LOGITS_AT_ONCE", 6 * M)  # RSE: blocks of three, where two relations take turns
     blocks = objective(embeddings, batch)
     assert blocks.item() == pytest.approx(whole.item(), rel=1e-12)
     for one, other in zip(torch.autograd.grad(blocks, learned), expected, strict=True):

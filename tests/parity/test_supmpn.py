@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sentdist.learning import grad_cache
+from sentdist.learning import anchor_blocks
 from sentdist.learning.encoder.batch import Batch, TokenBatch
 from sentdist.learning.gather import local_rows
 from sentdist.learning.gradient_buckets import average_gradients
@@ -147,7 +147,7 @@ def test_a_batch_of_columns_over_any_number_of_ranks_equals_the_loops(world_size
 
 def test_blocks_of_anchors_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = loss_and_gradient(0, 1)
-    monkeypatch.setattr(grad_cache, "LOGITS_AT_ONCE", 3 * NUM_ROWS * (NUM_POSITIVES + NUM_NEGATIVES))  # blocks of 3, 3 and 2 anchors
+    monkeypatch.setattr(anchor_blocks, "LOGITS_AT_ONCE", 3 * NUM_ROWS * (NUM_POSITIVES + NUM_NEGATIVES))  # blocks of 3, 3 and 2 anchors
     for (loss, gradient), (whole_loss, whole_gradient) in zip(loss_and_gradient(0, 1), whole, strict=True):
         assert math.isclose(loss, whole_loss, rel_tol=1e-12)
         torch.testing.assert_close(gradient, whole_gradient, **FLOAT64)

@@ -30,7 +30,7 @@ BYTES_PER_UNIT_ON_GPU = {"fp32": 80, "tf32": 80, "bf16": 50}
 ATTENTION_BYTES = {"fp32": 16 * 2**10, "tf32": 16 * 2**10, "bf16": 0}
 TOKENS_PER_SENTENCE = 24  # NLI has 16 on average, Wikipedia 30; the corpus is not read yet
 MICRO_BATCH_HEAP = 1.5  # a heap that is asked for ever other sizes gives back late: 512 rows in micro-batches of 192 sentences, 2.4 GiB
-# On a GPU: its context, the libraries' workspaces; not measured alone. Logits come on top: LOGITS_SHARE of grad_cache.py
+# On a GPU: its context, the libraries' workspaces; not measured alone. Logits come on top: LOGITS_SHARE of anchor_blocks.py
 CUDA_BYTES = 1.0 * 2**30
 # Of a worker's share of a GPU's memory, what a bank that lies there may take: it only saves copies, and the estimate of what a training
 # takes beside it knows nothing of long sentences. 10 GiB of an H100's 80 hold RCL's five banks of BERT-base over a million sentences (7.2).

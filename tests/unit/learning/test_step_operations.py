@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from sentdist.learning import anchor_blocks
 from sentdist.learning import engine as engine_module
-from sentdist.learning import grad_cache
 from sentdist.learning import precision as precision_module
 from sentdist.learning.encoder import flat_attention
 from sentdist.learning.encoder.batch import Batch, collate
@@ -124,7 +124,7 @@ def operations(encoder: SentenceEncoder, num_rows: int, precision: str) -> Count
 
 def test_a_gpu_holds_as_many_logits_as_its_memory_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """RCL over 20 rows, with room for one anchor's logits on a CPU; in blocks so small a GPU waits for the host all the time."""
-    monkeypatch.setattr(grad_cache, "LOGITS_AT_ONCE", 1)
+    monkeypatch.setattr(anchor_blocks, "LOGITS_AT_ONCE", 1)
     bank, (batch,) = ToyBank(2), toy_batches(1, num_rows=20)
     sentences = torch.randn(len(batch.tokens.lengths), WIDTH, generator=torch.Generator().manual_seed(0))
 
