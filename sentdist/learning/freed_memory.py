@@ -14,14 +14,15 @@ _ADAPTED = {_MMAP_MAX: 65536, _MMAP_THRESHOLD: 32 * 2**20, _TRIM_THRESHOLD: 64 *
 
 
 def keep_gpu_memory_whole() -> None:
-    """Have torch keep a GPU's memory as one piece that grows: steps of different sizes leave pieces that fit no later step. Only where the
-    user has chosen nothing for torch's allocator, and before this process asks torch anything of a GPU: that is when torch reads it.
+    """Have torch keep a GPU's memory as one piece that grows; else steps of different sizes leave pieces that fit no later step.
+
+    Call it before this process asks torch anything about a GPU: torch reads the setting only then. A setting of the user's own stays.
     """
     os.environ.update(allocator_environment(os.environ))
 
 
 def allocator_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """What a process is to be started with for that; nothing where the user has chosen."""
+    """The variables that make torch do so in a process that is started with them; none where the user has set one of his own."""
     has_chosen = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"} & environment.keys()
     return {} if has_chosen else {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
 

@@ -16,10 +16,10 @@ _in_use: list[InUse] = []  # of each stage that this process builds; one may bui
 
 @contextmanager
 def inputs_watched(used: InUse | None = None) -> Iterator[None]:
-    """While a stage is built, or a part of one. An error that comes of a changed input (ids that no corpus has) is told as the loss of
-    that input.
+    """Enter it while a stage, or a part of one, is built. An error that a changed input has caused (such as ids that no corpus has) is
+    raised as the loss of that input.
 
-    used: what earlier parts have opened and this one may read; takes what this one opens.
+    used: the inputs that earlier parts of the stage have opened; those that this part opens are added to it.
 
     Raises:
         ArtifactLost: an input was changed, replaced or moved away under the stage.
@@ -44,7 +44,7 @@ def note_input(store: ArtifactStore, artifact: Artifact, folder: Path) -> None:
 
 
 def check_inputs() -> None:
-    """Before anything is published that was made from them.
+    """Call it before what was made from the inputs is published.
 
     Raises:
         ArtifactLost: as `inputs_watched`.
@@ -55,7 +55,8 @@ def check_inputs() -> None:
 
 
 def lost_input() -> ArtifactLost | None:
-    """As `check_inputs`, but the error is returned: the caller has others to warn first. None also for a store that cannot be read."""
+    """As `check_inputs`, but the error is returned, for callers that must warn other workers first. None also where the store cannot be
+    read."""
     try:
         check_inputs()
     except ArtifactLost as loss:

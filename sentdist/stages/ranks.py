@@ -17,8 +17,11 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, kw_only=True)
 class Ranks:
-    """Numbers of this worker and of all. exchange: gives each worker what all of them say, in the order of their numbers; gather: gives it
-    to the first one, and nothing to the others. All must call them, as they must all methods."""
+    """This worker's number, and how many workers there are. Every worker must call each method, or the others wait for it.
+
+    exchange: takes this worker's value, returns those of all workers in the order of their numbers. gather: likewise, but only the first
+    worker gets them; the others get an empty list.
+    """
 
     rank: int
     world_size: int
@@ -32,8 +35,10 @@ class Ranks:
 
     @contextmanager
     def errors_on_all(self) -> Iterator[None]:
-        """Raise on every worker what one of them met here, the first one's: who fails must not leave the others waiting in a collective.
-        What is none of ours ends its worker alone, and with it the group."""
+        """An error on one worker is raised on all of them (the first worker's, if several fail), so that none waits for one that has gone.
+
+        Only a SentdistError is: any other error ends its worker, and with it the group.
+        """
         error = None
         try:
             yield
@@ -52,7 +57,7 @@ class Ranks:
         return cast(Value, self.exchange(made)[0])
 
     def first_said(self, words: str | None) -> str | None:
-        """What the first worker that says something says; None where none does."""
+        """The words of the first worker that has some; None where none has."""
         return next((str(said) for said in self.exchange(words) if said is not None), None)
 
 

@@ -39,8 +39,8 @@ LOOK_S = 5.0  # between two looks at the cluster
 
 @dataclass(kw_only=True)
 class _Work:
-    """asked_by: the submissions that need it, for itself or as an input of something else.
-    distance: stages on the longest way from it to what was asked for itself."""
+    """A stage that is being built. asked_by: the submissions that need it, for itself or as an input of something else. distance: stages
+    on the longest way from it to what was asked for itself."""
 
     ref: ray.ObjectRef
     stage: Stage

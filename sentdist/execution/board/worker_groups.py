@@ -57,7 +57,7 @@ StartGroup = Callable[[str, Demand], StartedGroup]  # with the name of the group
 
 @dataclass(kw_only=True, eq=False)
 class _Waiting:
-    """A stage that waits for a group, or for the group that builds it. distance: stages between it and what was asked for."""
+    """A stage that waits for a group to take it, then for that group's answer. distance: stages between it and what was asked for."""
 
     stage: Stage
     submission: Submission
@@ -68,7 +68,8 @@ class _Waiting:
 
 @dataclass(kw_only=True, eq=False)
 class _Group:
-    """device: what its first worker computes on, as that worker says. began_at: when it took its order, by the loop's clock."""
+    """A group and what it is doing. device: what its first worker computes on, as that worker says. began_at: when it took its order, by
+    the loop's clock."""
 
     name: str
     demand: Demand

@@ -76,7 +76,8 @@ def _build_shards(stage: Sharded, context: Context, sink: EventSink) -> Artifact
 
 
 def _build(member: GroupMember, order: Order, sink: EventSink) -> Artifact | Exception:
-    """What the first worker says of an order. An error that may be a peer's end is not an answer."""
+    """What the first worker answers to an order: an artifact or an error. An error that may only mean that another worker is gone is
+    raised instead."""
     try:
         return member.body(order.stage, order.submission, sink)
     except Exception as error:
@@ -86,8 +87,10 @@ def _build(member: GroupMember, order: Order, sink: EventSink) -> Artifact | Exc
 
 
 def _next_order(board: Any, name: str, after: int, met: SentdistError | None, *, is_first: bool, device: str) -> Order | None:
-    """What the board orders next. met: an error of the last order, after which there is no next one: the first worker, if it met it too,
-    tells of it, and the group is sent away. A first worker that does not waits for this one in a collective, and does so for half an hour.
+    """What the board orders next; None: the group shall leave.
+
+    met: the error that ended the last order on this worker. If the first worker met it too, it tells the board, which sends the group away.
+    If it does not, it waits for this worker in a collective, up to half an hour: so this one raises its error after OTHERS_TELL_S.
     """
     within_s = None if met is None else OTHERS_TELL_S
     try:
@@ -99,8 +102,8 @@ def _next_order(board: Any, name: str, after: int, met: SentdistError | None, *,
 
 
 def _follow(order: Order, sink: EventSink) -> SentdistError | None:
-    """What the other workers do for an order that the first one has begun.
-    All of them raise what a person must fix, at the same step, and the first one says it; here it is given back.
+    """What the other workers do for an order that the first one has begun. An error that a person must fix is met by all workers at the
+    same step; the first one tells the board, here it is returned.
 
     Raises:
         SentdistError: what this one alone met, as a GPU that is full or an input that was changed under it; the group is lost with it.
@@ -129,7 +132,7 @@ def _device(demand: Demand) -> str:
 
 @contextmanager
 def _until_the_board_is_gone() -> Iterator[None]:
-    """Whoever needs the work asks another board."""
+    """Leave quietly when the board has died: whoever needs the work asks another board."""
     try:
         yield
     except ActorUnavailableError:

@@ -161,8 +161,9 @@ class SentenceEncoder(nn.Module):
         self.model.activation_checkpointing_enable({"use_reentrant": False, "context_fn": recomputed_within})
 
     def pass_in_step(self) -> None:
-        """Pass equally often through a model that runs padded, whatever the sentences: where ranks gather its parameters together, as in
-        ZeRO stage 3, one that passed once more would wait for the others. Changes no number but its last digits."""
+        """From now on a model that runs padded is called a fixed number of times for each batch. Under ZeRO stage 3 ranks gather parameters
+        together in each call, so a rank with one call more would wait for the others for ever. Changes results in their last digits only.
+        """
         self._num_passes = PASSES_IN_STEP
 
     def watched_words(self, learner: nn.Module) -> WordRows | None:
