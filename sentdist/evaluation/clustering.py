@@ -16,9 +16,8 @@ DECIMALS = 6  # of a unit vector: below that float32 embeddings hold rounding on
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClusteringScore:
-    """v_measure: × 100, mean over runs, the harmonic mean of homogeneity and completeness (Rosenberg & Hirschberg 2007);
-    None where there are fewer
-    different embeddings than labels. of_runs: each run's. clusters: (S,) of the first run."""
+    """v_measure: × 100, mean over runs, the harmonic mean of homogeneity and completeness (Rosenberg & Hirschberg 2007); None where there
+    are fewer different embeddings than labels. of_runs: each run's. clusters: (S,) of the first run."""
 
     v_measure: float | None
     of_runs: tuple[float, ...]

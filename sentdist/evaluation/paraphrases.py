@@ -14,9 +14,8 @@ from sentdist.evaluation.metrics import COSINE_RESOLUTION
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ParaphraseScore:
-    """ap: × 100, Σ (recall_n − recall_{n−1}) precision_n, pairs of one similarity taken together;
-    None where it is not defined (one label only, or
-    all similarities alike). share: × 100, of paraphrases among the pairs, which is what random similarities reach."""
+    """ap: × 100, Σ (recall_n − recall_{n−1}) precision_n, pairs of one similarity taken together; None where it is not defined (one label
+    only, or all similarities alike). share: × 100, of paraphrases among the pairs, which is what random similarities reach."""
 
     ap: float | None
     share: float

@@ -20,11 +20,10 @@ def encode_in_micro_batches(
 ) -> Tensor:
     """(S, D) embeddings of all sentences, holding the activations of at most `micro_batch` sentences at a time.
 
-    What GradCache does (Gao et al. 2021, arXiv 2101.06983) without its second loop:
-    each micro-batch keeps its embeddings and the random state only, and is encoded again, dropout and all,
-    when the backward pass comes to it. So one loss and one backward pass serve every objective, with or without parameters of its own.
-    The graphs of all micro-batches share the encoder's parameters, so each parameter gets its whole
-    gradient at once, which is what ZeRO stages 1 and 2 need: a loop of backward passes is silently wrong there.
+    What GradCache does (Gao et al. 2021, arXiv 2101.06983) without its second loop: each micro-batch keeps its embeddings and the random
+    state only, and is encoded again, dropout and all, when the backward pass comes to it. So one loss and one backward pass serve every
+    objective, with or without parameters of its own. The graphs of all micro-batches share the encoder's parameters, so each parameter gets
+    its whole gradient at once, which is what ZeRO stages 1 and 2 need: a loop of backward passes is silently wrong there.
     Costs a second forward pass. Value and gradient are those of encoding the same micro-batches and keeping their activations.
     Micro-batches are filled up to a multiple of TOKENS_MULTIPLE tokens, so that all are nearly of one size.
     most: sentences of the rank that has the most; None: as many as here. Every rank runs as many passes as that one, for ZeRO stage 3

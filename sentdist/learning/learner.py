@@ -14,11 +14,10 @@ from sentdist.learning.objective import Objective, OwnRate
 class Learner(nn.Module):
     """An encoder, and the heads of its objective where it has any (regression head, relation table, classifiers).
 
-    One module, so that one optimizer moves both, one norm clips both, and ZeRO shares both out.
-    `forward` is the encoder's; the objective calls
-    its heads itself, as modules: ZeRO stage 3 has their weights at hand only then.
-    freeze_encoder: the encoder takes no gradient, so that no graph of it is kept, nothing goes back through it and no optimizer has a state
-    for it; what a head shares with it (the word embeddings of masked language modelling) is the encoder's. Said before an engine is made.
+    One module, so that one optimizer moves both, one norm clips both, and ZeRO shares both out. `forward` is the encoder's; the objective
+    calls its heads itself, as modules: ZeRO stage 3 has their weights at hand only then.
+    freeze_encoder: the encoder takes no gradient, so no graph of it is kept and no optimizer has a state for it. What a head shares with it
+    (the word embeddings of masked language modelling) is frozen, too.
     """
 
     def __init__(self, encoder: nn.Module, objective: Objective, *, freeze_encoder: bool = False) -> None:

@@ -46,6 +46,13 @@ from sentdist.store.searches import find_search
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, load_sweep, method_title, sweep_names
 
+STAGE_HEADER = ["stage", "mentioned by trials", "different", "finished", "seconds of work", "seconds spared by sharing"]
+GEOMETRY_HEADER = ["system", "alignment ↓", "uniformity ↓", "mean cosine", "effective rank"]
+LINK_NOTE = (
+    "Where the true tail of a (head, relation) stands among held-out tails, other true ones left out, ties at their "
+    "mean rank; × 100, means over seeds."
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SweepPage:
@@ -287,18 +294,11 @@ def _stage_rows(sweep: SweepRecord, records: dict[str, Record]) -> list[list[str
                 str(sum(mentions[key] for key in keys)),
                 str(len(keys)),
                 str(len(done)),
-                f"{sum(r.seconds for r in done):.0f}",
+                f"{sum(record.seconds for record in done):.0f}",
                 f"{spared:.0f}",
             ]
         )
     return rows
-
-
-LINK_NOTE = (
-    "Where the true tail of a (head, relation) stands among held-out tails, other true ones left out, ties at their "
-    "mean rank; × 100, means over seeds."
-)
-STAGE_HEADER = ["stage", "mentioned by trials", "different", "finished", "seconds of work", "seconds spared by sharing"]
 
 
 def _geometry_rows(sweep: SweepRecord, records: dict[str, Record]) -> list[list[str]]:
@@ -312,9 +312,6 @@ def _geometry_rows(sweep: SweepRecord, records: dict[str, Record]) -> list[list[
         if all(values):
             rows.append([cell, *(f"{sum(value) / len(value):.3f}" for value in values)])
     return rows
-
-
-GEOMETRY_HEADER = ["system", "alignment ↓", "uniformity ↓", "mean cosine", "effective rank"]
 
 
 def _details(sweep: SweepRecord, records: dict[str, Record], table: ResultTable, leaks: SweepLeaks, chosen: str) -> Iterator[Block]:
