@@ -100,7 +100,9 @@ class Demand:
     @property
     def enough(self) -> int:
         """Workers with which it comes to its end; more only make it quicker."""
-        return 1 if self.way == "pool" else self.change.fewest if self.change else self.workers
+        if self.way == "pool":
+            return 1
+        return self.workers if self.change is None else self.change.fewest
 
     @property
     def stays(self) -> bool:

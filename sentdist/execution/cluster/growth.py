@@ -13,10 +13,10 @@ from typing import Any
 import ray
 
 from sentdist.errors import ResourceError, SentdistError, brief, counted, first_line
+from sentdist.execution.cluster.names import HEAD_RESOURCE
 from sentdist.execution.resources import Node, node_of, nodes_of
 from sentdist.plan.strict_yaml import parsed_yaml
 
-HEAD = "node:__internal_head__"  # a resource that Ray gives the head
 VARIABLE = "SENTDIST_GROWS_TO"
 LAUNCHER_FILE = "~/ray_bootstrap_config.yaml"  # `ray up` leaves it on the head
 EXPECTED = 'a file of Ray\'s cluster launcher, or a list of node groups: [{"nodes": 4, "CPU": 8, "GPU": 1}]'
@@ -67,7 +67,7 @@ def cluster_growth(environment: Mapping[str, str] = os.environ) -> ClusterNodes:
         ResourceError: the variable says something else.
     """
     rows = ray.nodes()
-    workers = nodes_of([row for row in rows if HEAD not in (row["Resources"] or {})])
+    workers = nodes_of([row for row in rows if HEAD_RESOURCE not in (row["Resources"] or {})])
     return ClusterNodes(living=nodes_of(rows), to_come=nodes_to_come(workers, _groups(environment)))
 
 

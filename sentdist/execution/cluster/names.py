@@ -3,4 +3,5 @@
 from __future__ import annotations
 
 NAMESPACE = "sentdist"
-HEAD = {"node:__internal_head__": 0.001}  # they live where the cluster itself lives
+HEAD_RESOURCE = "node:__internal_head__"  # which Ray gives the head, and no other node
+HEAD = {HEAD_RESOURCE: 0.001}  # what an actor asks for that is to live where the cluster itself lives

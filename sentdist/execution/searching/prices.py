@@ -84,16 +84,7 @@ class Forecasts:
 
     def seconds(self, train: Train) -> float | None:
         """Seconds for what the store lacks of a whole training, one stage after another; None while no speed is known."""
-        total = 0.0
-        for stage in self._missing(train):
-            if stage.speed_of is None or stage.purpose != "training":
-                continue
-            speed = likely_speed(type(stage), self._speed)
-            sentences = stage.num_sentences(self._rows)
-            if speed is None and sentences:
-                return None
-            total += sentences / speed if speed else 0.0
-        return total
+        return self.whole_seconds(stage for stage in self._missing(train) if stage.purpose == "training")
 
     def sentences(self, train: Train) -> int:
         """The sentences that it and the entropy encoders that the store lacks would train on, at most."""
