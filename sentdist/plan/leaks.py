@@ -20,8 +20,7 @@ def overlaps_of(plan: Plan) -> tuple[Overlap, ...]:
             continue
         upstream = topological((trial.scores.encoder,))
         corpora = [stage for stage in upstream if isinstance(stage, CorpusStage)]
-        selections = [stage.selection for stage in upstream if isinstance(stage, Train) and stage.selection is not None]
-        chosen_by = dict.fromkeys(task for selection in selections for task in selection.tasks)
+        chosen_by = dict.fromkeys(task for stage in upstream if isinstance(stage, Train) for task in stage.dev_tasks)
         sources: list[CorpusStage | DevTask] = [*corpora, *(task for task in chosen_by if task not in trial.scores.tasks)]
         for source in sources:
             overlap = Overlap(of=source, tasks=trial.scores.tasks)

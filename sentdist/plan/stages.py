@@ -74,6 +74,11 @@ class Train(Stage):
         return corpus.num_columns if uses_hard_negatives(self.objective) else min(corpus.num_columns, 1 + corpus.num_positives)
 
     @property
+    def dev_tasks(self) -> tuple[DevTask, ...]:
+        """Those that choose its weights; none where the last ones are kept."""
+        return () if self.selection is None else self.selection.tasks
+
+    @property
     def sentences_per_step(self) -> int:
         """Of the global batch."""
         return self.training.batch_size * self.num_columns

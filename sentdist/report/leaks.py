@@ -74,7 +74,7 @@ def sweep_leaks(sweep: SweepRecord, store: ArtifactStore, records: Mapping[str, 
             scores, train = restored(trial.key, records), restored(trial.train, records)
             built_on = () if train is None else topological((train,))
             corpora = {stage.key for stage in built_on if isinstance(stage, CorpusStage)}
-            dev_tasks = [task for stage in built_on if isinstance(stage, Train) and stage.selection for task in stage.selection.tasks]
+            dev_tasks = [task for stage in built_on if isinstance(stage, Train) for task in stage.dev_tasks]
             of_these_tests = [
                 (overlap, stage)
                 for overlap, stage in overlaps

@@ -131,7 +131,7 @@ def _own_data(stage: Stage) -> Iterator[DataSet]:
         case CorpusStage():
             yield from ((_named(one.source, one.split), one.source_revision, "train") for one in stage.sources)
         case Train():
-            yield from () if stage.selection is None else (_task(task, "dev") for task in stage.selection.tasks)
+            yield from (_task(task, "dev") for task in stage.dev_tasks)
         case Scores():
             yield from (_task(task, "test") for task in stage.tasks)
         case Targets() | Bank() | MissingStage():

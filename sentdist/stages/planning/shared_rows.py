@@ -32,10 +32,11 @@ def notes_on_shared_rows(stages: Iterable[Stage], context: Context) -> Iterator[
 
 def _together(stage: Stage) -> tuple[str, tuple[ScoredTask, ...], str] | None:
     """Tasks of which a mean is taken, where a recipe names them, and what comes of rows that they share."""
-    if isinstance(stage, Scores):
-        return "evaluation.tasks", stage.tasks, "an average counts them in each, and its interval takes them for one group."
-    if isinstance(stage, Train) and stage.selection is not None:
-        return "selection.task", stage.selection.tasks, "their mean, which chooses checkpoints, counts them in each."
+    match stage:
+        case Scores():
+            return "evaluation.tasks", stage.tasks, "an average counts them in each, and its interval takes them for one group."
+        case Train():
+            return "selection.task", stage.dev_tasks, "their mean, which chooses checkpoints, counts them in each."
     return None
 
 

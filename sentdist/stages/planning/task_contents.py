@@ -91,9 +91,12 @@ def contents_of(stages: Iterable[Stage], context: Context) -> Contents:
 
 
 def _tasks_of(stage: Stage) -> tuple[ScoredTask, ...]:
-    if isinstance(stage, Scores):
-        return stage.tasks
-    return stage.selection.tasks if isinstance(stage, Train) and stage.selection is not None else ()
+    match stage:
+        case Scores():
+            return stage.tasks
+        case Train():
+            return stage.dev_tasks
+    return ()
 
 
 def _parts(task: ScoredTask) -> Iterator[ScoredTask]:
