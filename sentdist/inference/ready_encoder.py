@@ -67,12 +67,17 @@ class LoadedEncoder:
         return self.encoder.width
 
     @property
+    def max_length(self) -> int:
+        """Tokens, special ones included, that a sentence is cut to: as the use says, else the encoder's own."""
+        return self.use.max_length or self.encoder.max_length
+
+    @property
     def facts(self) -> dict[str, Json]:
         """Everything that its embeddings depend on; equal facts, equal embeddings (to rounding)."""
         return {
             "encoder": self.digest,
             "pooling": self.encoder.pooling,
-            "max_length": self.use.max_length or self.encoder.max_length,
+            "max_length": self.max_length,
             "precision": self.use.precision,
             "normalized": self.use.normalize,
         }
@@ -85,7 +90,7 @@ class LoadedEncoder:
             ResourceError: the GPU's memory is full.
         """
         torch.set_float32_matmul_precision(self.matmul)  # of the process: another encoder may have been loaded since
-        with explained_if_full(partial(_full_gpu, self.use, self.use.max_length or self.encoder.max_length)):
+        with explained_if_full(partial(_full_gpu, self.use, self.max_length)):
             embeddings_SD = encode(
                 self.encoder, sentences, max_length=self.use.max_length, precision=self.use.precision,
                 on_tokens=partial(self.unknown.count, self.encoder.tokenizer),

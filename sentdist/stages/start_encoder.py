@@ -21,7 +21,6 @@ def load_encoder(stage: Train, context: Context) -> SentenceEncoder:
         checkpoint_of(stage.encoder, context) if start is None else start,
         revision=hub_revision(stage.encoder, context) if start is None else None,
         pooling=stage.encoder.pooling,
-        max_length=None,
         attention_dropout=regularizers.attention_dropout,
         hidden_dropout=regularizers.hidden_dropout,
         drophead=regularizers.drophead,
