@@ -2,59 +2,29 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain, islice
 from pathlib import Path
-from typing import IO, TypeVar
 
-from sentdist.data.cells import is_utf8, row_name, with_inner_fields
+from sentdist.data.cells import is_utf8, row_name
 from sentdist.data.left_out import LeftOut, is_blank
 from sentdist.data.own.shapes import ANCHORS, POSITIVES, is_called_beside
-from sentdist.data.quotes import long_fields, refuse_escaped_marks, refuse_open_quote, unquoted_cell
-from sentdist.data.sources.column_names import check_columns, refuse_repeated
-from sentdist.data.sources.files import read_objects
-from sentdist.data.sources.separated import (
-    FileFormat,
-    are_in_marks,
-    encoding_of,
-    format_notes,
-    header_names,
-    said_separator,
-    source_format,
-)
+from sentdist.data.sources.column_names import check_columns
+from sentdist.data.sources.separated import FileFormat, encoding_of, format_notes, source_format
 from sentdist.data.text_errors import missing, no_rows, what_is_wanted
+from sentdist.data.text_rows import PLAIN, SENTENCE, row_reader
 from sentdist.errors import DataError, brief, listed
-from sentdist.reading import bounded_lines, reading, unreadable
-from sentdist.table_files import (
-    GZIP,
-    LINES,
-    OBJECTS,
-    PARQUET,
-    PLAIN_SUFFIX,
-    SEPARATED,
-    SHOWN_TABLES,
-    TABLES,
-    open_text,
-    other_kind,
-    suffix_of,
-)
+from sentdist.reading import reading, unreadable
+from sentdist.table_files import GZIP, PLAIN_SUFFIX, SEPARATED, SHOWN_TABLES, TABLES, other_kind, suffix_of
 
 STDIN = "-"
 ROWS_AT_ONCE = 16_384  # of what is looked through
-PLAIN = ("", PLAIN_SUFFIX)  # one sentence a line; without a suffix, as a shell's <(command) is
-LONGEST_LINE = 1 << 26  # letters; a file without line ends would fill the memory
 MOST_WORDS = 4  # of a column's name; what is longer is a sentence
 TEXTS = (*ANCHORS, *POSITIVES, "text")  # names of columns that hold texts
-SENTENCE = "sentence"  # what the only column of a plain file is called here
 
 TextColumns = dict[str, list[str]]
-AnyRow = TypeVar("AnyRow")
 
 
 def looks_like_a_file(argument: str) -> bool:
@@ -100,7 +70,7 @@ class Texts:
         wanted = (*self.columns, *([self.id_column] if self.id_column else []))
         done = 0
         with _readable(self.path):
-            for batch in self._records(wanted, num_rows):
+            for batch in row_reader(self.path, self.file_format).batches(wanted, num_rows):
                 for column in self.columns:
                     self._check(batch[column], column, done)
                 if self.id_column is not None:
@@ -127,15 +97,6 @@ class Texts:
     def can_be_read_again(self) -> bool:
         """Not standard input, nor a pipe."""
         return self.path is not None and self.path.is_file()
-
-    def _records(self, wanted: Sequence[str], num_rows: int) -> Iterator[dict[str, list[object]]]:
-        if self.path is not None and suffix_of(self.path) in (PARQUET, OBJECTS):
-            yield from _table_batches(self.path, self.file_format, wanted, num_rows)
-            return
-        with _opened(self.path, self.file_format) as file:
-            rows = _rows(file, self.path, self.file_format, wanted)
-            while chunk := _next_rows(rows, num_rows):
-                yield {column: list(values) for column, values in zip(wanted, zip(*chunk, strict=True), strict=True)}
 
     def _check(self, sentences: Sequence[object], column: str, done: int) -> None:
         for row, sentence in enumerate(sentences, start=done):
@@ -188,7 +149,7 @@ def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, 
         )  # fmt: skip
     file_format = source_format(name, path)
     with _readable(path):
-        known, num_rows = _shape(path, file_format)
+        known, num_rows = row_reader(path, file_format).shape()
     if suffix_of(path) in SEPARATED and not columns:
         if len(known) == 1:
             _check_only_column(name, path, known[0])
@@ -237,130 +198,6 @@ def _check_named(name: str, known: Sequence[str]) -> None:
 
 def _is_sentence(header: str) -> bool:
     return len(header.split()) > MOST_WORDS or header.strip()[-1:] in tuple(".?!")
-
-
-def _shape(path: Path, file_format: FileFormat) -> tuple[tuple[str, ...], int | None]:
-    """Columns, and rows where the file says so at its beginning."""
-    if suffix_of(path) == OBJECTS:
-        objects = read_objects(path, encoding=file_format.encoding or "utf-8")
-        return tuple(objects.column_names), objects.num_rows
-    if suffix_of(path) == PARQUET:
-        import pyarrow.parquet as pq
-
-        with pq.ParquetFile(path) as table:
-            if not table.metadata.num_rows:
-                raise no_rows(str(path))
-            return tuple(table.schema_arrow.names), table.metadata.num_rows
-    with _opened(path, file_format) as file:
-        if suffix_of(path) == LINES:
-            filled = filter(lambda line: line[1].strip(), enumerate(bounded_lines(file, longest=LONGEST_LINE), start=1))
-            first = next(((number, line) for number, line in filled), None)
-            if first is None:
-                raise no_rows(str(path))
-            return tuple(_json_row(first[1], first[0], str(path))), None
-        header = _next_rows(filter(None, _separated_rows(file, path, file_format)), 1)
-        if not header:
-            raise no_rows(str(path))
-        known = header_names(header[0], is_tab=file_format.separator == "\t")
-        refuse_repeated(str(path), known)
-        return tuple(known), None
-
-
-def _rows(file: IO[str], path: Path | None, file_format: FileFormat, wanted: Sequence[str]) -> Iterator[tuple[object, ...]]:
-    if path is None or suffix_of(path) in PLAIN:
-        yield from _without_empty_end(line.rstrip("\r\n") for line in bounded_lines(file, longest=LONGEST_LINE))
-    elif suffix_of(path) == LINES:
-        for number, line in enumerate(bounded_lines(file, longest=LONGEST_LINE), start=1):
-            if line.strip():
-                row = _json_row(line, number, str(path))
-                yield tuple(row.get(column) for column in wanted)
-    else:
-        reader = filter(None, _separated_rows(file, path, file_format))
-        header = header_names(next(reader), is_tab=file_format.separator == "\t")
-        places = [header.index(column) for column in wanted]
-        for place_in_file, cells in enumerate(reader):
-            if any(cell.strip() for cell in cells[len(header) :]):
-                raise DataError(
-                    where=f"{path}: {row_name(place_in_file)}",
-                    found=f"{len(cells)} fields, such as {brief(cells[-1])}",
-                    expected=f"{len(header)}, as the header has",
-                    remedy="Quote sentences that hold the separator; what stands behind it would be lost.",
-                )
-            yield tuple(cells[place] if place < len(cells) else None for place in places)
-
-
-def _without_empty_end(lines: Iterator[str]) -> Iterator[tuple[str]]:
-    """Lines as rows; empty ones that no other follows are none. Memory holds one, however many these are."""
-    first, num_empty = "", 0
-    for line in lines:
-        if not line.strip():
-            first, num_empty = (line if not num_empty else first), num_empty + 1
-            continue
-        yield from ((first if not number else "",) for number in range(num_empty))
-        num_empty = 0
-        yield (line,)
-
-
-def _separated_rows(file: IO[str], path: Path, file_format: FileFormat) -> Iterator[list[str]]:
-    """The rows of separated values, with quotes where it is not tabs that separate, as `read_separated` reads them; without the line that
-    names the separator. DataError for a field that is never closed."""
-    separator = file_format.separator or ","
-    begin = file.readline()
-    while not begin.strip("\r\n") and begin:
-        begin = file.readline()
-    lines = file if said_separator(begin) is not None else chain([begin], file)
-    if separator == "\t" and not are_in_marks(begin.rstrip("\r\n").split("\t")):
-        for row in csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE):
-            yield [unquoted_cell(cell) for cell in row]
-        return
-    is_looked_through = has_backslash = False
-    for row in csv.reader(lines, delimiter=separator):
-        if not is_looked_through and any("\n" in cell or "\r" in cell for cell in row):
-            with _opened(path, file_format) as again:
-                refuse_open_quote(str(path), again, separator)
-            is_looked_through = True
-        if not has_backslash and any("\\" in cell for cell in row):
-            with _opened(path, file_format) as again:
-                refuse_escaped_marks(str(path), again, separator)
-            has_backslash = True
-        yield row
-
-
-def _next_rows(rows: Iterator[AnyRow], number: int) -> list[AnyRow]:
-    with long_fields(LONGEST_LINE):
-        return list(islice(rows, number))
-
-
-def _json_row(line: str, number: int, name: str) -> dict[str, object]:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        row = None
-    if not isinstance(row, dict):
-        raise DataError(where=f"{name}: line {number}", found=line.strip()[:60], expected="a JSON object", remedy="Correct that line.")
-    return with_inner_fields(row)
-
-
-def _table_batches(path: Path, file_format: FileFormat, wanted: Sequence[str], num_rows: int) -> Iterator[dict[str, list[object]]]:
-    import pyarrow.parquet as pq
-
-    columns = list(dict.fromkeys(wanted))
-    if suffix_of(path) == OBJECTS:
-        table = read_objects(path, encoding=file_format.encoding or "utf-8").select(columns)
-        yield from ({column: batch[column].to_pylist() for column in wanted} for batch in table.to_batches(num_rows))
-        return
-    with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(batch_size=num_rows, columns=columns):
-            yield {column: batch.column(column).to_pylist() for column in wanted}
-
-
-@contextmanager
-def _opened(path: Path | None, file_format: FileFormat) -> Iterator[IO[str]]:
-    if path is None:
-        yield sys.stdin
-        return
-    with open_text(path, encoding=file_format.encoding, newline="" if suffix_of(path) in SEPARATED else None) as file:
-        yield file
 
 
 def _is_substituted(path: Path) -> bool:

@@ -122,7 +122,7 @@ def remarks(objective: AnyObjective, corpus: AnyCorpus, *, where: str) -> Iterat
 def unheeded(written: AnyObjective, corpus: Rows, *, where: str) -> Iterator[str]:
     """Values that a person has written and rows settle otherwise: sentences."""
     for term in terms_of(written):
-        as_settled = _settled_term(term, corpus)
+        as_settled = _settled_term(term, corpus=corpus, phi=None)
         for name in sorted(term.model_fields_set):
             value, instead = getattr(term, name), getattr(as_settled, name)
             if value is not None and value != instead:
