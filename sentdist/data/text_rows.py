@@ -94,7 +94,7 @@ class _JsonLines:
 
 @dataclass(frozen=True)
 class _SeparatedValues:
-    """RowValues that commas, tabs or other letters separate, below a line of names."""
+    """Values that commas, tabs or other letters separate, below a line of names."""
 
     path: Path
     file_format: FileFormat
