@@ -71,4 +71,5 @@ if not TYPE_CHECKING:  # which would take any misspelt name for an object
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """The public names, and Python's own; not what this file works with, which a notebook would offer beside them."""
+    return sorted({*(name for name in globals() if name.startswith("__")), *__all__})

@@ -55,6 +55,12 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
+def typed(value: object) -> str:
+    """Of which type a value is, in words: a str, an int."""
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeioAEIO' else 'a'} {name}"
+
+
 def duration(seconds: float) -> str:
     """Seconds for people: 45 s, 3 min, 2.5 h."""
     if seconds < 90:

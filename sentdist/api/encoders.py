@@ -11,6 +11,7 @@ from sentdist.inference.given import (
     given_count,
     given_embeddings,
     given_encoder,
+    given_flag,
     given_loaded,
     given_pairs,
     given_sentences,
@@ -87,7 +88,11 @@ class Encoder:
         Raises:
             DataError: no sentence, or one without a visible character. EncoderError: embeddings that are not finite.
         """
-        loaded = self.loaded if not normalize else replace(self.loaded, use=replace(self.loaded.use, normalize=True))
+        loaded = (
+            self.loaded
+            if not given_flag("encode: normalize", normalize)
+            else replace(self.loaded, use=replace(self.loaded.use, normalize=True))
+        )
         embeddings_SD = loaded.embed(given_sentences("encode: sentences", sentences))
         embedding: np.ndarray = embeddings_SD[0] if isinstance(sentences, str) else embeddings_SD
         return embedding

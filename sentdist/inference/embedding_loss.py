@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sentdist.errors import DataError, RecipeError
+from sentdist.errors import DataError, RecipeError, typed
 from sentdist.learning.encoder.batch import Batch, collate
 from sentdist.learning.gather import rank_and_world_size
 from sentdist.objectives.objective import Labels, LossInputs, needs_more
@@ -115,7 +115,7 @@ def _check_tensors(given: Mapping[str, object], *, where: str) -> None:
     for name, value in given.items():
         if not isinstance(value, Tensor):
             remedy = "Give torch tensors: torch.as_tensor(…)."
-            raise DataError(where=f"{where}: {name}", found=f"a {type(value).__name__}", expected="a tensor", remedy=remedy)
+            raise DataError(where=f"{where}: {name}", found=typed(value), expected="a tensor", remedy=remedy)
 
 
 def _check_labels_and_relations(

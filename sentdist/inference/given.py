@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentdist.data.cells import is_utf8
-from sentdist.errors import DataError, brief, first_line
+from sentdist.errors import DataError, brief, first_line, typed
 from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS
 from sentdist.plan.recipe import Recipe
 
@@ -30,7 +30,9 @@ def given_sentences(where: str, given: str | Iterable[str], *, one_will_do: bool
     """
     if not isinstance(given, Iterable) or isinstance(given, bytes | Mapping | Set) or hasattr(given, "columns"):  # these give their names
         remedy = "Give a column of it: table['text']." if hasattr(given, "columns") else "Give each as a str."
-        raise DataError(where=where, found=f"a {type(given).__name__}", expected="a list of sentences", remedy=remedy)
+        if isinstance(given, Mapping | Set) and given:
+            remedy = "Give them in an order, which embeddings keep: list(…)."
+        raise DataError(where=where, found=typed(given), expected="a list of sentences", remedy=remedy)
     shape = (1,) if isinstance(given, str) else getattr(given, "shape", (1,))  # one of numpy's strings has a shape, too
     if len(shape) != 1:
         raise DataError(where=where, found=f"an array of shape {shape}", expected="a list of sentences", remedy="Give one dimension.")
@@ -106,7 +108,7 @@ def given_encoder(where: str, given: str | Path) -> str:
     """
     if not isinstance(given, str | Path):
         raise DataError(
-            where=where, found=f"a {type(given).__name__}", expected="a sentdist.Encoder, or the name or folder of one",
+            where=where, found=typed(given), expected="a sentdist.Encoder, or the name or folder of one",
             remedy="A SentenceTransformer is opened by its folder: model.save(folder).",
         )  # fmt: skip
     name, folder = str(given), Path(given).expanduser()
@@ -122,7 +124,7 @@ def given_loaded(where: str, given: LoadedEncoder) -> LoadedEncoder:
     """
     if isinstance(given, str | Path):
         raise DataError(
-            where=where, found=f"a {type(given).__name__}", expected="an encoder in memory",
+            where=where, found=typed(given), expected="an encoder in memory",
             remedy=f"Give sentdist.Encoder.load({str(given)!r}).",
         )  # fmt: skip
     return given
@@ -144,10 +146,21 @@ def given_name(where: str, sweep: str | Recipe | None, paper: str | None) -> str
     is_path = isinstance(sweep, Path) or (isinstance(sweep, str) and sweep.endswith((".yaml", ".yml")))
     if is_path or not isinstance(sweep, str):
         raise DataError(
-            where=where, found="a path" if is_path else f"a {type(sweep).__name__}", expected="a Recipe, or its name",
+            where=where, found="a path" if is_path else typed(sweep), expected="a Recipe, or its name",
             remedy=f"Give sentdist.Recipe.load({str(sweep)!r})." if is_path else "Give one of them.",
         )  # fmt: skip
     return sweep
+
+
+def given_flag(where: str, given: bool) -> bool:
+    """True or False, of numpy's, too.
+
+    Raises:
+        DataError: another thing; "no" would be true.
+    """
+    if type(given).__name__ not in ("bool", "bool_"):
+        raise DataError(where=where, found=brief(given), expected="True or False", remedy="Correct it.")
+    return bool(given)
 
 
 def given_count(where: str, given: int) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import yaml
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from sentdist.errors import RecipeError
+from sentdist.errors import RecipeError, counted, typed
 from sentdist.frozen import Frozen
 from sentdist.plan.corpora import CorpusSection
 from sentdist.plan.corpora.own import OwnSection
@@ -76,6 +76,10 @@ class Recipe(Frozen):
     runtime: Runtime = Runtime()  # where and how the work is done; no part of a key
     paper: PaperName | None = None  # whose printed tables stand beside ours in the report
 
+    def __repr__(self) -> str:  # a notebook would show pages
+        varied = f", varied: {', '.join(self.sweep)}" if self.sweep else ", searched" if self.search else ""
+        return f"Recipe({self.name!r}, {counted(len(self.methods), 'method')}, {counted(len(self.seeds), 'seed')}{varied})"
+
     @classmethod
     def load(cls, path: str | Path | Mapping[str, Json], overrides: str | Sequence[str] = ()) -> Recipe:
         """Read a recipe's file, or take its values from a dict, and check it; overrides are `a.b=c`, one or several, applied in order.
@@ -87,9 +91,7 @@ class Recipe(Frozen):
         if isinstance(path, Mapping):
             return _with_overrides(copy.deepcopy(dict(path)), changes, where="recipe")
         if not isinstance(path, str | Path):
-            raise RecipeError(
-                where="recipe", found=f"a {type(path).__name__}", expected="a Recipe, or the path of one", remedy="Name its file."
-            )
+            raise RecipeError(where="recipe", found=typed(path), expected="a Recipe, or the path of one", remedy="Name its file.")
         file = Path(path).expanduser()
         recipe = load_recipe(file, changes)
         check_unique_name(file, recipe.name)

@@ -65,6 +65,9 @@ class Compared:
     sentence: str
     notes: tuple[str, ...]
 
+    def __repr__(self) -> str:  # a notebook would show a page of numbers
+        return f"Compared({counted(len(self.lines), 'line')}: {self.sentence})"
+
 
 IT = "it"  # the label of a system that is alone
 

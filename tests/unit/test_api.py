@@ -86,6 +86,7 @@ def test_the_public_surface_is_what_the_package_names() -> None:
         public = getattr(sentdist, name)
         assert public.__doc__, name
         assert name in dir(sentdist)
+    assert [name for name in dir(sentdist) if not name.startswith("__")] == sorted(sentdist.__all__), "what a notebook offers"
     with pytest.raises(AttributeError, match="'encode'"):
         _ = sentdist.encode  # type: ignore[attr-defined]
 
@@ -143,12 +144,15 @@ def test_search_finds_what_numpy_finds(encoder: sentdist.Encoder) -> None:
         (lambda encoder: sentdist.similarity(encoder, ["a", "b"], ["a", ""]), DataError, r"similarity: second\[1\]: found ''"),
         (lambda encoder: sentdist.search(encoder, "a", ["b"] * 9_000 + [""]), DataError, r"search: corpus\[9000\]: found ''"),
         (lambda encoder: encoder.encode({"a dog": 1}), DataError, "found a dict; expected a list of sentences"),
-        (lambda encoder: encoder.encode({"a dog", "a cat"}), DataError, "found a set"),
+        (lambda encoder: encoder.encode({"a dog", "a cat"}), DataError, r"found a set; .* Give them in an order, which embeddings keep"),
+        (lambda encoder: encoder.encode(5), DataError, "found an int; expected a list of sentences"),
+        (lambda encoder: encoder.encode("a dog", normalize="no"), DataError, "encode: normalize: found 'no'; expected True or False"),
+        (lambda encoder: sentdist.Encoder.load("minilm-l6", pooling="Maen"), EncoderError, 'Did you mean "mean"'),
         (lambda encoder: encoder.encode(pd.DataFrame({"text": ["a dog"]})), DataError, r"a DataFrame.* Give a column of it: table\['text'\]"),
         (lambda encoder: sentdist.Encoder.load("minilm-l6", max_length=2), EncoderError, "found 2; expected 3 to 256 tokens"),
         (lambda encoder: sentdist.Encoder.load("minilm-l6", max_length=0), DataError, "max_length: found 0; expected a whole number"),
         (lambda encoder: sentdist.Encoder.load(""), DataError, "encoder: found no name"),
-        (lambda encoder: sentdist.similarity(object(), "a", "b"), DataError, "found a object; expected a sentdist.Encoder"),
+        (lambda encoder: sentdist.similarity(object(), "a", "b"), DataError, "found an object; expected a sentdist.Encoder"),
         (lambda encoder: sentdist.Recipe.load({"name": "x"}), RecipeError, "recipe: "),
         (lambda encoder: sentdist.plan(None), RecipeError, "recipe: found a NoneType; expected a Recipe"),
         (lambda encoder: sentdist.Recipe.load(ROOT / "rayjobs/recipes/demo.yaml", "seeds=[x]"), RecipeError, "seeds.0: found 'x'"),
@@ -165,7 +169,7 @@ def test_search_finds_what_numpy_finds(encoder: sentdist.Encoder) -> None:
         (lambda encoder: sentdist.evaluate(encoder, None), DataError, "evaluate: tasks: found a NoneType; expected a name or several"),
         (lambda encoder: sentdist.evaluate(encoder, []), DataError, "evaluate: tasks: found an empty list"),
         (lambda encoder: sentdist.compare(encoder, encoder, "scenes-sts"), DataError, "twice; expected two encoders"),
-        (lambda encoder: sentdist.compare(encoder, object()), DataError, "found a object; expected a sentdist.Encoder"),
+        (lambda encoder: sentdist.compare(encoder, object()), DataError, "found an object; expected a sentdist.Encoder"),
         (lambda encoder: encoder.export("."), DataError, "there already"),
         (lambda encoder: sentdist.Encoder.load("./nowhere"), EncoderError, "found no such folder"),
         (lambda encoder: sentdist.Encoder.load("minilm-l6", precision=None), DataError, "found None; expected one of fp32, tf32, bf16"),
@@ -197,6 +201,7 @@ def test_a_recipe_is_planned_run_reported_and_its_encoder_scored(tmp_path: Path,
     plan = sentdist.plan(recipe, store=store, data=data)
     assert len(plan.trials) == 4 and not store.exists()
     assert repr(plan) == f"Plan('tiny', 4 trials, {len(plan.stages)} stages)"
+    assert repr(recipe) == "Recipe('tiny', 4 methods, 1 seed, varied: methods.fine_tuned.objective.temperature)", "a notebook showed pages"
     assert sentdist.Recipe.load(values, "seeds=[3]") == recipe and "seeds" not in values
     said: list[str] = []
     outcomes = sentdist.run(recipe, store=store, data=data, print_line=said.append)
@@ -218,6 +223,7 @@ def test_a_recipe_is_planned_run_reported_and_its_encoder_scored(tmp_path: Path,
     scores = sentdist.evaluate(trained, ["stsb"], store=store, data=data)
     assert scores["stsb"] == pytest.approx(outcomes[2].scores["stsb"], abs=1e-4)
     found = sentdist.compare(trained, tiny_encoder_dir, "stsb", store=store, data=data)
+    assert repr(found) == f"Compared({len(found.lines)} line: {found.sentence})"
     (line,) = found.lines
     base = outcomes[0].scores["stsb"]
     assert (line.task, line.ours) == ("stsb", scores["stsb"]) and line.theirs == pytest.approx(base, abs=1e-4)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from sentdist.errors import EncoderError, brief
+from sentdist.errors import EncoderError, brief, typed
 from sentdist.learning.encoder.batch import TokenBatch, collate
 from sentdist.learning.encoder.declared import FROM_PADDING, check_has_embeddings, declared_pooling, ends_in_normalize, is_causal
 from sentdist.learning.encoder.export import EncoderCard, export
@@ -32,6 +32,7 @@ from sentdist.learning.encoder.tokenizing import token_ids
 from sentdist.learning.products import recomputed_within, rows_multiple
 from sentdist.learning.word_rows import WordRows
 from sentdist.poolings import POOLINGS
+from sentdist.spelling import did_you_mean
 
 PASSES_IN_STEP = 4  # through a model that runs padded, where ranks pass in step: about as many as a batch of short sentences asks for
 
@@ -154,7 +155,7 @@ class SentenceEncoder(nn.Module):
         if not self.model.supports_gradient_checkpointing:
             raise EncoderError(
                 where=f"encoder {self.model.config.name_or_path}: runtime.recompute_layers",
-                found=f"a {type(self.model).__name__}, whose layers cannot be recomputed",
+                found=f"{typed(self.model)}, whose layers cannot be recomputed",
                 expected="a model that transformers can checkpoint layer by layer",
                 remedy="Set runtime.recompute_layers=false; runtime.micro_batch saves memory, too.",
             )
@@ -262,7 +263,7 @@ def _checked_pooling(pooling: str, folder: Path) -> str:
         where=f"encoder {folder}: pooling",
         found=repr(pooling),
         expected=f"one of {', '.join(POOLINGS)}",
-        remedy="Correct the name.",
+        remedy=did_you_mean(pooling, POOLINGS, "Correct the name.") if isinstance(pooling, str) else "Correct the name.",
     )
 
 
