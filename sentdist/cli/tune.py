@@ -30,6 +30,7 @@ METHODS = (
 )
 
 
+QUICK_BYTES = 1 << 18  # of a file that is looked through in a few seconds
 DataFile = Annotated[
     str,
     typer.Argument(metavar="DATA", help="Pairs, triplets, graded pairs or FAQ: a file, or hub:OWNER/NAME@COMMIT.", show_default=False),
@@ -107,6 +108,7 @@ def tune(
     _check_header(header, place)
     given = _fields_of_file(shape=shape, revision=revision, columns=_by_commas(columns), header=header)
     resolver = FileResolver(data_root=data, needs_hub=True)
+    _tell_of_a_while(place)
     pin = resolver.own(own_section({"kind": "own", "file": place, **given}, where="DATA"), where="DATA")
     encoders = [_split_commit(one) for one in encoder or ["minilm-l6"]]
     values = tuning_values(
@@ -134,6 +136,12 @@ def _build(asked: PlannedSearch, context: Context, data: Path | None, *, local: 
             build_within(asked, context, data)
         else:
             build_on_cluster(asked, context, data, job=job)
+
+
+def _tell_of_a_while(place: str) -> None:
+    """Say what is done with a file of many rows, of which the look for texts that are alike takes longer than a person waits."""
+    if Path(place).is_file() and Path(place).stat().st_size > QUICK_BYTES:
+        typer.echo(f"Looking through {Path(place).name} for texts that are alike, which are held out together.", err=True)
 
 
 def _check_words(shape: str | None, name: str | None) -> None:

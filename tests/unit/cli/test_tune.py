@@ -164,3 +164,11 @@ def test_a_commit_stands_behind_the_at_of_a_name_and_not_of_a_folder(tmp_path: P
     said = {"shape": "pairs", "revision": "abc", "columns": ["a", "b"]}
     assert tune._fields_of_file(shape="pairs", revision="abc", columns=["a", "b"], header=None) == said
     assert tune._fields_of_file(shape=None, revision=None, columns=[], header=None) == {}
+
+
+@pytest.mark.parametrize("quick", [0, tune.QUICK_BYTES])
+def test_who_waits_for_a_large_file_is_told_for_what(quick: int, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of thousands of rows nothing was said for a minute on a busy machine."""
+    monkeypatch.setattr(tune, "QUICK_BYTES", quick)
+    found = call([*words[:2], "--local", "--methods", "none"])
+    assert found.exit_code == 2 and ("Looking through mine.csv for texts that are alike" in found.stderr) == (quick == 0)
