@@ -7,6 +7,7 @@ import hashlib
 import importlib.util
 import logging
 import os
+import sys
 import time
 from collections.abc import Iterator
 from functools import cache
@@ -93,6 +94,14 @@ def _compiled_once() -> None:
     import jinja2
 
     jinja2.Environment.compile = cache(jinja2.Environment.compile)  # type: ignore[method-assign, assignment]
+
+
+@pytest.fixture(autouse=True)
+def _small_numbers_are_numbers() -> Iterator[None]:
+    """Code under test may make this process a worker, for which numbers below 1.2e-38 are 0; not for the next test."""
+    yield
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_flush_denormal(False)
 
 
 def _made_once(tmp_path_factory: pytest.TempPathFactory, family: str) -> Path:

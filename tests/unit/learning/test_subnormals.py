@@ -17,12 +17,6 @@ from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-@pytest.fixture(autouse=True)
-def computes_with_them() -> None:
-    """A test before this one may have made this thread a worker's."""
-    torch.set_flush_denormal(False)
-
-
 def small() -> float:
     """1e-42, or what becomes of it."""
     return float(torch.tensor(1e-42) * 1.0)
