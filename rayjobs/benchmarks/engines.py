@@ -87,9 +87,14 @@ def _end_with_stdin() -> None:
 def main() -> None:
     """A further rank: takes each step that the first one takes, until that one is gone."""
     work, rank, folder = pickle.load(sys.stdin.buffer)
-    threading.Thread(target=_end_with_stdin, daemon=True).start()
-    for _ in _rank_steps(work, rank, folder):
-        pass
+    end = threading.Thread(target=_end_with_stdin, daemon=True)
+    end.start()
+    try:
+        for _ in _rank_steps(work, rank, folder):
+            pass
+    except RuntimeError:  # as the group's where the first rank is gone, a moment before this process's input ends
+        end.join(timeout=10)
+        raise
 
 
 if __name__ == "__main__":
