@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import unicodedata
 import zlib
+from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -40,16 +41,18 @@ class KnownTexts:
     """Folded texts with a number each, to which others are compared one block after another.
 
     near: Jaccard similarity of the sets of four characters from which two texts are near-duplicates; candidates come from MinHash
-    (Broder 1997) and are verified. Memory grows with the known texts alone: 80 numbers each, one for each of their words.
+    (Broder 1997) and are verified. Memory grows with the known texts alone: 80 numbers each, one for each of their words and characters.
     """
 
     def __init__(self, folded: dict[str, int], near: float) -> None:
         self._near = near
         self._texts = {number: text for text, number in folded.items()}
-        self._shingles = {number: _shingles(text) for text, number in folded.items()}
+        self._numbers = list(folded.values())
+        self._sets = _KnownSets()
         self._index = MinHashLSH(num_perm=NUM_BANDS * ROWS_PER_BAND, params=(NUM_BANDS, ROWS_PER_BAND))
-        for number, sketch in zip(self._shingles, _sketches(self._shingles.values()), strict=True):
-            self._index.insert(number, sketch)
+        for place, (own, sketch) in enumerate(_sketched(folded)):
+            self._sets.add(own)
+            self._index.insert(place, sketch)
         self._changed: defaultdict[int, list[int]] = defaultdict(list)
         self._begins: defaultdict[int, list[int]] = defaultdict(list)
         keys, owners = [], []
@@ -67,10 +70,8 @@ class KnownTexts:
 
     def like(self, sentences: Sequence[str]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
         """For each folded sentence the numbers of the known texts that it resembles, itself included, and of those inside it."""
-        sets = [_shingles(sentence) for sentence in sentences]
-        for sentence, own, sketch in zip(sentences, sets, _sketches(sets), strict=True):
-            hits = {int(hit) for hit in self._index.query(sketch)}
-            found = {hit for hit in hits if _jaccard(own, self._shingles[hit]) >= self._near}
+        for sentence, (own, sketch) in zip(sentences, _sketched(sentences), strict=True):
+            found = {self._numbers[place] for place in self._sets.alike(own, self._index.query(sketch), near=self._near)}
             words = sentence.split()
             found.update(number for key in _less_one_word(words) for number in self._changed.get(key, ()))
             inside = self._inside(sentence, words)
@@ -120,15 +121,42 @@ def _shingles(folded: str) -> frozenset[bytes]:
     )
 
 
-def _sketches(sets: Iterable[frozenset[bytes]]) -> Iterator[MinHash]:
-    """Of each set in turn, in one sketch: to make and copy one takes longer than to fill it."""
+def _sketched(texts: Iterable[str]) -> Iterator[tuple[frozenset[bytes], MinHash]]:
+    """The set of each folded text with its sketch, which is one for all: to make and copy one takes longer than to fill it."""
     # Its default, SHA-1, takes twice as long for the same sketches' worth: nobody attacks a set of four letters.
     sketch = MinHash(num_perm=NUM_BANDS * ROWS_PER_BAND, seed=1, hashfunc=zlib.crc32)
-    for one in sets:
+    for text in texts:
+        own = _shingles(text)
         sketch.clear()
-        sketch.update_batch(one)
-        yield sketch
+        sketch.update_batch(own)
+        yield own, sketch
 
 
-def _jaccard(one: frozenset[bytes], other: frozenset[bytes]) -> float:
-    return len(one & other) / len(one | other) if one and other else 0.0
+class _KnownSets:
+    """Sets of shingles, of each shingle a number. What they share with another set is counted for many of them at once: where rows are made
+    by one template, a text has hundreds of candidates."""
+
+    def __init__(self) -> None:
+        self._number_of: dict[bytes, int] = {}
+        self._members = array("i")  # of one set after another
+        self._ends = array("q", [0])
+
+    def add(self, one: frozenset[bytes]) -> None:
+        self._members.extend(self._number_of.setdefault(shingle, len(self._number_of)) for shingle in one)
+        self._ends.append(len(self._members))
+
+    def alike(self, own: frozenset[bytes], places: Sequence[int], *, near: float) -> Iterator[int]:
+        """Those of the sets that were added as these whose Jaccard similarity to a set is so large; never one without a shingle."""
+        if not places:
+            return
+        members, ends, chosen_K = np.frombuffer(self._members, np.int32), np.frombuffer(self._ends, np.int64), np.array(places)
+        is_own = np.zeros(len(self._number_of), dtype=bool)
+        is_own[[self._number_of[shingle] for shingle in own if shingle in self._number_of]] = True
+        first_K = ends[chosen_K]
+        size_K = ends[chosen_K + 1] - first_K
+        until_K = np.cumsum(size_K)
+        each = np.arange(until_K[-1]) + np.repeat(first_K - until_K + size_K, size_K)
+        counted = np.concatenate([[0], np.cumsum(is_own[members[each]])])
+        shared_K = counted[until_K] - counted[until_K - size_K]
+        similarity_K = shared_K / np.maximum(1, len(own) + size_K - shared_K)
+        yield from chosen_K[(similarity_K >= near) & (shared_K > 0)].tolist()

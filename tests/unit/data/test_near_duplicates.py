@@ -82,3 +82,24 @@ def test_a_text_is_compared_by_itself_wherever_it_stands_among_the_others() -> N
     texts = ["".join(draw.choice(letters, 40)) for _ in range(20)]
     known = KnownTexts({text: number for number, text in enumerate(texts)}, 1.0)
     assert [alike for alike, _ in known.like(texts[::-1])] == [(number,) for number in reversed(range(20))]
+
+
+def _letters(text: str) -> set[str]:
+    return {f" {text} "[start : start + 4] for start in range(max(1, len(text) - 1))} if text else set()
+
+
+@pytest.mark.parametrize("near", [0.3, 0.55, 0.8, 1.0])
+def test_of_many_candidates_those_are_found_that_are_as_near(near: float) -> None:
+    """Rows of one template, too short for a rule about words, with texts of one letter and of none among them."""
+    verbs, things = ("reset", "renew", "cancel"), ("phone", "lamp")
+    texts = [f"{verb} the {thing} on device {number}" for verb in verbs for thing in things for number in range(12)]
+    texts += ["", "a", "ab"]
+    known = KnownTexts({text: number for number, text in enumerate(texts)}, near)
+    num_found = 0
+    for text, (found, _) in zip(texts, known.like(texts), strict=True):
+        own = _letters(text)
+        alike = {number: len(own & other) / len(own | other) for number, other in enumerate(map(_letters, texts)) if own & other}
+        assert set(found) <= {number for number, share in alike.items() if share >= near}
+        assert set(found) >= {number for number, share in alike.items() if share >= max(near, 0.85)}  # all such are candidates
+        num_found += len(found)
+    assert num_found > len(texts) or near == 1.0
