@@ -2,7 +2,7 @@
 
 Trainings come to them: where a corpus does not show a word for 740 steps, AdamW's mean of its gradients has sunk so far. There it stays,
 for a tenth less than the smallest numbers is rounded back to them: they are in the optimizer's way for the rest of the training. And the
-gradient of a very sharp softmax is made of them. They change no weight that a float32 can tell apart, so zeros take their place.
+gradient of a very sharp softmax is made of them. They move a weight by less than 1e-33 a step, so zeros take their place.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -82,21 +83,31 @@ def test_every_objective_has_the_gradients_of_a_table_that_travels_whole(tmp_pat
             assert (sum(of_rows) == sum(of_all)) == reads_all, name
 
 
-def _trained(rank: int, world_size: int, folders: dict[str, str]) -> dict[tuple[str, str], tuple[list[dict[str, Tensor]], list[int]]]:
-    found = {}
-    for (family, folder), (kind, make_engine) in itertools.product(folders.items(), ENGINES.items()):
-        weights, numbers = [], []
-        for most_rows in (1.0, 0.0):
-            encoder = SentenceEncoder.load(folder)
-            torch.manual_seed(rank)
-            engine = make_engine(encoder, OPTIMIZATION)
-            with travelled(most_rows) as left:
-                for _ in train_steps(engine, make.info_nce(), word_batches(encoder, 3, rank=rank, world_size=world_size)):
-                    pass
-            weights.append(engine.weights())
-            numbers.append(sum(left))
-        found[family, kind] = (weights, numbers)
-    return found
+Trained = tuple[list[dict[str, Tensor]], list[int]]  # weights by rows and by whole tables, and how many numbers left
+
+
+def _steps_both_ways(
+    rank: int, world_size: int, load: Callable[[], SentenceEncoder], make_engine: Callable[[nn.Module, Optimization], Engine]
+) -> Trained:
+    """Of three steps with dropout."""
+    weights, numbers = [], []
+    for most_rows in (1.0, 0.0):
+        encoder = load()
+        torch.manual_seed(rank)
+        engine = make_engine(encoder, OPTIMIZATION)
+        with travelled(most_rows) as left:
+            for _ in train_steps(engine, make.info_nce(), word_batches(encoder, 3, rank=rank, world_size=world_size)):
+                pass
+        weights.append(engine.weights())
+        numbers.append(sum(left))
+    return weights, numbers
+
+
+def _trained(rank: int, world_size: int, folders: dict[str, str]) -> dict[tuple[str, str], Trained]:
+    return {
+        (family, kind): _steps_both_ways(rank, world_size, partial(SentenceEncoder.load, folder), make_engine)
+        for (family, folder), (kind, make_engine) in itertools.product(folders.items(), ENGINES.items())
+    }
 
 
 def test_every_family_has_on_both_engines(tmp_path: Path) -> None:
@@ -142,21 +153,18 @@ class NextRow(nn.Embedding):
         return super().forward((ids + 1) % self.num_embeddings)
 
 
+def _reads_elsewhere(folder: str) -> SentenceEncoder:
+    encoder = SentenceEncoder.load(folder)
+    words = cast(nn.Embedding, encoder.model.get_input_embeddings())
+    other = NextRow(*words.weight.shape)
+    other.weight = words.weight
+    encoder.model.set_input_embeddings(other)
+    return encoder
+
+
 def _elsewhere(rank: int, world_size: int, folder: str) -> tuple[bool, int]:
-    weights, numbers = [], []
-    for most_rows in (1.0, 0.0):
-        encoder = SentenceEncoder.load(folder, hidden_dropout=0.0, attention_dropout=0.0)
-        words = cast(nn.Embedding, encoder.model.get_input_embeddings())
-        other = NextRow(*words.weight.shape)
-        other.weight = words.weight
-        encoder.model.set_input_embeddings(other)
-        engine = TorchEngine(encoder, OPTIMIZATION)
-        with travelled(most_rows) as left:
-            for _ in train_steps(engine, make.info_nce(), word_batches(encoder, 3, rank=rank, world_size=world_size)):
-                pass
-        weights.append(engine.weights())
-        numbers.append(sum(left))
-    return all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1]), numbers[1] - numbers[0]
+    (by_rows, whole), (of_rows, of_all) = _steps_both_ways(rank, world_size, partial(_reads_elsewhere, folder), TorchEngine)
+    return all(torch.equal(by_rows[name], whole[name]) for name in whole), of_all - of_rows
 
 
 def test_a_model_that_reads_other_rows_sends_all(tiny_encoder_dir: Path) -> None:
