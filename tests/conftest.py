@@ -123,15 +123,9 @@ def tiny_roberta_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_mpnet_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same as an MPNet, which cannot run flat."""
-    return _made_once(tmp_path_factory, "mpnet")
-
-
-@pytest.fixture(scope="session")
-def tiny_nomic_bert_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same as a Nomic BERT, with rotary positions and gated layers, which runs padded."""
-    return _made_once(tmp_path_factory, "nomic_bert")
+def tiny_padded_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same as a DeBERTa, which runs padded: what its tokens attend to depends on distances in a way of its own."""
+    return _made_once(tmp_path_factory, "deberta-v2")
 
 
 @pytest.fixture(scope="session")

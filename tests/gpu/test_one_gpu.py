@@ -101,9 +101,9 @@ def test_recomputed_layers_draw_the_same_dropout(precision: str, folder: Path) -
     assert found_next == drawn_next
 
 
-def test_a_model_that_runs_padded_learns_what_it_learns_on_a_cpu(tiny_mpnet_dir: Path) -> None:
+def test_a_model_that_runs_padded_learns_what_it_learns_on_a_cpu(tiny_padded_dir: Path) -> None:
     def learnt(device: str) -> Tensor:
-        encoder = SentenceEncoder.load(tiny_mpnet_dir, hidden_dropout=0.0, attention_dropout=0.0)
+        encoder = SentenceEncoder.load(tiny_padded_dir, hidden_dropout=0.0, attention_dropout=0.0)
         assert not encoder.is_flat
         engine = TorchEngine(encoder, Optimization(num_steps=1), device=device)
         embeddings = engine.encode(encoder.tokenize([" ".join(WORDS[: 1 + number]) for number in range(10)]))

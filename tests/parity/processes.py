@@ -32,6 +32,7 @@ PRELOADED = (
     "torch.utils.serialization.config",  # by the first checkpoint
     "distutils.ccompiler",  # by DeepSpeed's optimizer, from setuptools
     "transformers.models.roberta.modeling_roberta",
+    "transformers.models.deberta_v2.modeling_deberta_v2",
     "transformers.models.mpnet.modeling_mpnet",
     "transformers.models.nomic_bert.modeling_nomic_bert",
     "pyarrow.dataset",  # by the first table that is read

@@ -24,6 +24,7 @@ from sentdist.learning.shared_sentences import SharedSentences
 from tests.parity.processes import run_in_processes
 from tests.parity.word_batches import WORDS, word_batches
 from tests.support import make
+from tests.support.tiny_encoders import tiny_encoder
 
 pytestmark = pytest.mark.parity
 
@@ -51,10 +52,11 @@ def train_encoder(rank: int, world_size: int, folder: str, kinds: tuple[str | in
 
 
 @pytest.mark.parametrize(
-    ("family", "kinds"), [("bert", ("torch", 0, 1, 2, 3)), ("roberta", ("torch", 3)), ("mpnet", ("torch", 3)), ("nomic_bert", ("torch", 3))]
+    ("family", "kinds"),
+    [("bert", ("torch", 0, 1, 2, 3)), *((family, ("torch", 3)) for family in ("roberta", "mpnet", "deberta-v2", "nomic_bert"))],
 )
-def test_equal_after_10_steps(family: str, kinds: tuple[str | int, ...], request: pytest.FixtureRequest) -> None:
-    folder = str(request.getfixturevalue(f"tiny_{'encoder' if family == 'bert' else family}_dir"))
+def test_equal_after_10_steps(family: str, kinds: tuple[str | int, ...], tmp_path: Path) -> None:
+    folder = str(tiny_encoder(tmp_path, family))
     losses, half_way, weights = train_encoder(0, 1, folder, ("torch",))["torch"]
     for kind, (found_losses, found_half_way, found_weights) in run_in_processes(train_encoder, 2, folder, kinds)[0].items():
         assert found_losses == pytest.approx(losses, rel=1e-5), kind
@@ -95,9 +97,9 @@ def trained_by_parts(rank: int, world_size: int, folder: str) -> tuple[Outcome, 
         return train_encoder(rank, world_size, folder, (3,))[3], away
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "mpnet", "nomic_bert"])
-def test_zero_3_lets_parameters_go_between_their_uses(family: str, request: pytest.FixtureRequest) -> None:
-    folder = str(request.getfixturevalue(f"tiny_{'encoder' if family == 'bert' else family}_dir"))
+@pytest.mark.parametrize("family", ["bert", "roberta", "mpnet", "deberta-v2", "nomic_bert"])
+def test_zero_3_lets_parameters_go_between_their_uses(family: str, tmp_path: Path) -> None:
+    folder = str(tiny_encoder(tmp_path, family))
     losses, half_way, _ = train_encoder(0, 1, folder, ("torch",))["torch"]
     for (found_losses, found_half_way, _), away in run_in_processes(trained_by_parts, 2, folder):
         assert away > 10
@@ -108,7 +110,7 @@ def test_zero_3_lets_parameters_go_between_their_uses(family: str, request: pyte
 def has_no_gradient(name: str) -> bool:
     """A key's bias adds the same to all of a query's logits, so its gradient is zero but for rounding,
     which AdamW blows up to full steps."""
-    return name.endswith(("key.bias", "attn.k.bias"))
+    return name.endswith(("key.bias", "key_proj.bias", "attn.k.bias"))
 
 
 def unlike_ranks(rank: int, world_size: int, folder: str, kind: str | int) -> tuple[list[float], int]:
@@ -140,12 +142,12 @@ class Largest(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("kind", [3, 1])
-def test_ranks_with_unlike_sentences_pass_equally_often_and_no_buffer_is_larger_than_the_model(kind: int, tiny_mpnet_dir: Path) -> None:
+def test_ranks_with_unlike_sentences_pass_equally_often_and_no_buffer_is_larger_than_the_model(kind: int, tiny_padded_dir: Path) -> None:
     """A model that runs padded passed once for each group of lengths, and ZeRO stage 3 gathered the parameters of one rank's alone."""
-    expected, _ = run_in_processes(unlike_ranks, 2, str(tiny_mpnet_dir), "torch")[0]
-    encoder = SentenceEncoder.load(tiny_mpnet_dir)
+    expected, _ = run_in_processes(unlike_ranks, 2, str(tiny_padded_dir), "torch")[0]
+    encoder = SentenceEncoder.load(tiny_padded_dir)
     assert not encoder.is_flat
-    losses, largest = run_in_processes(unlike_ranks, 2, str(tiny_mpnet_dir), kind)[0]
+    losses, largest = run_in_processes(unlike_ranks, 2, str(tiny_padded_dir), kind)[0]
     assert losses == pytest.approx(expected, rel=1e-5)
     # On a GPU DeepSpeed's default takes 2 GB of any model, in float32.
     assert largest <= 2 * sum(parameter.numel() for parameter in encoder.parameters())

@@ -121,9 +121,9 @@ def test_loss_and_gradients_of_minilm(minilm: Path) -> None:
     assert_equal_gradients(encoder, model)
 
 
-@pytest.mark.parametrize("family", ["mpnet", "nomic_bert"])
-def test_padded_family_equals_the_obvious_way(family: str, request: pytest.FixtureRequest) -> None:
-    encoder, model, bucketed, padded = both_losses(request.getfixturevalue(f"tiny_{family}_dir"), SENTENCES)
+@pytest.mark.parametrize("family", ["deberta-v2", "nomic_bert"])
+def test_padded_family_equals_the_obvious_way(family: str, tmp_path: Path) -> None:
+    encoder, model, bucketed, padded = both_losses(tiny_encoder(tmp_path, family), SENTENCES)
     assert not encoder.is_flat
     assert family in (encoder.padded_reason or "")
     torch.testing.assert_close(bucketed, padded, rtol=1e-5, atol=1e-6)

@@ -20,7 +20,7 @@ from tests.support.tiny_encoders import SENTENCES, tiny_encoder, with_vectors
 
 pytestmark = pytest.mark.parity
 
-FUSED = ("bert", "roberta", "electra", "xlm-roberta", "camembert")
+FUSED = ("bert", "roberta", "electra", "xlm-roberta", "camembert", "mpnet")
 ATTENTION_ONLY = ("albert", "distilbert")
 
 
@@ -64,9 +64,12 @@ def test_loss_and_gradient(family: str, bf16: bool, bound: float, tmp_path: Path
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_encoding_by_kernels_gives_the_same_embeddings(precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("family", ["bert", "mpnet"])
+def test_encoding_by_kernels_gives_the_same_embeddings(
+    family: str, precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Few sentences, and so many that products are packed."""
-    encoder = SentenceEncoder.load(tiny_encoder(tmp_path, "bert", layer_norm_eps=0.1))
+    encoder = SentenceEncoder.load(tiny_encoder(tmp_path, family, layer_norm_eps=0.1))
     for sentences in (SENTENCES, [f"{sentence} {number}" for number in range(80) for sentence in SENTENCES]):
         with monkeypatch.context() as patch:
             patch.setattr(cpp_kernels, "why_unavailable", lambda: "not now")
@@ -93,10 +96,13 @@ def test_drophead_and_dropout_act_in_training_alone(tmp_path: Path) -> None:
     torch.testing.assert_close(loud(tokens).detach(), first)  # with a derivative the same numbers are drawn
 
 
-@pytest.mark.parametrize("name", ["attention.self.query", "attention.output.dense", "output.dense"])
-def test_gradient_under_dropout_is_that_of_the_drawn_function(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [*(("bert", name) for name in ("attention.self.query", "attention.output.dense", "output.dense")), ("mpnet", "attention.attn.k")],
+)
+def test_gradient_under_dropout_is_that_of_the_drawn_function(family: str, name: str, tmp_path: Path) -> None:
     """With the generator reset, the dropped network is one fixed function: central differences give its gradient, behind each mask."""
-    encoder = SentenceEncoder.load(tiny_encoder(tmp_path, "bert"), hidden_dropout=0.3, attention_dropout=0.3)
+    encoder = SentenceEncoder.load(tiny_encoder(tmp_path, family), hidden_dropout=0.3, attention_dropout=0.3)
     slope, gradient = slope_beside_gradient(encoder, name, sentences=SENTENCES * 3)
     assert gradient == pytest.approx(slope, rel=0.03)  # of float32
 
@@ -118,7 +124,7 @@ def test_another_activation_or_width_computes_as_before(
 def test_sharded_weights_and_other_types_are_not_supported(tmp_path: Path) -> None:
     encoder = SentenceEncoder.load(tiny_encoder(tmp_path, "bert"))
     layer = encoder.model.encoder.layer[0]
-    whole = fused_layer._PARAMETERS(layer)
+    whole = fused_layer._PARTS["BERT"].parameters(layer)
     assert cpp_kernels.supports_layer(torch.zeros(1, 4, 32), *whole, product_dtype=torch.bfloat16)
     shard = torch.empty(0)  # that is not gathered
     assert not cpp_kernels.supports_layer(torch.zeros(1, 4, 32), *whole, shard, product_dtype=torch.float32)

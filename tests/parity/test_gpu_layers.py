@@ -72,8 +72,8 @@ def test_a_gpu_layer_asks_for_its_sentences_and_the_type_of_its_products(dtype: 
     segments = Segments(lengths=(3, 2), boundaries=torch.tensor([0, 3, 5]), num_heads=2, head_width=32)
     monkeypatch.setattr(fused_layer, "_product_dtype", lambda device: dtype)
     with torch.no_grad():
-        assert fused_layer._supporting_kernels(layer, segments, [states], drophead=0.0) is None
-    assert fused_layer._supporting_kernels(layer, segments, [states], drophead=0.1) is None
+        assert fused_layer._supporting_kernels(layer, fused_layer._PARTS["BERT"], segments, [states], drophead=0.0) is None
+    assert fused_layer._supporting_kernels(layer, fused_layer._PARTS["BERT"], segments, [states], drophead=0.1) is None
     kernels = [
         AttentionKernel(
             states.device, dtype, 32, has_dropout=True, has_backward=has_backward, has_biases=has_backward, has_head_scales=drophead

@@ -34,8 +34,10 @@ def attended(
     scale: float,
     mask: DropoutMask | None,
     head_scales: Tensor | None,
+    distances: Tensor | None = None,
 ) -> Tensor:
-    """softmax(q kᵀ · scale), dropped out, times v, times the head's scale, sentence by sentence and head by head; (T, H · head width)."""
+    """softmax(q kᵀ · scale + distances), dropped out, times v, times the head's scale, sentence by sentence and head by head;
+    (T, H · head width)."""
     width = states[0].shape[1] // heads
     drawn = factors(mask, (sum(heads * length**2 for length in lengths),))
     sentences, first, place = [], 0, 0
@@ -43,7 +45,11 @@ def attended(
         of_heads = []
         for head in range(heads):
             query, key, value = (one[first : first + length, head * width : (head + 1) * width] for one in states)
-            weights = torch.softmax(query @ key.T * scale, dim=1) * drawn[place : place + length**2].view(length, length)
+            scores = query @ key.T * scale
+            if distances is not None:
+                place_of = torch.arange(length)
+                scores = scores + distances[head, place_of - place_of[:, None] + distances.shape[1] // 2]
+            weights = torch.softmax(scores, dim=1) * drawn[place : place + length**2].view(length, length)
             of_heads.append(weights @ value * (1.0 if head_scales is None else head_scales[number, head]))
             place += length**2
         sentences.append(torch.cat(of_heads, dim=1))

@@ -20,26 +20,37 @@ def compiled_attention(
     boundaries: Tensor,
     scale: float,
     p: float,
+    distances: Tensor | None = None,
     launches: Launches = (),
 ) -> Tensor:
-    """softmax(q kᵀ · scale) v within each sentence, (T, H, head width), each weight dropped with probability `p`.
+    """softmax(q kᵀ · scale + distances) v within each sentence, (T, H, head width), each weight dropped with probability `p`.
 
-    boundaries: (S + 1,) int32. launches: for kernels in Triton. No weights are kept: memory grows with T, not with the
-    squares of lengths. Seeds of masks are drawn from the device's default generator, so a recomputed pass draws them again.
+    boundaries: (S + 1,) int32. distances: see `AttentionLayout`. launches: for kernels in Triton. No weights are kept: memory grows with T,
+    not with the squares of lengths. Seeds of masks are drawn from the device's default generator, so a recomputed pass draws them again.
     """
     num_heads, width = query.shape[1:]
-    layout = AttentionLayout(boundaries=boundaries, num_heads=num_heads, head_width=width, scale=scale, launches=launches)
+    layout = AttentionLayout(
+        boundaries=boundaries, num_heads=num_heads, head_width=width, scale=scale, distances=distances, launches=launches
+    )  # fmt: skip
     (dropout_mask,) = kernels.draw_dropout_masks([p], query.device)
     rows = (states.reshape(len(query), num_heads * width).contiguous() for states in (query, key, value))
-    context: Tensor = _Attention.apply(*rows, kernels, layout, dropout_mask)
+    context: Tensor = _Attention.apply(*rows, distances, kernels, layout, dropout_mask)
     return context.view(query.shape)
 
 
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, kernels: Kernels, layout: AttentionLayout, dropout_mask: DropoutMask | None
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        distances: Tensor | None,
+        kernels: Kernels,
+        layout: AttentionLayout,
+        dropout_mask: DropoutMask | None,
     ) -> Tensor:
+        """distances: the layout's, given once more for their gradient."""
         context, statistics = kernels.attention(QueryKeyValue(query, key, value), layout, dropout_mask, save_for_backward=True)
         ctx.save_for_backward(query, key, value, statistics)
         ctx.kernels, ctx.layout, ctx.dropout_mask = kernels, layout, dropout_mask
@@ -50,7 +61,7 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, statistics = ctx.saved_tensors
         out = torch.empty_like(query), torch.empty_like(key), torch.empty_like(value)
-        ctx.kernels.attention_backward(
+        grad_distances = ctx.kernels.attention_backward(
             QueryKeyValue(query, key, value), ctx.layout, ctx.dropout_mask, grad=grad.contiguous(), statistics=statistics, out=out
         )  # fmt: skip
-        return *out, None, None, None
+        return *out, grad_distances, None, None, None

@@ -21,12 +21,12 @@ CLASSES_WITHOUT_WORDS = ("PreTrainedTokenizerFast", "TokenizersBackend")  # of t
 DECODERS = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma3_text")  # no token sees what follows it
 # Model types whose sentences were tested to stay apart when they lie flat. All else runs padded, in groups of similar length.
 FLAT_FAMILIES = frozenset({
-    "bert", "electra", "albert", "distilbert", "roberta", "xlm-roberta", "camembert", "modernbert", *DECODERS,
+    "bert", "electra", "albert", "distilbert", "roberta", "xlm-roberta", "camembert", "mpnet", "modernbert", *DECODERS,
 })  # fmt: skip
 # Frequencies of positions that change with the longest sentence of a batch, as transformers computes them.
 _FREQUENCIES_OF_A_BATCH = ("dynamic", "longrope")
 # Model types whose layers transformers cannot compute again in the backward pass; SentenceEncoder.recompute_layers asks the class itself.
-NOT_RECOMPUTED = frozenset({"albert", "mpnet", "xlm", "flaubert"})
+NOT_RECOMPUTED = frozenset({"albert", "xlm", "flaubert"})
 
 
 def why_padded(config: Mapping[str, object]) -> str | None:

@@ -38,6 +38,7 @@ class Segments:
     """Where the sentences of a flat tensor lie, and what the layers of a step make of it: each part where it is first read, once.
 
     lengths: of the S sentences. boundaries: (S + 1,) int32. num_heads: H, of queries. is_causal: whether no token sees those behind it.
+    distances: (H, 2R - 1), what is added to a score where the key's place less the query's is 1 - R to R - 1; no sentence is longer than R.
     """
 
     lengths: Sequence[int]
@@ -45,6 +46,7 @@ class Segments:
     num_heads: int
     head_width: int
     is_causal: bool = False
+    distances: Tensor | None = None
 
     @property
     def num_sentences(self) -> int:
@@ -141,13 +143,14 @@ def _attention(segments: Segments, query: Tensor, key: Tensor, value: Tensor, ba
     """(T, H, head width), by the kernel that takes these numbers and this band and is the fastest; else by products of groups."""
     num_heads, width = query.shape[1:]
     kernel = fused_kernel(query.device, query.dtype, width)
-    if not takes_band(kernel, band):
+    if not takes_band(kernel, band) or segments.distances is not None:
         kernel = None
     is_in_triton = band is None and _is_best_in_triton(segments, query, p=p)
     if key.shape[1] != num_heads and (is_in_triton or kernel != "flash"):
         key, value = (_repeated(states, num_heads) for states in (key, value))
     if band is None and cpp_kernels.supports_attention(query, key, value):
-        return compiled_attention(cpp_kernels, query, key, value, boundaries=segments.boundaries, scale=scale, p=p)
+        boundaries, distances = segments.boundaries, segments.distances
+        return compiled_attention(cpp_kernels, query, key, value, boundaries=boundaries, distances=distances, scale=scale, p=p)
     if is_in_triton:
         return _triton_attention(segments, query, key, value, scale=scale, p=p)
     if kernel == "efficient" and p > 0.0:
@@ -157,7 +160,7 @@ def _attention(segments: Segments, query: Tensor, key: Tensor, value: Tensor, ba
         return fused_attention(
             kernel, query, key, value, lengths=lengths, boundaries=boundaries, longest=longest, scale=scale, p=p, band=band
         )  # fmt: skip
-    return grouped_attention(query, key, value, segments.grouped, scale=scale, p=p, band=band)
+    return grouped_attention(query, key, value, segments.grouped, scale=scale, p=p, band=band, distances=segments.distances)
 
 
 def _repeated(states: Tensor, num_heads: int) -> Tensor:
@@ -195,7 +198,7 @@ def _is_best_in_triton(segments: Segments, query: Tensor, *, p: float) -> bool:
 
 def triton_supports(segments: Segments, kernel: AttentionKernel) -> bool:
     """Whether attention by this kernel takes all of these sentences and runs on this machine."""
-    if segments.longest > longest_supported(kernel.device, kernel.dtype, kernel.head_width):
+    if segments.distances is not None or segments.longest > longest_supported(kernel.device, kernel.dtype, kernel.head_width):
         return False
     return load_triton_kernels().can_run_attention(kernel, segments.tiles)
 

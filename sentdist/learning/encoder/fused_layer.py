@@ -20,15 +20,59 @@ from sentdist.learning.kernels.interface import AddNormOutput, AttentionKernel, 
 from sentdist.learning.kernels.lazy_triton import load_triton_kernels
 from sentdist.learning.products import product
 
-_LINEARS = (
-    "attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense", "intermediate.dense", "output.dense",
-)  # fmt: skip
-_NORMS = ("attention.output.LayerNorm", "output.LayerNorm")
-_DROPOUTS = ("attention.self.dropout", "attention.output.dropout", "output.dropout")
-_ACTIVATION = "intermediate.intermediate_act_fn"
-_DROPOUT_PROBABILITIES = attrgetter(*(f"{name}.p" for name in _DROPOUTS))
-_NORM_PARAMETERS = attrgetter(*(f"{part}.{kind}" for part in _NORMS for kind in ("weight", "bias")))
-_PARAMETERS = attrgetter(*(f"{part}.{kind}" for part in (*_LINEARS, *_NORMS) for kind in ("weight", "bias")))
+_BEFORE_GELU, _ACTIVATION = "intermediate.dense", "intermediate.intermediate_act_fn"
+_NUM_DROPOUTS = 3
+
+
+class _Parts(NamedTuple):
+    """How a layer of BERT's kind is read, whatever a family calls its parts.
+
+    kinds: by name, of all that have parameters or drop values. attention: the module that attends. products: of queries, keys, values, the
+    attention's output and the layer's; the one before GELU stands in the module `intermediate`. norms: two, norm_parameters: of both.
+    probabilities: of dropout, in the order of `_LayerSettings`.
+    """
+
+    kinds: dict[str, type[nn.Module]]
+    attention: attrgetter[Any]
+    products: attrgetter[tuple[Any, ...]]
+    norms: attrgetter[tuple[Any, ...]]
+    probabilities: attrgetter[tuple[float, ...]]
+    norm_parameters: attrgetter[tuple[Tensor, ...]]
+    parameters: attrgetter[tuple[Tensor, ...]]
+
+
+def _parts(attention: str, *, linears: Sequence[str], norms: Sequence[str], dropouts: Sequence[str]) -> _Parts:
+    def parameters_of(modules: Sequence[str]) -> list[str]:
+        return [f"{module}.{kind}" for module in modules for kind in ("weight", "bias")]
+
+    return _Parts(
+        kinds=dict.fromkeys(linears, nn.Linear) | dict.fromkeys(norms, nn.LayerNorm) | dict.fromkeys(dropouts, nn.Dropout),
+        attention=attrgetter(attention),
+        products=attrgetter(*(linear for linear in linears if linear != _BEFORE_GELU)),
+        norms=attrgetter(*norms),
+        probabilities=attrgetter(*(f"{dropout}.p" for dropout in dropouts)),
+        norm_parameters=attrgetter(*parameters_of(norms)),
+        parameters=attrgetter(*parameters_of([*linears, *norms])),
+    )
+
+
+_PARTS = {
+    "BERT": _parts(
+        "attention.self",
+        linears=[
+            *(f"attention.self.{name}" for name in ("query", "key", "value")),
+            "attention.output.dense", _BEFORE_GELU, "output.dense",
+        ],
+        norms=["attention.output.LayerNorm", "output.LayerNorm"],
+        dropouts=["attention.self.dropout", "attention.output.dropout", "output.dropout"],
+    ),
+    "MPNet": _parts(
+        "attention.attn",
+        linears=[*(f"attention.attn.{name}" for name in "qkvo"), _BEFORE_GELU, "output.dense"],
+        norms=["attention.LayerNorm", "output.LayerNorm"],
+        dropouts=["attention.attn.dropout", "attention.dropout", "output.dropout"],
+    ),
+}  # fmt: skip
 
 
 def fuse_layers(model: nn.Module) -> None:
@@ -39,71 +83,74 @@ def fuse_layers(model: nn.Module) -> None:
     layer computes as before.
     """
     for layer in model.modules():
-        if _has_parts_of_bert(layer):
-            layer.__class__ = _fused(type(layer))  # type: ignore[arg-type]  # mypy: a class has no hash
+        family = next((family for family, parts in _PARTS.items() if _has(layer, parts)), None)
+        if family is not None:
+            layer.__class__ = _fused(type(layer), family)  # type: ignore[arg-type]  # mypy: a class has no hash
 
 
 @cache
-def _fused(kind: type[nn.Module]) -> type[nn.Module]:
+def _fused(kind: type[nn.Module], family: str) -> type[nn.Module]:
     """A layer of that kind that computes as one operation where it can. A class, not a function in the layer: transformers wraps the
     `forward` of each class of layers, and recomputes what is asked of it."""
+    parts = _PARTS[family]
 
     class FusedLayer(kind):  # type: ignore[misc, valid-type]
         def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-            out = _forward(self, hidden_states, **kwargs)
+            out = _forward(self, parts, hidden_states, **kwargs)
             return super().forward(hidden_states, *args, **kwargs) if out is None else out
 
         def __reduce_ex__(self, protocol: object) -> tuple[object, ...]:  # pickle finds no class that a function made
-            return _empty, (kind,), self.__dict__
+            return _empty, (kind, family), self.__dict__
 
     return FusedLayer
 
 
-def _empty(kind: type[nn.Module]) -> nn.Module:
+def _empty(kind: type[nn.Module], family: str) -> nn.Module:
     """A fused layer of that kind without its parts, which pickle fills in."""
-    fused = _fused(kind)  # type: ignore[arg-type]  # as above
+    fused = _fused(kind, family)  # type: ignore[arg-type]  # as above
     return fused.__new__(fused)
 
 
-def _has_parts_of_bert(layer: nn.Module) -> bool:
+def _has(layer: nn.Module, parts: _Parts) -> bool:
     """Whether it is a layer of an encoder, with norms behind its sums and a GELU by the error function, and has no other part."""
     leaves = {name: part for name, part in layer.named_modules() if not any(part.children())}
     activation = leaves.pop(_ACTIVATION, None)
-    kinds = dict.fromkeys(_LINEARS, nn.Linear) | dict.fromkeys(_NORMS, nn.LayerNorm) | dict.fromkeys(_DROPOUTS, nn.Dropout)
     return (
-        leaves.keys() == kinds.keys()
-        and all(isinstance(part, kinds[name]) for name, part in leaves.items())
+        leaves.keys() == parts.kinds.keys()
+        and all(isinstance(part, parts.kinds[name]) for name, part in leaves.items())
         and isinstance(activation, GELUActivation)
         and activation.act is nn.functional.gelu
     )
 
 
 def _forward(
-    layer: nn.Module, hidden_states: Tensor, *, segments: Segments | None = None, drophead: float = 0.0, **_: object
+    layer: nn.Module, parts: _Parts, hidden_states: Tensor, *, segments: Segments | None = None, drophead: float = 0.0, **_: object
 ) -> Tensor | None:
     """(1, T, W) to (1, T, W) float32; None where no kernels support it."""
     has_backward = torch.is_grad_enabled()
     # Without a derivative the products are those of the layer's own parts, in whose place packed ones may stand.
-    parameters = _PARAMETERS(layer) if has_backward else _NORM_PARAMETERS(layer)
-    kernels = None if segments is None else _supporting_kernels(layer, segments, (hidden_states, *parameters), drophead=drophead)
+    parameters = parts.parameters(layer) if has_backward else parts.norm_parameters(layer)
+    kernels = None if segments is None else _supporting_kernels(layer, parts, segments, (hidden_states, *parameters), drophead=drophead)
     if segments is None or kernels is None:
         return None
-    settings = _layer_settings(layer, segments, kernels, hidden_states.device, drophead=drophead)
+    settings = _layer_settings(layer, parts, segments, kernels, hidden_states.device, drophead=drophead)
     hidden = hidden_states.squeeze(0).contiguous()
     if not has_backward:
-        return _infer(layer, hidden, settings).unsqueeze(0)
+        return _infer(layer, parts, hidden, settings).unsqueeze(0)
     with torch.autocast(hidden.device.type, enabled=False):
-        out: Tensor = _Layer.apply(hidden, settings, *parameters)
+        out: Tensor = _Layer.apply(hidden, segments.distances, settings, *parameters)
     return out.unsqueeze(0)
 
 
-def _supporting_kernels(layer: Any, segments: Segments, tensors: Sequence[Tensor], *, drophead: float) -> Kernels | None:
+def _supporting_kernels(
+    layer: nn.Module, parts: _Parts, segments: Segments, tensors: Sequence[Tensor], *, drophead: float
+) -> Kernels | None:
     """Those that support a layer's input and weights and these sentences, on the device where they are."""
     device = tensors[0].device
     dtype = _product_dtype(device)
     if device.type == "cpu":
         return cpp_kernels if cpp_kernels.supports_layer(*tensors, product_dtype=dtype) else None
-    attention, has_backward = layer.attention.self, torch.is_grad_enabled()
+    attention, has_backward = parts.attention(layer), torch.is_grad_enabled()
     kernel = AttentionKernel(
         device, dtype, attention.attention_head_size, has_dropout=layer.training and attention.dropout.p > 0.0, has_backward=has_backward,
         has_biases=has_backward,  # else the layer's own parts have added theirs
@@ -126,24 +173,26 @@ class _LayerSettings:
     epsilons: tuple[float, float]
 
 
-def _layer_settings(layer: Any, segments: Segments, kernels: Kernels, device: torch.device, *, drophead: float) -> _LayerSettings:
+def _layer_settings(
+    layer: nn.Module, parts: _Parts, segments: Segments, kernels: Kernels, device: torch.device, *, drophead: float
+) -> _LayerSettings:
     """Draw what the layer drops, from the device's default generator: a recomputed pass draws it again."""
     num_heads = segments.num_heads
-    probabilities = _DROPOUT_PROBABILITIES(layer) if layer.training else (0.0,) * len(_DROPOUTS)
+    probabilities = parts.probabilities(layer) if layer.training else (0.0,) * _NUM_DROPOUTS
     dropout_masks = kernels.draw_dropout_masks(probabilities, device)
     scales = None
     if drophead > 0.0 and layer.training:
         scales = head_scales(segments.num_sentences, num_heads, drophead, device=device)
-    attention = layer.attention.self
+    attention, (attention_norm, output_norm) = parts.attention(layer), parts.norms(layer)
     return _LayerSettings(
         kernels=kernels,
         layout=AttentionLayout(
             boundaries=segments.boundaries, num_heads=num_heads, head_width=attention.attention_head_size, scale=attention.scaling,
-            head_scales=scales, launches=() if kernels is cpp_kernels else segments.launches,
+            head_scales=scales, distances=segments.distances, launches=() if kernels is cpp_kernels else segments.launches,
         ),
         product_dtype=_product_dtype(device),
         dropout_masks=dropout_masks,
-        epsilons=(layer.attention.output.LayerNorm.eps, layer.output.LayerNorm.eps),
+        epsilons=(attention_norm.eps, output_norm.eps),
     )  # fmt: skip
 
 
@@ -151,19 +200,22 @@ def _product_dtype(device: torch.device) -> torch.dtype:
     return torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else torch.float32
 
 
-def _infer(layer: Any, hidden: Tensor, settings: _LayerSettings) -> Tensor:
+def _infer(layer: Any, parts: _Parts, hidden: Tensor, settings: _LayerSettings) -> Tensor:
     """(T, W) to (T, W) float32, without what a derivative needs. Its products are the layer's own parts', which may be packed ones."""
-    attention, (attention_dropout, middle_dropout, output_dropout) = layer.attention, settings.dropout_masks
+    query, key, value, attention_output, output = parts.products(layer)
+    attention_norm, output_norm = parts.norms(layer)
+    attention_dropout, middle_dropout, output_dropout = settings.dropout_masks
     inputs = hidden.to(settings.product_dtype)
-    qkv = QueryKeyValue(attention.self.query(inputs), attention.self.key(inputs), attention.self.value(inputs))
-    context, _ = settings.kernels.attention(qkv, settings.layout, attention_dropout, save_for_backward=False)
-    middle = _add_norm(settings.kernels, attention.output, context, middle_dropout, hidden)
-    return _add_norm(settings.kernels, layer.output, layer.intermediate(middle.product_input), output_dropout, middle.out).out
+    context, _ = settings.kernels.attention(
+        QueryKeyValue(query(inputs), key(inputs), value(inputs)), settings.layout, attention_dropout, save_for_backward=False
+    )  # fmt: skip
+    middle = _add_norm(settings.kernels, attention_output(context), attention_norm, middle_dropout, hidden)
+    projected = output(layer.intermediate(middle.product_input))
+    return _add_norm(settings.kernels, projected, output_norm, output_dropout, middle.out).out
 
 
-def _add_norm(kernels: Kernels, part: Any, inputs: Tensor, dropout_mask: DropoutMask | None, residual: Tensor) -> AddNormOutput:
-    """A part of BERT's that has a linear layer and a norm."""
-    norm, projected = part.LayerNorm, part.dense(inputs)  # which has added its bias
+def _add_norm(kernels: Kernels, projected: Tensor, norm: Any, dropout_mask: DropoutMask | None, residual: Tensor) -> AddNormOutput:
+    """projected: by a linear layer, which has added its bias."""
     return kernels.add_norm(projected, None, dropout_mask, residual, norm.weight, norm.bias, epsilon=norm.eps, save_for_backward=False)
 
 
@@ -241,7 +293,8 @@ class _Layer(torch.autograd.Function):
     """`_compute` with its derivative."""
 
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, settings: _LayerSettings, *parameters: Tensor) -> Tensor:
+    def forward(ctx: Any, hidden: Tensor, distances: Tensor | None, settings: _LayerSettings, *parameters: Tensor) -> Tensor:
+        """distances: the layout's, given once more for their gradient."""
         out, saved = _compute(hidden, settings, _Parameters(*parameters))
         ctx.save_for_backward(*parameters, *saved)
         ctx.settings = settings
@@ -257,7 +310,7 @@ class _Layer(torch.autograd.Function):
             settings.dropout_masks,
         )
         parameters, saved = _Parameters(*tensors[: len(_Parameters._fields)]), _Saved(*tensors[len(_Parameters._fields) :])
-        needed: Any = _Parameters(*ctx.needs_input_grad[2:])
+        needed: Any = _Parameters(*ctx.needs_input_grad[3:])
         last = kernels.add_norm_backward(
             grad.contiguous(), None, (saved.output_normalized, saved.output_inverse_std), parameters.output_norm, output_dropout,
             dtype=dtype
@@ -273,7 +326,7 @@ class _Layer(torch.autograd.Function):
         grad_intermediate = kernels.weight_grad(grad_gelu, middle.recomputed) if needed.intermediate else None
         grad_attention_output = kernels.weight_grad(middle.product, saved.context) if needed.attention_output else None
         grad_qkv = torch.empty_like(saved.qkv)
-        kernels.attention_backward(
+        grad_distances = kernels.attention_backward(
             _split_qkv(saved.qkv, parameters), settings.layout, attention_dropout,
             grad=product(middle.product, saved.attention_output_matrix),
             statistics=saved.statistics, out=_thirds(grad_qkv),
@@ -287,7 +340,7 @@ class _Layer(torch.autograd.Function):
             grad_intermediate, grad_intermediate_bias, grad_output, last.bias, middle.norm_weight, middle.norm_bias, last.norm_weight,
             last.norm_bias,
         )  # fmt: skip
-        return grad_hidden, None, *grad_parameters
+        return grad_hidden, grad_distances, None, *grad_parameters
 
 
 def _split_qkv(qkv: Tensor, parameters: _Parameters) -> QueryKeyValue:

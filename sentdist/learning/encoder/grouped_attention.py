@@ -136,19 +136,28 @@ def length_groups(lengths: Sequence[int], device: torch.device, *, num_heads: in
 
 
 def grouped_attention(
-    query: Tensor, key: Tensor, value: Tensor, grouped: LengthGroups, *, scale: float, p: float, band: Band | None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    grouped: LengthGroups,
+    *,
+    scale: float,
+    p: float,
+    band: Band | None,
+    distances: Tensor | None = None,
 ) -> Tensor:
-    """softmax(q kᵀ · scale) v within each sentence and band, (T, H, head width), each weight dropped with probability `p`."""
+    """softmax(q kᵀ · scale + distances) v within each sentence and band, (T, H, head width), each weight dropped with probability `p`.
+    distances: see `Segments`."""
     if band is not None and p == 0.0 and query.device.type == "cpu" and not torch.is_grad_enabled():
         return _without_derivative(grouped, query, key, value, band, scale=scale)
     rows = (states.flatten(0, 1) for states in (query, key, value))
     with torch.autocast(query.device.type, enabled=False):
-        context: Tensor = GroupedAttention.apply(*rows, grouped, scale, p, band)
+        context: Tensor = GroupedAttention.apply(*rows, grouped, scale, p, band, distances)
     return context.view(query.shape)
 
 
 class GroupedAttention(torch.autograd.Function):
-    """softmax(q kᵀ · scale), dropped out, times v, group by group; all of (T·H, head width).
+    """softmax(q kᵀ · scale + distances), dropped out, times v, group by group; all of (T·H, head width).
 
     Written by hand because autograd over a dozen groups a layer spends more time on bookkeeping than on arithmetic.
     What does not depend on the shape of a group (scaling, dropout) is done once for the weights of all groups, which lie in one buffer.
@@ -156,7 +165,15 @@ class GroupedAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, grouped: LengthGroups, scale: float, p: float, band: Band | None = None
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        grouped: LengthGroups,
+        scale: float,
+        p: float,
+        band: Band | None = None,
+        distances: Tensor | None = None,
     ) -> Tensor:
         query_P, key_P, value_P = (rows.index_select(0, grouped.row_of_slot) for rows in (query, key, value))
         scores, weights = query.new_empty(grouped.num_weights), query.new_empty(grouped.num_weights)
@@ -164,6 +181,8 @@ class GroupedAttention(torch.autograd.Function):
             torch.bmm(group.rows(query_P), group.rows(key_P).transpose(1, 2), out=group.weights(scores))
         scores.mul_(scale)
         for group in grouped.groups:
+            if distances is not None:
+                group.weights(scores).unflatten(0, (-1, len(distances))).add_(_of_pairs(distances, group.length))
             grouped.hide(group.weights(scores), group, band)
             torch.softmax(group.weights(scores), dim=-1, out=group.weights(weights))
         factors = dropout_factors(weights, p) if p > 0.0 else None
@@ -173,6 +192,7 @@ class GroupedAttention(torch.autograd.Function):
             torch.bmm(group.weights(dropped), group.rows(value_P), out=group.rows(out_P))
         ctx.save_for_backward(query_P, key_P, value_P, weights, factors)
         ctx.grouped, ctx.scale = grouped, scale
+        ctx.distances_shape = None if distances is None else distances.shape
         return out_P.index_select(0, grouped.slot_of_row)
 
     @staticmethod
@@ -192,12 +212,39 @@ class GroupedAttention(torch.autograd.Function):
             grad_weights.mul_(factors)
         for group in grouped.groups:
             softmax_backward(group.weights(grad_weights), group.weights(weights), out=group.weights(grad_scores))
+        grad_distances = None
+        if ctx.distances_shape is not None:
+            grad_distances = grad.new_zeros(ctx.distances_shape, dtype=torch.float32)
+            for group in grouped.groups:
+                _middle(grad_distances, group.length).add_(_by_distance(group.weights(grad_scores), len(grad_distances)))
         grad_scores.mul_(ctx.scale)
         for group in grouped.groups:
             torch.bmm(group.weights(grad_scores), group.rows(key_P), out=group.rows(grad_query_P))
             torch.bmm(group.weights(grad_scores).transpose(1, 2), group.rows(query_P), out=group.rows(grad_key_P))
         grads = (rows.index_select(0, grouped.slot_of_row) for rows in (grad_query_P, grad_key_P, grad_value_P))
-        return *grads, None, None, None, None
+        return *grads, None, None, None, None, grad_distances
+
+
+def _middle(distances: Tensor, length: int) -> Tensor:
+    """(H, 2 · length - 1): those within a sentence of that length."""
+    middle = distances.shape[1] // 2
+    return distances[:, middle - length + 1 : middle + length]
+
+
+def _of_pairs(distances: Tensor, length: int) -> Tensor:
+    """(H, length, length): what is added to the score of each query and key."""
+    return _middle(distances, length).unfold(1, length, 1).flip(1)
+
+
+def _by_distance(values: Tensor, num_heads: int) -> Tensor:
+    """Sum (n·H, L, L) values of queries and keys by their distances: (H, 2L - 1) float32.
+
+    Written in rows of 2L numbers and read in rows of one less, each row stands one place further right than the row above it.
+    """
+    length = values.shape[-1]
+    summed = values.unflatten(0, (-1, num_heads)).sum(dim=0, dtype=torch.float32).flip(1)
+    rows = nn.functional.pad(summed, (0, length)).flatten(1)[:, : length * (2 * length - 1)]
+    return rows.unflatten(1, (length, 2 * length - 1)).sum(dim=1)
 
 
 def _without_derivative(grouped: LengthGroups, query: Tensor, key: Tensor, value: Tensor, band: Band, *, scale: float) -> Tensor:

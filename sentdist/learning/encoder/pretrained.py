@@ -80,7 +80,9 @@ def load_model(
         register_flat_attention()
     if initialization == "random":
         with _reading(folder, "architecture"):
-            return AutoModel.from_config(config, dtype=torch.float32, **attention), reason
+            model = AutoModel.from_config(config, dtype=torch.float32, **attention)
+        _lay_flat(model, reason)
+        return model, reason
     with _reading(folder, "model"), without_bars(), nullcontext() if layers is None else without_reports():
         model, report = AutoModel.from_pretrained(folder, config=config, dtype=torch.float32, output_loading_info=True, **attention)
     missing = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
@@ -93,7 +95,16 @@ def load_model(
         )
     if any(name.startswith("pooler.") for name in report["missing_keys"]):
         model.pooler = None
+    _lay_flat(model, reason)
     return model, reason
+
+
+def _lay_flat(model: PreTrainedModel, padded_reason: str | None) -> None:
+    """Of most families transformers takes any attention; the rest have a module here, whose import takes a while."""
+    if padded_reason is None and model.config.model_type == "mpnet":
+        from sentdist.learning.encoder.mpnet import lay_flat
+
+        lay_flat(model)
 
 
 def _keep_layers(config: PreTrainedConfig, layers: int, folder: Path) -> None:

@@ -1,4 +1,5 @@
-// softmax(q kᵀ · scale) v within each sentence of a flat tensor, with dropout and DropHead; one head of one sentence at a time, in float32.
+// softmax(q kᵀ · scale + what a distance adds) v within each sentence of a flat tensor, with dropout and DropHead; one head of one sentence
+// at a time, in float32.
 #include <algorithm>
 #include <vector>
 
@@ -22,6 +23,8 @@ struct Layout {
     const int32_t* boundaries;
     int64_t num_sentences, num_heads, head_width;
     float scale;
+    const float* distances;  // (num_heads, num_distances): what is added to a score by the place of the key less that of the query, which is
+    int64_t num_distances;   // 0 in the middle; or none
 };
 
 // One head of one sentence: its rows in the flat tensor, and where its attention weights begin, as dropout counts them:
@@ -44,8 +47,8 @@ struct Scratch {
     }
 };
 
-// Lets `work(head, scratch)` do each head of each sentence. It takes so many tensors of a head's rows, so many of ROWS queries' weights,
-// and one of ROWS rows.
+// Lets `work(head, scratch)` do each head of each sentence. It takes so many tensors of a head's rows, so many of ROWS queries' weights and
+// of distances, and one of ROWS rows.
 template <typename Work>
 void for_each_head(const Layout& layout, int64_t num_tensors, int64_t num_weights, int threads, Work work) {
     std::vector<int64_t> first_place(layout.num_sentences + 1, 0);
@@ -56,6 +59,7 @@ void for_each_head(const Layout& layout, int64_t num_tensors, int64_t num_weight
         longest = std::max(longest, length);
     }
     int64_t floats = whole_lanes(longest) * (num_tensors * whole_lanes(layout.head_width) + num_weights * ROWS);
+    if (layout.distances != nullptr) floats += num_weights * (2 * whole_lanes(longest) + LANES);
 #pragma omp parallel num_threads(threads)
     {
         Scratch scratch(floats + ROWS * whole_lanes(layout.head_width));
@@ -134,6 +138,31 @@ inline Lanes within(Lanes lanes, int64_t first, int64_t length, float beyond) {
     return number < int32_t(std::min<int64_t>(length - first, LANES)) ? lanes : all(beyond);
 }
 
+// What the distances within a head's sentence add, the longest one back first, and zeros behind them; null where there are none.
+float* read_distances(const Layout& layout, const Head& head, Scratch& scratch) {
+    if (layout.distances == nullptr) return nullptr;
+    float* distances = scratch.take(2 * head.padded() + LANES);
+    const float* middle = layout.distances + head.number * layout.num_distances + layout.num_distances / 2;
+    float* end = std::copy(middle - (head.length - 1), middle + head.length, distances);
+    std::fill(end, distances + 2 * head.padded() + LANES, 0.0f);
+    return distances;
+}
+
+// A query's scores, times the scale, plus what its distances add.
+void add_distances(float* scores, const Head& head, float scale, const float* distances) {
+    for (int64_t place = 0; place < head.length; place += LANES)
+        store(scores + place, load(scores + place) * scale + load(distances + place));
+}
+
+// Adds the gradients of a query's scores to those of its distances, then makes them those of the products.
+void add_to_distances(float* grads, const Head& head, float scale, float* sums) {
+    for (int64_t place = 0; place < head.length; place += LANES) {
+        Lanes values = load(grads + place);
+        store(sums + place, load(sums + place) + within(values, place, head.length, 0.0f));
+        store(grads + place, values * scale);
+    }
+}
+
 // Of a query: its largest score, and one over the sum of its powers.
 struct SoftmaxStatistics {
     float top, inverse;
@@ -208,14 +237,17 @@ void attention(const QueryKeyValue<Element>& qkv, const Layout& layout, const Dr
     for_each_head(layout, 4, 1, threads, [&](const Head& head, Scratch& scratch) {
         HeadRows rows = read_qkv(qkv, layout, head, scratch);
         float *key_columns = transposed(rows.key, head, width, scratch), *weights = scratch.take(ROWS * head.padded());
-        float* context = scratch.take(ROWS * width);
+        float *context = scratch.take(ROWS * width), *distances = read_distances(layout, head, scratch);
+        float score_scale = distances == nullptr ? layout.scale : 1.0f;
         float scale = head_scales == nullptr ? 1.0f : head_scales[head.sentence * layout.num_heads + head.number];
         for (int64_t first = 0; first < head.length; first += ROWS) {
             products(rows.query + first * width, width, key_columns, width, head.padded(), weights);
             int64_t last = std::min(first + ROWS, head.length);
             for (int64_t row = first; row < last; ++row) {
                 int64_t first_place = head.first_place + row * head.length;
-                SoftmaxStatistics made = softmax(weights + (row - first) * head.padded(), head, layout.scale, dropout, first_place);
+                float* scores = weights + (row - first) * head.padded();
+                if (distances != nullptr) add_distances(scores, head, layout.scale, distances + head.length - 1 - row);
+                SoftmaxStatistics made = softmax(scores, head, score_scale, dropout, first_place);
                 if (statistics != nullptr) statistics[(head.begin + row) * layout.num_heads + head.number] = made;
             }
             products(weights, head.padded(), rows.value, head.length, width, context);
@@ -225,11 +257,27 @@ void attention(const QueryKeyValue<Element>& qkv, const Layout& layout, const Dr
     });
 }
 
+// Sums over the sentences, one behind the other whoever computed them, what each head has summed of its distances: 2 · length floats.
+void sum_distances(const Layout& layout, const float* of_heads, float* sums, int threads) {
+#pragma omp parallel for num_threads(threads)
+    for (int64_t number = 0; number < layout.num_heads; ++number) {
+        float *row = sums + number * layout.num_distances, *middle = row + layout.num_distances / 2;
+        std::fill(row, row + layout.num_distances, 0.0f);
+        for (int64_t sentence = 0; sentence < layout.num_sentences; ++sentence) {
+            int64_t begin = layout.boundaries[sentence], length = layout.boundaries[sentence + 1] - begin;
+            const float* from = of_heads + 2 * (begin * layout.num_heads + number * length);
+            for (int64_t place = 0; place < 2 * length - 1; ++place) middle[place - (length - 1)] += from[place];
+        }
+    }
+}
+
 template <typename Element>
 void attention_backward(const QueryKeyValue<Element>& qkv, const Layout& layout, const Dropout& dropout, const float* head_scales,
                         const Element* grad, int64_t grad_stride, const SoftmaxStatistics* statistics, Element* grad_query,
-                        Element* grad_key, Element* grad_value, int64_t out_stride, int threads) {
+                        Element* grad_key, Element* grad_value, int64_t out_stride, float* grad_distances, int threads) {
     int64_t width = whole_lanes(layout.head_width);
+    int64_t num_tokens = layout.boundaries[layout.num_sentences];
+    std::vector<float> distance_sums(layout.distances == nullptr ? 0 : 2 * num_tokens * layout.num_heads);
     for_each_head(layout, 8, 2, threads, [&](const Head& head, Scratch& scratch) {
         int64_t padded = head.padded(), offset = head.number * layout.head_width, to = head.begin * out_stride + offset;
         HeadRows rows = read_qkv(qkv, layout, head, scratch);
@@ -242,6 +290,9 @@ void attention_backward(const QueryKeyValue<Element>& qkv, const Layout& layout,
         std::fill(key_sums, key_sums + padded * width, 0.0f);
         std::fill(value_sums, value_sums + padded * width, 0.0f);
         float *weights = scratch.take(ROWS * padded), *slopes = scratch.take(ROWS * padded), *query_rows = scratch.take(ROWS * width);
+        float *distances = read_distances(layout, head, scratch), *sums = read_distances(layout, head, scratch);
+        float score_scale = distances == nullptr ? layout.scale : 1.0f;
+        if (sums != nullptr) std::fill(sums, sums + 2 * padded + LANES, 0.0f);
         for (int64_t first = 0; first < head.length; first += ROWS) {
             products(rows.query + first * width, width, key_columns, width, padded, weights);
             products(grad_rows + first * width, width, value_columns, width, padded, slopes);
@@ -249,7 +300,10 @@ void attention_backward(const QueryKeyValue<Element>& qkv, const Layout& layout,
             for (int64_t row = first; row < last; ++row) {
                 int64_t first_place = head.first_place + row * head.length, start = (row - first) * padded;
                 SoftmaxStatistics made = statistics[(head.begin + row) * layout.num_heads + head.number];
-                softmax_backward(weights + start, slopes + start, head, layout.scale, dropout, first_place, made);
+                int64_t distance = head.length - 1 - row;
+                if (distances != nullptr) add_distances(weights + start, head, layout.scale, distances + distance);
+                softmax_backward(weights + start, slopes + start, head, score_scale, dropout, first_place, made);
+                if (distances != nullptr) add_to_distances(slopes + start, head, layout.scale, sums + distance);
             }
             std::fill(weights + (last - first) * padded, weights + ROWS * padded, 0.0f);  // of rows that are no queries
             std::fill(slopes + (last - first) * padded, slopes + ROWS * padded, 0.0f);
@@ -260,7 +314,10 @@ void attention_backward(const QueryKeyValue<Element>& qkv, const Layout& layout,
         }
         write_head(key_sums, 1.0f, head.length, layout.head_width, grad_key + to, out_stride);
         write_head(value_sums, 1.0f, head.length, layout.head_width, grad_value + to, out_stride);
+        int64_t first_sum = 2 * (head.begin * layout.num_heads + head.number * head.length);
+        if (sums != nullptr) std::copy(sums, sums + 2 * head.length - 1, distance_sums.data() + first_sum);
     });
+    if (grad_distances != nullptr) sum_distances(layout, distance_sums.data(), grad_distances, threads);
 }
 
 }  // namespace
@@ -272,11 +329,12 @@ extern "C" {
 void sentdist_attention(int is_bfloat16, const void* query, const void* key, const void* value, const float* query_bias,
                         const float* key_bias, const float* value_bias, int64_t stride, const int32_t* boundaries, int64_t num_sentences,
                         int64_t num_heads, int64_t head_width, float scale, uint64_t seed, uint32_t threshold, float kept_factor,
-                        const float* head_scales, void* out, int64_t out_stride, void* statistics, int threads) {
+                        const float* distances, int64_t num_distances, const float* head_scales, void* out, int64_t out_stride,
+                        void* statistics, int threads) {
     with_element_type(is_bfloat16, [&](auto element) {
         using Rows = const decltype(element)*;
         QueryKeyValue<decltype(element)> qkv = {Rows(query), Rows(key), Rows(value), query_bias, key_bias, value_bias, stride};
-        Layout layout = {boundaries, num_sentences, num_heads, head_width, scale};
+        Layout layout = {boundaries, num_sentences, num_heads, head_width, scale, distances, num_distances};
         attention(qkv, layout, Dropout{seed, threshold, kept_factor}, head_scales, static_cast<decltype(element)*>(out), out_stride,
                   static_cast<SoftmaxStatistics*>(statistics), threads);
     });
@@ -285,17 +343,17 @@ void sentdist_attention(int is_bfloat16, const void* query, const void* key, con
 void sentdist_attention_backward(int is_bfloat16, const void* query, const void* key, const void* value, const float* query_bias,
                                  const float* key_bias, const float* value_bias, int64_t stride, const int32_t* boundaries,
                                  int64_t num_sentences, int64_t num_heads, int64_t head_width, float scale, uint64_t seed,
-                                 uint32_t threshold, float kept_factor, const float* head_scales, const void* grad, int64_t grad_stride,
-                                 const void* statistics, void* grad_query, void* grad_key, void* grad_value, int64_t out_stride,
-                                 int threads) {
+                                 uint32_t threshold, float kept_factor, const float* distances, int64_t num_distances,
+                                 const float* head_scales, const void* grad, int64_t grad_stride, const void* statistics, void* grad_query,
+                                 void* grad_key, void* grad_value, int64_t out_stride, float* grad_distances, int threads) {
     with_element_type(is_bfloat16, [&](auto element) {
         using Rows = const decltype(element)*;
         using Written = decltype(element)*;
         QueryKeyValue<decltype(element)> qkv = {Rows(query), Rows(key), Rows(value), query_bias, key_bias, value_bias, stride};
-        Layout layout = {boundaries, num_sentences, num_heads, head_width, scale};
+        Layout layout = {boundaries, num_sentences, num_heads, head_width, scale, distances, num_distances};
         attention_backward(qkv, layout, Dropout{seed, threshold, kept_factor}, head_scales, Rows(grad), grad_stride,
                            static_cast<const SoftmaxStatistics*>(statistics), Written(grad_query), Written(grad_key), Written(grad_value),
-                           out_stride, threads);
+                           out_stride, grad_distances, threads);
     });
 }
 }

@@ -75,12 +75,14 @@ def attention_backward(
     grad: Tensor,
     statistics: Tensor | None,
     out: Triple,
-) -> None:
+) -> Tensor | None:
     assert all(rows.stride() == out[0].stride() for rows in out)
+    grad_distances = None if layout.distances is None else torch.empty_like(layout.distances)
     _run(
         "attention_backward", grad.dtype, *_attention_arguments(qkv, layout, dropout_mask), _pointer(layout.head_scales), _pointer(grad),
-        _int64(grad.shape[1]), _pointer(statistics), *map(_strided_pointer, out), _int64(out[0].stride(0)),
+        _int64(grad.shape[1]), _pointer(statistics), *map(_strided_pointer, out), _int64(out[0].stride(0)), _pointer(grad_distances),
     )  # fmt: skip
+    return grad_distances
 
 
 def add_norm(
@@ -168,7 +170,8 @@ def _attention_arguments(qkv: QueryKeyValue, layout: AttentionLayout, dropout_ma
     return (
         *map(_strided_pointer, qkv[:3]), *map(_pointer, qkv.biases or (None, None, None)), _int64(stride), _pointer(layout.boundaries),
         _int64(len(layout.boundaries) - 1), _int64(layout.num_heads), _int64(layout.head_width), _float(layout.scale),
-        *_dropout_arguments(dropout_mask),
+        *_dropout_arguments(dropout_mask), _pointer(layout.distances),
+        _int64(0 if layout.distances is None else layout.distances.shape[1]),
     )  # fmt: skip
 
 

@@ -32,9 +32,10 @@ class DropoutMask:
 @dataclass(frozen=True, kw_only=True)
 class AttentionLayout:
     """S sentences in a flat tensor and the heads that attend in each. boundaries: (S + 1,) int32. scale: of scores.
-    head_scales: (S, H) float32, of contexts.
+    head_scales: (S, H) float32, of contexts. distances: (H, 2R - 1) float32, what is added to a score where the key's place less the
+    query's is 1 - R to R - 1; no sentence is longer than R.
 
-    launches: for kernels in Triton.
+    launches: for kernels in Triton, which know no distances.
     """
 
     boundaries: Tensor
@@ -42,6 +43,7 @@ class AttentionLayout:
     head_width: int
     scale: float
     head_scales: Tensor | None = None
+    distances: Tensor | None = None
     launches: Launches = ()
 
 
@@ -105,7 +107,7 @@ class Kernels(Protocol):
     def attention(
         self, qkv: QueryKeyValue, layout: AttentionLayout, dropout_mask: DropoutMask | None, *, save_for_backward: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """softmax(q kᵀ · scale), dropped out, times v, times the head's scale, within each sentence: (T, H · head width).
+        """softmax(q kᵀ · scale + distances), dropped out, times v, times the head's scale, within each sentence: (T, H · head width).
 
         save_for_backward: also return the statistics that `attention_backward` needs, if any.
         """
@@ -119,8 +121,9 @@ class Kernels(Protocol):
         grad: Tensor,
         statistics: Tensor | None,
         out: Triple,
-    ) -> None:
-        """Write the gradients of queries, keys and values, which share one stride, into `out`. grad: (T, H · head width), the context's."""
+    ) -> Tensor | None:
+        """Write the gradients of queries, keys and values, which share one stride, into `out`. grad: (T, H · head width), the context's.
+        Returns the gradient of the layout's distances, where it has some."""
 
     def add_norm(
         self,

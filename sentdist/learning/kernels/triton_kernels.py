@@ -173,8 +173,9 @@ def attention_backward(
     grad: Tensor,
     statistics: Tensor | None,
     out: Triple,
-) -> None:
+) -> Tensor | None:
     triton_attention.attend_backward(qkv, layout, dropout_mask, grad, out)
+    return None
 
 
 def add_norm(

@@ -37,26 +37,37 @@ def leaves(*tensors: Tensor) -> list[Tensor]:
 @pytest.mark.parametrize(("heads", "width"), [(3, 8), (2, 32), (1, 64), (2, 20)])
 @pytest.mark.parametrize("mask", [None, MASK])
 @pytest.mark.parametrize("apart", [False, True])
-def test_attention(dtype: torch.dtype, heads: int, width: int, mask: DropoutMask | None, apart: bool) -> None:
-    """apart: queries, keys and values in three tensors without biases; else in one with them, and with a scale for each head."""
+@pytest.mark.parametrize("longest", [None, max(LENGTHS), 100])
+def test_attention(dtype: torch.dtype, heads: int, width: int, mask: DropoutMask | None, apart: bool, longest: int | None) -> None:
+    """apart: queries, keys and values in three tensors without biases; else in one with them, and with a scale for each head.
+    longest: of sentences for which there are distances."""
     total = heads * width
     states = torch.randn(ROWS, 3 * total).to(dtype)
     biases = None if apart else torch.randn(3, total)
     head_scales = None if apart else torch.rand(len(LENGTHS), heads)
     grad = torch.randn(ROWS, total).to(dtype)
     boundaries = torch.tensor([0, *LENGTHS], dtype=torch.int32).cumsum(0, dtype=torch.int32)
-    layout = AttentionLayout(boundaries=boundaries, num_heads=heads, head_width=width, scale=0.7 * width**-0.5, head_scales=head_scales)
+    distances = None if longest is None else torch.randn(heads, 2 * longest - 1)
+    layout = AttentionLayout(
+        boundaries=boundaries, num_heads=heads, head_width=width, scale=0.7 * width**-0.5, head_scales=head_scales, distances=distances
+    )  # fmt: skip
     thirds = [third.contiguous() if apart else third for third in states.chunk(3, dim=1)]
     given = QueryKeyValue(thirds[0], thirds[1], thirds[2], None if biases is None else (biases[0], biases[1], biases[2]))
     found, statistics = cpp_kernels.attention(given, layout, mask, save_for_backward=True)
     assert statistics is not None
     to = [torch.empty_like(third) for third in thirds] if apart else list(torch.empty_like(states).chunk(3, dim=1))
-    cpp_kernels.attention_backward(given, layout, mask, grad=grad, statistics=statistics, out=(to[0], to[1], to[2]))
+    grad_distances = cpp_kernels.attention_backward(given, layout, mask, grad=grad, statistics=statistics, out=(to[0], to[1], to[2]))
 
     expected_of = leaves(*states.chunk(3, dim=1))
     moved = expected_of if biases is None else [one + bias for one, bias in zip(expected_of, biases.double(), strict=True)]
-    expected = attended((moved[0], moved[1], moved[2]), LENGTHS, heads=heads, scale=layout.scale, mask=mask, head_scales=head_scales)
+    of_distances = None if distances is None else leaves(distances)[0]
+    expected = attended(
+        (moved[0], moved[1], moved[2]), LENGTHS, heads=heads, scale=layout.scale, mask=mask, head_scales=head_scales, distances=of_distances
+    )  # fmt: skip
     expected.backward(grad.double())
+    assert (grad_distances is None) == (of_distances is None)
+    if grad_distances is not None and of_distances is not None and of_distances.grad is not None:
+        near(grad_distances, of_distances.grad, dtype)
     near(found, expected, dtype)
     for one, leaf in zip(to, expected_of, strict=True):
         assert leaf.grad is not None
@@ -136,7 +147,8 @@ def threads() -> Iterator[None]:
 def test_any_number_of_threads_gives_the_same_digits() -> None:
     states, grad, width = torch.randn(ROWS, 96), torch.randn(ROWS, 32), 32
     boundaries = torch.tensor([0, *LENGTHS], dtype=torch.int32).cumsum(0, dtype=torch.int32)
-    layout, norm_weight = AttentionLayout(boundaries=boundaries, num_heads=2, head_width=16, scale=0.25), torch.randn(width)
+    distances, norm_weight = torch.randn(2, 2 * max(LENGTHS) - 1), torch.randn(width)
+    layout = AttentionLayout(boundaries=boundaries, num_heads=2, head_width=16, scale=0.25, distances=distances)
     outcomes = []
     for number in (1, 2, 3):
         torch.set_num_threads(number)
@@ -144,7 +156,7 @@ def test_any_number_of_threads_gives_the_same_digits() -> None:
         context, statistics = cpp_kernels.attention(given, layout, MASK, save_for_backward=True)
         assert statistics is not None
         to = torch.empty_like(states)
-        cpp_kernels.attention_backward(given, layout, MASK, grad=grad, statistics=statistics, out=to.chunk(3, dim=1))
+        grad_distances = cpp_kernels.attention_backward(given, layout, MASK, grad=grad, statistics=statistics, out=to.chunk(3, dim=1))
         normed = cpp_kernels.add_norm(context, norm_weight, MASK, grad, norm_weight, norm_weight, epsilon=1e-5, save_for_backward=True)
         assert normed.saved_for_backward is not None
         grads = cpp_kernels.add_norm_backward(
@@ -152,7 +164,7 @@ def test_any_number_of_threads_gives_the_same_digits() -> None:
         )
         arrived = grad.clone()
         activated, grad_bias = cpp_kernels.gelu_backward(context, norm_weight, arrived)
-        outcomes.append([context, to, normed.out, *grads, arrived, activated, grad_bias, cpp_kernels.column_sums(to)])
+        outcomes.append([context, to, grad_distances, normed.out, *grads, arrived, activated, grad_bias, cpp_kernels.column_sums(to)])
     for other in outcomes[1:]:
         assert all(torch.equal(one, again) for one, again in zip(outcomes[0], other, strict=True))
 

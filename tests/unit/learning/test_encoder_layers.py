@@ -22,7 +22,7 @@ CARD = EncoderCard(base_model="tiny", objective="none")
 SENTENCES = ["a dog runs", "two cats sleep on a red mat", "a man"]
 
 
-@pytest.mark.parametrize("family", ["tiny_encoder_dir", "tiny_roberta_dir", "tiny_mpnet_dir"])
+@pytest.mark.parametrize("family", ["tiny_encoder_dir", "tiny_roberta_dir", "tiny_padded_dir"])
 def test_the_first_layers_are_kept_as_they_are(family: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     folder: Path = request.getfixturevalue(family)
     whole, cut = SentenceEncoder.load(folder).eval(), SentenceEncoder.load(folder, layers=1).eval()

@@ -36,8 +36,8 @@ def test_attention_takes_sentences_of_near_lengths_in_one_product_and_long_ones_
     assert [(group.size, group.length) for group in unlike.groups] == [(200, 8), (2, 60)]
 
 
-def test_a_padded_model_passes_sentences_of_near_lengths_at_once(tiny_mpnet_dir: Path) -> None:
-    encoder = SentenceEncoder.load(tiny_mpnet_dir).eval()
+def test_a_padded_model_passes_sentences_of_near_lengths_at_once(tiny_padded_dir: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_padded_dir).eval()
     shapes: list[tuple[int, ...]] = []
     encoder.model.register_forward_pre_hook(lambda module, args, given: shapes.append(tuple(given["input_ids"].shape)), with_kwargs=True)
     sentences = ["man " * number for number in range(2, 12)]
@@ -48,7 +48,7 @@ def test_a_padded_model_passes_sentences_of_near_lengths_at_once(tiny_mpnet_dir:
     assert sorted(rows for rows, _ in shapes) == [1, 60]
 
 
-@pytest.mark.parametrize("dir_name", ["tiny_mpnet_dir", "tiny_encoder_dir"])
+@pytest.mark.parametrize("dir_name", ["tiny_padded_dir", "tiny_encoder_dir"])
 @pytest.mark.parametrize(("pooling", "reads_all"), [("mean", False), ("cls", False), ("first_last", True)])
 def test_only_a_pooling_that_reads_all_layers_has_them_kept(
     pooling: str, reads_all: bool, dir_name: str, request: pytest.FixtureRequest

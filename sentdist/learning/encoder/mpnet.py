@@ -1,0 +1,67 @@
+"""MPNet among flat sentences. transformers' code for it knows its own attention alone, which adds to each score a number for the distance
+of the two tokens; here that attention is one that takes flat sentences. Names, parameters and what is exported stay."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_outputs import BaseModelOutput
+from transformers.models.mpnet import modeling_mpnet
+
+from sentdist.learning.encoder.flat_attention import Segments, flat_attention
+
+
+def lay_flat(model: Any) -> None:
+    """Let `model` take `segments`, as models do whose attention transformers lets us choose."""
+    model.__class__ = MPNetModel
+    for layer in model.encoder.layer:
+        layer.__class__ = MPNetLayer
+        layer.attention.attn.scaling = layer.attention.attn.attention_head_size**-0.5
+
+
+class MPNetModel(modeling_mpnet.MPNetModel):
+    """transformers' model, whose layers can also be computed again in the backward pass."""
+
+    supports_gradient_checkpointing = True
+
+    def forward(
+        self, *args: Any, segments: Segments | None = None, drophead: float = 0.0, output_hidden_states: bool = False, **kwargs: Any
+    ) -> BaseModelOutput:
+        """segments: None for sentences that are padded, as in an export."""
+        if segments is None:
+            return super().forward(*args, output_hidden_states=output_hidden_states, **kwargs)
+        segments = replace(segments, distances=self._distances(segments.longest))
+        states = [self.embeddings(*args, **kwargs)]
+        for layer in self.encoder.layer:
+            states.append(layer(states[-1], segments=segments, drophead=drophead))
+        return BaseModelOutput(last_hidden_state=states[-1], hidden_states=tuple(states) if output_hidden_states else None)
+
+    def _distances(self, longest: int) -> Tensor:
+        """(H, 2 · longest - 1): what each head adds where a key's place less the query's is 1 - longest to longest - 1, in all layers."""
+        encoder: Any = self.encoder
+        embedding = encoder.relative_attention_bias
+        distances = torch.arange(1 - longest, longest, device=embedding.weight.device)
+        numbers = encoder.relative_position_bucket(distances, num_buckets=embedding.num_embeddings)
+        of_heads: Tensor = embedding(numbers)
+        return of_heads.t().contiguous()
+
+
+class MPNetLayer(GradientCheckpointingLayer, modeling_mpnet.MPNetLayer):
+    def forward(self, hidden_states: Tensor, *args: Any, segments: Segments | None = None, drophead: float = 0.0, **kwargs: Any) -> Any:
+        """(1, T, W) to (1, T, W) where there are segments."""
+        if segments is None:
+            return super().forward(hidden_states, *args, **kwargs)
+        parts: tuple[Any, ...] = self.attention, self.intermediate, self.output
+        attention, intermediate, output = parts
+        own = attention.attn
+        shape = (own.num_attention_heads, own.attention_head_size)
+        query, key, value = (part(hidden_states).unflatten(-1, shape).transpose(1, 2) for part in (own.q, own.k, own.v))
+        context, _ = flat_attention(
+            own, query, key, value, None, segments=segments, scaling=own.scaling, dropout=own.dropout.p, drophead=drophead
+        )  # fmt: skip
+        middle = attention.LayerNorm(attention.dropout(own.o(context.flatten(2))) + hidden_states)
+        return output(intermediate(middle), middle)
