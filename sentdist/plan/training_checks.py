@@ -78,7 +78,7 @@ def check_training(training: Training, regularizers: Regularizers, runtime: Runt
             where=f"{where}: regularizers.drophead",
             found=f"{regularizers.drophead:g} for {pin.name}, whose sentences are padded",
             expected="0",
-            remedy="Leave drophead out, or take an encoder of BERT's, RoBERTa's, ELECTRA's, ALBERT's or DistilBERT's family.",
+            remedy="Leave drophead out, or take an encoder that runs without padding, as BERT, RoBERTa, MPNet and ModernBERT do.",
         )
     check_length(f"{where}: training.max_length", training.max_length, pin)
     if training.layer_decay != 1.0 and pin.shares_layers:

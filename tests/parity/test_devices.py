@@ -38,6 +38,15 @@ def test_every_objective_learns_there_what_it_learns_here(name: str, folder: Pat
         torch.testing.assert_close(there.weights[weight_name], weight, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.usefixtures("one_thread")
+def test_a_family_whose_attention_has_no_kernel_there_learns_the_same(tmp_path: Path) -> None:
+    """MPNet: here by kernels, there by groups."""
+    folder = maskable_encoder(tmp_path, "mpnet")
+    here, there = (two_steps("info_nce", folder, device) for device in (on("cpu"), pretended_gpu()))
+    assert there.losses == pytest.approx(here.losses, rel=1e-5)
+    assert there.distance(here) < 1e-5
+
+
 def there(rank: int, world_size: int, folder: Path) -> list[Outcome]:
     torch.set_num_threads(1)
     with warnings.catch_warnings(action="ignore"):

@@ -27,6 +27,11 @@ def test_within_a_step(name: str, micro_batch: int | None, folder: Path) -> None
     step_within(nobody_waits, name, folder, pretended_gpu(), micro_batch=micro_batch)
 
 
+@pytest.mark.usefixtures("one_thread")
+def test_within_a_step_of_a_family_whose_attention_has_no_kernel_there(tmp_path: Path) -> None:
+    step_within(nobody_waits, "info_nce", maskable_encoder(tmp_path, "mpnet"), pretended_gpu(), micro_batch=None)
+
+
 def test_within_supmpn_as_the_authors_mask() -> None:
     with pretended_gpu() as gpu:
         anchors, positives, negatives = (torch.ones(*shape, 5, device=gpu) for shape in ((4,), (4, 2), (4, 1)))

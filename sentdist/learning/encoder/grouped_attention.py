@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from sentdist.learning.encoder.band import Band
+from sentdist.learning.encoder.batch import sent_to
 from sentdist.learning.encoder.private_torch import softmax_backward
 from sentdist.learning.encoder.regularizers import dropout_factors
 
@@ -120,7 +121,7 @@ def length_groups(lengths: Sequence[int], device: torch.device, *, num_heads: in
         token = start_S[members][:, None] + np.minimum(column, length_S[members][:, None] - 1)
         rows.append((token[:, None, :] * num_heads + heads[:, None]).ravel())
         reals.append(np.repeat(inside[:, None, :], num_heads, axis=1).ravel())
-        is_padding = None if inside.all() else torch.from_numpy(np.repeat(~inside, num_heads, axis=0)).to(device)
+        is_padding = None if inside.all() else sent_to(torch.from_numpy(np.repeat(~inside, num_heads, axis=0)), device)
         size = len(members) * num_heads
         groups.append(LengthGroup(size=size, length=longest, first_slot=num_slots, first_weight=num_weights, is_padding=is_padding))
         num_slots, num_weights = num_slots + size * longest, num_weights + size * longest**2
@@ -129,8 +130,8 @@ def length_groups(lengths: Sequence[int], device: torch.device, *, num_heads: in
     slot_of_row[row_of_slot[real]] = np.flatnonzero(real)
     return LengthGroups(
         groups=tuple(groups),
-        row_of_slot=torch.from_numpy(row_of_slot).to(device),
-        slot_of_row=torch.from_numpy(slot_of_row).to(device),
+        row_of_slot=sent_to(torch.from_numpy(row_of_slot), device),
+        slot_of_row=sent_to(torch.from_numpy(slot_of_row), device),
         num_weights=num_weights,
     )
 
