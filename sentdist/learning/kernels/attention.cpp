@@ -8,6 +8,12 @@
 namespace {
 
 constexpr int64_t ROWS = 4;  // queries at once: each key or value that is loaded serves so many products
+// Lanes of columns at once: so many sums of ROWS rows are kept in registers, and one need not wait for its last product.
+#if defined(__AVX512F__)
+constexpr int AT_ONCE = 2;
+#else
+constexpr int AT_ONCE = 1;
+#endif
 
 int64_t whole_lanes(int64_t length) { return (length + LANES - 1) / LANES * LANES; }
 
@@ -107,16 +113,26 @@ void transpose(const float* rows, int64_t padded, int64_t width, float* columns)
         }
 }
 
+// ROWS rows of `left` (ROWS, inner) times COLUMNS lanes of columns of `right` (inner, columns): into `out` (ROWS, columns).
+template <int COLUMNS>
+inline void product_block(const float* left, int64_t left_stride, const float* right, int64_t inner, int64_t columns, float* out) {
+    Lanes sums[ROWS][COLUMNS] = {};
+    for (int64_t place = 0; place < inner; ++place) {
+        Lanes values[COLUMNS];
+        for (int column = 0; column < COLUMNS; ++column) values[column] = load(right + place * columns + column * LANES);
+        for (int64_t row = 0; row < ROWS; ++row)
+            for (int column = 0; column < COLUMNS; ++column) sums[row][column] += left[row * left_stride + place] * values[column];
+    }
+    for (int64_t row = 0; row < ROWS; ++row)
+        for (int column = 0; column < COLUMNS; ++column) store(out + row * columns + column * LANES, sums[row][column]);
+}
+
 // ROWS rows of `left` (ROWS, inner) times `right` (inner, columns): out (ROWS, columns). `left_stride` between its rows.
 inline void products(const float* left, int64_t left_stride, const float* right, int64_t inner, int64_t columns, float* out) {
-    for (int64_t column = 0; column < columns; column += LANES) {
-        Lanes sums[ROWS] = {};
-        for (int64_t place = 0; place < inner; ++place) {
-            Lanes values = load(right + place * columns + column);
-            for (int64_t row = 0; row < ROWS; ++row) sums[row] += left[row * left_stride + place] * values;
-        }
-        for (int64_t row = 0; row < ROWS; ++row) store(out + row * columns + column, sums[row]);
-    }
+    int64_t column = 0;
+    for (; column + AT_ONCE * LANES <= columns; column += AT_ONCE * LANES)
+        product_block<AT_ONCE>(left, left_stride, right + column, inner, columns, out + column);
+    for (; column < columns; column += LANES) product_block<1>(left, left_stride, right + column, inner, columns, out + column);
 }
 
 // Adds leftᵀ right, left (ROWS, padded) and right (ROWS, width), to sums (length, width).
@@ -188,19 +204,21 @@ SoftmaxStatistics softmax(float* scores, const Head& head, float scale, const Dr
     return {top, inverse};
 }
 
-// A query's scores to its dropped weights, as `softmax` has made them, and the gradient of these to that of the scores.
+// A query's scores to its dropped weights, as `softmax` has made them, and the gradient of these to that of the scores. `drawn`: room for
+// as many factors.
 void softmax_backward(float* scores, float* grads, const Head& head, float scale, const Dropout& dropout, int64_t first_place,
-                      SoftmaxStatistics made) {
+                      SoftmaxStatistics made, float* drawn) {
     Lanes total = {};
     for (int64_t place = 0; place < head.length; place += LANES) {
-        Lanes powers = exp_of_negative(load(scores + place) * scale - made.top) * made.inverse;
+        Lanes powers = exp_of_negative(load(scores + place) * scale - made.top) * made.inverse, factors = dropout.at(first_place + place);
         powers = within(powers, place, head.length, 0.0f);
         store(scores + place, powers);
-        total += powers * dropout.at(first_place + place) * load(grads + place);
+        store(drawn + place, factors);
+        total += powers * factors * load(grads + place);
     }
     float mean = sum(total);
     for (int64_t place = 0; place < head.length; place += LANES) {
-        Lanes powers = load(scores + place), factors = dropout.at(first_place + place);
+        Lanes powers = load(scores + place), factors = load(drawn + place);
         store(grads + place, powers * (load(grads + place) * factors - mean) * scale);
         store(scores + place, powers * factors);
     }
@@ -278,7 +296,7 @@ void attention_backward(const QueryKeyValue<Element>& qkv, const Layout& layout,
     int64_t width = whole_lanes(layout.head_width);
     int64_t num_tokens = layout.boundaries[layout.num_sentences];
     std::vector<float> distance_sums(layout.distances == nullptr ? 0 : 2 * num_tokens * layout.num_heads);
-    for_each_head(layout, 8, 2, threads, [&](const Head& head, Scratch& scratch) {
+    for_each_head(layout, 8, 3, threads, [&](const Head& head, Scratch& scratch) {
         int64_t padded = head.padded(), offset = head.number * layout.head_width, to = head.begin * out_stride + offset;
         HeadRows rows = read_qkv(qkv, layout, head, scratch);
         float* grad_rows = scratch.take(padded * width);
@@ -290,7 +308,8 @@ void attention_backward(const QueryKeyValue<Element>& qkv, const Layout& layout,
         std::fill(key_sums, key_sums + padded * width, 0.0f);
         std::fill(value_sums, value_sums + padded * width, 0.0f);
         float *weights = scratch.take(ROWS * padded), *slopes = scratch.take(ROWS * padded), *query_rows = scratch.take(ROWS * width);
-        float *distances = read_distances(layout, head, scratch), *sums = read_distances(layout, head, scratch);
+        float *drawn = scratch.take(padded), *distances = read_distances(layout, head, scratch);
+        float* sums = read_distances(layout, head, scratch);
         float score_scale = distances == nullptr ? layout.scale : 1.0f;
         if (sums != nullptr) std::fill(sums, sums + 2 * padded + LANES, 0.0f);
         for (int64_t first = 0; first < head.length; first += ROWS) {
@@ -302,7 +321,7 @@ void attention_backward(const QueryKeyValue<Element>& qkv, const Layout& layout,
                 SoftmaxStatistics made = statistics[(head.begin + row) * layout.num_heads + head.number];
                 int64_t distance = head.length - 1 - row;
                 if (distances != nullptr) add_distances(weights + start, head, layout.scale, distances + distance);
-                softmax_backward(weights + start, slopes + start, head, score_scale, dropout, first_place, made);
+                softmax_backward(weights + start, slopes + start, head, score_scale, dropout, first_place, made, drawn);
                 if (distances != nullptr) add_to_distances(slopes + start, head, layout.scale, sums + distance);
             }
             std::fill(weights + (last - first) * padded, weights + ROWS * padded, 0.0f);  // of rows that are no queries
