@@ -24,7 +24,7 @@ _BEFORE_GELU, _ACTIVATION = "intermediate.dense", "intermediate.intermediate_act
 _NUM_DROPOUTS = 3
 
 
-class _Parts(NamedTuple):
+class _LayerParts(NamedTuple):
     """How a layer of BERT's kind is read, whatever a family calls its parts.
 
     kinds: by name, of all that have parameters or drop values. attention: the module that attends. products: of queries, keys, values, the
@@ -41,11 +41,11 @@ class _Parts(NamedTuple):
     parameters: attrgetter[tuple[Tensor, ...]]
 
 
-def _parts(attention: str, *, linears: Sequence[str], norms: Sequence[str], dropouts: Sequence[str]) -> _Parts:
+def _parts(attention: str, *, linears: Sequence[str], norms: Sequence[str], dropouts: Sequence[str]) -> _LayerParts:
     def parameters_of(modules: Sequence[str]) -> list[str]:
         return [f"{module}.{kind}" for module in modules for kind in ("weight", "bias")]
 
-    return _Parts(
+    return _LayerParts(
         kinds=dict.fromkeys(linears, nn.Linear) | dict.fromkeys(norms, nn.LayerNorm) | dict.fromkeys(dropouts, nn.Dropout),
         attention=attrgetter(attention),
         products=attrgetter(*(linear for linear in linears if linear != _BEFORE_GELU)),
@@ -111,7 +111,7 @@ def _empty(kind: type[nn.Module], family: str) -> nn.Module:
     return fused.__new__(fused)
 
 
-def _has(layer: nn.Module, parts: _Parts) -> bool:
+def _has(layer: nn.Module, parts: _LayerParts) -> bool:
     """Whether it is a layer of an encoder, with norms behind its sums and a GELU by the error function, and has no other part."""
     leaves = {name: part for name, part in layer.named_modules() if not any(part.children())}
     activation = leaves.pop(_ACTIVATION, None)
@@ -124,7 +124,7 @@ def _has(layer: nn.Module, parts: _Parts) -> bool:
 
 
 def _forward(
-    layer: nn.Module, parts: _Parts, hidden_states: Tensor, *, segments: Segments | None = None, drophead: float = 0.0, **_: object
+    layer: nn.Module, parts: _LayerParts, hidden_states: Tensor, *, segments: Segments | None = None, drophead: float = 0.0, **_: object
 ) -> Tensor | None:
     """(1, T, W) to (1, T, W) float32; None where no kernels support it."""
     has_backward = torch.is_grad_enabled()
@@ -143,7 +143,7 @@ def _forward(
 
 
 def _supporting_kernels(
-    layer: nn.Module, parts: _Parts, segments: Segments, tensors: Sequence[Tensor], *, drophead: float
+    layer: nn.Module, parts: _LayerParts, segments: Segments, tensors: Sequence[Tensor], *, drophead: float
 ) -> Kernels | None:
     """Those that support a layer's input and weights and these sentences, on the device where they are."""
     device = tensors[0].device
@@ -174,7 +174,7 @@ class _LayerSettings:
 
 
 def _layer_settings(
-    layer: nn.Module, parts: _Parts, segments: Segments, kernels: Kernels, device: torch.device, *, drophead: float
+    layer: nn.Module, parts: _LayerParts, segments: Segments, kernels: Kernels, device: torch.device, *, drophead: float
 ) -> _LayerSettings:
     """Draw what the layer drops, from the device's default generator: a recomputed pass draws it again."""
     num_heads = segments.num_heads
@@ -200,7 +200,7 @@ def _product_dtype(device: torch.device) -> torch.dtype:
     return torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else torch.float32
 
 
-def _infer(layer: Any, parts: _Parts, hidden: Tensor, settings: _LayerSettings) -> Tensor:
+def _infer(layer: Any, parts: _LayerParts, hidden: Tensor, settings: _LayerSettings) -> Tensor:
     """(T, W) to (T, W) float32, without what a derivative needs. Its products are the layer's own parts', which may be packed ones."""
     query, key, value, attention_output, output = parts.products(layer)
     attention_norm, output_norm = parts.norms(layer)
