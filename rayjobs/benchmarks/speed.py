@@ -78,7 +78,7 @@ def _of_engines(what: str, asked: argparse.Namespace) -> dict[str, Json]:
 
 def _works(asked: argparse.Namespace) -> Iterator[Work]:
     """What is compared: each length in each precision."""
-    encoder, table = packaged_encoder(), triplets(Path(asked.data))
+    encoder, table = asked.encoder or packaged_encoder(), triplets(Path(asked.data))
     for max_length in asked.max_length:
         for precision in asked.precision:
             yield Work(
@@ -90,7 +90,9 @@ def _works(asked: argparse.Namespace) -> Iterator[Work]:
 def _sts(asked: argparse.Namespace) -> dict[str, Json]:
     from rayjobs.benchmarks.sts_peers import StsWork, measured_sts
 
-    work = StsWork(encoder=packaged_encoder(), data=asked.data, tasks=tuple(asked.tasks), precision="fp32", threads=asked.threads)
+    work = StsWork(
+        encoder=asked.encoder or packaged_encoder(), data=asked.data, tasks=tuple(asked.tasks), precision="fp32", threads=asked.threads
+    )
     figures = measured_sts(work, rounds=asked.rounds)
     for figure in figures:
         print(figure, flush=True)
@@ -100,7 +102,9 @@ def _sts(asked: argparse.Namespace) -> dict[str, Json]:
 def _command(what: str, asked: argparse.Namespace) -> str:
     own = f"--tasks {' '.join(asked.tasks)}" if what == "sts" else f"--max-length {' '.join(map(str, asked.max_length))}"
     units = f" --units {asked.units}" if what == "training" or what in ENGINES else ""
-    return f"python -m rayjobs.benchmarks.speed --data DIR --what {what} {own} --threads {asked.threads} --rounds {asked.rounds}{units}"
+    encoder = f" --encoder {Path(asked.encoder).name}" if asked.encoder else ""
+    options = f"--threads {asked.threads} --rounds {asked.rounds}{units}"
+    return f"python -m rayjobs.benchmarks.speed --data DIR{encoder} --what {what} {own} {options}"
 
 
 def _figure(what: str, side: str, work: Work, turns: Turns, count: int, rounds: int) -> Figure:
@@ -181,6 +185,7 @@ def _lines(pair: list[Figure]) -> str:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", required=True, help="data root with nli/triplets.parquet, and sts/*.parquet for the part sts")
+    parser.add_argument("--encoder", help="folder of a checkpoint; else the packaged MiniLM")
     parser.add_argument("--out", default="infra/benchmarks", type=out_folder)
     parser.add_argument("--what", nargs="+", default=list(DEFAULTS), choices=[*PEERS, *ENGINES, "sts"])
     parser.add_argument("--precision", nargs="+", default=["fp32", "bf16"], help="not of sts, which compares both with the peer's default")

@@ -167,6 +167,7 @@ PADDED = {
     "of a batch": ("llama", {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}}, "'dynamic'"),
     "both ways": ("mistral", {"is_causal": False, "sliding_window": 3}, "is_causal=false"),
     "a word of another family": ("gemma", {"use_bidirectional_attention": True}, "use_bidirectional_attention"),
+    "padding of its own": ("mpnet", {"pad_token_id": 0}, "pad_token_id=0"),
     "scores by distance": ("bloom", {}, "bloom is not among the families"),
 }
 

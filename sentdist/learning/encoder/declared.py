@@ -41,6 +41,8 @@ def why_padded(config: Mapping[str, object]) -> str | None:
     has_windows = config.get("sliding_window") is not None and config.get("use_sliding_window", True) is not False
     if family in DECODERS and config.get("is_causal") is False and has_windows:
         return f"what is_causal=false does to the windows of a {family} is known with padding alone"
+    if family == "mpnet" and config.get("pad_token_id", 1) != 1:
+        return f"an mpnet numbers positions from token 1, which is not its padding, pad_token_id={config['pad_token_id']}"
     rope = config.get("rope_parameters") or config.get("rope_scaling")
     kinds = [part.get("rope_type") or part.get("type") for part in _each(rope)]
     if found := next((kind for kind in kinds if kind in _FREQUENCIES_OF_A_BATCH), None):

@@ -149,7 +149,8 @@ def grouped_attention(
 ) -> Tensor:
     """softmax(q kᵀ · scale + distances) v within each sentence and band, (T, H, head width), each weight dropped with probability `p`.
     distances: see `Segments`."""
-    if band is not None and p == 0.0 and query.device.type == "cpu" and not torch.is_grad_enabled():
+    is_plain = p == 0.0 and distances is None and not torch.is_grad_enabled()
+    if band is not None and is_plain and query.device.type == "cpu":
         return _without_derivative(grouped, query, key, value, band, scale=scale)
     rows = (states.flatten(0, 1) for states in (query, key, value))
     with torch.autocast(query.device.type, enabled=False):
