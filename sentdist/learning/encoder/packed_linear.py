@@ -14,6 +14,7 @@ from transformers.activations import GELUActivation
 from sentdist.learning.encoder.private_torch import has_bfloat16
 from sentdist.learning.precision import LARGEST_FP32_ERROR, product_error
 
+_PRODUCT_AND_GELU = {"dense", "intermediate_act_fn"}  # a part that has a norm, too, as RoBERTa-PreLayerNorm's, computes more than these
 _TOKENS_AT_ONCE = 4096  # what the layout is chosen for; others are as right
 
 
@@ -64,7 +65,7 @@ def _replacements(parent: nn.Module, dtype: torch.dtype) -> Iterator[tuple[nn.Mo
         dense = getattr(child, "dense", None)
         if _is_whole(child):
             yield parent, name, _PackedLinear(child.weight, child.bias, dtype)
-        elif _is_whole(dense) and _is_exact_gelu(getattr(child, "intermediate_act_fn", None)):
+        elif child._modules.keys() == _PRODUCT_AND_GELU and _is_whole(dense) and _is_exact_gelu(child.intermediate_act_fn):
             yield parent, name, _PackedLinear(dense.weight, dense.bias, dtype, gelu=True)
         else:
             yield from _replacements(child, dtype)

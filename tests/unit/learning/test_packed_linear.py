@@ -15,6 +15,7 @@ from sentdist.learning.encoder.packed_linear import packed_linears
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from tests.support.tiny_encoders import SENTENCES, tiny_encoder
 
+LATER = ("data2vec-text", "ernie", "eurobert", "gte", "jina_embeddings_v3", "nomic_bert", "phi3", "roberta-prelayernorm", "xlm-roberta-xl")
 MANY = [f"{sentence} {number}" for number in range(60) for sentence in SENTENCES]
 
 
@@ -29,7 +30,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "electra", "distilbert", "albert", "mpnet"])
+@pytest.mark.parametrize("family", ["bert", "roberta", "electra", "distilbert", "albert", "mpnet", *LATER])
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-6), ("bf16", 2e-2)])
 def test_embeddings_stay_as_they_are(family: str, precision: str, tolerance: float, plain: pytest.MonkeyPatch, tmp_path: Path) -> None:
     encoder = SentenceEncoder.load(tiny_encoder(tmp_path, family))
