@@ -23,6 +23,10 @@ FAMILIES = {
     "mistral": {"sliding_window": 4, "head_dim": 16},
     "gemma3_text": {"sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"], "head_dim": 16},
     "modernbert": {"local_attention": 4},
+    "nomic_bert": {"hidden_dropout_prob": 0.0},
+    "gte": {"hidden_dropout_prob": 0.0},
+    "eurobert": {},
+    "olmo3": {"sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"], "head_dim": 16},
 }
 
 

@@ -47,7 +47,7 @@ def eager(folder: Path) -> torch.nn.Module:
 
 
 def both_losses(folder: Path, sentences: tuple[str, ...]) -> tuple[SentenceEncoder, torch.nn.Module, Tensor, Tensor]:
-    has_hidden_dropout = AutoConfig.from_pretrained(folder).model_type not in (*DECODERS, "modernbert")
+    has_hidden_dropout = AutoConfig.from_pretrained(folder).model_type not in (*DECODERS, "modernbert", "eurobert")
     encoder = SentenceEncoder.load(folder, attention_dropout=0.0, hidden_dropout=0.0 if has_hidden_dropout else None).train()
     model = eager(folder)
     losses = contrast(encoder(encoder.tokenize(sentences))), contrast(padded_embeddings(model, folder, sentences))
@@ -78,6 +78,7 @@ def test_loss_and_gradients_of_every_flat_family(family: str, tmp_path: Path) ->
     assert_equal_gradients(encoder, model)
 
 
+YARN = {"rope_type": "yarn", "factor": 2.0, "rope_theta": 1e4}
 # Sentences have 3 to 24 tokens: windows of 3 are narrower than most of them, of 30 wider than all.
 WINDOWED = {
     "mistral": ("mistral", {"sliding_window": 3}),
@@ -92,9 +93,23 @@ WINDOWED = {
     ),
     "modernbert": ("modernbert", {"local_attention": 4}),
     "modernbert-own-token": ("modernbert", {"local_attention": 0}),
+    "gemma2": ("gemma2", {"sliding_window": 4, "query_pre_attn_scalar": 3}),
+    "ministral": ("ministral", {"sliding_window": 3, "layer_types": ["sliding_attention", "full_attention"]}),
+    "ministral3": ("ministral3", {"sliding_window": 3, "rope_parameters": {**YARN, "llama_4_scaling_beta": 0.5}}),
+    "modernbert-decoder": ("modernbert-decoder", {"sliding_window": 3, "layer_types": ["sliding_attention", "full_attention"]}),
+    "olmo3": ("olmo3", {"sliding_window": 3, "layer_types": ["sliding_attention", "full_attention"]}),
+    "phi3": ("phi3", {"sliding_window": 3}),
+    "phi3-partly-rotated": ("phi3", {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}}),
+    "smollm3": ("smollm3", {"use_sliding_window": True, "sliding_window": 3, "layer_types": ["sliding_attention", "full_attention"]}),
+    "smollm3-without-positions": ("smollm3", {"no_rope_layers": [1, 0]}),
+    "granite": ("granite", {"attention_multiplier": 0.3, "embedding_multiplier": 3.0, "residual_multiplier": 0.5}),
     "llama-both-ways": ("llama", {"is_causal": False}),
+    "qwen2-both-ways": ("qwen2", {"is_causal": False}),
+    "qwen3-both-ways": ("qwen3", {"is_causal": False}),
     "llama-one-key-head": ("llama", {"num_key_value_heads": 1}),
-    "llama-yarn": ("llama", {"rope_parameters": {"rope_type": "yarn", "factor": 2.0, "rope_theta": 1e4}}),
+    "eurobert-shared-keys": ("eurobert", {"num_key_value_heads": 2}),
+    "gte-without-token-types": ("gte", {"type_vocab_size": 0}),
+    "llama-yarn": ("llama", {"rope_parameters": YARN}),
     "qwen3-wide-heads": ("qwen3", {"head_dim": 24}),
 }
 
@@ -121,7 +136,7 @@ def test_loss_and_gradients_of_minilm(minilm: Path) -> None:
     assert_equal_gradients(encoder, model)
 
 
-@pytest.mark.parametrize("family", ["deberta-v2", "nomic_bert"])
+@pytest.mark.parametrize("family", ["deberta-v2", "megatron-bert"])
 def test_padded_family_equals_the_obvious_way(family: str, tmp_path: Path) -> None:
     encoder, model, bucketed, padded = both_losses(tiny_encoder(tmp_path, family), SENTENCES)
     assert not encoder.is_flat
@@ -163,7 +178,13 @@ def test_the_last_token_is_found_on_whichever_side_padding_is(side: str) -> None
 
 PADDED = {
     "bounded scores": ("gemma3_text", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping=50.0"),
-    "of another family": ("gemma2", {}, "gemma2 is not among the families"),
+    "scores that are bounded by default": ("gemma2", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping=50.0"),
+    "a decoder of a family of encoders": ("bert", {"is_decoder": True}, "is_decoder=True"),
+    "of a batch, in Phi's words": (
+        "phi3",
+        {"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0] * 4, "long_factor": [2.0] * 4}},
+        "'longrope'",
+    ),
     "of a batch": ("llama", {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}}, "'dynamic'"),
     "both ways": ("mistral", {"is_causal": False, "sliding_window": 3}, "is_causal=false"),
     "a word of another family": ("gemma", {"use_bidirectional_attention": True}, "use_bidirectional_attention"),
@@ -185,6 +206,32 @@ def test_what_cannot_run_without_padding_says_why_and_runs_with_it(name: str, tm
     with torch.no_grad():
         found, expected = encoder(encoder.tokenize(SENTENCES)), padded_embeddings(eager(folder), folder, SENTENCES)
     torch.testing.assert_close(found, expected, **CLOSE)
+
+
+WORDS_THAT_DECIDE: dict[str, dict[str, object]] = {
+    "nothing": {}, "both ways": {"is_causal": False}, "both ways, as Gemma says it": {"use_bidirectional_attention": True},
+    "a decoder": {"is_decoder": True},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WORDS_THAT_DECIDE)
+@pytest.mark.parametrize("family", sorted(FLAT_FAMILIES))
+def test_what_a_file_leaves_out_is_the_family_s_default(family: str, name: str) -> None:
+    """Planning reads the file alone; transformers fills it in."""
+    words = WORDS_THAT_DECIDE[name]
+    assert why_padded({"model_type": family} | words) == why_padded(AutoConfig.for_model(family, **words).to_dict())
+
+
+@pytest.mark.parametrize("kind", ["yarn", "longrope"])
+def test_phi_s_words_for_positions_of_a_batch(kind: str) -> None:
+    scaling = {"type": kind, "short_factor": [1.0] * 48, "long_factor": [2.0] * 48}
+    file = {"model_type": "phi3", "rope_scaling": scaling, "original_max_position_embeddings": 4096}
+    loaded = AutoConfig.for_model(**{**file, "rope_scaling": dict(scaling)}).to_dict()
+    assert (
+        why_padded(file)
+        == why_padded(loaded)
+        == "frequencies of positions of the kind 'longrope' depend on the longest sentence of a batch"
+    )
 
 
 def test_train_only_head_acts_in_training_only(tiny_encoder_dir: Path) -> None:

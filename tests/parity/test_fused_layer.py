@@ -20,8 +20,8 @@ from tests.support.tiny_encoders import SENTENCES, tiny_encoder, with_vectors
 
 pytestmark = pytest.mark.parity
 
-FUSED = ("bert", "roberta", "electra", "xlm-roberta", "camembert", "mpnet")
-ATTENTION_ONLY = ("albert", "distilbert")
+FUSED = ("bert", "roberta", "electra", "xlm-roberta", "camembert", "mpnet", "data2vec-text", "ernie")
+ATTENTION_ONLY = ("albert", "distilbert", "gte", "jina_embeddings_v3", "nomic_bert", "roberta-prelayernorm", "xlm-roberta-xl")
 
 
 class Asked:

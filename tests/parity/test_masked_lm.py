@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoModelForMaskedLM
+from transformers import AutoModel, AutoModelForMaskedLM
 
 from sentdist.learning.encoder.batch import Batch, TokenBatch, collate
+from sentdist.learning.encoder.declared import FLAT_FAMILIES
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.gather import by_share, local_rows
 from sentdist.learning.grad_cache import micro_batches
@@ -85,6 +86,22 @@ def test_loss_and_gradient_of_the_tied_embeddings_equal_transformers(folder: Pat
     torch.testing.assert_close(found, expected, **FLOAT32)
     (gradient,) = torch.autograd.grad(found, encoder.model.get_input_embeddings().weight)
     torch.testing.assert_close(gradient, expected_gradient, **FLOAT32)
+
+
+@pytest.mark.parametrize("family", sorted(FLAT_FAMILIES))
+def test_every_flat_family_guesses_from_the_states_of_a_padded_model(family: str, tmp_path: Path) -> None:
+    encoder = SentenceEncoder.load(maskable_encoder(tmp_path, family)).eval()
+    torch.manual_seed(0)
+    objective = make.masked_lm(encoder)
+    tokens, seen, chosen_T = hidden(encoder)
+    found = objective.loss_of(seen, chosen_T, tokens.token_ids)
+    lengths, padding = list(tokens.lengths), encoder.tokenizer.pad_token_id
+    ids_ST = torch.nn.utils.rnn.pad_sequence(seen.token_ids.split(lengths), batch_first=True, padding_value=padding)
+    is_token_ST = torch.nn.utils.rnn.pad_sequence([torch.ones(size) for size in lengths], batch_first=True)
+    model = AutoModel.from_pretrained(tmp_path, dtype=torch.float32, attn_implementation="eager").eval()
+    states_TD = model(input_ids=ids_ST, attention_mask=is_token_ST).last_hidden_state[is_token_ST.bool()]
+    expected = torch.nn.functional.cross_entropy(objective.head(states_TD[chosen_T]), tokens.token_ids[chosen_T], reduction="sum")
+    torch.testing.assert_close(found, expected, **FLOAT32)
 
 
 def test_the_head_has_the_encoders_own_activation_epsilon_and_start(tmp_path: Path) -> None:

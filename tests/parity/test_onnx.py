@@ -90,7 +90,12 @@ SEVERAL = ("first_last", "cls_last_five")
 
 @pytest.mark.parametrize(
     ("family", "pooling"),
-    [*(("bert", pooling) for pooling in ("mean", "first_last", "cls_last_five", "cls_mlp")), ("roberta", "cls"), ("mpnet", "mean")],
+    [
+        *(("bert", pooling) for pooling in ("mean", "first_last", "cls_last_five", "cls_mlp")),
+        ("roberta", "cls"),
+        ("mpnet", "mean"),
+        ("nomic_bert", "mean"),
+    ],
 )
 def test_the_graph_gives_the_encoder_s_embeddings(family: str, pooling: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if (family, pooling) == ("bert", "mean"):

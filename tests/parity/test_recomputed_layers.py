@@ -34,7 +34,7 @@ def _gradients(folder: Path, *, recompute: bool, micro_batch: int | None = None)
         folder,
         hidden_dropout=None if folder.name == "qwen3" else 0.3,
         attention_dropout=0.3,
-        drophead=0.2 if folder.name in ("bert", "distilbert", "mpnet", "qwen3") else 0.0,
+        drophead=0.2 if folder.name in FLAT_FAMILIES else 0.0,
     ).train()
     if recompute:
         encoder.recompute_layers()
@@ -56,10 +56,11 @@ def _gradients(folder: Path, *, recompute: bool, micro_batch: int | None = None)
 
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(
-    ("family", "micro_batch"), [("bert", None), ("bert", 5), ("mpnet", 5), ("ernie", None), ("qwen3", None), ("qwen3", 5)]
+    ("family", "micro_batch"),
+    [("bert", None), ("bert", 5), ("mpnet", 5), ("nomic_bert", None), ("megatron-bert", None), ("qwen3", None), ("qwen3", 5)],
 )
 def test_value_gradient_and_random_numbers_are_the_same(family: str, micro_batch: int | None, tmp_path: Path) -> None:
-    """Flat, flat in micro-batches, and padded; a decoder: to the last bit."""
+    """Flat, flat in micro-batches, and padded; rotary positions, a decoder: to the last bit."""
     folder = tiny_encoder(tmp_path / family, family, num_hidden_layers=6)
     whole, again = (_gradients(folder, recompute=recompute, micro_batch=micro_batch) for recompute in (False, True))
     assert torch.equal(whole[0], again[0]) and whole[2] == again[2]
@@ -70,7 +71,7 @@ def test_value_gradient_and_random_numbers_are_the_same(family: str, micro_batch
 
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("has_instructions", [True, False])
-@pytest.mark.parametrize("family", ["bert", "distilbert", "ernie", "qwen3"])
+@pytest.mark.parametrize("family", ["bert", "distilbert", "nomic_bert", "megatron-bert", "qwen3"])
 def test_bf16_is_computed_again_as_it_was(family: str, has_instructions: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a processor without instructions for bfloat16 linear layers are computed in float32, the second time, too."""
     for module in (products, precision):
@@ -87,7 +88,7 @@ def test_a_model_that_cannot_is_refused(tmp_path: Path) -> None:
         SentenceEncoder.load(tiny_encoder(tmp_path, "albert")).recompute_layers()
 
 
-@pytest.mark.parametrize("family", sorted(NOT_RECOMPUTED | FLAT_FAMILIES | {"nomic_bert", "ernie", "deberta-v2"}))
+@pytest.mark.parametrize("family", sorted(NOT_RECOMPUTED | FLAT_FAMILIES | {"megatron-bert", "deberta-v2"}))
 def test_planning_knows_which_families_cannot(family: str, tmp_path: Path) -> None:
     is_flat = family in FLAT_FAMILIES
     model = type(SentenceEncoder.load(tiny_encoder(tmp_path, family)).model) if is_flat else MODEL_MAPPING[CONFIG_MAPPING[family]]

@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedToke
 from transformers.models.t5 import T5Config, T5ForConditionalGeneration
 
 from sentdist.learning.encoder.card import EncoderCard
-from sentdist.learning.encoder.declared import DECODERS
+from sentdist.learning.encoder.declared import DECODERS, FROM_PADDING
 from sentdist.learning.encoder.export import no_wrappers
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 
@@ -79,11 +79,17 @@ SENTENCES = (
 )
 WIDTH = 32
 MAX_POSITIONS = 40
+# What makes a tiny encoder of a family one that runs: dropout where its default is none, scores without a bound, a language.
+OWN_SETTINGS: dict[str, dict[str, object]] = {
+    "albert": {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1},
+    "gemma2": {"attn_logit_softcapping": None},
+    "xmod": {"languages": ["en_XX", "de_DE"], "default_language": "de_DE"},
+}
 
 
 def tiny_encoder(folder: Path, family: str, *, seed: int = 0, **settings: object) -> Path:
     """Write a 2-layer random encoder of `family` (width 32, 4 heads, dropout 0.1) and its tokenizer into `folder`."""
-    tokenizer = word_tokenizer(offset_positions=family in ("roberta", "xlm-roberta", "camembert", "mpnet"))
+    tokenizer = word_tokenizer(offset_positions=family in FROM_PADDING)
     config = _tiny_config(family, tokenizer, **settings)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -121,9 +127,7 @@ def _tiny_config(family: str, tokenizer: PreTrainedTokenizerFast, **settings: ob
         common["vocab_size"] = len(tokenizer) + 8  # their tokenizers add tokens of their own
     if family in ("electra", "albert"):
         own["embedding_size"] = WIDTH
-    if family == "albert":
-        own |= {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
-    return AutoConfig.for_model(family, **common | own | settings)
+    return AutoConfig.for_model(family, **common | own | OWN_SETTINGS.get(family, {}) | settings)
 
 
 def word_tokenizer(*, offset_positions: bool = False, words: tuple[str, ...] = tuple(WORDS)) -> PreTrainedTokenizerFast:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from sentdist.learning.encoder.declared import DECODERS, FLAT_FAMILIES
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -138,3 +140,12 @@ def test_a_sweep_keeps_its_page_and_says_how_it_is_made_again(shelf: Path) -> No
     run = (shelf / "run.md").read_text(encoding="utf-8")
     assert f"`sentdist report {shelf.name} --out DIR`" in run
     assert re.search(r"^- command: `", run, re.MULTILINE)
+
+
+def test_the_page_on_encoders_names_the_families_that_run_without_padding() -> None:
+    page = (ROOT / "rayjobs" / "recipes" / "data.md").read_text(encoding="utf-8")
+    first, _, rest = page.partition("Without padding, all sentences")[2].partition("and the decoders")
+    decoders = rest.partition("with their windows")[0]
+    encoders = first.partition("`model_type`")[2]
+    found = [set(re.findall(r"`([^`]+)`", part)) for part in (encoders, decoders)]
+    assert found == [FLAT_FAMILIES - set(DECODERS), set(DECODERS)]

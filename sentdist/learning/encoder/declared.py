@@ -16,35 +16,54 @@ REMEDY = "Point to the folder that has config.json, the weights and the tokenize
 DECLARATIONS = [
     "config.json", "tokenizer_config.json", "special_tokens_map.json", "sentence_bert_config.json", "modules.json", "*/config.json",
 ]  # fmt: skip
-FROM_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet")  # families that number positions from padding_idx + 1
+FROM_PADDING = (  # families that number positions from padding_idx + 1
+    "roberta", "xlm-roberta", "camembert", "mpnet", "data2vec-text", "roberta-prelayernorm", "xlm-roberta-xl", "xmod",
+)  # fmt: skip
 CLASSES_WITHOUT_WORDS = ("PreTrainedTokenizerFast", "TokenizersBackend")  # of tokenizers: they know no special token but those of the files
-DECODERS = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma3_text")  # no token sees what follows it
+DECODERS = (  # no token sees what follows it
+    "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "granite", "ministral", "ministral3", "modernbert-decoder",
+    "olmo2", "olmo3", "phi3", "smollm3",
+)  # fmt: skip
 # Model types whose sentences were tested to stay apart when they lie flat. All else runs padded, in groups of similar length.
 FLAT_FAMILIES = frozenset({
-    "bert", "electra", "albert", "distilbert", "roberta", "xlm-roberta", "camembert", "mpnet", "modernbert", *DECODERS,
+    "bert", "electra", "albert", "distilbert", "roberta", "xlm-roberta", "camembert", "mpnet", "modernbert",
+    "data2vec-text", "ernie", "eurobert", "gte", "jina_embeddings_v3", "nomic_bert", "roberta-prelayernorm", "xlm-roberta-xl", *DECODERS,
 })  # fmt: skip
 # Frequencies of positions that change with the longest sentence of a batch, as transformers computes them.
 _FREQUENCIES_OF_A_BATCH = ("dynamic", "longrope")
+_KINDS_OF_PHI3 = {"yarn": "longrope"}  # as transformers reads its older files
+# What a family's configuration says where its file does not, of the words that are read here. None where it is not named.
+_DEFAULTS: dict[str, dict[str, object]] = {
+    "gemma2": {"attn_logit_softcapping": 50.0, "sliding_window": 4096},
+    **{family: {"sliding_window": 4096} for family in ("gemma3_text", "ministral", "mistral", "olmo3")},
+    "modernbert-decoder": {"sliding_window": 64},
+    **{family: {"use_sliding_window": False, "sliding_window": 4096} for family in ("qwen2", "qwen3", "smollm3")},
+}
 # Model types whose layers transformers cannot compute again in the backward pass; SentenceEncoder.recompute_layers asks the class itself.
 NOT_RECOMPUTED = frozenset({"albert", "xlm", "flaubert"})
 
 
 def why_padded(config: Mapping[str, object]) -> str | None:
     """Why a model of this configuration runs padded; None where its sentences lie flat. What a file leaves out is the family's default."""
-    family = config.get("model_type", "bert")
+    family = str(config.get("model_type", "bert"))
     if family not in FLAT_FAMILIES:
         return f"{family} is not among the families whose sentences are known to stay apart without padding"
+    config = _DEFAULTS.get(family, {}) | dict(config)
+    if config.get("is_decoder") and family not in DECODERS:
+        return f"what is_decoder={brief(config['is_decoder'])} hides from the tokens of a {family} is known with padding alone"
     if config.get("attn_logit_softcapping") is not None:
         return f"attention without padding cannot bound its scores, as attn_logit_softcapping={config['attn_logit_softcapping']} asks"
     if config.get("use_bidirectional_attention") and family != "gemma3_text":
         return f"what use_bidirectional_attention does to a {family} is known with padding alone"
-    has_windows = config.get("sliding_window") is not None and config.get("use_sliding_window", True) is not False
+    has_windows = config.get("sliding_window") is not None and config.get("use_sliding_window") is not False
     if family in DECODERS and config.get("is_causal") is False and has_windows:
         return f"what is_causal=false does to the windows of a {family} is known with padding alone"
     if family == "mpnet" and config.get("pad_token_id", 1) != 1:
         return f"an mpnet numbers positions from token 1, which is not its padding, pad_token_id={config['pad_token_id']}"
     rope = config.get("rope_parameters") or config.get("rope_scaling")
     kinds = [part.get("rope_type") or part.get("type") for part in _each(rope)]
+    if family == "phi3":
+        kinds = [_KINDS_OF_PHI3.get(str(kind), kind) for kind in kinds]
     if found := next((kind for kind in kinds if kind in _FREQUENCIES_OF_A_BATCH), None):
         return f"frequencies of positions of the kind {found!r} depend on the longest sentence of a batch"
     return None

@@ -83,11 +83,16 @@ ROTATED: dict[str, dict[str, object]] = {
     "mistral": {"sliding_window": 8},
     "gemma3_text": {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"]},
     "modernbert": {"local_attention": 8},
+    "nomic_bert": {},
+    "gte": {},
+    "eurobert": {},
+    "olmo3": {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"]},
+    "xlm-roberta-xl": {},
 }
 
 
 @pytest.mark.parametrize("family", ROTATED)
-def test_attention_of_a_decoder_and_of_windows_is_one_operation(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attention_of_what_is_no_bert_is_one_operation(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many lengths a step has: nobody prepares groups of them."""
     monkeypatch.setattr(flat_attention, "length_groups", lambda *_, **__: pytest.fail("groups of lengths are prepared"))
     folder = tiny_encoder(tmp_path, family, num_hidden_layers=2, **ROTATED[family])
