@@ -15,6 +15,7 @@ REMEDY = "Point to the folder that has config.json, the weights and the tokenize
 # What a checkpoint on the hub says of itself: some kilobytes.
 DECLARATIONS = [
     "config.json", "tokenizer_config.json", "special_tokens_map.json", "sentence_bert_config.json", "modules.json", "*/config.json",
+    "adapter_config.json", "*/adapter_config.json",
 ]  # fmt: skip
 FROM_PADDING = (  # families that number positions from padding_idx + 1
     "roberta", "xlm-roberta", "camembert", "mpnet", "data2vec-text", "roberta-prelayernorm", "xlm-roberta-xl", "xmod",

@@ -8,10 +8,12 @@ words do not say from its defaults, which are these two checkpoints'. Another on
 from __future__ import annotations
 
 from pathlib import Path
-
-from transformers import PreTrainedConfig
+from typing import TYPE_CHECKING
 
 from sentdist.errors import EncoderError
+
+if TYPE_CHECKING:  # planning reads the tables below without it
+    from transformers import PreTrainedConfig
 
 MODEL_TYPE = "nomic_bert"
 # Nomic's word -> transformers'. Positions are not here: without scaling the table of 2,048 is what both can compute.

@@ -226,4 +226,4 @@ def longest_input(folder: Path, config: PreTrainedConfig, tokenizer: PreTrainedT
     declared = json_object(path).get("max_seq_length") or tokenizer.model_max_length
     if not isinstance(declared, int | float) or declared < 1:
         raise EncoderError(where=str(path), found=f"max_seq_length {brief(declared)}", expected="a number of tokens", remedy=REMEDY)
-    return int(min(positions, declared))
+    return int(min((limit for limit in (positions, declared) if 1 <= limit < 1 << 31), default=512))  # XLNet has -1 positions

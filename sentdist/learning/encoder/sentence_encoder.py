@@ -27,6 +27,7 @@ from sentdist.learning.encoder.pretrained import (
     saved_head,
 )
 from sentdist.learning.encoder.quiet import without_bars
+from sentdist.learning.encoder.refused import check_can_embed
 from sentdist.learning.encoder.regularizers import replace_dropout
 from sentdist.learning.encoder.tokenizing import token_ids
 from sentdist.learning.products import recomputed_within, rows_multiple
@@ -99,6 +100,7 @@ class SentenceEncoder(nn.Module):
         Raises EncoderError.
         """
         folder = find_checkpoint(checkpoint, revision=revision)
+        check_can_embed(folder, where=f"encoder {folder}")
         pooling = _checked_pooling(pooling if pooling is not None else declared_pooling(folder) or "mean", folder)
         check_layer_weights(folder, pooling)
         tokenizer = load_tokenizer(folder)

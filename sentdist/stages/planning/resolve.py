@@ -33,6 +33,7 @@ from sentdist.learning.encoder.declared import (
     why_padded,
 )
 from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS
+from sentdist.learning.encoder.refused import check_can_embed
 from sentdist.plan.own_file import OwnFileSection
 from sentdist.plan.resolver import OwnPin, Pin
 from sentdist.plan.specs import EncoderSpec, OwnRows
@@ -181,14 +182,14 @@ class FileResolver:
         if folder is not None:
             digest = folder_digest(folder, where)
             self.folders[digest] = str(folder.absolute())
-            _check_tokenizer(folder, where)
+            _check_files(folder, where)
             return _pinned(folder.absolute().name, digest, folder)
         if revision is None or not COMMIT.fullmatch(revision):
             raise _unpinned(checkpoint, revision, where)
         found = self._on_hub(checkpoint, revision, where)
         if isinstance(found, HubTrouble):
             return _pinned(checkpoint, revision, None)
-        _check_tokenizer(found, where)
+        _check_files(found, where)
         return _pinned(checkpoint, revision, found)
 
     def _on_hub(self, name: str, revision: str, where: str) -> Path | HubTrouble:
@@ -309,8 +310,9 @@ def _pinned(name: str, revision: str, folder: Path | None) -> Pin:
     )
 
 
-def _check_tokenizer(folder: Path, where: str) -> None:
-    """EncoderError for the tokenizer of another model, as far as the files say it."""
+def _check_files(folder: Path, where: str) -> None:
+    """EncoderError for an encoder whose embeddings would be wrong, and for the tokenizer of another model, as far as the files say it."""
+    check_can_embed(folder, where=f"{where}: {folder}")
     tokens, embeddings = num_tokens(folder), configured(_configuration(folder), "vocab_size")
     if tokens is not None and embeddings is not None:
         check_has_embeddings(tokens, embeddings, where=f"{where}: {folder}")
