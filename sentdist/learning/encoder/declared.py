@@ -40,6 +40,9 @@ _DEFAULTS: dict[str, dict[str, object]] = {
     "modernbert-decoder": {"sliding_window": 64},
     **{family: {"use_sliding_window": False, "sliding_window": 4096} for family in ("qwen2", "qwen3", "smollm3")},
 }
+# Model types whose feed-forward multiplies two linear layers, one of them activated: three matrices; those without a table of positions.
+GATED = frozenset({*DECODERS, "eurobert", "gte", "modernbert", "nomic_bert"})
+ROTATED = GATED | {"jina_embeddings_v3"}
 # Model types whose layers transformers cannot compute again in the backward pass; SentenceEncoder.recompute_layers asks the class itself.
 NOT_RECOMPUTED = frozenset({"albert", "xlm", "flaubert"})
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sentdist.learning.bank_shape import BankShape, bytes_together
+from sentdist.learning.encoder.declared import GATED, ROTATED
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.stages import Train
@@ -26,6 +27,7 @@ BYTES_PER_UNIT = {"fp32": 98, "tf32": 98, "bf16": 170}  # kept for the backward 
 # On an H100 MiniLM took 23.4 GiB of NLI at 4,096 rows in bf16 where this says 33.0, for it thinks sentences longer; by kernels for whole
 # layers 16.9 (gpu.md): a plan knows neither whether a host has them nor how long sentences are.
 BYTES_PER_UNIT_ON_GPU = {"fp32": 80, "tf32": 80, "bf16": 50}
+GATED_SHARE = 1.6  # of what a BERT's layer keeps, where feed-forward multiplies two: counted on a pretended GPU, too
 # There the derivative of attention in float32 takes so much for each sentence, head and 64 tokens of the longest (see fused_attention.py).
 ATTENTION_BYTES = {"fp32": 16 * 2**10, "tf32": 16 * 2**10, "bf16": 0}
 TOKENS_PER_SENTENCE = 24  # NLI has 16 on average, Wikipedia 30; the corpus is not read yet
@@ -47,11 +49,17 @@ class EncoderSize:
     width: int
     inner_width: int
     num_heads: int
+    num_key_heads: int | None = None  # None: as many
+    head_width: int | None = None  # None: of all heads together, the width
+    is_gated: bool = False  # three matrices in feed-forward
 
     @property
     def num_parameters(self) -> int:
-        """Embeddings, attention (4 D²) and feed-forward (2 D·I) of each layer; biases and norms are a thousandth."""
-        per_layer = 4 * self.width**2 + 2 * self.width * self.inner_width
+        """Embeddings, attention (4 D² where no head is shared) and feed-forward (2 D·I, gated 3) of each layer; biases and norms are a
+        thousandth."""
+        heads = self.num_heads + (self.num_key_heads or self.num_heads)
+        of_heads = 2 * self.width * (heads * self.head_width if self.head_width else heads * self.width // self.num_heads)
+        per_layer = of_heads + (3 if self.is_gated else 2) * self.width * self.inner_width
         return (self.num_tokens + self.num_positions) * self.width + self.num_layers * per_layer
 
     @property
@@ -69,13 +77,18 @@ def encoder_size(configuration: Mapping[str, object], *, layers: int | None = No
     layers: how many of its layers are kept; None: all.
     """
     width = configured(configuration, "hidden_size", "dim") or BERT_BASE.width
+    family = configuration.get("model_type")
+    num_positions = 0 if family in ROTATED else configured(configuration, "max_position_embeddings") or BERT_BASE.num_positions
     return EncoderSize(
         num_tokens=configured(configuration, "vocab_size") or BERT_BASE.num_tokens,
-        num_positions=configured(configuration, "max_position_embeddings") or BERT_BASE.num_positions,
+        num_positions=num_positions,
         num_layers=layers or configured(configuration, "num_hidden_layers", "n_layers") or BERT_BASE.num_layers,
         width=width,
         inner_width=configured(configuration, "intermediate_size", "hidden_dim") or 4 * width,
         num_heads=configured(configuration, "num_attention_heads", "n_heads") or BERT_BASE.num_heads,
+        num_key_heads=configured(configuration, "num_key_value_heads"),
+        head_width=configured(configuration, "head_dim"),
+        is_gated=family in GATED,
     )
 
 
@@ -165,7 +178,7 @@ def _sentence_bytes_on_gpu(stage: Train, size: EncoderSize, runtime: Runtime) ->
 def _sentence_bytes(stage: Train, size: EncoderSize, runtime: Runtime, bytes_per_unit: Mapping[str, float]) -> float:
     """Activations of one sentence."""
     units = min(TOKENS_PER_SENTENCE, stage.training.max_length) * size.width
-    of_a_layer = bytes_per_unit[stage.training.precision] * units
+    of_a_layer = bytes_per_unit[stage.training.precision] * (GATED_SHARE if size.is_gated else 1.0) * units
     if stage.training.freeze_encoder:  # nothing is kept for a backward pass: one layer's at a time
         return of_a_layer
     if runtime.recompute_layers:  # what goes into each, in float32, and all of the one that is computed again

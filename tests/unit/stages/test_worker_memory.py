@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 import torch
 from torch.autograd.graph import saved_tensors_hooks
+from transformers import AutoConfig, AutoModel
 
 from sentdist.execution.resources import Node, capacity
 from sentdist.learning import precision as precision_module
 from sentdist.learning.encoder.batch import collate
+from sentdist.learning.encoder.declared import DECODERS, FLAT_FAMILIES
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.gradient_pieces import BUCKET_BYTES, MOST_LIVE
 from sentdist.learning.precision import autocast
@@ -29,6 +31,7 @@ from sentdist.stages.planning.worker_memory import (
     BERT_BASE,
     BYTES_PER_UNIT_ON_GPU,
     CUDA_BYTES,
+    GATED_SHARE,
     PLAIN,
     EncoderSize,
     bank_lies_on_gpu,
@@ -69,11 +72,12 @@ def test_the_estimate_holds_what_was_measured_and_not_half_as_much_again(asked: 
     assert measured_gib <= _bytes(**asked) / GIB < 1.5 * measured_gib  # type: ignore[arg-type]
 
 
-def _kept(folder: Path, *, layers: int, sentences: int, precision: str, dropout: float) -> int:
+def _kept(folder: Path, *, layers: int, sentences: int, precision: str, dropout: float, family: str = "bert") -> int:
     """Bytes that autograd keeps of an encoder of MiniLM's shape on a GPU that is pretended, for sentences of 20 tokens."""
     shape = {"hidden_size": MINILM.width, "intermediate_size": MINILM.inner_width, "num_attention_heads": MINILM.num_heads}
-    made = tiny_encoder(folder / f"{layers}-{sentences}", "bert", num_hidden_layers=layers, **shape)
-    encoder = SentenceEncoder.load(made, attention_dropout=0.0, hidden_dropout=dropout).train()
+    shape |= {"num_key_value_heads": MINILM.num_heads, "head_dim": MINILM.width // MINILM.num_heads} if family in DECODERS else {}
+    made = tiny_encoder(folder / f"{layers}-{sentences}", family, num_hidden_layers=layers, **shape)
+    encoder = SentenceEncoder.load(made, attention_dropout=0.0, hidden_dropout=dropout if family == "bert" else None).train()
     tokens = collate([np.full(20, 5)] * sentences)
     kept: dict[int, torch.UntypedStorage] = {}
 
@@ -99,6 +103,25 @@ def test_what_a_gpu_keeps_of_a_layer_is_what_was_counted(precision: str, dropout
     of_a_layer = [kept(layers=2, sentences=sentences) - kept(layers=1, sentences=sentences) for sentences in (2, 12)]
     counted = (of_a_layer[1] - of_a_layer[0]) / (10 * 20) / MINILM.width  # without what a layer's weights take
     assert counted < BYTES_PER_UNIT_ON_GPU[precision] < 1.34 * counted
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("family", ["modernbert", "nomic_bert", "gte", "eurobert", "qwen3", "phi3"])
+def test_what_a_gpu_keeps_of_a_gated_layer_is_no_more_than_was_thought(family: str, precision: str, tmp_path: Path) -> None:
+    kept = partial(_kept, tmp_path, precision=precision, dropout=0.0, family=family)
+    of_a_layer = [kept(layers=2, sentences=sentences) - kept(layers=1, sentences=sentences) for sentences in (2, 12)]
+    counted = (of_a_layer[1] - of_a_layer[0]) / (10 * 20) / MINILM.width
+    assert 0.6 * BYTES_PER_UNIT_ON_GPU[precision] * GATED_SHARE < counted < BYTES_PER_UNIT_ON_GPU[precision] * GATED_SHARE
+
+
+@pytest.mark.parametrize("family", sorted(FLAT_FAMILIES - {"albert", "electra"}))
+def test_the_parameters_of_every_flat_family_are_counted(family: str) -> None:
+    """Of its usual size. ALBERT shares layers, and it and ELECTRA have narrow word embeddings: they are taken for larger."""
+    config = AutoConfig.for_model(family, **({"head_dim": 128} if family == "ministral" else {}))
+    with torch.device("meta"):
+        model = AutoModel.from_config(config)
+    counted = sum(weight.numel() for name, weight in model.named_parameters() if not name.startswith("pooler."))
+    assert encoder_size(config.to_dict()).num_parameters == pytest.approx(counted, rel=0.005)
 
 
 @pytest.mark.parametrize(
