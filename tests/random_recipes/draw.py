@@ -27,7 +27,7 @@ from tests.support.tiny_data import write_data
 Draw = random.Random
 Values = dict[str, Json]
 
-FAMILIES = ("bert", "roberta", "distilbert", "albert", "mpnet", "ernie")  # of both ways to run, and one whose layers share weights
+FAMILIES = ("bert", "roberta", "distilbert", "albert", "mpnet", "megatron-bert")  # of both ways to run, and one whose layers share weights
 NUMBERS = (-0.05, 0.0, 0.01, 0.3, 1.0, 2.0)
 COUNTS = (0, 1, 2, 3)
 PAIRS: Mapping[type, tuple[Json, ...]] = {int: ([8, 24], [16, 16]), float: ([0.0, 5.0],)}  # channels of a width of 32; ranges of labels
