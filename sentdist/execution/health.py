@@ -51,6 +51,18 @@ class Finding:
     text: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class TorchOnGpus:
+    """What the torch that is installed can do on this machine's GPUs.
+
+    why_unusable: why it cannot use them. why_slow: why there are no kernels for short sentences. Each is empty where nothing is wrong.
+    """
+
+    why_unusable: str = ""
+    why_slow: str = ""
+    has_flash_attention: bool = False
+
+
 def examine(store: str, data: Path | None) -> Iterator[Finding]:
     """Look at everything that a first run needs, cheapest first; starts nothing."""
     yield _python()
@@ -118,19 +130,18 @@ def gpus() -> Finding:
         return Finding(subject="GPUs", state="bad", text=f"nvidia-smi finds none ({why}); look at the driver.")
     kinds = Counter((name, memory) for name, memory, _ in rows)
     found = ", ".join(f"{count} × {name} of {memory}" for (name, memory), count in kinds.items()) + f"; driver {rows[0][2]}"
-    why, slower, has_flash = _torch_on_gpus()
-    if why:
-        text = f"{found}; torch cannot use them ({why}). {TORCH_FOR_A_DRIVER}"
+    torch = _torch_on_gpus()
+    if torch.why_unusable:
+        text = f"{found}; torch cannot use them ({torch.why_unusable}). {TORCH_FOR_A_DRIVER}"
         return Finding(subject="GPUs", state="bad", text=text)
-    slower_note = f"; slower than it could be: no kernels for short sentences ({slower})" if slower else ""
+    slow = f"; slower than it could be: no kernels for short sentences ({torch.why_slow})" if torch.why_slow else ""
     unseen = "" if _version("nvidia-ml-py") else "; MLflow shows nothing of their load: pip install nvidia-ml-py"
-    flash = "FlashAttention" if has_flash else "no FlashAttention"
-    return Finding(subject="GPUs", state="good", text=f"{found}; NCCL {nccl or 'unknown'}; {flash} for bf16{unseen}{slower_note}")
+    flash = "FlashAttention" if torch.has_flash_attention else "no FlashAttention"
+    return Finding(subject="GPUs", state="good", text=f"{found}; NCCL {nccl or 'unknown'}; {flash} for bf16{unseen}{slow}")
 
 
-def _torch_on_gpus() -> tuple[str, str, bool]:
-    """Of all GPUs, hidden ones too, by a process of its own: why torch cannot use them, and why there are no kernels for short sentences,
-    which are compiled for the answer; nothing where torch can, and where there are. And whether it has FlashAttention for them."""
+def _torch_on_gpus() -> TorchOnGpus:
+    """A process of its own is asked, which sees all GPUs, hidden ones too; it compiles the kernels for its answer."""
     program = """
 import torch
 from sentdist.stages.devices import why_unusable
@@ -145,11 +156,11 @@ if not why:
         asked = [sys.executable, "-P", "-W", "ignore", "-c", program]
         said = subprocess.run(asked, env=environment, capture_output=True, text=True, timeout=60 * TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"asked for it, it does not answer: {type(error).__name__}", "", False
+        return TorchOnGpus(why_unusable=f"asked for it, it does not answer: {type(error).__name__}")
     if said.returncode:
-        return (said.stderr.strip() or "it ends").splitlines()[-1], "", False
-    why, slower, kernel, *_ = [*said.stdout.splitlines(), "", "", ""]
-    return why, slower, kernel == "flash"
+        return TorchOnGpus(why_unusable=(said.stderr.strip() or "it ends").splitlines()[-1])
+    why_unusable, why_slow, kernel, *_ = [*said.stdout.splitlines(), "", "", ""]
+    return TorchOnGpus(why_unusable=why_unusable, why_slow=why_slow, has_flash_attention=kernel == "flash")
 
 
 def cpu() -> Finding:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from sentdist.execution import health
+from sentdist.execution.health import TorchOnGpus
 from tests.support.listening import listening
 
 TWO = "NVIDIA T1, 81559 MiB, 570.1\nNVIDIA T1, 81559 MiB, 570.1"
@@ -40,7 +41,7 @@ def test_gpus_are_told_with_driver_and_nccl(
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin")
     monkeypatch.setattr(health, "_version", {"nvidia-nccl-cu13": "2.27.5"}.get)
-    monkeypatch.setattr(health, "_torch_on_gpus", lambda: (why, "", True))
+    monkeypatch.setattr(health, "_torch_on_gpus", lambda: TorchOnGpus(why_unusable=why, has_flash_attention=True))
     found = health.gpus()
     assert (found.subject, found.state) == ("GPUs", state)
     assert said in found.text, found.text
@@ -51,7 +52,7 @@ def test_what_makes_gpus_slower_than_they_could_be_is_told(monkeypatch: pytest.M
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin")
     for slower, told in (("RuntimeError: Failed to find C compiler", True), ("", False)):
-        monkeypatch.setattr(health, "_torch_on_gpus", lambda slower=slower: ("", slower, True))
+        monkeypatch.setattr(health, "_torch_on_gpus", lambda slower=slower: TorchOnGpus(why_slow=slower, has_flash_attention=True))
         said = f"; slower than it could be: no kernels for short sentences ({slower})"
         assert health.gpus().state == "good" and health.gpus().text.endswith(said) is told
 
@@ -61,7 +62,7 @@ def test_flash_attention_is_told_and_what_keeps_the_load_of_gpus_from_mlflow(mon
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin")
     for installed, has_flash in (({}, True), ({"nvidia-ml-py": "13.1"}, False)):
-        monkeypatch.setattr(health, "_torch_on_gpus", lambda has_flash=has_flash: ("", "", has_flash))
+        monkeypatch.setattr(health, "_torch_on_gpus", lambda has_flash=has_flash: TorchOnGpus(has_flash_attention=has_flash))
         monkeypatch.setattr(health, "_version", installed.get)
         assert ("pip install nvidia-ml-py" in health.gpus().text) is not bool(installed)
         assert ("; no FlashAttention for bf16" in health.gpus().text) is not has_flash and "FlashAttention for bf16" in health.gpus().text
