@@ -38,11 +38,11 @@ def newest_may_have(submissions: Reversible[Submission]) -> tuple[float, float] 
     return next((found for one in reversed(submissions) if (found := one.may_have) is not None), None)
 
 
-def stopped(sweep: str) -> SweepStopped:
-    """The error that a stopped submission gets."""
+def stopped(sweep: str, *, goes_on: str = "trainings go on from their last checkpoints") -> SweepStopped:
+    """The error that a stopped submission gets. goes_on: what happens when it is submitted again."""
     return SweepStopped(
         where=sweep,
         found="that it was stopped by `sentdist stop`",
         expected="that it goes on",
-        remedy="What is finished is kept. Submit it again: trainings go on from their last checkpoints.",
+        remedy=f"What is finished is kept. Submit it again: {goes_on}.",
     )

@@ -14,10 +14,10 @@ from ray.tune.logger import CSVLoggerCallback, JsonLoggerCallback
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from sentdist.errors import ResourceError, SweepStopped, counted
+from sentdist.errors import ResourceError, counted
 from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.event_sink import Body
-from sentdist.execution.board.submission import Submission
+from sentdist.execution.board.submission import Submission, stopped
 from sentdist.execution.build_stage import build_stage
 from sentdist.execution.cluster.names import HEAD
 from sentdist.execution.searching.conductor import Conductor, Watch
@@ -114,10 +114,7 @@ def _fit(conductor: Conductor, submission: Submission, *, at_once: int, print_li
         ray.kill(mailbox)
     if stopper.was_stopped:
         conductor.stop()
-        raise SweepStopped(
-            where=name, found="that it was stopped by `sentdist stop`", expected="that it goes on",
-            remedy="What is finished is kept. Submit it again: the search goes on where it was.",
-        )  # fmt: skip
+        raise stopped(name, goes_on="the search goes on where it was")
     if scheduler.broken is not None:
         raise scheduler.broken
 
