@@ -20,7 +20,7 @@ from sentdist.learning.projected import Projected
 from sentdist.learning.weighted_sum import WeightedSum
 from sentdist.objectives.channels import Channels
 from sentdist.objectives.learned.adversaries import Adversaries
-from sentdist.objectives.learned.auxiliary import AuxiliaryLoss
+from sentdist.objectives.learned.auxiliary import AuxiliaryLoss, AuxiliaryWeights
 from sentdist.objectives.learned.mlm import Vocabulary
 from tests.parity.processes import run_in_processes
 from tests.parity.target_tables import RandomTargets
@@ -33,6 +33,7 @@ pytestmark = pytest.mark.parity
 STEPS = 4
 WIDTH, ROWS = 12, 5  # of the adversaries' own test
 TARGETS = RandomTargets(1000, num_tags=5, num_words=20)
+WEIGHTS = AuxiliaryWeights(pos=0.1, bow=0.03, adversary_pos=0.01, adversary_bow=0.0003)
 
 Outcome = tuple[list[float], dict[str, Tensor], list[Tensor]]
 
@@ -53,7 +54,7 @@ def train(
         encoder = SentenceEncoder.load(folder, pooling="cls", hidden_dropout=0.0, attention_dropout=0.0)
         channels = Channels.of(encoder.width)
         adversaries = Adversaries(channels=channels, targets=TARGETS, dropout=0.0)
-        auxiliary = AuxiliaryLoss(channels=channels, targets=TARGETS, adversaries=adversaries, learning_rate=1e-2)
+        auxiliary = AuxiliaryLoss(channels=channels, targets=TARGETS, weights=WEIGHTS, adversaries=adversaries, learning_rate=1e-2)
         masked_lm = make.masked_lm(encoder, micro_batch=micro_batch, hide=hide_every_third)
         terms = [(1.0, Projected(make.info_nce(temperature=0.05), width=encoder.width)), (1.0, auxiliary), (0.5, masked_lm)]
         learner = Learner(encoder, WeightedSum(terms))

@@ -34,14 +34,13 @@ class Classifier(nn.Module):
 class AuxiliaryWeights:
     """λ_P, λ_B of the two classifiers, α_P, α_B of the two adversaries.
 
-    The defaults are John et al.'s 10 : 3 : 1 : 0.03 times 0.01, the size of SimCSE's masked language modelling.
     RecipeError unless all are finite and from 0 up.
     """
 
-    pos: float = 0.1
-    bow: float = 0.03
-    adversary_pos: float = 0.01
-    adversary_bow: float = 0.0003
+    pos: float
+    bow: float
+    adversary_pos: float
+    adversary_bow: float
 
     def __post_init__(self) -> None:
         for name in ("pos", "bow", "adversary_pos", "adversary_bow"):
@@ -63,7 +62,7 @@ class AuxiliaryLoss(nn.Module, Objective):
         *,
         channels: Channels,
         targets: TargetReader,
-        weights: AuxiliaryWeights | None = None,
+        weights: AuxiliaryWeights,
         adversaries: Adversaries | None = None,
         form: str = "entropy",
         warmup_steps: int = 0,
@@ -76,7 +75,7 @@ class AuxiliaryLoss(nn.Module, Objective):
         if warmup_steps < 0:
             raise RecipeError(where="auxiliary.warmup_steps", found=str(warmup_steps), expected="0 or more", remedy="0 is no warm-up.")
         self.channels, self.form, self.warmup_steps = channels, form, warmup_steps
-        self.weights = weights or AuxiliaryWeights()
+        self.weights = weights
         self.learning_rate = learning_rate
         self.pos = Classifier(channels.pos, targets.num_tags)
         self.bow = Classifier(channels.bow, targets.num_words)

@@ -16,7 +16,7 @@ from sentdist.objectives.channels import Channels
 from sentdist.objectives.learned.adversaries import Adversaries, Adversary
 from sentdist.objectives.learned.auxiliary import AuxiliaryLoss, AuxiliaryWeights
 from tests.parity.target_tables import RandomTargets
-from tests.parity.test_auxiliary import CHANNELS, TARGETS, B, D, batch_of, made, random_embeddings
+from tests.parity.test_auxiliary import CHANNELS, TARGETS, WEIGHTS, B, D, batch_of, made, random_embeddings
 from tests.support import make
 
 
@@ -41,19 +41,19 @@ def test_tags_come_first() -> None:
 @pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf")])
 def test_weights_out_of_range_are_refused(value: float) -> None:
     with pytest.raises(RecipeError, match=r"weights\.bow"):
-        AuxiliaryWeights(bow=value)
+        AuxiliaryWeights(pos=0.7, bow=value, adversary_pos=0.3, adversary_bow=0.2)
 
 
 def test_other_forms_and_negative_warm_ups_are_refused() -> None:
     with pytest.raises(RecipeError, match=r"auxiliary\.adversary"):
-        AuxiliaryLoss(channels=CHANNELS, targets=TARGETS, form="minimax")
+        AuxiliaryLoss(channels=CHANNELS, targets=TARGETS, weights=WEIGHTS, form="minimax")
     with pytest.raises(RecipeError, match="warmup"):
-        AuxiliaryLoss(channels=CHANNELS, targets=TARGETS, warmup_steps=-1)
+        AuxiliaryLoss(channels=CHANNELS, targets=TARGETS, weights=WEIGHTS, warmup_steps=-1)
 
 
 def test_without_adversaries_only_the_classifiers_count() -> None:
     objective, _ = made()
-    alone = AuxiliaryLoss(channels=CHANNELS, targets=TARGETS, weights=AuxiliaryWeights(pos=0.7, bow=0.4)).double()
+    alone = AuxiliaryLoss(channels=CHANNELS, targets=TARGETS, weights=WEIGHTS).double()
     alone.load_state_dict(objective.state_dict())
     silent = AuxiliaryLoss(
         channels=CHANNELS,
