@@ -1,4 +1,4 @@
-"""A whole plan in this process: for debugging, and the reference that Ray's results are held against."""
+"""Stages built in this process, one after another: what `--local` does, and the reference that Ray's results are held against."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from sentdist.learning.device_bank import bank_stays
 from sentdist.learning.freed_memory import give_back_gpu_memory
 from sentdist.plan.stage import Stage, topological
 from sentdist.plan.stages import Rung, Train
-from sentdist.plan.unroll import Plan
 from sentdist.stages.build_in_process import build_in_process
 from sentdist.stages.context import Context
 from sentdist.stages.gpu_memory import explain_full_gpu
@@ -25,18 +24,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def run_local(plan: Plan, context: Context, *, listen: Listener | None = None) -> list[Artifact]:
-    """Build every missing stage of a plan, inputs first; returns the artifacts of all stages in that order.
+@bank_stays()
+def build_all(stages: Sequence[Stage], context: Context, *, listen: Listener | None = None) -> list[Artifact]:
+    """Build whichever of these stages the store lacks; returns the artifacts of all in their order, in which each stands behind its inputs.
 
     An artifact that turns out to be damaged when it is used is built again.
     `listen` is called with each step, each dev score and each finished artifact.
     """
-    return build_all(plan.stages, context, listen=listen)
-
-
-@bank_stays()
-def build_all(stages: Sequence[Stage], context: Context, *, listen: Listener | None = None) -> list[Artifact]:
-    """As `run_local`, of stages that stand behind their inputs."""
     for _ in stages:  # each damaged artifact is moved aside, so the next round builds it again
         try:
             return [build_here(stage, context, listen=listen) for stage in stages]

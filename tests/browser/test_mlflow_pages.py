@@ -14,12 +14,12 @@ from mlflow import MlflowClient
 from infra.browser import HOW_TO_GET_ONE, Browser, found, open_browser
 from sentdist.plan.unroll import Plan
 from sentdist.report.sweep_report import report_sweep
-from sentdist.stages.local import run_local
 from sentdist.store.chosen import dev_score
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.mlflow_tracker import MlflowTracker
 from sentdist.tracking.rebuild import rebuild
+from tests.support.building import run_local
 from tests.support.mlflow_fixtures import MlflowServer
 from tests.support.synthetic_searches import made_up_search
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data

@@ -9,8 +9,8 @@ import pytest
 
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
-from sentdist.stages.local import run_local
 from sentdist.store.store import ASIDE
+from tests.support.building import run_local
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("one_thread")]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sentdist.stages.local import run_local
+from tests.support.building import run_local
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.trained import assert_same_results
 from tests.support.waiting import wait_for

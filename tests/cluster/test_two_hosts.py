@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sentdist.stages.local import run_local
 from sentdist.store.store import ArtifactStore
 from tests.cluster.artificial_banks import store_with_banks
 from tests.cluster.hosts import Hosts
+from tests.support.building import run_local
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.trained import assert_same_results
 

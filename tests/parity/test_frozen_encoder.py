@@ -26,12 +26,13 @@ from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.report.paper_page import report_paper
 from sentdist.stages.inputs import folder_of
-from sentdist.stages.local import build_here, run_local
+from sentdist.stages.local import build_here
 from sentdist.stages.train import TrainSession
 from sentdist.store.sweep import save_sweep, sweep_record
 from tests.parity.processes import run_in_processes
 from tests.parity.toy import WIDTH, ToyEncoder, toy_batches
 from tests.support import make
+from tests.support.building import run_local
 from tests.support.graded_data import regression_values, write_graded
 from tests.support.relations_data import relations_values, write_relations_data
 from tests.support.tiny_data import tiny_plan

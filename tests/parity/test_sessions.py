@@ -22,11 +22,12 @@ from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
 from sentdist.report.sweep_report import report_sweep
 from sentdist.stages.context import Context
-from sentdist.stages.local import build_here, run_local
+from sentdist.stages.local import build_here
 from sentdist.stages.train import TrainSession
 from sentdist.stages.train_here import file_bank
 from sentdist.store.sweep import save_sweep, sweep_record
 from tests.parity.processes import run_in_processes
+from tests.support.building import run_local
 from tests.support.relations_data import CAPTION, ITSELF, write_relations_data
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 

@@ -17,10 +17,11 @@ from sentdist.plan.unroll import Plan
 from sentdist.report.sweep_report import report_sweep
 from sentdist.stages.context import Context
 from sentdist.stages.inputs import folder_of
-from sentdist.stages.local import build_here, run_local
+from sentdist.stages.local import build_here
 from sentdist.stages.train import TrainSession
 from sentdist.store.sweep import save_sweep, sweep_record
 from tests.parity.processes import run_in_processes
+from tests.support.building import run_local
 from tests.support.groups_data import groups, supmpn_values, write_inference
 from tests.support.tiny_data import tiny_plan
 

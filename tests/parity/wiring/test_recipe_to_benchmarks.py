@@ -13,7 +13,6 @@ from sklearn.metrics import average_precision_score
 
 from sentdist.plan.task_kinds import ClassificationTask, ForumsTask
 from sentdist.stages.inputs import folder_of
-from sentdist.stages.local import run_local
 from sentdist.stages.tasks import classification
 from tests.parity.wiring.fields import covers
 from tests.parity.wiring.product import Place, planned, stage_of
@@ -21,6 +20,7 @@ from tests.parity.wiring.reference import Student
 from tests.parity.wiring.scoring import SLACK, base_scores, cosines_of, on_task, pairs_of, revision_of, scored
 from tests.parity.wiring.test_recipe_to_score import NOISY, relational, relations_in, watched_scores
 from tests.parity.wiring.training_cases import O
+from tests.support.building import run_local
 from tests.support.tasks_data import write_table
 
 pytestmark = pytest.mark.parity

@@ -19,13 +19,14 @@ from sentdist.plan.stages import Train
 from sentdist.plan.task_kinds import ScoredTask
 from sentdist.stages.context import Context
 from sentdist.stages.inputs import folder_of
-from sentdist.stages.local import build_here, run_local
+from sentdist.stages.local import build_here
 from sentdist.stages.tasks.load import load_task
 from sentdist.stages.tasks.retrieval import LoadedRetrieval
 from tests.parity.wiring.fields import covers
 from tests.parity.wiring.product import STILL, Place, planned, recipe_values
 from tests.parity.wiring.reference import Student
 from tests.parity.wiring.training_cases import O
+from tests.support.building import run_local
 from tests.support.graded_data import NLI
 from tests.support.relations_data import CAPTION, ENTAILMENT, ITSELF, TWIN
 from tests.support.tasks_data import write_table

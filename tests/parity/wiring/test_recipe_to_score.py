@@ -19,7 +19,7 @@ from sentdist.plan.specs import Task
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.stages.inputs import folder_of
-from sentdist.stages.local import build_here, run_local
+from sentdist.stages.local import build_here
 from sentdist.stages.scores.build import build_scores
 from sentdist.stages.tasks.load import load_task
 from sentdist.stages.tasks.sts import LoadedSts
@@ -29,6 +29,7 @@ from tests.parity.wiring.product import STILL, Place, opened, planned, stage_of
 from tests.parity.wiring.reference import Student
 from tests.parity.wiring.scoring import SLACK, base_scores, cosines_of, on_task, pairs_of, revision_of, scored, spearman_of
 from tests.parity.wiring.training_cases import O
+from tests.support.building import run_local
 from tests.support.tasks_data import write_table
 
 pytestmark = pytest.mark.parity

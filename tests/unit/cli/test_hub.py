@@ -19,9 +19,9 @@ from sentdist.cli import app
 from sentdist.plan.recipe import load_recipe
 from sentdist.plan.stages import Train
 from sentdist.report import encoder_card
-from sentdist.stages.local import run_local
 from sentdist.stages.overlaps import build_overlaps
 from sentdist.stages.planning.planned import planned_recipe
+from tests.support.building import run_local
 from tests.support.planning import RECIPES
 
 WHO, WHAT, WHERE = ("man", "woman", "child"), ("eats", "drinks", "plays"), ("house", "garden", "street")

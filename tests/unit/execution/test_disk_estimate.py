@@ -17,9 +17,9 @@ from sentdist.execution.disk_estimate import (
     search_disk_estimate,
 )
 from sentdist.plan.stages import Train
-from sentdist.stages.local import run_local
 from sentdist.stages.planning.worker_memory import encoder_size
 from sentdist.store.store import ArtifactStore
+from tests.support.building import run_local
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.tiny_search import pretended, tiny_search
 

@@ -13,8 +13,8 @@ from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.plan.specs import EncoderSpec, Task
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Scores, Train
-from sentdist.stages.local import run_local
 from sentdist.stages.planning.worker_memory import encoder_size
+from tests.support.building import run_local
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.tiny_encoders import tiny_writer
 

@@ -21,8 +21,8 @@ from sentdist.report.sweep_rows import sweep_rows
 from sentdist.report.tables import build_table
 from sentdist.stages.cards import training_card
 from sentdist.stages.inputs import folder_of
-from sentdist.stages.local import run_local
 from sentdist.store.sweep import load_sweep, save_sweep, sweep_record
+from tests.support.building import run_local
 from tests.support.planning import plan_of, small_recipe
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 

@@ -12,10 +12,10 @@ from sentdist.plan.unroll import unroll
 from sentdist.report.brief_table import brief_table
 from sentdist.report.sweep_report import Report, report_sweep
 from sentdist.stages.context import Context
-from sentdist.stages.local import run_local
 from sentdist.stages.planning.resolve import FileResolver
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
+from tests.support.building import run_local
 from tests.support.tasks_data import write_table
 
 WHO, WHAT = ("man", "woman", "child", "dog", "cat", "bird"), ("eats", "drinks", "plays", "sings", "reads", "walks")

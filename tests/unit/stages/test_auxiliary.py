@@ -22,10 +22,10 @@ from sentdist.plan.stage import Json
 from sentdist.plan.stages import Targets, Train
 from sentdist.poolings import POOLINGS
 from sentdist.report.sweep_report import report_sweep
-from sentdist.stages.local import run_local
 from sentdist.stages.scores import probing
 from sentdist.stages.train import TrainSession
 from sentdist.store.sweep import save_sweep, sweep_record
+from tests.support.building import run_local
 from tests.support.mask_tokens import maskable_encoder
 from tests.support.planning import plan_of
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data

@@ -15,7 +15,7 @@ from sentdist.evaluation.metrics import paired_cosines
 from sentdist.evaluation.postprocess import postprocess
 from sentdist.evaluation.retrieval import rank_by
 from sentdist.plan.stage import Json
-from sentdist.stages.local import run_local
+from tests.support.building import run_local
 from tests.support.planning import small_recipe
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 

@@ -22,12 +22,13 @@ from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.inputs_in_use import check_inputs, inputs_watched
-from sentdist.stages.local import build_all, build_here, run_local
+from sentdist.stages.local import build_all, build_here
 from sentdist.stages.ranks import Ranks
 from sentdist.stages.rungs import publish_training
 from sentdist.stages.scores.embedding_cache import kept_or_encoded
 from sentdist.store.record import Artifact
 from sentdist.store.store import ASIDE, ArtifactStore
+from tests.support.building import run_local
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 

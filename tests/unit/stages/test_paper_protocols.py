@@ -17,8 +17,8 @@ from sentdist.report.sweep_report import report_sweep
 from sentdist.report.sweep_rows import sweep_rows
 from sentdist.report.useb import useb_scores
 from sentdist.stages.inputs import folder_of
-from sentdist.stages.local import run_local
 from sentdist.store.sweep import load_sweep, save_sweep, sweep_record
+from tests.support.building import run_local
 from tests.support.relations_data import relations_values, write_relations_data
 from tests.support.tasks_data import write_forums, write_table
 from tests.support.tiny_data import PLACES, SUBJECTS, VERBS, tiny_plan, tiny_values, write_data

@@ -29,13 +29,13 @@ from sentdist.stages.context import Context
 from sentdist.stages.corpora.build import build_corpus_stage
 from sentdist.stages.corpora.relations import relation_sources
 from sentdist.stages.inputs import folder_of
-from sentdist.stages.local import run_local
 from sentdist.stages.scores.build import build_scores
 from sentdist.stages.scores.scorer import CosineScorer
 from sentdist.stages.tasks.links import LoadedLinks, load_links
 from sentdist.stages.tasks.sts import LoadedSts
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
+from tests.support.building import run_local
 from tests.support.planning import plan_of
 from tests.support.relations_data import ENTAILMENT, TWIN, relations_values, write_relations_data
 from tests.support.tiny_data import tiny_plan

@@ -30,12 +30,12 @@ from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.stages import dev_scorer
 from sentdist.stages.learning_curve import Curve
-from sentdist.stages.local import run_local
 from sentdist.stages.planning.worker_memory import sentences_at_a_time
 from sentdist.stages.rung_records import rung_score
 from sentdist.stages.train import TrainSession
 from tests.parity.toy import ToyBank, ToyEncoder, toy_batches
 from tests.support import make
+from tests.support.building import run_local
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 OPTIMIZATION = Optimization(num_steps=10, lr=1e-2, warmup_fraction=0.2)

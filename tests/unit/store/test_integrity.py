@@ -19,7 +19,6 @@ from sentdist.errors import ArtifactLost, StoreError
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
-from sentdist.stages.local import run_local
 from sentdist.store import integrity, verified
 from sentdist.store import store as store_module
 from sentdist.store.garbage import collect_garbage, dependents, orphans
@@ -27,6 +26,7 @@ from sentdist.store.integrity import FileChecksum
 from sentdist.store.record import Record
 from sentdist.store.store import ASIDE, RECORD, Artifact, ArtifactStore
 from sentdist.store.sweep import load_sweep
+from tests.support.building import run_local
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 CORPUS = RowsCorpus(source="nli/triplets", source_revision="r")
