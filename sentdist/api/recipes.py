@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from sentdist.api.encoders import Place
@@ -65,12 +64,11 @@ def _build(recipe: Recipe, store: Place, data: Place, print_line: PrintLine) -> 
     asked, context = requested(recipe, store=place, data=found)  # before torch is loaded: a mistake is told at once
 
     from sentdist.execution.build_recipe import build_recipe
-    from sentdist.execution.local_progress import build_locally
+    from sentdist.execution.workplaces import ThisProcess
 
     for line in asked.notes if isinstance(asked, Plan) else ():
         print_line(line)
-    build = partial(build_locally, print_line=print_line)
-    done = build_recipe(asked, context, found, on_cluster=False, build=build, print_line=print_line)
+    done = build_recipe(asked, context, found, ThisProcess(), print_line=print_line)
     ended: list[Outcome] = []
     for one in done:
         for failure in one.summary.failures:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from sentdist.execution.build_recipe import BuiltPlan
-    from sentdist.execution.sweep_end import SweepSummary
+    from sentdist.execution.workplaces import Workplace
     from sentdist.plan.suggestions import PlannedSearch
     from sentdist.plan.unroll import Plan
     from sentdist.stages.context import Context
@@ -236,8 +235,8 @@ def _planned(
 
 def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | None) -> None:
     """Carry it out in this process, with its tables at the end. data: where confirmations find what the plan has found."""
-    from sentdist.execution.local_progress import build_locally
     from sentdist.execution.sigterm import end_on_sigterm
+    from sentdist.execution.workplaces import ThisProcess
     from sentdist.tracking.server import is_server, no_server
 
     end_on_sigterm()
@@ -245,30 +244,20 @@ def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | Non
     if tracking and not is_server(tracking):
         typer.echo(f"MLflow is left out: {no_server(tracking)}", err=True)
         tracking = None
-    done = _built(asked, context, data, on_cluster=False, build=build_locally, tracking=tracking)
+    done = _built(asked, context, data, ThisProcess(), tracking=tracking)
     if tracking:
         _bring_to_mlflow(done, context.store, tracking)
     _print_end(done, context.store)
 
 
 def _built(
-    asked: Plan | PlannedSearch,
-    context: Context,
-    data: Path | None,
-    *,
-    on_cluster: bool,
-    build: Callable[..., SweepSummary],
-    tracking: str | None,
+    asked: Plan | PlannedSearch, context: Context, data: Path | None, workplace: Workplace, *, tracking: str | None
 ) -> list[BuiltPlan]:
-    """What `build_recipe` gives, each with its progress and its tables. build: of a plan, with its lines and its display."""
+    """What `build_recipe` gives, each with its progress and its tables."""
     from sentdist.execution.build_recipe import build_recipe
 
-    def shown(plan: Plan, where: Context) -> SweepSummary:
-        with live_display() as (print_line, show):
-            return build(plan, where, print_line=print_line, show=show)
-
     done = []
-    for one in build_recipe(asked, context, data, on_cluster=on_cluster, build=shown, print_line=typer.echo, tracking=tracking):
+    for one in build_recipe(asked, context, data, workplace, print_line=typer.echo, display=live_display, tracking=tracking):
         _print_outcome(one, context.store)
         done.append(one)
     return done
@@ -301,13 +290,13 @@ def build_on_cluster(asked: Plan | PlannedSearch, context: Context, data: Path |
     job: module and arguments by which the cluster could drive it. reports: with a report and the best encoder in MLflow.
     """
     from sentdist.execution.cluster.connection import connect_to_drive
-    from sentdist.execution.run import run_on_cluster
+    from sentdist.execution.workplaces import Cluster
 
     if IN_A_JOB not in os.environ and "SLURM_JOB_ID" not in os.environ:
         typer.echo(f"To let the cluster drive it: ray job submit --working-dir . -- python -m {job}")
     tracking = os.environ.get("MLFLOW_TRACKING_URI")
     connect_to_drive()
-    done = _built(asked, context, data, on_cluster=True, build=partial(run_on_cluster, tracking=tracking), tracking=tracking)
+    done = _built(asked, context, data, Cluster(tracking), tracking=tracking)
     if reports and done[0].summary.is_reportable:
         _publish_report(done[0].name, context.store, tracking)
     _print_end(done, context.store)

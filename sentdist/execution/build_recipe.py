@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from sentdist.errors import counted
+from sentdist.execution.workplaces import Workplace
 from sentdist.plan.suggestions import PlannedSearch
 from sentdist.plan.unroll import Plan
 from sentdist.print_line import PrintLine
@@ -18,17 +20,12 @@ from sentdist.store.searches import SearchRecord
 from sentdist.store.sweep import load_sweep
 
 if TYPE_CHECKING:
-    from sentdist.execution.searching.conductor import Watch
+    from sentdist.execution.progress import Show
     from sentdist.execution.sweep_end import SweepSummary
-    from sentdist.tracking.tracker import Tracker
 
 
-class _Search(Protocol):
-    """Carries out a search until its end: `search_in_process`, or `search_on_cluster` on the cluster that this process has joined."""
-
-    def __call__(
-        self, planned: PlannedSearch, context: Context, *, print_line: PrintLine, watch: Watch | None = None, tracker: Tracker | None = None
-    ) -> SearchRecord: ...
+# Opened for the time in which a plan is built: takes its lines, and its progress where somebody looks at that.
+Display = Callable[[], AbstractContextManager[tuple[PrintLine, "Show | None"]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,22 +65,27 @@ def build_recipe(
     asked: Plan | PlannedSearch,
     context: Context,
     data: Path | None,
+    workplace: Workplace,
     *,
-    on_cluster: bool,
-    build: Callable[[Plan, Context], SweepSummary],
     print_line: PrintLine,
+    display: Display | None = None,
     tracking: str | None = None,
 ) -> Iterator[BuiltPlan]:
     """The plan of a recipe, built; then, where the recipe has `confirm_seeds`, what trains the cell that dev chose with fresh seeds.
 
-    on_cluster: whether a search runs on the cluster that this process has joined, or in this process. build: builds the trials of a plan.
-    data: the data root, where the confirmation finds what the plan has found. tracking: an MLflow server that shows a search.
+    data: the data root, where the confirmation finds what the plan has found. print_line: takes the lines of progress; display: those of
+    plans that are built, None: print_line does. tracking: an MLflow server that shows a search.
 
     Raises:
-        SentdistError: what ends a search, and as `build`.
+        SentdistError: what ends a search, and what concerns all trials of a plan.
     """
+
+    def build(plan: Plan, context: Context) -> SweepSummary:
+        with nullcontext((print_line, None)) if display is None else display() as (print_built, show):
+            return workplace.build(plan, context, print_line=print_built, show=show)
+
     if isinstance(asked, PlannedSearch):
-        search = _finished_search(asked, context, _search(on_cluster), print_line, tracking)
+        search = _finished_search(asked, context, workplace, print_line, tracking)
         plan = search.plan
     else:
         search, plan = None, asked
@@ -99,29 +101,19 @@ def build_recipe(
         yield BuiltPlan(plan=fresh, summary=build(fresh, its_context))
 
 
-def _search(on_cluster: bool) -> _Search:
-    if on_cluster:
-        from sentdist.execution.searching.on_cluster import search_on_cluster  # Tune takes seconds
-
-        return search_on_cluster
-    from sentdist.execution.searching.in_process import search_in_process
-
-    return search_in_process
-
-
 def _finished_search(
-    planned: PlannedSearch, context: Context, search: _Search, print_line: PrintLine, tracking: str | None
+    planned: PlannedSearch, context: Context, workplace: Workplace, print_line: PrintLine, tracking: str | None
 ) -> FinishedSearch:
     for note in planned.notes:
         print_line(note)
     print_line(finalists_line(planned, context))
     if tracking is None:
-        record = search(planned, context, print_line=print_line)
+        record = workplace.search(planned, context, print_line=print_line)
     else:
         from sentdist.tracking.live_search import LiveSearch
 
         with LiveSearch(tracking, context.store, name=planned.recipe.name, identity=planned.identity, print_line=print_line) as live:
-            record = search(planned, context, print_line=print_line, watch=live.watch, tracker=live.tracker)
+            record = workplace.search(planned, context, print_line=print_line, watch=live.watch, tracker=live.tracker)
     cells = {seed for finalist in record.finalists for seed in finalist.cells}
     seeds = [seed for seed in planned.recipe.seeds if seed in cells] or None
     plan = planned.plan([(finalist.method, finalist.suggestion) for finalist in record.finalists], seeds=seeds)
