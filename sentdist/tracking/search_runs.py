@@ -75,39 +75,24 @@ class SearchRuns:
 
     def publish(self, client: MlflowClient, driven: Driven = "seen", published: Published | None = None) -> str:
         """Write all trials; returns the id of the experiment. published: what this process has written already, kept up to date."""
-        record = self.record
         experiment = self._open(client)
         parent = self._parent(client, experiment, driven)
         published = {} if published is None else published
-        fresh = {} if published else self._runs(client, experiment)
-        published |= {number: (run.info.run_id, run.data.tags.get(PUBLISHED, "")) for number, run in fresh.items()}
-        missing = [trial for trial in record.trials if trial.number not in published]
-        made = at_once(lambda trial: self._make(client, experiment, parent, trial), missing)
-        if missing and driven == "seen":
-            fresh = self._runs(client, experiment)  # once more: who carries the search out may have made the same ones
-        else:
-            fresh |= {trial.number: run for trial, run in zip(missing, made, strict=True)}
-        published |= {number: (run.info.run_id, run.data.tags.get(PUBLISHED, "")) for number, run in fresh.items()}
+        runs = {} if published else self._runs(client, experiment)
+        published |= _stamps_of(runs)
+        missing = [trial for trial in self.record.trials if trial.number not in published]
+        runs |= self._make_all(client, experiment, parent, missing, driven)
+        published |= _stamps_of(runs)
         is_new = {trial.number for trial in missing}
 
         def write(trial: SearchTrial) -> None:
             run_id, _ = published[trial.number]
             is_left = driven == "left" or (driven == "seen" and trial.number in is_new)
-            run = fresh.get(trial.number) or client.get_run(run_id)
-            if trial.state == "running" and driven == "driven" and run.info.status != "RUNNING":
-                client.update_run(run_id, status="RUNNING")
-            self._update(run, trial, is_left=is_left).send(client)
+            self._write(client, runs.get(trial.number) or client.get_run(run_id), trial, driven, is_left=is_left)
             published[trial.number] = run_id, self._stamp(trial, is_left=is_left)
 
-        at_once(write, [trial for trial in record.trials if not self._is_there(trial, published[trial.number][1], driven)])
-        update = RunUpdate(parent)
-        update.tags({NOTE: self._note(experiment)})
-        update.figures(self._bests, int(1000 * record.events[-1].at), step=len(record.trials))
-        if record.reason is not None:
-            update.end("FINISHED", int(1000 * record.events[-1].at))
-        elif driven == "left" or (driven == "seen" and NOTE not in parent.data.tags):
-            update.end("KILLED")
-        update.send(client)
+        at_once(write, [trial for trial in self.record.trials if not self._is_there(trial, published[trial.number][1], driven)])
+        self._write_parent(client, experiment, parent, driven)
         return experiment
 
     def _open(self, client: MlflowClient) -> str:
@@ -147,6 +132,13 @@ class SearchRuns:
                 found[int(number)] = run
         return found
 
+    def _make_all(self, client: MlflowClient, experiment: str, parent: Run, missing: list[SearchTrial], driven: Driven) -> dict[int, Run]:
+        """A run for each trial that has none."""
+        made = at_once(lambda trial: self._make(client, experiment, parent, trial), missing)
+        if missing and driven == "seen":
+            return self._runs(client, experiment)  # who carries the search out may have made the same ones
+        return {trial.number: run for trial, run in zip(missing, made, strict=True)}
+
     def _make(self, client: MlflowClient, experiment: str, parent: Run, trial: SearchTrial) -> Run:
         training, of_it = training_tag(self.record.identity, trial.train)
         tags = {
@@ -158,6 +150,24 @@ class SearchRuns:
             "tags": tags,
         }
         return create_run(client, experiment, started_ms=int(1000 * self._began[trial.number]), **given)
+
+    def _write(self, client: MlflowClient, run: Run, trial: SearchTrial, driven: Driven, *, is_left: bool) -> None:
+        """Bring the run of a trial up to date. is_left: whether nobody carries the trial out."""
+        if trial.state == "running" and driven == "driven" and run.info.status != "RUNNING":
+            client.update_run(run.info.run_id, status="RUNNING")
+        self._update(run, trial, is_left=is_left).send(client)
+
+    def _write_parent(self, client: MlflowClient, experiment: str, parent: Run, driven: Driven) -> None:
+        """Bring the run of the whole search up to date."""
+        last_ms = int(1000 * self.record.events[-1].at)
+        update = RunUpdate(parent)
+        update.tags({NOTE: self._note(experiment)})
+        update.figures(self._bests, last_ms, step=len(self.record.trials))
+        if self.record.reason is not None:
+            update.end("FINISHED", last_ms)
+        elif driven == "left" or (driven == "seen" and NOTE not in parent.data.tags):
+            update.end("KILLED")
+        update.send(client)
 
     def _update(self, run: Run, trial: SearchTrial, *, is_left: bool) -> RunUpdate:
         update = RunUpdate(run)
@@ -260,6 +270,10 @@ class SearchRuns:
     @cached_property
     def _ended(self) -> dict[int, float]:
         return {event.number: event.at for event in self.record.events if isinstance(event, TrialEnded)}
+
+
+def _stamps_of(runs: Mapping[int, Run]) -> Published:
+    return {number: (run.info.run_id, run.data.tags.get(PUBLISHED, "")) for number, run in runs.items()}
 
 
 def training_tag(identity: str, train: str) -> tuple[str, str]:
