@@ -11,7 +11,7 @@ from sentdist.execution.board.event_sink import EventSink
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.heartbeats import Heartbeats
 from sentdist.execution.board.submission import Submission
-from sentdist.execution.resources import stage_demand
+from sentdist.execution.demand import stage_demand
 from sentdist.execution.training.checkpoints import forget_finished
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.stage import Stage

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from sentdist.errors import ResourceError
-from sentdist.execution.resources import Node
+from sentdist.execution.cluster.nodes import Node
 from sentdist.plan.runtime import Runtime
 
 

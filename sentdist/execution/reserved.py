@@ -7,7 +7,7 @@ import socket
 import torch
 
 from sentdist.errors import ResourceError
-from sentdist.execution.resources import Demand
+from sentdist.execution.demand import Demand
 from sentdist.learning.freed_memory import keep_gpu_memory_whole
 from sentdist.learning.subnormals import flush_subnormals
 from sentdist.stages.devices import why_unusable

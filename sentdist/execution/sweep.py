@@ -17,21 +17,14 @@ from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.printer import printed_events
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.build_stage import build_stage
+from sentdist.execution.capacity import Capacity, capacity, share_of_a_gpu, with_devices
 from sentdist.execution.cluster.growth import ClusterNodes, cluster_growth
+from sentdist.execution.cluster.nodes import old_gpu_of, smallest_gpu
 from sentdist.execution.cluster.ray_errors import cause_of
+from sentdist.execution.device_lines import gpu_memory_note, gpus_line
 from sentdist.execution.disk_estimate import disk_estimate
 from sentdist.execution.gpu_types import gpu_types_note, left_out_line, with_gpu_type
 from sentdist.execution.progress import Show, progress_of
-from sentdist.execution.resources import (
-    Capacity,
-    capacity,
-    gpu_memory_note,
-    gpus_line,
-    old_gpu_of,
-    share_of_a_gpu,
-    smallest_gpu,
-    with_devices,
-)
 from sentdist.execution.sweep_end import SweepSummary, TrialOutcome, overlaps_not_counted
 from sentdist.execution.training.checkpoints import forget_finished
 from sentdist.plan.leaks import overlaps_of

@@ -20,8 +20,8 @@ def test_a_pool_needs_only_one_worker_and_gives_a_lost_part_to_another(cluster: 
     """Two pools on two CPUs of which one is taken: neither can have all its workers."""
     import ray
 
+    from sentdist.execution.demand import Demand
     from sentdist.execution.parallel.pool import over_workers
-    from sentdist.execution.resources import Demand
 
     demand = Demand(way="pool", workers=2, num_cpus=1.0, num_gpus=0.0)
     taken = ray.util.placement_group([{"CPU": 1}])
@@ -46,8 +46,8 @@ def test_a_pool_needs_only_one_worker_and_gives_a_lost_part_to_another(cluster: 
 
 def test_a_part_that_kills_its_workers_ends_the_pool(cluster: Any) -> None:
     from sentdist.errors import ResourceError
+    from sentdist.execution.demand import Demand
     from sentdist.execution.parallel.pool import over_workers
-    from sentdist.execution.resources import Demand
 
     demand = Demand(way="pool", workers=2, num_cpus=1.0, num_gpus=0.0)
     with pytest.raises(ResourceError, match=r"bank x: found a part whose worker was lost 4 times .*what is finished is kept"):
@@ -58,8 +58,8 @@ def test_who_would_get_too_far_ahead_of_a_slow_worker_does_its_part(cluster: Any
     """And the pool ends without waiting for it."""
     import ray
 
+    from sentdist.execution.demand import Demand
     from sentdist.execution.parallel.pool import over_workers
-    from sentdist.execution.resources import Demand
 
     demand = Demand(way="pool", workers=2, num_cpus=1.0, num_gpus=0.0)
     found = list(over_workers(Stuck, (tmp_path,), range(12), demand=demand, where="squares", ahead_per_worker=2))

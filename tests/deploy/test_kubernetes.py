@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from sentdist.execution.cluster import growth
-from sentdist.execution.resources import Node
+from sentdist.execution.cluster.nodes import Node
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "cluster" / "kuberay"

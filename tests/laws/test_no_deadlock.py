@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.execution.resources import Demand, pools_at_once, stage_demand
+from sentdist.execution.capacity import pools_at_once
+from sentdist.execution.demand import Demand, stage_demand
 from sentdist.plan.corpora import CORPORA
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.runtime import Runtime
@@ -69,7 +70,7 @@ def test_processes_reserve_what_a_demand_says_or_nothing() -> None:
         for value in _reservations(ast.parse(path.read_text())):
             is_nothing = isinstance(value, ast.Constant) and value.value == 0
             is_demand = isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name) and value.value.id == "demand"
-            assert is_nothing or is_demand or path.name == "resources.py", f"{path.name}:{value.lineno} reserves by itself"
+            assert is_nothing or is_demand or path.name in ("demand.py", "capacity.py"), f"{path.name}:{value.lineno} reserves by itself"
 
 
 def _reservations(tree: ast.AST) -> Iterator[ast.expr]:

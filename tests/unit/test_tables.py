@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sentdist.cli import app
-from sentdist.execution.resources import stage_demand
+from sentdist.execution.demand import stage_demand
 from sentdist.frozen import Frozen
 from sentdist.objectives.objective import ObjectiveSpec
 from sentdist.plan.corpora import CORPORA, SECTIONS

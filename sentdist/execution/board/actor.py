@@ -28,8 +28,8 @@ from sentdist.execution.board.watchdog import Watchdog
 from sentdist.execution.board.worker_groups import NoGroupError, Order, StartedGroup, WorkerGroups
 from sentdist.execution.cluster.ray_errors import GONE, cause_of, was_announced
 from sentdist.execution.cluster.snapshot import has_room, read_cluster
+from sentdist.execution.demand import Demand, stage_demand
 from sentdist.execution.prometheus import COUNTED, IN_FLIGHT, STAGES, add, show
-from sentdist.execution.resources import Demand, stage_demand
 from sentdist.plan.stage import Stage
 from sentdist.store.store import Artifact
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from sentdist.errors import ArtifactLost, ResourceError, SentdistError, named
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.cluster.ray_errors import PROCESS_LOST, cause_of, reason
-from sentdist.execution.resources import Demand
+from sentdist.execution.demand import Demand
 from sentdist.execution.training.checkpoints import newest_step
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Rung, Train

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from sentdist.execution.resources import Demand, Node
+from sentdist.execution.cluster.nodes import Node
+from sentdist.execution.demand import Demand
 
 STANDSTILL_S = 60.0  # how long nothing is said of work that does not move
 SLOWEST_S = 600.0  # between two lines about the same stage, which come more and more rarely

@@ -12,7 +12,7 @@ from sentdist.execution.board.diagnosis import STANDSTILL_S
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.heartbeats import Heartbeat
 from sentdist.execution.board.submission import Submission
-from sentdist.execution.resources import Demand
+from sentdist.execution.demand import Demand
 from sentdist.plan.stage import Stage
 from sentdist.store.store import Artifact
 

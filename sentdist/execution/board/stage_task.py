@@ -9,7 +9,7 @@ import ray
 from sentdist.execution.board.event_sink import Body, EventSink, GroupMember
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.board.worker_groups import CLOSES_WITHIN_S
-from sentdist.execution.resources import Demand
+from sentdist.execution.demand import Demand
 from sentdist.gc_thresholds import collect_rarely
 from sentdist.plan.stage import Stage
 from sentdist.store.store import Artifact

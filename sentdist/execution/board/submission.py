@@ -7,7 +7,7 @@ from collections.abc import Iterable, Reversible
 from dataclasses import dataclass, field
 
 from sentdist.errors import SweepStopped
-from sentdist.execution.resources import pools_at_once
+from sentdist.execution.capacity import pools_at_once
 from sentdist.stages.context import Context
 from sentdist.tracking.tracker import NullTracker, Tracker
 

@@ -19,7 +19,7 @@ from sentdist.execution.board.diagnosis import (
 )
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.heartbeats import Heartbeat
-from sentdist.execution.resources import Demand
+from sentdist.execution.demand import Demand
 from sentdist.plan.stage import Stage
 
 

@@ -20,7 +20,7 @@ from sentdist.execution.board.attempts import GroupLostError
 from sentdist.execution.board.background import BackgroundTasks
 from sentdist.execution.board.speeds import Speeds
 from sentdist.execution.board.submission import Submission
-from sentdist.execution.resources import Demand
+from sentdist.execution.demand import Demand
 from sentdist.plan.stage import Stage
 from sentdist.store.store import Artifact
 

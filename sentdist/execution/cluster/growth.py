@@ -14,7 +14,7 @@ import ray
 
 from sentdist.errors import ResourceError, SentdistError, brief, counted, first_line
 from sentdist.execution.cluster.names import HEAD_RESOURCE
-from sentdist.execution.resources import Node, node_of, nodes_of
+from sentdist.execution.cluster.nodes import Node, node_of, nodes_of
 from sentdist.plan.strict_yaml import parsed_yaml
 
 VARIABLE = "SENTDIST_GROWS_TO"

@@ -6,7 +6,8 @@ import ray
 from ray._private.state import available_resources_per_node
 
 from sentdist.execution.board.diagnosis import ClusterState, Host
-from sentdist.execution.resources import Demand, node_of, nodes_of
+from sentdist.execution.cluster.nodes import node_of, nodes_of
+from sentdist.execution.demand import Demand
 
 
 def read_cluster(may_have: tuple[float, float] | None = None) -> ClusterState:

@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
+from sentdist.execution.demand import pool_demand
 from sentdist.execution.parallel.pool import over_workers, rows_per_part, with_cluster_devices
-from sentdist.execution.resources import pool_demand
 from sentdist.plan.stages import Scores
 from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context

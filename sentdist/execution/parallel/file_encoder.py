@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from sentdist.data.texts import TextColumns, Texts
+from sentdist.execution.demand import pool_demand
 from sentdist.execution.parallel.pool import over_workers, rows_per_part, with_cluster_devices
-from sentdist.execution.resources import pool_demand
 from sentdist.inference.encode_file import SENTENCES_AT_ONCE
 from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.learning.encoder.unknown_words import UnknownWords

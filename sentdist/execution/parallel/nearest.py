@@ -9,8 +9,8 @@ import numpy as np
 import ray
 
 from sentdist.evaluation.nearest import NearestDocuments
+from sentdist.execution.demand import pool_demand
 from sentdist.execution.parallel.pool import over_workers, with_cluster_devices
-from sentdist.execution.resources import pool_demand
 from sentdist.inference.nearest import CorpusSearch, ReadTile, SearchedFiles, Tile, TileReader
 from sentdist.plan.runtime import Runtime
 from sentdist.print_line import PrintLine

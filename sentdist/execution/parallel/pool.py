@@ -12,11 +12,13 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from sentdist.errors import ResourceError
+from sentdist.execution.capacity import capacity, with_devices
 from sentdist.execution.cluster.connection import connect
 from sentdist.execution.cluster.growth import cluster_growth
 from sentdist.execution.cluster.ray_errors import cause_of, reason
+from sentdist.execution.demand import Demand
+from sentdist.execution.device_lines import workers_line
 from sentdist.execution.gpu_types import with_gpu_type
-from sentdist.execution.resources import Demand, capacity, with_devices, workers_line
 from sentdist.plan.runtime import Runtime
 
 PARTS_PER_WORKER = 4  # so that the workers end at about the same time

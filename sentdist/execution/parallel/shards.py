@@ -10,9 +10,9 @@ from io import BytesIO
 from pathlib import Path
 
 from sentdist.execution.board.heartbeats import Heartbeats, HeartbeatSink
+from sentdist.execution.demand import stage_demand
 from sentdist.execution.parallel.pool import over_workers, rows_per_part
 from sentdist.execution.reserved import use_reserved
-from sentdist.execution.resources import stage_demand
 from sentdist.plan.stages import Tokens
 from sentdist.stages.context import Context
 from sentdist.stages.gpu_memory import explain_full_gpu

@@ -19,8 +19,8 @@ from sentdist.execution.board.attempts import may_be_a_lost_peer
 from sentdist.execution.board.event_sink import EventSink, GroupMember
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.board.worker_groups import Order
+from sentdist.execution.demand import Demand, stage_demand
 from sentdist.execution.parallel.shards import build_over_ranks, worker_body
-from sentdist.execution.resources import Demand, stage_demand
 from sentdist.execution.training.rank import train_rank
 from sentdist.gc_thresholds import pass_over_libraries
 from sentdist.learning.device_bank import bank_stays

@@ -13,9 +13,9 @@ from sentdist.execution.banks.lookup import bank_of
 from sentdist.execution.board.event_sink import EventSink
 from sentdist.execution.board.heartbeats import Heartbeats
 from sentdist.execution.board.submission import Submission
+from sentdist.execution.demand import stage_demand
 from sentdist.execution.parallel.shards import build_over_ranks
 from sentdist.execution.reserved import use_reserved
-from sentdist.execution.resources import stage_demand
 from sentdist.execution.training.checkpoint_clock import CheckpointClock
 from sentdist.execution.training.checkpoints import RunningFolder, forget_running
 from sentdist.execution.training.engines import engine_of

@@ -25,12 +25,22 @@ from ray.train.v2.torch.torch_trainer import TorchTrainer
 from sentdist.errors import SentdistError
 from sentdist.execution.board.attempts import GroupLostError
 from sentdist.execution.board.event_sink import GroupMember
+from sentdist.execution.cluster.nodes import nodes_of
 from sentdist.execution.cluster.ray_errors import GONE, HostTakenAwayError, cause_of
-from sentdist.execution.resources import Demand, controller_environment, nodes_of
+from sentdist.execution.demand import Demand, ElasticWidth
 from sentdist.gc_thresholds import collect_rarely
 from sentdist.learning.freed_memory import allocator_environment
 from sentdist.learning.gather import GPU_BACKEND
 from sentdist.store.scratch import scratch_folder
+
+# Ray Train's controller answers `ray.train.report` once a health check: at its default of 2 s a dev score would cost up to 2 s.
+HEALTH_CHECK_S = 0.2
+HEALTH_CHECK_LARGE_S = 2.0
+LARGE_CLUSTER_NODES = 16
+
+# What fits was checked before anything started; a group that must wait for another training's workers waits as long as that takes.
+WORKER_GROUP_START_S = 7 * 24 * 3600
+SIZED_AGAIN_S = 60  # a group whose size may change, and that does not get the workers it was to have, looks again how many there are
 
 # Ray's own default is no limit: a group that cannot start would be tried for ever. One whose size may change is to be tried again.
 CONTROLLER_FAILURES = 3
@@ -79,6 +89,17 @@ def run_worker_group(member: GroupMember) -> None:
                 raise GroupLostError(cause) from error
             except GONE as error:  # the controller, and its workers with it
                 raise GroupLostError(error) from error
+
+
+def controller_environment(num_nodes: int, *, change: ElasticWidth | None = None) -> dict[str, str]:
+    """What Ray Train reads from environment variables only, and passes on to its controller."""
+    starts_within_s = SIZED_AGAIN_S if change else WORKER_GROUP_START_S
+    return {
+        "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": str(HEALTH_CHECK_S if num_nodes < LARGE_CLUSTER_NODES else HEALTH_CHECK_LARGE_S),
+        "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": str(starts_within_s),
+        # On one node nobody is left to be warned of its going; the watcher would be one more process for each training.
+        "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "1" if num_nodes > 1 else "0",
+    }
 
 
 class _GpuBackend(_TorchBackend):

@@ -12,7 +12,7 @@ import pytest
 from sentdist.errors import ResourceError
 from sentdist.execution import local_progress, sweep
 from sentdist.execution.cluster.growth import ClusterNodes
-from sentdist.execution.resources import Node
+from sentdist.execution.cluster.nodes import Node
 from sentdist.execution.searching import on_cluster
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context

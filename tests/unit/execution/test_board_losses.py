@@ -24,8 +24,8 @@ from sentdist.execution.board.event_sink import EventSink
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.submission import Submission, most_pools, stopped
 from sentdist.execution.cluster.names import HEAD
+from sentdist.execution.demand import Demand
 from sentdist.execution.progress import SweepProgress
-from sentdist.execution.resources import Demand
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.runtime import Runtime
 from sentdist.stages.context import Context

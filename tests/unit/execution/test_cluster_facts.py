@@ -15,7 +15,7 @@ from ray.exceptions import RayTaskError
 from sentdist.errors import ResourceError
 from sentdist.execution.cluster import growth, leaving, own_cluster, snapshot
 from sentdist.execution.cluster.ray_errors import cause_of, reason
-from sentdist.execution.resources import Demand
+from sentdist.execution.demand import Demand
 
 ROWS = [
     {"Alive": True, "NodeID": "aa", "NodeManagerAddress": "10.0.0.2", "Resources": {"CPU": 8.0, "GPU": 2.0}},

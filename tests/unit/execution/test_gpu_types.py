@@ -8,14 +8,16 @@ import pytest
 
 from sentdist.errors import ResourceError
 from sentdist.execution.board import worker_groups
+from sentdist.execution.capacity import capacity, with_devices
 from sentdist.execution.cluster import snapshot
+from sentdist.execution.cluster.nodes import node_of, old_gpu_of
+from sentdist.execution.demand import pool_demand, stage_demand
 from sentdist.execution.gpu_types import gpu_types_note, with_gpu_type
-from sentdist.execution.resources import capacity, node_of, old_gpu_of, pool_demand, stage_demand, with_devices
 from sentdist.execution.training.worker_group import _scaling
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Bank, Rung, Scores
-from tests.unit.execution.test_resources import TRAIN
+from tests.unit.execution.test_capacity import TRAIN
 
 A100 = node_of({"CPU": 16.0, "GPU": 4.0, "accelerator_type:A100": 1.0, "accelerator_type:A100-80G": 1.0})
 T4 = node_of({"CPU": 8.0, "GPU": 2.0, "accelerator_type:T4": 1.0})

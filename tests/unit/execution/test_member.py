@@ -21,7 +21,7 @@ from sentdist.errors import ArtifactLost, DataError
 from sentdist.execution.board.event_sink import EventSink, GroupMember
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.board.worker_groups import Order
-from sentdist.execution.resources import Demand
+from sentdist.execution.demand import Demand
 from sentdist.execution.training import member
 from sentdist.learning import device_bank
 from sentdist.learning.device_bank import bytes_of_banks, on_device

@@ -17,8 +17,9 @@ from sentdist.data.texts import open_texts
 from sentdist.execution import reserved
 from sentdist.execution.board.heartbeats import Heartbeat
 from sentdist.execution.cluster.growth import ClusterNodes
+from sentdist.execution.cluster.nodes import Node
+from sentdist.execution.demand import pool_demand, stage_demand
 from sentdist.execution.parallel import embed, file_encoder, nearest, pool, shards
-from sentdist.execution.resources import Node, pool_demand, stage_demand
 from sentdist.inference.encode_file import encode_file
 from sentdist.inference.nearest import TileReader
 from sentdist.learning.encoder.unknown_words import UnknownWords

@@ -14,9 +14,9 @@ import pytest
 from ray.exceptions import ActorDiedError
 
 from sentdist.errors import ResourceError
+from sentdist.execution.demand import Demand
 from sentdist.execution.parallel import pool
 from sentdist.execution.parallel.pool import LOSSES_PER_PART, over_workers
-from sentdist.execution.resources import Demand
 
 DEMAND = Demand(way="pool", workers=2, num_cpus=1.5, num_gpus=0.5)
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from sentdist.errors import ResourceError
 from sentdist.execution.board.submission import Submission
-from sentdist.execution.resources import Demand
+from sentdist.execution.demand import Demand
 from sentdist.execution.training import rank
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.execution.training.engines import engine_of

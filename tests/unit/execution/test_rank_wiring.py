@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from sentdist.execution.resources import stage_demand
+from sentdist.execution.demand import stage_demand
 from sentdist.execution.training import rank, reporter
 from sentdist.execution.training.reporter import ProgressReporter
 from sentdist.learning.loop import StepReport

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from sentdist.errors import ResourceError
+from sentdist.execution.demand import Demand
 from sentdist.execution.reserved import use_reserved
-from sentdist.execution.resources import Demand
 
 
 @pytest.fixture(autouse=True)

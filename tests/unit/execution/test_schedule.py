@@ -18,7 +18,7 @@ import pytest
 from sentdist.execution.board.speeds import Speeds
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.board.worker_groups import StartedGroup, WorkerGroups
-from sentdist.execution.resources import Demand
+from sentdist.execution.demand import Demand
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
 from sentdist.stages.context import Context

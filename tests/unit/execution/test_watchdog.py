@@ -14,7 +14,8 @@ from sentdist.execution.board.diagnosis import ActiveStage, ClusterState, Host, 
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.heartbeats import Heartbeat, Heartbeats
 from sentdist.execution.board.watchdog import Watchdog
-from sentdist.execution.resources import Demand, Node
+from sentdist.execution.cluster.nodes import Node
+from sentdist.execution.demand import Demand
 from sentdist.plan.corpora.rows import RowsCorpus
 from tests.support.waiting import wait_for
 

@@ -23,7 +23,7 @@ from sentdist.execution.board import stage_task
 from sentdist.execution.board.attempts import GroupLostError
 from sentdist.execution.board.event_sink import EventSink, GroupMember
 from sentdist.execution.cluster.ray_errors import GONE, was_announced
-from sentdist.execution.resources import Demand, ElasticWidth
+from sentdist.execution.demand import Demand, ElasticWidth
 from sentdist.execution.training import worker_group
 
 GROUP = GroupMember(
@@ -202,3 +202,11 @@ def test_a_driver_that_is_interrupted_before_its_group_is_up_ends_with_it(monkey
     drive: Any = stage_task._drive
     with pytest.raises(SystemExit, match="cancelled"):
         drive._function(GROUP)
+
+
+@pytest.mark.parametrize(("num_nodes", "period", "watches"), [(1, "0.2", "0"), (2, "0.2", "1"), (64, "2.0", "1")])
+def test_ray_trains_controller_is_quick_on_small_clusters_and_never_gives_up_waiting(num_nodes: int, period: str, watches: str) -> None:
+    found = worker_group.controller_environment(num_nodes)
+    assert found["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] == period
+    assert found["RAY_TRAIN_ENABLE_PREEMPTION_WATCHER"] == watches
+    assert int(found["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"]) > 24 * 3600

@@ -15,7 +15,7 @@ from sentdist.execution.board import worker_groups
 from sentdist.execution.board.attempts import GroupLostError
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.board.worker_groups import NoGroupError, StartedGroup, WorkerGroups
-from sentdist.execution.resources import Demand, stage_demand
+from sentdist.execution.demand import Demand, stage_demand
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.runtime import Runtime

@@ -13,7 +13,8 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 from transformers import AutoConfig, AutoModel
 
-from sentdist.execution.resources import Node, capacity
+from sentdist.execution.capacity import capacity
+from sentdist.execution.cluster.nodes import Node
 from sentdist.learning import precision as precision_module
 from sentdist.learning.encoder.batch import collate
 from sentdist.learning.encoder.declared import DECODERS, FLAT_FAMILIES

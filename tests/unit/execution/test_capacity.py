@@ -7,20 +7,10 @@ import pickle
 import pytest
 
 from sentdist.errors import ResourceError
-from sentdist.execution.resources import (
-    ElasticWidth,
-    Node,
-    capacity,
-    controller_environment,
-    gpu_memory_note,
-    gpus_line,
-    nodes_of,
-    old_gpu_of,
-    share_of_a_gpu,
-    stage_demand,
-    uses_worker_group,
-    with_devices,
-)
+from sentdist.execution.capacity import capacity, share_of_a_gpu, with_devices
+from sentdist.execution.cluster.nodes import Node, nodes_of, old_gpu_of
+from sentdist.execution.demand import ElasticWidth, stage_demand, uses_worker_group
+from sentdist.execution.device_lines import gpu_memory_note, gpus_line
 from sentdist.plan.corpora.groups import Augmentation, GroupedCorpus
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.runtime import Runtime
@@ -231,14 +221,6 @@ def test_only_stages_that_run_an_encoder_reserve_gpus() -> None:
         stages = (TRAIN, Rung.model_construct(of=TRAIN), Bank.model_construct(), Scores.model_construct())
         assert {stage_demand(stage, runtime).num_gpus for stage in stages} == {0.5}
         assert stage_demand(Targets.model_construct(), runtime).num_gpus == 0.0, "a tagger counts words on CPUs"
-
-
-@pytest.mark.parametrize(("num_nodes", "period", "watches"), [(1, "0.2", "0"), (2, "0.2", "1"), (64, "2.0", "1")])
-def test_ray_trains_controller_is_quick_on_small_clusters_and_never_gives_up_waiting(num_nodes: int, period: str, watches: str) -> None:
-    found = controller_environment(num_nodes)
-    assert found["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] == period
-    assert found["RAY_TRAIN_ENABLE_PREEMPTION_WATCHER"] == watches
-    assert int(found["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"]) > 24 * 3600
 
 
 def test_a_gpu_older_than_ampere_is_known_by_its_kind() -> None:

@@ -1,0 +1,121 @@
+"""How many trainings a cluster can carry at once: decided from its nodes and the wanted runtime, before anything is started."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from sentdist.errors import ResourceError
+from sentdist.execution.cluster.nodes import Node, gpu_shares, how_often, smallest_gpu, workers_on
+from sentdist.plan.runtime import Runtime
+from sentdist.sizes import memory_size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capacity:
+    """What the cluster can do with a runtime.
+
+    trainings_at_once: how many trainings fit. limited_by: the resource that runs out first. max_concurrent_trials: how many trials Tune
+    keeps going.
+    """
+
+    trainings_at_once: int
+    limited_by: str
+    max_concurrent_trials: int
+
+
+def with_devices(runtime: Runtime, nodes: tuple[Node, ...]) -> Runtime:
+    """The runtime with its GPUs decided: where nobody said, one for each worker if so many workers fit on nodes with GPUs.
+
+    Raises:
+        ResourceError: GPUs are asked for by `device`, and there are none.
+    """
+    num_gpus, asked = sum(node.gpus for node in nodes), runtime.gpus_asked
+    if asked is None:
+        fitting = sum(workers_on(node, num_cpus=runtime.cpus_per_worker, num_gpus=1.0) for node in nodes)
+        return runtime.with_gpus(1.0 if fitting >= runtime.fewest_workers else 0.0)
+    if runtime.device == "cuda" and not num_gpus:
+        raise ResourceError(
+            where="runtime.device=cuda",
+            found=f"a cluster of {len(nodes)} node(s) without GPUs",
+            expected="at least one",
+            remedy="Start the cluster on nodes with GPUs, or set runtime.device=auto.",
+        )
+    return runtime.with_gpus(asked)
+
+
+def share_of_a_gpu(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float) -> float:
+    """`gpus_per_worker`, or, where by estimate a worker takes more memory than that part of the smallest GPU, what it takes, in tenths.
+
+    worker_bytes: on the GPU (see `gpu_bytes` of worker_memory.py). A part bounds a worker's memory, so too small a part is of no use.
+    """
+    asked = runtime.gpus_per_worker
+    if not 0 < asked < 1:
+        return asked
+    return min(1.0, max(asked, math.ceil(10 * worker_bytes / smallest_gpu(nodes) - 1e-9) / 10))
+
+
+def capacity(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float = 0.0) -> Capacity:
+    """How many trainings of this runtime the cluster can carry at once.
+
+    worker_bytes: what the largest worker takes, by estimate (see worker_memory.py): it bounds how many run at once, and refuses nothing.
+
+    Raises:
+        ResourceError: it can never carry one, with the numbers of both sides.
+    """
+    by_resource = {
+        "CPUs": sum(how_often(node.cpus, runtime.cpus_per_worker) for node in nodes),
+        "GPUs": sum(gpu_shares(node.gpus, runtime.gpus_per_worker) for node in nodes) if runtime.gpus_per_worker else math.inf,
+    }
+    by_node = [workers_on(node, num_cpus=runtime.cpus_per_worker, num_gpus=runtime.gpus_per_worker) for node in nodes]
+    fitting = sum(by_node)
+    if fitting < runtime.fewest_workers:
+        raise _too_much(runtime, nodes, fitting)
+    in_memory = (
+        sum(min(most, how_often(node.memory_bytes, worker_bytes)) for node, most in zip(nodes, by_node, strict=True))
+        if worker_bytes
+        else math.inf
+    )
+    limited_by = min(by_resource, key=lambda name: by_resource[name])
+    width = min(runtime.most_workers, fitting)
+    at_once = fitting // width
+    if in_memory // width < at_once:
+        at_once, limited_by = max(1, int(in_memory // width)), f"memory: {memory_size(worker_bytes)} a worker"
+    return Capacity(
+        trainings_at_once=at_once,
+        limited_by=limited_by,
+        max_concurrent_trials=runtime.max_concurrent_trials or at_once,
+    )
+
+
+def pools_at_once(*, trainings_at_once: int, workers: int) -> int:
+    """How many pools a board drives at once: as many as the cluster holds workers, because one worker is enough to finish a pool.
+
+    A driver reserves nothing, so without a bound every pool of a sweep would start a process that waits. `WorkerGroups` bounds the groups,
+    and Ray itself makes those wait whose own process reserves.
+    """
+    return trainings_at_once * workers
+
+
+def _too_much(runtime: Runtime, nodes: tuple[Node, ...], fitting: int) -> ResourceError:
+    cpus, gpus = sum(node.cpus for node in nodes), sum(node.gpus for node in nodes)
+    workers = runtime.fewest_workers
+    wanted = [f"{workers} × {runtime.cpus_per_worker:g} CPUs = {workers * runtime.cpus_per_worker:g} CPUs"]
+    if runtime.gpus_per_worker:
+        wanted.append(f"{workers} × {runtime.gpus_per_worker:g} GPUs = {workers * runtime.gpus_per_worker:g} GPUs")
+    return ResourceError(
+        where="runtime",
+        found=f"a training of {' and '.join(wanted)}, on {len(nodes)} node(s) with {cpus:g} CPUs and {gpus:g} GPUs in all",
+        expected=f"at most {fitting} such worker(s), which is what fits on the nodes",
+        remedy=_remedy(runtime, cpus, gpus, fitting),
+    )
+
+
+def _remedy(runtime: Runtime, cpus: float, gpus: float, fitting: int) -> str:
+    if runtime.gpus_per_worker and not gpus:
+        return "Set runtime.gpus_per_worker=0, or start the cluster with GPUs."
+    if fitting:
+        return f"Set runtime.workers={fitting}, or add nodes."
+    if runtime.cpus_per_worker > 1 and cpus >= runtime.fewest_workers:
+        return "Set runtime.cpus_per_worker=1, or add nodes."
+    return "Ask for fewer workers or less for each, or add nodes."
