@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import os
 import shlex
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sentdist.cli import endings
 from sentdist.cli.completing import sweeps
 from sentdist.cli.interrupting import explain_interrupt
 from sentdist.cli.live import live_display
 from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot, check_choice, check_in_use, named_file
-from sentdist.cli.printing import KEY_LETTERS, empty_table, open_console, store_option
+from sentdist.cli.printing import empty_table, open_console
 from sentdist.cli.score_output import FORMATS, OutputFormat, print_json
-from sentdist.cli.searches import print_choice, print_space
-from sentdist.errors import RecipeError, SentdistError, counted
+from sentdist.cli.searches import print_space
+from sentdist.errors import RecipeError, counted
 from sentdist.inference.opening import IN_A_JOB, store_root
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from sentdist.stages.context import Context
     from sentdist.stages.planning.device_forecast import Devices, Parameters
     from sentdist.store.forecast import Forecast
-    from sentdist.store.store import ArtifactStore
 
 
 Local = Annotated[bool, typer.Option("--local", help="In this process, without Ray: one stage after another, the same numbers.")]
@@ -246,8 +245,8 @@ def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | Non
         tracking = None
     done = _built(asked, context, data, ThisProcess(), tracking=tracking)
     if tracking:
-        _bring_to_mlflow(done, context.store, tracking)
-    _print_end(done, context.store)
+        endings.bring_to_mlflow(done, context.store, tracking)
+    endings.print_end(done, context.store)
 
 
 def _built(
@@ -258,30 +257,9 @@ def _built(
 
     done = []
     for one in build_recipe(asked, context, data, workplace, print_line=typer.echo, display=live_display, tracking=tracking):
-        _print_outcome(one, context.store)
+        endings.print_outcome(one, context.store)
         done.append(one)
     return done
-
-
-def _print_end(done: Sequence[BuiltPlan], store: ArtifactStore) -> None:
-    """How to go on; exit code 1 if anything has failed."""
-    _print_next(done[0].name, store)
-    if not all(one.is_well for one in done):
-        raise typer.Exit(1)
-
-
-def _bring_to_mlflow(done: Sequence[BuiltPlan], store: ArtifactStore, tracking: str) -> None:
-    """Write what this process has built, and what failed, into MLflow; a server that is away costs a line, not the run."""
-    from sentdist.tracking.rebuild import rebuild
-
-    try:
-        for one in done:
-            rebuild(store, tracking, one.name, failures={failure.key: failure.message for failure in one.summary.failures})
-    except SentdistError as error:
-        typer.echo(f"MLflow: {error} `sentdist track --rebuild` brings it there later.", err=True)
-        return
-    if done[0].summary.is_reportable:
-        _publish_report(done[0].name, store, tracking)
 
 
 def build_on_cluster(asked: Plan | PlannedSearch, context: Context, data: Path | None, *, job: str, reports: bool = True) -> None:
@@ -298,83 +276,5 @@ def build_on_cluster(asked: Plan | PlannedSearch, context: Context, data: Path |
     connect_to_drive()
     done = _built(asked, context, data, Cluster(tracking), tracking=tracking)
     if reports and done[0].summary.is_reportable:
-        _publish_report(done[0].name, context.store, tracking)
-    _print_end(done, context.store)
-
-
-def _print_outcome(done: BuiltPlan, store: ArtifactStore) -> None:
-    if done.search is not None:
-        print_choice(done.search)
-    _print_scores(done.name, store)
-
-
-def _print_scores(name: str, store: ArtifactStore) -> None:
-    from sentdist.report.brief_table import brief_table
-    from sentdist.report.leaks import sweep_leaks
-    from sentdist.store.sweep import load_sweep
-
-    sweep = load_sweep(store, name)
-    records = sweep.records(store)
-    brief = brief_table(sweep, records, leaked=sweep_leaks(sweep, store, records).leaked)
-    table = empty_table(f"{name}: main score × 100, mean ± standard deviation over seeds", *brief.columns)
-    for row in brief.rows:
-        table.add_row(*row)
-    open_console().print(table)
-
-
-def _print_next(name: str, store: ArtifactStore) -> None:
-    """What dev chose, where its encoder lies, whether training has helped and anything is tested, and what to type next."""
-    from sentdist.report.sweep_ending import no_gain, no_tests
-    from sentdist.store.chosen import cells_by_dev
-    from sentdist.store.sweep import load_sweep
-
-    sweep = load_sweep(store, name)
-    records = sweep.records(store)
-    cells = cells_by_dev(sweep, records)
-    keys = {trial.train for trial in sweep.trials if trial.train in records and trial.key in records}
-    key = cells[0].best.train if cells else keys.pop() if len(keys) == 1 else None
-    worse = no_gain(sweep, records)
-    if cells:
-        typer.echo(f"Best on dev: {cells[0].line}.")
-    commands = [f"sentdist report {name}"] if any(trial.key in records for trial in sweep.trials) else []
-    if key is not None:
-        found = store.at(sweep.places[key])
-        assert found is not None, "its record was read"
-        typer.echo(f"Encoder: {found.uri}")
-    for said in (worse, no_tests(sweep, records)):
-        if said:
-            typer.echo(said)
-    if key is not None and not worse:
-        short = key[:KEY_LETTERS]
-        commands += [
-            f'sentdist similarity {short} "A dog runs." "A puppy is running."',
-            f'sentdist search {short} "what you look for" --corpus SENTENCES.txt',
-            f"sentdist export {short} --to my-encoder",
-        ]
-    where = store_option(store)
-    for number, command in enumerate(commands):
-        typer.echo(f"  {command}{where}" if number else f"Next:\n  {command}{where}")
-
-
-def _publish_report(name: str, store: ArtifactStore, tracking: str | None) -> None:
-    """Write the report beside the artifacts, tell the tracker of it and of the best encoder."""
-    from sentdist.report.kept_report import keep_report
-    from sentdist.store.searches import find_search
-    from sentdist.store.sweep import load_sweep
-    from sentdist.tracking.mlflow_tracker import make_tracker
-
-    tracker, search = make_tracker(tracking, store), find_search(store, name)
-    pages = tracker.log_search(search) if search is not None else {}
-    with tempfile.TemporaryDirectory() as scratch:
-        typer.echo(f"Report: {keep_report(store, name, Path(scratch), links=pages)}")
-        sweep = load_sweep(store, name)
-        tracker.log_report(sweep, Path(scratch))
-        model = tracker.register_best(sweep)
-    if tracker.trials_page:
-        typer.echo(f"MLflow, trials best first: {tracker.trials_page}")
-    for title, page in pages.items():
-        typer.echo(f"MLflow, {title}: {page}")
-    if model:
-        typer.echo(f"Registered, as dev chose: {model} (@best)")
-    for warning in tracker.warnings:
-        typer.echo(f"MLflow: {warning}", err=True)
+        endings.publish_report(done[0].name, context.store, tracking)
+    endings.print_end(done, context.store)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from sentdist.cli import app, building
+from sentdist.cli import app, building, endings
 from sentdist.errors import ResourceError
 from sentdist.execution import build_recipe
 from sentdist.execution.cluster import connection
@@ -57,9 +57,9 @@ def ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
                 raise ResourceError(where="MLflow", found="nobody", expected="an answer", remedy="Look.")
             done.append(("rebuilt", (tracking, name, failures)))
 
-        monkeypatch.setattr(building, "_print_outcome", lambda one, store: done.append(("told", one.name)))
-        monkeypatch.setattr(building, "_print_next", lambda name, store: done.append(("next", name)))
-        monkeypatch.setattr(building, "_publish_report", lambda name, store, tracking: done.append(("report", (name, tracking))))
+        monkeypatch.setattr(endings, "print_outcome", lambda one, store: done.append(("told", one.name)))
+        monkeypatch.setattr(endings, "print_next", lambda name, store: done.append(("next", name)))
+        monkeypatch.setattr(endings, "publish_report", lambda name, store, tracking: done.append(("report", (name, tracking))))
         monkeypatch.setattr(rebuild, "rebuild", brought)
         done.clear()
         return CliRunner().invoke(app, [*words, "--store", str(tmp_path / "store")], env={"MLFLOW_TRACKING_URI": uri}), done
@@ -165,7 +165,7 @@ def test_the_report_that_is_kept_has_the_trackers_pages_and_goes_there_too(
 
     monkeypatch.setattr(kept_report, "keep_report", keep_report)
     store: Any = SimpleNamespace()
-    building._publish_report("demo", store, SERVER)
+    endings.publish_report("demo", store, SERVER)
     assert done == [("links", {"parallel": "a page"} if is_search else {}), ("logged", ("demo", ["report.html"]))]
     said = capsys.readouterr()
     assert said.out.splitlines() == [
@@ -190,7 +190,7 @@ def ending(tiny_encoder_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture
         values = tiny_values(tiny_encoder_dir, seeds=[0, 1], **changes)
         plan, context = tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")
         fill_store(context.store, plan, noise=lambda trial: noise[trial.method], num_items={"stsb": 60}, skip=skip)
-        building._print_next(plan.recipe.name, context.store)
+        endings.print_next(plan.recipe.name, context.store)
         return capsys.readouterr().out.splitlines()
 
     return end
