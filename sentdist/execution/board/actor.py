@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Iterable
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 import ray
@@ -21,6 +20,7 @@ from sentdist.execution.board.event_log import EventLog
 from sentdist.execution.board.event_sink import BEATS_IN_TIME, Body, EventSink, GroupMember
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.heartbeats import Heartbeat
+from sentdist.execution.board.in_flight import StagesInFlight, Work
 from sentdist.execution.board.resizable_semaphore import ResizableSemaphore
 from sentdist.execution.board.stage_task import abort, note_failed, note_stopped, start, start_group
 from sentdist.execution.board.submission import Submission, most_pools, newest_may_have, stopped
@@ -35,18 +35,6 @@ from sentdist.store.store import Artifact
 
 ANSWER_S = 1.0  # time for a last answer to reach its caller before the board ends
 LOOK_S = 5.0  # between two looks at the cluster
-
-
-@dataclass(kw_only=True)
-class _Work:
-    """A stage that is being built. asked_by: the submissions that need it, for itself or as an input of something else. distance: stages
-    on the longest way from it to what was asked for itself."""
-
-    ref: ray.ObjectRef
-    stage: Stage
-    demand: Demand
-    asked_by: set[str] = field(default_factory=set)
-    distance: int = 0
 
 
 class BoardActor:
@@ -66,8 +54,8 @@ class BoardActor:
     def __init__(self, body: Body, patience_s: float, silence_s: float = STANDSTILL_S) -> None:
         self._body = body
         self._patience_s = patience_s
-        self._work: dict[str, _Work] = {}
-        self._failed: dict[str, _Work] = {}
+        self._work = StagesInFlight()
+        self._failed: dict[str, Work] = {}
         self._submissions: dict[str, Submission] = {}
         self._clients: dict[str, asyncio.Event] = {}  # a process that uses the board -> set when it unregisters
         self._stopped: set[str] = set()  # submissions
@@ -173,7 +161,7 @@ class BoardActor:
         found: dict[str, set[str]] = {}
         for submission in self._submissions.values():
             if submission.id not in self._stopped:
-                found.setdefault(submission.sweep, set()).update(key for key, work in self._work.items() if submission.id in work.asked_by)
+                found.setdefault(submission.sweep, set()).update(self._work.needed_by(submission.id))
         return {sweep: len(keys) for sweep, keys in found.items()}
 
     async def stop(self, sweep: str) -> int:
@@ -268,9 +256,9 @@ class BoardActor:
         self._pools.recheck()
 
     def _is_settled(self, stage: Stage, submission: Submission) -> bool:
-        return stage.key in self._work or self._failed_in(stage, submission) is not None
+        return self._work.get(stage.key) is not None or self._failed_in(stage, submission) is not None
 
-    def _failed_in(self, stage: Stage, submission: Submission) -> _Work | None:
+    def _failed_in(self, stage: Stage, submission: Submission) -> Work | None:
         failed = self._failed.get(stage.key)
         return failed if failed is not None and submission.id in failed.asked_by else None
 
@@ -283,34 +271,22 @@ class BoardActor:
                 return ray.put(found)
             self._failed.pop(stage.key, None)
             work = self._start(stage, submission, lookup)
-            self._work[stage.key] = work
-            self._background.start(self._watch_work(stage.key, work))
+            self._work.add(work)
+            self._background.start(self._watch_work(work))
             if not self._is_watching:
                 self._is_watching = True
                 self._background.start(self._watch_cluster())
-        self._note_need(stage, submission.id, 0)
+        self._work.need(stage, submission.id)
         return work.ref
 
-    def _start(self, stage: Stage, submission: Submission, lookup: ArtifactLookup) -> _Work:
+    def _start(self, stage: Stage, submission: Submission, lookup: ArtifactLookup) -> Work:
         inputs = [self._ref(needed, submission, lookup) for needed in stage.inputs]
         ref = _this_board().drive.remote(stage, submission, *inputs)  # Ray calls it once the inputs exist, and never if one failed
-        return _Work(ref=ref, stage=stage, demand=stage_demand(stage, submission.context.runtime))
+        return Work(ref=ref, stage=stage, demand=stage_demand(stage, submission.context.runtime))
 
-    def _note_need(self, stage: Stage, submission_id: str, distance: int) -> None:
-        """A submission needs a stage that is in flight, hence those of its inputs that are in flight."""
-        work = self._work.get(stage.key)
-        if work is not None and (submission_id not in work.asked_by or distance > work.distance):
-            work.asked_by.add(submission_id)
-            work.distance = max(work.distance, distance)
-            for needed in stage.inputs:
-                self._note_need(needed, submission_id, distance + 1)
-
-    def _release(self, submission_ids: set[str]) -> list[_Work]:
+    def _release(self, submission_ids: set[str]) -> list[Work]:
         """End what only these submissions need; whoever asks for it from now on starts it anew."""
-        for work in self._work.values():
-            work.asked_by -= submission_ids
-        unneeded = [key for key, work in self._work.items() if not work.asked_by]
-        ended = [self._work.pop(key) for key in reversed(unneeded)]  # what waits for an input before the input
+        ended = self._work.release(submission_ids)
         for work in ended:
             ray.cancel(work.ref, recursive=False)  # `_attempt` ends its process itself: once cancelled softly it would not end by force
         return ended
@@ -328,20 +304,18 @@ class BoardActor:
         self._is_watching = False
 
     def _follow(self, now: float) -> None:
-        """What has nothing to wait for but the cluster."""
-        works = [work for work in self._work.values() if not any(needed.key in self._work for needed in work.stage.inputs)]
-        self._watchdog.follow([(work.stage, work.demand) for work in works], now)
+        self._watchdog.follow([(work.stage, work.demand) for work in self._work.with_all_inputs()], now)
 
-    async def _watch_work(self, key: str, work: _Work) -> None:
+    async def _watch_work(self, work: Work) -> None:
         try:
             await work.ref
         except Exception as error:  # whoever asked holds the reference and gets the error whole; here it only matters which kind it was
-            if self._work.get(key) is work and not isinstance(cause_of(error), ArtifactLost):
-                self._failed[key] = work
+            if self._work.holds(work) and not isinstance(cause_of(error), ArtifactLost):
+                self._failed[work.stage.key] = work
         for lookup in self._lookups:
-            lookup.forget(key)
-        if self._work.get(key) is work:
-            del self._work[key]
+            lookup.forget(work.stage.key)
+        if self._work.holds(work):
+            self._work.remove(work)
             show(IN_FLIGHT, len(self._work))
 
     async def _watch_client(self, client: str, answer: ray.ObjectRef) -> None:
@@ -376,7 +350,7 @@ class BoardActor:
             ray.kill(_this_board())  # `exit_actor` would wait for pending calls of `events`; the next client opens a fresh board
 
 
-async def _ended(works: Iterable[_Work]) -> None:
+async def _ended(works: Iterable[Work]) -> None:
     """Wait until cancelled work has ended."""
     await asyncio.gather(*(asyncio.wrap_future(work.ref.future()) for work in works), return_exceptions=True)
 

@@ -22,6 +22,7 @@ from sentdist.execution.board.diagnosis import STANDSTILL_S
 from sentdist.execution.board.event_log import EventLog
 from sentdist.execution.board.event_sink import EventSink
 from sentdist.execution.board.events import StageEvent
+from sentdist.execution.board.in_flight import Work
 from sentdist.execution.board.submission import Submission, most_pools, stopped
 from sentdist.execution.cluster.names import HEAD
 from sentdist.execution.demand import Demand
@@ -53,7 +54,7 @@ def test_a_process_that_has_started_waits_for_room_no_more_and_one_that_drives_o
     async def scene() -> None:
         board = BoardActor(mock.Mock(), 1.0)
         board._waiting.add(STAGE.key)
-        board._work[STAGE.key] = actor._Work(ref=mock.Mock(), stage=STAGE, demand=_demand(way))
+        board._work.add(Work(ref=mock.Mock(), stage=STAGE, demand=_demand(way)))
         await board.post(StageEvent(key=STAGE.key, kind="corpus", label="toy", what="started"))
         assert (STAGE.key in board._waiting) == is_waiting
 
