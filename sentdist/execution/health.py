@@ -26,7 +26,7 @@ from sentdist.services import servers
 from sentdist.services.asking import Reply, basic_auth_header, get, ray_version
 from sentdist.services.state import state_of
 from sentdist.sizes import disk_size
-from sentdist.store.local_root import STAGING
+from sentdist.store.local_storage import STAGING
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking.server import read_password
 

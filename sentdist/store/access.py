@@ -101,11 +101,16 @@ def is_of_disk(error: OSError, below: str | Path) -> bool:
     return not isinstance(error.filename, str | bytes) or Path(os.fsdecode(error.filename)).is_relative_to(below)
 
 
-def raise_of_disk(error: Exception, below: str | Path, *, shown: str) -> None:
-    """If a disk failed or refused a right while an artifact was written, raise that as an error of the store; else do nothing."""
-    met = os_error_of(error)
-    if met is not None and is_of_disk(met, below):
-        raise not_written(shown, met) from error
+@contextmanager
+def disk_errors_of_store(below: Path, *, shown: str) -> Iterator[None]:
+    """While an artifact is written: where a disk fails or refuses a right at a file below a folder, raise that as an error of the store."""
+    try:
+        yield
+    except Exception as error:
+        met = os_error_of(error)
+        if met is not None and is_of_disk(met, below):
+            raise not_written(shown, met) from error
+        raise
 
 
 def refuse_little_room(root: str, free: int | None, needed_bytes: int) -> None:

@@ -12,7 +12,7 @@ from pyarrow import fs
 
 from sentdist.plan.stages import STAGES
 from sentdist.store.access import reading, writing
-from sentdist.store.object_root import DATA
+from sentdist.store.object_storage import DATA
 from sentdist.store.scratch import maker_of
 from sentdist.store.store import ASIDE, RECORD, RUNNING, STAGING, Artifact, ArtifactStore
 

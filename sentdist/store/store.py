@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-import shutil
-import tempfile
 import time
 import uuid
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -18,14 +16,13 @@ from pyarrow import fs
 
 from sentdist.errors import ArtifactLost, StoreError, listed
 from sentdist.plan.stage import Json, Stage
-from sentdist.store.access import open_root, raise_of_disk, reading, refuse_little_room, shown_root, writing
-from sentdist.store.copies import copy_of, keep_copy
-from sentdist.store.integrity import checksums_below, damage_of, damage_of_content
-from sentdist.store.local_root import STAGING, LocalRoot
-from sentdist.store.object_root import ObjectRoot
+from sentdist.store.access import open_root, reading, refuse_little_room, shown_root, writing
+from sentdist.store.integrity import checksums_below, damage_of_content
+from sentdist.store.local_storage import STAGING, LocalStorage
+from sentdist.store.object_storage import ObjectStorage
 from sentdist.store.plain_files import PlainFiles
 from sentdist.store.record import RECORD, Artifact, Record, artifacts_named, near_artifact
-from sentdist.store.scratch import scratch_folder
+from sentdist.store.storage import Storage
 from sentdist.store.verified import VerifiedFiles, damage_unless_verified
 
 READERS = 16  # records that are read at once
@@ -41,20 +38,28 @@ _stuck: dict[str, str] = {}  # unreadable records that cannot be moved aside, an
 class ArtifactStore:
     """Artifacts below one root: a local path or an address such as `s3://bucket/prefix?endpoint_override=host:port`.
 
-    Writers of one key do not disturb one another: the first commit is kept, the other's work is dropped. files: what is no artifact.
+    Writers of one key do not disturb one another: the first commit is kept, the other's work is dropped. storage: the disk or the object
+    store where it lies. files: what is no artifact.
     """
 
     def __init__(self, root: str | Path, *, was_written: bool = False) -> None:
         self.root = str(root)
         self.shown = shown_root(self.root)  # for messages and records
         self.filesystem, self.base = open_root(self.root)
-        self.is_local = isinstance(self.filesystem, fs.LocalFileSystem)
-        self.local_root = LocalRoot(Path(self.base), self.shown, was_written=was_written)
-        self._folders: LocalRoot | ObjectRoot = self.local_root if self.is_local else ObjectRoot(self.filesystem, self.base)
-        self.files = PlainFiles(self.filesystem, self.base, self.shown, local_root=self.local_root if self.is_local else None)
+        self.storage: Storage = (
+            LocalStorage(Path(self.base), self.shown, was_written=was_written)
+            if isinstance(self.filesystem, fs.LocalFileSystem)
+            else ObjectStorage(self.filesystem, self.base, self.shown)
+        )
+        self.files = PlainFiles(self.filesystem, self.base, self.shown, self.storage)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return partial(ArtifactStore, was_written=self.local_root.was_written), (self.root,)
+        return partial(ArtifactStore, was_written=self.storage.was_written), (self.root,)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether all workers read and write its files where they lie; else each has copies of its own."""
+        return self.storage.is_shared
 
     def has(self, stage: Stage) -> bool:
         return self.get(stage) is not None
@@ -125,7 +130,7 @@ class ArtifactStore:
     def places(self, kind: str | None = None) -> list[str]:
         """Those of all finished artifacts, in order."""
         selector = fs.FileSelector(f"{self.base}/{kind}" if kind else self.base, recursive=True, allow_not_found=True)
-        with reading(self.shown, awaited=self.is_local):
+        with self.storage.reading():
             files = self.filesystem.get_file_info(selector)
         found = sorted(info.path.removeprefix(f"{self.base}/").removesuffix(f"/{RECORD}") for info in files if info.base_name == RECORD)
         return [place for place in found if not place.startswith((f"{STAGING}/", f"{ASIDE}/"))]
@@ -141,17 +146,8 @@ class ArtifactStore:
         Raises:
             StoreError: the store cannot be written.
         """
-        parent = Path(self.base) / STAGING if self.is_local else Path(tempfile.gettempdir())
-        with ExitStack() as stack:
-            with writing(self.shown if self.is_local else str(parent), awaited=True):
-                if self.is_local:
-                    self.local_root.make_folder(parent)
-                folder = stack.enter_context(scratch_folder(parent, "staged", mode=0o777))
-            try:
-                yield folder
-            except Exception as error:
-                raise_of_disk(error, self.base if self.is_local else folder, shown=self.shown)
-                raise
+        with self.storage.staged() as folder:
+            yield folder
 
     def commit(
         self, stage: Stage, folder: Path, *, seconds: float, runtime: dict[str, Json], environment: dict[str, str], results: dict[str, Json]
@@ -170,7 +166,7 @@ class ArtifactStore:
         with writing(self.shown):
             files = checksums_below(folder)
             record = Record.of(stage, files, seconds=seconds, runtime=runtime, environment=environment, results=results)
-            self._folders.publish(folder, record)
+            self.storage.publish(folder, record)
         committed = self.at(stage.place)
         if committed is None:
             raise self._lost(stage.place, "nothing where it was just written")
@@ -185,13 +181,11 @@ class ArtifactStore:
             ArtifactLost: a file is damaged or missing. The artifact is moved aside, so that its stage counts as not finished.
             StoreError: the store cannot be read.
         """
-        folder = Path(self.base) / artifact.record.place
-        if not self.is_local:
-            folder = self._copy(artifact.record)
-            if self._damage(artifact, folder, names) is not None:  # of the copy, perhaps only there
-                shutil.rmtree(folder, ignore_errors=True)
-                folder = self._copy(artifact.record)
+        folder = self._files_of(artifact.record)
         damage = self._damage(artifact, folder, names)
+        if damage is not None and self.storage.remove_copy(folder):  # perhaps only the copy is damaged
+            folder = self._files_of(artifact.record)
+            damage = self._damage(artifact, folder, names)
         if damage is not None:
             raise self._set_lost_aside(artifact, damage)
         return folder
@@ -205,12 +199,11 @@ class ArtifactStore:
         """
         with reading(self.shown):
             change = use.change()
-        if change is not None and self.is_local:
+        if change is not None and self.is_shared:
             raise self._set_lost_aside(artifact, change)
         if change is not None:
             raise self._lost(artifact.record.place, f"{change} (of its copy {use.folder})", remedy="What reads it begins anew.")
-        if not self.is_local:
-            keep_copy(use.folder)
+        self.storage.keep(use.folder)
 
     def damage(self, artifact: Artifact) -> str | None:
         """What is wrong with the files of an artifact, each read anew; None if all are as they were written. Changes nothing.
@@ -218,15 +211,7 @@ class ArtifactStore:
         Raises:
             StoreError: the store cannot be read.
         """
-        if self.is_local:
-            with reading(self.shown):
-                return damage_of(Path(self.base) / artifact.record.place, artifact.record.checksums, artifact.record.files)
-        for name, checksum in artifact.record.checksums.items():
-            content = self.files.content(f"{artifact.record.files_place}/{name}")
-            wrong = "missing" if content is None else damage_of_content(content, checksum)
-            if wrong is not None:
-                return f"{name}: {wrong}"
-        return None
+        return self.storage.damage(artifact.record)
 
     def open_file(self, place: str) -> BytesIO:
         """One file of an artifact, compared with its digest; for those who need a part of a large artifact.
@@ -247,7 +232,7 @@ class ArtifactStore:
     def drop(self, artifact: Artifact) -> None:
         """Remove an artifact; nobody sees half of it, and one that is built again meanwhile stays."""
         with writing(self.shown):
-            self._folders.remove(artifact.record.place)
+            self.storage.remove(artifact.record.place)
 
     def set_aside(self, place: str, reason: str) -> str:
         """Move a folder of the store out of the way, with a note why; returns a phrase that says where it lies now.
@@ -256,7 +241,7 @@ class ArtifactStore:
         """
         target = f"{ASIDE}/{place.replace('/', '-')}-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:4]}"
         try:
-            self._folders.move(place, target)
+            self.storage.move(place, target)
         except FileNotFoundError:
             return "another process has moved it aside"
         except OSError as error:
@@ -273,17 +258,13 @@ class ArtifactStore:
         """
         probe = f"{STAGING}/probe-{uuid.uuid4().hex}"
         with writing(self.shown):
-            self._folders.write(probe, b"")
+            self.storage.write(probe, b"")
             self.filesystem.delete_file(f"{self.base}/{probe}")
         refuse_little_room(self.shown, self.free_bytes(), needed_bytes)
 
     def free_bytes(self) -> int | None:
         """Free bytes of the disk of a local store, which need not exist yet; None of a remote one."""
-        if not self.is_local:
-            return None
-        with reading(self.shown, awaited=True):
-            folder = next(path for path in (Path(self.base), *Path(self.base).parents) if path.is_dir())
-            return shutil.disk_usage(folder).free
+        return self.storage.free_bytes()
 
     def _damage(self, artifact: Artifact, folder: Path, names: tuple[str, ...]) -> str | None:
         """As `damage_unless_verified`; no names: of all files."""
@@ -293,9 +274,9 @@ class ArtifactStore:
         with reading(self.shown):
             return damage_unless_verified(folder, checksums, names or tuple(checksums))
 
-    def _copy(self, record: Record) -> Path:
+    def _files_of(self, record: Record) -> Path:
         try:
-            return copy_of(record, filesystem=self.filesystem, path=f"{self.base}/{record.files_place}", shown=self.shown)
+            return self.storage.files_of(record)
         except StoreError as error:
             if isinstance(error.__cause__, FileNotFoundError) and not self._is_there(record):
                 raise self._lost(record.place, "moved away while it was copied") from error

@@ -365,8 +365,7 @@ class SweepRuns:
 
     def _address(self, place: str) -> str:
         """Where something lies in the store, without keys or settings of the address in it."""
-        root = str(Path(self.store.root).expanduser().absolute()) if self.store.is_local else self.store.shown.rstrip("/")
-        return f"{root}/{place}" if place else root
+        return self.store.files.uri(place).rstrip("/")
 
     def _source_tags(self) -> dict[str, str]:
         return {"mlflow.source.name": f"recipe {self.sweep.name}", "mlflow.source.type": "JOB", "mlflow.user": user_name()}

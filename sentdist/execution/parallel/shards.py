@@ -75,7 +75,7 @@ def build_over_workers(stage: Sharded, context: Context, *, sink: HeartbeatSink 
     per_shard = rows_per_part(body.num_rows, context.runtime)
     shards = range(num_shards(body.num_rows, per_shard))
     with staged_shards(context.store) as folder:
-        maker = (stage, context, per_shard, folder if context.store.is_local else None, sink)
+        maker = (stage, context, per_shard, folder if context.store.is_shared else None, sink)
         # Only numbers of shards travel to the workers: they map the corpus from the store.
         for shard, content in over_workers(ShardMaker, maker, shards, demand=stage_demand(stage, context.runtime), where=stage.label):
             if content:
@@ -109,7 +109,7 @@ def build_over_ranks(
         with ranks.errors_on_all():
             body = make_body()
         per_shard = rows_per_part(body.num_rows, context.runtime)
-        for shard in _own_rounds(num_shards(body.num_rows, per_shard), ranks, is_shared=context.store.is_local):
+        for shard in _own_rounds(num_shards(body.num_rows, per_shard), ranks, is_shared=context.store.is_shared):
             with ranks.errors_on_all():
                 if shard is not None:
                     with _making(shard, stage, context, sink):

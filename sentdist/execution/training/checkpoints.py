@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Iterator, Set
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -14,14 +13,10 @@ from typing import TYPE_CHECKING
 from pyarrow import fs
 
 from sentdist.disk_errors import words_for
-from sentdist.durable import make_folder, sync_folder, sync_tree, whole_file
 from sentdist.errors import StoreError
 from sentdist.plan.stage import Stage
 from sentdist.store.access import reading, reason_of
 from sentdist.store.integrity import FileChecksum, checksums_below, damage_of
-from sentdist.store.local_root import STAGING
-from sentdist.store.object_root import write_object, write_objects
-from sentdist.store.scratch import scratch_folder
 from sentdist.store.store import RUNNING, ArtifactStore
 
 if TYPE_CHECKING:  # torch takes seconds, and the board only asks for the newest step
@@ -102,7 +97,7 @@ class RunningFolder:
         with ExitStack() as stack:
             scratch = Path()
             try:
-                scratch = stack.enter_context(self._scratch())
+                scratch = stack.enter_context(self._store.storage.scratch("checkpoint"))
             except (OSError, StoreError) as error:
                 problem = _words(error)
             problem = self.ranks.first_said(problem)  # before `write`, in which ranks wait for one another
@@ -145,7 +140,7 @@ class RunningFolder:
         with ExitStack() as stack:
             why, folder = None, Path()
             with self.ranks.errors_on_all(), self._reading(step):
-                folder = stack.enter_context(self._local(step))
+                folder = stack.enter_context(self._store.storage.local(self._place(step)))
                 why = self._damage(folder)
             if (why := self.ranks.first_said(why)) is not None:
                 return why
@@ -178,15 +173,10 @@ class RunningFolder:
         return self._store.set_aside(self._place(step), why)
 
     def _publish(self, scratch: Path, step: int) -> None:
-        target = self._path(step)
+        place = self._place(step)
         seal = _Seal(rank=self.ranks.rank, world_size=self.ranks.world_size, files=checksums_below(scratch))
-        if self._store.is_local:
-            _move(scratch, Path(target))
-            with whole_file(Path(target) / _Seal.name(self.ranks.rank), synced=True) as part:
-                part.write_bytes(seal.content)
-            return
-        write_objects(self._store.filesystem, scratch, target)
-        write_object(self._store.filesystem, f"{target}/{_Seal.name(self.ranks.rank)}", seal.content)
+        self._store.storage.add_files(scratch, place)
+        self._store.storage.write(f"{place}/{_Seal.name(self.ranks.rank)}", seal.content)
 
     def _damage(self, folder: Path) -> str | None:
         """What is wrong with the share of this rank, and of those ranks that wrote the checkpoint and are no more."""
@@ -201,28 +191,6 @@ class RunningFolder:
             if damage is not None:
                 return damage
         return None
-
-    @contextmanager
-    def _local(self, step: int) -> Iterator[Path]:
-        """A local folder with a checkpoint: its own on a file system, a copy of one in an object store."""
-        if self._store.is_local:
-            yield Path(self._path(step))
-            return
-        with scratch_folder(Path(tempfile.gettempdir()), "checkpoint") as scratch:
-            fs.copy_files(self._path(step), str(scratch), source_filesystem=self._store.filesystem)
-            yield scratch
-
-    @contextmanager
-    def _scratch(self) -> Iterator[Path]:
-        """A folder to write into; in the store itself where that is a file system, so that files need no copy."""
-        if not self._store.is_local:
-            with scratch_folder(Path(tempfile.gettempdir()), "checkpoint") as folder:
-                yield folder
-            return
-        parent = Path(self._store.base) / STAGING
-        self._store.local_root.make_folder(parent)
-        with scratch_folder(parent, "checkpoint") as folder:
-            yield folder
 
     def _place(self, step: int) -> str:
         """Where a checkpoint lies in the store."""
@@ -241,16 +209,3 @@ def _steps(store: ArtifactStore, stage: Stage) -> list[int]:
     with reading(store.shown):
         infos = store.filesystem.get_file_info(selector)
     return sorted(int(info.base_name) for info in infos if info.base_name.isdigit())
-
-
-def _move(scratch: Path, target: Path) -> None:
-    """Move the files below `scratch` into `target`, where those of other ranks may lie; all are on the disk when this returns."""
-    sync_tree(scratch)
-    make_folder(target)
-    for path in sorted(scratch.rglob("*")):
-        if path.is_file():
-            moved = target / path.relative_to(scratch)
-            make_folder(moved.parent)
-            path.replace(moved)
-    for folder in [target, *(path for path in target.rglob("*") if path.is_dir())]:
-        sync_folder(folder)

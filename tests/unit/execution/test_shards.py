@@ -88,14 +88,16 @@ def test_workers_write_shards_where_they_can_and_hand_them_back_where_they_canno
 
 
 @pytest.mark.parametrize("is_shared", [True, False])
-def test_no_worker_of_a_group_waits_longer_than_a_shard_takes(tagging: tuple[Targets, Context], tmp_path: Path, is_shared: bool) -> None:
+def test_no_worker_of_a_group_waits_longer_than_a_shard_takes(
+    tagging: tuple[Targets, Context], tmp_path: Path, is_shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A process group gives up a worker that is waited for too long: here after three times what a shard takes, of at least four."""
     stage, context = tagging
     store = ArtifactStore(tmp_path / "store")
     corpus = context.store.get(stage.corpus)
     assert corpus is not None
     shutil.copytree(context.store.folder(corpus), tmp_path / "store" / corpus.record.place)
-    store.is_local = is_shared
+    monkeypatch.setattr(ArtifactStore, "is_shared", is_shared)
     takes_s = 0.4
     meeting, said = threading.Barrier(2, timeout=3 * takes_s), [None, None]
 

@@ -21,7 +21,7 @@ from sentdist.plan.stages import Train
 from sentdist.stages.ranks import ALONE
 from sentdist.store import verified
 from sentdist.store.garbage import orphans
-from sentdist.store.object_root import write_object
+from sentdist.store.object_storage import write_object
 from sentdist.store.store import ASIDE, Artifact, ArtifactStore
 from tests.support.faulty_s3 import FaultyS3, faulty_s3
 from tests.support.planning import plan_of, small_recipe

@@ -14,7 +14,7 @@ from pyarrow import fs
 from sentdist.errors import StoreError
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.stages.local import build_here
-from sentdist.store import object_root
+from sentdist.store import object_storage
 from sentdist.store import store as store_module
 from sentdist.store.garbage import collect_garbage, orphans
 from sentdist.store.store import RECORD, STAGING, Artifact, ArtifactStore
@@ -81,7 +81,7 @@ def _assert_whole(store: ArtifactStore, writer: str) -> None:
 
 
 def test_who_copies_while_another_one_is_done_touches_nothing_of_his(objects: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_objects, seen = object_root.write_objects, []
+    write_objects, seen = object_storage.write_objects, []
 
     def writing(*arguments: Any) -> None:
         if not seen:  # the second has looked, and found nothing
@@ -89,7 +89,7 @@ def test_who_copies_while_another_one_is_done_touches_nothing_of_his(objects: Ar
             _commit(objects, "first")
         write_objects(*arguments)
 
-    monkeypatch.setattr(object_root, "write_objects", writing)
+    monkeypatch.setattr(object_storage, "write_objects", writing)
     assert _commit(objects, "second").record.results == {"writer": "first"}
     _assert_whole(objects, "first")
     (_, *more) = objects.filesystem.get_file_info(fs.FileSelector(f"bucket/{CORPUS.place}"))
@@ -116,7 +116,7 @@ def test_what_is_built_again_while_it_is_dropped_stays(store: ArtifactStore, mon
         steps.append(True)
         _commit(store, "new")
 
-    if store.is_local:
+    if store.is_shared:
         rmtree = shutil.rmtree
 
         def removing(path: Path, **options: Any) -> None:

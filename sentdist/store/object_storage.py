@@ -7,16 +7,23 @@ and whoever begins to build the artifact again meanwhile keeps what is new, for 
 from __future__ import annotations
 
 import shutil
+import tempfile
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from pyarrow import fs
 
+from sentdist.store.access import disk_errors_of_store, reading, writing
+from sentdist.store.copies import copy_of, keep_copy
+from sentdist.store.integrity import damage_of_content
 from sentdist.store.record import RECORD, Record
+from sentdist.store.scratch import scratch_folder
+from sentdist.store.storage import Storage, content_at, refuse_other_size
 
 AT_ONCE = 8  # objects that are written at the same time
 CHUNK = 1 << 20  # bytes
@@ -57,12 +64,25 @@ def _is_of_writer(name: str) -> bool:
     return name.startswith(DATA)
 
 
-class ObjectRoot:
-    """Publishes, moves and removes folders below `base`. Every method raises what the server says, an OSError."""
+class ObjectStorage(Storage):
+    """Every process has copies of what it reads, on the disk of its machine."""
 
-    def __init__(self, filesystem: fs.FileSystem, base: str) -> None:
+    is_shared = False
+    was_written = False  # there is nothing to make: a bucket has no folders
+
+    def __init__(self, filesystem: fs.FileSystem, base: str, shown: str) -> None:
         self._filesystem = filesystem
         self._base = base
+        self._shown = shown
+
+    def address(self, place: str) -> str:
+        return f"{self._shown}/{place}"
+
+    def reading(self) -> AbstractContextManager[None]:
+        return reading(self._shown)  # servers give up by themselves
+
+    def check(self) -> None:
+        """Nothing to do: a server that is away says so."""
 
     def publish(self, folder: Path, record: Record) -> None:
         """Copy the files to a folder of their own, then write the record that names it, unless another writer was faster.
@@ -78,8 +98,6 @@ class ObjectRoot:
             self.write(f"{record.place}/{RECORD}", record.sealed)
 
     def move(self, place: str, target: str) -> None:
-        """Move a folder; FileNotFoundError: there is none, or another process was faster."""
-
         def move(source: str, name: str) -> None:
             moved = PurePosixPath(self._base, target, name)
             self._filesystem.create_dir(str(moved.parent), recursive=True)
@@ -88,7 +106,7 @@ class ObjectRoot:
         self._leave(place, move)
 
     def remove(self, place: str) -> None:
-        """Remove a folder; FileNotFoundError: as for `move`. The files of a writer lie in a folder of their own, and go in one request."""
+        """The files of a writer lie in a folder of their own, and go in one request."""
 
         def remove(source: str, name: str) -> None:
             if _is_of_writer(name):
@@ -99,8 +117,62 @@ class ObjectRoot:
         self._leave(place, remove, part=lambda name: name.partition("/")[0] if _is_of_writer(name) else name)
 
     def write(self, place: str, content: bytes) -> None:
-        """Write an object, which appears whole or not at all."""
         write_object(self._filesystem, f"{self._base}/{place}", content)
+
+    def append_line(self, place: str, line: str, *, size: int | None) -> int:
+        """An object cannot grow: it is written anew."""
+        with self.reading():
+            before = content_at(self._filesystem, f"{self._base}/{place}") or b""
+        refuse_other_size(self.address(place), size, len(before))
+        self.write(place, content := before + line.encode() + b"\n")
+        return len(content)
+
+    def write_folder(self, folder: Path, place: str) -> None:
+        write_objects(self._filesystem, folder, f"{self._base}/{place}")
+
+    def add_files(self, folder: Path, place: str) -> None:
+        self.write_folder(folder, place)
+
+    @contextmanager
+    def scratch(self, purpose: str, *, mode: int = 0o700) -> Iterator[Path]:
+        with scratch_folder(Path(tempfile.gettempdir()), purpose, mode=mode) as folder:
+            yield folder
+
+    @contextmanager
+    def staged(self) -> Iterator[Path]:
+        with ExitStack() as stack:
+            with writing(tempfile.gettempdir(), awaited=True):
+                folder = stack.enter_context(self.scratch("staged", mode=0o777))
+            with disk_errors_of_store(folder, shown=self._shown):
+                yield folder
+
+    @contextmanager
+    def local(self, place: str) -> Iterator[Path]:
+        with self.scratch("checkpoint") as folder:
+            fs.copy_files(f"{self._base}/{place}", str(folder), source_filesystem=self._filesystem)
+            yield folder
+
+    def files_of(self, record: Record) -> Path:
+        return copy_of(record, filesystem=self._filesystem, path=f"{self._base}/{record.files_place}", shown=self._shown)
+
+    def keep(self, folder: Path) -> None:
+        keep_copy(folder)
+
+    def remove_copy(self, folder: Path) -> bool:
+        shutil.rmtree(folder, ignore_errors=True)
+        return True
+
+    def damage(self, record: Record) -> str | None:
+        for name, checksum in record.checksums.items():
+            with self.reading():
+                content = content_at(self._filesystem, f"{self._base}/{record.files_place}/{name}")
+            wrong = "missing" if content is None else damage_of_content(content, checksum)
+            if wrong is not None:
+                return f"{name}: {wrong}"
+        return None
+
+    def free_bytes(self) -> int | None:
+        return None
 
     def _leave(self, place: str, leave: Callable[[str, str], None], *, part: Callable[[str], str] = str) -> None:
         names = sorted({part(name) for name in self._names(place)}, key=lambda name: (name != RECORD, name))

@@ -7,29 +7,40 @@ import errno
 import os
 import shutil
 import uuid
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
-from sentdist.durable import make_folder, publish_folder, whole_file
+from pyarrow import fs
+
+from sentdist.durable import append_line, make_folder, publish_folder, sync_folder, sync_tree, whole_file
 from sentdist.errors import StoreError
-from sentdist.store.access import BRING_BACK
+from sentdist.store.access import BRING_BACK, disk_errors_of_store, reading, writing
+from sentdist.store.integrity import damage_of
 from sentdist.store.record import RECORD, Record
 from sentdist.store.scratch import scratch_folder
 from sentdist.store.slow_store import warn_if_silent
+from sentdist.store.storage import Storage, refuse_other_size
 
 STAGING = ".staging"  # what is being made; it stays when nothing is, so that the store is known by it
 
 
-class LocalRoot:
-    """Makes, publishes, moves and removes the folders of a store; each appears and goes by one rename.
+class LocalStorage(Storage):
+    """Each folder appears and goes by one rename."""
 
-    was_written: by this process or by the one that sent the store here; then it is not made again.
-    """
+    is_shared = True
 
     def __init__(self, base: Path, shown: str, *, was_written: bool) -> None:
         self.was_written = was_written
         self._base = base
         self._staging = base / STAGING
         self._shown = shown
+
+    def address(self, place: str) -> str:
+        return f"{self._base}/{place}"
+
+    def reading(self) -> AbstractContextManager[None]:
+        return reading(self._shown, awaited=True)
 
     def make_folder(self, path: Path) -> None:
         """Make a folder of the store with its parents, each name on the disk.
@@ -54,7 +65,6 @@ class LocalRoot:
             ) from error  # fmt: skip
 
     def check(self) -> None:
-        """StoreError unless the store is where it was, if it was written."""
         if self.was_written and not self._is_there():
             raise StoreError(
                 where=self._shown,
@@ -64,11 +74,6 @@ class LocalRoot:
             ) from FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._staging))
 
     def publish(self, folder: Path, record: Record) -> None:
-        """Have a staged folder appear in its place with its record, unless another writer was faster.
-
-        Raises:
-            StoreError, OSError: as `make_folder`.
-        """
         target = self._base / record.place
         self.make_folder(target.parent)
         if folder.stat().st_dev != target.parent.stat().st_dev:  # made elsewhere: a rename cannot cross file systems
@@ -76,23 +81,82 @@ class LocalRoot:
         publish_folder(folder, target, last=RECORD, content=record.sealed)
 
     def move(self, place: str, target: str) -> None:
-        """Move a folder; FileNotFoundError: there is none. Raises: as `make_folder`."""
         self.make_folder((self._base / target).parent)
         (self._base / place).rename(self._base / target)
 
     def remove(self, place: str) -> None:
-        """Remove a folder. Raises: as `move`."""
         self.make_folder(self._staging)
         with scratch_folder(self._staging, "removed") as folder:
             (self._base / place).rename(folder / "folder")
 
     def write(self, place: str, content: bytes) -> None:
-        """Write a file, which appears whole or not at all. Raises: as `make_folder`."""
         path = self._base / place
         with warn_if_silent(self._shown):
             self.make_folder(path.parent)
             with whole_file(path, synced=True) as part:
                 part.write_bytes(content)
+
+    def append_line(self, place: str, line: str, *, size: int | None) -> int:
+        path = self._base / place
+        refuse_other_size(self.address(place), size, path.stat().st_size if path.exists() else 0)
+        self.make_folder(path.parent)
+        append_line(path, line.encode())
+        return path.stat().st_size
+
+    def write_folder(self, folder: Path, place: str) -> None:
+        self.make_folder(self._base / place)
+        fs.copy_files(str(folder), self.address(place))
+
+    def add_files(self, folder: Path, place: str) -> None:
+        """By renames: nothing is copied."""
+        target = self._base / place
+        sync_tree(folder)
+        make_folder(target)
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                moved = target / path.relative_to(folder)
+                make_folder(moved.parent)
+                path.replace(moved)
+        for below in [target, *(path for path in target.rglob("*") if path.is_dir())]:
+            sync_folder(below)
+
+    @contextmanager
+    def scratch(self, purpose: str, *, mode: int = 0o700) -> Iterator[Path]:
+        """In the store itself, so that files need no copy."""
+        self.make_folder(self._staging)
+        with scratch_folder(self._staging, purpose, mode=mode) as folder:
+            yield folder
+
+    @contextmanager
+    def staged(self) -> Iterator[Path]:
+        with ExitStack() as stack:
+            with writing(self._shown, awaited=True):
+                folder = stack.enter_context(self.scratch("staged", mode=0o777))
+            with disk_errors_of_store(self._base, shown=self._shown):
+                yield folder
+
+    @contextmanager
+    def local(self, place: str) -> Iterator[Path]:
+        yield self._base / place
+
+    def files_of(self, record: Record) -> Path:
+        return self._base / record.place
+
+    def keep(self, folder: Path) -> None:
+        """Nothing to do: there are no copies."""
+
+    def remove_copy(self, folder: Path) -> bool:
+        return False
+
+    def damage(self, record: Record) -> str | None:
+        with reading(self._shown):
+            return damage_of(self.files_of(record), record.checksums, record.files)
+
+    def free_bytes(self) -> int | None:
+        """The store need not exist yet."""
+        with self.reading():
+            folder = next(path for path in (self._base, *self._base.parents) if path.is_dir())
+            return shutil.disk_usage(folder).free
 
     def _is_there(self) -> bool:
         """Asked by an attempt to make the folder, too: a file server's client may still remember that it was not there."""
