@@ -107,7 +107,7 @@ def report(sweep: str | Recipe | None = None, *, paper: str | None = None, store
 
 
 def _compare_predictions(names: tuple[str, str], first: Predictions, second: Predictions, tasks: str | Sequence[str] | None) -> Compared:
-    """By what mteb has kept of two."""
+    """Compare two encoders by the predictions that mteb has kept."""
     asked = None if tasks is None else given_names("compare: mteb", tasks)
     if first.folder.resolve() == second.folder.resolve():
         raise _twice(names[0])

@@ -129,7 +129,7 @@ def _devices(given: str) -> Devices:
 
 
 def _parameters(context: Context) -> Parameters:
-    """Of an encoder, by its configuration."""
+    """Looks up the number of an encoder's parameters, by its configuration."""
     from sentdist.stages.planning.device_forecast import parameters_by
     from sentdist.stages.planning.resolve import encoder_configuration
 
@@ -208,7 +208,8 @@ def _build(command: str, recipe: Path, overrides: list[str], store: str | None, 
 
 
 def job_command(command: str, recipe: Path, *options: str, store: str | None, data: Path | None) -> str:
-    """By which the cluster itself could drive it. A job runs in a copy of the folder it was submitted from, without .sentdist/."""
+    """The command by which the cluster itself could drive it. A job runs in a copy of the folder that it is submitted from, which has no
+    .sentdist/."""
     stays = recipe.absolute() if ".sentdist" in recipe.parts else recipe
     places = [*(("--store", store if "://" in store else str(Path(store).expanduser().absolute())) if store else ())]
     places += ["--data", str(data.expanduser().absolute())] if data else []

@@ -78,7 +78,7 @@ def _check_one_of(sweep: str | None, paper: str | None, store: str | None) -> No
 
 
 def _check_started(store: ArtifactStore, name: str) -> None:
-    """Raises StoreError for a name that is neither a sweep's nor a search's."""
+    """Refuse a name that is neither a sweep's nor a search's: StoreError."""
     from sentdist.store.searches import find_search
     from sentdist.store.sweep import load_sweep
 

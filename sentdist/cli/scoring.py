@@ -198,7 +198,7 @@ def _planned(
 
 
 def _scored(planned: PlannedScores, *, over_workers: bool = False, is_quiet: bool = False) -> Artifact:
-    """From the store, or made now. is_quiet: whether stdout is for the scores alone."""
+    """The scores, from the store or made now. is_quiet: whether stdout is for the scores alone."""
     if (known := planned.known) is not None:
         return known
 

@@ -190,7 +190,7 @@ def _by_commas(given: str) -> list[str]:
 
 
 def _poolings(encoders: list[tuple[str, str | None]], resolver: FileResolver) -> dict[str, str]:
-    """Of the encoders that declare another than the mean. Raises EncoderError for one that is not there."""
+    """The poolings of those encoders that declare another than the mean. EncoderError for an encoder that is not there."""
     found = {}
     for checkpoint, commit in encoders:
         resolver.encoder(checkpoint, revision=commit, where="--encoder")

@@ -48,15 +48,15 @@ class Outperforming:
 
 
 def practical(difference: float, error: float, *, rope: float) -> Practical:
-    """Of one difference with its standard error, from a flat prior: a normal posterior."""
+    """The verdict on one difference with its standard error, from a flat prior: a normal posterior."""
     if error <= 0 or rope < 0:
         raise _unusable(f"a standard error of {error} and a rope of {rope}", "an error above 0 and a rope not below it")
     return _split(norm.cdf([-rope, rope], difference, error))
 
 
 def another_task(differences: ArrayLike, errors: ArrayLike, *, rope: float) -> Practical:
-    """Of the true difference on another task like these K, from their differences in points with standard errors; tasks are drawn around a
-    common mean, with flat priors of that and of the tasks' spread.
+    """The verdict on the true difference on another task like these K, from their differences in points with standard errors. Tasks are
+    drawn around a common mean, with flat priors of that and of the tasks' spread.
 
     Raises:
         DataError: fewer than three tasks, or an error that is not above 0.

@@ -14,13 +14,13 @@ from scipy.special import xlogy
 
 
 def of_mean(values: ArrayLike) -> NDArray[np.float64]:
-    """Of a mean over items: accuracy, or MAP, nDCG and reciprocal rank over queries; values × 100 already."""
+    """Contributions to a mean over items: accuracy, or MAP, nDCG and reciprocal rank over queries; values × 100 already."""
     values_I = np.asarray(values, dtype=np.float64)
     return (values_I - values_I.mean()) / len(values_I)
 
 
 def of_strata(values: ArrayLike, strata: ArrayLike) -> NDArray[np.float64]:
-    """Of a mean over strata of the means over their items; values × 100 already."""
+    """Contributions to a mean over strata of the means over their items; values × 100 already."""
     values_I = np.asarray(values, dtype=np.float64)
     _, place, size = np.unique(np.asarray(strata), return_inverse=True, return_counts=True)
     means = np.bincount(place, weights=values_I) / size
@@ -34,7 +34,7 @@ def strata_weights(strata: ArrayLike) -> NDArray[np.float64]:
 
 
 def of_spearman(similarities: ArrayLike, gold: ArrayLike) -> NDArray[np.float64]:
-    """Of Spearman's correlation × 100, ties at their mean rank; both lists must have a spread.
+    """Contributions to Spearman's correlation × 100, ties at their mean rank; both lists must have a spread.
 
     An item weighs in Pearson's formula, and it moves the ranks of all that stand above it: with ranks u, v in units of their spread,
     uᵢvᵢ − ρ(uᵢ² + vᵢ²)/2, and for either list the sum of (v − ρu) over the items above i, half of those beside it.
@@ -47,7 +47,8 @@ def of_spearman(similarities: ArrayLike, gold: ArrayLike) -> NDArray[np.float64]
 
 
 def of_average_precision(similarities: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]:
-    """Of average precision × 100 over pairs with labels 0 and 1, pairs of one similarity taken together; both labels must be there."""
+    """Contributions to average precision × 100 over pairs with labels 0 and 1, pairs of one similarity taken together. Both labels must be
+    there."""
     labels_I = np.asarray(labels, dtype=np.float64)
     _, place, size = np.unique(-np.asarray(similarities, dtype=np.float64), return_inverse=True, return_counts=True)
     positive = np.bincount(place, weights=labels_I)
@@ -60,14 +61,15 @@ def of_average_precision(similarities: ArrayLike, labels: ArrayLike) -> NDArray[
 
 
 def of_f1(predicted: ArrayLike, gold: ArrayLike) -> NDArray[np.float64]:
-    """Of F1 × 100, from what was said to be positive and what is; something must be positive in either."""
+    """Contributions to F1 × 100, from what was said to be positive and what is; something must be positive in either."""
     said, true = np.asarray(predicted, dtype=np.float64), np.asarray(gold, dtype=np.float64)
     both, either = said * true, (said + true) / 2  # F1 = Σ both / Σ either
     return 100.0 * (both - either * both.sum() / either.sum()) / either.sum()
 
 
 def of_v_measure(clusters: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]:
-    """Of the V-measure × 100 of clusters against labels, at least two of both, the clusters of the other items staying as they are.
+    """Contributions to the V-measure × 100 of clusters against labels, at least two of both. The clusters of the other items
+    stay as they are.
 
     V = 2 I / (H_clusters + H_labels) with I the mutual information in nats (Rosenberg & Hirschberg 2007, β = 1). Not its derivative but
     what it loses with each item left out (the jackknife: Efron 1982, ch. 2): many pairs of cluster and label have an item or two, where

@@ -20,7 +20,7 @@ ALL = "all"
 
 @dataclass(frozen=True, kw_only=True)
 class LinkScore:
-    """Of T triples, × 100: mrr, the mean of 1/rank; hits[k], the part of true tails among the first k.
+    """Scores of T triples, × 100: mrr, the mean of 1/rank; hits[k], the part of true tails among the first k.
     num_candidates: the mean number ranked."""
 
     name: str

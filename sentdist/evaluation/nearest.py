@@ -135,7 +135,7 @@ class NearestDocuments:
         return may_QR
 
     def _cosines(self, query: NDArray[np.intp], document: NDArray[np.intp], tile_RD: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Of pairs, each summed by itself: a cosine does not depend on the tile in which it is computed."""
+        """The cosines of pairs, each summed by itself: a cosine does not depend on the tile in which it is computed."""
         used, place = np.unique(document, return_inverse=True)
         unit_RD = normalized(tile_RD[used].astype(np.float64))
         cosines = np.empty(len(query))

@@ -13,7 +13,7 @@ from sentdist.evaluation.metrics import checked_embeddings, normalized
 
 @dataclass(frozen=True, kw_only=True)
 class PairingTerms:
-    """Of one pairing of m sentences with m others: q with ind, q with Au_q, ind with Au_ind.
+    """The terms of one pairing of m sentences with m others: q with ind, q with Au_q, ind with Au_ind.
 
     alignment: mean cosine of those that belong together (Eq. 4's first terms, without their sign). spread: mean over i of the log of the
     mean over j of exp cosine (Eq. 5). mean_cosine: over all i and j (Eq. 6), which Jensen's inequality puts at or below the spread.

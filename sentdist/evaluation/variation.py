@@ -308,7 +308,7 @@ class _Tasks:
 
 
 def _degrees(weights_G: Floats) -> float:
-    """Of freedom of groups of these weights: their effective number (Kish) less one, at least 1."""
+    """Degrees of freedom of groups of these weights: their effective number (Kish) less one, at least 1."""
     total = float(np.sum(weights_G**2))
     return max(1.0, float(np.sum(weights_G)) ** 2 / total - 1.0) if total > 0 else 1.0
 

@@ -41,7 +41,7 @@ class DiskEstimate:
         return self.least + self.others
 
     def line(self, free: int | None) -> str:
-        """For people, beside what is free (None where a store does not say)."""
+        """The estimate as a sentence, beside what is free (None where a store does not say)."""
         kept = f"It adds about {disk_size(self.encoders + self.others)} to the store"
         meanwhile = f" and, while it trains, up to {disk_size(self.checkpoints)} of checkpoints" if self.checkpoints else ""
         beside = "" if free is None else f"; {disk_size(free)} free{': too little' if self.likely > free else ''}"
@@ -67,7 +67,7 @@ def disk_estimate(plan: Plan, context: Context, missing: frozenset[str], *, at_o
 
 
 def encoder_sizes(stages: Iterable[Stage], context: Context) -> dict[EncoderSpec, EncoderSize]:
-    """Of the encoders that are trained, or fill banks, among these stages."""
+    """The sizes of the encoders that these stages train, or fill banks with."""
     encoders = {stage.encoder if isinstance(stage, Train) else stage.encoder.encoder for stage in stages if isinstance(stage, Train | Bank)}
     return {encoder: size_of(encoder, context) for encoder in encoders}
 

@@ -31,7 +31,7 @@ class Outcome:
 
 
 def outcomes(plan: Plan, store: ArtifactStore) -> Iterator[Outcome]:
-    """Of each trial of a plan, all of whose stages are in the store."""
+    """The outcome of each trial of a plan; all stages of the plan are in the store."""
     from sentdist.store.sweep import sweep_record
 
     trials, places = sweep_record(plan).trials, {stage.key: stage.place for stage in plan.stages}

@@ -55,23 +55,23 @@ class SweepProgress:
 
     @property
     def num_finished(self) -> int:
-        """How many of them are built."""
+        """How many stages are built."""
         return len(self._finished)
 
     @property
     def now(self) -> float:
-        """By the clock of `RunningStage.since`."""
+        """The time now, by the clock of `RunningStage.since`."""
         return self._clock()
 
     @property
     def share(self) -> float:
-        """Of the work that is done."""
+        """Which part of the work is done."""
         under_way = sum(self._work[key] * running.done for key, running in self.running.items())
         return (sum(self._work[key] for key in self._finished) + under_way) / (sum(self._work.values()) or 1.0)
 
     @property
     def seconds_left(self) -> float | None:
-        """At the speed until now; None before a training is finished, for start-ups tell nothing of the rest."""
+        """Seconds until the end, at the speed so far; None before a training is finished, for start-ups tell nothing of the rest."""
         if not self._has_trained or not self.share:
             return None
         return (self.now - self._began) * (1 - self.share) / self.share
@@ -137,8 +137,8 @@ def progress_of(plan: Plan, missing: frozenset[str], *, clock: Callable[[], floa
 
 
 def _distinguishing_words(plan: Plan, stages: Iterable[Stage]) -> dict[str, str]:
-    """Of each stage that has its kind and label in common with others: the grid values of all trials that need it, as far as they differ
-    between these stages; where that does not tell them apart, the first letters of their keys."""
+    """Words that tell apart stages of one kind and label: the grid values of the trials that need each, as far as they differ between the
+    stages; where these are no different, the first letters of the keys."""
     alike: dict[tuple[str, str], list[str]] = {}
     for stage in stages:
         alike.setdefault((stage.kind, stage.label), []).append(stage.key)
@@ -162,6 +162,6 @@ def _distinguishing_words(plan: Plan, stages: Iterable[Stage]) -> dict[str, str]
 
 
 def _cost(stage: Stage, plan: Plan) -> float:
-    """In sentences through the encoder; a corpus takes a moment."""
+    """The work of a stage, counted in sentences that pass the encoder; a corpus counts one, for it takes a moment."""
     sentences = stage.num_sentences(plan.rows) or 1
     return sentences * (ENCODED_PER_TRAINED if isinstance(stage, Train) else 1.0)

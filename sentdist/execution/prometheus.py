@@ -20,7 +20,7 @@ class Metric:
 
     @property
     def exported(self) -> str:
-        """Its name in Prometheus."""
+        """The name of the metric in Prometheus."""
         return f"ray_{self.name}{'_total' if self.kind == 'counter' else ''}"
 
 

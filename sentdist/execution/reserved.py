@@ -34,7 +34,7 @@ def use_reserved(demand: Demand) -> None:
 
 
 def check_gpu() -> None:
-    """Nothing, in a process that has reserved a GPU, or:
+    """Refuse to go on in a process that has reserved a GPU and cannot use it.
 
     Raises:
         ResourceError: torch cannot use it.
@@ -50,8 +50,8 @@ def check_gpu() -> None:
 
 
 def _bound(num_gpus: float) -> float:
-    """Of a GPU's memory what torch may allocate here. Shares are bounded so that all fit on it together, with what each process keeps
-    there beside them: torch bounds its own allocations alone. A whole GPU is nobody else's."""
+    """The part of a GPU's memory that torch may allocate in a process that has `num_gpus` of it. Parts of several processes fit on the GPU
+    together, with what CUDA keeps there for each process and torch does not count. A whole GPU is shared with nobody."""
     if num_gpus >= 1:
         return 1.0
     return max(num_gpus / 2, num_gpus - CONTEXT_BYTES / torch.cuda.get_device_properties().total_memory)

@@ -46,7 +46,7 @@ class SweepSummary:
 
     @property
     def lines(self) -> list[str]:
-        """For people: counts, then one line for each cause of failures."""
+        """What is printed: counts, then one line for each cause of failures."""
         kinds = [kind for kind in STAGES if self.mentioned[kind]]
         counts = [f"{kind} {self.mentioned[kind]} mentioned, {self.found[kind]} found, {self.built[kind]} built" for kind in kinds]
         done = self.num_trials - len(self.failures)

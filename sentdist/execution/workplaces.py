@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Workplace(Protocol):
-    """Its two ways of work. What they need is imported when one is asked for: torch, Ray and Tune take seconds."""
+    """Carries out searches and builds plans. What that needs is imported when it is asked for: torch, Ray and Tune take seconds."""
 
     def search(
         self, planned: PlannedSearch, context: Context, *, print_line: PrintLine, watch: Watch | None = None, tracker: Tracker | None = None

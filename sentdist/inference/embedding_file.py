@@ -28,7 +28,7 @@ FACTS = "sentdist"  # metadata key in Parquet; suffix of the file beside a .npy
 
 
 class TextsDigest:
-    """Of sentences in their order, however they are dealt out: BLAKE2b, 128 bits."""
+    """A digest of sentences in their order, in whatever parts they come: BLAKE2b, 128 bits."""
 
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=16)

@@ -133,7 +133,7 @@ def _retrieval_measure(task: Any) -> Measure:
 
 
 def _retrieval(task: Any, split: Any, found: Mapping[str, Mapping[str, float]]) -> Iterator[ScoredPart]:
-    """By trec_eval's order: scores in float32, equal ones by the document's name, the later first."""
+    """The scored parts of a retrieval task, in trec_eval's order: scores in float32, equal ones by the document's name, the later first."""
     name, _, depth = _retrieval_measure(task).name.partition("@")
     texts = dict(zip(split["queries"]["id"], _texts(split["queries"]["text"]), strict=True))
     judged = {query: grades for query, grades in split["relevant_docs"].items() if grades and query in texts}

@@ -31,14 +31,14 @@ _AGAIN = "Run both again with one version of mteb (prediction_folder=…), or `s
 
 @dataclass(frozen=True, kw_only=True)
 class Predictions:
-    """Of one encoder: a file a task, as mteb's `evaluate(…, prediction_folder=…)` writes them, and ours below `--out`."""
+    """The predictions of one encoder: a file for each task, as written by `evaluate(…, prediction_folder=…)` of mteb, or by our `--out`."""
 
     folder: Path
     files: Mapping[str, Path]
 
     @classmethod
     def of(cls, name: str) -> Self | None:
-        """Those in a folder or below it; None for what is no folder of mteb's.
+        """The predictions in a folder or below it; None for what is no folder of mteb's.
 
         Raises:
             DataError: results without predictions, or predictions of several encoders.

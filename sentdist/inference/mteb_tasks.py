@@ -105,8 +105,8 @@ def score_on_mteb(loaded: LoadedEncoder, tasks: Sequence[Any], out: Path) -> lis
 
 
 def _tasks_of(names: str) -> list[Any]:
-    """Those of a name, or of several with commas. No benchmark has a task's name, and benchmarks are listed only where one may be meant:
-    mteb makes all of their tasks for that."""
+    """The tasks of a name, or of several with commas. No benchmark has a task's name. Benchmarks are listed only where one may be
+    meant, because mteb makes all of their tasks for that."""
     parts = [part.strip() for part in names.split(",")]
     try:
         return [_named(part) for part in parts]

@@ -88,7 +88,7 @@ class PlannedScores:
         return self.context.store.get(self.stage)
 
     def here(self) -> tuple[PlannedScores, str]:
-        """With the device of this process decided, and what to say of it.
+        """The same, with the device of this process decided, and what to say of that.
 
         Raises:
             ResourceError: tf32 or bf16 on a device that has no such products.
@@ -101,7 +101,7 @@ class PlannedScores:
         return replace(self, context=replace(self.context, runtime=runtime)), devices
 
     def made(self) -> Artifact:
-        """From the store, or made now in this process."""
+        """The scores, from the store or made now in this process."""
         return self.known or self.here()[0].encoded()
 
     def encoded(self, make_embed: MakeEmbed = embed_here, on_fit: Callable[[str], None] | None = None) -> Artifact:

@@ -49,7 +49,7 @@ class PairScorer:
 
 @dataclass(frozen=True, kw_only=True)
 class RelationCosines:
-    """Of one relation: cos(h_1 + r, h_2), with the first sentence as head, and the other way round."""
+    """The cosines of one relation: cos(h_1 + r, h_2), with the first sentence as head, and the other way round."""
 
     relation: str
     forward: float

@@ -46,7 +46,7 @@ class CellFacts:
 
     @property
     def phis(self) -> tuple[float, ...]:
-        """Of its bank, or its own."""
+        """The φ of the entropy encoders that fill its banks; without banks, of the training itself."""
         if self.train is None:
             return ()
         known = [bank.encoder for bank in self.train.banks if isinstance(bank, Bank) and isinstance(bank.encoder, Train)]
@@ -80,7 +80,7 @@ class CellFacts:
 
     @property
     def source(self) -> str | None:
-        """Of its corpus; the first of several."""
+        """The source of its corpus; the first of several."""
         return None if self.corpus is None else self.corpus.sources[0].source
 
     @property

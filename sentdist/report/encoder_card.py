@@ -164,7 +164,7 @@ def _number(score: float | None) -> str:
 
 
 def _scores(store: ArtifactStore, train: Train, known: Mapping[str, Record]) -> list[_Score]:
-    """Of each task the score of this encoder as it stands, without a view, with the 95 % interval over other items."""
+    """The score of this encoder on each task, without a view, with the 95 % interval over other items."""
     by_task: dict[str, _Score] = {}
     for artifact in store.artifacts("scores"):
         scores = restored(artifact.key, known) if train.key in artifact.record.inputs else None

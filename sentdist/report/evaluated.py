@@ -209,7 +209,7 @@ def _reasons(tasks: Iterable[str], both: Sequence[Scored]) -> Iterator[str]:
 
 
 def _why_undefined(one: Scored, task: str) -> str:
-    """Of the first of its parts that has no score."""
+    """Why a task has no score: the reason of its first part without one."""
     tables = [_items(file) for file in one.items[task]]
     parts = [{name: table[name].to_numpy() for name in table.column_names} for table in tables]
     undefined = (columns for columns in parts if items_of(columns, task=task, where=f"items of {task}") is None)

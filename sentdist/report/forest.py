@@ -129,7 +129,7 @@ def _sentence(words: str) -> str:
 
 
 def _most_different(differences: Mapping[str, Mapping[str, Difference]]) -> Mapping[str, Mapping[str, Difference]]:
-    """Those with room in a panel, in the order given."""
+    """The systems that differ most, as many as a panel has room for, in the order given."""
 
     def distance(system: str) -> float:
         found = differences[system].values()
@@ -147,7 +147,7 @@ def _over(differences: Iterable[Difference]) -> str:
 
 
 def _span(systems: Sequence[Sequence[Difference]]) -> tuple[tuple[float, float], int]:
-    """From where to where an axis goes, 0 on it, and how many differences lie beyond: what is far off does not flatten the rest."""
+    """The ends of an axis, which contains 0, and how many differences lie beyond it: what is far off must not flatten the rest."""
     ends = [[[end for end in (one.low, one.high, one.difference) if end is not None] for one in found] for found in systems]
     is_beyond = is_far([float(np.mean([max(map(abs, one)) for one in found])) for found in ends])
     kept = [0.0, *(end for found, beyond in zip(ends, is_beyond, strict=True) if not beyond for one in found for end in one)]

@@ -41,7 +41,7 @@ class Leaked:
 
     @property
     def words(self) -> str:
-        """For the cell of a score."""
+        """What stands in the cell of a score."""
         whole = f"{self.num_leaked:,}" if self.num_leaked else ""
         near = f"{self.num_near:,} nearly" if self.num_near else ""
         return f"leaked {' and '.join(filter(None, (whole, near)))} of {self.num_items:,}"
@@ -95,7 +95,7 @@ def sweep_leaks(sweep: SweepRecord, store: ArtifactStore, records: Mapping[str, 
 
 
 def _together(parts: Iterable[Leaked]) -> Leaked:
-    """Of the folds that make up a test."""
+    """The counts of a test, from those of its folds."""
     parts = tuple(parts)
     return Leaked(
         num_leaked=sum(one.num_leaked for one in parts),
@@ -105,7 +105,7 @@ def _together(parts: Iterable[Leaked]) -> Leaked:
 
 
 def current_overlaps(store: ArtifactStore) -> list[Artifact]:
-    """Those that were made as overlaps are made now."""
+    """The overlaps in the store that were made by today's revision."""
     return [one for one in store.artifacts(Overlap.kind) if one.record.stage["revision"] == Overlap.revision]
 
 

@@ -61,7 +61,7 @@ class ShownTable:
 
     @property
     def text_rows(self) -> list[tuple[str, ...]]:
-        """For a format whose cells have one line."""
+        """Rows for a format whose cells have one line."""
         return [(row.label, *("; ".join(cell) for cell in row.cells)) for row in self.rows]
 
     @property

@@ -33,7 +33,7 @@ class ResultRow:
     is_fixed: bool = False
 
     def mean(self, tasks: Sequence[str]) -> float | None:
-        """Of these tasks; None where one of them has no score."""
+        """The mean over these tasks; None where one of them has no score."""
         return mean_of_all(self.scores.get(task) for task in tasks)
 
 

@@ -137,7 +137,7 @@ class _Picked:
 
 
 def _picked(trial: TrialRecord, records: Mapping[str, Record]) -> Iterator[_Picked]:
-    """Of a trial whose training selected."""
+    """What dev picked in one trial; nothing where its training chose no weights."""
     train, scores = restored(trial.train, records), restored(trial.key, records)
     if not isinstance(train, Train) or not isinstance(scores, Scores) or train.selection is None:
         return
@@ -166,7 +166,8 @@ def scored_on_test(selection: Selection, tasks: Sequence[ScoredTask], results: M
 
 
 def _test_task(chose: DevTask, tasks: Sequence[ScoredTask], named: Container[str]) -> str | None:
-    """Of the scored tasks of the same source and kind that of the same name, else one that no other dev task is named after."""
+    """The test task that belongs to a dev task: of the same source, kind and name; else of the same source and kind, if no other dev task
+    is named after it."""
     alike = [task.name for task in tasks if (task.kind, task.source) == (chose.kind, chose.source)]
     name = chose.name.removesuffix(DEV)
     return name if name in alike else next((other for other in alike if other not in named), None)

@@ -269,8 +269,7 @@ def _bold(column: Column, below: frozenset[str], *, num_columns: int) -> BestRow
 
 
 def _standing(label: str, best: BestRows | None) -> str:
-    """Of rows that cannot be tested only those that print the same are tied with the best; the highest mean is the best whatever a test
-    says."""
+    """What a table says of a row: that it is the best, that it is tied with the best, or nothing."""
     if best is None:
         return ""
     return "best" if label == best.highest else "tied" if label in best.tied else ""

@@ -38,7 +38,7 @@ def inputs_watched(used: InUse | None = None) -> Iterator[None]:
 
 
 def note_input(store: ArtifactStore, artifact: Artifact, folder: Path) -> None:
-    """Its files, in the folder that the store has given, are read from now on."""
+    """Note that the files of an artifact are read from now on. folder: where the store has given them."""
     for used in _in_use:
         used.setdefault(str(folder), (store, artifact, VerifiedFiles(folder, artifact.record.files)))
 

@@ -20,7 +20,7 @@ from sentdist.stages.tokens import tokens_of
 
 
 class RankBatches:
-    """Of one training. The order follows from its seed and the epoch alone, so that every rank has it, from any place on."""
+    """The batches of one training. Their order follows from its seed and the epoch alone: every rank knows it, and can begin anywhere."""
 
     def __init__(self, stage: Train, context: Context, *, tokenizer: Tokenizer, bank: BankReader | None) -> None:
         self._stage = stage
@@ -31,7 +31,7 @@ class RankBatches:
 
     @property
     def num_rows(self) -> int:
-        """Of the whole corpus."""
+        """Rows of the whole corpus."""
         return self._corpus.num_rows
 
     def epoch(self, epoch: int) -> np.ndarray:

@@ -65,7 +65,7 @@ ALONE = Ranks(rank=0, world_size=1, exchange=lambda said: [said], gather=lambda 
 
 
 def ranks_here() -> Ranks:
-    """Those of this process."""
+    """The ranks of the training that this process belongs to; `ALONE` outside of a process group."""
     rank, world_size = rank_and_world_size()
     return ALONE if world_size == 1 else Ranks(rank=rank, world_size=world_size, exchange=_exchange, gather=_gather)
 

@@ -34,7 +34,7 @@ class DevCell:
 
     @property
     def line(self) -> str:
-        """For people: the cell, and what chose it."""
+        """The cell and what chose it, as a phrase."""
         more = f" and {len(self.equal) - MOST_EQUAL} more" if len(self.equal) > MOST_EQUAL else ""
         equal = f", as high as {', '.join(self.equal[:MOST_EQUAL])}{more}: the first of them is taken" if self.equal else ""
         return f"{self.label}, {self.task} {self.dev:.2f} (mean of {counted(len(self.trials), 'training')}){equal}"

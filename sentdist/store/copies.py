@@ -56,7 +56,7 @@ def copy_of(record: Record, *, filesystem: fs.FileSystem, path: str, shown: str)
 
 
 def keep_copy(copy: Path) -> None:
-    """It is in use: what was used last is removed last."""
+    """Note that a copy is in use: what was used last is removed last."""
     with suppress(FileNotFoundError):
         os.utime(copy)
 
@@ -87,7 +87,7 @@ def _used_at(copy: Path) -> float | None:
 
 
 def _num_bytes(copy: Path) -> int:
-    """Of what is still there."""
+    """The size of a copy; files that another process removes meanwhile count nothing."""
     found = 0
     with suppress(FileNotFoundError):
         for path in copy.rglob("*"):

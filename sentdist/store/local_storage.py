@@ -108,7 +108,7 @@ class LocalStorage(Storage):
         fs.copy_files(str(folder), self.address(place))
 
     def add_files(self, folder: Path, place: str) -> None:
-        """By renames: nothing is copied."""
+        """Files are renamed, not copied."""
         target = self._base / place
         sync_tree(folder)
         make_folder(target)
@@ -122,7 +122,7 @@ class LocalStorage(Storage):
 
     @contextmanager
     def scratch(self, purpose: str, *, mode: int = 0o700) -> Iterator[Path]:
-        """In the store itself, so that files need no copy."""
+        """A folder of the store itself, so that files need no copy."""
         self.make_folder(self._staging)
         with scratch_folder(self._staging, purpose, mode=mode) as folder:
             yield folder

@@ -41,7 +41,7 @@ class Record(BaseModel):
     data: str = ""  # of an object store: the folder below its place in which its files lie, those of one writer alone
 
     def number(self, name: str) -> float | None:
-        """Of the results; None where they have none of that name, or it is no number: a score that is not defined."""
+        """A result by its name; None where there is none, or where it is no number, as a score that is not defined."""
         return as_number(self.results.get(name))
 
     @property
@@ -134,7 +134,7 @@ def _digest(values: dict[str, Json]) -> str:
 
 
 def artifacts_named(name: str, artifacts: Iterable[Artifact]) -> list[Artifact]:
-    """Those whose key begins so, or that are shown by this name; if there are none, those whose place begins so."""
+    """The artifacts whose key begins with a name, or that are shown by it; if there are none, those whose place begins with it."""
     there = list(artifacts)
     found = [one for one in there if one.key.startswith(name) or name in one.record.shown_names]
     return found or [one for one in there if one.record.place.startswith(name)]

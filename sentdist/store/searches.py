@@ -137,7 +137,7 @@ class SearchTrial(_Value):
 
     @property
     def paid_s(self) -> float:
-        """Its price: seconds of work that it brought about."""
+        """The price of the trial: seconds of work that it has caused."""
         return sum(rung.paid_s for rung in self.rungs)
 
     @property
@@ -160,7 +160,7 @@ class SearchRecord(_Value):
     events: tuple[SearchEvent, ...]  # as they happened: what a searcher is told again
 
     def of_method(self, method: str) -> tuple[SearchTrial, ...]:
-        """Its trials, in the order of `trials`."""
+        """The trials of a method, in the order of `trials`."""
         return tuple(trial for trial in self.trials if trial.method == method)
 
     @property
@@ -290,7 +290,7 @@ class SearchState:
         return [one.dev for one in takewhile(lambda one: one.number != trial.number, there)]
 
     def best_dev(self, method: str) -> float | None:
-        """Of the finished trials of a method; None while there is none."""
+        """The best dev score of a method's finished trials; None while there is none."""
         return max(
             (one.dev for one in self.trials.values() if one.method == method and one.state == "finished" and one.dev is not None),
             default=None,

@@ -24,7 +24,7 @@ class Storage(Protocol):
     was_written: bool
 
     def address(self, place: str) -> str:
-        """Of a place, for records and people."""
+        """The address of a place, for records and people."""
         ...
 
     def reading(self) -> AbstractContextManager[None]:
@@ -92,7 +92,7 @@ class Storage(Protocol):
         ...
 
     def free_bytes(self) -> int | None:
-        """Of the disk; None where the place does not say."""
+        """Free bytes of the disk; None of an object store."""
         ...
 
 

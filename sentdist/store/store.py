@@ -128,7 +128,7 @@ class ArtifactStore:
         return found[0]
 
     def places(self, kind: str | None = None) -> list[str]:
-        """Those of all finished artifacts, in order."""
+        """The places of all finished artifacts, in order."""
         selector = fs.FileSelector(f"{self.base}/{kind}" if kind else self.base, recursive=True, allow_not_found=True)
         with self.storage.reading():
             files = self.filesystem.get_file_info(selector)

@@ -94,7 +94,7 @@ def _train(stage: Train) -> dict[str, Json]:
 
 
 def _objective(objective: AnyObjective) -> dict[str, Json]:
-    """Those of a sum stand under the names of its terms: objective.supmpn.temperature, objective.supmpn.weight."""
+    """Parameters of an objective. Those of a sum stand under the names of its terms: objective.supmpn.temperature."""
     if not isinstance(objective, Sum):
         return _under("objective", canonical_fields(objective, "objective"))
     found: dict[str, Json] = {"objective.name": " + ".join(term.objective.name for term in objective.terms)}

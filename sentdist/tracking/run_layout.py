@@ -25,7 +25,7 @@ class RunLayout:
 
     @classmethod
     def of_records(cls, sweep: SweepRecord, records: Mapping[str, Record]) -> RunLayout:
-        """Of a sweep that is read back."""
+        """The layout of a sweep of which only the records are known."""
         found = {key: restored(key, records) for key in records}
         return cls(sweep=sweep, stages={key: stage for key, stage in found.items() if stage is not None})
 
@@ -82,7 +82,7 @@ class RunLayout:
         return stage_parameters(self.stages[owner]) if owner in self.stages else {}
 
     def data_sets(self, owner: str) -> list[DataSet]:
-        """Of a trial those that stand not on the sweep's run."""
+        """The data sets of a run. Those that all trials share stand on the sweep's run instead."""
         found = data_sets(self.stages[owner]) if owner in self.stages else []
         return [one for one in found if one not in self.common_data_sets] if owner in self.trials else found
 

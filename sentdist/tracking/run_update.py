@@ -66,7 +66,7 @@ class RunUpdate:
         self._metrics += [(name, value, at_ms, step) for name, value in values.items() if self.run.data.metrics.get(name) != value]
 
     def curve(self, points: Iterable[Point]) -> None:
-        """Those points are sent that the run lacks: some were sent live, or none for want of a server."""
+        """Add points of curves. Only those that the run lacks are sent: a training may have sent some of them itself."""
         self._curve += points
 
     def inputs(self, data_sets: Iterable[DataSet]) -> None:

@@ -119,7 +119,7 @@ class SearchRuns:
         return found
 
     def _runs(self, client: MlflowClient, experiment: str) -> dict[int, Run]:
-        """By number of the trial; of two that were made at once the older one stays."""
+        """The runs that are there, by the trial's number. Of two that were made at once the older one stays."""
         mine = f"tags.`{OF}` = '{self.record.identity}'"
         found: dict[int, Run] = {}
         for run in sorted(all_runs(client, experiment, mine), key=lambda run: (run.info.start_time, run.info.run_id)):
@@ -192,7 +192,7 @@ class SearchRuns:
         return update
 
     def curve(self, trial: SearchTrial) -> list[Point]:
-        """Of a training that came to its end, or was pruned."""
+        """The curve of a training that came to its end, or was pruned; empty for others."""
         with suppress(SentdistError):  # a store that cannot be read, or a damaged file: the figures stand in the record
             if trial.state == "pruned":
                 return curve_points(read_pruned_curve(self.store, trial.train))
@@ -212,7 +212,7 @@ class SearchRuns:
         return stamp == self._stamp(trial, is_left=driven == "left")
 
     def _parameters(self, trial: SearchTrial) -> dict[str, str]:
-        """By short names; of fields on a logarithmic scale also the logarithm, for MLflow's axes know no other scale."""
+        """Values by short names. Fields on a logarithmic scale have their logarithm beside them, for MLflow's axes are linear."""
         short = self._short
         found = {short[path]: value_text(value) for path, value in trial.suggestion.items()}
         logs = {
@@ -277,5 +277,5 @@ def _stamps_of(runs: Mapping[int, Run]) -> Published:
 
 
 def training_tag(identity: str, train: str) -> tuple[str, str]:
-    """By which a trial's run is found; train: key of its whole training."""
+    """The tag by which a trial's run is found. train: key of its whole training."""
     return TRAINING, f"{identity}-{train}"

@@ -333,7 +333,7 @@ class SweepRuns:
         )
 
     def _own_records(self, owner: str) -> dict[str, Record]:
-        """From the store, the records that a run shows."""
+        """The records that a run shows, read from the store."""
         found = {key: self.store.at(self.sweep.places[key]) for key in self.layout.shown_keys(owner)}
         return self.layout.shown_records(owner, {key: artifact.record for key, artifact in found.items() if artifact is not None})
 

@@ -27,7 +27,7 @@ class BankPlacement:
 
     @property
     def line(self) -> str:
-        """For people: the size, and where it will lie."""
+        """The size of the bank and where it will lie, as a phrase."""
         others = f" beside {memory_size(self.held_bytes)} of other banks" if self.held_bytes else ""
         where = (
             "in memory" if not self.spilled_bytes else f"{memory_size(self.spilled_bytes)} of it spilled to disk, where look-ups are slower"

@@ -106,7 +106,7 @@ class BoardActor:
             self._lookups.discard(lookup)
 
     async def post(self, event: StageEvent) -> None:
-        """Keep an event and wake those who listen."""
+        """Keep an event and wake those who wait for events."""
         if event.what == "retry":
             self._watchdog.begins_again(event.key, time.monotonic())
         if event.what == "started" and (work := self._work.get(event.key)) is not None and work.demand.way == "task":
@@ -117,7 +117,7 @@ class BoardActor:
         await self._events.add(self._watchdog.completed(event))
 
     async def beat(self, heartbeat: Heartbeat) -> None:
-        """A worker lives."""
+        """Take note that a worker lives."""
         if not self._watchdog.follows(heartbeat.key):
             self._follow(time.monotonic())
         self._watchdog.on_heartbeat(heartbeat, time.monotonic())
@@ -141,7 +141,7 @@ class BoardActor:
         self._groups.begin(group, number)
 
     async def finish(self, group: str, number: int, answer: Artifact | BaseException) -> None:
-        """What a group made of an order."""
+        """Take what a group made of an order: the artifact, or an error."""
         self._groups.finish(group, number, answer)
 
     async def last_number(self) -> int:
@@ -179,7 +179,7 @@ class BoardActor:
         return len(unneeded)
 
     async def check(self, submission_id: str) -> None:
-        """Nothing, or:
+        """Let a client know whether its submission was stopped.
 
         Raises:
             SweepStopped: the submission was stopped.
@@ -245,7 +245,7 @@ class BoardActor:
         return EventSink(board=_this_board(), every_s=self._silence_s / BEATS_IN_TIME)
 
     async def _note_failed(self, stage: Stage, submission: Submission, error: BaseException) -> None:
-        """What was given up said nothing itself."""
+        """Post the end of a stage that was given up: what was to build it could not do so."""
         event = end_of(stage, error)
         if event.what == "failed":
             note_failed.remote(submission, stage.key, named(error))
@@ -292,7 +292,7 @@ class BoardActor:
         return ended
 
     async def _watch_cluster(self) -> None:
-        """Say what does not move, for as long as there is work."""
+        """While there is work, post notices of work that does not move."""
         while self._work:
             now = time.monotonic()
             self._follow(now)
@@ -328,7 +328,7 @@ class BoardActor:
             await self._clear_up(self._submissions.pop(submission_id))
 
     async def _clear_up(self, submission: Submission) -> None:
-        """Nothing is left of a submission that did not leave: its driver was killed. If the sweep was submitted again, it goes on."""
+        """End what a killed driver has left behind. A sweep that was submitted again meanwhile goes on."""
         await _ended(self._release({submission.id}))
         if not any(other.sweep == submission.sweep for other in self._submissions.values()):
             with suppress(RayError):
@@ -340,7 +340,7 @@ class BoardActor:
             raise stopped(self._submissions[submission_id].sweep if submission_id in self._submissions else "the sweep")
 
     async def _end_after_answer(self) -> None:
-        """The submissions that were stopped may have left before the caller of `stop` has its answer."""
+        """End the board if it is idle, but not before the caller of `stop` has its answer."""
         await asyncio.sleep(ANSWER_S)
         self._num_stopping -= 1
         self._end_if_idle()

@@ -40,7 +40,7 @@ class ClusterState:
         return sum(host.offers.gpus for host in self.hosts)
 
     def address(self, node: str) -> str:
-        """Of a living node."""
+        """The address of a living node, by Ray's id."""
         return next((host.address for host in self.hosts if host.node == node), "that is not known")
 
 
@@ -73,7 +73,7 @@ class ActiveStage:
 
     @property
     def place(self) -> str:
-        """How far it is, for people."""
+        """How far the work is, as a person reads it."""
         return "" if self.step is None else f"step {self.step}/{self.num_steps}"
 
 

@@ -89,7 +89,7 @@ class _Group:
 
     @property
     def number(self) -> int:
-        """Of its last order."""
+        """The number of the last order; 0 before the first."""
         return 0 if self.order is None else self.order.number
 
     def give(self, work: _Waiting) -> None:

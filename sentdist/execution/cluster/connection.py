@@ -49,7 +49,7 @@ def connect() -> None:
 
 
 def _said(error: Exception) -> str:
-    """Its first line; of Ray's on versions all, which stand in the others."""
+    """The first line of an error; all of Ray's error on versions, whose first line does not name them."""
     text = str(error) or type(error).__name__
     return " ".join(text.split()) if text.startswith("Version mismatch") else text.partition("\n")[0]
 

@@ -50,7 +50,7 @@ class ClusterNodes:
 
     @property
     def line(self) -> str | None:
-        """For people; None where none is to come."""
+        """How many nodes are there and how many may come, as a sentence; None where none may come."""
         if not self.to_come:
             return None
         there = f"{counted(len(self.living), 'node')} of {len(self.nodes)} {'is' if len(self.living) == 1 else 'are'} there"

@@ -50,7 +50,7 @@ class SentenceEmbedder:
 def embed_over_workers(
     stage: Scores, context: Context, *, on_progress: OnProgress | None = None, tell: PrintLine = lambda line: None
 ) -> Embed:
-    """By the stage's encoder, on up to `runtime.workers` workers of the cluster that RAY_ADDRESS names.
+    """What embeds sentences by the stage's encoder, on up to `runtime.workers` workers of the cluster that RAY_ADDRESS names.
 
     Equal to `embed_here` but for roundings: a sentence's last digits depend on the batch that it is in. An encoder given by path, and a
     store that holds the encoder, must be seen by all nodes under the same name; sentences travel, data sets need not.

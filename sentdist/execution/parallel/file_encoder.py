@@ -59,8 +59,8 @@ class WorkerEncoding:
 
     @classmethod
     def on_cluster(cls, loaded: LoadedEncoder, runtime: Runtime) -> WorkerEncoding:
-        """On up to `runtime.workers` workers of the cluster that RAY_ADDRESS names. loaded: the encoder, which all nodes must see under
-        the name that its use has.
+        """Encode on up to `runtime.workers` workers of the cluster that RAY_ADDRESS names. loaded: the encoder, which all nodes must see
+        under the name that its use has.
 
         Raises:
             ResourceError: no cluster, or one that cannot hold so many workers.

@@ -63,7 +63,7 @@ class Hours:
 
     @property
     def left(self) -> float | None:
-        """Until the budget's end; None without one of hours."""
+        """Hours until the budget's end; None without a budget of hours."""
         return None if self._budget is None else max(0.0, self._budget - self.before - (self._clock() - self.since) / 3600)
 
     @property
@@ -83,7 +83,7 @@ class FinalistsPrice:
 
     @property
     def line(self) -> str:
-        """For people."""
+        """The price as a phrase."""
         took = "no speed is known yet" if self.seconds is None else f"about {self.seconds[-1] / 60:.1f} minutes, scores included"
         return f"{counted(self.trainings, 'training')} more, {self.sentences:,} sentences, {took}"
 
@@ -101,7 +101,7 @@ class Finalists:
 
     @property
     def price(self) -> FinalistsPrice:
-        """Of suggestions that stand for those that dev will choose."""
+        """The price, by suggestions that stand for those that dev will choose."""
         if self._known is not None:
             return self._known
         whole_seconds = self._forecasts.whole_seconds
@@ -139,7 +139,7 @@ class Finalists:
 
     @cached_property
     def _stages(self) -> list[list[Stage]]:
-        """With 1, 2, … seeds, what the search itself does not build."""
+        """The stages that the search itself does not build: for 1 seed, for 2 seeds, …"""
         planned = self._planned
         chosen = [(method, planned.first(method)) for method in planned.methods]
         there = {stage.key for method, first in chosen for stage in topological((planned.train(method, first),))}

@@ -80,7 +80,7 @@ def search_on_cluster(
 
 
 def _work_of(one_of_each: Plan, at_once: int | None) -> GpuWork:
-    """Of trials of which there is no end, as far as is known before they are suggested."""
+    """The work on GPUs of a search, as far as it is known before trials are suggested: their number is not."""
     going = at_once or one_of_each.recipe.runtime.max_concurrent_trials
     if going is None:
         return GpuWork()
@@ -126,7 +126,7 @@ class _TrialMailbox:
         self._trials: dict[int, ToRun] = {}
 
     def put(self, trial: ToRun) -> None:
-        """Before the trial is suggested to Tune."""
+        """Keep a trial, before it is suggested to Tune."""
         self._trials[trial.number] = trial
 
     def of(self, number: int) -> ToRun:
@@ -225,7 +225,7 @@ class _ConductorStopper(tune.Stopper):
         return self.was_stopped
 
     def now(self) -> None:
-        """At the next opportunity."""
+        """End the search as soon as Tune asks."""
         self._is_over = True
 
     def stop_all(self) -> bool:

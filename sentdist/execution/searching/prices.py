@@ -37,11 +37,11 @@ class StoreBefore:
 
     @classmethod
     def read(cls, store: ArtifactStore, *, since: float | None) -> StoreBefore:
-        """Raises StoreError where the store cannot be read."""
+        """List what the store has now. StoreError where it cannot be read."""
         return cls(places=frozenset(f"{kind}/{name}" for kind in STAGES for name in store.files.folder_names(kind)), since=since)
 
     def had(self, record: Record) -> bool:
-        """Whether nobody pays for it."""
+        """Whether the store had it before, so that nobody pays for it."""
         return record.place in self.places and (self.since is None or _created(record) < int(self.since))
 
 

@@ -20,5 +20,5 @@ class ToRun:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Number, method and suggestion, as a person reads them."""
         return f"{self.number} {self.method} ({suggestion_text(self.suggestion)})"

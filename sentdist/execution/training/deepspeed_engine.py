@@ -122,7 +122,7 @@ class DeepSpeedEngine:
         return facts
 
     def _move(self, norm: Tensor) -> None:
-        """At stage 0."""
+        """Step the optimizer at ZeRO stage 0, where clipping is ours. norm: of the gradient over all ranks."""
         if self.optimization.clip_norm is not None:
             clip_grads_with_norm_(self.learner.parameters(), self.optimization.clip_norm, norm, foreach=True)
         self._engine.step()

@@ -64,7 +64,7 @@ def build_orders(member: GroupMember) -> None:
 
 
 def shards_in_group(stage: Sharded, submission: Submission, sink: EventSink) -> Artifact:
-    """On the first worker: make the shards of a stage together with the others."""
+    """Called on the first worker of a group: make the shards of a stage together with the other workers."""
     sink.call_group()
     artifact = _build_shards(stage, submission.context, sink)
     assert artifact is not None, "the first worker commits"

@@ -245,7 +245,7 @@ def rse_compared(table: ResultTable, facts: Mapping[str, RelationalFacts | None]
 
 
 def _source_row(facts: RelationalFacts) -> str | None:
-    """Of Table 1: only entailment was also trained with hard negatives, and all five relations were merged."""
+    """The row of Table 1: only entailment was also trained with hard negatives, and all five relations were merged."""
     if not _is_bert_base(facts):
         return None
     if facts.is_modelled or facts.temperature != PAPER_TEMPERATURE:

@@ -216,14 +216,14 @@ class RegressionFacts:
 
     @property
     def cell(self) -> ThresholdCell | None:
-        """Its place among slopes and thresholds; None for a loss that has none."""
+        """The cell of a loss with a slope and a threshold; None for others."""
         if self.slope is None or self.threshold is None:
             return None
         return ThresholdCell(loss=self.loss, boundary=self.boundary, slope=self.slope, threshold=self.threshold)
 
     @property
     def shape(self) -> LossShape | None:
-        """Its loss as a function of the error; None for classes, which have none."""
+        """The loss as a function of the error; None for losses over classes."""
         if self.loss not in TITLES:
             return None
         return LossShape(loss=self.loss, slope=1.0 if self.slope is None else self.slope, threshold=self.threshold or 0.0)

@@ -125,7 +125,7 @@ class PremiseFacts:
 
     @property
     def main_row(self) -> str | None:
-        """Its row of the tables of methods; None for a large encoder's SimCSE, which these take from elsewhere."""
+        """The row in the tables of methods; None for SimCSE with a large encoder, which the paper takes from elsewhere."""
         if "large" not in self.checkpoint:
             return _SUPMPN if self.has_groups else _SIMCSE
         return "SupMPN-BERT-large" if self.has_groups else None

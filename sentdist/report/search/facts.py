@@ -62,7 +62,7 @@ class SearchedMethod:
 
     @property
     def best(self) -> SearchTrial | None:
-        """Of those that ran to their end."""
+        """The best trial among those that ran to their end."""
         return max((trial for trial in self.scored if trial.state == "finished"), key=lambda trial: trial.dev or 0.0, default=None)
 
     @property

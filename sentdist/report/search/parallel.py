@@ -181,7 +181,7 @@ def _nudges(trials: Sequence[SearchTrial]) -> dict[int, float]:
 
 
 def _place(number: int, count: int) -> float:
-    """Of a choice among so many: with as much room above and below as between two."""
+    """Where a choice lies on an axis from 0 to 1 that has `count` of them."""
     return 0.5 if count == 1 else 0.06 + 0.88 * number / (count - 1)
 
 

@@ -55,7 +55,7 @@ class Devices:
         return UTILISATION * self.peak * TERA
 
     def hours(self, operations: float) -> float:
-        """Of one of them."""
+        """Hours that one of them takes for so many operations."""
         return operations / self.speed / 3600
 
     @classmethod
@@ -85,12 +85,12 @@ class DeviceForecast:
 
     @property
     def seconds(self) -> float:
-        """Of all GPUs together: at best all are always at work; no less than what must follow each other, on one GPU."""
+        """Seconds on all GPUs together, if all are always at work; not less than one GPU takes for the longest path of stages."""
         return max(self.operations / self.devices.count, self.longest) / self.devices.speed
 
     @property
     def line(self) -> str:
-        """For people, with what was assumed."""
+        """The forecast as a sentence, with what was assumed."""
         one = self.devices
         work = f"{self.gpu_hours:.1f} GPU hours" if self.gpu_hours >= 0.1 else f"{duration(3600 * self.gpu_hours)} of one GPU"
         return (
@@ -155,7 +155,7 @@ class ForecastCheck:
     on_gpu: bool
 
     def line(self, devices: Devices) -> str:
-        """For people; "" before anything is finished."""
+        """The check as a sentence; "" before anything is finished."""
         if not self.stages or not self.forecast_s:
             return ""
         where = "" if self.on_gpu else " (without a GPU: this says how much slower these machines are, not how far the forecast was off)"
@@ -183,6 +183,6 @@ def forecast_check(plan: Plan, devices: Devices, parameters: Parameters, records
 
 
 def _tokens(longest: int | None, corpus: CorpusStage | None) -> int:
-    """Of a sentence; more where an FAQ is trained on."""
+    """Tokens of a sentence, by experience; those of an FAQ are longer. longest: where sentences are cut."""
     tokens = FAQ_TOKENS if isinstance(corpus, RowsCorpus) and corpus.fold is not None else TOKENS
     return tokens if longest is None else min(tokens, longest)

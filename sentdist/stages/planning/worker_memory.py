@@ -72,7 +72,7 @@ BERT_BASE = EncoderSize(num_tokens=30522, num_positions=512, num_layers=12, widt
 
 
 def encoder_size(configuration: Mapping[str, object], *, layers: int | None = None) -> EncoderSize:
-    """From a Hugging Face `config.json`; what it does not say is as in BERT-base, the largest of the encoders that the five papers train.
+    """The size of an encoder, from its `config.json`. What that does not say is as in BERT-base, the largest encoder of the five papers.
 
     layers: how many of its layers are kept; None: all.
     """
@@ -138,7 +138,7 @@ def bank_lies_on_gpu(stage: Train, size: EncoderSize, runtime: Runtime, *, bank_
 
 
 def planned_bank_bytes(stage: Train, size: EncoderSize, rows: Mapping[str, int]) -> int:
-    """Of all banks that a training reads, as one table; at most, for sentences may repeat. rows: of each corpus."""
+    """Bytes of all banks that a training reads, as one table: an upper bound, for sentences may repeat. rows: of each corpus."""
     shapes = [
         BankShape(num_sentences=bank.num_sentences(rows), width=size.width, dtype=bank.dtype, rows_per_shard=1) for bank in stage.banks
     ]

@@ -21,7 +21,7 @@ OnProgress = Callable[[int, int], None]  # sentences done, of how many
 
 
 def embed_here(stage: Scores, context: Context, *, on_progress: OnProgress | None = None) -> Embed:
-    """By the stage's encoder, in this process."""
+    """What embeds sentences by the stage's encoder, in this process."""
     from sentdist.learning.encoder.encode import encode
 
     assert not isinstance(stage.encoder, LexicalSpec), "words alone have no embeddings"
