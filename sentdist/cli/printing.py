@@ -77,7 +77,7 @@ def sentence_progress(what: str, total: int | None) -> Iterator[Callable[..., No
 
 
 def _logged_progress(what: str, total: int | None) -> Callable[..., None]:
-    """Says with what is done next, once half a minute is over, how far it is."""
+    """Prints how far the work is, at most once in half a minute."""
     started = printed_at = monotonic()
 
     def advance(done: int, of: int | None = total) -> None:
@@ -95,7 +95,7 @@ def _logged_progress(what: str, total: int | None) -> Callable[..., None]:
 def found_texts(
     name: str, *, columns: Sequence[str] = (), num_columns: int = 1, id_column: str | None = None, left_out: LeftOut | None = None
 ) -> Texts:
-    """`open_texts`, and on stderr what of the file's format its name does not let expect. left_out: see `Texts`."""
+    """As `open_texts`; prints on stderr where a file is written in another way than its name says. left_out: see `Texts`."""
     from sentdist.data.texts import open_texts
 
     texts = replace(open_texts(name, columns=columns, num_columns=num_columns, id_column=id_column), left_out=left_out)
@@ -112,8 +112,8 @@ def store_option(store: ArtifactStore) -> str:
 
 
 def look_through(texts: Texts) -> int:
-    """Read a file once for mistakes, before an encoder begins that takes much longer: how many rows it has; 0 of what can be read once
-    alone, whose mistakes are told when they come."""
+    """Look for mistakes in a file before an encoder begins, which takes much longer; returns how many rows there are. What can be read only
+    once is not looked through: 0."""
     done = 0
     with sentence_progress("looking through", texts.num_rows) as advance:
         for done in texts.looked_through():

@@ -131,7 +131,7 @@ Show = Callable[[SweepProgress], None]
 
 
 def progress_of(plan: Plan, missing: frozenset[str], *, clock: Callable[[], float] = time.monotonic) -> SweepProgress:
-    """missing: keys of the stages that are to be built."""
+    """The progress of a plan of which nothing is built yet. missing: keys of the stages that are to be built."""
     to_build = [stage for stage in plan.stages if stage.key in missing]
     return SweepProgress({stage.key: _cost(stage, plan) for stage in to_build}, apart=_distinguishing_words(plan, to_build), clock=clock)
 

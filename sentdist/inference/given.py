@@ -70,7 +70,7 @@ def _counted(given: str | Iterable[str], sentences: Sequence[str]) -> str:
 
 
 def _no_sentence(where: str, given: object) -> DataError:
-    """What is wrong with it."""
+    """The error for what is no sentence, by what it is instead."""
     if isinstance(given, str) and not given.strip():
         found, expected, remedy = brief(given), "a sentence with at least one visible character", "Fill it in, or leave it out."
     elif isinstance(given, str):

@@ -134,7 +134,7 @@ class _Scores:
 
 
 def _load(task: Any) -> None:
-    """As mteb's `evaluate` does it."""
+    """Load a task's data, as mteb's `evaluate` does."""
     if not task.data_loaded:
         task.load_data()
     if hasattr(task, "convert_v1_dataset_format_to_v2"):
@@ -196,6 +196,6 @@ def _note_shared(grouped: Mapping[str, _Grouped], scored: Iterable[Mapping[str, 
 
 
 def _rows(task: Any, subset: str, split: str) -> Any:
-    """A split as mteb's tasks keep it: those of one language without a subset."""
+    """The rows of a split, where mteb's tasks keep them: tasks of one language have no subsets."""
     data = task.dataset
     return data[split] if subset not in data and subset == "default" else data[subset][split]

@@ -50,7 +50,7 @@ class SearchedFiles:
 
     @property
     def num_rows(self) -> int | None:
-        """As far as it is known without reading."""
+        """Rows of the corpus; None where reading alone would tell."""
         if self.embeddings is not None:
             return len(open_embeddings(self.embeddings))
         return None if self.texts is None else self.texts.num_rows
@@ -159,7 +159,7 @@ class CorpusSearch:
 
     def hits(self, query: int, left_out: LeftOut | None = None) -> list[dict[str, Json]]:
         """What was found for one query, best first: rank from 1, score, row in the corpus from 0, and id and text where they are known.
-        left_out: rows of the corpus that were not searched, and yet are counted in row numbers."""
+        left_out: rows of the file that were not searched; row numbers count them, too."""
         ranking = self.nearest.ranking()
         found: list[dict[str, Json]] = []
         for place, (row, cosine) in enumerate(zip(ranking.documents[query].tolist(), ranking.cosines[query].tolist(), strict=True)):

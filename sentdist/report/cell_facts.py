@@ -129,7 +129,7 @@ class CellFacts:
             yield "encoder frozen"
 
     def _chosen(self) -> Iterator[str]:
-        """Fields of the corpus and of the objective that are not as they are by themselves, which is mostly as printed."""
+        """Fields of the corpus and the objective that differ from their defaults, which are mostly what papers printed."""
         assert self.train is not None
         if self.corpus is not None:
             yield from _unlike_defaults(self.corpus)
@@ -151,7 +151,7 @@ def _encoder(encoder: EncoderSpec) -> Iterator[str]:
 
 
 def _scored_by(view: View) -> Iterator[str]:
-    """How embeddings are read, as far as not by their plain cosine; weights of relations are in what rows they can stand for."""
+    """How embeddings are scored, where that is not by their plain cosine. Weights of relations are not named here."""
     yield from _unlike_defaults(view)
     if isinstance(view.channels, tuple):
         yield f"channels {view.channels[0]} to {view.channels[1]}"

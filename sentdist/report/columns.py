@@ -35,7 +35,7 @@ class TableColumns:
 
     @property
     def remarks(self) -> list[str]:
-        """What of the items a reader of the tests must know, in sentences."""
+        """Sentences on the items, which a reader of the tests must know."""
         told = []
         if self.without_groups:
             told.append(f"Taken as independent, since their items do not say which belong together: {', '.join(self.without_groups)}.")
@@ -113,7 +113,7 @@ def lead_column(columns: Sequence[str]) -> str:
 
 
 def _joint(items: Sequence[_TaskItems | None]) -> JointGroups | None:
-    """What the groups of tasks share, by the first run that says it of all of them: their items are those of all others. None: nothing."""
+    """What the groups of tasks share; None where they share nothing. One run tells it for all: all are scored on the same items."""
     known = [one for one in items if one is not None]
     if len(known) < len(items) or not known:
         return None

@@ -129,7 +129,8 @@ def _verdict(found: Difference) -> str:
 
 
 def _other_tasks(system: SystemRows, other: SystemRows, tasks: Sequence[str]) -> OtherTasks | None:
-    """Paired by seed; None for rows of different seeds, whose luck would be taken for that of no seed at all."""
+    """What the difference would be on other tasks, seeds paired. None for rows of different seeds: a difference of seeds would pass for one
+    of systems."""
     ours, theirs = (np.array([[row.scores[task] for task in tasks] for row in one.complete(tasks)]) for one in (system, other))
     is_paired = not system.is_fixed and system.seeds == other.seeds and len(ours) == len(theirs)
     if not (system.is_fixed or other.is_fixed or is_paired):

@@ -57,7 +57,7 @@ class SweepLeaks:
     is_known: bool
 
     def of_columns(self, columns: Sequence[str], task_of: Mapping[str, str]) -> dict[tuple[str, str], Leaked]:
-        """The same by (cell, column) of a table; task_of: column -> task."""
+        """`leaked` by (cell, column of a table). task_of: column -> task."""
         cells = dict.fromkeys(cell for cell, _ in self.leaked)
         found = {(cell, column): self.leaked.get((cell, task_of.get(column, ""))) for cell in cells for column in columns}
         return {place: leaked for place, leaked in found.items() if leaked is not None}

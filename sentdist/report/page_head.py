@@ -70,7 +70,7 @@ def _candidates(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Re
 
 
 def _standing(line: Line, table: ResultTable) -> str:
-    """Where there is no baseline: beside the best."""
+    """Where a row stands against the best row; said where there is no baseline."""
     column = table.lead
     means = {one.label: summary.mean for one in table.lines if (summary := one.cells[column].summary) is not None}
     best = max(means, key=lambda label: means[label])

@@ -12,8 +12,9 @@ from sentdist.stages.planning.worker_memory import bank_lies_on_gpu, size_of
 
 
 def placed(bank: StoredBank | None, stage: Train, context: Context, device: torch.device) -> BankReader | None:
-    """The bank of a training that computes on `device`, as it was or as a copy there: the same numbers. What stayed on the GPU of a bank
-    that this training does not read there goes. Ranks need not decide alike.
+    """The bank of a training that computes on `device`: the one that was given, or a copy on the GPU, with the same numbers.
+
+    A copy of another bank that an earlier training left on the GPU is removed. Ranks need not decide alike.
     """
     if bank is not None and device.type == "cuda":
         size, memory = size_of(stage.encoder, context), torch.cuda.get_device_properties(device).total_memory

@@ -98,7 +98,7 @@ def _training(stage: Train, context: Context, num_bytes: float) -> tuple[str, st
 
 
 def _by_zero(size: EncoderSize, runtime: Runtime) -> str:
-    """What to set, that an engine may keep less on each of several workers; nothing where that is not so."""
+    """What to set so that several workers share the optimizer's state, and each keeps less; "" where that gains too little."""
     num, largest = size.num_parameters, size.largest
     shared = runtime.model_copy(update={"engine": "deepspeed", "workers": max(FEW_WORKERS, runtime.fewest_workers)})
     shared = shared.model_copy(update={"zero_stage": best_zero_stage(num, shared, largest=largest)})

@@ -191,7 +191,7 @@ class TrainSession:
             yield self._sender.receive(one)
 
     def _is_read(self, step: int) -> bool:
-        """Whether something is done after a step that must know what it gave: a point of the curve, a checkpoint, a score, a stop."""
+        """Whether the numbers of a step are needed at once: for a point of the curve, a checkpoint, a dev score or a stop."""
         in_epoch, schedule = self._place_in_epoch + 1, self.schedule
         is_point = (step + 1) % self.context.runtime.log_every == 0 or step == 0
         return is_point or in_epoch == schedule.steps_in_epoch or schedule.has_dev_at(in_epoch) or self.progress.stopping is not None
@@ -249,7 +249,7 @@ class TrainSession:
         return found
 
     def _is_best(self, found: DevScore) -> bool:
-        """Whether it is above all before; equal to the best it is only where that is the score of weights that had not moved yet."""
+        """Whether a score is above all before. One that equals the best counts only where the best is of weights that had not moved yet."""
         best, at = self.progress.best_score, self.progress.best_step
         if best is None or at is None or found.score > best:
             return True

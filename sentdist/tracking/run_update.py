@@ -101,7 +101,7 @@ class RunUpdate:
             batch.send(client, run_id)
 
     def _missing_points(self, client: MlflowClient) -> Sequence[Point]:
-        """A curve of which the run shows no last value has no point there; the others are asked for."""
+        """The points that the run lacks. Only curves of which it shows a last value are asked for: others have no point yet."""
         names = {point[0] for point in self._curve} & set(self.run.data.metrics)
         there = {(name, metric.step) for name in names for metric in client.get_metric_history(self.run.info.run_id, name)}
         return [point for point in self._curve if (point[0], point[3]) not in there]

@@ -73,14 +73,15 @@ def _print_events(board: BoardClient, progress: SweepProgress, print_line: Print
 
 
 class _Store:
-    """Asked where nothing happens for long: if it does not answer, a line says so (`store/slow_store.py`); a board that waits cannot."""
+    """Asks the store something where nothing happens for long. If it does not answer, `slow_store.py` prints a line: a board that waits
+    for the store cannot."""
 
     def __init__(self, store: ArtifactStore) -> None:
         self._store = store
         self._asking: threading.Thread | None = None
 
     def ask(self) -> None:
-        """A small question, in the background."""
+        """Ask a small question, in the background."""
         if self._asking is None or not self._asking.is_alive():
             self._asking = threading.Thread(target=self._ask, name="sentdist-store", daemon=True)
             self._asking.start()

@@ -91,7 +91,7 @@ class Forecasts:
         return sum(stage.num_sentences(self._rows) for stage in self._missing(train) if isinstance(stage, Train))
 
     def whole_sentences(self, stage: Stage) -> int:
-        """That a stage itself trains on, or encodes."""
+        """Sentences that a stage itself trains on, or encodes."""
         return stage.num_sentences(self._rows)
 
     def whole_seconds(self, stages: Iterable[Stage]) -> float | None:

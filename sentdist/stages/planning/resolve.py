@@ -225,7 +225,7 @@ def _unknown_on_hub(name: str, revision: str | None, trouble: HubTrouble, *, whe
 
 
 def _unpinned(checkpoint: str, revision: str | None, where: str) -> EncoderError:
-    """What to tell of a hub id without a commit, or of a name that is none: many a packaged encoder is called as on the hub."""
+    """The error for a hub id without a commit, or for a name that means nothing; it names a packaged encoder where one is meant."""
     called = {alias: name for name, one in PACKAGED_ENCODERS.items() for alias in (name, one.hub_id, one.hub_id.rpartition("/")[2])}
     if "/" not in checkpoint:
         closest = near(checkpoint, called)

@@ -31,7 +31,7 @@ def notes_on_shared_rows(stages: Iterable[Stage], context: Context) -> Iterator[
 
 
 def _together(stage: Stage) -> tuple[str, tuple[ScoredTask, ...], str] | None:
-    """Tasks of which a mean is taken, where a recipe names them, and what comes of rows that they share."""
+    """Tasks of which a mean is taken: where a recipe names them, the tasks, and what happens to rows that they share."""
     match stage:
         case Scores():
             return "evaluation.tasks", stage.tasks, "an average counts them in each, and its interval takes them for one group."

@@ -100,7 +100,7 @@ def _tasks_of(stage: Stage) -> tuple[ScoredTask, ...]:
 
 
 def _parts(task: ScoredTask) -> Iterator[ScoredTask]:
-    """What to read of a task: of the folds of a collection, the whole and the first one, for what holds of these holds of all."""
+    """What to read of a task. Of a fold: its whole collection and the first fold; where these can be read, all folds can."""
     if not isinstance(task, Task) or task.fold is None:
         yield task
         return
@@ -109,7 +109,7 @@ def _parts(task: ScoredTask) -> Iterator[ScoredTask]:
 
 
 def _is_file(task: ScoredTask) -> bool:
-    """Whether it is read from where it can be damaged or of another content; triples of relations are looked at with their corpus."""
+    """Whether a task's data can be damaged or changed; what the package makes cannot. Triples are looked at with their corpus."""
     return isinstance(task, ChosenTask) and not task.source.startswith(GENERATED)
 
 

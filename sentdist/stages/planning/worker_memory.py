@@ -93,7 +93,7 @@ def encoder_size(configuration: Mapping[str, object], *, layers: int | None = No
 
 
 def size_of(encoder: EncoderSpec, context: Context) -> EncoderSize:
-    """That of a pinned encoder, as far as this machine has its `config.json`."""
+    """The size of a pinned encoder, by its `config.json` where this machine has that."""
     return encoder_size(encoder_configuration(encoder, context.folders), layers=encoder.layers)
 
 
