@@ -93,7 +93,7 @@ def with_distinct_rows(table: ResultTable, printed: Mapping[str, PaperTable], ma
     for number, rows in matches.items():
         paper = printed[number]
         are_distinct = len(set(rows.values())) == len(rows) > 1
-        shared = set(paper.shared(table.columns))
+        shared = set(paper.columns_in(table.columns))
         if are_distinct and (shared - {"Avg"} or (shared and paper.columns == ("Avg",))):
             base = next((label for label, row in rows.items() if row == paper.base), None)
             yield side_by_side(table, paper, matches=rows, base=base)

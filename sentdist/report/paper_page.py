@@ -129,7 +129,7 @@ def _our_rows(store: ArtifactStore, paper: str, printed: PaperTables[Any]) -> di
         for further in printed.further(sweep, records, rows.facts) if printed.further is not None else ():
             of_base = printed.tables[further.number].base
             base = next((line for line in further.table.lines if further.row_of.get(line.label) == of_base), None)
-            columns = printed.tables[further.number].shared(further.table.columns)
+            columns = printed.tables[further.number].columns_in(further.table.columns)
             for line in further.table.lines:
                 what = rows.facts[line.label].line
                 our_row = OurRow(sweep=name, line=line, base=None if line is base else base, columns=columns, what=what)
@@ -137,13 +137,13 @@ def _our_rows(store: ArtifactStore, paper: str, printed: PaperTables[Any]) -> di
         for number, matches in printed.our_rows(rows.facts).items():
             of_paper = printed.tables[number]
             for table in tables:
-                columns = of_paper.shared(table.columns)
+                columns = of_paper.columns_in(table.columns)
                 if not columns or of_paper.ours not in (None, table.title):
                     continue
                 base = next((line for line in table.lines if matches.get(line.label) == of_paper.base), None)
                 for line in table.lines:
                     if line.label in matches:
-                        what = ", ".join(filter(None, (rows.facts[line.label].line, of_paper.told(table.columns))))
+                        what = ", ".join(filter(None, (rows.facts[line.label].line, of_paper.also_line(table.columns))))
                         our_row = OurRow(sweep=name, line=line, base=None if line is base else base, columns=columns, what=what)
                         by_row.setdefault(number, {}).setdefault(matches[line.label], []).append(our_row)
     return by_row

@@ -50,8 +50,8 @@ class PaperTable:
     ours: str | None = None
     also: Mapping[str, str] = field(default_factory=dict)
 
-    def shared(self, columns: Sequence[str]) -> dict[str, str]:
-        """Printed column -> that of ours, of a table with these; an average stands for one over the very same tasks alone."""
+    def columns_in(self, columns: Sequence[str]) -> dict[str, str]:
+        """Printed column -> the column of a table of ours that it is set beside. Averages are compared only over the same tasks."""
         known = {printed: ours for ours, printed in self.also.items() if ours in columns}
         tasks = set(self.columns if len(self.columns) > 1 else STS_COLUMNS) - {AVERAGE}
         is_same = {known.get(task, task) for task in tasks} == set(columns) - {AVERAGE}
@@ -59,8 +59,8 @@ class PaperTable:
             printed: ours for printed in self.columns if (ours := known.get(printed, printed)) in columns and (ours != AVERAGE or is_same)
         }
 
-    def told(self, columns: Sequence[str]) -> str:
-        """Which of the columns that stand for printed ones as well a table of ours has; "" where there are none such."""
+    def also_line(self, columns: Sequence[str]) -> str:
+        """Whether a table of ours has the columns of `also`, in words; "" where the paper has none."""
         if not self.also:
             return ""
         return f"{'with' if set(self.also) <= set(columns) else 'without'} {' and '.join(self.also)}"

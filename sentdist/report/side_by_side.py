@@ -46,7 +46,7 @@ def side_by_side(table: ResultTable, paper: PaperTable, *, matches: Mapping[str,
     Encoders, data and budgets differ, so gains compare and levels do not.
     Raises DataError for a label that a table lacks, and where no column is shared.
     """
-    shared = paper.shared(table.columns)
+    shared = paper.columns_in(table.columns)
     if not shared:
         raise DataError(
             where=f"{paper.paper}, Table {paper.number}",
@@ -68,7 +68,7 @@ def side_by_side(table: ResultTable, paper: PaperTable, *, matches: Mapping[str,
                 paper_label=paper_label,
                 ours=tuple(ours),
                 paper=tuple(printed),
-                what=paper.told(table.columns),
+                what=paper.also_line(table.columns),
                 our_gain=_gains(ours, our_base if label != base else []),
                 paper_gain=_gains(printed, paper_base if paper_label != paper.base else []),
             )

@@ -84,7 +84,7 @@ def _training(stage: Train, context: Context, num_bytes: float) -> tuple[str, st
     if at_a_time == 1:
         if not context.runtime.recompute_layers:
             return tried, "Set runtime.recompute_layers=true, which changes no result, or lower training.max_length."
-        return tried, f"Lower training.max_length, or take a smaller encoder{_by_zero(size, context.runtime)}."
+        return tried, f"Lower training.max_length, or take a smaller encoder{_zero_hint(size, context.runtime)}."
     num_bytes -= bytes_of_banks()
     # By estimate, and if that had it fit by half: the estimate knows nothing of long sentences, and nothing of who else uses the GPU.
     fewer = min(at_a_time // 2, fitting_micro_batch(stage, size, context.runtime, num_bytes=num_bytes))
@@ -97,7 +97,7 @@ def _training(stage: Train, context: Context, num_bytes: float) -> tuple[str, st
     return tried, f"{remedy} What is finished is kept."
 
 
-def _by_zero(size: EncoderSize, runtime: Runtime) -> str:
+def _zero_hint(size: EncoderSize, runtime: Runtime) -> str:
     """What to set so that several workers share the optimizer's state, and each keeps less; "" where that gains too little."""
     num, largest = size.num_parameters, size.largest
     shared = runtime.model_copy(update={"engine": "deepspeed", "workers": max(FEW_WORKERS, runtime.fewest_workers)})

@@ -201,7 +201,7 @@ def rcl_compared(table: ResultTable, facts: Mapping[str, RclFacts]) -> Iterator[
     base = next((label for label in labels if facts[label].is_as_it_is), None)
     for number, matches in rcl_matches({label: facts[label] for label in labels}).items():
         is_compared = bool(set(matches.values()) - {"SRoBERTa-base", "0"})  # the base alone compares nothing
-        if is_compared and PAPER_TABLES[number].shared(table.columns):
+        if is_compared and PAPER_TABLES[number].columns_in(table.columns):
             yield side_by_side(table, PAPER_TABLES[number], matches=matches, base=base)
 
 

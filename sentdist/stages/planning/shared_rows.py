@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import combinations
 
 from sentdist.code_digest import code_digest
@@ -18,25 +19,36 @@ from sentdist.stages.context import Context
 def notes_on_shared_rows(stages: Iterable[Stage], context: Context) -> Iterator[str]:
     """A sentence for every two tasks of one kind, one of them a person's own, that choose or are scored together and share rows. Equal ones
     were refused before; what this very code has read before is not read again."""
-    together = dict.fromkeys(found for stage in stages if (found := _together(stage)) is not None)
-    for where, tasks, effect in together:
-        for one, other in combinations(tasks, 2):
+    means = dict.fromkeys(found for stage in stages if (found := _mean_of(stage)) is not None)
+    for mean in means:
+        for one, other in combinations(mean.tasks, 2):
             if one.kind != other.kind or not (is_own_task(one) or is_own_task(other)) or _is_fold(one) or _is_fold(other):
                 continue
             shared, sizes = _shared_rows(one, other, context)
             if shared:
                 of = " and ".join(f"{size:,}" for size in sizes)
                 rows = counted(shared, "row")
-                yield f"{where}: {one.name} and {other.name} have {rows} of their {of} in common: {effect}"
+                yield f"{mean.where}: {one.name} and {other.name} have {rows} of their {of} in common: {mean.effect}"
 
 
-def _together(stage: Stage) -> tuple[str, tuple[ScoredTask, ...], str] | None:
-    """Tasks of which a mean is taken: where a recipe names them, the tasks, and what happens to rows that they share."""
+@dataclass(frozen=True, kw_only=True)
+class _Mean:
+    """A mean over tasks. where: the field of a recipe that names them. effect: what it makes of rows that they share."""
+
+    where: str
+    tasks: tuple[ScoredTask, ...]
+    effect: str
+
+
+def _mean_of(stage: Stage) -> _Mean | None:
+    """The mean that a stage takes over tasks; None where it takes none."""
     match stage:
         case Scores():
-            return "evaluation.tasks", stage.tasks, "an average counts them in each, and its interval takes them for one group."
+            effect = "an average counts them in each, and its interval takes them for one group."
+            return _Mean(where="evaluation.tasks", tasks=stage.tasks, effect=effect)
         case Train():
-            return "selection.task", stage.dev_tasks, "their mean, which chooses checkpoints, counts them in each."
+            effect = "their mean, which chooses checkpoints, counts them in each."
+            return _Mean(where="selection.task", tasks=stage.dev_tasks, effect=effect)
     return None
 
 

@@ -220,8 +220,8 @@ def test_an_average_counts_over_the_same_tasks_alone() -> None:
     few, whole = (_table({"a": [1.0]}, tasks=tasks) for tasks in (["STS12", "STS13"], list(STS_COLUMNS[:-1])))
     for columns, of_few in ((STS_COLUMNS, ["STS12", "STS13"]), (("Avg",), [])):
         table = replace(PRINTED, columns=columns, rows=())
-        assert (list(table.shared(few.columns)), list(table.shared(whole.columns))) == (of_few, list(columns))
-        assert "Avg" not in table.shared((*whole.columns, "STR"))
+        assert (list(table.columns_in(few.columns)), list(table.columns_in(whole.columns))) == (of_few, list(columns))
+        assert "Avg" not in table.columns_in((*whole.columns, "STR"))
 
 
 def test_the_sweeps_of_a_paper_stand_one_beneath_the_other_and_those_of_others_nowhere(tmp_path: Path, tiny_encoder_dir: Path) -> None:

@@ -72,8 +72,8 @@ def test_of_a_training_what_makes_it_fit_is_named(runtime: dict[str, Any], sente
 def test_a_large_encoder_is_shared_out_where_that_keeps_less(runtime: dict[str, Any], said: str | None) -> None:
     large = EncoderSize(num_tokens=30522, num_positions=512, num_layers=24, width=1024, inner_width=4096, num_heads=16)
     given = Runtime.model_validate(runtime)
-    assert gpu_memory._by_zero(large, given) == ("" if said is None else f", or set {said}")
-    assert gpu_memory._by_zero(MINILM, Runtime()) == "", "half of it are the embeddings of words, which travel whole"
+    assert gpu_memory._zero_hint(large, given) == ("" if said is None else f", or set {said}")
+    assert gpu_memory._zero_hint(MINILM, Runtime()) == "", "half of it are the embeddings of words, which travel whole"
 
 
 @pytest.mark.usefixtures("gpu_of_8_gib")
