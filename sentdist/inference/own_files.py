@@ -54,7 +54,7 @@ def _are_elsewhere(tasks: Sequence[str], sources: Mapping[str, str], data: Path)
             expected="tasks whose data lie below one folder", remedy="Score it in a command of its own, or put it there.",
         )  # fmt: skip
     for task, path in absent.items():
-        if task not in elsewhere and TASK_KINDS[own_parts(task)[0]].has_documents:
+        if task not in elsewhere and TASK_KINDS[own_parts(task).kind].has_documents:
             raise _no_collection(task, path, data)
         if task not in elsewhere and path.name.endswith(TABLES):  # others may be told by the reader
             raise _nowhere(task, path, data)
@@ -89,11 +89,11 @@ def _is_below(source: str, data: Path) -> bool:
 
 def _needs_no_file(task: str) -> bool:
     """Whether a task's data are made or come from the hub."""
-    source = TASKS[task].source if task in TASKS else own_parts(task)[1]
+    source = TASKS[task].source if task in TASKS else own_parts(task).source
     return source.startswith(_NO_FILE)
 
 
 def _own_source(task: str) -> str:
     """The file that a task of one's own names; empty where it names none."""
-    kind, source, *_ = own_parts(task)
-    return source if kind in OWN_KINDS and not source.startswith(_NO_FILE) else ""
+    own = own_parts(task)
+    return own.source if own.kind in OWN_KINDS and not own.source.startswith(_NO_FILE) else ""

@@ -72,15 +72,15 @@ def _corpus_of(tasks: Sequence[str], *, where: str) -> dict[str, Json]:
     given = list(dict.fromkeys(filter(is_own_rows, tasks)))
     if not given:
         return {"source": "none"}
-    _, source, commit, split = own_parts(given[0])
-    if not source or len(given) > 1:
-        found = "own without a file" if not source else " and ".join(given)
+    own = own_parts(given[0])
+    if not own.source or len(given) > 1:
+        found = "own without a file" if not own.source else " and ".join(given)
         raise RecipeError(where=where, found=found, expected="one file of your own", remedy="Name it: own=FILE.")
-    if split not in (None, "test"):
-        raise RecipeError(where=where, found=given[0], expected="test rows, which choose nothing", remedy=f"Leave @{split} out.")
-    if not source.endswith(RECIPES):
-        return {"kind": "own", "file": source, "revision": commit or None}
-    corpus = load_recipe(Path(source).expanduser()).corpus
+    if own.split not in (None, "test"):
+        raise RecipeError(where=where, found=given[0], expected="test rows, which choose nothing", remedy=f"Leave @{own.split} out.")
+    if not own.source.endswith(RECIPES):
+        return {"kind": "own", "file": own.source, "revision": own.commit or None}
+    corpus = load_recipe(Path(own.source).expanduser()).corpus
     if not isinstance(corpus, OwnSection):
         found, expected = f"{given[0]}, a corpus of kind {corpus.kind}", "a recipe whose corpus is of kind own"
         raise RecipeError(where=where, found=found, expected=expected, remedy="Name a file: own=FILE.")

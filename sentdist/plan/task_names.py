@@ -79,35 +79,45 @@ def is_side_of_own(given: str) -> bool:
     return re.fullmatch(rf"{OWN}[-_.@ ].+", given) is not None
 
 
-def own_parts(given: str) -> tuple[str, str, str, str | None]:
-    """Kind, source, commit and split of KIND=SOURCE[#COMMIT][@SPLIT], as they stand there: None for no split, empty for no commit."""
+@dataclass(frozen=True, kw_only=True)
+class OwnParts:
+    """What KIND=SOURCE[#COMMIT][@SPLIT] says, each part as it stands there: "" for no commit, None for no split."""
+
+    kind: str
+    source: str
+    commit: str
+    split: str | None
+
+
+def own_parts(given: str) -> OwnParts:
+    """Take the name of a task of one's own apart."""
     kind, _, place = given.partition("=")
     place, mark, split = place.partition("@")
     source, _, commit = place.partition("#")
-    return kind, source, commit, split if mark else None
+    return OwnParts(kind=kind, source=source, commit=commit, split=split if mark else None)
 
 
 def named_task(given: str) -> NamedTask:
     """A task of the table, or KIND=SOURCE[#COMMIT][@SPLIT]: a source as `corpus.source` names one. Raises RecipeError for anything else."""
     if given in TASKS:
         return NamedTask(name=given, card=TASKS[given])
-    kind, source, commit, split = own_parts(given)
-    known = next((known for known in OWN_KINDS if known == kind), None)
-    if known is None or not source:
+    own = own_parts(given)
+    known = next((known for known in OWN_KINDS if known == own.kind), None)
+    if known is None or not own.source:
         raise RecipeError(
             where="task",
             found=given,
             expected=f"KIND=SOURCE or KIND=SOURCE@SPLIT, KIND one of {', '.join(OWN_KINDS)}",
             remedy="Correct it.",
         )
-    if split == "":
+    if own.split == "":
         raise RecipeError(
             where="task", found=f"{given}, without a split", expected="a split behind @", remedy="Leave @ out to take all rows."
         )
-    said = f"{kind}-{source.removeprefix('hub:')}-{split or ''}".lower()
+    said = f"{own.kind}-{own.source.removeprefix('hub:')}-{own.split or ''}".lower()
     name = "".join(letter if letter.isalnum() else "-" for letter in said).strip("-")
-    card = TaskCard(kind=known, source=source, split=split, licence="the user's", citation=None)
-    return NamedTask(name=name, card=card, revision=commit or None)
+    card = TaskCard(kind=known, source=own.source, split=own.split, licence="the user's", citation=None)
+    return NamedTask(name=name, card=card, revision=own.commit or None)
 
 
 def kind_of_scored(name: str) -> str | None:
