@@ -30,6 +30,15 @@ ONE_GROUP = "test items that all belong together, by common texts or a group, co
 
 
 @dataclass(frozen=True, kw_only=True)
+class OtherTasks:
+    """Where the difference of averages lies at 95 % on other tasks such as these, and its p."""
+
+    low: float
+    high: float
+    p: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Difference:
     """System minus baseline in points. low, high, p: the 95 % interval and its two-sided p for this difference alone; None, with the
     reason, where nothing can be said. error: its standard error, 0 where nothing varies.
@@ -107,9 +116,8 @@ def may_be_best(column: Column, *, num_columns: int = 1) -> BestRows:
     return BestRows(column.entries[best].label, tied=tied, worse=worse_than_best)
 
 
-def over_tasks(differences_NT: Floats) -> tuple[float, float, float] | None:
-    """Low, high and p of the mean difference on other such tasks, from (N, T) differences by seed and task; N = 1 where seeds are not
-    paired.
+def over_tasks(differences_NT: Floats) -> OtherTasks | None:
+    """The mean difference on other such tasks, from (N, T) differences by seed and task; N = 1 where seeds are not paired.
 
     Seeds × tasks as above seeds × items. None for fewer than three tasks, which say nothing of others.
     """
@@ -127,7 +135,8 @@ def over_tasks(differences_NT: Floats) -> tuple[float, float, float] | None:
     curve = (of_tasks * t_quantiles(np.array([tasks - 1.0]))[0] + of_seeds * t_quantiles(np.array([max(1.0, seeds - 1.0)]))[0]) / variance
     error = float(np.sqrt(variance))
     margin = error * float(np.interp(-ndtri(ALPHA / 2), NORMAL_GRID, curve))
-    return mean - margin, mean + margin, float(2 * ndtr(-np.interp(abs(mean) / error, curve, NORMAL_GRID)))
+    p = float(2 * ndtr(-np.interp(abs(mean) / error, curve, NORMAL_GRID)))
+    return OtherTasks(low=mean - margin, high=mean + margin, p=p)
 
 
 def _difference(

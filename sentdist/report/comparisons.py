@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from sentdist.evaluation.significance import Difference, against, over_tasks
+from sentdist.evaluation.significance import Difference, OtherTasks, against, over_tasks
 from sentdist.evaluation.variation import ALPHA
 from sentdist.report.columns import AVERAGE, TableColumns
 from sentdist.report.score_rows import SystemRows
@@ -20,15 +20,6 @@ SPEAKS_OF = {
     "items": "other test items, for these very encoders",
     "seeds": "other seeds, on these very test items",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class OtherTasks:
-    """Where the difference of averages lies at 95 % on other tasks such as these, and its p."""
-
-    low: float
-    high: float
-    p: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,5 +126,4 @@ def _other_tasks(system: SystemRows, other: SystemRows, tasks: Sequence[str]) ->
     is_paired = not system.is_fixed and system.seeds == other.seeds and len(ours) == len(theirs)
     if not (system.is_fixed or other.is_fixed or is_paired):
         return None
-    found = over_tasks(ours - theirs)
-    return None if found is None else OtherTasks(low=found[0], high=found[1], p=found[2])
+    return over_tasks(ours - theirs)

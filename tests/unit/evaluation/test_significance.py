@@ -85,7 +85,7 @@ def _drawn(generator: np.random.Generator, gain: float) -> Difference:
 def test_other_tasks_are_students_test_over_tasks() -> None:
     gains = np.array([[0.5, 1.5, 0.9, -0.2, 1.1]])
     found = over_tasks(gains)
-    assert found is not None and found[2] == pytest.approx(ttest_1samp(gains[0], 0).pvalue, rel=CLOSE)
+    assert found is not None and found.p == pytest.approx(ttest_1samp(gains[0], 0).pvalue, rel=CLOSE)
     assert over_tasks(gains[:, :2]) is None and over_tasks(np.zeros((3, 5))) is None
 
 

@@ -174,7 +174,7 @@ def test_other_tasks_and_seeds_are_a_layout_of_both() -> None:
     by_task, by_seed = (squares_tasks - squares_both) / (seeds * tasks), squares_seeds / (seeds * tasks)
     margin = (by_task * t.isf(0.025, tasks - 1) + by_seed * t.isf(0.025, seeds - 1)) / np.sqrt(by_task + by_seed)
     assert found is not None
-    assert found[:2] == pytest.approx((gains.mean() - margin, gains.mean() + margin), rel=2e-3)
+    assert (found.low, found.high) == pytest.approx((gains.mean() - margin, gains.mean() + margin), rel=2e-3)
 
 
 def test_variances_are_drawn_towards_each_other_by_as_much_as_they_agree() -> None:
