@@ -199,12 +199,8 @@ def _build(command: str, recipe: Path, overrides: list[str], store: str | None, 
     # Before torch and Ray are loaded: a mistake is told at once.
     asked, context = _planned(recipe, [*overrides, *without_grid], store, data)
     changes = [word for override in overrides for word in ("--set", override)]
-    with explain_interrupt(local=local):
-        if local:
-            build_within(asked, context, data)
-        else:
-            job = job_command(command, recipe, *changes, store=store, data=data)
-            build_on_cluster(asked, context, data, job=job, reports=command == "sweep")
+    job = job_command(command, recipe, *changes, store=store, data=data)
+    carry_out(asked, context, data, local=local, job=job, reports=command == "sweep")
 
 
 def job_command(command: str, recipe: Path, *options: str, store: str | None, data: Path | None) -> str:
@@ -231,6 +227,15 @@ def _planned(
     for line in asked.notes if isinstance(asked, Plan) else ():
         typer.echo(line, err=is_quiet)
     return asked, context
+
+
+def carry_out(asked: Plan | PlannedSearch, context: Context, data: Path | None, *, local: bool, job: str, reports: bool = True) -> None:
+    """Build what a recipe asks for, in this process or on a cluster. job, reports: see `build_on_cluster`."""
+    with explain_interrupt(local=local):
+        if local:
+            build_within(asked, context, data)
+        else:
+            build_on_cluster(asked, context, data, job=job, reports=reports)
 
 
 def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | None) -> None:
@@ -263,7 +268,7 @@ def _built(
     return done
 
 
-def build_on_cluster(asked: Plan | PlannedSearch, context: Context, data: Path | None, *, job: str, reports: bool = True) -> None:
+def build_on_cluster(asked: Plan | PlannedSearch, context: Context, data: Path | None, *, job: str, reports: bool) -> None:
     """Drive it from this process: as a job of the cluster, or from a machine that sees the same files as its nodes.
 
     job: module and arguments by which the cluster could drive it. reports: with a report and the best encoder in MLflow.

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from sentdist.cli.building import build_on_cluster, build_within, job_command
-from sentdist.cli.interrupting import explain_interrupt
+from sentdist.cli.building import carry_out, job_command
 from sentdist.cli.options import DataRoot, StoreRoot, check_choice
 from sentdist.cli.printing import KEY_LETTERS, store_option
 from sentdist.encoder_export import card_of, export_encoder
@@ -20,7 +19,6 @@ from sentdist.inference.opening import encoder_use, open_store, store_root
 if TYPE_CHECKING:
     from sentdist.plan.stage import Json
     from sentdist.plan.suggestions import PlannedSearch
-    from sentdist.stages.context import Context
     from sentdist.stages.planning.resolve import FileResolver
     from sentdist.store.store import ArtifactStore
 
@@ -125,17 +123,8 @@ def tune(
     path = _write(folder / "recipe.yaml", f"# sentdist tune {file} --budget {budget}\n{recipe_text(values)}")
     typer.echo(f"Recipe: {path}")
     _warn_of_another(asked, context.store)
-    _build(asked, context, data, local=local, job=job_command("sweep", path, store=store, data=data))
+    carry_out(asked, context, data, local=local, job=job_command("sweep", path, store=store, data=data))
     _print_winner(recipe.name, open_store(store), folder, store)
-
-
-def _build(asked: PlannedSearch, context: Context, data: Path | None, *, local: bool, job: str) -> None:
-    """Run the search and what follows it. job: by which a cluster could drive it."""
-    with explain_interrupt(local=local):
-        if local:
-            build_within(asked, context, data)
-        else:
-            build_on_cluster(asked, context, data, job=job)
 
 
 def _tell_of_a_while(place: str) -> None:

@@ -327,11 +327,11 @@ def test_nothing_is_tracked_without_being_told_to_and_the_exit_code_says_so(tmp_
 
 
 def test_every_option_of_tune_stands_in_the_recipe_that_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sentdist.cli import tune
+    from sentdist.cli import building, tune
 
     told: list[str] = []
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(tune, "build_on_cluster", lambda *_, job: told.append(job))
+    monkeypatch.setattr(building, "build_on_cluster", lambda *_, job, reports: told.append(job))
     monkeypatch.setattr(tune, "_print_winner", lambda *_: None)
     rows = [f"{number},a dog of {number} years,it is {number} years old" for number in range(60)]
     (tmp_path / "Meine Möbel.csv").write_text("id,one,two\n" + "\n".join(rows) + "\n")

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import sentdist
-from sentdist.cli import app, tune
+from sentdist.cli import app, building, tune
 from sentdist.errors import RecipeError
 
 WHO, WHAT, WHERE = ("man", "woman", "child", "dog", "cat"), ("eats", "drinks", "plays", "sings", "reads"), ("house", "garden", "street")
@@ -101,7 +101,7 @@ def test_triplets_and_graded_pairs_are_scored_as_what_they_are(planted_encoder_d
 
 
 def test_a_recipe_says_how_its_file_is_read(planted_encoder_dir: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tune, "build_within", lambda *_: None)
+    monkeypatch.setattr(building, "build_within", lambda *_: None)
     monkeypatch.setattr(tune, "_print_winner", lambda *_: None)
     (here / "faq.csv").write_text("".join(f"{n},{one},{other},a note on {n}\n" for n, (one, other) in enumerate(ROWS)))
     refused = call("evaluate", planted_encoder_dir, "--tasks", "own=faq.csv")

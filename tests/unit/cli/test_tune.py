@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner, Result
 
-from sentdist.cli import app, tune
+from sentdist.cli import app, building, tune
 from sentdist.plan.recipe import load_recipe
 from sentdist.plan.suggestions import PlannedSearch
 from sentdist.store import searches
@@ -73,7 +73,7 @@ def test_what_is_stopped_is_kept_and_said(words: list[str], monkeypatch: pytest.
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tune, "build_within", stopped)
+    monkeypatch.setattr(building, "build_within", stopped)
     found = call(words)
     assert found.exit_code == 130 and "the same command goes on from there; a training that ran begins anew." in found.output
 
@@ -100,7 +100,7 @@ def test_a_mistake_is_told_before_anything_is_built(words: list[str], more: list
 
 
 def test_another_search_is_not_written_over(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tune, "build_within", lambda *_: None)
+    monkeypatch.setattr(building, "build_within", lambda *_: None)
     monkeypatch.setattr(tune, "_print_winner", lambda *_: None)
     assert call(words).exit_code == 0
     recipe = tmp_path / ".sentdist/tuned/tune-mine/recipe.yaml"
@@ -117,7 +117,7 @@ def test_another_search_is_not_written_over(words: list[str], tmp_path: Path, mo
 @pytest.mark.parametrize("is_same", [True, False])
 def test_a_search_that_gives_way_to_one_of_other_options_is_told(words: list[str], is_same: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[PlannedSearch] = []
-    monkeypatch.setattr(tune, "build_within", lambda planned, *_: asked.append(planned))
+    monkeypatch.setattr(building, "build_within", lambda planned, *_: asked.append(planned))
     monkeypatch.setattr(tune, "_print_winner", lambda *_: None)
     assert "gives way" not in call(words).output
     before = SimpleNamespace(identity=asked[0].identity if is_same else "another")
@@ -126,7 +126,7 @@ def test_a_search_that_gives_way_to_one_of_other_options_is_told(words: list[str
 
 
 def test_an_encoder_keeps_the_pooling_that_it_declares(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tune, "build_within", lambda *_: None)
+    monkeypatch.setattr(building, "build_within", lambda *_: None)
     monkeypatch.setattr(tune, "_print_winner", lambda *_: None)
     declares_cls(Path(words[words.index("--encoder") + 1]), tmp_path / "cls")
     assert call([*words, "--encoder", str(tmp_path / "cls")]).exit_code == 0
@@ -136,7 +136,7 @@ def test_an_encoder_keeps_the_pooling_that_it_declares(words: list[str], tmp_pat
 
 def test_the_first_line_may_be_said_to_name_the_columns(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[PlannedSearch] = []
-    monkeypatch.setattr(tune, "build_within", lambda planned, *_: asked.append(planned))
+    monkeypatch.setattr(building, "build_within", lambda planned, *_: asked.append(planned))
     monkeypatch.setattr(tune, "_print_winner", lambda *_: None)
     rows = (tmp_path / "mine.csv").read_text().partition("\n")[2]
     (tmp_path / "mine.csv").write_text(f"What have they said?;What can one also say?\n{rows}")
