@@ -43,7 +43,7 @@ class ThisProcess(Workplace):
         return search_in_process(planned, context, print_line=print_line, watch=watch, tracker=tracker)
 
     def build(self, plan: Plan, context: Context, *, print_line: PrintLine, show: Show | None = None) -> SweepSummary:
-        from sentdist.execution.local_progress import build_locally
+        from sentdist.execution.local_sweep import build_locally
 
         return build_locally(plan, context, print_line=print_line, show=show)
 

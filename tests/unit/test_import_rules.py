@@ -253,7 +253,7 @@ def test_every_module_opens_with_a_sentence_that_says_what_it_knows(sources: dic
         ("sentdist.execution.parallel.nearest", ("torch", "mlflow", "transformers")),  # in a worker that searches a file of embeddings
         ("sentdist.stages.overlaps", ("torch", "ray", "mlflow", "transformers")),  # texts alone are compared
         ("sentdist.stages.local", ("torch", "ray", "mlflow", "transformers")),  # by `leaks`, which builds corpora
-        ("sentdist.execution.local_progress", ("torch", "mlflow", "transformers")),  # by `--local` where nothing is to be built
+        ("sentdist.execution.local_sweep", ("torch", "mlflow", "transformers")),  # by `--local` where nothing is to be built
         ("sentdist.stages.tasks.load", ("torch", "datasketch", "scipy.stats", "sklearn")),  # by whoever plans with a file of their own
         ("sentdist.stages.scores.build", ("torch", "ray", "mlflow", "sklearn", "scipy.stats", "datasets", "matplotlib")),  # in a worker
     ],

@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 import sentdist
 from sentdist.cli import app
-from sentdist.execution import local_progress, sigterm
+from sentdist.execution import local_sweep, sigterm
 from sentdist.store.forecast import forecast
 from sentdist.store.store import ArtifactStore
 from tests.support.machine_speed import slower_than_reference
@@ -153,7 +153,7 @@ def test_sigterm_ends_a_local_run_in_order(code: str | None, tmp_path: Path, mon
         finally:
             put_away.append(True)
 
-    monkeypatch.setattr(local_progress, "build_locally", build)
+    monkeypatch.setattr(local_sweep, "build_locally", build)
     try:
         assert _call("run", DEMO, "--local", "--store", str(tmp_path)).exit_code == 128 + signal.SIGTERM
     finally:

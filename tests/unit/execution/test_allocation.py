@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from sentdist.errors import ResourceError
-from sentdist.execution import local_progress, sweep
+from sentdist.execution import local_sweep, sweep
 from sentdist.execution.cluster.growth import ClusterNodes
 from sentdist.execution.cluster.nodes import Node
 from sentdist.execution.searching import on_cluster
@@ -136,9 +136,9 @@ def test_what_takes_no_effect_in_one_process_is_told(
         return {}
 
     for name in ("begin_sweep", "build_past_failures", "build_overlaps"):
-        monkeypatch.setattr(local_progress, name, nothing)
+        monkeypatch.setattr(local_sweep, name, nothing)
     lines: list[str] = []
-    local_progress.build_locally(*demo(tmp_path, "runtime.device=cpu", *settings), print_line=lines.append)
+    local_sweep.build_locally(*demo(tmp_path, "runtime.device=cpu", *settings), print_line=lines.append)
     told = "runtime.workers=2 and runtime.zero_stage=2 are for a Ray cluster"
     assert any(told in line for line in lines) is said, lines
     assert said or not any("Ray cluster" in line for line in lines)

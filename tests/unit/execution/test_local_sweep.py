@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import sentdist
 from sentdist.cli.application import app
 from sentdist.errors import TrainingDiverged
-from sentdist.execution.local_progress import build_locally
+from sentdist.execution.local_sweep import build_locally
 from sentdist.plan.stage import Json
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 

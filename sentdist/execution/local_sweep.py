@@ -1,4 +1,4 @@
-"""A recipe built in this process, with the progress lines of a cluster."""
+"""A plan built in this process, with the lines of progress that a cluster prints."""
 
 from __future__ import annotations
 
