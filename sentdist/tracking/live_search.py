@@ -11,9 +11,9 @@ from sentdist.print_line import PrintLine
 from sentdist.store.searches import SearchEvent, search_record
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking.run_handle import MlflowRun
-from sentdist.tracking.run_update import Point
 from sentdist.tracking.search_runs import Driven, Published, SearchRuns, training_tag
 from sentdist.tracking.server import Server, find_run
+from sentdist.tracking.shown_metrics import Point
 from sentdist.tracking.tracker import NullTracker, RunHandle, Tracker
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sentdist.tracking.run_update import Point, add_metrics
+from sentdist.tracking.run_update import add_metrics
 from sentdist.tracking.server import Server
-from sentdist.tracking.shown_metrics import curve_metrics
+from sentdist.tracking.shown_metrics import Point, curve_metrics
 from sentdist.tracking.system import SystemSampler
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class MlflowRun:
             if sampler is not None and (is_last or time.monotonic() >= next_sample):
                 next_sample = time.monotonic() + SAMPLE_EVERY_S
                 at_ms = int(time.time() * 1000)
-                self._waiting.extend((name, value, at_ms, sampler.count) for name, value in sampler.sample().items())
+                self._waiting.extend(Point(name, value, at_ms, step=sampler.count) for name, value in sampler.sample().items())
             if is_last:
                 self._server.look_again()
                 while (self._queue or self._waiting) and self._send():
@@ -97,7 +97,7 @@ class MlflowRun:
     def _send(self) -> bool:
         while self._queue:
             values, at_ms, step = self._queue.popleft()
-            self._waiting.extend((name, value, at_ms, step) for name, value in curve_metrics(values).items())
+            self._waiting.extend(Point(name, value, at_ms, step) for name, value in curve_metrics(values).items())
         batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), 1000))]
         if not batch or self._server.attempt("send metrics", lambda client: self._send_new(client, batch)):
             self._failures = 0
@@ -108,13 +108,13 @@ class MlflowRun:
         return False
 
     def _send_new(self, client: MlflowClient, batch: Sequence[Point]) -> bool:
-        for name in {point[0] for point in batch} - set(self._known):
+        for name in {point.name for point in batch} - set(self._known):
             is_curve = not name.startswith("system/")
             self._known[name] = {metric.step for metric in client.get_metric_history(self.run_id, name)} if is_curve else set()
-        new = [point for point in batch if point[3] not in self._known[point[0]] or point[0].startswith("system/")]
+        new = [point for point in batch if point.step not in self._known[point.name] or point.name.startswith("system/")]
         add_metrics(client, self.run_id, new)
-        for name, _, _, step in new:
-            self._known[name].add(step)
+        for point in new:
+            self._known[point.name].add(point.step)
         return True
 
 

@@ -13,12 +13,11 @@ from sentdist.store.record import Record
 from sentdist.store.scratch import scratch_folder
 from sentdist.tracking.parameters import DataSet
 from sentdist.tracking.server import despite_collisions
+from sentdist.tracking.shown_metrics import Point
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import DatasetInput, Run
-
-Point = tuple[str, float, int, int]  # name, value, time in ms, step
 
 PUBLISHED = "sentdist.published"  # the tag that is set last: of which state of things the run is complete
 REASON = "sentdist.reason"  # why it failed
@@ -63,7 +62,7 @@ class RunUpdate:
 
     def figures(self, values: Mapping[str, float], at_ms: int, *, step: int = 0) -> None:
         """Metrics that are no curve; `step` tells apart the values of one that may change."""
-        self._metrics += [(name, value, at_ms, step) for name, value in values.items() if self.run.data.metrics.get(name) != value]
+        self._metrics += [Point(name, value, at_ms, step) for name, value in values.items() if self.run.data.metrics.get(name) != value]
 
     def curve(self, points: Iterable[Point]) -> None:
         """Add points of curves. Only those that the run lacks are sent: a training may have sent some of them itself."""
@@ -102,9 +101,9 @@ class RunUpdate:
 
     def _missing_points(self, client: MlflowClient) -> Sequence[Point]:
         """The points that the run lacks. Only curves of which it shows a last value are asked for: others have no point yet."""
-        names = {point[0] for point in self._curve} & set(self.run.data.metrics)
+        names = {point.name for point in self._curve} & set(self.run.data.metrics)
         there = {(name, metric.step) for name in names for metric in client.get_metric_history(self.run.info.run_id, name)}
-        return [point for point in self._curve if (point[0], point[3]) not in there]
+        return [point for point in self._curve if (point.name, point.step) not in there]
 
 
 @dataclass(frozen=True, kw_only=True)

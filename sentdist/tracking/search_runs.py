@@ -20,7 +20,7 @@ from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import method_title
 from sentdist.table_text import markdown_text
 from sentdist.tracking.notes import search_note, search_trial_note
-from sentdist.tracking.run_update import PUBLISHED, REASON, Point, RunUpdate
+from sentdist.tracking.run_update import PUBLISHED, REASON, RunUpdate
 from sentdist.tracking.server import (
     NOTE,
     PARENT,
@@ -32,7 +32,7 @@ from sentdist.tracking.server import (
     ensure_run,
     view_page,
 )
-from sentdist.tracking.shown_metrics import curve_points, shown
+from sentdist.tracking.shown_metrics import Point, curve_points, shown
 from sentdist.tracking.views import SavedView, search_views
 
 if TYPE_CHECKING:
@@ -179,8 +179,8 @@ class SearchRuns:
             counts = {"sentences": float(last.sentences), "paid_sentences": float(trial.paid_sentences)}
             update.figures({name: shown(value) for name, value in numbers.items()} | counts, int(1000 * last.at), step=len(trial.rungs))
             curve = self.curve(trial)
-            scored = {point[3] for point in curve if point[0] == "dev_score"}
-            rungs = [("dev_score", shown(one.last_dev), int(1000 * one.at), one.step) for one in trial.rungs if one.step not in scored]
+            scored = {point.step for point in curve if point.name == "dev_score"}
+            rungs = [Point("dev_score", shown(one.last_dev), int(1000 * one.at), one.step) for one in trial.rungs if one.step not in scored]
             update.curve([*curve, *rungs])
         training, of_it = training_tag(self.record.identity, trial.train)
         update.tags({STATE: trial.state, NOTE: self._trial_note(trial), training: of_it, **({REASON: trial.error} if trial.error else {})})

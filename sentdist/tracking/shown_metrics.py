@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
+from typing import NamedTuple
 
 from sentdist.plan.stage import Json
 from sentdist.plan.task_kinds import have_mean
@@ -17,15 +18,24 @@ from sentdist.store.record import Record
 CURVE = {"loss": "loss", "grad_norm": "grad_norm", "lr": "learning_rate", "sentences_per_s": "sentences_per_s", "dev_score": "dev_score"}
 
 
+class Point(NamedTuple):
+    """One value of a metric. at_ms: when it was, on the clock of whoever measured it."""
+
+    name: str
+    value: float
+    at_ms: int
+    step: int
+
+
 def curve_metrics(point: Mapping[str, Json]) -> dict[str, float]:
     """Metrics of one line of a history; what is no finite number is left out."""
     return {shown: number for name, shown in CURVE.items() if (number := _number(point.get(name))) is not None}
 
 
-def curve_points(history: str) -> list[tuple[str, float, int, int]]:
-    """The metrics of all lines of a history: name, value, time in ms, step."""
+def curve_points(history: str) -> list[Point]:
+    """The metrics of all lines of a history."""
     return [
-        (name, value, int(float(line.get("at") or 0) * 1000), int(line["step"]))
+        Point(name, value, at_ms=int(float(line.get("at") or 0) * 1000), step=int(line["step"]))
         for line in map(json.loads, history.splitlines())
         for name, value in curve_metrics(line).items()
     ]

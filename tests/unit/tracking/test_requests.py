@@ -15,8 +15,9 @@ from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.mlflow_tracker import make_tracker
 from sentdist.tracking.rebuild import rebuild
-from sentdist.tracking.run_update import Point, RunUpdate, batches
+from sentdist.tracking.run_update import RunUpdate, batches
 from sentdist.tracking.server import Server, despite_collisions
+from sentdist.tracking.shown_metrics import Point
 from sentdist.tracking.tracker import NullRun, NullTracker
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
@@ -78,7 +79,7 @@ def test_requests_have_a_size_that_a_server_takes(
     num_parameters: int, num_metrics: int, num_tags: int, sizes: list[tuple[int, int, int]]
 ) -> None:
     parameters = {f"p{number}": "1" for number in range(num_parameters)}
-    metrics: list[Point] = [("loss", 1.0, 0, step) for step in range(num_metrics)]
+    metrics = [Point("loss", 1.0, 0, step) for step in range(num_metrics)]
     tags = {f"t{number}": "1" for number in range(num_tags)}
     found = batches(parameters, metrics, tags)
     assert [(len(batch.parameters), len(batch.metrics), len(batch.tags)) for batch in found] == sizes

@@ -15,7 +15,7 @@ from sentdist.store.store import ArtifactStore
 from sentdist.tracking import search_runs
 from sentdist.tracking.search_runs import SearchRuns
 from sentdist.tracking.server import PARENT
-from sentdist.tracking.shown_metrics import shown
+from sentdist.tracking.shown_metrics import Point, shown
 from sentdist.tracking.views import TAG
 from tests.support.synthetic_searches import made_up_search
 
@@ -75,7 +75,7 @@ def test_a_dev_score_that_the_curve_has_stands_on_the_run_once(monkeypatch: pyte
     trial = max(record.trials, key=lambda one: len(one.rungs))
     first, *others = trial.rungs
     assert others
-    monkeypatch.setattr(SearchRuns, "curve", lambda *_: [("loss", 0.5, 1, first.step), ("dev_score", 80.0, 1, first.step)])
+    monkeypatch.setattr(SearchRuns, "curve", lambda *_: [Point("loss", 0.5, 1, first.step), Point("dev_score", 80.0, 1, first.step)])
     run: Any = SimpleNamespace(
         info=SimpleNamespace(run_id="1", status="RUNNING"), data=SimpleNamespace(params={}, metrics={}, tags={}), inputs=None
     )
