@@ -12,7 +12,8 @@ from sentdist.store.searches import SearchEvent, search_record
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking.run_handle import MlflowRun
 from sentdist.tracking.search_runs import Driven, Published, SearchRuns, training_tag
-from sentdist.tracking.server import Server, find_run
+from sentdist.tracking.server import Server
+from sentdist.tracking.server_runs import find_run
 from sentdist.tracking.shown_metrics import Point
 from sentdist.tracking.tracker import NullTracker, RunHandle, Tracker
 

@@ -17,9 +17,10 @@ from sentdist.store.chosen import DevCell, cells_by_dev
 from sentdist.store.record import OWN_FILES, Record
 from sentdist.store.scratch import scratch_folder
 from sentdist.store.sweep import SweepRecord
+from sentdist.tracking.pages import model_page
 from sentdist.tracking.run_update import add_tags
 from sentdist.tracking.served_model import FILES, files_tag
-from sentdist.tracking.server import add_model_metrics, despite_collisions, model_page
+from sentdist.tracking.server_runs import add_model_metrics, despite_collisions
 from sentdist.tracking.sweep_runs import MODEL, SweepRuns
 from sentdist.tracking.sweep_summary import SummaryRow, summary_rows, sweep_metric
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sentdist.store.record import Record
 from sentdist.store.scratch import scratch_folder
 from sentdist.tracking.parameters import DataSet
-from sentdist.tracking.server import despite_collisions
+from sentdist.tracking.server_runs import despite_collisions
 from sentdist.tracking.shown_metrics import Point
 
 if TYPE_CHECKING:

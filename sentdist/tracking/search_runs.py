@@ -20,18 +20,9 @@ from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import method_title
 from sentdist.table_text import markdown_text
 from sentdist.tracking.notes import search_note, search_trial_note
+from sentdist.tracking.pages import view_page
 from sentdist.tracking.run_update import PUBLISHED, REASON, RunUpdate
-from sentdist.tracking.server import (
-    NOTE,
-    PARENT,
-    RunIdentity,
-    all_runs,
-    at_once,
-    create_run,
-    ensure_experiment,
-    ensure_run,
-    view_page,
-)
+from sentdist.tracking.server_runs import NOTE, PARENT, RunIdentity, all_runs, at_once, create_run, ensure_experiment, ensure_run
 from sentdist.tracking.shown_metrics import Point, curve_points, shown
 from sentdist.tracking.views import SavedView, search_views
 

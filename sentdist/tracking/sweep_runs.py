@@ -16,22 +16,20 @@ from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord
 from sentdist.tracking import notes, sweep_summary
 from sentdist.tracking.notes import Link
+from sentdist.tracking.pages import artifact_page, run_page, view_page
 from sentdist.tracking.run_layout import RunLayout
 from sentdist.tracking.run_update import PUBLISHED, REASON, RunUpdate, began_ms, closed_ms, first_ms
-from sentdist.tracking.server import (
+from sentdist.tracking.server_runs import (
     NOTE,
     PARENT,
     RunIdentity,
     all_runs,
-    artifact_page,
     at_once,
     create_run,
     ensure_experiment,
     ensure_run,
     find_run,
-    run_page,
     user_name,
-    view_page,
 )
 from sentdist.tracking.shown_metrics import curve_points, final_metrics, metric_name
 from sentdist.tracking.tracker import RunOutcome

@@ -22,7 +22,7 @@ from sentdist.tracking.parameters import data_sets
 from sentdist.tracking.run_handle import MlflowRun
 from sentdist.tracking.run_layout import RunLayout
 from sentdist.tracking.run_update import TAG_LETTERS, began_ms, closed_ms
-from sentdist.tracking.server import add_model_metrics
+from sentdist.tracking.server_runs import add_model_metrics
 from sentdist.tracking.shown_metrics import (
     averages,
     curve_metrics,
