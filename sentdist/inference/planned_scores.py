@@ -53,7 +53,7 @@ class PlannedScores:
         runtime: Runtime | None = None,
         command: str = "evaluate",
     ) -> PlannedScores:
-        """Of an encoder on tasks; files of one's own by their paths, see `own_files`. runtime: None is one process.
+        """Plan the scores of an encoder on tasks; one's own files are named by paths, see `own_files`. runtime: None is one process.
         command: `evaluate` or `compare`; named in errors.
 
         Raises:

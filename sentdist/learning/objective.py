@@ -155,5 +155,5 @@ def check_finite(value: float, *, where: str, remedy: str) -> None:
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:
-    """In float32 where it is in half precision."""
+    """The tensor in float32; one in float64 stays as it is."""
     return tensor if tensor.dtype == torch.float64 else tensor.float()

@@ -104,7 +104,7 @@ def float32_products() -> Iterator[None]:
 
 @cache
 def _medium_error() -> float:
-    """Of "medium" products on this processor: measured once a process, for a tenth of a second."""
+    """The error of "medium" products on this processor: measured once a process, for a tenth of a second."""
     before = torch.get_float32_matmul_precision()
     try:
         torch.set_float32_matmul_precision("medium")

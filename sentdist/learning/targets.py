@@ -46,7 +46,7 @@ class TargetReader(Protocol):
     def num_words(self) -> int: ...
 
     def rows(self, sentence_ids: np.ndarray) -> TargetRows:
-        """Those of K sentence ids (any shape, read in order); DataError for an id outside the corpus."""
+        """The targets of K sentence ids (any shape, read in order); DataError for an id outside the corpus."""
         ...
 
 

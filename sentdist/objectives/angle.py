@@ -40,7 +40,7 @@ class AnglE(ObjectiveSpec):
     temperature: Temperature = 0.05  # differences of similarities are divided by it
 
     def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs) -> Tensor:
-        """From the pairs of all ranks, as CoSENT's."""
+        """The loss, from the pairs of all ranks, as CoSENT's."""
         return ranked_pairs(angle_similarity, embeddings, batch, temperature=self.temperature)
 
 

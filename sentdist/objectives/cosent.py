@@ -38,7 +38,7 @@ class CoSENT(ObjectiveSpec):
     temperature: Temperature = 0.05  # differences of cosines are divided by it
 
     def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs) -> Tensor:
-        """From the pairs of all ranks: each rank has the whole loss, and its gradient of the pairs that are its own."""
+        """The loss, from the pairs of all ranks: each rank has the whole loss, and its gradient of the pairs that are its own."""
         import torch
 
         return ranked_pairs(torch.cosine_similarity, embeddings, batch, temperature=self.temperature)

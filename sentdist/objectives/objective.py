@@ -118,7 +118,7 @@ class LossInputs:
         return self.width
 
     def needed_encoder(self, name: str) -> SentenceEncoder:
-        """For an objective that encodes by itself; RecipeError where there is none."""
+        """The encoder, for an objective that encodes by itself; RecipeError where there is none."""
         if self.encoder is None:
             raise needs_more(name, "the encoder itself")
         return self.encoder

@@ -109,7 +109,7 @@ def relations_of(objective: AnyObjective, corpus: AnyCorpus) -> tuple[str, ...]:
 
 
 def remarks(objective: AnyObjective, corpus: AnyCorpus, *, where: str) -> Iterator[str]:
-    """Of a training that means something, what a user may not have meant: sentences."""
+    """Sentences on what a user may not have meant, of a training that can be done."""
     for term in terms_of(objective):
         if term.remark is not None:
             yield f"{where}: {term.name} {term.remark}."

@@ -27,7 +27,7 @@ class CommentedSchema(GenerateJsonSchema):
 
 
 def field_comments(value: type[Frozen]) -> dict[str, str]:
-    """Of each field that has one: the comment behind it, or else the lines of comment above it; those of base classes, too."""
+    """The comment of each field that has one: the one behind it, or else the lines of comment above it; those of base classes, too."""
     found: dict[str, str] = {}
     for base in reversed(value.__mro__):
         if issubclass(base, Frozen) and base is not Frozen:

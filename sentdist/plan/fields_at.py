@@ -37,7 +37,7 @@ def _taken(kind: Any) -> str:
 
 
 def _tag(section: type[Frozen]) -> object:
-    """By what one of several sections is chosen."""
+    """The value by which one of several sections is chosen: its kind or name."""
     return next((section.model_fields[field].default for field in ("kind", "name") if field in section.model_fields), None)
 
 

@@ -12,7 +12,7 @@ PAPERS = ("rcl", "sts_regression", "rse", "supmpn", "auxiliary", "simcse")
 
 
 def check_paper(name: str) -> None:
-    """Raises DataError for a name that is none of them."""
+    """Refuse a name that no paper has: DataError."""
     if name not in PAPERS:
         remedy = did_you_mean(name, PAPERS, "Correct the name.")
         raise DataError(where="paper", found=repr(name), expected=f"one of {', '.join(PAPERS)}", remedy=remedy)

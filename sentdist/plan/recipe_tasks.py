@@ -28,12 +28,12 @@ class RecipeTasks:
         self._resolver = resolver
 
     def tested(self, fold: int | None) -> tuple[ChosenTask, ...]:
-        """Those of `evaluation.tasks`."""
+        """The tasks of `evaluation.tasks`."""
         found = (chosen for name in task_names(self._recipe.evaluation.tasks) for chosen in self._tested(name, fold))
         return tuple(check_names(tuple(found), self._resolver, where="evaluation.tasks"))
 
     def choosing(self, section: SelectionSection, fold: int | None) -> Sequence[DevTask]:
-        """Those that choose checkpoints by their mean."""
+        """The tasks whose mean chooses checkpoints."""
         asked = [limited(self._dev_task(name, fold), section.limit) for name in section.names]
         found = check_names(asked, self._resolver, where="selection.task")
         if not have_mean(one.kind for one in found):

@@ -80,7 +80,7 @@ class Axis(Frozen):
 
     @property
     def line(self) -> str:
-        """For people."""
+        """The values as a person reads them."""
         if self.choice is not None:
             return f"one of {', '.join(brief(value) for value in self.choice)}"
         if self.integers is not None:
@@ -175,7 +175,7 @@ class Search(Frozen):
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """Of a training, at which its dev score is looked at; the last one is 1."""
+        """The shares of a training at which its dev score is looked at; the last one is 1."""
         return (1.0,) if self.halving is None else self.halving.rungs
 
 

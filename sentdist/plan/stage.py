@@ -62,7 +62,7 @@ class Stage(Frozen):
 
     @property
     def precision_used(self) -> str | None:
-        """In which an encoder computes here; None where there is none."""
+        """The precision in which the stage's encoder computes; None where it has no encoder."""
         raise TypeError(f"nobody said in which precision the stage {self.kind} computes")
 
     @property

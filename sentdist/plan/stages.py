@@ -75,12 +75,12 @@ class Train(Stage):
 
     @property
     def dev_tasks(self) -> tuple[DevTask, ...]:
-        """Those that choose its weights; none where the last ones are kept."""
+        """The tasks that choose the training's weights; none where the last ones are kept."""
         return () if self.selection is None else self.selection.tasks
 
     @property
     def sentences_per_step(self) -> int:
-        """Of the global batch."""
+        """Sentences of the global batch."""
         return self.training.batch_size * self.num_columns
 
     def num_sentences(self, rows: Mapping[str, int]) -> int:

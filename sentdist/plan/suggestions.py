@@ -44,7 +44,7 @@ class PlannedSearch:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Those that are searched, in the order of the recipe."""
+        """The methods that are searched, in the order of the recipe."""
         return tuple(self.fields)
 
     def axes(self, method: str) -> dict[str, Axis]:

@@ -13,7 +13,7 @@ MOST_LEARNED_WITH = 0.1
 
 
 def check_checkpoint(section: EncoderSection, pin: Pin) -> None:
-    """It is an encoder alone, and no more layers are kept than it has, as far as planning can know them."""
+    """Refuse a checkpoint that is more than an encoder, and more layers than it has, as far as planning can know them."""
     if pin.has_decoder:
         raise RecipeError(
             where="encoder.checkpoint",

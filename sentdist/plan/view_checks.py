@@ -75,7 +75,7 @@ def settled_view(view: View, objective: AnyObjective | None, *, width: int | Non
 
 
 def chosen_by(shared: View, own: View, *, method: str) -> View:
-    """In which view a method's checkpoints are chosen: an encoder that is scored by relations is also chosen by them, less their curve.
+    """The view in which a method's checkpoints are chosen: an encoder that is scored by relations is also chosen by them, less their curve.
 
     shared: of the recipe's selection. own: of the method.
 

@@ -91,7 +91,7 @@ def column_words(table: ResultTable) -> str:
 
 
 def page_facts(sweep: SweepRecord, records: Mapping[str, Record], facts: Iterable[CellFacts]) -> dict[str, str]:
-    """With what a sweep was made, name by name, for the head of its page; what varies is a list."""
+    """What a sweep was made with: name -> value, for the head of its page. What varies is a list."""
     cells = list(facts)
     trained = [one.train for one in cells if one.train is not None]
     newest = max(records.values(), key=lambda record: record.created_at)

@@ -28,8 +28,10 @@ class Port:
         return f"SENTDIST_{self.option.removeprefix('--').replace('-', '_').upper()}"
 
     def need(self) -> None:
-        """Raises:
-        ServerError: somebody listens there; says who.
+        """Refuse a port that somebody listens at.
+
+        Raises:
+            ServerError: with who that is.
         """
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -54,7 +54,7 @@ class RunLayout:
         return (owner,) if trial is None or trial.train is None else (owner, trial.train)
 
     def shown_records(self, owner: str, records: Mapping[str, Record]) -> dict[str, Record]:
-        """Those of the records that a run shows; a training that has a run of its own counts only beside scores."""
+        """The records that a run shows, of those that are known; nothing while only trainings are known that have runs of their own."""
         found = {key: records[key] for key in self.shown_keys(owner) if key in records}
         return found if owner in found or any(self.owner(key) == owner for key in found) else {}
 

@@ -29,7 +29,7 @@ class SummaryRow:
 
 
 def choice_metrics(sweep: SweepRecord, records: Mapping[str, Record]) -> dict[str, float]:
-    """For the sweep's own run: mean dev score of what dev chooses, and its mean test scores."""
+    """Metrics of the sweep's own run: mean dev score of what dev chooses, and its mean test scores."""
     cells = cells_by_dev(sweep, records)
     if not cells:
         return {}

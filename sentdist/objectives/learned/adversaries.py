@@ -62,7 +62,7 @@ class Adversaries:
         self.of_words.to(device)
 
     def parameters(self) -> list[nn.Parameter]:
-        """Of both adversaries, in a fixed order."""
+        """The parameters of both adversaries, in a fixed order."""
         return [*self.of_tags.parameters(), *self.of_words.parameters()]
 
     def frozen(self, pos_SD: Tensor, bow_SD: Tensor) -> tuple[Tensor, Tensor]:
