@@ -158,8 +158,8 @@ class CorpusSearch:
         self._keep(tile)
 
     def hits(self, query: int, left_out: LeftOut | None = None) -> list[dict[str, Json]]:
-        """What was found for one query, best first: rank from 1, score, row in the corpus from 0, and id and text where they are known.
-        left_out: rows of the file that were not searched; row numbers count them, too."""
+        """Of one query, best first: rank from 1, score, row in the corpus from 0, and id and text where they are known. left_out: rows of
+        the corpus that were not searched, and count."""
         ranking = self.nearest.ranking()
         found: list[dict[str, Json]] = []
         for place, (row, cosine) in enumerate(zip(ranking.documents[query].tolist(), ranking.cosines[query].tolist(), strict=True)):

@@ -63,7 +63,7 @@ class Hours:
 
     @property
     def left(self) -> float | None:
-        """Hours until the budget's end; None without a budget of hours."""
+        """Until the budget's end; None without one of hours."""
         return None if self._budget is None else max(0.0, self._budget - self.before - (self._clock() - self.since) / 3600)
 
     @property

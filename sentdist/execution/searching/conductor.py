@@ -95,7 +95,7 @@ class Conductor:
 
     @property
     def hours_left(self) -> float | None:
-        """Hours that are left for trials, before the finalists' part of the budget begins; None without a budget of hours."""
+        """For trials, until only the finalists' part of the budget is left; None without one of hours."""
         left = self._hours.left
         return None if left is None else max(0.0, left - self._finalists.hours)
 
