@@ -10,12 +10,12 @@ LONGEST_NAME = 200  # letters; difflib takes time for every letter of what it co
 ALIKE = 0.6  # share of the letters, difflib's own default
 ELSEWHERE = {  # what others call a thing -> what it is called here, where it is among the names that there are
     "gpu": ("cuda",), "lr": ("learning_rate",), "bs": ("batch_size",), "grid": ("sweep",), "dataset": ("corpus",), "data": ("corpus",),
-    "model": ("encoder", "checkpoint"), "loss": ("objective",),
+    "model": ("encoder", "checkpoint"), "loss": ("objective",), "weight": ("terms",),
 }  # fmt: skip
 
 
 def near(name: str, names: Iterable[str], *, alike: float = ALIKE) -> str | None:
-    """The one of `names` that was probably meant: our word for it, one spelt alike, or beginning so; None where there is none."""
+    """The one of `names` that was probably meant: our word for it, one spelt alike, or beginning or ending so; None where there is none."""
     return next(iter(similar_names(name, names, most=1, alike=alike)), None)
 
 
@@ -29,15 +29,17 @@ def near_file(name: str, names: Iterable[str]) -> str | None:
 
 
 def similar_names(name: str, names: Iterable[str], *, most: int, alike: float = ALIKE) -> list[str]:
-    """Up to `most` of the names that may have been meant, the likeliest first: what others call so, then what is spelt alike. No more than
-    the first 200 letters of a name count, large ones as small ones."""
+    """Up to `most` of the names that may have been meant, the likeliest first: what others call so, then what is spelt alike or has the very
+    letters in another order, then what begins or ends so. No more than the first 200 letters of a name count, large ones as small ones."""
     if len(name) > LONGEST_NAME:
         return []
     shown = {known[:LONGEST_NAME].casefold(): known for known in reversed(list(names))}
     typed = name.casefold()
-    beginning = [known for small, known in reversed(shown.items()) if len(name) > 2 and small.startswith(typed)]
+    around = [known for small, known in reversed(shown.items()) if len(name) > 2 and small.startswith(typed)]
+    around += [known for small, known in reversed(shown.items()) if len(name) > 3 and small.endswith(f"_{typed}")]
     close = [shown[one] for one in difflib.get_close_matches(typed, shown, n=most, cutoff=alike)]
-    return list(dict.fromkeys([*(shown[one] for one in ELSEWHERE.get(typed, ()) if one in shown), *close, *beginning]))[:most]
+    close += [known for small, known in shown.items() if len(name) > 2 and sorted(small) == sorted(typed)]
+    return list(dict.fromkeys([*(shown[one] for one in ELSEWHERE.get(typed, ()) if one in shown), *close, *around]))[:most]
 
 
 def did_you_mean(name: str, names: Iterable[str], otherwise: str = "", *, alike: float = ALIKE) -> str:

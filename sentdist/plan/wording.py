@@ -11,10 +11,10 @@ from sentdist.frozen import NAME, ONE_LINE
 from sentdist.plan.corpora import SECTION_KINDS, SECTIONS
 from sentdist.plan.objectives import OBJECTIVE_NAMES, OBJECTIVES, Sum
 from sentdist.plan.stage import Json
-from sentdist.spelling import ALIKE, did_you_mean, near
+from sentdist.spelling import did_you_mean, near
 
 TAGS = frozenset({*OBJECTIVE_NAMES, *SECTION_KINDS})  # pydantic puts the chosen member of a union into the place of an error
-SURELY_ALIKE = 0.85  # letters of a name that is looked for in other places, too
+ALIKE = 0.83  # letters of a key, with which all that are known can be told: precision (0.82) is no misspelt revision
 MOST_PROBLEMS = 8  # named for one recipe: more of them are one mistake in many places
 PATTERNS = {NAME: "small letters, digits, - and _", ONE_LINE: "one line without control characters"}
 ABSENT = {
@@ -123,12 +123,12 @@ def _unknown(loc: Sequence[object], location: list[str], fields_beside: Fields) 
     before = str(loc[-2]) if len(loc) > 1 else ""
     of = before if before in TAGS and location[-2:-1] != [before] else None
     known = list(fields_beside(location[:-1]) or fields_beside([str(step) for step in loc[:-1]]))
-    alike = ALIKE if of is None else 0.75  # of few fields they can all be named
     if of in OBJECTIVE_NAMES:
         known = list((OBJECTIVES | {"sum": Sum})[of].model_fields)
     elif of in SECTION_KINDS:
         known = list(SECTIONS[SECTION_KINDS.index(of)].model_fields)
-    if closest := near(location[-1], known, alike=alike) or _below(location, known, fields_beside) or _above(location, fields_beside):
+    name = location[-1].partition("[")[0]  # seeds[0]: 3
+    if closest := near(name, known, alike=ALIKE) or _below(location, known, fields_beside) or _above(location, fields_beside):
         return f'unknown key; did you mean "{closest}"?'
     fields = ", ".join(field for field in known if of is None or field not in ("name", "kind"))
     return f"unknown key; {'known are' if of is None else f'{of} has'} {fields}" if fields else "unknown key"
@@ -136,8 +136,12 @@ def _unknown(loc: Sequence[object], location: list[str], fields_beside: Fields) 
 
 def _below(location: list[str], known: Sequence[str], fields_beside: Fields) -> str | None:
     """A field of one of the sections beside, where a field was meant that stands there."""
-    sections = {field: section for section in reversed(known) for field in fields_beside([*location[:-1], section])}
-    field = near(location[-1], sections, alike=SURELY_ALIKE)
+    place, sections = location[:-1], dict[str, str]()
+    for section in known:
+        inner = fields_beside([*place, section])
+        is_one_of_many = bool(inner) and fields_beside([*place, section, "NAME"]) == inner
+        sections = dict.fromkeys(inner, f"{section}.NAME" if is_one_of_many else section) | sections
+    field = near(location[-1], sections, alike=ALIKE)
     return None if field is None else f"{sections[field]}.{field}"
 
 

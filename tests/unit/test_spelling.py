@@ -12,7 +12,7 @@ NAMES = ("batch_size", "learning_rate", "length", "max_length")
 
 @pytest.mark.parametrize(
     ("name", "meant"),
-    [("bach_size", "batch_size"), ("learn", "learning_rate"), ("le", None), ("qqq", None), ("", None), ("lenght", "length")],
+    [("bach_size", "batch_size"), ("learn", "learning_rate"), ("le", None), ("qqq", None), ("", None), ("lenght", "length"), ("size", "batch_size")],
 )
 def test_the_name_that_was_meant_is_spelt_alike_or_begins_so(name: str, meant: str | None) -> None:
     assert near(name, NAMES) == meant
@@ -28,6 +28,7 @@ def test_the_name_that_was_meant_is_spelt_alike_or_begins_so(name: str, meant: s
         ("dataset", ("targets", "corpus"), "corpus"),
         ("gpu", ("cpu", "gpus_per_worker"), "cpu"),
         ("lr", ("schedule",), None),
+        ("weight", ("terms", "weight_decay"), "terms"),
     ],
 )
 def test_what_others_call_it_is_known_where_our_name_stands(name: str, names: tuple[str, ...], meant: str | None) -> None:
@@ -38,6 +39,11 @@ def test_what_others_call_it_is_known_where_our_name_stands(name: str, names: tu
 def test_several_may_be_meant_each_once_the_likeliest_first() -> None:
     assert similar_names("length", NAMES, most=3) == ["length", "max_length"]
     assert similar_names("length", NAMES, most=1) == ["length"]
+
+
+def test_letters_in_another_order_are_alike_however_few_they_are() -> None:
+    assert near("knid", ("kind", "link"), alike=0.99) == "kind"
+    assert near("lgo", ("log", "low"), alike=0.99) == "log"
 
 
 def test_long_names_cost_nothing_and_are_given_back_whole() -> None:

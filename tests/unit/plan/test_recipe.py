@@ -129,6 +129,24 @@ def test_a_misspelt_key_is_refused_with_the_near_one() -> None:
 
 
 @pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"methods": {"m": {"weight": 0.5}}}, 'did you mean "objective.terms"?'),
+        ({"encoder": {"checkpoint": "minilm-l6", "precision": "bf16"}}, "known are checkpoint, revision"),
+        ({"training": {"shuffle": True}}, "known are batch_size"),
+        ({"methods": {"m": {"save": True}}}, "known are title"),
+        ({"steps": 10}, "known are name"),
+        ({"columns": ["a", "b"]}, 'did you mean "corpus.columns"?'),
+        ({"batch": 8}, 'did you mean "training.batch_size"?'),
+        ({"objective": {"name": "info_nce"}}, 'did you mean "methods.NAME.objective"?'),
+    ],
+)
+def test_what_is_hardly_alike_is_not_what_was_meant(changes: dict[str, Json], said: str) -> None:
+    """`weight` of a method was answered by training.weight_decay, `shuffle` by schedule, `precision` of the encoder by revision."""
+    assert f"unknown key; {said}" in _refusal(small_values(**changes))
+
+
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"methods": {"m": {"objective": {"name": "rcl", "bank": "e"}}}}, 'objective.bank: unknown key; did you mean "methods.m.bank"?'),
