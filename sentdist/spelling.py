@@ -29,8 +29,8 @@ def near_file(name: str, names: Iterable[str]) -> str | None:
 
 
 def similar_names(name: str, names: Iterable[str], *, most: int, alike: float = ALIKE) -> list[str]:
-    """Up to `most` of the names that may have been meant, the likeliest first: what others call so, then what is spelt alike or has the very
-    letters in another order, then what begins or ends so. No more than the first 200 letters of a name count, large ones as small ones."""
+    """Up to `most` of the names that may have been meant, the likeliest first: what others call so, what is spelt alike or has the very
+    letters in another order, what begins so, what ends so. No more than the first 200 letters of a name count, large ones as small ones."""
     if len(name) > LONGEST_NAME:
         return []
     shown = {known[:LONGEST_NAME].casefold(): known for known in reversed(list(names))}

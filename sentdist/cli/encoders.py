@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,7 +49,10 @@ def encode(
     ],
     out: Annotated[Path, typer.Option("--out", help="OUT.npy, or OUT.parquet with ids.", show_default=False)],
     column: TextColumn = None,
-    id_column: Annotated[str | None, typer.Option("--id", help="Column with ids, to be kept beside the embeddings in Parquet.")] = None,
+    id_column: Annotated[
+        str | None,
+        typer.Option("--id", help="Column with ids, to be kept beside the embeddings in Parquet; rows without a sentence are left out."),
+    ] = None,
     normalize: Annotated[
         bool,
         typer.Option(
@@ -71,6 +76,7 @@ def encode(
 
     Of any size: it is read, embedded and written in batches.
     """
+    from sentdist.data.left_out import LeftOut
     from sentdist.inference.embedding_file import DTYPES, SUFFIXES
     from sentdist.inference.outputs import check_output
 
@@ -80,7 +86,12 @@ def encode(
     check_output(out, suffixes=SUFFIXES, overwrite=overwrite)
     if id_column is not None and out.suffix != ".parquet":
         raise DataError(where="--id", found=f"{out.name}", expected="OUT.parquet, which has room for ids", remedy="Leave --id out.")
-    texts = found_texts(file, columns=given_names(column), id_column=id_column)  # before torch is loaded: a mistake is told at once
+    left_out = None if id_column is None else LeftOut()  # ids say which row is which
+    texts = found_texts(
+        file, columns=given_names(column), id_column=id_column, left_out=left_out
+    )  # before torch: a mistake is told at once
+    if texts.others:
+        texts = replace(texts, or_else=f" With ids they are left out: --id {shlex.quote(texts.others[0])} --out {out.stem}.parquet.")
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision, normalize=normalize)
     find_checkpoint(use.checkpoint, revision=use.revision)
     num_rows = look_through(texts) or texts.num_rows
@@ -106,6 +117,8 @@ def encode(
             advance(done)
     seconds = time.perf_counter() - started
     tell_unknown(loaded)
+    if left_out is not None and left_out.line:
+        typer.echo(left_out.line, err=True)
     typer.echo(f"{out}: {counted(done, 'embedding')} of width {loaded.width}, {dtype}; {seconds:.1f} s, {done / seconds:,.0f} sentences/s")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,7 +28,7 @@ from sentdist.cli.options import (
     weights_of,
 )
 from sentdist.cli.printing import empty_table, found_texts, look_through, open_console, sentence_progress, tell_unknown
-from sentdist.errors import DataError, counted
+from sentdist.errors import DataError, counted, listed
 from sentdist.inference.opening import encoder_use
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ def search(
     column: TextColumn = None,
     query_column: Annotated[str | None, typer.Option("--query-column", help="Where a table has its queries.")] = None,
     id_column: Annotated[str | None, typer.Option("--id", help="Column of the corpus with ids, to be shown.")] = None,
+    show: Annotated[
+        list[str] | None, typer.Option("--show", help="Another column of the corpus, shown beside each hit; may be repeated.")
+    ] = None,
     depth: Annotated[int, typer.Option("-k", "--top", min=1, help="How many to find for each query.")] = 10,
     output: Annotated[str, typer.Option("--format", help="table, or jsonl: a line with all hits for each query.")] = "table",
     relation: RelationWeights = None,
@@ -76,10 +80,14 @@ def search(
     check_in_use({"--gpus-per-worker": gpus_per_worker, "--gpu-type": gpu_type}, needs="--workers", is_given=workers is not None)
     check_in_use({"--query-column": query_column}, needs="--queries", is_given=query_file is not None)
     gpus = named_gpus(gpus_per_worker, gpu_type)
-    _check_corpus(corpus, embeddings, names_columns=bool(column or id_column))
+    _check_corpus(corpus, embeddings, names_columns=bool(column or id_column or show))
     _check_queries(queries, query_file, corpus)
     left_out = LeftOut() if embeddings is None else None  # a file of embeddings has one for each row
-    texts = None if corpus is None else found_texts(corpus, columns=given_names(column), id_column=id_column, left_out=left_out)
+    texts = (
+        None
+        if corpus is None
+        else found_texts(corpus, columns=given_names(column), id_column=id_column, shown=list(dict.fromkeys(show or [])), left_out=left_out)
+    )
     asked = list(queries or []) or _all_sentences(found_texts(query_file or STDIN, columns=given_names(query_column)))
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision)
     num_rows = look_through(texts) if texts is not None and embeddings is None else 0  # what is not encoded takes no longer than that
@@ -108,6 +116,8 @@ def search(
     if left_out is not None and left_out.line:
         typer.echo(left_out.line, err=True)
     _print_hits(asked, [found.hits(number, left_out) for number in range(len(asked))], output)
+    if texts is not None and texts.others and not (id_column or show) and output == "table":
+        typer.echo(f"The corpus has other columns, too: {listed(texts.others)}. --show {shlex.quote(texts.others[0])} shows one.", err=True)
     _tell_size(found.nearest.num_documents, len(asked), depth=depth, how=f"in {time.perf_counter() - started:.1f} s{devices}")
 
 
@@ -118,7 +128,7 @@ def _check_corpus(corpus: str | None, embeddings: Path | None, *, names_columns:
             where="sentdist search", found="no corpus", expected="--corpus, --embeddings or both", remedy="Name what to search."
         )
     if corpus is None and names_columns:
-        raise DataError(where="--column, --id", found="no --corpus", expected="a file that has columns", remedy="Name the corpus.")
+        raise DataError(where="--column, --id, --show", found="no --corpus", expected="a file that has columns", remedy="Name the corpus.")
 
 
 def _check_queries(queries: list[str] | None, query_file: str | None, corpus: str | None) -> None:
@@ -177,10 +187,18 @@ def _print_hits(queries: list[str], found: list[list[dict[str, Json]]], output: 
     console = open_console()
     for query, hits in zip(queries, found, strict=True):
         known = [name for name in ("id", "text") if name in hits[0]]
-        table = empty_table(None, "rank", "score", "row", *known)
+        columns = _columns(hits[0])
+        table = empty_table(None, "rank", "score", "row", *known, *(escape(name) for name in columns))
         for column in table.columns[3:]:
             column.justify = "left"
         for hit in hits:
-            table.add_row(str(hit["rank"]), f"{hit['score']:.6f}", str(hit["row"]), *(escape(str(hit[name])) for name in known))
+            cells = [*(hit[name] for name in known), *_columns(hit).values()]
+            table.add_row(str(hit["rank"]), f"{hit['score']:.6f}", str(hit["row"]), *(escape(str(cell)) for cell in cells))
         console.print(query, markup=False, highlight=False, style="bold", soft_wrap=True)
         console.print(table)
+
+
+def _columns(hit: dict[str, Json]) -> dict[str, Json]:
+    """What is shown beside id and text."""
+    columns = hit.get("columns")
+    return columns if isinstance(columns, dict) else {}

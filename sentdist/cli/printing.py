@@ -93,12 +93,19 @@ def _logged_progress(what: str, total: int | None) -> Callable[..., None]:
 
 
 def found_texts(
-    name: str, *, columns: Sequence[str] = (), num_columns: int = 1, id_column: str | None = None, left_out: LeftOut | None = None
+    name: str,
+    *,
+    columns: Sequence[str] = (),
+    num_columns: int = 1,
+    id_column: str | None = None,
+    shown: Sequence[str] = (),
+    left_out: LeftOut | None = None,
 ) -> Texts:
     """As `open_texts`; prints on stderr where a file is written in another way than its name says. left_out: see `Texts`."""
     from sentdist.data.texts import open_texts
 
-    texts = replace(open_texts(name, columns=columns, num_columns=num_columns, id_column=id_column), left_out=left_out)
+    found = open_texts(name, columns=columns, num_columns=num_columns, id_column=id_column, shown=shown)
+    texts = replace(found, left_out=left_out)
     if texts.notes:
         typer.echo(f"{texts.name}: {'; '.join(texts.notes)}", err=True)
     return texts

@@ -116,7 +116,13 @@ class _SeparatedValues:
         rows = self._cells(file)
         header = self._names(next(rows))
         places = [header.index(column) for column in wanted]
+        num_empty = 0
         for place_in_file, cells in enumerate(rows):
+            if not any(cell.strip() for cell in cells):  # at the end they are none: a spreadsheet writes what was once used
+                num_empty += 1
+                continue
+            yield from (("",) * len(places) for _ in range(num_empty))
+            num_empty = 0
             if any(cell.strip() for cell in cells[len(header) :]):
                 raise DataError(
                     where=f"{self.path}: {row_name(place_in_file)}",

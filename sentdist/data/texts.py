@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,7 @@ from sentdist.reading import reading, unreadable
 from sentdist.table_files import GZIP, PLAIN_SUFFIX, SEPARATED, SHOWN_TABLES, TABLES, other_kind, suffix_of
 
 STDIN = "-"
+NAMED_ROWS = 5  # that lack a sentence
 ROWS_AT_ONCE = 16_384  # of what is looked through
 MOST_WORDS = 4  # of a column's name; what is longer is a sentence
 TEXTS = (*ANCHORS, *POSITIVES, "text")  # names of columns that hold texts
@@ -40,17 +41,21 @@ def looks_like_a_file(argument: str) -> bool:
 class Texts:
     """Sentences that were found and not yet read.
 
-    path: None is standard input. columns: where the sentences stand. id_column: where their ids stand, if asked for. num_rows: as far as
-    it is known without reading. file_format: how a file of text is written. left_out: takes up rows without a sentence, which else are
-    refused.
+    path: None is standard input. columns: where the sentences stand. id_column: where their ids stand, if asked for. shown: columns that
+    are read beside them, whose cells may be empty. others: what else the file has. num_rows: as far as it is known without reading.
+    file_format: how a file of text is written. left_out: takes up rows without a sentence, which else are refused. or_else: what else can
+    be done about these.
     """
 
     path: Path | None
     columns: tuple[str, ...]
     file_format: FileFormat = field(default_factory=FileFormat)
     id_column: str | None = None
+    shown: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
     num_rows: int | None = None
     left_out: LeftOut | None = None
+    or_else: str = ""
 
     @property
     def name(self) -> str:
@@ -62,12 +67,12 @@ class Texts:
         return () if self.path is None else format_notes(self.file_format, self.path)
 
     def batches(self, num_rows: int) -> Iterator[TextColumns]:
-        """Batches of `num_rows` rows, the last one shorter: for each column its texts, ids as text.
+        """Batches of `num_rows` rows, the last one shorter: for each column its texts, ids and what is shown as text.
 
         Raises:
             DataError: no rows at all, a sentence that is missing, not a text or blank, with its row; a file that cannot be read.
         """
-        wanted = (*self.columns, *([self.id_column] if self.id_column else []))
+        wanted = (*self.columns, *([self.id_column] if self.id_column else []), *self.shown)
         done = 0
         with _readable(self.path):
             for batch in row_reader(self.path, self.file_format).batches(wanted, num_rows):
@@ -78,7 +83,7 @@ class Texts:
                 kept = batch if self.left_out is None else self.left_out.kept(batch, self.columns[0], done)
                 done += len(batch[wanted[0]])
                 if kept[wanted[0]]:
-                    yield {column: [str(value) for value in kept[column]] for column in wanted}
+                    yield {column: ["" if value is None else str(value) for value in kept[column]] for column in wanted}
         if done == (0 if self.left_out is None else len(self.left_out.rows)):
             raise no_rows(self.name)
 
@@ -100,15 +105,30 @@ class Texts:
 
     def _check(self, sentences: Sequence[object], column: str, done: int) -> None:
         for row, sentence in enumerate(sentences, start=done):
-            if self.left_out is not None and is_blank(sentence):
+            if is_blank(sentence):
+                if self.left_out is None:
+                    raise self._blank({place: cell for place, cell in enumerate(sentences, start=done) if is_blank(cell)}, column)
                 continue
-            if not isinstance(sentence, str) or not sentence.strip() or "\0" in sentence or not is_utf8(sentence):
+            if not isinstance(sentence, str) or "\0" in sentence or not is_utf8(sentence):
                 raise DataError(
                     where=f"{self.name}: {row_name(row)}, {column}",
                     found=brief(sentence),
                     expected=what_is_wanted(sentence),
-                    remedy="Drop or fill such rows: leaving them out silently would shift all rows behind them.",
+                    remedy="Drop or correct such rows: leaving them out silently would shift all rows behind them.",
                 )
+
+    def _blank(self, cells: Mapping[int, object], column: str) -> DataError:
+        """The error for rows without a sentence, of which more may follow. cells: what is there instead, by row."""
+        rows = list(cells)
+        named = ", ".join(str(row + 1) for row in rows[:NAMED_ROWS]) + (
+            f" and {len(rows) - NAMED_ROWS:,} more" if rows[NAMED_ROWS:] else ""
+        )
+        return DataError(
+            where=f"{self.name}: {f'rows {named}' if rows[1:] else row_name(rows[0])}, {column}",
+            found="no sentences" if rows[1:] else brief(cells[rows[0]]),
+            expected="a sentence with at least one visible character",
+            remedy=f"Drop or fill such rows: leaving them out silently would shift all rows behind them.{self.or_else}",
+        )
 
     def _check_ids(self, batch: dict[str, list[object]], column: str, done: int) -> None:
         for row, (cell, sentence) in enumerate(zip(batch[column], batch[self.columns[0]], strict=True), start=done):
@@ -119,7 +139,9 @@ class Texts:
                 )  # fmt: skip
 
 
-def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, id_column: str | None = None) -> Texts:
+def open_texts(
+    name: str, *, columns: Sequence[str] = (), num_columns: int = 1, id_column: str | None = None, shown: Sequence[str] = ()
+) -> Texts:
     """Find the sentences of a file: plain text with one a line, or a table with `columns`, text packed by gzip, too;
     "-" is plain standard input.
 
@@ -128,8 +150,9 @@ def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, 
     Raises:
         DataError: a missing or empty file (with near names), a suffix that is not read here, columns that it does not have.
     """
+    beside = [*([id_column] if id_column else []), *shown]
     if name == STDIN:
-        _check_plain("standard input", columns, num_columns, id_column)
+        _check_plain("standard input", beside, columns, num_columns)
         return Texts(path=None, columns=(SENTENCE,))
     path = Path(name).expanduser()
     if not path.exists() or path.is_dir():
@@ -139,7 +162,7 @@ def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, 
     if path.is_file() and path.stat().st_size == 0:
         raise no_rows(name)
     if suffix_of(path) in PLAIN:
-        _check_plain(name, columns, num_columns, id_column)
+        _check_plain(name, beside, columns, num_columns)
         return Texts(path=path, columns=(SENTENCE,), file_format=FileFormat(encoding=encoding_of(name, path)))
     if suffix_of(path) not in TABLES:
         what_is_packed = "; what is packed so, a sentence a line: zcat FILE | sentdist … -" if suffix_of(path) == GZIP else ""
@@ -163,8 +186,11 @@ def open_texts(name: str, *, columns: Sequence[str] = (), num_columns: int = 1, 
             expected="one that holds the sentences" if num_columns == 1 else f"{num_columns} that hold the sentences",
             remedy=f"Say {' '.join(f'--column {column}' for column in _likely(known)[:num_columns])}, or others.",
         )
-    check_columns(name, known, [*chosen, *([id_column] if id_column else [])])
-    return Texts(path=path, columns=chosen, file_format=file_format, id_column=id_column, num_rows=num_rows)
+    check_columns(name, known, [*chosen, *beside])
+    others = tuple(column for column in known if column and column not in (*chosen, *beside))
+    return Texts(
+        path=path, columns=chosen, file_format=file_format, id_column=id_column, shown=tuple(shown), others=others, num_rows=num_rows
+    )
 
 
 def _likely(known: Sequence[str]) -> list[str]:
@@ -214,9 +240,10 @@ def _readable(path: Path | None) -> Iterator[None]:
         yield
 
 
-def _check_plain(name: str, columns: Sequence[str], num_columns: int, id_column: str | None) -> None:
-    if columns or id_column or num_columns > 1:
-        asked = ", ".join([*columns, *([id_column] if id_column else [])]) or f"{num_columns} columns"
+def _check_plain(name: str, beside: Sequence[str], columns: Sequence[str], num_columns: int) -> None:
+    """Refuse to look for columns, of texts or beside them, where there are none."""
+    if columns or beside or num_columns > 1:
+        asked = ", ".join([*columns, *beside]) or f"{num_columns} columns"
         raise DataError(
             where=name,
             found=f"plain text, and {asked} asked for",

@@ -6,7 +6,7 @@ Without torch: workers that search a file of embeddings load no encoder.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,12 +26,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Tile:
-    """Consecutive documents of a corpus. sentences, ids: None where nobody gave them."""
+    """Consecutive documents of a corpus. sentences, ids: None where nobody gave them. shown: the cells of other columns."""
 
     first_row: int
     num_rows: int
     sentences: list[str] | None
     ids: list[str] | None
+    shown: Mapping[str, list[str]] = field(default_factory=dict)
+
+    def about(self, row: int) -> dict[str, Json]:
+        """What is known of the document of a row of the corpus: id, text, columns, each where it is known."""
+        place = row - self.first_row
+        known: dict[str, Json] = {} if self.ids is None else {"id": self.ids[place]}
+        if self.sentences is not None:
+            known["text"] = self.sentences[place]
+        return known | ({"columns": {name: cells[place] for name, cells in self.shown.items()}} if self.shown else {})
 
 
 ReadTile = Callable[[Tile], np.ndarray]  # gives its (r, D) embeddings
@@ -76,7 +85,8 @@ class SearchedFiles:
                 if done + len(sentences) > num_embedded:
                     raise self._of_others(f"more than {num_embedded} sentences and {num_embedded} embeddings")
             ids = None if self.texts.id_column is None else batch[self.texts.id_column]
-            yield Tile(first_row=done, num_rows=len(sentences), sentences=sentences, ids=ids)
+            shown = {column: batch[column] for column in self.texts.shown}
+            yield Tile(first_row=done, num_rows=len(sentences), sentences=sentences, ids=ids, shown=shown)
             done += len(sentences)
         if num_embedded is not None and done != num_embedded:
             raise self._of_others(f"{done} sentences and {num_embedded} embeddings")
@@ -145,7 +155,7 @@ class CorpusSearch:
     def __init__(self, queries: Queries, *, depth: int) -> None:
         self.nearest = NearestDocuments(queries.vectors, depth=depth)
         self._queries = queries
-        self._kept: dict[int, tuple[str | None, str | None]] = {}  # row -> id, sentence
+        self._kept: dict[int, dict[str, Json]] = {}  # row -> what is known of it
 
     def look(self, tile: Tile, embeddings_RD: np.ndarray) -> None:
         """Search the next tile of the corpus."""
@@ -158,15 +168,14 @@ class CorpusSearch:
         self._keep(tile)
 
     def hits(self, query: int, left_out: LeftOut | None = None) -> list[dict[str, Json]]:
-        """Of one query, best first: rank from 1, score, row in the corpus from 0, and id and text where they are known. left_out: rows of
-        the corpus that were not searched, and count."""
+        """Of one query, best first: rank from 1, score, row in the corpus from 0, and id, text and other columns where they are known.
+        left_out: rows of the corpus that were not searched, and count."""
         ranking = self.nearest.ranking()
         found: list[dict[str, Json]] = []
         for place, (row, cosine) in enumerate(zip(ranking.documents[query].tolist(), ranking.cosines[query].tolist(), strict=True)):
             hit: dict[str, Json] = {"rank": place + 1, "score": round(cosine * float(self._queries.scale[query]), 6)}
             hit["row"] = row if left_out is None else left_out.row_in_file(row)
-            known = zip(("id", "text"), self._kept.get(row, (None, None)), strict=True)
-            found.append(hit | {name: value for name, value in known if value is not None})
+            found.append(hit | self._kept.get(row, {}))
         return found
 
     def _keep(self, tile: Tile) -> None:
@@ -176,11 +185,7 @@ class CorpusSearch:
         known = self._kept
         self._kept = {}
         for row in self.nearest.rows:
-            if row in fresh:
-                place = row - tile.first_row
-                self._kept[row] = (None if tile.ids is None else tile.ids[place], tile.sentences[place])
-            else:
-                self._kept[row] = known[row]
+            self._kept[row] = tile.about(row) if row in fresh else known[row]
 
 
 def search_here(search: CorpusSearch, corpus: SearchedFiles, read: ReadTile) -> Iterator[int]:

@@ -12,7 +12,15 @@ NAMES = ("batch_size", "learning_rate", "length", "max_length")
 
 @pytest.mark.parametrize(
     ("name", "meant"),
-    [("bach_size", "batch_size"), ("learn", "learning_rate"), ("le", None), ("qqq", None), ("", None), ("lenght", "length"), ("size", "batch_size")],
+    [
+        ("bach_size", "batch_size"),
+        ("learn", "learning_rate"),
+        ("le", None),
+        ("qqq", None),
+        ("", None),
+        ("lenght", "length"),
+        ("size", "batch_size"),
+    ],
 )
 def test_the_name_that_was_meant_is_spelt_alike_or_begins_so(name: str, meant: str | None) -> None:
     assert near(name, NAMES) == meant

@@ -174,3 +174,17 @@ def test_a_mistake_at_the_end_is_told_before_an_encoder_begins(
     monkeypatch.setattr(LoadedEncoder, "load", lambda *_, **__: pytest.fail("an encoder was loaded"))
     done = _call(*command.format(tiny=tiny_encoder_dir, tmp=tmp_path).split())
     assert done.exit_code == 2 and said in done.output, done.output
+
+
+def test_rows_that_a_spreadsheet_left_empty_are_none_or_named(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    """Empty rows at the end, as spreadsheets write them, were refused; of others one alone was named."""
+    table, out = tmp_path / "sheet.csv", tmp_path / "out.npy"
+    table.write_text("nr;text\n1;a man\n2;the dog\n;\n ;\n;\n")
+    call = ("encode", tiny_encoder_dir, table, "--column", "text")
+    assert "2 embeddings" in _call(*call, "--out", out).stdout
+    table.write_text("nr;text\n1;a man\n2;\n;\n4;the dog\n5;\n;\n")
+    refused = _call(*call, "--out", out, "--overwrite").stderr
+    assert "rows 2, 3, 5, text: found no sentences" in refused and "--id nr --out out.parquet" in refused, refused
+    kept = _call(*call, "--id", "nr", "--out", out.with_suffix(".parquet"))
+    assert "2 embeddings" in kept.stdout and "3 rows without a sentence are left out, row 2 first" in kept.stderr, kept.output
+    assert pq.read_table(out.with_suffix(".parquet"))["id"].to_pylist() == ["1", "4"]

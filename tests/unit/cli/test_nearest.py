@@ -175,10 +175,25 @@ def test_rows_without_a_sentence_are_left_out_counted_and_told(name: str, files:
     found = json.loads(answer.stdout)["hits"]
     assert sorted(hit["row"] for hit in found) == [n for n, text in enumerate(texts) if text.strip()]
     assert all(texts[hit["row"]] == hit["text"] for hit in found)
-    assert f"{3 if name == 'corpus.txt' else 4} rows without a sentence are left out, row 1 first." in answer.stderr
+    assert f"{4 if name == 'corpus.jsonl' else 3} rows without a sentence are left out, row 1 first." in answer.stderr
     assert "embeddings" in files and "Drop or fill" in _call("encode", files["encoder"], path, *column, "--out", tmp_path / "o.npy").stderr
 
 
 def test_a_corpus_without_any_sentence_is_refused(files: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "empty.csv").write_text("key;text\n;\n;\n")
     assert "found no rows" in _call("search", files["encoder"], "one", "--corpus", tmp_path / "empty.csv", "--column", "text").stderr
+
+
+def test_other_columns_of_the_corpus_are_shown_beside_a_hit(files: dict[str, Path], tmp_path: Path) -> None:
+    """One column alone could be shown, as an id, and nobody said that there were others."""
+    path = tmp_path / "corpus.csv"
+    path.write_text("nr,text,[who]\n" + "".join(f"{n},{text},{'ada' if n else ''}\n" for n, text in enumerate(SENTENCES)))
+    search = ("search", files["encoder"], SENTENCES[1], "--corpus", path, "--column", "text", "-k", str(len(SENTENCES)))
+    asked = _call(*search, "--id", "nr", "--show", "[who]", "--show", "nr", "--format", "jsonl")
+    hits = json.loads(asked.stdout)["hits"]
+    assert all(hit["columns"] == {"[who]": "ada" if hit["row"] else "", "nr": str(hit["row"])} for hit in hits)
+    assert all(hit["id"] == str(hit["row"]) and hit["text"] == SENTENCES[hit["row"]] for hit in hits)
+    shown = _call(*search, "--show", "[who]")
+    assert "[who]" in shown.stdout and "ada" in shown.stdout and "--show" not in shown.stderr
+    assert "other columns, too: nr, [who]. --show nr shows one." in _call(*search).stderr
+    assert "columns" in _call(*search, "--show", "gone").stderr
