@@ -13,6 +13,7 @@ from sentdist.table_files import suffix_of
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 LINES_LOOKED_AT = 200
 MOST_ALIKE = 0.8  # of the lines have as many fields
+MOST_SPACED = 0.5  # of the separators have a space behind them, where they part columns
 LONGEST_NAME, MOST_WORDS = 40, 4  # of a column; what is longer is a sentence
 
 
@@ -22,17 +23,33 @@ def usual_separator(path: Path) -> str:
 
 
 def separators(path: Path, lines: Sequence[str], known_names: Sequence[str]) -> list[str]:
-    """What parts most lines into equally many fields, two at least: first what gives known names, then what leaves each quotation mark in
-    its place, then what the suffix says."""
+    """What parts most lines into equally many fields, two at least: first what gives known names, then what is no punctuation of sentences,
+    then what leaves each quotation mark in its place, then what the suffix says."""
     expected = usual_separator(path)
-    found: list[tuple[bool, bool, float, bool, int, str]] = []
+    found: list[tuple[bool, bool, bool, float, bool, int, str]] = []
     for separator in SEPARATORS:
         rows, is_sound = _parted(lines, separator)
         count, share = _most_common(rows)
         if count > 1 and share >= MOST_ALIKE:
-            is_known = sum(_plain(cell) in known_names for cell in rows[0]) > 1
-            found.append((is_known, is_sound, share, separator == expected, count, separator))
+            is_known = _has_known_names(rows, known_names)
+            found.append((is_known, not _is_punctuation(rows), is_sound, share, separator == expected, count, separator))
     return [separator for *_, separator in sorted(found, reverse=True)]
+
+
+def looks_like_one_column(lines: Sequence[str], separator: str, known_names: Sequence[str]) -> bool:
+    """Whether what parts the lines may be the punctuation of sentences, and no known name says that it is none."""
+    rows = fields(lines, separator)
+    return _is_punctuation(rows) and not _has_known_names(rows, known_names)
+
+
+def _is_punctuation(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether a space follows most separators, as it follows the commas and semicolons of sentences."""
+    behind = [cell.startswith(" ") for row in rows for cell in row[1:] if cell]
+    return sum(behind) > MOST_SPACED * len(behind)
+
+
+def _has_known_names(rows: Sequence[Sequence[str]], known_names: Sequence[str]) -> bool:
+    return sum(_plain(cell) in known_names for cell in rows[0]) > 1
 
 
 def fields(lines: Sequence[str], separator: str) -> list[list[str]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sentdist.data.quotes import check_escapes, check_quotes, long_fields, unquoted
 from sentdist.data.sources.column_names import refuse_repeated
-from sentdist.data.sources.parting import SEPARATORS, fields, names_columns, quoting, separators, usual_separator
+from sentdist.data.sources.parting import SEPARATORS, fields, looks_like_one_column, names_columns, quoting, separators, usual_separator
 from sentdist.errors import DataError, brief
 from sentdist.reading import SAVE_AS_UTF8, reading
 from sentdist.table_files import GZIP_BEGINS, PLAIN_SUFFIX, SEPARATED, is_packed, open_bytes, open_text, suffix_of, whole_text
@@ -52,7 +52,17 @@ def recognised(name: str, path: Path, given: FileFormat, known_names: Sequence[s
     if not lines:
         _refuse_separated(name, given, path)
         return FileFormat(encoding=encoding)
-    separator = given.separator or said or _separator(name, path, lines, known_names)
+    separator = given.separator or said
+    if separator is None:
+        separator = _separator(name, path, lines, known_names)
+        if looks_like_one_column(lines, separator, known_names):
+            raise _complaint(
+                name,
+                f"{SEPARATORS[separator]} with a space behind them, as in one column of sentences, such as {brief(lines[-1].strip())}",
+                "two columns or more, separated by a letter alone",
+                "If they do part columns, save it without those spaces, name the columns in the first line and in --columns, or name the "
+                "separator in a recipe.",
+            )
     has_header = names_columns(fields(lines, separator), known_names) if given.has_header is None else given.has_header
     return FileFormat(encoding=encoding, separator=separator, has_header=has_header)
 
