@@ -38,7 +38,8 @@ TimeBudget = Annotated[
     typer.Option(
         "--budget",
         help="Time for trials and for what dev chose, such as 30m or 2h. The latter is forecast by the speed so far: on a machine that "
-        "slows down it takes longer. To start and to write the report take some seconds beside.",
+        "slows down it takes longer. A first trial that is under way has half of it more. To start and to write the report take some "
+        "seconds beside.",
     ),
 ]
 Encoders = Annotated[

@@ -15,6 +15,8 @@ from sentdist.plan.suggestions import PlannedSearch
 from sentdist.store.searches import FinalistsChosen
 
 MOST_KEPT = 0.5  # of the hours of a budget: that the finalists may be waited for while trials run
+FIRST_ROOM = 2.0  # times what a trial takes by forecast: that is left for the first to come to its end, before anything is kept
+FIRST_MORE = 0.5  # of the hours of a budget: for the first trial beyond them, once it has reached a rung
 
 
 def check_budget(
@@ -41,7 +43,8 @@ def check_budget(
         if budget.hours is not None and seconds is not None and seconds > 3600 * budget.hours:
             raise RecipeError(
                 where=f"{planned.recipe.name}: search.budget.hours",
-                found=f"{budget.hours:g}, where one trial of {method} takes about {seconds / 3600:.2g} (at the speed of earlier runs)",
+                found=f"{budget.hours:g}, where one trial of {method} takes about {seconds / 3600:.2g} "
+                f"({duration(seconds)} at the speed of earlier runs)",
                 expected="time for a trial of each method", remedy=remedy,
             )  # fmt: skip
     return is_known
@@ -64,7 +67,22 @@ class Hours:
     @property
     def left(self) -> float | None:
         """Until the budget's end; None without one of hours."""
-        return None if self._budget is None else max(0.0, self._budget - self.before - (self._clock() - self.since) / 3600)
+        return None if self._budget is None else max(0.0, self._budget - self.spent)
+
+    @property
+    def left_of_more(self) -> float:
+        """Until the end of what the first trial has beyond the budget."""
+        return max(0.0, (1 + FIRST_MORE) * (self._budget or 0.0) - self.spent)
+
+    @property
+    def over_s(self) -> float:
+        """Seconds since the budget's end; 0 before."""
+        return 0.0 if self._budget is None else max(0.0, 3600 * (self.spent - self._budget))
+
+    @property
+    def spent(self) -> float:
+        """Over all submissions."""
+        return self.before + (self._clock() - self.since) / 3600
 
     @property
     def line(self) -> str:
@@ -117,13 +135,14 @@ class Finalists:
         self._known = None if price.seconds is None else price
         return price
 
-    @property
-    def hours(self) -> float:
-        """The hours of the budget that are kept for them while trials run; 0 while no speed is known."""
+    def hours(self, *, after_first: bool) -> float:
+        """The hours of the budget that are kept for them while trials run; 0 while no speed is known. after_first: whether a trial has come
+        to its end; before that it has room: without one there is no finalist."""
         budget, seconds = self._planned.search.budget, self.price.seconds
         if budget is None or budget.hours is None or seconds is None:
             return 0.0
-        return min(seconds[-1] / 3600, MOST_KEPT * budget.hours)
+        room = 0.0 if after_first else FIRST_ROOM * (self._trial_s or 0.0) / 3600
+        return min(seconds[-1] / 3600, MOST_KEPT * budget.hours, max(0.0, budget.hours - room))
 
     def seeds(self, hours_left: float | None, *, chosen: FinalistsChosen | None = None) -> tuple[int, ...]:
         """The recipe's seeds for which there is time, by all speeds until now: the first one in any case, and those that were chosen
@@ -136,6 +155,17 @@ class Finalists:
         fitting = seeds[: max(1, sum(one <= 3600 * hours_left for one in seconds))]
         earlier = {seed for finalist in (chosen.finalists if chosen else ()) for seed in finalist.cells}
         return tuple(seed for seed in seeds if seed in fitting or seed in earlier)
+
+    @property
+    def _trial_s(self) -> float | None:
+        """Seconds of a trial of the slowest method with all that it needs."""
+        found = [self._forecasts.whole_seconds(stages) for stages in self._of_trials]
+        return max((seconds for seconds in found if seconds is not None), default=None)
+
+    @cached_property
+    def _of_trials(self) -> list[list[Stage]]:
+        trains = [self._planned.train(method, self._planned.first(method)) for method in self._planned.methods]
+        return [[stage for stage in topological((train,)) if stage.purpose == "training"] for train in trains]
 
     @cached_property
     def _stages(self) -> list[list[Stage]]:

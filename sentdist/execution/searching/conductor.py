@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from sentdist.errors import ResourceError, counted, named
+from sentdist.errors import ResourceError, counted, duration, named
 from sentdist.execution.disk_estimate import search_disk_estimate
 from sentdist.execution.searching.budgets import Finalists, Hours, check_budget, steady_clock
 from sentdist.execution.searching.halving import survives_rung
-from sentdist.execution.searching.lines import trial_line
+from sentdist.execution.searching.lines import too_short, trial_line
 from sentdist.execution.searching.old_rungs import drop_below, drop_left, keep_curve_of
 from sentdist.execution.searching.prices import Forecasts, StoreBefore, spent_on
 from sentdist.execution.searching.proposals import Candidate, MakeSuggester, Proposals
@@ -95,9 +95,17 @@ class Conductor:
 
     @property
     def hours_left(self) -> float | None:
-        """For trials, until only the finalists' part of the budget is left; None without one of hours."""
+        """For trials, until only the finalists' part of the budget is left; None without one of hours. The first trial that has reached a
+        rung has some time beyond the budget: had none come to its end, all would have been for nothing."""
         left = self._hours.left
-        return None if left is None else max(0.0, left - self._finalists.hours)
+        if left is None:
+            return None
+        is_due = not self._has_finished and any(trial.state == "running" and trial.rungs for trial in self._state.trials.values())
+        return self._hours.left_of_more if is_due else max(0.0, left - self._finalists.hours(after_first=self._has_finished))
+
+    @property
+    def _has_finished(self) -> bool:
+        return any(trial.state == "finished" for trial in self._state.trials.values())
 
     def begin(self) -> None:
         """Take up what an earlier submission has left, and note that this one begins.
@@ -200,6 +208,8 @@ class Conductor:
             )
             self._print_line(f"To train the finalists: {self._finalists.price.line}.")
         if share >= 1.0:
+            if not self._has_finished and (over := self._hours.over_s):
+                self._print_line(f"The first trial has come to its end {duration(over)} after the budget's: without one nothing is chosen.")
             self._end(number, "finished")
             return False
         if not self._goes_on(self.trial(number)):
@@ -224,6 +234,8 @@ class Conductor:
                 cells = {seed: self.planned.scores(method, trial.suggestion, seed=seed).key for seed in seeds}
                 what, dev = trial.suggestion, trial.dev or 0.0
                 found.append(Finalist(number=trial.number, method=method, place=place, suggestion=what, dev=dev, cells=cells))
+        if not found and self._hours.left == 0.0:
+            self._print_line(too_short(tuple(record.trials), self._search.shares))
         self._note(SubmissionSeen(at=self._clock()))
         self._note(FinalistsChosen(finalists=tuple(found), reason=self.reason or ALL_TRIED, at=self._clock()))
         return tuple(found)
@@ -257,7 +269,7 @@ class Conductor:
         budget = self._search.budget
         if budget is None:
             return None
-        if self.hours_left == 0.0:
+        if self.hours_left == 0.0 or self._hours.left == 0.0:  # no trial begins in what the first one has beyond the budget
             return self._hours.line
         if budget.sentences is not None and self._state.spent_sentences >= budget.sentences:
             return f"the budget of {budget.sentences:,} sentences is spent"

@@ -17,6 +17,7 @@ from sentdist.execution.searching.prices import Forecasts, StoreBefore, spent_on
 from sentdist.plan.stage import Json, Stage, topological
 from sentdist.plan.stages import Bank, Train, to_share
 from sentdist.plan.suggestions import PlannedSearch
+from sentdist.stages.rung_records import RungScore
 from sentdist.store.record import Record
 from sentdist.store.searches import Finalist, FinalistsChosen
 from sentdist.store.store import ArtifactStore
@@ -45,6 +46,8 @@ def tenth_of_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (2.0, 1, 1, 1.5),  # the five other seeds
         (0.6, 1, 1, 0.3),  # half is for trials
+        (0.3, 1, 1, 0.2),  # twice the time of the first trial
+        (0.15, 1, 1, 0.15),  # all is for it
         (4.0, 2, 1, 3.0),
         (2.0, 1, 2, 1.75),
         (2.0, 1, 100, 1.9),  # no faster than one training
@@ -66,6 +69,31 @@ def test_what_is_kept_for_finalists(
     )
     conductor = pretended(planned, context, clock=lambda: 0.0, at_once=at_once)
     assert conductor.hours_left == pytest.approx(left)
+
+
+@pytest.mark.parametrize(("reached", "left"), [(None, 0.0), (0.3, 0.25)])
+def test_the_first_trial_comes_to_its_end_beyond_the_budget(
+    reached: float | None, left: float, tmp_path: Path, data: Path, tiny_encoder_dir: Path
+) -> None:
+    """A minute was spent on few rows and no trial finished: it was cut off just before its end."""
+    now, said = [0.0], list[str]()
+    planned, context = tiny_search(tiny_encoder_dir, data, tmp_path, changes=ONLY, samples=None, budget={"hours": 1.0}, space=SPACE)
+    conductor = pretended(planned, context, clock=lambda: now[0], print_line=said.append)
+    conductor.begin()
+    trial = conductor.next()
+    assert trial is not None
+    if reached is not None:
+        conductor.arrive(trial.number, reached, RungScore(step=2, dev=50.0, last=50.0, sentences=43, seconds=9.0))
+    now[0] = 1.25 * 3600
+    assert conductor.hours_left == pytest.approx(left)
+    assert conductor.next() is None and conductor.reason == "the budget of 60 min is spent", "no other trial begins"
+    if reached is None:
+        assert conductor.choose() == ()
+        assert said[-1] == "Within the budget no trial has come to 30 % of its training. With a larger budget the search goes on from here."
+        return
+    conductor.arrive(trial.number, 1.0, RungScore(step=6, dev=60.0, last=60.0, sentences=144, seconds=20.0))
+    assert any("has come to its end 15 min after the budget's" in line for line in said), said
+    assert conductor.hours_left == 0.0 and len(conductor.choose()) == 1
 
 
 @pytest.mark.usefixtures("tenth_of_an_hour")
