@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities.model_registry import ModelVersion
 
-FILES = "sentdist.files"  # tag of a version: what was uploaded, {path: [bytes, sha256]}
+FILES = "mlflow.sentdist.files"  # tag of a version: what was uploaded, {path: [bytes, sha256]}; pages show no tag that begins so
 ADDRESS = re.compile(r"models:/(?P<name>[^/@]+)(@(?P<alias>[^/@]+)|/(?P<version>\d+))")
 
 
