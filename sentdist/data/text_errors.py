@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from sentdist.data.cells import is_utf8
-from sentdist.errors import DataError
+from sentdist.errors import DataError, listed
 from sentdist.spelling import near_file
-from sentdist.table_files import SHOWN_TABLES
+from sentdist.table_files import GZIP, LINES, PARQUET, PLAIN_SUFFIX, SEPARATED, SHOWN_TABLES, TABLES, suffix_of
+
+PARQUET_PARTS = "import sys, pyarrow.dataset as d, pyarrow.parquet as p; p.write_table(d.dataset(sys.argv[1]).to_table(), sys.argv[2])"
 
 
 def what_is_wanted(sentence: object) -> str:
@@ -20,15 +23,51 @@ def what_is_wanted(sentence: object) -> str:
 
 
 def missing(path: Path) -> DataError:
-    folder = path.parent
+    folder, expected = path.parent, f"a file of sentences: .txt with one a line, {SHOWN_TABLES}"
+    if path.is_dir():
+        return DataError(where=str(path), found="a folder", expected=expected, remedy=file_of_folder(path))
     names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-    closest = None if path.is_dir() else near_file(path.name, names)
-    return DataError(
-        where=str(path),
-        found="a folder" if path.is_dir() else "no such file",
-        expected=f"a file of sentences: .txt with one a line, {SHOWN_TABLES}",
-        remedy=f'Did you mean "{folder / closest}"?' if closest else "Check the path.",
-    )
+    closest = near_file(path.name, names)
+    remedy = f'Did you mean "{folder / closest}"?' if closest else parts_by_pattern(path) or "Check the path."
+    return DataError(where=str(path), found="no such file", expected=expected, remedy=remedy)
+
+
+def file_of_folder(folder: Path) -> str:
+    """What to do where a folder was named: to name a file in it, or to put the parts of one table into one file."""
+    inside = sorted(entry for entry in folder.iterdir() if suffix_of(entry) in (*TABLES, PLAIN_SUFFIX) and entry.is_file())
+    if not inside:
+        return "It holds no such table."
+    alike = [entry for entry in inside if suffix_of(entry) == suffix_of(inside[0]) and entry.suffix == inside[0].suffix]
+    parts = f" {_in_one_file(folder / f'*{_ending(inside[0])}')}" if alike[1:] else ""
+    return f"Name a file in it: {listed([str(entry) for entry in inside[:3]])}{' or another' if inside[3:] else ''}.{parts}"
+
+
+def parts_by_pattern(path: Path) -> str:
+    """What to do where a pattern names the parts of one table; "" for what is none."""
+    is_pattern = any(letter in path.name for letter in "*?[") and suffix_of(path) in (*TABLES, PLAIN_SUFFIX)
+    return _in_one_file(path) if is_pattern else ""
+
+
+def _in_one_file(pattern: Path) -> str:
+    """How the files of a pattern become one, in words and, where there is one for their kind, as a command."""
+    whole = f"{pattern.parent.name or 'all'}{_ending(pattern)}"
+    if any(letter in str(pattern.parent) for letter in "*?[ '\""):
+        return "Parts of one table are put into one file first."
+    match suffix_of(pattern):
+        case kind if kind in (LINES, PLAIN_SUFFIX):
+            command = f"cat {pattern} > {whole}"
+        case kind if kind in SEPARATED and pattern.suffix == kind:
+            command = f"awk 'NR == 1 || FNR > 1' {pattern} > {whole}"  # the first line, which names the columns, once
+        case kind if kind == PARQUET and pattern.name == f"*{PARQUET}":
+            command = f"python -c {shlex.quote(PARQUET_PARTS)} {pattern.parent} {whole}"
+        case _:
+            return "Parts of one table are put into one file first."
+    return f"Parts of one table are put into one file first: {command}"
+
+
+def _ending(path: Path) -> str:
+    """Its suffix, with that of gzip behind it."""
+    return f"{suffix_of(path)}{path.suffix}" if path.suffix.lower() == GZIP and suffix_of(path) != GZIP else path.suffix
 
 
 def no_rows(name: str) -> DataError:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from sentdist.data.sources.files import read_text_table, with_large_strings
 from sentdist.data.sources.separated import FileFormat
-from sentdist.errors import DataError, listed
+from sentdist.data.text_errors import file_of_folder, parts_by_pattern
+from sentdist.errors import DataError
 from sentdist.reading import reading
 from sentdist.spelling import near_file
 from sentdist.table_files import PACKABLE, PARQUET, SHOWN_TABLES, suffix_of
@@ -44,16 +45,15 @@ def no_such_file(path: Path, file: str) -> DataError:
     """The error for a path where no file is, with the name that was probably meant."""
     folder = path.parent
     if path.is_dir():
-        inside = sorted(str(entry) for entry in path.iterdir() if is_own_name(entry.name))
-        parts = " Parts of one table are put into one file first." if inside[1:] else ""
-        remedy = f"Name a file in it: {listed(inside[:3])}.{parts}" if inside else "It holds no such table."
-        return DataError(where=file, found="a folder", expected=f"a table of texts: {READABLE}", remedy=remedy)
+        return DataError(
+            where=file, found="a folder", expected=f"a table of texts: {READABLE}", remedy=file_of_folder(Path(file).expanduser())
+        )
     names = [entry.name for entry in folder.iterdir() if is_own_name(entry.name)] if folder.is_dir() else []
     closest, found = near_file(path.name, names), "no such file"
     remedy = (
         f'Did you mean "{Path(file).parent / closest}"?'
         if closest
-        else "Give its path, or its name below --data; to a recipe --set corpus.file=YOURS.csv."
+        else parts_by_pattern(Path(file)) or "Give its path, or its name below --data; to a recipe --set corpus.file=YOURS.csv."
     )
     return DataError(where=file, found=found, expected=f"a table of texts: {READABLE}", remedy=remedy)
 
