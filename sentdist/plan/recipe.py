@@ -44,12 +44,13 @@ from sentdist.plan.strict_yaml import MOST_BYTES, parsed_yaml
 from sentdist.plan.task_names import is_task_name, no_task
 from sentdist.plan.wording import explained, not_one_of
 from sentdist.reading import reading, unreadable
-from sentdist.table_files import TABLES, suffix_of
+from sentdist.table_files import OBJECTS, TABLES, suffix_of
 
 if TYPE_CHECKING:
     PaperName = str
 else:
     PaperName = Literal[PAPERS]
+A_RECIPE = "a recipe: name, corpus, methods and evaluation, each with its values"
 UTF_8 = "Save it as UTF-8 text (iconv -f latin1 -t utf-8)."
 
 
@@ -207,6 +208,10 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     meant = None if path.is_file() else meant_recipe(path)
     hint = f'Did you mean "{meant}"?' if meant else "`sentdist recipes` lists those that ship, with their paths."
     remedy = UTF_8 if path.is_file() else hint
+    by_recipe = f"A recipe takes it so: `… rayjobs/recipes/own.yaml --set corpus.file={path}`."
+    of_data = f"It looks like data: `sentdist tune {path}`. {by_recipe}" if suffix_of(path) in TABLES else None
+    if of_data is not None and path.is_file() and suffix_of(path) != OBJECTS:  # JSON is YAML
+        raise RecipeError(where=str(path), found="a table", expected=A_RECIPE, remedy=of_data)
     with reading(path, expected="a readable recipe", remedy=remedy, kind=RecipeError, most_bytes=MOST_BYTES):
         text = path.read_text(encoding="utf-8-sig")
     values = parsed_yaml(text, where=str(path), expected="valid YAML", remedy="Correct the line named.")
@@ -214,8 +219,8 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
         raise RecipeError(
             where=str(path),
             found=_kind_of(values, text),
-            expected="a recipe: name, corpus, methods and evaluation, each with its values",
-            remedy=f"It looks like data: `sentdist tune {path}`." if suffix_of(path) in TABLES else "See rayjobs/recipes/demo.yaml.",
+            expected=A_RECIPE,
+            remedy=of_data or "See rayjobs/recipes/demo.yaml.",
         )
     return _with_overrides(values, overrides, where=str(path))
 
