@@ -11,6 +11,7 @@ ALIKE = 0.6  # share of the letters, difflib's own default
 ELSEWHERE = {  # what others call a thing -> what it is called here, where it is among the names that there are
     "gpu": ("cuda",), "lr": ("learning_rate",), "bs": ("batch_size",), "grid": ("sweep",), "dataset": ("corpus",), "data": ("corpus",),
     "model": ("encoder", "checkpoint"), "loss": ("objective",), "weight": ("terms",),
+    "file": ("source",), "path": ("source", "file"),
 }  # fmt: skip
 
 
@@ -39,7 +40,8 @@ def similar_names(name: str, names: Iterable[str], *, most: int, alike: float = 
     around += [known for small, known in reversed(shown.items()) if len(name) > 3 and small.endswith(f"_{typed}")]
     close = [shown[one] for one in difflib.get_close_matches(typed, shown, n=most, cutoff=alike)]
     close += [known for small, known in shown.items() if len(name) > 2 and sorted(small) == sorted(typed)]
-    return list(dict.fromkeys([*(shown[one] for one in ELSEWHERE.get(typed, ()) if one in shown), *close, *around]))[:most]
+    ours = [] if typed in shown else [shown[one] for one in ELSEWHERE.get(typed, ()) if one in shown]
+    return list(dict.fromkeys([*ours, *close, *around]))[:most]
 
 
 def did_you_mean(name: str, names: Iterable[str], otherwise: str = "", *, alike: float = ALIKE) -> str:

@@ -37,6 +37,8 @@ def test_the_name_that_was_meant_is_spelt_alike_or_begins_so(name: str, meant: s
         ("gpu", ("cpu", "gpus_per_worker"), "cpu"),
         ("lr", ("schedule",), None),
         ("weight", ("terms", "weight_decay"), "terms"),
+        ("file", ("source", "split"), "source"),
+        ("file", ("source", "file"), "file"),
     ],
 )
 def test_what_others_call_it_is_known_where_our_name_stands(name: str, names: tuple[str, ...], meant: str | None) -> None:
