@@ -16,6 +16,7 @@ from sentdist.data.cells import row_name, with_inner_fields
 from sentdist.data.quotes import long_fields, refuse_escaped_marks, refuse_open_quote, unquoted_cell
 from sentdist.data.sources.column_names import refuse_repeated
 from sentdist.data.sources.files import read_objects
+from sentdist.data.sources.json_lines import no_object
 from sentdist.data.sources.separated import FileFormat, are_in_marks, header_names, said_separator
 from sentdist.data.text_errors import no_rows
 from sentdist.errors import DataError, brief
@@ -225,7 +226,7 @@ def _json_row(line: str, number: int, name: str) -> dict[str, object]:
     except (ValueError, RecursionError):
         row = None
     if not isinstance(row, dict):
-        raise DataError(where=f"{name}: line {number}", found=line.strip()[:60], expected="a JSON object", remedy="Correct that line.")
+        raise no_object(name, number, line)
     return with_inner_fields(row)
 
 

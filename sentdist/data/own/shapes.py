@@ -93,7 +93,7 @@ def layout_of(name: str, table: pa.Table, *, shape: str | None, columns: Sequenc
                 remedy="Name the columns in their order: the texts first, a score last.",
             )  # fmt: skip
         if not _is_text(table, column):
-            is_list = str(table.schema.field(column).type).startswith(("list", "large_list"))
+            is_list = _is_list(table, column)
             raise DataError(
                 where=f"{name}, {column}",
                 found=f"{table.schema.field(column).type} values",
@@ -174,7 +174,9 @@ def _by_content(name: str, table: pa.Table, shape: str | None, *, without: str |
     if len(texts) in (2, 3) and shape != "graded":
         return tuple(texts)
     flat = flattened(table)
-    raise _unclear(name, f"columns {listed(flat.column_names)}", _longest_texts(with_large_strings(flat)))
+    lists = [column for column in flat.column_names if _is_list(flat, column)]
+    of_lists = f", of which {listed(lists)} {'hold' if lists[1:] else 'holds'} lists: a row for each text in them is read" if lists else ""
+    raise _unclear(name, f"columns {listed(flat.column_names)}{of_lists}", _longest_texts(with_large_strings(flat)))
 
 
 def is_called_beside(column: str) -> bool:
@@ -278,6 +280,10 @@ def _longest_texts(table: pa.Table) -> list[str]:
             words[column] = sum(len(cell.split()) for cell in table[column].slice(0, 100).to_pylist() if cell)
     longest = sorted(words, key=lambda column: -words[column])[:2]
     return [column for column in table.column_names if column in longest]
+
+
+def _is_list(table: pa.Table, column: str) -> bool:
+    return str(table.schema.field(column).type).startswith(("list", "large_list"))
 
 
 def _unclear(name: str, found: str, likely: Sequence[str]) -> DataError:

@@ -12,11 +12,12 @@ from typing import IO, TYPE_CHECKING
 from sentdist.data.sources import mirror
 from sentdist.data.sources.column_names import check_columns, refuse_repeated
 from sentdist.data.sources.file_facts import FileFacts, content_digest, recall, remember
+from sentdist.data.sources.json_lines import refuse_line
 from sentdist.data.sources.separated import MAY_BE_SEPARATED, FileFormat, format_notes, read_separated, source_format, unpacked_stream
 from sentdist.errors import DataError, listed
 from sentdist.reading import reading, unreadable
 from sentdist.spelling import did_you_mean, similar_names
-from sentdist.table_files import OBJECTS, SHOWN_TABLES, TABLES, suffix_of, whole_text
+from sentdist.table_files import OBJECTS, SHOWN_TABLES, TABLES, open_text, suffix_of, whole_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -268,9 +269,15 @@ def read_text_table(path: Path, file_format: FileFormat, *, may_repeat: bool) ->
         return read_separated(path, file_format, may_repeat=may_repeat)
     if suffix_of(path) == OBJECTS:
         return read_objects(path, encoding=file_format.encoding or "utf-8")
-    if file_format.encoding in (None, "utf-8"):
-        return read_lines(path)
-    return read_lines(io.BytesIO(whole_text(path, encoding=file_format.encoding).encode()))
+    import pyarrow as pa
+
+    encoding = file_format.encoding or "utf-8"
+    try:
+        return read_lines(path if encoding == "utf-8" else io.BytesIO(whole_text(path, encoding=encoding).encode()))
+    except pa.ArrowInvalid:
+        with open_text(path, encoding=encoding) as lines:
+            refuse_line(str(path), lines)
+        raise
 
 
 def read_lines(source: Path | IO[bytes]) -> pa.Table:

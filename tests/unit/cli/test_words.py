@@ -88,7 +88,7 @@ FILES = {
         (("tune", "five.csv"), "Name them in this order: --columns a,b (tune), or --set 'corpus.columns=[a, b]' (a recipe)."),
         (("tune", "one.csv"), "found one column, or another number of them in each line, such as 'question'; expected two columns or more"),
         (("evaluate", "minilm-l6", "--tasks", "faqir", "--data", "other"), "expected retrieval/faqir/FAQIR*.xml there, as its authors released it."),
-        (("tune", "bad.jsonl"), "(no JSON in row 2 of a part of it: Missing a name for object member); expected JSON, an object a line."),
+        (("tune", "bad.jsonl"), "bad.jsonl: line 2: found {a: 2}; expected a JSON object. Correct that line."),
         (("tune", "bad.json"), "(Expecting value in line 1); expected JSON, a list of objects."),
         (("tune", "bad.parquet"), "(no Parquet file, or a part of one: "),
         (("plan", OWN), "pairs.csv: found no such file; expected a table of texts"),

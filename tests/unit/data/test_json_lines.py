@@ -6,7 +6,12 @@ import gzip
 import io
 from pathlib import Path
 
-from sentdist.data.sources.files import read_lines, read_objects
+import pytest
+
+from sentdist.data.sources.files import read_lines, read_objects, read_text_table
+from sentdist.data.sources.separated import FileFormat
+from sentdist.data.texts import open_texts
+from sentdist.errors import DataError
 
 LINES = """{"title": "a", "id": "2020-01-01", "with": ["2020-01-01", "2021-06-30 10:00:00"], "about": {"day": "2020-01-01", "views": 3}}
 {"title": "b", "id": "2020-01-02", "with": [], "about": {"day": "2020-01-02", "views": 4}}
@@ -29,3 +34,27 @@ def test_texts_that_look_like_dates_stay_texts(tmp_path: Path) -> None:
 def test_a_key_that_comes_later_is_a_column_too(tmp_path: Path) -> None:
     (tmp_path / "rows.json").write_text('[{"b": "x"}, {"a": "y", "b": null}, {"c": 1}]')
     assert read_objects(tmp_path / "rows.json").to_pydict() == {"b": ["x", None, None], "a": [None, "y", None], "c": [None, None, 1]}
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "remedy"),
+    [
+        ('{"text": "a"},\n{"text": "b"}\n', 1, "Leave the comma behind it out"),
+        ("{\"text\": \"a\"}\n{'text': 'b'}\n", 2, "double quotation marks"),
+        ('[{"text": "a"}]\n', 1, "A list of objects is called .json"),
+        ('{"text": "a"}\n\n{"text": b}\n', 3, "Correct that line"),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_a_line_that_is_none_is_named_with_what_is_wrong_about_it(
+    text: str, number: int, remedy: str, encoding: str, tmp_path: Path
+) -> None:
+    """pyarrow's words were told: "The document is empty" of a comma behind an object."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text(text, encoding=encoding)
+    for read in (
+        lambda: read_text_table(path, FileFormat(encoding=encoding), may_repeat=True),
+        lambda: list(open_texts(str(path), columns=["text"]).batches(10)),
+    ):
+        with pytest.raises(DataError, match=rf"line {number}: found .*expected a JSON object\. .*{remedy}"):
+            read()

@@ -123,13 +123,18 @@ def test_words_of_the_west_are_read_as_windows_writes_them(tmp_path: Path, answe
             '{"question": "a", "answer": "b"}\n{"question": "c", "answer": 4}\n',
             "answer is string in some rows and number in row 2",
         ),
-        ("own.jsonl", '{"question": "a", "answer": "b"}\n["c", "d"]\n', "a line is object in some rows and array in row 2"),
+        ("own.jsonl", '{"question": "a", "answer": "b"}\n["c", "d"]\n', """line 2: found ["c", "d"]; expected a JSON object"""),
         (
             "own.json",
             '{"question": "a"}\n{"question": "b"}\n',
             "an object a line; expected a list of objects, as .json says. Call the file .jsonl",
         ),
         ("own.jsonl", '{"query": "a", "pos": ["b", "c"]}\n', "Write a row for each text in a list"),
+        (
+            "own.jsonl",
+            '{"anchor": "a", "positives": ["b"], "no": ["c"]}\n',
+            "of which positives, no hold lists: a row for each text in them",
+        ),
     ],
 )
 def test_json_of_another_shape_is_told_with_what_to_do(tmp_path: Path, name: str, content: str, said: str) -> None:
