@@ -28,7 +28,7 @@ from sentdist.cli.options import (
     named_gpus,
     weights_of,
 )
-from sentdist.cli.printing import empty_table, found_texts, look_through, open_console, sentence_progress, tell_unknown
+from sentdist.cli.printing import empty_table, found_texts, look_through, open_console, sentence_progress, tell_rows, tell_unknown
 from sentdist.encoder_export import export_encoder
 from sentdist.errors import DataError, counted
 from sentdist.inference.opening import encoder_use, open_store
@@ -37,6 +37,7 @@ from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 
 if TYPE_CHECKING:
     from sentdist.data.texts import Texts
+    from sentdist.inference.ready_encoder import LoadedEncoder
     from sentdist.plan.specs import EncoderUse
 
 DIRECTIONS = ("max_both", "one")  # the first where none is named
@@ -117,8 +118,7 @@ def encode(
             advance(done)
     seconds = time.perf_counter() - started
     tell_unknown(loaded)
-    if left_out is not None and left_out.line:
-        typer.echo(left_out.line, err=True)
+    tell_rows(texts)
     typer.echo(f"{out}: {counted(done, 'embedding')} of width {loaded.width}, {dtype}; {seconds:.1f} s, {done / seconds:,.0f} sentences/s")
 
 
@@ -232,14 +232,21 @@ def _score_files(use: EncoderUse, files: tuple[Texts, Texts | None], weights: di
     if out is None:
         for batch in pair_batches(*files):
             typer.echo("\n".join(f"{score:.6f}" for score in scorer.scores(*batch)))
-        tell_unknown(scorer.loaded)
+        _tell_of_pairs(scorer.loaded, files)
         return
     started = time.perf_counter()
     with sentence_progress("scoring pairs", num_rows or first.num_rows) as advance:
         for done in write_scores(scorer, pair_batches(*files), out):
             advance(done)
-    tell_unknown(scorer.loaded)
+    _tell_of_pairs(scorer.loaded, files)
     typer.echo(f"{out}: {counted(done, 'pair')}, {time.perf_counter() - started:.1f} s")
+
+
+def _tell_of_pairs(loaded: LoadedEncoder, files: tuple[Texts, Texts | None]) -> None:
+    tell_unknown(loaded)
+    for file in files:
+        if file is not None:
+            tell_rows(file)
 
 
 def _pair_files(first: str, second: str | None, columns: list[str]) -> tuple[Texts, Texts | None]:

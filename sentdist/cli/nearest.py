@@ -27,7 +27,7 @@ from sentdist.cli.options import (
     named_gpus,
     weights_of,
 )
-from sentdist.cli.printing import empty_table, found_texts, look_through, open_console, sentence_progress, tell_unknown
+from sentdist.cli.printing import empty_table, found_texts, look_through, open_console, sentence_progress, tell_rows, tell_unknown
 from sentdist.errors import DataError, counted, listed
 from sentdist.inference.opening import encoder_use
 
@@ -113,8 +113,8 @@ def search(
         for done in steps:
             advance(done)
     tell_unknown(loaded)
-    if left_out is not None and left_out.line:
-        typer.echo(left_out.line, err=True)
+    if texts is not None:
+        tell_rows(texts)
     _print_hits(asked, [found.hits(number, left_out) for number in range(len(asked))], output)
     if texts is not None and texts.others and not (id_column or show) and output == "table":
         typer.echo(f"The corpus has other columns, too: {listed(texts.others)}. --show {shlex.quote(texts.others[0])} shows one.", err=True)

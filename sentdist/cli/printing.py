@@ -128,6 +128,13 @@ def look_through(texts: Texts) -> int:
     return done
 
 
+def tell_rows(texts: Texts) -> None:
+    """Say on stderr which rows of a file were left out, and which hold a word for no value."""
+    for line in (texts.left_out.line if texts.left_out is not None else "", texts.nothing.line):
+        if line:
+            typer.echo(line, err=True)
+
+
 def tell_unknown(loaded: LoadedEncoder) -> None:
     """Say on stderr how many of the embedded sentences hold no word that the encoder knows."""
     number = loaded.unknown.num_sentences

@@ -1,4 +1,4 @@
-"""Rows of a file that hold no sentence and are left out: which they are, and how the others are counted in the file."""
+"""Rows of a file that hold no sentence: which are left out, how the others are counted in the file, and which say so in a word."""
 
 from __future__ import annotations
 
@@ -34,6 +34,26 @@ class LeftOut:
         are = "is" if len(self.rows) == 1 else "are"
         first = row_name(next(iter(self.rows)))
         return f"{counted(len(self.rows), 'row')} without a sentence {are} left out, {first}{' first' if len(self.rows) > 1 else ''}."
+
+
+@dataclass
+class OnlyNothing:
+    """Rows that are read as sentences and hold a word that data bases and spreadsheets write for no value. rows: their words, by number;
+    a file may be read twice."""
+
+    rows: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def line(self) -> str:
+        """For people; "" where there are none."""
+        if not self.rows:
+            return ""
+        row, word = next(iter(self.rows.items()))
+        how_many = counted(len(self.rows), "row")
+        return (
+            f"{how_many} {'holds' if len(self.rows) == 1 else 'hold'} nothing but a word for no value, such as {word} in {row_name(row)}: "
+            "it is read as a sentence. Empty the cell where none is meant."
+        )
 
 
 def is_blank(cell: object) -> bool:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentdist.data.cells import is_utf8, row_name
-from sentdist.data.left_out import LeftOut, is_blank
+from sentdist.data.left_out import LeftOut, OnlyNothing, is_blank
+from sentdist.data.own.file_format import NOTHING
 from sentdist.data.own.shapes import ANCHORS, POSITIVES, is_called_beside
 from sentdist.data.sources.column_names import check_columns
 from sentdist.data.sources.separated import FileFormat, encoding_of, format_notes, source_format
@@ -21,6 +22,7 @@ from sentdist.table_files import GZIP, PLAIN_SUFFIX, SEPARATED, SHOWN_TABLES, TA
 
 STDIN = "-"
 NAMED_ROWS = 5  # that lack a sentence
+LONGEST_NOTHING = 2 * max(map(len, NOTHING))  # letters, with blanks around
 ROWS_AT_ONCE = 16_384  # of what is looked through
 MOST_WORDS = 4  # of a column's name; what is longer is a sentence
 TEXTS = (*ANCHORS, *POSITIVES, "text")  # names of columns that hold texts
@@ -44,7 +46,7 @@ class Texts:
     path: None is standard input. columns: where the sentences stand. id_column: where their ids stand, if asked for. shown: columns that
     are read beside them, whose cells may be empty. others: what else the file has. num_rows: as far as it is known without reading.
     file_format: how a file of text is written. left_out: takes up rows without a sentence, which else are refused. or_else: what else can
-    be done about these.
+    be done about these. nothing: takes up rows with a word for no value, which are read.
     """
 
     path: Path | None
@@ -56,6 +58,7 @@ class Texts:
     num_rows: int | None = None
     left_out: LeftOut | None = None
     or_else: str = ""
+    nothing: OnlyNothing = field(default_factory=OnlyNothing)
 
     @property
     def name(self) -> str:
@@ -116,6 +119,8 @@ class Texts:
                     expected=what_is_wanted(sentence),
                     remedy="Drop or correct such rows: leaving them out silently would shift all rows behind them.",
                 )
+            if len(sentence) <= LONGEST_NOTHING and sentence.strip() in NOTHING:
+                self.nothing.rows[row] = sentence.strip()
 
     def _blank(self, cells: Mapping[int, object], column: str) -> DataError:
         """The error for rows without a sentence, of which more may follow. cells: what is there instead, by row."""

@@ -188,3 +188,15 @@ def test_rows_that_a_spreadsheet_left_empty_are_none_or_named(tiny_encoder_dir: 
     kept = _call(*call, "--id", "nr", "--out", out.with_suffix(".parquet"))
     assert "2 embeddings" in kept.stdout and "3 rows without a sentence are left out, row 2 first" in kept.stderr, kept.output
     assert pq.read_table(out.with_suffix(".parquet"))["id"].to_pylist() == ["1", "4"]
+
+
+def test_a_word_for_no_value_is_told(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    """Rows of NULL, as data bases export them, were embedded as any other without a word; training leaves them out."""
+    table = tmp_path / "export.csv"
+    table.write_text("text,n\na man,1\nNULL,2\nthe dog,3\n#N/A,4\n")
+    answer = _call("encode", tiny_encoder_dir, table, "--column", "text", "--out", tmp_path / "out.npy")
+    assert "4 embeddings" in answer.stdout
+    assert "2 rows hold nothing but a word for no value, such as NULL in row 2: it is read as a sentence." in answer.stderr
+    found = _call("search", tiny_encoder_dir, "a man", "--corpus", table, "--column", "text")
+    scored = _call("similarity", tiny_encoder_dir, table, table, "--column", "text")
+    assert "2 rows hold nothing but" in found.stderr and scored.stderr.count("2 rows hold nothing but") == 2, found.output + scored.output
