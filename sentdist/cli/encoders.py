@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import time
 from dataclasses import replace
@@ -30,10 +31,11 @@ from sentdist.cli.options import (
 )
 from sentdist.cli.printing import empty_table, found_texts, look_through, open_console, sentence_progress, tell_rows, tell_unknown
 from sentdist.encoder_export import export_encoder
-from sentdist.errors import DataError, counted
+from sentdist.errors import DataError, brief, counted
 from sentdist.inference.opening import encoder_use, open_store
 from sentdist.learning.encoder.declared import ends_in_normalize
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
+from sentdist.table_files import PLAIN_SUFFIX, TABLES, suffix_of
 
 if TYPE_CHECKING:
     from sentdist.data.texts import Texts
@@ -87,6 +89,7 @@ def encode(
     check_output(out, suffixes=SUFFIXES, overwrite=overwrite)
     if id_column is not None and out.suffix != ".parquet":
         raise DataError(where="--id", found=f"{out.name}", expected="OUT.parquet, which has room for ids", remedy="Leave --id out.")
+    _check_order(encoder, file)
     left_out = None if id_column is None else LeftOut()  # ids say which row is which
     texts = found_texts(
         file, columns=given_names(column), id_column=id_column, left_out=left_out
@@ -159,6 +162,11 @@ def similarity(
     if out is not None:
         check_output(out, suffixes=(".csv", ".parquet"), overwrite=overwrite)
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision)
+    if second is None and len(first.split()) > 1 and not looks_like_a_file(first):
+        raise DataError(
+            where="sentdist similarity", found=f"one sentence, {brief(first)}", expected="two, or a file of pairs",
+            remedy="Give the other one behind it.",
+        )  # fmt: skip
     if second is not None and not looks_like_a_file(first) and not looks_like_a_file(second):
         if out is not None or column:
             given = "--column" if column else "--out"
@@ -247,6 +255,15 @@ def _tell_of_pairs(loaded: LoadedEncoder, files: tuple[Texts, Texts | None]) -> 
     for file in files:
         if file is not None:
             tell_rows(file)
+
+
+def _check_order(encoder: str, file: str) -> None:
+    """Refuse a file in the place of the encoder."""
+    if suffix_of(Path(encoder)) in (*TABLES, PLAIN_SUFFIX) and os.path.isfile(os.path.expanduser(encoder)):
+        raise DataError(
+            where=encoder, found="a file of sentences", expected="an encoder first, then the file",
+            remedy=f"Turn them: sentdist encode {shlex.quote(file)} {shlex.quote(encoder)} …",
+        )  # fmt: skip
 
 
 def _pair_files(first: str, second: str | None, columns: list[str]) -> tuple[Texts, Texts | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import time
 from pathlib import Path
@@ -30,6 +31,7 @@ from sentdist.cli.options import (
 from sentdist.cli.printing import empty_table, found_texts, look_through, open_console, sentence_progress, tell_rows, tell_unknown
 from sentdist.errors import DataError, counted, listed
 from sentdist.inference.opening import encoder_use
+from sentdist.table_files import PLAIN_SUFFIX, TABLES, suffix_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -88,6 +90,7 @@ def search(
         if corpus is None
         else found_texts(corpus, columns=given_names(column), id_column=id_column, shown=list(dict.fromkeys(show or [])), left_out=left_out)
     )
+    _tell_of_files(queries or [])
     asked = list(queries or []) or _all_sentences(found_texts(query_file or STDIN, columns=given_names(query_column)))
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision)
     num_rows = look_through(texts) if texts is not None and embeddings is None else 0  # what is not encoded takes no longer than that
@@ -127,8 +130,19 @@ def _check_corpus(corpus: str | None, embeddings: Path | None, *, names_columns:
         raise DataError(
             where="sentdist search", found="no corpus", expected="--corpus, --embeddings or both", remedy="Name what to search."
         )
+    if corpus is not None and Path(corpus).suffix == ".npy":
+        raise DataError(
+            where="--corpus", found=corpus, expected="sentences", remedy=f"Embeddings of some are --embeddings {shlex.quote(corpus)}."
+        )
     if corpus is None and names_columns:
         raise DataError(where="--column, --id, --show", found="no --corpus", expected="a file that has columns", remedy="Name the corpus.")
+
+
+def _tell_of_files(queries: list[str]) -> None:
+    """Say so where a query is the name of a file of sentences, which is searched for as it stands."""
+    for query in queries:
+        if suffix_of(Path(query)) in (*TABLES, PLAIN_SUFFIX) and os.path.isfile(os.path.expanduser(query)):
+            typer.echo(f"{query} is searched for as a sentence. The sentences of that file: --queries {shlex.quote(query)}", err=True)
 
 
 def _check_queries(queries: list[str] | None, query_file: str | None, corpus: str | None) -> None:

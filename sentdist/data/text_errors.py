@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 from sentdist.data.cells import is_utf8
-from sentdist.errors import DataError, listed
+from sentdist.errors import DataError, brief, listed
 from sentdist.spelling import near_file
 from sentdist.table_files import GZIP, LINES, PARQUET, PLAIN_SUFFIX, SEPARATED, SHOWN_TABLES, TABLES, suffix_of
 
@@ -26,6 +26,8 @@ def missing(path: Path) -> DataError:
     folder, expected = path.parent, f"a file of sentences: .txt with one a line, {SHOWN_TABLES}"
     if path.is_dir():
         return DataError(where=str(path), found="a folder", expected=expected, remedy=file_of_folder(path))
+    if len(path.name.split()) > 1 and suffix_of(path) not in (*TABLES, PLAIN_SUFFIX) and folder == Path():
+        return DataError(where=brief(str(path)), found="a sentence", expected=expected, remedy="A file is wanted here.")
     names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
     closest = near_file(path.name, names)
     remedy = f'Did you mean "{folder / closest}"?' if closest else parts_by_pattern(path) or "Check the path."

@@ -16,7 +16,7 @@ from sentdist.data.sources.column_names import check_columns
 from sentdist.data.sources.separated import FileFormat, encoding_of, format_notes, source_format
 from sentdist.data.text_errors import missing, no_rows, what_is_wanted
 from sentdist.data.text_rows import PLAIN, SENTENCE, row_reader
-from sentdist.errors import DataError, brief, listed
+from sentdist.errors import DataError, brief, counted, listed
 from sentdist.reading import reading, unreadable
 from sentdist.table_files import GZIP, PLAIN_SUFFIX, SEPARATED, SHOWN_TABLES, TABLES, other_kind, suffix_of
 
@@ -187,7 +187,7 @@ def open_texts(
     if len(chosen) != num_columns:
         raise DataError(
             where=name,
-            found=f"columns {listed(known)}" if not columns else f"{len(columns)} names of columns: {', '.join(columns)}",
+            found=f"columns {listed(known)}" if not columns else f"{counted(len(columns), 'column')} named, {', '.join(columns)}",
             expected="one that holds the sentences" if num_columns == 1 else f"{num_columns} that hold the sentences",
             remedy=f"Say {' '.join(f'--column {column}' for column in _likely(known)[:num_columns])}, or others.",
         )

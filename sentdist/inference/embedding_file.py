@@ -79,6 +79,8 @@ def open_embeddings(path: Path) -> np.ndarray:
     Raises:
         DataError: no such file, not a .npy of that shape and kind.
     """
+    if path.is_file() and path.suffix != ".npy":
+        raise DataError(where=str(path), found=f"suffix {path.suffix or '(none)'}", expected=EXPECTED, remedy=MAKE)
     embeddings = read_array(path, expected=EXPECTED, remedy=MAKE, mapped=True)
     if embeddings.ndim != 2 or embeddings.dtype.kind != "f" or 0 in embeddings.shape:
         raise DataError(where=str(path), found=f"{embeddings.dtype} of shape {embeddings.shape}", expected=EXPECTED, remedy=MAKE)

@@ -101,6 +101,7 @@ def without_tokenizer(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathF
         (("{silent}", "-", "--out", "{out}"), "no tokenizer"),
         (("{encoder}", "-", "--out", "{out}"), "row 2, sentence: found ''"),
         (("./nowhere", "-", "--out", "{out}"), "no such folder"),
+        (("{corpus}", "{encoder}", "--out", "{out}"), "found a file of sentences; expected an encoder first, then the file. Turn them"),
     ],
 )
 def test_a_mistake_leaves_one_sentence_and_no_file(

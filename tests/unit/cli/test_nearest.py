@@ -110,6 +110,15 @@ def test_relations_move_the_query(weights: tuple[float, float], files: dict[str,
     np.testing.assert_allclose([hit["score"] for hit in found["hits"]], -np.sort(-scores), atol=3e-6)
 
 
+def test_a_file_that_is_searched_for_as_a_sentence_is_told(files: dict[str, Path]) -> None:
+    """Its name was embedded, and hits were shown for it without a word."""
+    told = "is searched for as a sentence. The sentences of that file: --queries"
+    found = _call("search", files["encoder"], files["queries"], "--corpus", files["plain"])
+    assert found.exit_code == 0 and told in found.stderr
+    for query in ("gone.txt", "~nobody/x.txt", f"{'long ' * 1000}.txt"):
+        assert told not in _call("search", files["encoder"], query, "--corpus", files["plain"], "--max-length", "9").stderr
+
+
 def test_a_table_shows_brackets_as_they_are(files: dict[str, Path]) -> None:
     answer = _call("search", files["encoder"], "a man", "--corpus", "-", "-k", "5", stdin="the [red]dog[/]\na cat")
     assert "the [red]dog[/]" in answer.stdout
@@ -139,6 +148,10 @@ def test_a_table_shows_brackets_as_they_are(files: dict[str, Path]) -> None:
         (("a", "--corpus", "{plain}", "--relation", "twin"), "no relations beside it"),
         (("a", "--corpus", "{plain}", "--format", "json"), "one of table, jsonl"),
         (("a", "--embeddings", "{few}", "--id", "key"), "no --corpus"),
+        (("a", "--embeddings", "{corpus}"), "found suffix .jsonl; expected a .npy file"),
+        (("a", "--corpus", "{few}"), "Embeddings of some are --embeddings"),
+        (("a", "--corpus", "a dog sleeps"), "'a dog sleeps': found a sentence; expected a file of sentences"),
+        (("--queries", "how are you?", "--corpus", "{plain}"), "'how are you?': found a sentence; expected a file"),
     ],
 )
 def test_a_mistake_is_told_in_one_sentence(arguments: tuple[str, ...], words: str, files: dict[str, Path]) -> None:
