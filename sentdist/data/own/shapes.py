@@ -40,6 +40,8 @@ GRADE_WORDS = (
     "match",
 )  # fmt: skip
 KNOWN_NAMES = frozenset((*ANCHORS, *POSITIVES, *NEGATIVES, *GRADES, *GROUPS, *SPLITS))
+MOSTLY = 0.9  # of the cells
+WITHOUT_BLANKS = "\u0590"  # from here on are scripts whose words are not parted by blanks, or hold marks that are no letters
 LEAST_FOR_LABELS, MOST_WORDS = 20, 4  # rows for each label, and words of one: what is longer or more varied is a text
 SCALES = ((0.0, 1.0), (1.0, 5.0), (-1.0, 1.0), (0.0, 5.0), (1.0, 7.0), (1.0, 10.0), (0.0, 10.0), (0.0, 100.0))
 
@@ -169,7 +171,12 @@ def _by_content(name: str, table: pa.Table, shape: str | None, *, without: str |
     columns = [column for column in table.column_names if column != without and not _is_beside(table, column)]
     numbers = [column for column in columns if _is_numbers(table, column)]
     texts = [column for column in columns if column not in numbers and _is_text(table, column)]
+    if shape != "triplets":
+        texts = _without_codes(name, table, texts)
+        numbers = [] if len(numbers) == 1 and _numbers_rows(table, numbers[0]) else numbers
     if len(texts) == 2 and len(numbers) == 1 and shape in ("graded", None):
+        if shape is None:
+            _check_scale(name, table, texts, numbers[0])
         return (*texts, *numbers)
     if len(texts) in (2, 3) and shape != "graded":
         return tuple(texts)
@@ -177,6 +184,50 @@ def _by_content(name: str, table: pa.Table, shape: str | None, *, without: str |
     lists = [column for column in flat.column_names if _is_list(flat, column)]
     of_lists = f", of which {listed(lists)} {'hold' if lists[1:] else 'holds'} lists: a row for each text in them is read" if lists else ""
     raise _unclear(name, f"columns {listed(flat.column_names)}{of_lists}", _longest_texts(with_large_strings(flat)))
+
+
+def _without_codes(name: str, table: pa.Table, texts: list[str]) -> list[str]:
+    """The columns of texts without those of dates, addresses and keys, where two others are left; DataError where one is."""
+    codes = {column: code for column in texts if (code := _code_in(table, column)) is not None}
+    plain = [column for column in texts if column not in codes]
+    if codes and len(plain) == 1:
+        first = next(iter(codes))
+        raise _unclear(name, f"{one_line(first, 60)} with {brief(codes[first])} beside {plain[0]}", _longest_texts(table))
+    return plain if len(plain) == 2 else texts
+
+
+def _code_in(table: pa.Table, column: str) -> str | None:
+    """The first cell of a column that holds dates, times, addresses, amounts or keys for the most part: no word, but a digit or a sign
+    that stands in none."""
+    cells = [cell.strip() for cell in table[column].slice(0, 1000).to_pylist() if cell and cell.strip()]
+    codes = [cell for cell in cells if _is_code(cell)]
+    is_code = bool(codes) and len(codes) >= MOSTLY * len(cells) and _label_in(table, column) is None  # labels are asked about
+    return codes[0] if is_code else None
+
+
+def _is_code(cell: str) -> bool:
+    words = [word for word in cell.split() if word.strip(".,;:!?()\"'„“”").isalpha()]
+    if any(letter >= WITHOUT_BLANKS and letter.isalpha() for letter in cell):
+        return False
+    return not words and any(letter.isdigit() or letter in "@/\\_" for letter in cell)
+
+
+def _numbers_rows(table: pa.Table, column: str) -> bool:
+    """Whether numbers are keys of rows: whole, all different, and on no usual scale of scores."""
+    cells = [str(cell).strip() for cell in table[column].to_pylist() if cell is not None and str(cell).strip()]
+    are_whole = all(cell.isdecimal() for cell in cells)
+    return are_whole and len(cells) >= LEAST_FOR_LABELS and len({*cells}) == len(cells) and max(map(int, cells)) > SCALES[-1][1]
+
+
+def _check_scale(name: str, table: pa.Table, texts: Sequence[str], column: str) -> None:
+    """Refuse numbers that nothing but their being numbers makes scores, where they are on no usual scale: counts, prices, years."""
+    plain = column.strip().casefold()
+    if plain in GRADES or any(word in plain for word in GRADE_WORDS):
+        return
+    numbers = [number for cell in table[column].to_pylist() if cell is not None and (number := number_in(str(cell))) is not None]
+    low, high = min(numbers, default=0.0), max(numbers, default=0.0)
+    if not any(scale[0] <= low and high <= scale[1] for scale in SCALES):
+        raise _unclear(name, f"{one_line(column, 60)} with numbers from {low:g} to {high:g}, which are no usual scores", texts)
 
 
 def is_called_beside(column: str) -> bool:

@@ -186,6 +186,56 @@ def test_the_columns_of_an_example_are_those_with_the_longest_texts() -> None:
         layout_of("my.csv", table, shape=None, columns=None, group=None)
 
 
+CODES = {
+    "Datum": lambda n: f"{n % 28 + 1:02d}.03.2024",
+    "Ticket": lambda n: f"T-{n:05d}",
+    "Post": lambda n: f"kunde{n}@firma.de",
+    "Seite": lambda n: f"https://firma.de/faq/{n}",
+    "Betrag": lambda n: f"{n},50 €",
+    "Kunde": lambda n: str(20_000 + 7 * n),
+}
+
+
+@pytest.mark.parametrize("column", CODES)
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_dates_addresses_and_keys_are_neither_texts_nor_scores(column: str, place: int) -> None:
+    """A date beside question and answer was the negative of each, the number of a ticket the anchor, that of a customer the score."""
+    cells = {"Anfrage": [f"Wie geht das {n}?" for n in range(60)], "Loesung": [f"Auf Seite {n}." for n in range(60)]}
+    names = [*[*cells][:place], column, *[*cells][place:]]
+    cells[column] = [CODES[column](n) for n in range(60)]
+    table = pa.table({name: pa.array(cells[name], pa.large_string()) for name in names})
+    found = layout_of("my.csv", table, shape=None, columns=None, group=None)
+    assert (found.shape, found.columns) == ("pairs", ("Anfrage", "Loesung"))
+    if column != "Kunde":
+        assert layout_of("my.csv", table, shape="triplets", columns=None, group=None).shape == "triplets", "if somebody says so"
+        with pytest.raises(DataError, match=f"{column} with '.*' beside Anfrage; expected two columns of texts"):
+            layout_of("my.csv", table.drop_columns(["Loesung"]), shape=None, columns=None, group=None)
+
+
+def test_texts_without_blanks_between_words_are_no_keys() -> None:
+    cells = {
+        "a": [f"第{n}章讲了什么？" for n in range(60)],
+        "b": [f"答案在{n}页。" for n in range(60)],
+        "c": [f"不在{n}页。" for n in range(60)],
+    }
+    table = pa.table({name: pa.array(column, pa.large_string()) for name, column in cells.items()})
+    assert layout_of("my.csv", table, shape=None, columns=None, group=None).columns == ("a", "b", "c")
+
+
+def test_numbers_on_no_usual_scale_are_asked_about() -> None:
+    """How often an answer was read was taken for how alike question and answer are."""
+    cells = {
+        "one": [f"who {n}" for n in range(60)],
+        "other": [f"he {n}" for n in range(60)],
+        "Klicks": [str(n % 9 * 130) for n in range(60)],
+    }
+    table = pa.table({name: pa.array(column, pa.large_string()) for name, column in cells.items()})
+    with pytest.raises(DataError, match=r"Klicks with numbers from 0 to 1040, which are no usual scores; .* --columns one,other"):
+        layout_of("my.csv", table, shape=None, columns=None, group=None)
+    for asked in ({"shape": "graded", "columns": None}, {"shape": None, "columns": ("one", "other", "Klicks")}):
+        assert layout_of("my.csv", table, group=None, **asked).shape == "graded"  # type: ignore[arg-type]
+
+
 LISTS: list[dict[str, object]] = [
     {"query": "who asks?", "positive": ["he asks", "she asks"], "negative": ["nobody"], "split": "test"},
     {"query": "who sleeps?", "positive": ["a cat"], "negative": [], "split": "test"},
