@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import yaml
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from sentdist.errors import RecipeError, counted, typed
+from sentdist.errors import RecipeError, brief, counted, typed
 from sentdist.frozen import Frozen
 from sentdist.plan.corpora import CorpusSection
 from sentdist.plan.corpora.own import OwnSection
@@ -89,6 +89,9 @@ class Recipe(Frozen):
             RecipeError: naming the file and the field, or another recipe beside it with the same name.
         """
         changes = [overrides] if isinstance(overrides, str) else overrides
+        if not isinstance(changes, Sequence) or not all(isinstance(change, str) for change in changes):
+            expected, example = "texts that change a field each", "training.batch_size=32"
+            raise RecipeError(where="overrides", found=brief(overrides), expected=expected, remedy=f'For example ["{example}"].')
         if isinstance(path, Mapping):
             return _with_overrides(copy.deepcopy(dict(path)), changes, where="recipe")
         if not isinstance(path, str | Path):

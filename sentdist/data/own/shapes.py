@@ -37,7 +37,7 @@ ROW_NAMES = ("id", "index", "")  # of columns that name or count rows, as pandas
 ROW_BEGINNINGS, ROW_END = ("__index_level_", "unnamed:"), "_id"
 GRADE_WORDS = (
     "score", "label", "similar", "relat", "duplicate", "paraphrase", "entail", "grade", "gold", "judg", "rating", "rater", "annotat",
-    "match",
+    "match", "ähnlich", "duplikat", "bewertung",
 )  # fmt: skip
 KNOWN_NAMES = frozenset((*ANCHORS, *POSITIVES, *NEGATIVES, *GRADES, *GROUPS, *SPLITS))
 MOSTLY = 0.9  # of the cells

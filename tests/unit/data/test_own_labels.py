@@ -50,6 +50,7 @@ def test_labels_are_no_negatives(tmp_path: Path, cells: tuple[str, ...]) -> None
         ("sentence1,sentence2,gold_label", ("entailment", "contradiction")),
         ("sentence_A,sentence_B,relatedness_score", ("1.5", "4.5")),
         ("question,answer,Rater 1", ("1", "5")),
+        ("Frage,Antwort,Ähnlichkeit", ("0.5", "0.7")),
         ("sentence1,sentence2,label", ("0",)),
     ],
 )
