@@ -171,6 +171,9 @@ def _by_content(name: str, table: pa.Table, shape: str | None, *, without: str |
     columns = [column for column in table.column_names if column != without and not _is_beside(table, column)]
     numbers = [column for column in columns if _is_numbers(table, column)]
     texts = [column for column in columns if column not in numbers and _is_text(table, column)]
+    if shape is None:
+        filled = [column for column in texts if _is_filled(table, column)]
+        texts = filled if len(filled) == 2 else texts
     if shape != "triplets":
         texts = _without_codes(name, table, texts)
         numbers = [] if len(numbers) == 1 and _numbers_rows(table, numbers[0]) else numbers
@@ -194,6 +197,12 @@ def _without_codes(name: str, table: pa.Table, texts: list[str]) -> list[str]:
         first = next(iter(codes))
         raise _unclear(name, f"{one_line(first, 60)} with {brief(codes[first])} beside {plain[0]}", _longest_texts(table))
     return plain if len(plain) == 2 else texts
+
+
+def _is_filled(table: pa.Table, column: str) -> bool:
+    """Whether most cells of a column hold something: a remark on some rows is no text of each."""
+    cells = table[column].to_pylist()
+    return 2 * sum(bool(cell and cell.strip()) for cell in cells) >= len(cells)
 
 
 def _code_in(table: pa.Table, column: str) -> str | None:
@@ -220,14 +229,14 @@ def _numbers_rows(table: pa.Table, column: str) -> bool:
 
 
 def _check_scale(name: str, table: pa.Table, texts: Sequence[str], column: str) -> None:
-    """Refuse numbers that nothing but their being numbers makes scores, where they are on no usual scale: counts, prices, years."""
+    """Ask about numbers that nothing but their being numbers makes scores, where they are on no usual scale: counts, prices, years."""
     plain = column.strip().casefold()
     if plain in GRADES or any(word in plain for word in GRADE_WORDS):
         return
     numbers = [number for cell in table[column].to_pylist() if cell is not None and (number := number_in(str(cell))) is not None]
     low, high = min(numbers, default=0.0), max(numbers, default=0.0)
     if not any(scale[0] <= low and high <= scale[1] for scale in SCALES):
-        raise _unclear(name, f"{one_line(column, 60)} with numbers from {low:g} to {high:g}, which are no usual scores", texts)
+        raise _whether_grades(name, texts, column, f"{one_line(column, 60)} with numbers from {low:g} to {high:g}, no usual scores,")
 
 
 def is_called_beside(column: str) -> bool:
@@ -269,13 +278,7 @@ def _check_labels(name: str, table: pa.Table, chosen: Sequence[str], settled: st
         if any(word in column.casefold() for word in GRADE_WORDS):
             cells = {str(cell).strip().casefold() for cell in table[column].to_pylist() if cell is not None} - {""}
             if len(cells) > 1 or cells & {"0", "0.0", "false"}:
-                raise DataError(
-                    where=name,
-                    found=f"{one_line(column, 60)} beside {listed(chosen)}",
-                    expected="to be told whether it says how alike they are",
-                    remedy=f"If it does: --columns {','.join([*chosen, column])} (tune), or --set "
-                    f"'corpus.columns=[{', '.join([*chosen, column])}]' (a recipe); if not, name {' and '.join(chosen)} alone.",
-                )
+                raise _whether_grades(name, chosen, column, one_line(column, 60))
 
 
 def _check_nli(name: str, table: pa.Table, chosen: Sequence[str]) -> None:
@@ -335,6 +338,18 @@ def _longest_texts(table: pa.Table) -> list[str]:
 
 def _is_list(table: pa.Table, column: str) -> bool:
     return str(table.schema.field(column).type).startswith(("list", "large_list"))
+
+
+def _whether_grades(name: str, texts: Sequence[str], column: str, found: str) -> DataError:
+    """found: the column, and what it holds."""
+    columns = [*texts, column]
+    return DataError(
+        where=name,
+        found=f"{found} beside {listed(texts)}",
+        expected="to be told whether it says how alike they are",
+        remedy=f"If it does: --columns {','.join(columns)} (tune), or --set 'corpus.columns=[{', '.join(columns)}]' (a recipe); "
+        f"if not, name {' and '.join(texts)} alone.",
+    )
 
 
 def _unclear(name: str, found: str, likely: Sequence[str]) -> DataError:

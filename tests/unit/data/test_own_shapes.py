@@ -212,6 +212,18 @@ def test_dates_addresses_and_keys_are_neither_texts_nor_scores(column: str, plac
             layout_of("my.csv", table.drop_columns(["Loesung"]), shape=None, columns=None, group=None)
 
 
+def test_a_remark_on_some_rows_is_no_negative() -> None:
+    """Nine of ten rows were left out, for they had no negative."""
+    cells = {
+        "a": [f"who {n}" for n in range(60)],
+        "b": [f"he {n}" for n in range(60)],
+        "c": [f"to be checked {n}" * (n % 10 == 0) for n in range(60)],
+    }
+    table = pa.table({name: pa.array(column, pa.large_string()) for name, column in cells.items()})
+    assert layout_of("my.csv", table, shape=None, columns=None, group=None).columns == ("a", "b")
+    assert layout_of("my.csv", table, shape="triplets", columns=None, group=None).columns == ("a", "b", "c")
+
+
 def test_texts_without_blanks_between_words_are_no_keys() -> None:
     cells = {
         "a": [f"第{n}章讲了什么？" for n in range(60)],
@@ -230,7 +242,9 @@ def test_numbers_on_no_usual_scale_are_asked_about() -> None:
         "Klicks": [str(n % 9 * 130) for n in range(60)],
     }
     table = pa.table({name: pa.array(column, pa.large_string()) for name, column in cells.items()})
-    with pytest.raises(DataError, match=r"Klicks with numbers from 0 to 1040, which are no usual scores; .* --columns one,other"):
+    with pytest.raises(
+        DataError, match=r"Klicks with numbers from 0 to 1040, no usual scores, beside one, other; .* --columns one,other,Klicks"
+    ):
         layout_of("my.csv", table, shape=None, columns=None, group=None)
     for asked in ({"shape": "graded", "columns": None}, {"shape": None, "columns": ("one", "other", "Klicks")}):
         assert layout_of("my.csv", table, group=None, **asked).shape == "graded"  # type: ignore[arg-type]
