@@ -18,9 +18,10 @@ from sentdist.data.text_errors import missing, no_rows, what_is_wanted
 from sentdist.data.text_rows import PLAIN, SENTENCE, row_reader
 from sentdist.errors import DataError, brief, counted, listed
 from sentdist.reading import reading, unreadable
-from sentdist.table_files import GZIP, PLAIN_SUFFIX, SEPARATED, SHOWN_TABLES, TABLES, other_kind, suffix_of
+from sentdist.table_files import GZIP, PLAIN_SUFFIX, SEPARATED, SHOWN_TABLES, TABLES, open_text, other_kind, suffix_of
 
 STDIN = "-"
+LOOKED_AT = 1 << 16  # letters at the beginning of a file
 NAMED_ROWS = 5  # that lack a sentence
 LONGEST_NOTHING = 2 * max(map(len, NOTHING))  # letters, with blanks around
 ROWS_AT_ONCE = 16_384  # of what is looked through
@@ -168,7 +169,9 @@ def open_texts(
         raise no_rows(name)
     if suffix_of(path) in PLAIN:
         _check_plain(name, beside, columns, num_columns)
-        return Texts(path=path, columns=(SENTENCE,), file_format=FileFormat(encoding=encoding_of(name, path)))
+        encoding = encoding_of(name, path)
+        _check_no_table(name, path, encoding)
+        return Texts(path=path, columns=(SENTENCE,), file_format=FileFormat(encoding=encoding))
     if suffix_of(path) not in TABLES:
         what_is_packed = "; what is packed so, a sentence a line: zcat FILE | sentdist … -" if suffix_of(path) == GZIP else ""
         raise DataError(
@@ -229,6 +232,22 @@ def _check_named(name: str, known: Sequence[str]) -> None:
 
 def _is_sentence(header: str) -> bool:
     return len(header.split()) > MOST_WORDS or header.strip()[-1:] in tuple(".?!")
+
+
+def _check_no_table(name: str, path: Path, encoding: str) -> None:
+    """Refuse a table that is called .txt, as spreadsheets call one parted by tabs: each row would be a sentence."""
+    if not path.is_file():
+        return
+    with _readable(path), open_text(path, encoding=encoding) as file:
+        lines = [line for line in file.read(LOOKED_AT).splitlines()[:-1] if line.strip()]
+    tabs = {line.count("\t") for line in lines}
+    if len(lines) > 1 and len(tabs) == 1 and (number := tabs.pop()):
+        raise DataError(
+            where=name,
+            found=f"{counted(number + 1, 'column')} parted by tabs",
+            expected="a sentence a line",
+            remedy=f"Call the file {path.stem}.tsv and name its column (--column), or take the tabs out.",
+        )
 
 
 def _is_substituted(path: Path) -> bool:

@@ -234,6 +234,12 @@ def test_files_are_read_as_recipes_read_them(name: str, content: bytes, notes: l
         ("a.csv", "A man eats.\ntwo birds\n", [], "as .txt with a sentence a line"),
         ("a.txt", "one\ntwo\0\n", [], r"row 2, sentence: found 'two\x00'; expected a sentence without NUL characters"),
         ("a.txt", "one\n", ["sentence"], "plain text, and sentence asked for"),
+        (
+            "a.txt",
+            "nr\ttext\n1\tone\n2\ttwo\n".encode("utf-16"),
+            [],
+            "2 columns parted by tabs; expected a sentence a line. Call the file a.tsv",
+        ),
         ("a.parquet", "no parquet", ["sentence"], "a file that cannot be read"),
         ("a.txt", b"\xff\xfe\xfa", [], "a file that cannot be read"),
     ],
