@@ -118,6 +118,8 @@ def search(
     tell_unknown(loaded)
     if texts is not None:
         tell_rows(texts)
+        if texts.nothing.rows or (left_out is not None and left_out.rows):
+            typer.echo("These rows are counted from 1, those of hits from 0, as in a file of embeddings.", err=True)
     _print_hits(asked, [found.hits(number, left_out) for number in range(len(asked))], output)
     if texts is not None and texts.others and not (id_column or show) and output == "table":
         typer.echo(f"The corpus has other columns, too: {listed(texts.others)}. --show {shlex.quote(texts.others[0])} shows one.", err=True)

@@ -189,6 +189,7 @@ def test_rows_without_a_sentence_are_left_out_counted_and_told(name: str, files:
     assert sorted(hit["row"] for hit in found) == [n for n, text in enumerate(texts) if text.strip()]
     assert all(texts[hit["row"]] == hit["text"] for hit in found)
     assert f"{4 if name == 'corpus.jsonl' else 3} rows without a sentence are left out, row 1 first." in answer.stderr
+    assert "counted from 1, those of hits from 0" in answer.stderr, "else the row that is left out is shown as a hit"
     assert "embeddings" in files and "Drop or fill" in _call("encode", files["encoder"], path, *column, "--out", tmp_path / "o.npy").stderr
 
 
