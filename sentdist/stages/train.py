@@ -215,11 +215,14 @@ class TrainSession:
         self._curve.add(report)
 
     def _is_dev_due(self) -> bool:
-        """Whether dev is scored where the session stands; at an epoch's end the next one stands at step 0."""
+        """Whether dev is scored where the session stands; at an epoch's end the next one stands at step 0. Who stops before the first time
+        is scored where it stopped."""
+        progress = self.progress
+        is_first = not progress.history or progress.history[0].step == progress.step
         return (
             self._dev is not None
-            and self.progress.step > 0
-            and (self.progress.step_in_epoch == 0 or self.schedule.has_dev_at(self.progress.step_in_epoch))
+            and progress.step > 0
+            and (progress.step_in_epoch == 0 or self.schedule.has_dev_at(progress.step_in_epoch) or (is_first and self._is_stopped()))
         )
 
     def _is_scored(self) -> bool:

@@ -190,7 +190,7 @@ class Conductor:
         self.forecasts.something_was_built()
         if found is None or found.dev is None or found.last is None:
             at_share = f"no dev score at {100 * share:g} % of the training"
-            expected = "similarities that differ, and a score before `stopping` ends the training"
+            expected = "similarities that differ"
             self.fail(number, ResourceError(where=f"trial {number}", found=at_share, expected=expected, remedy="The others go on."))
             return False
         price = spent_on(stage, self.context.store, earlier=self._earlier, known=self._state.paid_for)

@@ -21,6 +21,7 @@ from sentdist.plan.search import Axis
 from sentdist.plan.stage import Json, Stage, topological
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
+from sentdist.stages.dev_scorer import DevScorer
 from sentdist.stages.devices import on_this_machine
 from sentdist.stages.local import build_all
 from sentdist.stages.rung_records import RungScore, rung_score
@@ -142,17 +143,36 @@ def test_a_trial_that_fails_is_noted_and_tried_again_by_the_next_submission(tmp_
     assert again.trials[0].state == "finished" and len(again.trials) == 2
 
 
-def test_a_training_that_stops_before_its_first_dev_score_fails_its_trial_alone(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
-    """Its artifact is there, so nobody waits for it: it says what is missing."""
+def test_a_training_that_stops_before_its_first_dev_score_is_scored_where_it_stopped(
+    tmp_path: Path, data: Path, tiny_encoder_dir: Path
+) -> None:
     stopped: dict[str, Json] = {"objective": {"name": "info_nce"}, "stopping": {"reading": "step", "patience": 1}}
     planned, context = tiny_search(
         tiny_encoder_dir, data, tmp_path, changes={"methods": {"base": {}, "stopped": stopped}, "baseline": "base", "selection": {"task": "stsb-dev", "every_fraction": 1.0}},
         halving=None, samples=1, space={"training.learning_rate": {"choice": [5.0, 9.0]}},
     )  # fmt: skip
     (trial,) = search_in_process(planned, context, print_line=lambda line: None).trials
-    assert trial.state == "failed" and "a score before `stopping` ends the training" in str(trial.error)
     found = rung_score(planned.train("stopped", trial.suggestion), 1.0, context)
-    assert found is not None and found.dev is None and 0 < found.step < 6
+    assert found is not None and found.dev is not None and found.dev == found.last and 0 < found.step < 6
+    assert trial.state == "finished" and trial.dev == found.dev
+
+
+def test_a_trial_whose_embeddings_are_all_alike_fails_alone(
+    tmp_path: Path, data: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its artifact is there, so nobody waits for it: it says what is missing."""
+    planned, context = tiny_search(tiny_encoder_dir, data, tmp_path, halving=None, samples=2)
+    whole = DevScorer.score
+    asked: list[DevScorer] = []
+
+    def score(scorer: DevScorer, encode: Any) -> float | None:
+        asked.append(scorer)
+        return None if scorer is asked[0] else whole(scorer, encode)
+
+    monkeypatch.setattr(DevScorer, "score", score)
+    alike, *others = search_in_process(planned, context, print_line=lambda line: None).trials
+    assert alike.state == "failed" and "expected similarities that differ" in str(alike.error)
+    assert others and all(other.state == "finished" for other in others)
 
 
 def test_a_budget_ends_a_search(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
