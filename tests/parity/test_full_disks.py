@@ -47,7 +47,7 @@ def save_on_a_full_disk(rank: int, world_size: int, folder: str, place: str) -> 
 
 
 PLACES = {
-    "its scratch folder": ("sentdist.execution.training.checkpoints.RunningFolder._scratch",),
+    "its scratch folder": ("sentdist.store.local_storage.LocalStorage.scratch",),
     "its random state": ("sentdist.execution.training.deepspeed_engine.save_rng", "sentdist.learning.engine.save_rng"),
     "DeepSpeed's own files": ("deepspeed.runtime.checkpoint_engine.torch_checkpoint_engine.TorchCheckpointEngine.save",),
 }
