@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 from pathlib import Path, PurePath
 from typing import IO
 
@@ -13,6 +14,7 @@ PLAIN_SUFFIX = ".txt"  # a sentence a line, or values that something separates
 PACKABLE = (*SEPARATED, LINES, OBJECTS, PLAIN_SUFFIX)
 _PLAIN_TABLES = (PARQUET, *SEPARATED, LINES, OBJECTS)
 TABLES = (*_PLAIN_TABLES, *(f"{suffix}{GZIP}" for suffix in _PLAIN_TABLES if suffix in PACKABLE))
+READ = (*TABLES, PLAIN_SUFFIX)  # what sentences are read from
 SHOWN_TABLES = f"{', '.join(_PLAIN_TABLES)} (text may be packed: .csv{GZIP})"
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 GZIP_BEGINS = b"\x1f\x8b"
@@ -23,6 +25,16 @@ def suffix_of(path: PurePath) -> str:
     suffix = path.suffix.lower()
     inside = PurePath(path.stem).suffix.lower() if suffix == GZIP else ""
     return inside if inside in PACKABLE else suffix
+
+
+def is_called_a_file(path: PurePath) -> bool:
+    """Whether sentences are read from files of such a name."""
+    return suffix_of(path) in READ
+
+
+def is_file_of_sentences(name: str) -> bool:
+    """Whether there is a file by that name from which sentences are read."""
+    return is_called_a_file(PurePath(name)) and os.path.isfile(os.path.expanduser(name))  # these raise nothing, whatever the name is
 
 
 def other_kind(path: PurePath) -> str:

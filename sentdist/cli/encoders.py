@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import time
 from dataclasses import replace
@@ -35,7 +34,7 @@ from sentdist.errors import DataError, brief, counted
 from sentdist.inference.opening import encoder_use, open_store
 from sentdist.learning.encoder.declared import ends_in_normalize
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
-from sentdist.table_files import PLAIN_SUFFIX, TABLES, suffix_of
+from sentdist.table_files import is_file_of_sentences
 
 if TYPE_CHECKING:
     from sentdist.data.texts import Texts
@@ -91,9 +90,8 @@ def encode(
         raise DataError(where="--id", found=f"{out.name}", expected="OUT.parquet, which has room for ids", remedy="Leave --id out.")
     _check_order(encoder, file)
     left_out = None if id_column is None else LeftOut()  # ids say which row is which
-    texts = found_texts(
-        file, columns=given_names(column), id_column=id_column, left_out=left_out
-    )  # before torch: a mistake is told at once
+    # Before torch is loaded: a mistake is told at once.
+    texts = found_texts(file, columns=given_names(column), id_column=id_column, left_out=left_out)
     if texts.others:
         texts = replace(texts, or_else=f" With ids they are left out: --id {shlex.quote(texts.others[0])} --out {out.stem}.parquet.")
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision, normalize=normalize)
@@ -259,7 +257,7 @@ def _tell_of_pairs(loaded: LoadedEncoder, files: tuple[Texts, Texts | None]) -> 
 
 def _check_order(encoder: str, file: str) -> None:
     """Refuse a file in the place of the encoder."""
-    if suffix_of(Path(encoder)) in (*TABLES, PLAIN_SUFFIX) and os.path.isfile(os.path.expanduser(encoder)):
+    if is_file_of_sentences(encoder):
         raise DataError(
             where=encoder, found="a file of sentences", expected="an encoder first, then the file",
             remedy=f"Turn them: sentdist encode {shlex.quote(file)} {shlex.quote(encoder)} …",

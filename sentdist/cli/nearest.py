@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import time
 from pathlib import Path
@@ -31,7 +30,7 @@ from sentdist.cli.options import (
 from sentdist.cli.printing import empty_table, found_texts, look_through, open_console, sentence_progress, tell_rows, tell_unknown
 from sentdist.errors import DataError, counted, listed
 from sentdist.inference.opening import encoder_use
-from sentdist.table_files import PLAIN_SUFFIX, TABLES, suffix_of
+from sentdist.table_files import is_file_of_sentences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -143,7 +142,7 @@ def _check_corpus(corpus: str | None, embeddings: Path | None, *, names_columns:
 def _tell_of_files(queries: list[str]) -> None:
     """Say so where a query is the name of a file of sentences, which is searched for as it stands."""
     for query in queries:
-        if suffix_of(Path(query)) in (*TABLES, PLAIN_SUFFIX) and os.path.isfile(os.path.expanduser(query)):
+        if is_file_of_sentences(query):
             typer.echo(f"{query} is searched for as a sentence. The sentences of that file: --queries {shlex.quote(query)}", err=True)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from sentdist.data.cells import is_utf8
 from sentdist.errors import DataError, brief, listed
 from sentdist.spelling import near_file
-from sentdist.table_files import GZIP, LINES, PARQUET, PLAIN_SUFFIX, SEPARATED, SHOWN_TABLES, TABLES, suffix_of
+from sentdist.table_files import GZIP, LINES, PARQUET, PLAIN_SUFFIX, SEPARATED, SHOWN_TABLES, is_called_a_file, suffix_of
 
 PARQUET_PARTS = "import sys, pyarrow.dataset as d, pyarrow.parquet as p; p.write_table(d.dataset(sys.argv[1]).to_table(), sys.argv[2])"
 
@@ -26,7 +26,7 @@ def missing(path: Path) -> DataError:
     folder, expected = path.parent, f"a file of sentences: .txt with one a line, {SHOWN_TABLES}"
     if path.is_dir():
         return DataError(where=str(path), found="a folder", expected=expected, remedy=file_of_folder(path))
-    if len(path.name.split()) > 1 and suffix_of(path) not in (*TABLES, PLAIN_SUFFIX) and folder == Path():
+    if len(path.name.split()) > 1 and not is_called_a_file(path) and folder == Path():
         return DataError(where=brief(str(path)), found="a sentence", expected=expected, remedy="A file is wanted here.")
     names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
     closest = near_file(path.name, names)
@@ -36,7 +36,7 @@ def missing(path: Path) -> DataError:
 
 def file_of_folder(folder: Path) -> str:
     """What to do where a folder was named: to name a file in it, or to put the parts of one table into one file."""
-    inside = sorted(entry for entry in folder.iterdir() if suffix_of(entry) in (*TABLES, PLAIN_SUFFIX) and entry.is_file())
+    inside = sorted(entry for entry in folder.iterdir() if is_called_a_file(entry) and entry.is_file())
     if not inside:
         return "It holds no such table."
     alike = [entry for entry in inside if suffix_of(entry) == suffix_of(inside[0]) and entry.suffix == inside[0].suffix]
@@ -46,7 +46,7 @@ def file_of_folder(folder: Path) -> str:
 
 def parts_by_pattern(path: Path) -> str:
     """What to do where a pattern names the parts of one table; "" for what is none."""
-    is_pattern = any(letter in path.name for letter in "*?[") and suffix_of(path) in (*TABLES, PLAIN_SUFFIX)
+    is_pattern = any(letter in path.name for letter in "*?[") and is_called_a_file(path)
     return _in_one_file(path) if is_pattern else ""
 
 

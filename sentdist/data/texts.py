@@ -18,7 +18,7 @@ from sentdist.data.text_errors import missing, no_rows, what_is_wanted
 from sentdist.data.text_rows import PLAIN, SENTENCE, row_reader
 from sentdist.errors import DataError, brief, counted, listed
 from sentdist.reading import reading, unreadable
-from sentdist.table_files import GZIP, PLAIN_SUFFIX, SEPARATED, SHOWN_TABLES, TABLES, open_text, other_kind, suffix_of
+from sentdist.table_files import GZIP, SEPARATED, SHOWN_TABLES, TABLES, is_called_a_file, open_text, other_kind, suffix_of
 
 STDIN = "-"
 LOOKED_AT = 1 << 16  # letters at the beginning of a file
@@ -34,7 +34,7 @@ TextColumns = dict[str, list[str]]
 def looks_like_a_file(argument: str) -> bool:
     """Whether an argument that may be a sentence names a file: standard input, one word with a suffix that is read here, or a file that is
     there; a word without suffix or slash is a sentence, whatever is called so."""
-    if argument == STDIN or (len(argument.split()) == 1 and suffix_of(Path(argument)) in (*TABLES, PLAIN_SUFFIX)):
+    if argument == STDIN or (len(argument.split()) == 1 and is_called_a_file(Path(argument))):
         return True
     place = os.path.expanduser(argument)
     return ("/" in argument or bool(Path(argument).suffix)) and os.path.exists(place) and not os.path.isdir(place)

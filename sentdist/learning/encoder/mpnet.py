@@ -35,10 +35,13 @@ class MPNetModel(modeling_mpnet.MPNetModel):
         if segments is None:
             return super().forward(*args, output_hidden_states=output_hidden_states, **kwargs)
         segments = replace(segments, distances=self._distances(segments.longest))
-        states = [self.embeddings(*args, **kwargs)]
+        states = self.embeddings(*args, **kwargs)
+        kept = [states] if output_hidden_states else []
         for layer in self.encoder.layer:
-            states.append(layer(states[-1], segments=segments, drophead=drophead))
-        return BaseModelOutput(last_hidden_state=states[-1], hidden_states=tuple(states) if output_hidden_states else None)
+            states = layer(states, segments=segments, drophead=drophead)
+            if output_hidden_states:
+                kept.append(states)
+        return BaseModelOutput(last_hidden_state=states, hidden_states=tuple(kept) or None)
 
     def _distances(self, longest: int) -> Tensor:
         """(H, 2 · longest - 1): what each head adds where a key's place less the query's is 1 - longest to longest - 1, in all layers."""

@@ -7,6 +7,7 @@ words do not say from its defaults, which are these two checkpoints'. Another on
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,18 +44,23 @@ FIXED: dict[str, object] = {
 }
 
 
+def other_word(config: Mapping[str, object]) -> str | None:
+    """The first word of a config.json that says something else than what is computed in any case; None where there is none."""
+    return next((name for name, value in FIXED.items() if config.get(name, value) != value), None)
+
+
 def check_released_words(config: PreTrainedConfig, folder: Path) -> None:
-    """EncoderError where a configuration of Nomic's says something else than what will be computed; asked before any of it is changed."""
+    """EncoderError where sizes in Nomic's words are others than those that will be computed; asked before any of it is changed."""
     if config.model_type != MODEL_TYPE:
         return
     computed = {name: getattr(config, other) for name, other in SAME_AS.items()}
-    computed |= FIXED | {"rotary_emb_base": config.rope_parameters["rope_theta"]}
+    computed["rotary_emb_base"] = config.rope_parameters["rope_theta"]
     for name, value in computed.items():
         found = getattr(config, name, value)
         if found != value:
             raise EncoderError(
                 where=f"encoder {folder}/config.json: {name}",
-                found=f"{found!r}, which transformers {'' if name in FIXED else 'reads under another name and '}computes as {value!r}",
+                found=f"{found!r}, which transformers reads under another name and computes as {value!r}",
                 expected="the architecture of nomic-embed-text-v1",
                 remedy="Take that one or v1.5; where sizes differ, write them under transformers' names: "
                 + ", ".join(dict.fromkeys(SAME_AS.values()))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sentdist.errors import EncoderError, brief
 from sentdist.learning.encoder.declared import json_object
-from sentdist.learning.encoder.nomic import FIXED, MODEL_TYPE
+from sentdist.learning.encoder.nomic import FIXED, MODEL_TYPE, other_word
 
 ADAPTERS = "adapter_config.json"
 # Families with a table of positions, in which `position_embedding_type` could name another kind until transformers 5.
@@ -92,11 +92,10 @@ def _of_own_code(family: str, config: Mapping[str, object]) -> Refusal | None:
             'the model_type "new", whose code came with the checkpoint and never runs here',
             "Take the same weights as transformers has them, with the model_type gte, such as alibaba-nlp-community/gte-multilingual-base.",
         )
-    other = {} if family != MODEL_TYPE else {name: config[name] for name, value in FIXED.items() if config.get(name, value) != value}
-    if other:
-        name, value = next(iter(other.items()))
+    if family == MODEL_TYPE and (name := other_word(config)) is not None:
         return Refusal(
-            f"a {family} with {name}={brief(value)}, which transformers computes as {FIXED[name]!r}", "Take nomic-embed-text-v1 or v1.5."
+            f"a {family} with {name}={brief(config[name])}, which transformers computes as {FIXED[name]!r}",
+            "Take nomic-embed-text-v1 or v1.5.",
         )
     return None
 

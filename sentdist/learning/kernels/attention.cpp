@@ -39,6 +39,7 @@ struct Head {
     int64_t sentence, number, begin, length, first_place;
 
     int64_t padded() const { return whole_lanes(length); }
+    int64_t distance_floats() const { return 2 * padded() + LANES; }  // room for a value of each distance, read from any of them on
 };
 
 // Floats of one thread, dealt out from the front.
@@ -53,8 +54,8 @@ struct Scratch {
     }
 };
 
-// Lets `work(head, scratch)` do each head of each sentence. It takes so many tensors of a head's rows, so many of ROWS queries' weights and
-// of distances, and one of ROWS rows.
+// Lets `work(head, scratch)` do each head of each sentence. It takes at most so many tensors of a head's rows, so many of ROWS queries'
+// weights and of distances, and one of ROWS rows.
 template <typename Work>
 void for_each_head(const Layout& layout, int64_t num_tensors, int64_t num_weights, int threads, Work work) {
     std::vector<int64_t> first_place(layout.num_sentences + 1, 0);
@@ -157,10 +158,10 @@ inline Lanes within(Lanes lanes, int64_t first, int64_t length, float beyond) {
 // What the distances within a head's sentence add, the longest one back first, and zeros behind them; null where there are none.
 float* read_distances(const Layout& layout, const Head& head, Scratch& scratch) {
     if (layout.distances == nullptr) return nullptr;
-    float* distances = scratch.take(2 * head.padded() + LANES);
+    float* distances = scratch.take(head.distance_floats());
     const float* middle = layout.distances + head.number * layout.num_distances + layout.num_distances / 2;
     float* end = std::copy(middle - (head.length - 1), middle + head.length, distances);
-    std::fill(end, distances + 2 * head.padded() + LANES, 0.0f);
+    std::fill(end, distances + head.distance_floats(), 0.0f);
     return distances;
 }
 
@@ -309,9 +310,9 @@ void attention_backward(const QueryKeyValue<Element>& qkv, const Layout& layout,
         std::fill(value_sums, value_sums + padded * width, 0.0f);
         float *weights = scratch.take(ROWS * padded), *slopes = scratch.take(ROWS * padded), *query_rows = scratch.take(ROWS * width);
         float *drawn = scratch.take(padded), *distances = read_distances(layout, head, scratch);
-        float* sums = read_distances(layout, head, scratch);
+        float* sums = distances == nullptr ? nullptr : scratch.take(head.distance_floats());
         float score_scale = distances == nullptr ? layout.scale : 1.0f;
-        if (sums != nullptr) std::fill(sums, sums + 2 * padded + LANES, 0.0f);
+        if (sums != nullptr) std::fill(sums, sums + head.distance_floats(), 0.0f);
         for (int64_t first = 0; first < head.length; first += ROWS) {
             products(rows.query + first * width, width, key_columns, width, padded, weights);
             products(grad_rows + first * width, width, value_columns, width, padded, slopes);

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 
 import pytest
 import torch
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from sentdist.errors import EncoderError, RecipeError
 from sentdist.learning.encoder.card import EncoderCard
@@ -16,7 +19,7 @@ from sentdist.plan.stages import Scores, Train
 from sentdist.stages.planning.worker_memory import encoder_size
 from tests.support.building import run_local
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
-from tests.support.tiny_encoders import tiny_writer
+from tests.support.tiny_encoders import tiny_encoder, tiny_writer
 
 CARD = EncoderCard(base_model="tiny", objective="none")
 SENTENCES = ["a dog runs", "two cats sleep on a red mat", "a man"]
@@ -36,6 +39,26 @@ def test_the_first_layers_are_kept_as_they_are(family: str, request: pytest.Fixt
     assert again.model.config.num_hidden_layers == 1
     with torch.no_grad():
         torch.testing.assert_close(again(again.tokenize(SENTENCES)), cut(cut.tokenize(SENTENCES)), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("family", ["bert", "mpnet", "qwen3"])
+def test_what_a_layer_gives_goes_once_the_next_has_read_it(family: str, tmp_path: Path) -> None:
+    """Without a derivative: of twelve layers eleven would be held for nothing."""
+    encoder = SentenceEncoder.load(tiny_encoder(tmp_path, family, num_hidden_layers=4)).eval()
+    layers = [module for module in encoder.model.modules() if isinstance(module, GradientCheckpointingLayer)]
+    given: list[weakref.ref[torch.Tensor]] = []
+    held: list[int] = []
+
+    def note(layer: torch.nn.Module, args: object, out: torch.Tensor) -> None:
+        gc.collect()
+        held.append(sum(one() is not None for one in given))
+        given.append(weakref.ref(out))
+
+    for layer in layers:
+        layer.register_forward_hook(note)
+    with torch.no_grad():
+        encoder(encoder.tokenize(SENTENCES))
+    assert len(layers) == 4 and held == [0, 1, 1, 1]
 
 
 def test_what_writes_text_is_no_encoder(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.nomic import FIXED, SAME_AS
 from sentdist.learning.encoder.pretrained import load_configuration
+from sentdist.learning.encoder.refused import why_refused
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.optimization import Optimization, parameter_groups
 from tests.support.tiny_encoders import SENTENCES, tiny_encoder
@@ -163,7 +164,12 @@ def test_the_released_configuration_is_what_transformers_computes_without_it(tmp
     ],
 )  # fmt: skip
 def test_what_transformers_would_not_read_is_refused(name: str, value: object, tmp_path: Path) -> None:
-    assert name in {*SAME_AS, *FIXED, "rotary_emb_base"}
-    (tmp_path / "config.json").write_text(json.dumps(RELEASED | {name: value}))
+    changed = RELEASED | {name: value}
+    if name in FIXED:
+        refusal = why_refused(changed)
+        assert refusal is not None and f"with {name}=" in refusal.found and "computes as" in refusal.found
+        return
+    assert name in {*SAME_AS, "rotary_emb_base"}
+    (tmp_path / "config.json").write_text(json.dumps(changed))
     with pytest.raises(EncoderError, match=f"config.json: {name}: found .*computes as"):
         load_configuration(tmp_path)
