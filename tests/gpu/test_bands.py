@@ -26,15 +26,21 @@ FAMILIES = {
     "nomic_bert": {"hidden_dropout_prob": 0.0},
     "gte": {"hidden_dropout_prob": 0.0},
     "eurobert": {},
+    "mpnet": {},
     "olmo3": {"sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"], "head_dim": 16},
 }
 
 
+@pytest.mark.parametrize("has_distances", [False, True])
 @pytest.mark.parametrize("num_key_heads", [1, 2, 4])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2)])
 @pytest.mark.parametrize("name", BANDS)
-def test_bands_and_shared_heads_give_what_a_cpu_gives(name: str, dtype: torch.dtype, tolerance: float, num_key_heads: int) -> None:
-    shape = {"num_heads": 4, "width": 32, "p": 0.0, "rounded_to": dtype, "num_key_heads": num_key_heads, **BANDS[name]}
+def test_bands_shared_heads_and_distances_give_what_a_cpu_gives(
+    name: str, dtype: torch.dtype, tolerance: float, num_key_heads: int, has_distances: bool
+) -> None:
+    """Sentences of all tiles, and one beyond them."""
+    seen = {"num_key_heads": num_key_heads, "has_distances": has_distances, **BANDS[name]}
+    shape = {"num_heads": 4, "width": 32, "p": 0.0, "rounded_to": dtype, **seen}
     there = attended(LENGTHS, **shape, dtype=dtype, device=torch.device("cuda"))
     here = attended(LENGTHS, **shape, dtype=torch.float32, device=torch.device("cpu"))
     for found, expected in zip((there.context, *there.gradients), (here.context, *here.gradients), strict=True):
@@ -42,10 +48,19 @@ def test_bands_and_shared_heads_give_what_a_cpu_gives(name: str, dtype: torch.dt
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-3), (torch.bfloat16, 0.05)])
+@pytest.mark.parametrize("has_distances", [False, True])
 @pytest.mark.parametrize("name", BANDS)
-def test_masks_are_those_of_the_derivative(name: str, dtype: torch.dtype, tolerance: float) -> None:
-    found = attended(MANY, num_heads=12, width=32, p=0.25, dtype=dtype, device=torch.device("cuda"), num_key_heads=3, **BANDS[name])
+def test_masks_are_those_of_the_derivative(name: str, dtype: torch.dtype, tolerance: float, has_distances: bool) -> None:
+    seen = {"num_key_heads": 3, "has_distances": has_distances, **BANDS[name]}
+    found = attended(MANY, num_heads=12, width=32, p=0.25, dtype=dtype, device=torch.device("cuda"), **seen)
     assert float(found.disagreement().max()) < tolerance
+
+
+@pytest.mark.parametrize("name", BANDS)
+def test_the_gradient_of_a_distance_is_the_same_each_time(name: str) -> None:
+    shape = {"num_heads": 4, "width": 32, "p": 0.0, "has_distances": True, **BANDS[name]}
+    first, second = (attended([*range(1, 129)] * 4, **shape, dtype=torch.bfloat16, device=torch.device("cuda")) for _ in range(2))
+    assert torch.equal(first.gradients[3], second.gradients[3])
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

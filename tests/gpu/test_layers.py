@@ -47,9 +47,10 @@ def test_rows(dtype: torch.dtype, bound: float, width: int) -> None:
     assert cases[1]["dropped"] == pytest.approx(0.25, abs=0.05)
 
 
+@pytest.mark.parametrize("family", ["bert", "mpnet"])
 @pytest.mark.parametrize(("precision", "bound"), [("fp32", 2e-6), ("bf16", 2e-2)])
-def test_a_layer_gives_what_torch_gives(precision: str, bound: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = SentenceEncoder.load(tiny_encoder(tmp_path, "bert", **HEADS), hidden_dropout=0.0, attention_dropout=0.0)
+def test_a_layer_gives_what_torch_gives(precision: str, bound: float, family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = SentenceEncoder.load(tiny_encoder(tmp_path, family, **HEADS), hidden_dropout=0.0, attention_dropout=0.0)
     with_vectors(encoder)
     with monkeypatch.context() as patch:
         patch.setattr(cpp_kernels, "why_unavailable", lambda: "not now")

@@ -34,8 +34,10 @@ def test_rows_give_what_torch_gives_and_both_passes_draw_the_same_masks() -> Non
         assert case.get("alike", 0.0) == (pytest.approx(0.25**2 + 0.75**2, abs=0.06) if is_whole else 0.0), "rows and columns draw apart"
 
 
-def test_a_layer_gives_what_torch_gives() -> None:
-    found = layers()["layers"]
+@pytest.mark.parametrize("family", ["bert", "mpnet"])
+def test_a_layer_gives_what_torch_gives(family: str) -> None:
+    """Of MPNet the numbers that its distances add have a gradient, too."""
+    found = layers()[f"layers of {family}"]
     assert found["counted"] == 10, "two layers: trained, frozen, encoded, and twice where they are computed again"
     assert max(found["loss"], found["gradients"], found["encoded"]) < 2e-6, found
     assert found["recomputed"] == 0.0

@@ -8,16 +8,18 @@ from typing import Any
 import pytest
 
 from sentdist.learning.encoder.fused_attention import longest_supported, why_kernels_unavailable
+from tests.support.attended import BANDS
 from tests.support.interpreted import run_interpreted
 
 
 @cache
-def interpreted() -> list[Any]:
-    return run_interpreted("tests.support.interpreted_kernels")
+def interpreted() -> dict[str, Any]:
+    (found,) = run_interpreted("tests.support.interpreted_kernels")
+    return found
 
 
 def test_they_give_what_a_cpu_gives_and_both_passes_draw_the_same_masks() -> None:
-    *cases, _recomputed, _apart, _masks, _prepared, _tiles, _quicker, _traced = interpreted()
+    cases = interpreted()["cases"]
     assert [(case["dtype"], case["width"]) for case in cases] == [("torch.float32", 16), ("torch.float32", 64), ("torch.float16", 32)]
     for case in cases:
         assert case["off"] < (3e-3 if case["dtype"] == "torch.float16" else 1e-5), case
@@ -25,19 +27,33 @@ def test_they_give_what_a_cpu_gives_and_both_passes_draw_the_same_masks() -> Non
         assert case["masks"] < (2e-2 if case["dtype"] == "torch.float16" else 1e-4), case  # other masks would be off by 1
 
 
+def test_what_a_token_sees_and_what_its_distance_adds_are_as_on_a_cpu() -> None:
+    found = interpreted()["bands"]
+    assert {(case["name"], case["has_distances"]) for case in found} == {(name, adds) for name in BANDS for adds in (False, True)}
+    for case in found:
+        assert case["off"] < (5e-3 if case["dtype"] == "torch.float16" else 1e-5), case
+        assert case["masks"] < (2e-2 if case["dtype"] == "torch.float16" else 1e-4), case
+
+
+def test_where_torch_has_no_kernel_sentences_beyond_the_largest_tile_alone_are_grouped() -> None:
+    found = interpreted()["long_ones_in_groups"]
+    assert found["grouped"] == [[70, 128, 70]]
+    assert found["off"] < 1e-5
+
+
 def test_a_layer_that_is_computed_again_draws_the_same_masks_and_one_that_encodes_draws_none() -> None:
-    recomputed = interpreted()[-7]
+    recomputed = interpreted()["recomputed"]
     assert recomputed["same"] and recomputed["encoded"] < 1e-5
 
 
 def test_sentences_beyond_the_largest_tile_go_to_torch_alone_where_dropout_in_float32_asks_for_a_call_a_length() -> None:
-    apart = interpreted()[-6]
+    apart = interpreted()["long_ones_apart"]
     assert apart["off"] < 1e-5
     assert apart["gone"] == [[[2, 70], [1, 128]], [[1, 70], [1, 128]]], "of six sentences three; and all where none is short"
 
 
 def test_masks_keep_the_mean_and_are_drawn_apart() -> None:
-    masks = interpreted()[-5]
+    masks = interpreted()["masks"]
     assert masks["mean"] == pytest.approx(1.0, abs=0.03)
     assert masks["variance"] == pytest.approx(1.0, rel=0.15)
     assert all(abs(one) < 0.12 for one in masks["likeness"]), "sentences, rows and heads"
@@ -45,18 +61,16 @@ def test_masks_keep_the_mean_and_are_drawn_apart() -> None:
 
 
 def test_sentences_go_to_the_tile_they_fit_into_and_a_launch_that_is_too_small_to_the_next() -> None:
-    prepared, tiles, quicker = interpreted()[-4:-1]
+    prepared, tiles, quicker = (interpreted()[name] for name in ("launches", "tiles", "quicker"))
     assert prepared["tiles"] == [32, 128] and prepared["counts"] == [400, 101], "3,600 programs are too few for a launch, 4,800 are not"
     assert prepared["places"] == list(range(501))
-    used = tiles.pop("used")
-    assert used.startswith("Triton ") and used.endswith(", tiles of 16 32 64 128") and tiles.pop("tried") == used, (
-        "what is tried is not used"
-    )
-    assert tiles.pop("unavailable") == [
+    used = tiles["used"]
+    assert used.startswith("Triton ") and used.endswith(", tiles of 16 32 64 128") and tiles["tried"] == used, "what is tried is not used"
+    assert tiles["unavailable"] == [
         None, "RuntimeError: Failed to find C compiler.", "raised: Triton Error [CUDA]: out of memory", None, "RuntimeError: not so",
     ]  # fmt: skip
-    assert tiles.pop("strided")
-    assert tiles == {
+    assert tiles["strided"]
+    assert tiles["largest"] == {
         "torch.float32 8": 0, "torch.float32 16": 128, "torch.float32 32": 128, "torch.float32 64": 64, "torch.float32 128": 32,
         "torch.bfloat16 8": 0, "torch.bfloat16 16": 128, "torch.bfloat16 32": 128, "torch.bfloat16 64": 128, "torch.bfloat16 128": 64,
     }  # fmt: skip
@@ -64,7 +78,7 @@ def test_sentences_go_to_the_tile_they_fit_into_and_a_launch_that_is_too_small_t
 
 
 def test_a_trace_whose_tensors_are_pretended_runs_none_and_says_nothing_of_the_machine() -> None:
-    assert interpreted()[-1] == {"pretended": [False, False], "real": [True, True]}
+    assert interpreted()["traced"] == {"pretended": [False, False], "real": [True, True]}
 
 
 def test_without_triton_or_a_gpu_nothing_is_served(monkeypatch: pytest.MonkeyPatch) -> None:

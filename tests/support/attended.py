@@ -30,13 +30,14 @@ MASKED = (5, 16, 1, 12, 30, 64)  # tokens of sentences whose masks are read
 
 @dataclass(frozen=True, kw_only=True)
 class Attended:
-    """On the host, all (T, H, head width). grad: of some loss by the context. gradients: by query, key and value."""
+    """On the host, (T, H, head width). grad: of some loss by the context. gradients: by query, key and value, and (H, 2R - 1) by the
+    distances where there are some."""
 
     lengths: Sequence[int]
     context: Tensor
     grad: Tensor
     value: Tensor
-    gradients: tuple[Tensor, Tensor, Tensor]
+    gradients: tuple[Tensor, ...]
 
     def disagreement(self) -> Tensor:
         """(S,) of each sentence, how far the masks of forward and backward pass are from one another, against the size of its numbers.
@@ -62,23 +63,29 @@ def attended(
     num_key_heads: int | None = None,
     is_causal: bool = False,
     window: int | None = None,
+    has_distances: bool = False,
     has_backward: bool = True,
 ) -> Attended:
     """As a layer in training calls it, with dropout `p`. rounded_to: which numbers the sentences have, whatever computes with them.
-    num_key_heads: of keys and values; None: as many as of queries. has_backward: whether there are gradients, else there are zeros."""
+    num_key_heads: of keys and values; None: as many as of queries. has_distances: whether scores are moved by the tokens' distance.
+    has_backward: whether there are gradients, else there are zeros."""
     generator, num_tokens = torch.Generator().manual_seed(0), sum(lengths)
     heads = [num_heads, *[num_key_heads or num_heads] * 2]
     host = [torch.randn(1, count, num_tokens, width, generator=generator).to(rounded_to).to(dtype) for count in heads]
     grad = torch.randn(1, num_tokens, num_heads, width, generator=generator).to(rounded_to).to(dtype)
     states = [one.to(device).requires_grad_() for one in host]
     bounds = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32).to(device)
-    segments = Segments(lengths=lengths, boundaries=bounds, num_heads=num_heads, head_width=width, is_causal=is_causal)
+    distances = torch.randn(num_heads, 2 * max(lengths) + 5, generator=generator).to(device).requires_grad_() if has_distances else None
+    segments = Segments(
+        lengths=lengths, boundaries=bounds, num_heads=num_heads, head_width=width, is_causal=is_causal, distances=distances
+    )  # fmt: skip
     context, _ = flat_attention(nn.Identity().train(), *states, None, segments=segments, dropout=p, sliding_window=window)
-    found = torch.autograd.grad(context, states, grad.to(device)) if has_backward else [torch.zeros_like(one) for one in states]
-    query, key, value = (one.cpu().float().squeeze(0).transpose(0, 1) for one in found)
+    leaves = states if distances is None else [*states, distances]
+    found = torch.autograd.grad(context, leaves, grad.to(device)) if has_backward else [torch.zeros_like(one) for one in leaves]
     return Attended(
         lengths=lengths, context=context.detach().cpu().float().squeeze(0), grad=grad.float().squeeze(0),
-        value=host[2].detach().float().squeeze(0).transpose(0, 1), gradients=(query, key, value),
+        value=host[2].detach().float().squeeze(0).transpose(0, 1),
+        gradients=(*(one.cpu().float().squeeze(0).transpose(0, 1) for one in found[:3]), *(one.cpu() for one in found[3:])),
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Run as a program where Triton interprets its kernels (TRITON_INTERPRET=1): those of a GPU beside what a CPU computes.
 
-Prints a line of JSON a case: how far values and gradients are off, how far the masks of both passes differ, what the masks do.
+Prints a line of JSON: how far values and gradients are off, how far the masks of both passes differ, what the masks do.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
 from sentdist.learning.encoder import attention_tiles, flat_attention, grouped_attention
-from sentdist.learning.encoder.band import Band
 from sentdist.learning.encoder.compiled_attention import compiled_attention
 from sentdist.learning.encoder.fused_attention import ByLength
 from sentdist.learning.kernels import cpp_kernels, triton_attention, triton_kernels
+from sentdist.learning.kernels.band import Band
 from sentdist.learning.kernels.interface import AttentionLayout, QueryKeyValue
-from tests.support.attended import MASKED, Attended, attended, off_by_masks
+from tests.support.attended import BANDS, MASKED, Attended, attended, off_by_masks
 
 LENGTHS = (1, 16, 7, 64, 3, 128, 20, 17, 33)
 CPU = torch.device("cpu")
@@ -48,9 +48,9 @@ def _triton_first() -> Iterator[None]:
         yield
 
 
-def beside_a_cpu(dtype: torch.dtype, width: int) -> dict[str, Any]:
-    lengths = tuple(length for length in LENGTHS if length <= attention_tiles.largest_tile(width, dtype))
-    shape: dict[str, Any] = {"num_heads": 2, "width": width, "p": 0.0, "rounded_to": dtype}
+def beside_a_cpu(dtype: torch.dtype, width: int, lengths: tuple[int, ...] = LENGTHS, **layer: Any) -> dict[str, Any]:
+    lengths = tuple(length for length in lengths if length <= attention_tiles.largest_tile(width, dtype))
+    shape: dict[str, Any] = {"num_heads": 2, "width": width, "p": 0.0, "rounded_to": dtype, **layer}
     there, here = in_triton(lengths, **shape, dtype=dtype), attended(lengths, **shape, dtype=torch.float32, device=CPU)
     pairs = zip((there.context, *there.gradients), (here.context, *here.gradients), strict=True)
     dropped = in_triton(lengths, **shape | {"p": 0.25}, dtype=dtype)
@@ -59,8 +59,43 @@ def beside_a_cpu(dtype: torch.dtype, width: int) -> dict[str, Any]:
         "width": width,
         "off": max(float((found - expected).norm() / expected.norm()) for found, expected in pairs),
         "masks": float(dropped.disagreement().max()),
-        "gradients": drawing(dtype, width, CPU),
     }
+
+
+def beside_a_cpu_and_masks(dtype: torch.dtype, width: int) -> dict[str, Any]:
+    return beside_a_cpu(dtype, width) | {"gradients": drawing(dtype, width, CPU)}
+
+
+def bands() -> list[dict[str, Any]]:
+    """Of what a layer may see and add to its scores, with keys that heads share."""
+    cases = [(torch.float32, has_distances, name) for has_distances in (False, True) for name in BANDS]
+    return [
+        beside_a_cpu(dtype, 16, (7, 64, 1, 20), num_key_heads=1, has_distances=has_distances, **BANDS[name])
+        | {"name": name, "has_distances": has_distances}
+        for dtype, has_distances, name in [*cases, (torch.float16, True, "causal-window")]
+    ]
+
+
+def long_ones_in_groups() -> dict[str, Any]:
+    """Where torch has no kernel: sentences beyond the largest tile are attended to in groups, the others are not."""
+    shape: dict[str, Any] = {"num_heads": 2, "width": 64, "dtype": torch.float32, "has_distances": True, "p": 0.0}
+    lengths, grouped = (3, 70, 20, 128, 64, 70), []
+    groups = flat_attention.length_groups
+
+    def counted(lengths: tuple[int, ...], *args: Any, **named: Any) -> Any:
+        grouped.append(list(lengths))
+        return groups(lengths, *args, **named)
+
+    here = attended(lengths, **shape, device=CPU)
+    attend = grouped_attention.GroupedAttention.forward
+    with (
+        _triton_first(),
+        patch.object(grouped_attention.GroupedAttention, "forward", attend),
+        patch.object(flat_attention, "length_groups", counted),
+    ):
+        there = attended(lengths, **shape, device=CPU)
+    pairs = zip((there.context, *there.gradients), (here.context, *here.gradients), strict=True)
+    return {"off": max(float((found - expected).norm() / expected.norm()) for found, expected in pairs), "grouped": grouped}
 
 
 def drawing(dtype: torch.dtype, width: int, device: torch.device) -> float:
@@ -119,7 +154,7 @@ def _in_vain(error: Exception) -> str | None:
     return found
 
 
-def _traced() -> dict[str, list[bool]]:
+def traced() -> dict[str, list[bool]]:
     """Whether kernels run, asked for the first time where tensors are only pretended, and then where they are real."""
     kernel = triton_kernels.AttentionKernel(device=CPU, dtype=torch.float32, head_width=16, has_dropout=True, has_backward=True)
 
@@ -201,19 +236,8 @@ def recomputed() -> dict[str, Any]:
     return {"same": torch.equal(kept, again) and next_one == also_next, "encoded": off}
 
 
-def main() -> None:
-    cpp_kernels.why_unavailable = lambda: "compiled kernels of a CPU would come first"
-    with patch.object(attention_tiles, "FEWEST_PROGRAMS", 1):  # each tile by itself
-        for dtype, width in ((torch.float32, 16), (torch.float32, 64), (torch.float16, 32)):
-            print(json.dumps(beside_a_cpu(dtype, width)), flush=True)
-        print(json.dumps(recomputed()), flush=True)
-        print(json.dumps(long_ones_apart()), flush=True)
-        print(json.dumps(masks()), flush=True)
-    lengths = [3] * 300 + [17] * 100 + [40] * 100 + [128]
-    prepared = attention_tiles.tile_launches(lengths, CPU, num_heads=12)
-    places = [place for _, places in prepared for place in places.tolist()]
-    print(json.dumps({"tiles": [tile for tile, _ in prepared], "counts": [len(places) for _, places in prepared], "places": places}))
-    tiles = {
+def tiles() -> dict[str, Any]:
+    largest = {
         f"{dtype} {width}": attention_tiles.largest_tile(width, dtype)
         for dtype in (torch.float32, torch.bfloat16)
         for width in (8, 16, 32, 64, 128)
@@ -222,12 +246,31 @@ def main() -> None:
     patch.object(triton_kernels, "weight_grad", lambda grad, entered: grad.float().t() @ entered.float()).start()
     patch.object(triton_kernels, "addmm", lambda sums, left, right: sums + left.float() @ right.float()).start()
     used, why = triton_kernels.used_names(), _why_unavailable()
-    print(json.dumps(tiles | {"used": used, "unavailable": why, "tried": triton_kernels.used_names(), "strided": _strided()}))
+    return {"largest": largest, "used": used, "unavailable": why, "tried": triton_kernels.used_names(), "strided": _strided()}
+
+
+def launches() -> dict[str, list[int]]:
+    lengths = [3] * 300 + [17] * 100 + [40] * 100 + [128]
+    prepared = attention_tiles.tile_launches(lengths, CPU, num_heads=12)
+    places = [place for _, places in prepared for place in places.tolist()]
+    return {"tiles": [tile for tile, _ in prepared], "counts": [len(places) for _, places in prepared], "places": places}
+
+
+def quicker() -> list[bool]:
     few, many = (torch.empty(20 * count, 12, 32, dtype=torch.bfloat16) for count in (100, 1000))
     long = torch.empty(100 * 1000, 12, 32, dtype=torch.bfloat16)
     asked = ((few, 100), (many, 1000), (long, 1000), (few.float(), 100))
-    print(json.dumps([attention_tiles.is_faster_than_torch(query, num_sentences=count) for query, count in asked]))
-    print(json.dumps(_traced()))
+    return [attention_tiles.is_faster_than_torch(query, num_sentences=count) for query, count in asked]
+
+
+def main() -> None:
+    cpp_kernels.why_unavailable = lambda: "compiled kernels of a CPU would come first"
+    with patch.object(attention_tiles, "FEWEST_PROGRAMS", 1):  # each tile by itself
+        cases = [beside_a_cpu_and_masks(*case) for case in ((torch.float32, 16), (torch.float32, 64), (torch.float16, 32))]
+        found = {"cases": cases, "bands": bands()}
+        found |= {one.__name__: one() for one in (recomputed, long_ones_apart, long_ones_in_groups, masks)}
+    found |= {one.__name__: one() for one in (launches, tiles, quicker, traced)}  # the tiles that were used are known by now
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

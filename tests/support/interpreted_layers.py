@@ -22,8 +22,8 @@ CPU = torch.device("cpu")
 HEADS = {"num_attention_heads": 2, "hidden_size": 32, "intermediate_size": 48}
 
 
-def whole_layers(folder: Path) -> dict[str, Any]:
-    encoder = SentenceEncoder.load(tiny_encoder(folder, "bert", layer_norm_eps=0.1, **HEADS), hidden_dropout=0.0, attention_dropout=0.0)
+def whole_layers(folder: Path, family: str) -> dict[str, Any]:
+    encoder = SentenceEncoder.load(tiny_encoder(folder, family, layer_norm_eps=0.1, **HEADS), hidden_dropout=0.0, attention_dropout=0.0)
     with_vectors(encoder)
     frozen = copy.deepcopy(encoder)
     frozen.model.encoder.layer[0].requires_grad_(False)
@@ -40,7 +40,7 @@ def whole_layers(folder: Path) -> dict[str, Any]:
         again.recompute_layers()
         _, recomputed = loss_and_gradients(again)
     return {
-        "what": "layers", "counted": len(counted), "loss": off(loss, expected_loss), "gradients": distance(gradients, expected),
+        "what": f"layers of {family}", "counted": len(counted), "loss": off(loss, expected_loss), "gradients": distance(gradients, expected),
         "encoded": off(found, embeddings), "frozen": sorted({name.split(".")[3] for name in of_frozen if ".layer." in name}),
         "recomputed": distance(recomputed, gradients),
     }  # fmt: skip
@@ -89,7 +89,8 @@ def main() -> None:
                     print(json.dumps(norm_beside_torch(CPU, dtype, width, whole=whole)), flush=True)
                 print(json.dumps(gelu_beside_torch(CPU, dtype, width)), flush=True)
         with tempfile.TemporaryDirectory() as folder:
-            print(json.dumps(whole_layers(Path(folder) / "plain")), flush=True)
+            for family in ("bert", "mpnet"):
+                print(json.dumps(whole_layers(Path(folder) / family, family)), flush=True)
             print(json.dumps(dropped(Path(folder) / "dropped")), flush=True)
 
 

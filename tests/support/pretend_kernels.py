@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sentdist.learning.encoder.band import Band
 from sentdist.learning.encoder.grouped_attention import GroupedAttention, length_groups
+from sentdist.learning.kernels.band import Band
 
 States = tuple[Tensor, Tensor, Tensor]  # query, key, value
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from sentdist.learning.kernels.band import Band
 from sentdist.learning.kernels.interface import AttentionLayout, DropoutMask, Kernels, Launches, QueryKeyValue
 
 
@@ -21,16 +22,18 @@ def compiled_attention(
     scale: float,
     p: float,
     distances: Tensor | None = None,
+    band: Band | None = None,
     launches: Launches = (),
 ) -> Tensor:
-    """softmax(q kᵀ · scale + distances) v within each sentence, (T, H, head width), each weight dropped with probability `p`.
+    """softmax(q kᵀ · scale + distances) v within each sentence and band, (T, H, head width), each weight dropped with probability `p`.
 
-    boundaries: (S + 1,) int32. distances: see `AttentionLayout`. launches: for kernels in Triton. No weights are kept: memory grows with T,
-    not with the squares of lengths. Seeds of masks are drawn from the device's default generator, so a recomputed pass draws them again.
+    boundaries: (S + 1,) int32. distances, band: see `AttentionLayout`. launches: for kernels in Triton. No weights are kept: memory grows
+    with T, not with the squares of lengths. Seeds of masks are drawn from the device's default generator, so a recomputed pass draws them
+    again.
     """
     num_heads, width = query.shape[1:]
     layout = AttentionLayout(
-        boundaries=boundaries, num_heads=num_heads, head_width=width, scale=scale, distances=distances, launches=launches
+        boundaries=boundaries, num_heads=num_heads, head_width=width, scale=scale, distances=distances, band=band, launches=launches
     )  # fmt: skip
     (dropout_mask,) = kernels.draw_dropout_masks([p], query.device)
     rows = (states.reshape(len(query), num_heads * width).contiguous() for states in (query, key, value))

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface
 
-from sentdist.learning.encoder.attention_tiles import is_faster_than_torch, largest_tile, tile_launches
-from sentdist.learning.encoder.band import Band, band_of
+from sentdist.learning.encoder.attention_tiles import is_faster_than_torch, tile_launches
 from sentdist.learning.encoder.batch import sent_to
 from sentdist.learning.encoder.compiled_attention import compiled_attention
 from sentdist.learning.encoder.fused_attention import (
     ByLength,
+    Kernel,
     by_length,
     dropped_attention,
     fused_attention,
@@ -27,6 +28,7 @@ from sentdist.learning.encoder.fused_attention import (
 from sentdist.learning.encoder.grouped_attention import LengthGroups, grouped_attention, length_groups
 from sentdist.learning.encoder.regularizers import head_scales
 from sentdist.learning.kernels import cpp_kernels
+from sentdist.learning.kernels.band import Band, band_of
 from sentdist.learning.kernels.interface import AttentionKernel, Launches
 from sentdist.learning.kernels.lazy_triton import load_triton_kernels
 
@@ -47,6 +49,7 @@ class Segments:
     head_width: int
     is_causal: bool = False
     distances: Tensor | None = None
+    _splits: dict[int, SplitSegments] = field(default_factory=dict, init=False, compare=False)
 
     @property
     def num_sentences(self) -> int:
@@ -75,10 +78,13 @@ class Segments:
     def tiles(self) -> tuple[int, ...]:
         return tuple(tile for tile, _ in self.launches)
 
-    @cached_property
-    def split(self) -> SplitSegments:
-        """The sentences that fit into the largest tile in float32, and the others; there must be some of both."""
-        return _split(self, largest_tile(self.head_width, torch.float32))
+    def split(self, longest: int) -> SplitSegments | None:
+        """The sentences of up to `longest` tokens, and the others; None where there are not some of both. Made once a step."""
+        if not min(self.lengths) <= longest < self.longest:
+            return None
+        if longest not in self._splits:
+            self._splits[longest] = _split(self, longest)
+        return self._splits[longest]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +137,7 @@ def flat_attention(
     # Under autocast rotated queries and keys are in the type of their angles, float32.
     query, key, value = (states.to(value.dtype).squeeze(0).transpose(0, 1) for states in (query, key, value))
     band = band_of(is_causal=segments.is_causal, window=sliding_window, longest=segments.longest)
-    context = _attention(segments, query, key, value, band, scale=scale, p=p)
+    context = _attend(segments, query, key, value, band, scale=scale, p=p)
     if drophead > 0.0 and module.training:
         scales_SH = head_scales(segments.num_sentences, num_heads, drophead, device=context.device).to(context.dtype)
         scales_TH = scales_SH.repeat_interleave(segments.boundaries.diff(), dim=0, output_size=num_tokens)
@@ -139,28 +145,34 @@ def flat_attention(
     return context.unsqueeze(0), None
 
 
-def _attention(segments: Segments, query: Tensor, key: Tensor, value: Tensor, band: Band | None, *, scale: float, p: float) -> Tensor:
+class _AttentionSettings(NamedTuple):
+    """What attention computes of a layer's states. kernel: of torch's, the one that takes these numbers and this band. p: of dropout."""
+
+    kernel: Kernel | None
+    band: Band | None
+    scale: float
+    p: float
+
+
+def _attend(segments: Segments, query: Tensor, key: Tensor, value: Tensor, band: Band | None, *, scale: float, p: float) -> Tensor:
     """(T, H, head width), by the kernel that takes these numbers and this band and is the fastest; else by products of groups."""
     num_heads, width = query.shape[1:]
     kernel = fused_kernel(query.device, query.dtype, width)
     if not takes_band(kernel, band) or segments.distances is not None:
         kernel = None
-    is_in_triton = band is None and _is_best_in_triton(segments, query, p=p)
+    settings = _AttentionSettings(kernel, band, scale, p)
+    is_in_triton = _is_best_in_triton(segments, query, settings)
     if key.shape[1] != num_heads and (is_in_triton or kernel != "flash"):
         key, value = (_repeated(states, num_heads) for states in (key, value))
     if band is None and cpp_kernels.supports_attention(query, key, value):
         boundaries, distances = segments.boundaries, segments.distances
         return compiled_attention(cpp_kernels, query, key, value, boundaries=boundaries, distances=distances, scale=scale, p=p)
     if is_in_triton:
-        return _triton_attention(segments, query, key, value, scale=scale, p=p)
-    if kernel == "efficient" and p > 0.0:
-        return _split_attention(segments, query, key, value, band, scale=scale, p=p)
-    if kernel is not None:
-        lengths, boundaries, longest = segments.lengths, segments.boundaries, segments.longest
-        return fused_attention(
-            kernel, query, key, value, lengths=lengths, boundaries=boundaries, longest=longest, scale=scale, p=p, band=band
-        )  # fmt: skip
-    return grouped_attention(query, key, value, segments.grouped, scale=scale, p=p, band=band, distances=segments.distances)
+        return _triton_attention(segments, query, key, value, settings)
+    if kernel is None or (kernel == "efficient" and p > 0.0):
+        return _split_attention(segments, query, key, value, settings)
+    lengths, boundaries, longest = segments.lengths, segments.boundaries, segments.longest
+    return fused_attention(kernel, query, key, value, lengths=lengths, boundaries=boundaries, longest=longest, scale=scale, p=p, band=band)
 
 
 def _repeated(states: Tensor, num_heads: int) -> Tensor:
@@ -169,36 +181,46 @@ def _repeated(states: Tensor, num_heads: int) -> Tensor:
     return states[:, :, None].expand(-1, -1, num_heads // num_shared, -1).reshape(num_tokens, num_heads, width)
 
 
-def _split_attention(segments: Segments, query: Tensor, key: Tensor, value: Tensor, band: Band | None, *, scale: float, p: float) -> Tensor:
-    """Dropout in float32, where torch's kernel needs a call a length: only for sentences that are too long for kernels in Triton."""
-    longest = longest_supported(query.device, query.dtype, query.shape[-1])
-    split = segments.split if band is None and min(segments.lengths) <= longest < segments.longest else None
-    if split is None or not _is_best_in_triton(split.short, query, p=p):
-        return dropped_attention(query, key, value, segments.by_length, scale=scale, p=p, band=band)
+def _split_attention(segments: Segments, query: Tensor, key: Tensor, value: Tensor, settings: _AttentionSettings) -> Tensor:
+    """Where torch has no kernel, or needs a call of it a length (dropout in float32): that only for sentences that are too long for
+    kernels in Triton."""
+    split = segments.split(longest_supported(query.device, query.dtype, query.shape[-1]))
+    if split is None or not _is_best_in_triton(split.short, query, settings):
+        return _torch_attention(segments, query, key, value, settings)
     num_tokens = [sum(split.short.lengths), sum(split.long.lengths)]
     states = (whole.index_select(0, split.tokens).split(num_tokens) for whole in (query, key, value))
-    (query, long_query), (key, long_key), (value, long_value) = states
-    contexts = (
-        _triton_attention(split.short, query, key, value, scale=scale, p=p),
-        dropped_attention(long_query, long_key, long_value, split.long.by_length, scale=scale, p=p),
-    )
+    short, long = zip(*states, strict=True)
+    contexts = _triton_attention(split.short, *short, settings), _torch_attention(split.long, *long, settings)
     return torch.cat(contexts).index_select(0, split.back)
 
 
-def _triton_attention(segments: Segments, query: Tensor, key: Tensor, value: Tensor, *, scale: float, p: float) -> Tensor:
-    boundaries, launches = segments.boundaries, segments.launches
-    return compiled_attention(load_triton_kernels(), query, key, value, boundaries=boundaries, scale=scale, p=p, launches=launches)
+def _torch_attention(segments: Segments, query: Tensor, key: Tensor, value: Tensor, settings: _AttentionSettings) -> Tensor:
+    kernel, band, scale, p = settings
+    if kernel is not None:
+        return dropped_attention(query, key, value, segments.by_length, scale=scale, p=p, band=band)
+    return grouped_attention(query, key, value, segments.grouped, scale=scale, p=p, band=band, distances=segments.distances)
 
 
-def _is_best_in_triton(segments: Segments, query: Tensor, *, p: float) -> bool:
-    """Whether kernels in Triton take all of these sentences, run on this machine, and are faster than torch's."""
-    kernel = AttentionKernel(query.device, query.dtype, query.shape[-1], has_dropout=p > 0.0, has_backward=torch.is_grad_enabled())
-    return is_faster_than_torch(query, num_sentences=segments.num_sentences) and triton_supports(segments, kernel)
+def _triton_attention(segments: Segments, query: Tensor, key: Tensor, value: Tensor, settings: _AttentionSettings) -> Tensor:
+    return compiled_attention(
+        load_triton_kernels(), query, key, value, boundaries=segments.boundaries, scale=settings.scale, p=settings.p,
+        distances=segments.distances, band=settings.band, launches=segments.launches,
+    )  # fmt: skip
+
+
+def _is_best_in_triton(segments: Segments, query: Tensor, settings: _AttentionSettings) -> bool:
+    """Whether kernels in Triton take all of these sentences, run on this machine, and are faster than torch's, if there is one."""
+    kernel = AttentionKernel(
+        query.device, query.dtype, query.shape[-1], has_dropout=settings.p > 0.0, has_backward=torch.is_grad_enabled(),
+        has_distances=segments.distances is not None, has_band=settings.band is not None,
+    )  # fmt: skip
+    is_faster = settings.kernel is None or is_faster_than_torch(query, num_sentences=segments.num_sentences)
+    return is_faster and triton_supports(segments, kernel)
 
 
 def triton_supports(segments: Segments, kernel: AttentionKernel) -> bool:
     """Whether attention by this kernel takes all of these sentences and runs on this machine."""
-    if segments.distances is not None or segments.longest > longest_supported(kernel.device, kernel.dtype, kernel.head_width):
+    if segments.longest > longest_supported(kernel.device, kernel.dtype, kernel.head_width):
         return False
     return load_triton_kernels().can_run_attention(kernel, segments.tiles)
 

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from sentdist.gpus import AMPERE
 from sentdist.learning.encoder.attention_tiles import largest_tile
-from sentdist.learning.encoder.band import Band
 from sentdist.learning.encoder.batch import sent_to
 from sentdist.learning.encoder.private_torch import has_attention, has_windows
+from sentdist.learning.kernels.band import Band
 from sentdist.learning.kernels.lazy_triton import load_triton_kernels
 
 Kernel = Literal["flash", "efficient"]

@@ -154,7 +154,7 @@ def _supporting_kernels(
     kernel = AttentionKernel(
         device, dtype, attention.attention_head_size, has_dropout=layer.training and attention.dropout.p > 0.0, has_backward=has_backward,
         has_biases=has_backward,  # else the layer's own parts have added theirs
-        has_head_scales=layer.training and drophead > 0.0,
+        has_head_scales=layer.training and drophead > 0.0, has_distances=segments.distances is not None,
     )  # fmt: skip
     if not triton_supports(segments, kernel):
         return None

@@ -14,6 +14,8 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from sentdist.learning.kernels.band import Band
+
 Triple = tuple[Tensor, Tensor, Tensor]  # of queries, keys and values
 Launches = tuple[tuple[int, Tensor], ...]  # a tile of tokens, and the numbers of the sentences for it, int32 on the device
 
@@ -33,9 +35,9 @@ class DropoutMask:
 class AttentionLayout:
     """S sentences in a flat tensor and the heads that attend in each. boundaries: (S + 1,) int32. scale: of scores.
     head_scales: (S, H) float32, of contexts. distances: (H, 2R - 1) float32, what is added to a score where the key's place less the
-    query's is 1 - R to R - 1; no sentence is longer than R.
+    query's is 1 - R to R - 1; no sentence is longer than R. band: what a token sees of its sentence, None for all; those in C++ know none.
 
-    launches: for kernels in Triton, which know no distances.
+    launches: for kernels in Triton.
     """
 
     boundaries: Tensor
@@ -44,6 +46,7 @@ class AttentionLayout:
     scale: float
     head_scales: Tensor | None = None
     distances: Tensor | None = None
+    band: Band | None = None
     launches: Launches = ()
 
 
@@ -66,6 +69,8 @@ class AttentionKernel(NamedTuple):
     has_backward: bool
     has_biases: bool = False
     has_head_scales: bool = False
+    has_distances: bool = False
+    has_band: bool = False
 
 
 class AddNormOutput(NamedTuple):
@@ -107,7 +112,8 @@ class Kernels(Protocol):
     def attention(
         self, qkv: QueryKeyValue, layout: AttentionLayout, dropout_mask: DropoutMask | None, *, save_for_backward: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """softmax(q kᵀ · scale + distances), dropped out, times v, times the head's scale, within each sentence: (T, H · head width).
+        """softmax(q kᵀ · scale + distances), dropped out, times v, times the head's scale, within each sentence and band:
+        (T, H · head width).
 
         save_for_backward: also return the statistics that `attention_backward` needs, if any.
         """

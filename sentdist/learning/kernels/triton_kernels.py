@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from sentdist.errors import first_line
 from sentdist.learning.kernels import triton_attention, triton_rows
+from sentdist.learning.kernels.band import Band
 from sentdist.learning.kernels.interface import (
     AddNormGrads,
     AddNormOutput,
@@ -118,7 +119,8 @@ def _try_attention(kernel: AttentionKernel, tile: int) -> None:
     bias = torch.zeros(kernel.head_width, device=kernel.device)
     layout = AttentionLayout(
         boundaries=boundaries, num_heads=1, head_width=kernel.head_width, scale=1.0, launches=((tile, boundaries[:1]),),
-        head_scales=bias[None, :1] if kernel.has_head_scales else None,
+        head_scales=bias[None, :1] if kernel.has_head_scales else None, distances=bias[None, :1] if kernel.has_distances else None,
+        band=Band(before=0, after=0) if kernel.has_band else None,
     )  # fmt: skip
     seed = torch.zeros((), dtype=torch.int64, device=kernel.device)
     dropout_mask = DropoutMask(seed=seed, p=0.5) if kernel.has_dropout else None
@@ -174,8 +176,7 @@ def attention_backward(
     statistics: Tensor | None,
     out: Triple,
 ) -> Tensor | None:
-    triton_attention.attend_backward(qkv, layout, dropout_mask, grad, out)
-    return None
+    return triton_attention.attend_backward(qkv, layout, dropout_mask, grad, out)
 
 
 def add_norm(
