@@ -1,4 +1,5 @@
-"""Programs in which Triton interprets a GPU's kernels: in a process of their own, which it must know before it is imported."""
+"""Programs in which Triton interprets a GPU's kernels, or compiles them for a GPU that is not there: in a process of their own, since it
+stands beside the environment and must know before it is imported whether it interprets."""
 
 from __future__ import annotations
 
@@ -18,11 +19,16 @@ BESIDE = Path(sys.prefix) / "triton"  # infra/test.sh puts it there
 
 def run_interpreted(module: str) -> list[Any]:
     """What a program printed, a line of JSON each."""
+    return run_with_triton(module, TRITON_INTERPRET="1")
+
+
+def run_with_triton(module: str, *arguments: str, **environment: str) -> list[Any]:
     if not BESIDE.is_dir() and find_spec("triton") is None:
         pytest.skip(f"Triton is not in {BESIDE}, where infra/test.sh puts it")
-    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), str(BESIDE)])}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(BESIDE)])} | environment
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", module], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
+        [sys.executable, "-W", "ignore", "-m", module, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True,
+        timeout=300, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     return [json.loads(line) for line in done.stdout.splitlines()]

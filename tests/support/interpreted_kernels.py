@@ -77,17 +77,33 @@ def bands() -> list[dict[str, Any]]:
 
 
 def long_ones_in_groups() -> dict[str, Any]:
-    """Where torch has no kernel: sentences beyond the largest tile are attended to in groups, the others are not."""
-    shape: dict[str, Any] = {"num_heads": 2, "width": 64, "dtype": torch.float32, "has_distances": True, "p": 0.0}
-    lengths, grouped = (3, 70, 20, 128, 64, 70), []
-    groups = flat_attention.length_groups
+    """Where torch has no kernel: sentences beyond the largest tile are attended to in groups, the others are not; and which those are on a
+    GPU that has room for tiles of 64 tokens alone."""
+    attempt = triton_kernels._try_attention
+
+    def without_room(kernel: triton_kernels.AttentionKernel, tile: int) -> None:
+        if tile > 64:
+            raise RuntimeError("out of resource: shared memory")
+        attempt(kernel, tile)
+
+    _forget_attempts()
+    with patch.object(triton_kernels, "_try_attention", without_room):
+        narrow = _in_groups((3, 70, 20, 128, 64, 70), width=16)
+    _forget_attempts()
+    return {"wide": _in_groups((3, 70, 20, 128, 64, 70), width=64), "narrow": narrow}
+
+
+def _in_groups(lengths: tuple[int, ...], *, width: int) -> dict[str, Any]:
+    """How far numbers are off, and lengths of the sentences that were grouped."""
+    shape: dict[str, Any] = {"num_heads": 2, "width": width, "dtype": torch.float32, "has_distances": True, "p": 0.0}
+    grouped = []
+    groups, attend = flat_attention.length_groups, grouped_attention.GroupedAttention.forward
 
     def counted(lengths: tuple[int, ...], *args: Any, **named: Any) -> Any:
         grouped.append(list(lengths))
         return groups(lengths, *args, **named)
 
     here = attended(lengths, **shape, device=CPU)
-    attend = grouped_attention.GroupedAttention.forward
     with (
         _triton_first(),
         patch.object(grouped_attention.GroupedAttention, "forward", attend),
@@ -96,6 +112,11 @@ def long_ones_in_groups() -> dict[str, Any]:
         there = attended(lengths, **shape, device=CPU)
     pairs = zip((there.context, *there.gradients), (here.context, *here.gradients), strict=True)
     return {"off": max(float((found - expected).norm() / expected.norm()) for found, expected in pairs), "grouped": grouped}
+
+
+def _forget_attempts() -> None:
+    for cached in (triton_kernels._can_run_attention, triton_kernels._attention_failure, triton_kernels._rows_failure):
+        cached.cache_clear()
 
 
 def drawing(dtype: torch.dtype, width: int, device: torch.device) -> float:
@@ -161,8 +182,7 @@ def traced() -> dict[str, list[bool]]:
     def answers() -> list[bool]:
         return [triton_kernels.can_run_attention(kernel, (16, 32)), triton_kernels.can_run_rows(CPU, torch.float32)]
 
-    for cached in (triton_kernels._can_run_attention, triton_kernels._attention_failure, triton_kernels._rows_failure):
-        cached.cache_clear()
+    _forget_attempts()
     with FakeTensorMode():
         pretended = answers()
     return {"pretended": pretended, "real": answers()}

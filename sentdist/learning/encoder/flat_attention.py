@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface
 
-from sentdist.learning.encoder.attention_tiles import is_faster_than_torch, tile_launches
+from sentdist.learning.encoder.attention_tiles import TILES, is_faster_than_torch, tile_launches
 from sentdist.learning.encoder.batch import sent_to
 from sentdist.learning.encoder.compiled_attention import compiled_attention
 from sentdist.learning.encoder.fused_attention import (
@@ -184,8 +184,8 @@ def _repeated(states: Tensor, num_heads: int) -> Tensor:
 def _split_attention(segments: Segments, query: Tensor, key: Tensor, value: Tensor, settings: _AttentionSettings) -> Tensor:
     """Where torch has no kernel, or needs a call of it a length (dropout in float32): that only for sentences that are too long for
     kernels in Triton."""
-    split = segments.split(longest_supported(query.device, query.dtype, query.shape[-1]))
-    if split is None or not _is_best_in_triton(split.short, query, settings):
+    split = segments.split(_longest_in_triton(_own_kernel(segments, query, settings)))
+    if split is None:
         return _torch_attention(segments, query, key, value, settings)
     num_tokens = [sum(split.short.lengths), sum(split.long.lengths)]
     states = (whole.index_select(0, split.tokens).split(num_tokens) for whole in (query, key, value))
@@ -210,12 +210,15 @@ def _triton_attention(segments: Segments, query: Tensor, key: Tensor, value: Ten
 
 def _is_best_in_triton(segments: Segments, query: Tensor, settings: _AttentionSettings) -> bool:
     """Whether kernels in Triton take all of these sentences, run on this machine, and are faster than torch's, if there is one."""
-    kernel = AttentionKernel(
+    is_faster = settings.kernel is None or is_faster_than_torch(query, num_sentences=segments.num_sentences)
+    return is_faster and triton_supports(segments, _own_kernel(segments, query, settings))
+
+
+def _own_kernel(segments: Segments, query: Tensor, settings: _AttentionSettings) -> AttentionKernel:
+    return AttentionKernel(
         query.device, query.dtype, query.shape[-1], has_dropout=settings.p > 0.0, has_backward=torch.is_grad_enabled(),
         has_distances=segments.distances is not None, has_band=settings.band is not None,
     )  # fmt: skip
-    is_faster = settings.kernel is None or is_faster_than_torch(query, num_sentences=segments.num_sentences)
-    return is_faster and triton_supports(segments, kernel)
 
 
 def triton_supports(segments: Segments, kernel: AttentionKernel) -> bool:
@@ -223,6 +226,12 @@ def triton_supports(segments: Segments, kernel: AttentionKernel) -> bool:
     if segments.longest > longest_supported(kernel.device, kernel.dtype, kernel.head_width):
         return False
     return load_triton_kernels().can_run_attention(kernel, segments.tiles)
+
+
+def _longest_in_triton(kernel: AttentionKernel) -> int:
+    """Tokens of the longest sentence that it takes on this machine: a multiprocessor of some GPUs has no room for the largest tile."""
+    limit = longest_supported(kernel.device, kernel.dtype, kernel.head_width)
+    return next((tile for tile in reversed(TILES) if tile <= limit and load_triton_kernels().can_run_attention(kernel, (tile,))), 0)
 
 
 def register_flat_attention() -> None:
