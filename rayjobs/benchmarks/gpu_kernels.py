@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, islice
+from itertools import accumulate, islice, product
 from unittest.mock import patch
 
 import torch
@@ -20,6 +20,9 @@ from sentdist.learning.precision import apply_matmul_precision
 PROFILED = 5  # steps
 LARGEST = 12  # kernels that are named
 DROPOUT = 0.1
+WINDOW = 8  # tokens, as transformers counts them
+# What a token sees of its sentence; "distances": all, and a number for the distance is added to each score, which no kernel of torch does.
+SEEN = ("all", "causal", "window", "distances")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +32,7 @@ class Attended:
     side: str
     precision: str
     num_sentences: int
+    seen: str
     dropout: float
     milliseconds: float
     host_milliseconds: float
@@ -54,34 +58,36 @@ def attention(
     for precision in precisions:
         apply_matmul_precision(device, "fp32" if precision == "bf16" else precision)
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-        for count in counts:
-            for dropout in (0.0, DROPOUT):
-                for side in ("torch", "sentdist"):
-                    run = _layer(lengths[:count], device, num_heads=num_heads, width=width, dtype=dtype, dropout=dropout)
-                    with patch.object(
-                        flat_attention, "longest_supported", (lambda *_: 0) if side == "torch" else flat_attention.longest_supported
-                    ):
-                        whole, host = _timed(run, device)
-                    yield Attended(
-                        side=side, precision=precision, num_sentences=min(count, len(lengths)), dropout=dropout,
-                        milliseconds=round(1e3 * whole, 3), host_milliseconds=round(1e3 * host, 3),
-                    )  # fmt: skip
+        for count, seen, dropout, side in product(counts, SEEN, (0.0, DROPOUT), ("torch", "sentdist")):
+            run = _layer(lengths[:count], device, num_heads=num_heads, width=width, dtype=dtype, seen=seen, dropout=dropout)
+            with patch.object(flat_attention, "longest_supported", (lambda *_: 0) if side == "torch" else flat_attention.longest_supported):
+                whole, host = _timed(run, device)
+            yield Attended(
+                side=side, precision=precision, num_sentences=min(count, len(lengths)), seen=seen, dropout=dropout,
+                milliseconds=round(1e3 * whole, 3), host_milliseconds=round(1e3 * host, 3),
+            )  # fmt: skip
 
 
 def _layer(
-    lengths: Sequence[int], device: torch.device, *, num_heads: int, width: int, dtype: torch.dtype, dropout: float
+    lengths: Sequence[int], device: torch.device, *, num_heads: int, width: int, dtype: torch.dtype, seen: str, dropout: float
 ) -> Callable[[], object]:
     query, key, value = (
         torch.randn(1, sum(lengths), num_heads, width, device=device, dtype=dtype).transpose(1, 2).requires_grad_() for _ in range(3)
     )
     grad = torch.randn(1, sum(lengths), num_heads, width, device=device, dtype=dtype)
     bounds = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32).to(device)
-    segments = flat_attention.Segments(lengths=lengths, boundaries=bounds, num_heads=num_heads, head_width=width)
-    module = nn.Identity().train()
+    distances = torch.randn(num_heads, 2 * max(lengths) - 1, device=device).requires_grad_() if seen == "distances" else None
+    segments = flat_attention.Segments(
+        lengths=lengths, boundaries=bounds, num_heads=num_heads, head_width=width, is_causal=seen == "causal", distances=distances
+    )  # fmt: skip
+    module, window = nn.Identity().train(), WINDOW if seen == "window" else None
+    leaves = (query, key, value) if distances is None else (query, key, value, distances)
 
     def run() -> tuple[Tensor, ...]:
-        context, _ = flat_attention.flat_attention(module, query, key, value, None, segments=segments, dropout=dropout)
-        return torch.autograd.grad(context, (query, key, value), grad)
+        context, _ = flat_attention.flat_attention(
+            module, query, key, value, None, segments=segments, dropout=dropout, sliding_window=window
+        )
+        return torch.autograd.grad(context, leaves, grad)
 
     return run
 

@@ -62,18 +62,18 @@ def _memory(part: Part) -> list[str]:
 
 
 def _attention(part: Part) -> list[str]:
-    head = ["sentences", "precision", "dropout", "torch's kernels, ms (host)", "ours, ms (host)", "ours is faster"]
+    head = ["sentences", "precision", "a token sees", "dropout", "torch's kernels, ms (host)", "ours, ms (host)", "ours is faster"]
     pairs = zip(part["figures"][::2], part["figures"][1::2], strict=False)  # in turn; a half that was cut off is left out
     rows = [
         [
-            f"{theirs['num_sentences']:,}", theirs["precision"], f"{theirs['dropout']:g}",
+            f"{theirs['num_sentences']:,}", theirs["precision"], theirs["seen"], f"{theirs['dropout']:g}",
             *(f"{one['milliseconds']} ({one['host_milliseconds']})" for one in (theirs, ours)),
             f"**{theirs['milliseconds'] / ours['milliseconds']:.2f}×**",
         ]
         for theirs, ours in pairs
     ]  # fmt: skip
     about = "One layer's attention of the first sentences, forward and derivative; in brackets after how long the host was done with it."
-    return [about, "", markdown_table(head, rows, num_left=2)]
+    return [about, "", markdown_table(head, rows, num_left=3)]
 
 
 def _profile(part: Part) -> list[str]:

@@ -189,8 +189,11 @@ def _split_attention(segments: Segments, query: Tensor, key: Tensor, value: Tens
         return _torch_attention(segments, query, key, value, settings)
     num_tokens = [sum(split.short.lengths), sum(split.long.lengths)]
     states = (whole.index_select(0, split.tokens).split(num_tokens) for whole in (query, key, value))
-    short, long = zip(*states, strict=True)
-    contexts = _triton_attention(split.short, *short, settings), _torch_attention(split.long, *long, settings)
+    (query, long_query), (key, long_key), (value, long_value) = states
+    contexts = (
+        _triton_attention(split.short, query, key, value, settings),
+        _torch_attention(split.long, long_query, long_key, long_value, settings),
+    )
     return torch.cat(contexts).index_select(0, split.back)
 
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pyarrow as pa
@@ -74,9 +75,8 @@ def test_it_runs_through_and_its_checks_come_up_where_there_is_no_ray(tiny_encod
     assert len(names) == len(set(names)) == 4 + 4 + 3  # two sides in two precisions, likewise, three ways to hold activations
     for one in (one for part in parts.values() for one in part["figures"]):
         assert not one["error"] and one["sentences_per_s"] > 0 and one["share"] > 0, one
-    assert [(one["side"], one["precision"], one["dropout"]) for one in attended] == [
-        (side, precision, dropout) for precision in ("bf16", "fp32") for dropout in (0.0, 0.1) for side in ("torch", "sentdist")
-    ]
+    cases = product(("bf16", "fp32"), ("all", "causal", "window", "distances"), (0.0, 0.1), ("torch", "sentdist"))
+    assert [(one["precision"], one["seen"], one["dropout"], one["side"]) for one in attended] == list(cases)
     assert all(one["num_sentences"] == 24 and one["milliseconds"] >= one["host_milliseconds"] > 0.0 for one in attended)
     assert [one["precision"] for one in profiled] == ["bf16", "fp32"] and all(one["operations"] > 100 for one in profiled)
     page = (out / "gpu.md").read_text()
