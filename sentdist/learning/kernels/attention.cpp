@@ -8,12 +8,7 @@
 namespace {
 
 constexpr int64_t ROWS = 4;  // queries at once: each key or value that is loaded serves so many products
-// Lanes of columns at once: so many sums of ROWS rows are kept in registers, and one need not wait for its last product.
-#if defined(__AVX512F__)
-constexpr int AT_ONCE = 2;
-#else
-constexpr int AT_ONCE = 1;
-#endif
+constexpr int AT_ONCE = 2;   // lanes of columns: so many sums of ROWS rows are kept in registers, and one need not wait for its last product
 
 int64_t whole_lanes(int64_t length) { return (length + LANES - 1) / LANES * LANES; }
 
@@ -151,7 +146,7 @@ inline void add_transposed(const float* left, int64_t padded, const float* right
 
 // The lanes from `first` on, with `beyond` behind a sentence's end.
 inline Lanes within(Lanes lanes, int64_t first, int64_t length, float beyond) {
-    constexpr Ints number = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    constexpr Ints number = numbers<Ints>();
     return number < int32_t(std::min<int64_t>(length - first, LANES)) ? lanes : all(beyond);
 }
 

@@ -23,7 +23,7 @@ from sentdist.errors import brief, first_line
 SOURCES = ("rows.cpp", "attention.cpp")
 HEADERS = ("lanes.h",)
 # Sums keep their order and NaN stays NaN: nothing of -ffast-math.
-FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fno-math-errno", "-Wall", "-Wno-psabi")
+FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fno-math-errno", "-Wall")
 _COMPILERS = ("g++", "c++")  # what Clang calls for a parallel loop is in no library of torch
 _PARALLEL_LOOP = "GOMP_parallel"  # what GCC calls for a parallel loop; LLVM's library has it, too
 _BUILD_TIMEOUT_S = 300.0
