@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sentdist.learning.kernels.band import Band
 from sentdist.learning.kernels.interface import DropoutMask
 
 
@@ -35,8 +36,9 @@ def attended(
     mask: DropoutMask | None,
     head_scales: Tensor | None,
     distances: Tensor | None = None,
+    band: Band | None = None,
 ) -> Tensor:
-    """softmax(q kᵀ · scale + distances), dropped out, times v, times the head's scale, sentence by sentence and head by head;
+    """softmax(q kᵀ · scale + distances) over the band, dropped out, times v, times the head's scale, sentence by sentence and head by head;
     (T, H · head width)."""
     width = states[0].shape[1] // heads
     drawn = factors(mask, (sum(heads * length**2 for length in lengths),))
@@ -49,6 +51,8 @@ def attended(
             if distances is not None:
                 place_of = torch.arange(length)
                 scores = scores + distances[head, place_of - place_of[:, None] + distances.shape[1] // 2]
+            if band is not None:
+                scores = scores.masked_fill(band.hidden(length, scores.device), -torch.inf)
             weights = torch.softmax(scores, dim=1) * drawn[place : place + length**2].view(length, length)
             of_heads.append(weights @ value * (1.0 if head_scales is None else head_scales[number, head]))
             place += length**2

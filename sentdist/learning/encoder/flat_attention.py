@@ -29,7 +29,7 @@ from sentdist.learning.encoder.grouped_attention import LengthGroups, grouped_at
 from sentdist.learning.encoder.regularizers import head_scales
 from sentdist.learning.kernels import cpp_kernels
 from sentdist.learning.kernels.band import Band, band_of
-from sentdist.learning.kernels.interface import AttentionKernel, Launches
+from sentdist.learning.kernels.interface import AttentionKernel, Kernels, Launches
 from sentdist.learning.kernels.lazy_triton import load_triton_kernels
 
 FLAT_ATTENTION = "sentdist_flat"
@@ -164,11 +164,10 @@ def _attend(segments: Segments, query: Tensor, key: Tensor, value: Tensor, band:
     is_in_triton = _is_best_in_triton(segments, query, settings)
     if key.shape[1] != num_heads and (is_in_triton or kernel != "flash"):
         key, value = (_repeated(states, num_heads) for states in (key, value))
-    if band is None and cpp_kernels.supports_attention(query, key, value):
-        boundaries, distances = segments.boundaries, segments.distances
-        return compiled_attention(cpp_kernels, query, key, value, boundaries=boundaries, distances=distances, scale=scale, p=p)
+    if cpp_kernels.supports_attention(query, key, value):
+        return _compiled_attention(cpp_kernels, segments, query, key, value, settings)
     if is_in_triton:
-        return _triton_attention(segments, query, key, value, settings)
+        return _compiled_attention(load_triton_kernels(), segments, query, key, value, settings, launches=segments.launches)
     if kernel is None or (kernel == "efficient" and p > 0.0):
         return _split_attention(segments, query, key, value, settings)
     lengths, boundaries, longest = segments.lengths, segments.boundaries, segments.longest
@@ -191,7 +190,7 @@ def _split_attention(segments: Segments, query: Tensor, key: Tensor, value: Tens
     states = (whole.index_select(0, split.tokens).split(num_tokens) for whole in (query, key, value))
     (query, long_query), (key, long_key), (value, long_value) = states
     contexts = (
-        _triton_attention(split.short, query, key, value, settings),
+        _compiled_attention(load_triton_kernels(), split.short, query, key, value, settings, launches=split.short.launches),
         _torch_attention(split.long, long_query, long_key, long_value, settings),
     )
     return torch.cat(contexts).index_select(0, split.back)
@@ -204,10 +203,12 @@ def _torch_attention(segments: Segments, query: Tensor, key: Tensor, value: Tens
     return grouped_attention(query, key, value, segments.grouped, scale=scale, p=p, band=band, distances=segments.distances)
 
 
-def _triton_attention(segments: Segments, query: Tensor, key: Tensor, value: Tensor, settings: _AttentionSettings) -> Tensor:
+def _compiled_attention(
+    kernels: Kernels, segments: Segments, query: Tensor, key: Tensor, value: Tensor, settings: _AttentionSettings, launches: Launches = ()
+) -> Tensor:
     return compiled_attention(
-        load_triton_kernels(), query, key, value, boundaries=segments.boundaries, scale=settings.scale, p=settings.p,
-        distances=segments.distances, band=settings.band, launches=segments.launches,
+        kernels, query, key, value, boundaries=segments.boundaries, scale=settings.scale, p=settings.p, distances=segments.distances,
+        band=settings.band, launches=launches,
     )  # fmt: skip
 
 

@@ -1,5 +1,5 @@
-// softmax(q kᵀ · scale + what a distance adds) v within each sentence of a flat tensor, with dropout and DropHead; one head of one sentence
-// at a time, in float32.
+// softmax(q kᵀ · scale + what a distance adds) v over what a token sees of its sentence in a flat tensor, with dropout and DropHead; one head
+// of one sentence at a time, in float32.
 #include <algorithm>
 #include <vector>
 
@@ -26,6 +26,12 @@ struct Layout {
     float scale;
     const float* distances;  // (num_heads, num_distances): what is added to a score by the place of the key less that of the query, which is
     int64_t num_distances;   // 0 in the middle; or none
+    int64_t before, after;   // a token at place i sees those from i - before to i + after
+};
+
+// Places of keys, as many as lie from `first` to before `end`.
+struct Places {
+    int64_t first, end;
 };
 
 // One head of one sentence: its rows in the flat tensor, and where its attention weights begin, as dropout counts them:
@@ -35,6 +41,16 @@ struct Head {
 
     int64_t padded() const { return whole_lanes(length); }
     int64_t distance_floats() const { return 2 * padded() + LANES; }  // room for a value of each distance, read from any of them on
+
+    // What a query sees.
+    Places seen(const Layout& layout, int64_t row) const {
+        return {std::max<int64_t>(0, row - layout.before), std::min(length, row + layout.after + 1)};
+    }
+
+    // What the queries from `first` to before `last` see, from whole lanes on.
+    Places seen(const Layout& layout, int64_t first, int64_t last) const {
+        return {seen(layout, first).first / LANES * LANES, seen(layout, last - 1).end};
+    }
 };
 
 // Floats of one thread, dealt out from the front.
@@ -109,34 +125,45 @@ void transpose(const float* rows, int64_t padded, int64_t width, float* columns)
         }
 }
 
-// ROWS rows of `left` (ROWS, inner) times COLUMNS lanes of columns of `right` (inner, columns): into `out` (ROWS, columns).
+// ROWS rows of `left` (ROWS, inner) times COLUMNS lanes of columns of `right` (inner, stride): into `out` (ROWS, stride).
 template <int COLUMNS>
-inline void product_block(const float* left, int64_t left_stride, const float* right, int64_t inner, int64_t columns, float* out) {
+inline void product_block(const float* left, int64_t left_stride, const float* right, int64_t inner, int64_t stride, float* out) {
     Lanes sums[ROWS][COLUMNS] = {};
     for (int64_t place = 0; place < inner; ++place) {
         Lanes values[COLUMNS];
-        for (int column = 0; column < COLUMNS; ++column) values[column] = load(right + place * columns + column * LANES);
+        for (int column = 0; column < COLUMNS; ++column) values[column] = load(right + place * stride + column * LANES);
         for (int64_t row = 0; row < ROWS; ++row)
             for (int column = 0; column < COLUMNS; ++column) sums[row][column] += left[row * left_stride + place] * values[column];
     }
     for (int64_t row = 0; row < ROWS; ++row)
-        for (int column = 0; column < COLUMNS; ++column) store(out + row * columns + column * LANES, sums[row][column]);
+        for (int column = 0; column < COLUMNS; ++column) store(out + row * stride + column * LANES, sums[row][column]);
 }
 
-// ROWS rows of `left` (ROWS, inner) times `right` (inner, columns): out (ROWS, columns). `left_stride` between its rows.
-inline void products(const float* left, int64_t left_stride, const float* right, int64_t inner, int64_t columns, float* out) {
-    int64_t column = 0;
-    for (; column + AT_ONCE * LANES <= columns; column += AT_ONCE * LANES)
-        product_block<AT_ONCE>(left, left_stride, right + column, inner, columns, out + column);
-    for (; column < columns; column += LANES) product_block<1>(left, left_stride, right + column, inner, columns, out + column);
+// ROWS rows of `left` (ROWS, inner) times some columns of `right` (inner, stride): these of out (ROWS, stride). `left_stride` between its
+// rows.
+inline void products(const float* left, int64_t left_stride, const float* right, int64_t inner, Places columns, int64_t stride, float* out) {
+    int64_t column = columns.first;
+    for (; column + AT_ONCE * LANES <= columns.end; column += AT_ONCE * LANES)
+        product_block<AT_ONCE>(left, left_stride, right + column, inner, stride, out + column);
+    for (; column < columns.end; column += LANES) product_block<1>(left, left_stride, right + column, inner, stride, out + column);
 }
 
-// Adds leftᵀ right, left (ROWS, padded) and right (ROWS, width), to sums (length, width).
-inline void add_transposed(const float* left, int64_t padded, const float* right, int64_t length, int64_t width, float* sums) {
+// ROWS queries (ROWS, width) times the keys (width, padded) that they see: their scores (ROWS, padded).
+inline void query_products(const float* queries, int64_t width, const float* key_columns, Places seen, int64_t padded, float* scores) {
+    products(queries, width, key_columns, width, seen, padded, scores);
+}
+
+// ROWS rows of weights (ROWS, padded) times the rows (padded, width) of what they see: (ROWS, width).
+inline void weighted_sums(const float* weights, int64_t padded, const float* rows, Places seen, int64_t width, float* out) {
+    products(weights + seen.first, padded, rows + seen.first * width, seen.end - seen.first, {0, width}, width, out);
+}
+
+// Adds leftᵀ right, left (ROWS, padded) and right (ROWS, width), to the rows of sums (length, width) that are seen.
+inline void add_transposed(const float* left, int64_t padded, const float* right, Places seen, int64_t width, float* sums) {
     for (int64_t column = 0; column < width; column += LANES) {
         Lanes rows[ROWS];
         for (int64_t row = 0; row < ROWS; ++row) rows[row] = load(right + row * width + column);
-        for (int64_t place = 0; place < length; ++place) {
+        for (int64_t place = seen.first; place < seen.end; ++place) {
             Lanes total = load(sums + place * width + column);
             for (int64_t row = 0; row < ROWS; ++row) total += left[row * padded + place] * rows[row];
             store(sums + place * width + column, total);
@@ -144,10 +171,11 @@ inline void add_transposed(const float* left, int64_t padded, const float* right
     }
 }
 
-// The lanes from `first` on, with `beyond` behind a sentence's end.
-inline Lanes within(Lanes lanes, int64_t first, int64_t length, float beyond) {
+// The lanes from `place` on, with `beyond` for what is not seen.
+inline Lanes within(Lanes lanes, int64_t place, Places seen, float beyond) {
     constexpr Ints number = numbers<Ints>();
-    return number < int32_t(std::min<int64_t>(length - first, LANES)) ? lanes : all(beyond);
+    lanes = number < int32_t(std::min<int64_t>(seen.end - place, LANES)) ? lanes : all(beyond);
+    return number < int32_t(std::max<int64_t>(seen.first - place, 0)) ? all(beyond) : lanes;
 }
 
 // What the distances within a head's sentence add, the longest one back first, and zeros behind them; null where there are none.
@@ -160,17 +188,17 @@ float* read_distances(const Layout& layout, const Head& head, Scratch& scratch) 
     return distances;
 }
 
-// A query's scores, times the scale, plus what its distances add.
-void add_distances(float* scores, const Head& head, float scale, const float* distances) {
-    for (int64_t place = 0; place < head.length; place += LANES)
+// A query's scores, times the scale, plus what its distances add. `block`: what its ROWS queries see, here and below.
+void add_distances(float* scores, Places block, float scale, const float* distances) {
+    for (int64_t place = block.first; place < block.end; place += LANES)
         store(scores + place, load(scores + place) * scale + load(distances + place));
 }
 
 // Adds the gradients of a query's scores to those of its distances, then makes them those of the products.
-void add_to_distances(float* grads, const Head& head, float scale, float* sums) {
-    for (int64_t place = 0; place < head.length; place += LANES) {
+void add_to_distances(float* grads, Places block, Places seen, float scale, float* sums) {
+    for (int64_t place = block.first; place < block.end; place += LANES) {
         Lanes values = load(grads + place);
-        store(sums + place, load(sums + place) + within(values, place, head.length, 0.0f));
+        store(sums + place, load(sums + place) + within(values, place, seen, 0.0f));
         store(grads + place, values * scale);
     }
 }
@@ -180,40 +208,40 @@ struct SoftmaxStatistics {
     float top, inverse;
 };
 
-// A query's scores to its dropped weights.
-SoftmaxStatistics softmax(float* scores, const Head& head, float scale, const Dropout& dropout, int64_t first_place) {
+// A query's scores to its dropped weights, which are 0 for what its block sees and it does not.
+SoftmaxStatistics softmax(float* scores, Places block, Places seen, float scale, const Dropout& dropout, int64_t first_place) {
     Lanes high = all(-__builtin_inff());
-    for (int64_t place = 0; place < head.length; place += LANES) {
-        Lanes scaled = within(load(scores + place) * scale, place, head.length, -__builtin_inff());
+    for (int64_t place = block.first; place < block.end; place += LANES) {
+        Lanes scaled = within(load(scores + place) * scale, place, seen, -__builtin_inff());
         store(scores + place, scaled);
         high = larger(scaled, high);
     }
     float top = largest(high);
     Lanes total = {};
-    for (int64_t place = 0; place < head.length; place += LANES) {
-        Lanes powers = within(exp_of_negative(load(scores + place) - top), place, head.length, 0.0f);
+    for (int64_t place = block.first; place < block.end; place += LANES) {
+        Lanes powers = within(exp_of_negative(load(scores + place) - top), place, seen, 0.0f);
         total += powers;
         store(scores + place, powers * dropout.at(first_place + place));
     }
     float inverse = 1.0f / sum(total);
-    for (int64_t place = 0; place < head.length; place += LANES) store(scores + place, load(scores + place) * inverse);
+    for (int64_t place = block.first; place < block.end; place += LANES) store(scores + place, load(scores + place) * inverse);
     return {top, inverse};
 }
 
 // A query's scores to its dropped weights, as `softmax` has made them, and the gradient of these to that of the scores. `drawn`: room for
 // as many factors.
-void softmax_backward(float* scores, float* grads, const Head& head, float scale, const Dropout& dropout, int64_t first_place,
+void softmax_backward(float* scores, float* grads, Places block, Places seen, float scale, const Dropout& dropout, int64_t first_place,
                       SoftmaxStatistics made, float* drawn) {
     Lanes total = {};
-    for (int64_t place = 0; place < head.length; place += LANES) {
+    for (int64_t place = block.first; place < block.end; place += LANES) {
         Lanes powers = exp_of_negative(load(scores + place) * scale - made.top) * made.inverse, factors = dropout.at(first_place + place);
-        powers = within(powers, place, head.length, 0.0f);
+        powers = within(powers, place, seen, 0.0f);
         store(scores + place, powers);
         store(drawn + place, factors);
         total += powers * factors * load(grads + place);
     }
     float mean = sum(total);
-    for (int64_t place = 0; place < head.length; place += LANES) {
+    for (int64_t place = block.first; place < block.end; place += LANES) {
         Lanes powers = load(scores + place), factors = load(drawn + place);
         store(grads + place, powers * (load(grads + place) * factors - mean) * scale);
         store(scores + place, powers * factors);
@@ -255,16 +283,17 @@ void attention(const QueryKeyValue<Element>& qkv, const Layout& layout, const Dr
         float score_scale = distances == nullptr ? layout.scale : 1.0f;
         float scale = head_scales == nullptr ? 1.0f : head_scales[head.sentence * layout.num_heads + head.number];
         for (int64_t first = 0; first < head.length; first += ROWS) {
-            products(rows.query + first * width, width, key_columns, width, head.padded(), weights);
             int64_t last = std::min(first + ROWS, head.length);
+            Places block = head.seen(layout, first, last);
+            query_products(rows.query + first * width, width, key_columns, block, head.padded(), weights);
             for (int64_t row = first; row < last; ++row) {
                 int64_t first_place = head.first_place + row * head.length;
                 float* scores = weights + (row - first) * head.padded();
-                if (distances != nullptr) add_distances(scores, head, layout.scale, distances + head.length - 1 - row);
-                SoftmaxStatistics made = softmax(scores, head, score_scale, dropout, first_place);
+                if (distances != nullptr) add_distances(scores, block, layout.scale, distances + head.length - 1 - row);
+                SoftmaxStatistics made = softmax(scores, block, head.seen(layout, row), score_scale, dropout, first_place);
                 if (statistics != nullptr) statistics[(head.begin + row) * layout.num_heads + head.number] = made;
             }
-            products(weights, head.padded(), rows.value, head.length, width, context);
+            weighted_sums(weights, head.padded(), rows.value, block, width, context);
             Element* to = out + (head.begin + first) * out_stride + head.number * layout.head_width;
             write_head(context, scale, last - first, layout.head_width, to, out_stride);
         }
@@ -309,22 +338,24 @@ void attention_backward(const QueryKeyValue<Element>& qkv, const Layout& layout,
         float score_scale = distances == nullptr ? layout.scale : 1.0f;
         if (sums != nullptr) std::fill(sums, sums + head.distance_floats(), 0.0f);
         for (int64_t first = 0; first < head.length; first += ROWS) {
-            products(rows.query + first * width, width, key_columns, width, padded, weights);
-            products(grad_rows + first * width, width, value_columns, width, padded, slopes);
             int64_t last = std::min(first + ROWS, head.length);
+            Places block = head.seen(layout, first, last);
+            query_products(rows.query + first * width, width, key_columns, block, padded, weights);
+            query_products(grad_rows + first * width, width, value_columns, block, padded, slopes);
             for (int64_t row = first; row < last; ++row) {
                 int64_t first_place = head.first_place + row * head.length, start = (row - first) * padded;
                 SoftmaxStatistics made = statistics[(head.begin + row) * layout.num_heads + head.number];
                 int64_t distance = head.length - 1 - row;
-                if (distances != nullptr) add_distances(weights + start, head, layout.scale, distances + distance);
-                softmax_backward(weights + start, slopes + start, head, score_scale, dropout, first_place, made, drawn);
-                if (distances != nullptr) add_to_distances(slopes + start, head, layout.scale, sums + distance);
+                Places seen = head.seen(layout, row);
+                if (distances != nullptr) add_distances(weights + start, block, layout.scale, distances + distance);
+                softmax_backward(weights + start, slopes + start, block, seen, score_scale, dropout, first_place, made, drawn);
+                if (distances != nullptr) add_to_distances(slopes + start, block, seen, layout.scale, sums + distance);
             }
             std::fill(weights + (last - first) * padded, weights + ROWS * padded, 0.0f);  // of rows that are no queries
             std::fill(slopes + (last - first) * padded, slopes + ROWS * padded, 0.0f);
-            add_transposed(weights, padded, grad_rows + first * width, head.length, width, value_sums);
-            add_transposed(slopes, padded, rows.query + first * width, head.length, width, key_sums);
-            products(slopes, padded, rows.key, head.length, width, query_rows);
+            add_transposed(weights, padded, grad_rows + first * width, block, width, value_sums);
+            add_transposed(slopes, padded, rows.query + first * width, block, width, key_sums);
+            weighted_sums(slopes, padded, rows.key, block, width, query_rows);
             write_head(query_rows, 1.0f, last - first, layout.head_width, grad_query + to + first * out_stride, out_stride);
         }
         write_head(key_sums, 1.0f, head.length, layout.head_width, grad_key + to, out_stride);
@@ -344,12 +375,12 @@ extern "C" {
 void sentdist_attention(int is_bfloat16, const void* query, const void* key, const void* value, const float* query_bias,
                         const float* key_bias, const float* value_bias, int64_t stride, const int32_t* boundaries, int64_t num_sentences,
                         int64_t num_heads, int64_t head_width, float scale, uint64_t seed, uint32_t threshold, float kept_factor,
-                        const float* distances, int64_t num_distances, const float* head_scales, void* out, int64_t out_stride,
+                        const float* distances, int64_t num_distances, int64_t before, int64_t after, const float* head_scales, void* out, int64_t out_stride,
                         void* statistics, int threads) {
     with_element_type(is_bfloat16, [&](auto element) {
         using Rows = const decltype(element)*;
         QueryKeyValue<decltype(element)> qkv = {Rows(query), Rows(key), Rows(value), query_bias, key_bias, value_bias, stride};
-        Layout layout = {boundaries, num_sentences, num_heads, head_width, scale, distances, num_distances};
+        Layout layout = {boundaries, num_sentences, num_heads, head_width, scale, distances, num_distances, before, after};
         attention(qkv, layout, Dropout{seed, threshold, kept_factor}, head_scales, static_cast<decltype(element)*>(out), out_stride,
                   static_cast<SoftmaxStatistics*>(statistics), threads);
     });
@@ -359,13 +390,13 @@ void sentdist_attention_backward(int is_bfloat16, const void* query, const void*
                                  const float* key_bias, const float* value_bias, int64_t stride, const int32_t* boundaries,
                                  int64_t num_sentences, int64_t num_heads, int64_t head_width, float scale, uint64_t seed,
                                  uint32_t threshold, float kept_factor, const float* distances, int64_t num_distances,
-                                 const float* head_scales, const void* grad, int64_t grad_stride, const void* statistics, void* grad_query,
+                                 int64_t before, int64_t after, const float* head_scales, const void* grad, int64_t grad_stride, const void* statistics, void* grad_query,
                                  void* grad_key, void* grad_value, int64_t out_stride, float* grad_distances, int threads) {
     with_element_type(is_bfloat16, [&](auto element) {
         using Rows = const decltype(element)*;
         using Written = decltype(element)*;
         QueryKeyValue<decltype(element)> qkv = {Rows(query), Rows(key), Rows(value), query_bias, key_bias, value_bias, stride};
-        Layout layout = {boundaries, num_sentences, num_heads, head_width, scale, distances, num_distances};
+        Layout layout = {boundaries, num_sentences, num_heads, head_width, scale, distances, num_distances, before, after};
         attention_backward(qkv, layout, Dropout{seed, threshold, kept_factor}, head_scales, Rows(grad), grad_stride,
                            static_cast<const SoftmaxStatistics*>(statistics), Written(grad_query), Written(grad_key), Written(grad_value),
                            out_stride, grad_distances, threads);

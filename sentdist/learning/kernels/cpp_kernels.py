@@ -12,12 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from sentdist.learning import products
+from sentdist.learning.kernels.band import Band
 from sentdist.learning.kernels.cpp_library import load_library
 from sentdist.learning.kernels.interface import AddNormGrads, AddNormOutput, AttentionLayout, DropoutMask, QueryKeyValue, Triple
 
 LANES = 16  # widths are multiples of it
 DTYPES = (torch.float32, torch.bfloat16)
 _int64, _float = ctypes.c_int64, ctypes.c_float
+_ALL = 2**32  # tokens: more than a sentence has
 
 
 def why_unavailable() -> str | None:
@@ -171,8 +173,14 @@ def _attention_arguments(qkv: QueryKeyValue, layout: AttentionLayout, dropout_ma
         *map(_strided_pointer, qkv[:3]), *map(_pointer, qkv.biases or (None, None, None)), _int64(stride), _pointer(layout.boundaries),
         _int64(len(layout.boundaries) - 1), _int64(layout.num_heads), _int64(layout.head_width), _float(layout.scale),
         *_dropout_arguments(dropout_mask), _pointer(layout.distances),
-        _int64(0 if layout.distances is None else layout.distances.shape[1]),
+        _int64(0 if layout.distances is None else layout.distances.shape[1]), *map(_int64, _reach(layout.band)),
     )  # fmt: skip
+
+
+def _reach(band: Band | None) -> tuple[int, int]:
+    """How many tokens before its own one sees, and how many behind it."""
+    before, after = (None, None) if band is None else (band.before, band.after)
+    return _ALL if before is None else before, _ALL if after is None else after
 
 
 def _dropout_arguments(dropout_mask: DropoutMask | None) -> tuple[object, object, object]:

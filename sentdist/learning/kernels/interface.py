@@ -35,9 +35,8 @@ class DropoutMask:
 class AttentionLayout:
     """S sentences in a flat tensor and the heads that attend in each. boundaries: (S + 1,) int32. scale: of scores.
     head_scales: (S, H) float32, of contexts. distances: (H, 2R - 1) float32, what is added to a score where the key's place less the
-    query's is 1 - R to R - 1; no sentence is longer than R. band: what a token sees of its sentence, None for all; those in C++ know none.
-
-    launches: for kernels in Triton.
+    query's is 1 - R to R - 1; no sentence is longer than R. band: what a token sees of its sentence, None for all. launches: for kernels in
+    Triton.
     """
 
     boundaries: Tensor

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from sentdist.learning.kernels import cpp_kernels
+from sentdist.learning.kernels.band import Band
 from sentdist.learning.kernels.interface import AttentionLayout, DropoutMask, QueryKeyValue
 from tests.support.kernel_reference import attended, factors
 
@@ -39,6 +40,20 @@ def leaves(*tensors: Tensor) -> list[Tensor]:
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("longest", [None, max(LENGTHS), 100])
 def test_attention(dtype: torch.dtype, heads: int, width: int, mask: DropoutMask | None, apart: bool, longest: int | None) -> None:
+    _check_attention(dtype, heads, width, mask, apart=apart, longest=longest, band=None)
+
+
+@pytest.mark.parametrize("longest", [None, 100])
+@pytest.mark.parametrize(("before", "after"), [(None, 0), (0, None), (3, 0), (2, 2), (20, 20), (1, 0), (None, None), (200, 1)])
+def test_attention_to_what_a_token_sees(before: int | None, after: int | None, longest: int | None) -> None:
+    band = Band(before=before, after=after)
+    _check_attention(torch.float32, 2, 20, MASK, apart=False, longest=longest, band=band)
+    _check_attention(torch.bfloat16, 1, 32, None, apart=True, longest=longest, band=band)
+
+
+def _check_attention(
+    dtype: torch.dtype, heads: int, width: int, mask: DropoutMask | None, *, apart: bool, longest: int | None, band: Band | None
+) -> None:
     """apart: queries, keys and values in three tensors without biases; else in one with them, and with a scale for each head.
     longest: of sentences for which there are distances."""
     total = heads * width
@@ -49,7 +64,8 @@ def test_attention(dtype: torch.dtype, heads: int, width: int, mask: DropoutMask
     boundaries = torch.tensor([0, *LENGTHS], dtype=torch.int32).cumsum(0, dtype=torch.int32)
     distances = None if longest is None else torch.randn(heads, 2 * longest - 1)
     layout = AttentionLayout(
-        boundaries=boundaries, num_heads=heads, head_width=width, scale=0.7 * width**-0.5, head_scales=head_scales, distances=distances
+        boundaries=boundaries, num_heads=heads, head_width=width, scale=0.7 * width**-0.5, head_scales=head_scales, distances=distances,
+        band=band,
     )  # fmt: skip
     thirds = [third.contiguous() if apart else third for third in states.chunk(3, dim=1)]
     given = QueryKeyValue(thirds[0], thirds[1], thirds[2], None if biases is None else (biases[0], biases[1], biases[2]))
@@ -62,7 +78,8 @@ def test_attention(dtype: torch.dtype, heads: int, width: int, mask: DropoutMask
     moved = expected_of if biases is None else [one + bias for one, bias in zip(expected_of, biases.double(), strict=True)]
     of_distances = None if distances is None else leaves(distances)[0]
     expected = attended(
-        (moved[0], moved[1], moved[2]), LENGTHS, heads=heads, scale=layout.scale, mask=mask, head_scales=head_scales, distances=of_distances
+        (moved[0], moved[1], moved[2]), LENGTHS, heads=heads, scale=layout.scale, mask=mask, head_scales=head_scales, distances=of_distances,
+        band=band,
     )  # fmt: skip
     expected.backward(grad.double())
     assert (grad_distances is None) == (of_distances is None)
