@@ -27,12 +27,26 @@ class Reduction:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Dense:
+    """A dense layer from the width to the width, activation(W x + b).
+
+    activation: a class of torch.nn. has_bias: of a new one; that of a folder is as it is.
+    """
+
+    activation: Literal["Tanh", "Identity"]
+    has_bias: bool
+
+
+TANH = Dense(activation="Tanh", has_bias=True)  # SimCSE's
+
+
+@dataclass(frozen=True, kw_only=True)
 class Pooling:
     """What is known of a pooling.
 
     in_folder: what an exported folder of it holds, in the words of an error; None: what that of another pooling holds, for the two
     differ in training alone. layers: numbers of the layers that it reads, from 1, of so many transformer layers; None: the last alone.
-    last_in_training: whether training reads the last layer alone all the same. head: when a dense layer of its own follows, tanh(W x + b).
+    last_in_training: whether training reads the last layer alone all the same. head: when `dense`, a layer of its own, follows.
     """
 
     name: str
@@ -41,11 +55,17 @@ class Pooling:
     layers: Callable[[int], Sequence[int]] | None = None
     last_in_training: bool = False
     head: Literal["never", "training", "always"] = "never"
+    dense: Dense = TANH
 
     @property
     def has_head(self) -> bool:
         """Whether it trains a dense layer of its own."""
         return self.head != "never"
+
+    @property
+    def without_head(self) -> str:
+        """The pooling that reads the same and has no dense layer."""
+        return next(one.name for one in POOLINGS.values() if not one.has_head and (one.reduction, one.layers) == (self.reduction, None))
 
     @property
     def is_other_at_test(self) -> bool:
@@ -125,6 +145,14 @@ POOLINGS: dict[str, Pooling] = {
             layers=lambda num: range(max(1, num - 4), num + 1),
             last_in_training=True,
             head="training",
+        ),
+        # Sentence-T5 and GTR (Ni et al. 2021, arXiv 2108.08877 and 2112.07899).
+        Pooling(
+            name="mean_dense",
+            in_folder="mean with one dense layer and no activation",
+            reduction=MEAN,
+            head="always",
+            dense=Dense(activation="Identity", has_bias=False),
         ),
         # Decoders, whose last token alone has seen the sentence (Muennighoff 2022, arXiv 2202.08904; Zhang et al. 2025, arXiv 2506.05176).
         Pooling(name="last_token", in_folder="the last token", reduction=LAST),

@@ -47,12 +47,12 @@ class LoadedEncoder:
         folder = find_checkpoint(use.checkpoint, revision=use.revision)
         encoder = SentenceEncoder.load(folder, pooling=use.pooling)
         encoder.checked_length(use.max_length)
-        if POOLINGS[encoder.pooling].head == "always" and saved_head(folder) is None:
+        if POOLINGS[encoder.pooling].head == "always" and saved_head(folder, encoder.pooling) is None:
             raise EncoderError(
                 where=f"encoder {use.checkpoint}: pooling {encoder.pooling}",
                 found="no weights of a dense layer",
                 expected="a folder that has them, as training with this pooling writes it",
-                remedy="Use cls, which needs none.",
+                remedy=f"Use {POOLINGS[encoder.pooling].without_head}, which needs none.",
             )
         keep_gpu_memory_whole()  # before torch is asked anything of the GPU
         place = torch.device(device or ("cpu" if why_unusable() else "cuda"))

@@ -120,7 +120,7 @@ def parameter_groups(module: nn.Module, optimization: Optimization) -> list[Para
 
 def _layer_of(name: str) -> int | None:
     """Number of the transformer layer that a parameter belongs to, from 0 next to the embeddings; None outside all layers."""
-    found = re.search(r"\.layers?\.(\d+)\.", name)
+    found = re.search(r"\.(?:block|layers?)\.(\d+)\.", name)  # the first: in a T5's block parts are numbered, too
     return None if found is None else int(found.group(1))
 
 

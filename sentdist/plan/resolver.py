@@ -23,7 +23,7 @@ class Pin:
     may_recompute_layers: bool = True  # in the backward pass, or planning cannot know it
     has_mask_token: bool = True  # its tokenizer, or planning cannot know it
     shares_layers: bool = False  # one layer's weights, used many times, such as ALBERT's
-    has_decoder: bool = False  # what generates text, such as T5: no encoder of sentences as it is
+    has_decoder: bool = False  # what generates text, such as BART: no encoder of sentences as it is
     splits: tuple[str, ...] = ()  # of a source
 
 

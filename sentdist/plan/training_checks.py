@@ -17,9 +17,9 @@ def check_checkpoint(section: EncoderSection, pin: Pin) -> None:
     if pin.has_decoder:
         raise RecipeError(
             where="encoder.checkpoint",
-            found=f"{section.checkpoint}, an encoder with a decoder that writes text (T5, BART, …)",
+            found=f"{section.checkpoint}, an encoder with a decoder that writes text (BART, Pegasus, …)",
             expected="an encoder alone, such as BERT or MPNet",
-            remedy="Take another checkpoint; of a T5 (sentence-t5, gtr-t5) the encoder alone is not read.",
+            remedy="Take another checkpoint; of encoder-decoders, the encoders of t5 and mt5 and umt5 alone are read.",
         )
     num_layers = pin.num_layers
     if section.layers is not None and num_layers is not None and section.layers > num_layers:

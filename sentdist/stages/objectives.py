@@ -21,4 +21,4 @@ def _term(term: plan.Term, inputs: LossInputs) -> Objective:
     if not term.projected:
         return objective
     encoder = inputs.needed_encoder("sum")
-    return Projected(objective, width=encoder.width, initializer_range=encoder.model.config.initializer_range)
+    return Projected(objective, width=encoder.width, initializer_range=encoder.initializer_range)

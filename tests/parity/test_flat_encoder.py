@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
 
 from sentdist.errors import EncoderError
 from sentdist.learning.encoder.batch import collate
-from sentdist.learning.encoder.declared import DECODERS, FLAT_FAMILIES, FROM_PADDING, why_padded
+from sentdist.learning.encoder.declared import DECODERS, ENCODER_HALVES, FLAT_FAMILIES, FROM_PADDING, why_padded
 from sentdist.learning.encoder.pooling import pool
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.poolings import POOLINGS
-from tests.support.pooled import has_dense_layer, pooled
+from tests.support.pooled import pooled, with_dense_layer
 from tests.support.tiny_encoders import SENTENCES, tiny_encoder
 
 pytestmark = pytest.mark.parity
@@ -43,7 +43,8 @@ def contrast(embeddings_SD: Tensor) -> Tensor:
 
 
 def eager(folder: Path) -> torch.nn.Module:
-    return AutoModel.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    kind = AutoModelForTextEncoding if AutoConfig.from_pretrained(folder).model_type in ENCODER_HALVES else AutoModel
+    return kind.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
 
 
 def both_losses(folder: Path, sentences: tuple[str, ...]) -> tuple[SentenceEncoder, torch.nn.Module, Tensor, Tensor]:
@@ -137,7 +138,7 @@ def test_loss_and_gradients_of_minilm(minilm: Path) -> None:
     assert_equal_gradients(encoder, model)
 
 
-@pytest.mark.parametrize("family", ["deberta-v2", "megatron-bert"])
+@pytest.mark.parametrize("family", ["deberta-v2", "megatron-bert", "t5", "mt5", "umt5"])
 def test_padded_family_equals_the_obvious_way(family: str, tmp_path: Path) -> None:
     encoder, model, bucketed, padded = both_losses(tiny_encoder(tmp_path, family), SENTENCES)
     assert not encoder.is_flat
@@ -152,9 +153,7 @@ def test_pooling_equals_padded_pooling(pooling: str, training: bool, tiny_robert
     encoder = SentenceEncoder.load(tiny_roberta_dir, pooling=pooling, attention_dropout=0.0, hidden_dropout=0.0).train(training)
     with torch.no_grad():
         expected = padded_embeddings(eager(tiny_roberta_dir), tiny_roberta_dir, SENTENCES, pooling=pooling, training=training)
-        if has_dense_layer(pooling, training=training):
-            assert encoder.head is not None
-            expected = torch.tanh(expected @ encoder.head.dense.weight.T + encoder.head.dense.bias)
+        expected = with_dense_layer(expected, {} if encoder.head is None else encoder.head.state_dict(), pooling, training=training)
         torch.testing.assert_close(encoder(encoder.tokenize(SENTENCES)), expected, **CLOSE)
 
 

@@ -36,11 +36,11 @@ def _embeddings(folder: Path, sentences: tuple[str, ...]) -> np.ndarray:
     return np.asarray(session.run(["sentence_embedding"], feed)[0])
 
 
-def _with_head(source: Path, folder: Path) -> Path:
-    """The encoder with a dense layer, as training with cls_mlp leaves it."""
+def _with_head(source: Path, folder: Path, pooling: str) -> Path:
+    """The encoder with a dense layer, as training leaves it."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        encoder = SentenceEncoder.load(source, pooling="cls_mlp")
+        encoder = SentenceEncoder.load(source, pooling=pooling)
     assert encoder.head is not None
     torch.nn.init.normal_(encoder.head.dense.weight, std=0.2)
     encoder.save(folder, card=EncoderCard(base_model="tiny", objective="none"))
@@ -69,8 +69,8 @@ class Exported:
     @classmethod
     def make(cls, place: Path, family: str, pooling: str, *, num_layers: int) -> Exported:
         folder = tiny_encoder(place / "encoder", family, num_hidden_layers=num_layers)
-        if pooling == "cls_mlp":
-            folder = _with_head(folder, place / "with_head")
+        if POOLINGS[pooling].head == "always":
+            folder = _with_head(folder, place / "with_head", pooling)
         export, programs = torch.onnx.export, []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(torch.onnx, "export", lambda *given, **named: programs.append(export(*given, **named)) or programs[-1])
@@ -94,6 +94,7 @@ SEVERAL = ("first_last", "cls_last_five")
         *(("bert", pooling) for pooling in ("mean", "first_last", "cls_last_five", "cls_mlp")),
         ("roberta", "cls"),
         ("mpnet", "mean"),
+        ("t5", "mean_dense"),
         ("nomic_bert", "mean"),
     ],
 )

@@ -12,7 +12,7 @@ from transformers import CONFIG_MAPPING, MODEL_MAPPING
 
 from sentdist.errors import EncoderError
 from sentdist.learning import precision, products
-from sentdist.learning.encoder.declared import FLAT_FAMILIES, NOT_RECOMPUTED
+from sentdist.learning.encoder.declared import ENCODER_HALVES, FLAT_FAMILIES, NOT_RECOMPUTED
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.grad_cache import encode_in_micro_batches
@@ -57,7 +57,17 @@ def _gradients(folder: Path, *, recompute: bool, micro_batch: int | None = None)
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(
     ("family", "micro_batch"),
-    [("bert", None), ("bert", 5), ("mpnet", 5), ("nomic_bert", None), ("megatron-bert", None), ("qwen3", None), ("qwen3", 5)],
+    [
+        ("bert", None),
+        ("bert", 5),
+        ("mpnet", 5),
+        ("nomic_bert", None),
+        ("megatron-bert", None),
+        ("t5", None),
+        ("umt5", 5),
+        ("qwen3", None),
+        ("qwen3", 5),
+    ],
 )
 def test_value_gradient_and_random_numbers_are_the_same(family: str, micro_batch: int | None, tmp_path: Path) -> None:
     """Flat, flat in micro-batches, and padded; rotary positions, a decoder: to the last bit."""
@@ -71,7 +81,7 @@ def test_value_gradient_and_random_numbers_are_the_same(family: str, micro_batch
 
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("has_instructions", [True, False])
-@pytest.mark.parametrize("family", ["bert", "distilbert", "nomic_bert", "megatron-bert", "qwen3"])
+@pytest.mark.parametrize("family", ["bert", "distilbert", "nomic_bert", "megatron-bert", "t5", "qwen3"])
 def test_bf16_is_computed_again_as_it_was(family: str, has_instructions: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a processor without instructions for bfloat16 linear layers are computed in float32, the second time, too."""
     for module in (products, precision):
@@ -88,7 +98,7 @@ def test_a_model_that_cannot_is_refused(tmp_path: Path) -> None:
         SentenceEncoder.load(tiny_encoder(tmp_path, "albert")).recompute_layers()
 
 
-@pytest.mark.parametrize("family", sorted(NOT_RECOMPUTED | FLAT_FAMILIES | {"megatron-bert", "deberta-v2"}))
+@pytest.mark.parametrize("family", sorted(NOT_RECOMPUTED | FLAT_FAMILIES | {"megatron-bert", "deberta-v2", *ENCODER_HALVES}))
 def test_planning_knows_which_families_cannot(family: str, tmp_path: Path) -> None:
     is_flat = family in FLAT_FAMILIES
     model = type(SentenceEncoder.load(tiny_encoder(tmp_path, family)).model) if is_flat else MODEL_MAPPING[CONFIG_MAPPING[family]]

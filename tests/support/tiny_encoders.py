@@ -7,13 +7,16 @@ import shutil
 from pathlib import Path
 
 import torch
+from sentence_transformers.base.modules.dense import Dense
+from sentence_transformers.sentence_transformer.modules import Pooling
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedTokenizerFast
-from transformers.models.t5 import T5Config, T5ForConditionalGeneration
+from transformers.models.t5 import T5Config, T5ForConditionalGeneration, T5Tokenizer
 
 from sentdist.learning.encoder.card import EncoderCard
-from sentdist.learning.encoder.declared import DECODERS, FROM_PADDING
+from sentdist.learning.encoder.declared import DECODERS, ENCODER_HALVES, FROM_PADDING
 from sentdist.learning.encoder.export import no_wrappers
+from sentdist.learning.encoder.pretrained import auto_class
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 
 WORDS = [
@@ -85,6 +88,7 @@ OWN_SETTINGS: dict[str, dict[str, object]] = {
     "gemma2": {"attn_logit_softcapping": None},
     "xmod": {"languages": ["en_XX", "de_DE"], "default_language": "de_DE"},
 }
+HALVES_CALL = {"num_hidden_layers": "num_layers"}  # what others call otherwise
 
 
 def tiny_encoder(folder: Path, family: str, *, seed: int = 0, **settings: object) -> Path:
@@ -93,7 +97,7 @@ def tiny_encoder(folder: Path, family: str, *, seed: int = 0, **settings: object
     config = _tiny_config(family, tokenizer, **settings)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = AutoModel.from_config(config)
+        model = auto_class(config).from_config(config)
         for name, weight in model.named_parameters():
             if weight.dim() > 1:  # larger than the usual 0.02: two layers then change the embeddings visibly
                 torch.nn.init.normal_(weight, std=0.25 if "embedding" in name else 0.15)
@@ -118,7 +122,11 @@ def _tiny_config(family: str, tokenizer: PreTrainedTokenizerFast, **settings: ob
         "pad_token_id": tokenizer.pad_token_id,
         "max_position_embeddings": MAX_POSITIONS,
     }
-    if family == "distilbert":
+    if family in ENCODER_HALVES:  # heads that are wider than the width, all together
+        common.pop("max_position_embeddings")
+        own = {"d_model": WIDTH, "d_kv": 12, "d_ff": 2 * WIDTH, "num_layers": 2, "num_heads": 4, "eos_token_id": 2}
+        settings = {HALVES_CALL.get(name, name): value for name, value in settings.items()}
+    elif family == "distilbert":
         own = {"dim": WIDTH, "hidden_dim": 2 * WIDTH, "n_layers": 2, "n_heads": 4}
     else:
         own = {"hidden_size": WIDTH, "intermediate_size": 2 * WIDTH, "num_hidden_layers": 2, "num_attention_heads": 4}
@@ -189,15 +197,45 @@ def tiny_writer(folder: Path) -> Path:
     return folder
 
 
-def declares_cls(encoder: Path, folder: Path) -> Path:
-    """A copy of an encoder that says, as sentence-transformers has it, that it was made with the first token's vector."""
-    shutil.copytree(encoder, folder)
-    kinds = {"": "Transformer", "1_Pooling": "Pooling"}
+def released_t5(folder: Path, **settings: object) -> Path:
+    """Write a random encoder as sentence-t5 and gtr-t5 are released: T5's own tokenizer, which puts no token before a sentence, Pooling,
+    Dense without bias, and Normalize; dropout 0.1. With a decoder and a head beside its weights, as T5 1.1 has them."""
+    pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -9.0), *((f"▁{word}", -3.0) for word in WORDS), ("s", -4.0)]
+    tokenizer = T5Tokenizer(vocab=pieces, extra_ids=2, model_max_length=512)
+    small = {"d_model": WIDTH, "d_kv": 12, "d_ff": 2 * WIDTH, "num_layers": 2, "num_heads": 4}
+    config = T5Config(
+        **{"vocab_size": len(tokenizer) + 8, **small, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False, **settings}
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = T5ForConditionalGeneration(config)
+        for weight in model.parameters():
+            torch.nn.init.normal_(weight, mean=1.0 if weight.dim() == 1 else 0.0, std=0.3)
+        dense = Dense(WIDTH, WIDTH, bias=False, activation_function=torch.nn.Identity())
+    with no_wrappers():
+        model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    kinds = {"": "Transformer", "1_Pooling": "Pooling", "2_Dense": "Dense", "3_Normalize": "Normalize"}
+    _write_modules(folder, kinds)
+    Pooling(WIDTH, pooling_mode="mean").save(str(folder / "1_Pooling"))
+    dense.save(str(folder / "2_Dense"))
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 256, "do_lower_case": False}))
+    return folder
+
+
+def _write_modules(folder: Path, kinds: dict[str, str]) -> None:
     modules = [
         {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kinds[path]}"} for n, path in enumerate(kinds)
     ]
     (folder / "modules.json").write_text(json.dumps(modules))
-    (folder / "1_Pooling").mkdir()
+    for path in kinds:
+        (folder / path).mkdir(exist_ok=True)
+
+
+def declares_cls(encoder: Path, folder: Path) -> Path:
+    """A copy of an encoder that says, as sentence-transformers has it, that it was made with the first token's vector."""
+    shutil.copytree(encoder, folder)
+    _write_modules(folder, {"": "Transformer", "1_Pooling": "Pooling"})
     (folder / "1_Pooling/config.json").write_text(json.dumps({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}))
     return folder
 

@@ -20,6 +20,7 @@ from sentdist.execution.banks.placement import BankPlacement
 from sentdist.execution.cluster.ray_errors import cause_of
 from sentdist.learning.bank import HostBank, StoredBank, check_ids, look_up
 from sentdist.learning.bank_shape import bank_bytes, bank_shape, bytes_together
+from sentdist.learning.encoder.declared import WIDTHS
 from sentdist.plan.stages import Bank
 from sentdist.reading import drop_remedy, reading
 from sentdist.stages.context import Context
@@ -131,7 +132,8 @@ def placement_of(stage: Bank, context: Context) -> BankPlacement:
     place = f"{stage.encoder.place}/config.json"
     configuration = context.store.open_file(place).read()
     with reading(None, where=place, expected="the configuration of an encoder", remedy=drop_remedy(Path(place).parent)):
-        width = int(json.loads(configuration)["hidden_size"])
+        values = json.loads(configuration)
+        width = next(int(values[name]) for name in WIDTHS if name in values)
     num_bytes = bank_bytes(int(str(corpus.record.results["num_sentences"])), width, stage.dtype)
     try:
         placement: BankPlacement = ask_owner(context.store.root, lambda owner: owner.placement.remote(num_bytes))

@@ -20,7 +20,8 @@ DECLARATIONS = [
 FROM_PADDING = (  # families that number positions from padding_idx + 1
     "roberta", "xlm-roberta", "camembert", "mpnet", "data2vec-text", "roberta-prelayernorm", "xlm-roberta-xl", "xmod",
 )  # fmt: skip
-CLASSES_WITHOUT_WORDS = ("PreTrainedTokenizerFast", "TokenizersBackend")  # of tokenizers: they know no special token but those of the files
+# Classes of tokenizers that know no mask token but that of the files.
+CLASSES_WITHOUT_MASK = ("PreTrainedTokenizerFast", "TokenizersBackend", "T5Tokenizer", "T5TokenizerFast")
 DECODERS = (  # no token sees what follows it
     "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "granite", "ministral", "ministral3", "modernbert-decoder",
     "olmo2", "olmo3", "phi3", "smollm3",
@@ -40,9 +41,18 @@ _DEFAULTS: dict[str, dict[str, object]] = {
     "modernbert-decoder": {"sliding_window": 64},
     **{family: {"use_sliding_window": False, "sliding_window": 4096} for family in ("qwen2", "qwen3", "smollm3")},
 }
-# Model types whose feed-forward multiplies two linear layers, one of them activated: three matrices; those without a table of positions.
+# Model types whose feed-forward multiplies two linear layers, one of them activated: three matrices; those that rotate queries and keys
+# and have no table of positions.
 GATED = frozenset({*DECODERS, "eurobert", "gte", "modernbert", "nomic_bert"})
 ROTATED = GATED | {"jina_embeddings_v3"}
+# Encoder-decoders whose encoder is read, without the decoder. They have no table of positions: a number for the distance of two tokens
+# is added to each score.
+ENCODER_HALVES = ("t5", "mt5", "umt5")
+LENGTH_OF_HALVES = 512  # what they were pretrained with, where their files say no other length
+WITHOUT_POSITIONS = ROTATED | {*ENCODER_HALVES}
+# What families call the width of their states and the number of their layers.
+WIDTHS, DEPTHS = ("hidden_size", "dim", "d_model"), ("num_hidden_layers", "n_layers", "num_layers")
+_ACTIVATED_BY_DEFAULT = {"t5": "relu", "mt5": "gated-gelu", "umt5": "gated-gelu"}
 # Model types whose layers transformers cannot compute again in the backward pass; SentenceEncoder.recompute_layers asks the class itself.
 NOT_RECOMPUTED = frozenset({"albert", "xlm", "flaubert"})
 
@@ -73,6 +83,12 @@ def why_padded(config: Mapping[str, object]) -> str | None:
     return None
 
 
+def is_gated(config: Mapping[str, object]) -> bool:
+    """Whether feed-forward has three matrices. Of the encoders of encoder-decoders only some have."""
+    family = str(config.get("model_type", "bert"))
+    return family in GATED or str(config.get("feed_forward_proj", _ACTIVATED_BY_DEFAULT.get(family))).startswith("gated")
+
+
 def is_causal(config: Mapping[str, object]) -> bool:
     """Whether a token of a flat family sees itself and those before it alone."""
     is_bidirectional = config.get("use_bidirectional_attention") or config.get("is_causal") is False
@@ -97,7 +113,7 @@ def declared_pooling(folder: Path) -> str | None:
         return None
     mode = _pooling_mode(folder, found)
     pooling = next((known.name for known in POOLINGS.values() if known.in_folder and known.modules == (tuple(kinds), mode)), None)
-    unlike = None if pooling is None else _unlike_ours(folder, found)
+    unlike = None if pooling is None else unlike_ours(folder, pooling)
     if pooling is None or unlike is not None:
         raise EncoderError(
             where=f"encoder {folder}/modules.json",
@@ -113,14 +129,15 @@ def ends_in_normalize(folder: Path) -> bool:
     return _is_normalized(modules(folder))
 
 
-def _unlike_ours(folder: Path, found: list[dict[str, str]]) -> str | None:
-    """What a dense layer or a mean of layers does that we do not compute; None where there is none of them, or as we do."""
-    for module in found:
+def unlike_ours(folder: Path, pooling: str) -> str | None:
+    """What a folder's dense layer or mean of layers does that `pooling` does not; None where there is none of them, or as it does."""
+    for module in modules(folder):
         kind, config = _kind(module), json_object(folder / module["path"] / "config.json")
         if kind == "Dense":
             activation, sizes = str(config.get("activation_function")), [config.get(name) for name in ("in_features", "out_features")]
-            if not activation.endswith(".Tanh") or sizes[0] != sizes[1]:
-                return f"a dense layer of {sizes[0]} to {sizes[1]} with {activation}"
+            if not activation.endswith(f".{POOLINGS[pooling].dense.activation}") or sizes[0] != sizes[1] or config.get("use_residual"):
+                around = ", around which its input goes" if config.get("use_residual") else ""
+                return f"a dense layer of {sizes[0]} to {sizes[1]} with {activation}{around}"
         if kind == "WeightedLayerPooling" and config.get("layer_start") != 1:
             return f"a mean of layers from {config.get('layer_start')} on"
     return None
@@ -156,12 +173,13 @@ def json_object(path: Path) -> dict[str, object]:
 def most_tokens(folder: Path) -> int | None:
     """Tokens that a sentence may have: what the folder declares, at most what its table of positions holds; None where neither is said."""
     config = json_object(folder / "config.json")
+    default = LENGTH_OF_HALVES if config.get("model_type") in ENCODER_HALVES else None
     positions, padding = config.get("max_position_embeddings"), config.get("pad_token_id", 1)
     if isinstance(positions, int) and isinstance(padding, int):
         positions = tokens_of_positions(str(config.get("model_type")), positions, padding)
     declared = json_object(folder / "sentence_bert_config.json").get("max_seq_length")
     declared = declared or json_object(folder / "tokenizer_config.json").get("model_max_length")
-    return min((int(limit) for limit in (positions, declared) if isinstance(limit, int | float) and 1 <= limit < 1 << 31), default=None)
+    return min((int(limit) for limit in (positions, declared) if isinstance(limit, int | float) and 1 <= limit < 1 << 31), default=default)
 
 
 def lacks_mask_token(folder: Path) -> bool:
@@ -171,7 +189,7 @@ def lacks_mask_token(folder: Path) -> bool:
     further = {} if "added_tokens_decoder" in config else json_object(folder / "special_tokens_map.json")
     if config.get("mask_token") or further.get("mask_token"):
         return False
-    return "mask_token" in config or config.get("tokenizer_class") in CLASSES_WITHOUT_WORDS
+    return "mask_token" in config or config.get("tokenizer_class") in CLASSES_WITHOUT_MASK
 
 
 def num_tokens(folder: Path) -> int | None:
@@ -211,8 +229,16 @@ def declare_length(folder: Path, max_length: int) -> None:
 
 
 def tokens_of_positions(family: str, positions: int, padding: int) -> int:
-    """How many tokens a table of so many positions serves. padding: the id of the padding token."""
+    """How many tokens a table of so many positions serves; 0 where there is none. padding: the id of the padding token."""
+    if family in ENCODER_HALVES:
+        return 0
     return positions - (padding + 1 if family in FROM_PADDING else 0)
+
+
+def modules_without_weights(folder: Path) -> list[str]:
+    """Paths of the modules that have weights of their own, and no file with them as safetensors."""
+    paths = [module["path"] for module in modules(folder)[1:] if _kind(module) in ("Dense", "WeightedLayerPooling")]
+    return [path for path in paths if not os.path.lexists(folder / path / "model.safetensors")]
 
 
 def _pooling_mode(folder: Path, found: list[dict[str, str]]) -> str | None:

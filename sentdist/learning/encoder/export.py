@@ -1,6 +1,6 @@
 """Writing an encoder as a folder that sentence-transformers and transformers load.
 
-The folder holds what acts at test: the head of `cls_mlp` as a Dense module, none for `cls_mlp_train_only`.
+The folder holds what acts at test: the head of `cls_mlp` and `mean_dense` as a Dense module, none for `cls_mlp_train_only`.
 A Normalize module comes last where the base checkpoint has one: who searches by dot products with the base goes on so with what was
 trained of it. `SentenceEncoder` itself never normalizes: losses and cosines read what pooling gives.
 It is written by sentence-transformers 6.2 and needs at least that version (6.x names its modules anew).
@@ -107,7 +107,7 @@ def _pooling_modules(model: PreTrainedModel, pooling: str, head: PoolingHead | N
     modules.append(Pooling(width, pooling_mode=known.reduction.mode))
     if known.head == "always":
         assert head is not None, "the encoder is constructed with its head"
-        dense = Dense(width, width, activation_function=nn.Tanh())
+        dense = Dense(width, width, bias=head.dense.bias is not None, activation_function=head.activation)
         dense.linear.load_state_dict(head.dense.state_dict())
         modules.append(dense)
     return modules

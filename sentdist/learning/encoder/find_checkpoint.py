@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sentdist.errors import EncoderError
 from sentdist.hub_errors import hub_trouble
+from sentdist.learning.encoder.declared import modules_without_weights
 from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS, PackagedEncoder, check_has_no_revision
 from sentdist.spelling import near
 
@@ -67,6 +68,8 @@ def _download(name: str, revision: str | None) -> Path:
         folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*_CONFIG_FILES, "*.safetensors"]))
         if not any(folder.glob("*.safetensors")):
             snapshot_download(name, revision=revision, allow_patterns=["pytorch_model*.bin"])
+        if further := [f"{path}/pytorch_model.bin" for path in modules_without_weights(folder)]:
+            snapshot_download(name, revision=revision, allow_patterns=further)
         return folder
     except Exception as error:  # every client library underneath has errors of its own
         trouble = hub_trouble(error, revision=revision)

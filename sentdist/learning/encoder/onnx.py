@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import AutoModel, PreTrainedModel
+from transformers import PreTrainedModel
 
 from sentdist.errors import EncoderError
 from sentdist.learning.encoder.encode import encode
-from sentdist.learning.encoder.quiet import without_bars
+from sentdist.learning.encoder.pretrained import auto_class
+from sentdist.learning.encoder.quiet import without_bars, without_reports
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.poolings import POOLINGS
 
@@ -97,8 +98,9 @@ class PaddedEncoder(nn.Module):
 
 def _padded_model(checkpoint: Path, encoder: SentenceEncoder) -> PreTrainedModel:
     """The weights in a model with attention that is written out: fused kernels do not export the same way everywhere."""
-    with without_bars():
-        model = AutoModel.from_pretrained(checkpoint, dtype=torch.float32, attn_implementation="eager")
+    with without_bars(), without_reports():
+        kind = auto_class(encoder.model.config)
+        model: PreTrainedModel = kind.from_pretrained(checkpoint, dtype=torch.float32, attn_implementation="eager")
     if "pooler" in model._modules:
         model._modules["pooler"] = None  # its output is not used
     return model

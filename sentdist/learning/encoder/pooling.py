@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor, nn
 
 from sentdist.learning.encoder.batch import TokenBatch
-from sentdist.poolings import POOLINGS
+from sentdist.poolings import POOLINGS, TANH, Dense
 
 
 class PoolingHead(nn.Module):
-    """tanh(W x + b), the dense layer that SimCSE puts on the first token."""
+    """The dense layer of a pooling: by default tanh(W x + b), which SimCSE puts on the first token.
 
-    def __init__(self, width: int, *, initializer_range: float) -> None:
+    has_bias: None for what the pooling has.
+    """
+
+    def __init__(self, width: int, *, initializer_range: float, dense: Dense = TANH, has_bias: bool | None = None) -> None:
         super().__init__()
-        self.dense = nn.Linear(width, width)
+        self.dense = nn.Linear(width, width, bias=dense.has_bias if has_bias is None else has_bias)
+        self.activation: nn.Module = getattr(nn, dense.activation)()
         nn.init.normal_(self.dense.weight, std=initializer_range)
-        nn.init.zeros_(self.dense.bias)
+        if self.dense.bias is not None:
+            nn.init.zeros_(self.dense.bias)
 
     def forward(self, embeddings_SD: Tensor) -> Tensor:
-        return torch.tanh(self.dense(embeddings_SD))
+        states_SD: Tensor = self.activation(self.dense(embeddings_SD))
+        return states_SD
 
 
 def pool(layers: Sequence[Tensor], tokens: TokenBatch, *, pooling: str, training: bool) -> Tensor:

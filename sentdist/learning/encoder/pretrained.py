@@ -10,10 +10,18 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForTextEncoding,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from sentdist.errors import EncoderError, brief, first_line
-from sentdist.learning.encoder.declared import REMEDY, json_object, modules, tokens_of_positions, why_padded
+from sentdist.learning.encoder.declared import ENCODER_HALVES, REMEDY, json_object, modules, tokens_of_positions, unlike_ours, why_padded
 from sentdist.learning.encoder.flat_attention import FLAT_ATTENTION, register_flat_attention
 from sentdist.learning.encoder.nomic import check_released_words
 from sentdist.learning.encoder.quiet import without_bars, without_reports
@@ -21,7 +29,7 @@ from sentdist.poolings import POOLINGS
 from sentdist.reading import read_json, reading
 
 _ATTENTION_DROPOUTS = ("attention_probs_dropout_prob", "attention_dropout")
-_HIDDEN_DROPOUTS = ("hidden_dropout_prob", "hidden_dropout", "dropout")
+_HIDDEN_DROPOUTS = ("hidden_dropout_prob", "hidden_dropout", "dropout", "dropout_rate")
 MODEL_SUFFIXES = (".json", ".safetensors", ".bin", ".txt", ".model")
 MOST = {
     "hidden_size": 100_000,
@@ -63,13 +71,16 @@ def load_model(
     layers: the first so many transformer layers; None: all.
     """
     config = load_configuration(folder)
-    if config.is_encoder_decoder:
+    is_half = config.model_type in ENCODER_HALVES
+    if config.is_encoder_decoder and not is_half:
         raise EncoderError(
             where=f"encoder {folder}",
             found=f"a {config.model_type}, with a decoder that writes text",
             expected="an encoder alone, such as BERT or MPNet",
-            remedy="Take another checkpoint; of a T5 (sentence-t5, gtr-t5) the encoder alone is not read.",
+            remedy=f"Take another checkpoint; of encoder-decoders, the encoders of {' and '.join(ENCODER_HALVES)} alone are read.",
         )
+    if is_half and not hasattr(config, "attention_dropout"):
+        config.attention_dropout = config.dropout_rate
     _set_probability(config, _ATTENTION_DROPOUTS, attention_dropout, folder=folder, what="attention_dropout")
     _set_probability(config, _HIDDEN_DROPOUTS, hidden_dropout, folder=folder, what="hidden_dropout")
     if layers is not None:
@@ -80,11 +91,14 @@ def load_model(
         register_flat_attention()
     if initialization == "random":
         with _reading(folder, "architecture"):
-            model = AutoModel.from_config(config, dtype=torch.float32, **attention)
+            model = auto_class(config).from_config(config, dtype=torch.float32, **attention)
         _lay_flat(model, reason)
         return model, reason
-    with _reading(folder, "model"), without_bars(), nullcontext() if layers is None else without_reports():
-        model, report = AutoModel.from_pretrained(folder, config=config, dtype=torch.float32, output_loading_info=True, **attention)
+    is_part = is_half or layers is not None
+    with _reading(folder, "model"), without_bars(), without_reports() if is_part else nullcontext():
+        model, report = auto_class(config).from_pretrained(
+            folder, config=config, dtype=torch.float32, output_loading_info=True, **attention
+        )  # fmt: skip
     missing = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
     if missing:
         raise EncoderError(
@@ -99,8 +113,17 @@ def load_model(
     return model, reason
 
 
+def auto_class(config: PreTrainedConfig) -> type[AutoModel] | type[AutoModelForTextEncoding]:
+    """What of transformers makes the encoder of a configuration, without the decoder beside it."""
+    return AutoModelForTextEncoding if config.model_type in ENCODER_HALVES else AutoModel
+
+
 def _lay_flat(model: PreTrainedModel, padded_reason: str | None) -> None:
     """Of most families transformers takes any attention; the rest have a module here, whose import takes a while."""
+    if model.config.model_type in ENCODER_HALVES:
+        from sentdist.learning.encoder.t5 import make_ready
+
+        make_ready(model)
     if padded_reason is None and model.config.model_type == "mpnet":
         from sentdist.learning.encoder.mpnet import lay_flat
 
@@ -178,10 +201,25 @@ def _reading(folder: Path, what: str) -> Iterator[None]:
         ) from error
 
 
-def saved_head(folder: Path) -> dict[str, Tensor] | None:
-    """Return the weights of the Dense module of a sentence-transformers folder as {"dense.weight", "dense.bias"}, or None."""
-    weights = _module_weights(folder, "Dense", what="a dense layer")
-    return None if weights is None else {name.replace("linear.", "dense."): weight for name, weight in weights.items()}
+def saved_head(folder: Path, pooling: str) -> dict[str, Tensor] | None:
+    """Return the weights of the Dense module of a sentence-transformers folder as {"dense.weight", "dense.bias"}, the bias
+    where it has one. None where it has no such module, or the pooling no dense layer.
+
+    Raises:
+        EncoderError: that of `pooling` computes something else.
+    """
+    known = POOLINGS[pooling]
+    weights = _module_weights(folder, "Dense", what="a dense layer") if known.has_head else None
+    if weights is None:
+        return None
+    if (unlike := unlike_ours(folder, pooling)) is not None:
+        raise EncoderError(
+            where=f"encoder {folder}: pooling {pooling}",
+            found=unlike,
+            expected=f"a square one with {known.dense.activation}",
+            remedy=f"Name the pooling that the folder was made with, or {known.without_head} to leave the layer out.",
+        )
+    return {name.replace("linear.", "dense."): weight for name, weight in weights.items()}
 
 
 def check_layer_weights(folder: Path, pooling: str) -> None:

@@ -43,6 +43,7 @@ class SentenceEncoder(nn.Module):
 
     tokenizer, max_length (tokens, special ones included), width (D), pooling (a key of POOLINGS).
     padded_reason: why this model runs padded, in groups of similar length, rather than flat; None when it runs flat. Callers log it once.
+    has_head_bias: of the dense layer of its pooling; None: as a new one.
     is_exported_normalized: its folder asks sentence-transformers for embeddings of length 1, and so will the one that `save` writes.
     """
 
@@ -56,6 +57,7 @@ class SentenceEncoder(nn.Module):
         drophead: float = 0.0,
         padded_reason: str | None = None,
         is_exported_normalized: bool = False,
+        has_head_bias: bool | None = None,
     ) -> None:
         super().__init__()
         self.width = int(model.config.hidden_size)
@@ -74,7 +76,11 @@ class SentenceEncoder(nn.Module):
         if self._unused_pooler[0] is not None:
             model._modules["pooler"] = None
         self.model = model
-        self.head = PoolingHead(self.width, initializer_range=model.config.initializer_range) if POOLINGS[pooling].has_head else None
+        known = POOLINGS[pooling]
+        self.head = (
+            PoolingHead(self.width, initializer_range=self.initializer_range, dense=known.dense, has_bias=has_head_bias)
+            if known.has_head else None
+        )  # fmt: skip
 
     @classmethod
     def load(
@@ -110,6 +116,7 @@ class SentenceEncoder(nn.Module):
         rows = len(cast(nn.Embedding, model.get_input_embeddings()).weight)
         check_has_embeddings(len(tokenizer), rows, where=f"encoder {folder}")
         _check_drophead(drophead, padded_reason, folder)
+        head = saved_head(folder, pooling) if initialization == "pretrained" else None
         replace_dropout(model)
         fuse_layers(model)
         longest = longest_input(folder, model.config, tokenizer)
@@ -121,11 +128,16 @@ class SentenceEncoder(nn.Module):
             drophead=drophead,
             padded_reason=padded_reason,
             is_exported_normalized=ends_in_normalize(folder),
+            has_head_bias=None if head is None else "dense.bias" in head,
         )
-        head = saved_head(folder) if encoder.head is not None and initialization == "pretrained" else None
         if encoder.head is not None and head is not None:
             _load_head(encoder.head, head, folder)
         return encoder
+
+    @property
+    def initializer_range(self) -> float:
+        """The deviation of a new layer's weights; 0.02, as of BERT, where the family does not say."""
+        return float(getattr(self.model.config, "initializer_range", 0.02))
 
     @property
     def is_flat(self) -> bool:

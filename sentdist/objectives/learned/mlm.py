@@ -73,7 +73,7 @@ class MaskedLMHead(nn.Module):
         words = cast(nn.Embedding, encoder.model.get_input_embeddings())
         num_tokens, width = words.weight.shape
         self.dense = nn.Linear(encoder.width, width)
-        nn.init.normal_(self.dense.weight, std=config.initializer_range)
+        nn.init.normal_(self.dense.weight, std=encoder.initializer_range)
         nn.init.zeros_(self.dense.bias)
         self.activation = ACT2FN[getattr(config, "hidden_act", None) or getattr(config, "activation", "gelu")]
         self.norm = nn.LayerNorm(width, eps=getattr(config, "layer_norm_eps", 1e-12))

@@ -24,7 +24,10 @@ from sentdist.errors import DataError, EncoderError, RecipeError
 from sentdist.hub_errors import HUB_ANSWERS_WITHIN_S, HubTrouble, hub_trouble
 from sentdist.learning.encoder.declared import (
     DECLARATIONS,
+    DEPTHS,
+    ENCODER_HALVES,
     NOT_RECOMPUTED,
+    WIDTHS,
     check_has_embeddings,
     declared_pooling,
     lacks_mask_token,
@@ -294,7 +297,7 @@ def _configuration(folder: Path | None) -> dict[str, object]:
 def _pinned(name: str, revision: str, folder: Path | None) -> Pin:
     """An encoder with its width, depth and longest input, as far as its files say them."""
     values = _configuration(folder)
-    width, num_layers = configured(values, "hidden_size", "dim"), configured(values, "num_hidden_layers", "n_layers")
+    width, num_layers = configured(values, *WIDTHS), configured(values, *DEPTHS)
     longest = None if folder is None else most_tokens(folder)
     return Pin(
         name=name,
@@ -306,7 +309,7 @@ def _pinned(name: str, revision: str, folder: Path | None) -> Pin:
         may_recompute_layers=values.get("model_type") not in NOT_RECOMPUTED,
         has_mask_token=folder is None or not lacks_mask_token(folder),
         shares_layers="num_hidden_groups" in values,
-        has_decoder=values.get("is_encoder_decoder") is True,
+        has_decoder=values.get("is_encoder_decoder") is True and values.get("model_type") not in ENCODER_HALVES,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sentdist.learning.bank_shape import BankShape, bytes_together
-from sentdist.learning.encoder.declared import GATED, ROTATED
+from sentdist.learning.encoder.declared import DEPTHS, WIDTHS, WITHOUT_POSITIONS, is_gated
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.stages import Train
@@ -76,19 +76,19 @@ def encoder_size(configuration: Mapping[str, object], *, layers: int | None = No
 
     layers: how many of its layers are kept; None: all.
     """
-    width = configured(configuration, "hidden_size", "dim") or BERT_BASE.width
-    family = configuration.get("model_type")
-    num_positions = 0 if family in ROTATED else configured(configuration, "max_position_embeddings") or BERT_BASE.num_positions
+    width = configured(configuration, *WIDTHS) or BERT_BASE.width
+    has_table = configuration.get("model_type") not in WITHOUT_POSITIONS
+    num_positions = configured(configuration, "max_position_embeddings") or BERT_BASE.num_positions
     return EncoderSize(
         num_tokens=configured(configuration, "vocab_size") or BERT_BASE.num_tokens,
-        num_positions=num_positions,
-        num_layers=layers or configured(configuration, "num_hidden_layers", "n_layers") or BERT_BASE.num_layers,
+        num_positions=num_positions if has_table else 0,
+        num_layers=layers or configured(configuration, *DEPTHS) or BERT_BASE.num_layers,
         width=width,
-        inner_width=configured(configuration, "intermediate_size", "hidden_dim") or 4 * width,
-        num_heads=configured(configuration, "num_attention_heads", "n_heads") or BERT_BASE.num_heads,
+        inner_width=configured(configuration, "intermediate_size", "hidden_dim", "d_ff") or 4 * width,
+        num_heads=configured(configuration, "num_attention_heads", "n_heads", "num_heads") or BERT_BASE.num_heads,
         num_key_heads=configured(configuration, "num_key_value_heads"),
-        head_width=configured(configuration, "head_dim"),
-        is_gated=family in GATED,
+        head_width=configured(configuration, "head_dim", "d_kv"),
+        is_gated=is_gated(configuration),
     )
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from tests.parity.wiring.declared import Heads, Learned, Reference, Rows, Values, declared
-from tests.support.pooled import has_dense_layer, pooled
+from tests.support.pooled import pooled, with_dense_layer
 
 TRAINING: Values = {
     "batch_size": 64, "epochs": 1, "learning_rate": 2e-5, "schedule": "linear", "warmup_fraction": 0.1, "schedule_stretch": 1.0,
@@ -62,9 +62,7 @@ class Student:
         tokens = self.tokenizer(list(sentences), padding=True, truncation=True, max_length=min(self.max_length, 40), return_tensors="pt")
         output = self.model(**tokens, output_hidden_states=True)
         embeddings = pooled(output.hidden_states, tokens["attention_mask"], self.pooling, training=training)
-        if has_dense_layer(self.pooling, training=training):
-            embeddings = torch.tanh(embeddings @ self.head["dense.weight"].T + self.head["dense.bias"])
-        return embeddings
+        return with_dense_layer(embeddings, self.head, self.pooling, training=training)
 
 
 def cosines(one: Tensor, other: Tensor) -> Tensor:

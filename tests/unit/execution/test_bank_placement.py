@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from io import BytesIO
 from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from sentdist.errors import ResourceError
-from sentdist.execution.banks import owner
+from sentdist.execution.banks import owner, reader
 from sentdist.execution.banks.owner import BankOrder, EmbeddingBanks
 from sentdist.execution.banks.placement import disk_to_spill_to, placement_for, smallest_object_store
 from sentdist.learning.bank_shape import BankShape
@@ -84,3 +88,20 @@ def test_a_bank_that_nobody_has_read_for_long_makes_room_for_the_next_one(monkey
     assert placement is not None and placement.spilled_bytes == 0
     banks.shards([_order(2)], ())
     assert banks.drop("2") == 0, "the first one is gone"
+
+
+@pytest.mark.parametrize("width", [{"hidden_size": 384}, {"dim": 384}, {"d_model": 384, "d_kv": 64}], ids=["bert", "distilbert", "t5"])
+def test_the_width_of_a_bank_is_known_whatever_its_encoder_calls_it(width: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def ask_owner(root: str, ask: Any) -> str:
+        found = Mock()
+        ask(found)
+        asked.append(found.placement.remote.call_args.args[0])
+        return "placed"
+
+    monkeypatch.setattr(reader, "ask_owner", ask_owner)
+    store = Mock(get=lambda _: SimpleNamespace(record=SimpleNamespace(results={"num_sentences": 10})))
+    store.open_file = lambda _: BytesIO(json.dumps(width).encode())
+    stage = Mock(dtype="float32")
+    assert reader.placement_of(stage, Mock(store=store)) == "placed" and asked == [10 * 384 * 4]

@@ -30,7 +30,7 @@ from sentdist.learning.encoder.declared import FLAT_FAMILIES
 from sentdist.learning.encoder.encode import encode, length_sorted
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.poolings import POOLINGS
-from tests.support.pooled import has_dense_layer, pooled
+from tests.support.pooled import pooled, with_dense_layer
 from tests.support.tiny_encoders import MAX_POSITIONS, SENTENCES, tiny_encoder, word_tokenizer
 
 CARD = EncoderCard(
@@ -94,10 +94,8 @@ def _by_hand(folder: Path, pooling: str) -> np.ndarray:
     with torch.no_grad():
         states = AutoModel.from_pretrained(folder).eval()(**inputs, output_hidden_states=True).hidden_states
     embeddings = pooled(states, inputs["attention_mask"], pooling)
-    if has_dense_layer(pooling):
-        dense = SentenceTransformer(str(folder), device="cpu")[2].linear
-        embeddings = torch.tanh(dense(embeddings)).detach()
-    return embeddings.numpy()
+    dense = SentenceTransformer(str(folder), device="cpu")[2].linear.state_dict() if (folder / "2_Dense").exists() else {}
+    return with_dense_layer(embeddings, {f"dense.{name}": weight for name, weight in dense.items()}, pooling).numpy()
 
 
 def test_saving_keeps_the_original_weights_and_says_how_it_was_made(tiny_encoder_dir: Path, tmp_path: Path) -> None:
@@ -299,6 +297,8 @@ def test_weights_of_another_model_are_refused(tiny_encoder_dir: Path, tmp_path: 
     ("pooling", "module", "change", "told"),
     [
         ("cls_mlp", "2_Dense", {"activation_function": "torch.nn.modules.linear.Identity"}, "dense layer of 32 to 32 with .*Identity"),
+        ("cls_mlp", "2_Dense", {"use_residual": True}, "dense layer of 32 to 32 with .*Tanh, around which its input goes"),
+        ("mean_dense", "2_Dense", {"activation_function": "torch.nn.modules.activation.Tanh"}, "dense layer of 32 to 32 with .*Tanh"),
         ("cls_mlp", "2_Dense", {"out_features": 16}, "dense layer of 32 to 16"),
         ("first_last", "1_WeightedLayerPooling", {"layer_start": 2}, "mean of layers from 2 on"),
     ],

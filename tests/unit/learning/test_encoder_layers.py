@@ -19,7 +19,7 @@ from sentdist.plan.stages import Scores, Train
 from sentdist.stages.planning.worker_memory import encoder_size
 from tests.support.building import run_local
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
-from tests.support.tiny_encoders import tiny_encoder, tiny_writer
+from tests.support.tiny_encoders import tiny_encoder
 
 CARD = EncoderCard(base_model="tiny", objective="none")
 SENTENCES = ["a dog runs", "two cats sleep on a red mat", "a man"]
@@ -59,13 +59,6 @@ def test_what_a_layer_gives_goes_once_the_next_has_read_it(family: str, tmp_path
     with torch.no_grad():
         encoder(encoder.tokenize(SENTENCES))
     assert len(layers) == 4 and held == [0, 1, 1, 1]
-
-
-def test_what_writes_text_is_no_encoder(tmp_path: Path) -> None:
-    with pytest.raises(EncoderError, match=r"found a t5, with a decoder that writes text; expected an encoder alone"):
-        SentenceEncoder.load(tiny_writer(tmp_path / "t5"))
-    with pytest.raises(RecipeError, match=r"encoder\.checkpoint: found .*t5, an encoder with a decoder"):
-        tiny_plan(tiny_values(tmp_path / "t5"), data=write_data(tmp_path / "data"), store=tmp_path / "store")
 
 
 def test_more_layers_than_there_are_is_refused(tiny_encoder_dir: Path, tmp_path: Path) -> None:

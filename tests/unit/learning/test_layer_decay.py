@@ -24,6 +24,7 @@ LAYERS = {
     "bert": r"encoder\.layer\.(\d)\.",
     "roberta": r"encoder\.layer\.(\d)\.",
     "mpnet": r"encoder\.layer\.(\d)\.",
+    "t5": r"encoder\.block\.(\d)\.",
     "distilbert": r"transformer\.layer\.(\d)\.",
 }
 
@@ -61,7 +62,7 @@ def test_layers_get_less_than_those_above(family: str, tmp_path: Path) -> None:
     assert rates == pytest.approx([RATE * DECAY**3, RATE * DECAY**2, RATE * DECAY, RATE])
     full = {name for name, rate in found.items() if rate == RATE}
     assert {"heads.head.linear.weight", "heads.head.linear.bias"} <= full
-    assert any("embeddings" in name for name in full)
+    assert any("embeddings" in name or name == "encoder.model.shared.weight" for name in full)
 
 
 def test_a_decay_of_1_is_one_rate_for_all(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ import pytest
 from transformers import AutoTokenizer
 
 from sentdist.errors import RecipeError
-from sentdist.learning.encoder.declared import CLASSES_WITHOUT_WORDS, lacks_mask_token
+from sentdist.learning.encoder.declared import CLASSES_WITHOUT_MASK, lacks_mask_token
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.stages.planning.planned import planned_recipe
 from tests.support.mask_tokens import maskable_encoder
 from tests.support.tiny_data import tiny_values
-from tests.support.tiny_encoders import tiny_encoder
+from tests.support.tiny_encoders import released_t5, tiny_encoder
 
 UNSAID = "unsaid"
 
@@ -30,11 +30,12 @@ def changed(folder: Path, **fields: object) -> None:
 @pytest.mark.parametrize("mask", [UNSAID, None, "[UNK]"])
 @pytest.mark.parametrize("further", [None, "[UNK]"])
 @pytest.mark.parametrize("is_new", [False, True])
-@pytest.mark.parametrize("named", [*CLASSES_WITHOUT_WORDS, "BertTokenizer", UNSAID])
+@pytest.mark.parametrize("named", [*CLASSES_WITHOUT_MASK, "BertTokenizer", UNSAID])
 def test_it_is_known_to_lack_one_only_where_it_does(
     named: str, is_new: bool, further: str | None, mask: str | None, tmp_path: Path
 ) -> None:
-    tiny_encoder(tmp_path, "bert")
+    released_t5(tmp_path) if "T5" in named else tiny_encoder(tmp_path, "bert")
+    mask = "<unk>" if "T5" in named and mask == "[UNK]" else mask
     changed(tmp_path, tokenizer_class=named, mask_token=mask, added_tokens_decoder={} if is_new else UNSAID)
     if further is not None:
         (tmp_path / "special_tokens_map.json").write_text(json.dumps({"mask_token": further}))

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 import torch
 from torch.autograd.graph import saved_tensors_hooks
-from transformers import AutoConfig, AutoModel
+from transformers import AutoConfig
 
 from sentdist.execution.capacity import capacity
 from sentdist.execution.cluster.nodes import Node
 from sentdist.learning import precision as precision_module
 from sentdist.learning.encoder.batch import collate
-from sentdist.learning.encoder.declared import DECODERS, FLAT_FAMILIES
+from sentdist.learning.encoder.declared import DECODERS, ENCODER_HALVES, FLAT_FAMILIES
+from sentdist.learning.encoder.pretrained import auto_class
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.gradient_pieces import BUCKET_BYTES, MOST_LIVE
 from sentdist.learning.precision import autocast
@@ -115,12 +116,21 @@ def test_what_a_gpu_keeps_of_a_gated_layer_is_no_more_than_was_thought(family: s
     assert 0.6 * BYTES_PER_UNIT_ON_GPU[precision] * GATED_SHARE < counted < BYTES_PER_UNIT_ON_GPU[precision] * GATED_SHARE
 
 
-@pytest.mark.parametrize("family", sorted(FLAT_FAMILIES - {"albert", "electra"}))
-def test_the_parameters_of_every_flat_family_are_counted(family: str) -> None:
-    """Of its usual size. ALBERT shares layers, and it and ELECTRA have narrow word embeddings: they are taken for larger."""
-    config = AutoConfig.for_model(family, **({"head_dim": 128} if family == "ministral" else {}))
+@pytest.mark.parametrize(
+    ("family", "settings"),
+    [
+        *((family, {"head_dim": 128} if family == "ministral" else {}) for family in sorted(FLAT_FAMILIES - {"albert", "electra"})),
+        *((family, {}) for family in ENCODER_HALVES),
+        ("t5", {"feed_forward_proj": "gated-gelu", "num_heads": 6, "d_ff": 1024}),
+        ("t5", {"d_model": 1024, "d_kv": 128, "num_heads": 32, "d_ff": 16384, "num_layers": 24}),
+    ],
+)
+def test_the_parameters_of_every_flat_family_are_counted(family: str, settings: dict[str, object]) -> None:
+    """Of its usual size, and of encoders of which the decoder is not read. ALBERT shares layers, and it and ELECTRA have narrow word
+    embeddings: they are taken for larger."""
+    config = AutoConfig.for_model(family, **settings)
     with torch.device("meta"):
-        model = AutoModel.from_config(config)
+        model = auto_class(config).from_config(config)
     counted = sum(weight.numel() for name, weight in model.named_parameters() if not name.startswith("pooler."))
     assert encoder_size(config.to_dict()).num_parameters == pytest.approx(counted, rel=0.005)
 
