@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoModel, AutoModelForMaskedLM
+from transformers import AutoModelForMaskedLM
 
 from sentdist.learning.encoder.batch import Batch, TokenBatch, collate
 from sentdist.learning.encoder.declared import FLAT_FAMILIES
+from sentdist.learning.encoder.pretrained import auto_class
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.gather import by_share, local_rows
 from sentdist.learning.grad_cache import micro_batches
@@ -98,7 +99,7 @@ def test_every_flat_family_guesses_from_the_states_of_a_padded_model(family: str
     lengths, padding = list(tokens.lengths), encoder.tokenizer.pad_token_id
     ids_ST = torch.nn.utils.rnn.pad_sequence(seen.token_ids.split(lengths), batch_first=True, padding_value=padding)
     is_token_ST = torch.nn.utils.rnn.pad_sequence([torch.ones(size) for size in lengths], batch_first=True)
-    model = AutoModel.from_pretrained(tmp_path, dtype=torch.float32, attn_implementation="eager").eval()
+    model = auto_class(encoder.model.config).from_pretrained(tmp_path, dtype=torch.float32, attn_implementation="eager").eval()
     states_TD = model(input_ids=ids_ST, attention_mask=is_token_ST).last_hidden_state[is_token_ST.bool()]
     expected = torch.nn.functional.cross_entropy(objective.head(states_TD[chosen_T]), tokens.token_ids[chosen_T], reduction="sum")
     torch.testing.assert_close(found, expected, **FLOAT32)

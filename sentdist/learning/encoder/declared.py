@@ -29,7 +29,8 @@ DECODERS = (  # no token sees what follows it
 # Model types whose sentences were tested to stay apart when they lie flat. All else runs padded, in groups of similar length.
 FLAT_FAMILIES = frozenset({
     "bert", "electra", "albert", "distilbert", "roberta", "xlm-roberta", "camembert", "mpnet", "modernbert",
-    "data2vec-text", "ernie", "eurobert", "gte", "jina_embeddings_v3", "nomic_bert", "roberta-prelayernorm", "xlm-roberta-xl", *DECODERS,
+    "data2vec-text", "ernie", "eurobert", "gte", "jina_embeddings_v3", "nomic_bert", "roberta-prelayernorm", "xlm-roberta-xl", "t5", "mt5",
+    *DECODERS,
 })  # fmt: skip
 # Frequencies of positions that change with the longest sentence of a batch, as transformers computes them.
 _FREQUENCIES_OF_A_BATCH = ("dynamic", "longrope")

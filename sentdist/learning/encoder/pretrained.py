@@ -123,7 +123,7 @@ def _lay_flat(model: PreTrainedModel, padded_reason: str | None) -> None:
     if model.config.model_type in ENCODER_HALVES:
         from sentdist.learning.encoder.t5 import make_ready
 
-        make_ready(model)
+        make_ready(model, is_flat=padded_reason is None)
     if padded_reason is None and model.config.model_type == "mpnet":
         from sentdist.learning.encoder.mpnet import lay_flat
 
