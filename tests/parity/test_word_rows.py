@@ -39,7 +39,7 @@ pytestmark = pytest.mark.parity
 
 OPTIMIZATION = Optimization(num_steps=6, lr=1e-3, clip_norm=0.5)
 ENGINES: dict[str, Callable[[nn.Module, Optimization], Engine]] = {"torch": TorchEngine, "deepspeed": DeepSpeedEngine}
-PADDED_FAMILIES = ("deberta-v2", "megatron-bert")
+PADDED_FAMILIES = ("umt5", "deberta-v2", "megatron-bert")
 
 
 @contextmanager

@@ -88,7 +88,9 @@ OWN_SETTINGS: dict[str, dict[str, object]] = {
     "gemma2": {"attn_logit_softcapping": None},
     "xmod": {"languages": ["en_XX", "de_DE"], "default_language": "de_DE"},
 }
-HALVES_CALL = {"num_hidden_layers": "num_layers"}  # what others call otherwise
+HALVES_CALL = {  # what others call otherwise
+    "hidden_size": "d_model", "intermediate_size": "d_ff", "num_attention_heads": "num_heads", "num_hidden_layers": "num_layers",
+}  # fmt: skip
 
 
 def tiny_encoder(folder: Path, family: str, *, seed: int = 0, **settings: object) -> Path:

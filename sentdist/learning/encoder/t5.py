@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers.activations import NewGELUActivation
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.models.mt5 import modeling_mt5
 from transformers.models.t5 import modeling_t5
@@ -16,7 +17,11 @@ from sentdist.learning.encoder.flat_attention import Segments
 
 def make_ready(model: Any, *, is_flat: bool) -> None:
     """One matrix of word embeddings in one module, and attention that drops with `config.attention_dropout`: the families have one
-    probability for both kinds of dropout. Names of weights stay. is_flat: let `model` take `segments`."""
+    probability for both kinds of dropout. GELU is one operation: transformers' "gelu_new" is eight, which keep as many tensors for the
+    backward pass. Names of weights stay. is_flat: let `model` take `segments`."""
+    for module in list(model.modules()):
+        if isinstance(getattr(module, "act", None), NewGELUActivation):
+            module.act = nn.GELU(approximate="tanh")
     model.encoder.set_input_embeddings(model.shared)
     for attention in attentions(model):
         attention.dropout = model.config.attention_dropout

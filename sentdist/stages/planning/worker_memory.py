@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sentdist.learning.bank_shape import BankShape, bytes_together
-from sentdist.learning.encoder.declared import DEPTHS, WIDTHS, WITHOUT_POSITIONS, is_gated
+from sentdist.learning.encoder.declared import DEPTHS, ENCODER_HALVES, WIDTHS, WITHOUT_POSITIONS, is_gated
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.stages import Train
@@ -28,6 +28,7 @@ BYTES_PER_UNIT = {"fp32": 98, "tf32": 98, "bf16": 170}  # kept for the backward 
 # layers 16.9 (gpu.md): a plan knows neither whether a host has them nor how long sentences are.
 BYTES_PER_UNIT_ON_GPU = {"fp32": 80, "tf32": 80, "bf16": 50}
 GATED_SHARE = 1.6  # of what a BERT's layer keeps, where feed-forward multiplies two: counted on a pretended GPU, too
+DROPPED_SHARE = 0.3  # as much again, where feed-forward drops between its matrices, as a T5's: counted likewise
 # There the derivative of attention in float32 takes so much for each sentence, head and 64 tokens of the longest (see fused_attention.py).
 ATTENTION_BYTES = {"fp32": 16 * 2**10, "tf32": 16 * 2**10, "bf16": 0}
 TOKENS_PER_SENTENCE = 24  # NLI has 16 on average, Wikipedia 30; the corpus is not read yet
@@ -52,6 +53,7 @@ class EncoderSize:
     num_key_heads: int | None = None  # None: as many
     head_width: int | None = None  # None: of all heads together, the width
     is_gated: bool = False  # three matrices in feed-forward
+    drops_within: bool = False  # dropout between the matrices of feed-forward
 
     @property
     def num_parameters(self) -> int:
@@ -61,6 +63,11 @@ class EncoderSize:
         of_heads = 2 * self.width * (heads * self.head_width if self.head_width else heads * self.width // self.num_heads)
         per_layer = of_heads + (3 if self.is_gated else 2) * self.width * self.inner_width
         return (self.num_tokens + self.num_positions) * self.width + self.num_layers * per_layer
+
+    @property
+    def kept_share(self) -> float:
+        """What a layer keeps for the backward pass, of what a BERT's does."""
+        return (GATED_SHARE if self.is_gated else 1.0) + (DROPPED_SHARE if self.drops_within else 0.0)
 
     @property
     def largest(self) -> int:
@@ -77,11 +84,11 @@ def encoder_size(configuration: Mapping[str, object], *, layers: int | None = No
     layers: how many of its layers are kept; None: all.
     """
     width = configured(configuration, *WIDTHS) or BERT_BASE.width
-    has_table = configuration.get("model_type") not in WITHOUT_POSITIONS
+    family = configuration.get("model_type")
     num_positions = configured(configuration, "max_position_embeddings") or BERT_BASE.num_positions
     return EncoderSize(
         num_tokens=configured(configuration, "vocab_size") or BERT_BASE.num_tokens,
-        num_positions=num_positions if has_table else 0,
+        num_positions=0 if family in WITHOUT_POSITIONS else num_positions,
         num_layers=layers or configured(configuration, *DEPTHS) or BERT_BASE.num_layers,
         width=width,
         inner_width=configured(configuration, "intermediate_size", "hidden_dim", "d_ff") or 4 * width,
@@ -89,6 +96,7 @@ def encoder_size(configuration: Mapping[str, object], *, layers: int | None = No
         num_key_heads=configured(configuration, "num_key_value_heads"),
         head_width=configured(configuration, "head_dim", "d_kv"),
         is_gated=is_gated(configuration),
+        drops_within=family in ENCODER_HALVES,
     )
 
 
@@ -178,7 +186,7 @@ def _sentence_bytes_on_gpu(stage: Train, size: EncoderSize, runtime: Runtime) ->
 def _sentence_bytes(stage: Train, size: EncoderSize, runtime: Runtime, bytes_per_unit: Mapping[str, float]) -> float:
     """Activations of one sentence."""
     units = min(TOKENS_PER_SENTENCE, stage.training.max_length) * size.width
-    of_a_layer = bytes_per_unit[stage.training.precision] * (GATED_SHARE if size.is_gated else 1.0) * units
+    of_a_layer = bytes_per_unit[stage.training.precision] * size.kept_share * units
     if stage.training.freeze_encoder:  # nothing is kept for a backward pass: one layer's at a time
         return of_a_layer
     if runtime.recompute_layers:  # what goes into each, in float32, and all of the one that is computed again

@@ -77,9 +77,12 @@ def test_the_estimate_holds_what_was_measured_and_not_half_as_much_again(asked: 
 def _kept(folder: Path, *, layers: int, sentences: int, precision: str, dropout: float, family: str = "bert") -> int:
     """Bytes that autograd keeps of an encoder of MiniLM's shape on a GPU that is pretended, for sentences of 20 tokens."""
     shape = {"hidden_size": MINILM.width, "intermediate_size": MINILM.inner_width, "num_attention_heads": MINILM.num_heads}
+    shape |= {"d_kv": MINILM.width // MINILM.num_heads} if family in ENCODER_HALVES else {}
     shape |= {"num_key_value_heads": MINILM.num_heads, "head_dim": MINILM.width // MINILM.num_heads} if family in DECODERS else {}
     made = tiny_encoder(folder / f"{layers}-{sentences}", family, num_hidden_layers=layers, **shape)
-    encoder = SentenceEncoder.load(made, attention_dropout=0.0, hidden_dropout=dropout if family == "bert" else None).train()
+    encoder = SentenceEncoder.load(
+        made, attention_dropout=0.0, hidden_dropout=dropout if family in ("bert", *ENCODER_HALVES) else None
+    ).train()
     tokens = collate([np.full(20, 5)] * sentences)
     kept: dict[int, torch.UntypedStorage] = {}
 
@@ -114,6 +117,16 @@ def test_what_a_gpu_keeps_of_a_gated_layer_is_no_more_than_was_thought(family: s
     of_a_layer = [kept(layers=2, sentences=sentences) - kept(layers=1, sentences=sentences) for sentences in (2, 12)]
     counted = (of_a_layer[1] - of_a_layer[0]) / (10 * 20) / MINILM.width
     assert 0.6 * BYTES_PER_UNIT_ON_GPU[precision] * GATED_SHARE < counted < BYTES_PER_UNIT_ON_GPU[precision] * GATED_SHARE
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("family", ENCODER_HALVES)
+def test_what_a_gpu_keeps_of_a_layer_that_drops_within_is_what_was_thought(family: str, precision: str, tmp_path: Path) -> None:
+    kept = partial(_kept, tmp_path, precision=precision, dropout=0.1, family=family)
+    of_a_layer = [kept(layers=2, sentences=sentences) - kept(layers=1, sentences=sentences) for sentences in (2, 12)]
+    counted = (of_a_layer[1] - of_a_layer[0]) / (10 * 20) / MINILM.width
+    thought = BYTES_PER_UNIT_ON_GPU[precision] * encoder_size({"model_type": family}).kept_share
+    assert counted < thought < 1.34 * counted
 
 
 @pytest.mark.parametrize(
