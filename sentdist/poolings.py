@@ -28,9 +28,9 @@ class Reduction:
 
 @dataclass(frozen=True, kw_only=True)
 class Dense:
-    """A dense layer from the width to the width, activation(W x + b).
+    """A dense layer, activation(W x + b): a new one from the width of the layers to the same width, that of a folder as it is.
 
-    activation: a class of torch.nn. has_bias: of a new one; that of a folder is as it is.
+    activation: a class of torch.nn. has_bias: of a new one.
     """
 
     activation: Literal["Tanh", "Identity"]

@@ -116,7 +116,7 @@ class Builder:
         check_start(objective, corpus, start, where=f"methods.{name}.objective")
         encoder = self.encoder(method)
         check_encoder_of_start(encoder, start, where=f"methods.{name}")
-        selection = self._selection(name, fold, objective, corpus, width=pin.width) if method.select else None
+        selection = self._selection(name, fold, objective, corpus, width=pin.width_with(encoder.pooling)) if method.select else None
         check_frozen(training, objective, selection, where=f"methods.{name}")
         if selection is not None:
             check_space(encoder.pooling, objective, selection.view, ranks_by_relations=False, where=f"methods.{name}")
@@ -144,8 +144,8 @@ class Builder:
             ranks = bool(relations) and section.links is not None
             check_space(train.encoder.pooling, train.objective, method.view, ranks_by_relations=ranks, where=f"methods.{name}")
         probes = section.probes if method.of is None and method.lexical is None else None
-        pin = self._pinned(self.recipe.methods[method.of or name])[1]
-        width = pin.width
+        used, pin = self._pinned(self.recipe.methods[method.of or name])
+        width = pin.width_with(used.pooling)
         check_length("evaluation.max_length", section.max_length, pin)
         check_channels(method.view, probes, width=width, where=f"methods.{name}.view")
         view = settled_view(method.view, train.objective if train else None, width=width, where=f"methods.{name}.view")

@@ -59,7 +59,7 @@ def check_encoder(objective: AnyObjective, *, pooling: str, pin: Pin, where: str
         RecipeError: with the reason.
     """
     for term in terms_of(objective):
-        mismatch = term.mismatch_of_encoder(pooling=pooling, width=pin.width, has_mask_token=pin.has_mask_token)
+        mismatch = term.mismatch_of_encoder(pooling=pooling, width=pin.width_with(pooling), has_mask_token=pin.has_mask_token)
         if mismatch is not None:
             raise mismatch.refused(f"{where}.{mismatch.where}" if mismatch.where else f"{where}: {term.name}")
 

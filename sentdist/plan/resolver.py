@@ -7,6 +7,7 @@ from typing import Protocol
 
 from sentdist.plan.own_file import OwnFileSection
 from sentdist.plan.specs import OwnRows
+from sentdist.poolings import POOLINGS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +17,8 @@ class Pin:
     name: str
     revision: str
     num_rows: int = 0
-    width: int | None = None  # of an encoder's embeddings, where planning can know it
+    width: int | None = None  # of an encoder's layers, where planning can know it
+    dense_width: int | None = None  # of what the dense layer gives that its folder declares, where there is one
     num_layers: int | None = None  # of an encoder, where planning can know it
     most_tokens: int | None = None  # that an encoder takes, where planning can know it
     may_drop_heads: bool = True  # its family is one whose sentences lie flat, or planning cannot know it
@@ -25,6 +27,10 @@ class Pin:
     shares_layers: bool = False  # one layer's weights, used many times, such as ALBERT's
     has_decoder: bool = False  # what generates text, such as BART: no encoder of sentences as it is
     splits: tuple[str, ...] = ()  # of a source
+
+    def width_with(self, pooling: str) -> int | None:
+        """Of an encoder's embeddings, where planning can know it."""
+        return self.dense_width or self.width if POOLINGS[pooling].head == "always" else self.width
 
 
 @dataclass(frozen=True, kw_only=True)

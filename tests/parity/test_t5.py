@@ -27,6 +27,7 @@ from sentdist.learning.grad_cache import encode_in_micro_batches
 from sentdist.learning.precision import autocast
 from sentdist.plan.stage import Json
 from sentdist.poolings import POOLINGS
+from sentdist.stages.planning.resolve import FileResolver
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.tiny_encoders import SENTENCES, no_wrappers, released_t5, tiny_encoder, word_tokenizer
 
@@ -36,9 +37,11 @@ CARD = EncoderCard(base_model="tiny", objective=None)
 FLOAT32 = {"rtol": 1e-5, "atol": 1e-6}
 
 
-@pytest.fixture(scope="module", params=["gated-gelu", "relu"])
+# Of the larger sizes of both, the dense layer narrows 1,024 numbers to 768.
+@pytest.fixture(scope="module", params=[("gated-gelu", 20), ("relu", 32)], ids=["gated-narrowed", "relu"])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return released_t5(tmp_path_factory.mktemp(request.param), feed_forward_proj=request.param)
+    projection, width = request.param
+    return released_t5(tmp_path_factory.mktemp(projection), feed_forward_proj=projection, dense_width=width)
 
 
 def by_hand(folder: Path, sentences: tuple[str, ...] = SENTENCES) -> Tensor:
@@ -204,6 +207,10 @@ def plan(folder: Path, place: Path, *, pooling: str = "mean_dense", **changes: o
 
 def test_planning_names_the_pooling_and_refuses_what_it_lacks(folder: Path, tmp_path: Path) -> None:
     assert declared_pooling(folder) == "mean_dense"
+    width = len(load_file(folder / "2_Dense/model.safetensors")["linear.weight"])
+    assert SentenceEncoder.load(folder).width == width == encode(SentenceEncoder.load(folder), SENTENCES).shape[1]
+    pin = FileResolver().encoder(str(folder), revision=None, where="encoder.checkpoint")
+    assert (pin.width_with("mean_dense"), pin.width_with("mean")) == (width, 32)
     plan(folder, tmp_path)
     with pytest.raises(RecipeError, match=r"objective: mlm: found a tokenizer without a mask token"):
         plan(folder, tmp_path, methods={"m": {"objective": {"name": "mlm"}}}, baseline=None)
@@ -214,26 +221,39 @@ def test_planning_names_the_pooling_and_refuses_what_it_lacks(folder: Path, tmp_
 
 
 @pytest.mark.parametrize("family", ENCODER_HALVES)
-def test_one_is_trained_by_a_recipe(family: str, tmp_path: Path) -> None:
+def test_one_of_each_family_is_trained_by_a_recipe(family: str, tmp_path: Path) -> None:
     folder = tiny_encoder(tmp_path / family, family)
     assert not (SentenceEncoder.load(folder, layers=1).state_dict().keys() - SentenceEncoder.load(folder).state_dict().keys())
     (tmp_path / "r.yaml").write_text(json.dumps(tiny_values(folder, runtime={"engine": "torch", "recompute_layers": True})))
     words = ("run", tmp_path / "r.yaml", "--local", "--data", write_data(tmp_path / "data"), "--store", tmp_path / "store")
     told = CliRunner().invoke(app, [str(word) for word in words])
     assert told.exit_code == 0, told.output
-    trained = [path.parent for path in (tmp_path / "store").glob("train/*/modules.json")]
-    assert trained and all(SentenceTransformer(str(path), device="cpu").encode(["a man"]).shape == (1, 32) for path in trained)
+    assert widths_in(tmp_path / "store") == {32}
+
+
+def test_one_is_trained_as_it_was_released(folder: Path, tmp_path: Path) -> None:
+    """By entropy encoders, their bank, and RCL."""
+    values = tiny_values(folder, runtime={"engine": "torch"})
+    values["encoder"] = {"checkpoint": str(folder), "pooling": "mean_dense"}
+    (tmp_path / "r.yaml").write_text(json.dumps(values))
+    words = ("run", tmp_path / "r.yaml", "--local", "--data", write_data(tmp_path / "data"), "--store", tmp_path / "store")
+    told = CliRunner().invoke(app, [str(word) for word in words])
+    assert told.exit_code == 0, told.output
+    assert widths_in(tmp_path / "store") == {SentenceEncoder.load(folder).width}
+
+
+def widths_in(store: Path) -> set[int]:
+    trained = [path.parent for path in store.glob("train/*/modules.json")]
+    return {SentenceTransformer(str(path), device="cpu").encode(["a man"]).shape[1] for path in trained}
 
 
 def test_a_layer_that_computes_otherwise_than_the_pooling_is_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(
-        EncoderError, match=r"pooling cls_mlp: found a dense layer of 32 to 32 with .*Identity; expected a square one with Tanh"
-    ):
+    with pytest.raises(EncoderError, match=r"pooling cls_mlp: found a dense layer of 32 to \d+ with .*Identity; expected one with Tanh"):
         SentenceEncoder.load(folder, pooling="cls_mlp")
     assert SentenceEncoder.load(folder, pooling="mean").head is None
     biased = shutil.copytree(folder, tmp_path / "biased")
     weights = load_file(folder / "2_Dense/model.safetensors")
-    save_file({**weights, "linear.bias": torch.ones(32)}, biased / "2_Dense/model.safetensors")
+    save_file({**weights, "linear.bias": torch.ones(len(weights["linear.weight"]))}, biased / "2_Dense/model.safetensors")
     found = encode(SentenceEncoder.load(biased), SENTENCES) - encode(SentenceEncoder.load(folder), SENTENCES)
     np.testing.assert_allclose(found, np.ones_like(found), **FLOAT32)
 

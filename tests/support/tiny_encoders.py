@@ -199,7 +199,7 @@ def tiny_writer(folder: Path) -> Path:
     return folder
 
 
-def released_t5(folder: Path, **settings: object) -> Path:
+def released_t5(folder: Path, *, dense_width: int = WIDTH, **settings: object) -> Path:
     """Write a random encoder as sentence-t5 and gtr-t5 are released: T5's own tokenizer, which puts no token before a sentence, Pooling,
     Dense without bias, and Normalize; dropout 0.1. With a decoder and a head beside its weights, as T5 1.1 has them."""
     pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -9.0), *((f"▁{word}", -3.0) for word in WORDS), ("s", -4.0)]
@@ -213,7 +213,7 @@ def released_t5(folder: Path, **settings: object) -> Path:
         model = T5ForConditionalGeneration(config)
         for weight in model.parameters():
             torch.nn.init.normal_(weight, mean=1.0 if weight.dim() == 1 else 0.0, std=0.3)
-        dense = Dense(WIDTH, WIDTH, bias=False, activation_function=torch.nn.Identity())
+        dense = Dense(WIDTH, dense_width, bias=False, activation_function=torch.nn.Identity())
     with no_wrappers():
         model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

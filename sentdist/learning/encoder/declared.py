@@ -136,12 +136,21 @@ def unlike_ours(folder: Path, pooling: str) -> str | None:
         kind, config = _kind(module), json_object(folder / module["path"] / "config.json")
         if kind == "Dense":
             activation, sizes = str(config.get("activation_function")), [config.get(name) for name in ("in_features", "out_features")]
-            if not activation.endswith(f".{POOLINGS[pooling].dense.activation}") or sizes[0] != sizes[1] or config.get("use_residual"):
+            known = POOLINGS[pooling]
+            has_size = known.head == "always" or sizes[0] == sizes[1]  # one that is dropped at test leaves the width
+            if not activation.endswith(f".{known.dense.activation}") or not has_size or config.get("use_residual"):
                 around = ", around which its input goes" if config.get("use_residual") else ""
                 return f"a dense layer of {sizes[0]} to {sizes[1]} with {activation}{around}"
         if kind == "WeightedLayerPooling" and config.get("layer_start") != 1:
             return f"a mean of layers from {config.get('layer_start')} on"
     return None
+
+
+def dense_width(folder: Path) -> int | None:
+    """The width of what the dense layer of a sentence-transformers folder gives; None where it has none, or several."""
+    configs = [json_object(folder / module["path"] / "config.json") for module in modules(folder) if _kind(module) == "Dense"]
+    width = configs[0].get("out_features") if len(configs) == 1 else None
+    return width if isinstance(width, int) else None
 
 
 def modules(folder: Path) -> list[dict[str, str]]:

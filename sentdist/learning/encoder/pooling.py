@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from torch import Tensor, nn
 
@@ -13,12 +13,14 @@ from sentdist.poolings import POOLINGS, TANH, Dense
 class PoolingHead(nn.Module):
     """The dense layer of a pooling: by default tanh(W x + b), which SimCSE puts on the first token.
 
-    has_bias: None for what the pooling has.
+    width: of what it reads. like: "dense.weight" and, where it has one, "dense.bias" of the layer whose shape it has; None: to the same
+    width, with a bias where `dense` says so.
     """
 
-    def __init__(self, width: int, *, initializer_range: float, dense: Dense = TANH, has_bias: bool | None = None) -> None:
+    def __init__(self, width: int, *, initializer_range: float, dense: Dense = TANH, like: Mapping[str, Tensor] | None = None) -> None:
         super().__init__()
-        self.dense = nn.Linear(width, width, bias=dense.has_bias if has_bias is None else has_bias)
+        has_bias, out_width = (dense.has_bias, width) if like is None else ("dense.bias" in like, len(like["dense.weight"]))
+        self.dense = nn.Linear(width, out_width, bias=has_bias)
         self.activation: nn.Module = getattr(nn, dense.activation)()
         nn.init.normal_(self.dense.weight, std=initializer_range)
         if self.dense.bias is not None:

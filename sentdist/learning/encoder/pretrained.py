@@ -21,7 +21,16 @@ from transformers import (
 )
 
 from sentdist.errors import EncoderError, brief, first_line
-from sentdist.learning.encoder.declared import ENCODER_HALVES, REMEDY, json_object, modules, tokens_of_positions, unlike_ours, why_padded
+from sentdist.learning.encoder.declared import (
+    ENCODER_HALVES,
+    REMEDY,
+    dense_width,
+    json_object,
+    modules,
+    tokens_of_positions,
+    unlike_ours,
+    why_padded,
+)
 from sentdist.learning.encoder.flat_attention import FLAT_ATTENTION, register_flat_attention
 from sentdist.learning.encoder.nomic import check_released_words
 from sentdist.learning.encoder.quiet import without_bars, without_reports
@@ -212,11 +221,19 @@ def saved_head(folder: Path, pooling: str) -> dict[str, Tensor] | None:
     weights = _module_weights(folder, "Dense", what="a dense layer") if known.has_head else None
     if weights is None:
         return None
+    sizes = [weights["linear.weight"].shape[0], dense_width(folder)] if "linear.weight" in weights else []
+    if len(set(sizes)) != 1:
+        raise EncoderError(
+            where=f"encoder {folder}: dense layer",
+            found=brief({name: tuple(weight.shape) for name, weight in weights.items()}),
+            expected=f"one layer, to the width {dense_width(folder)} that its config.json says",
+            remedy="Export the encoder again.",
+        )
     if (unlike := unlike_ours(folder, pooling)) is not None:
         raise EncoderError(
             where=f"encoder {folder}: pooling {pooling}",
             found=unlike,
-            expected=f"a square one with {known.dense.activation}",
+            expected=f"one with {known.dense.activation}",
             remedy=f"Name the pooling that the folder was made with, or {known.without_head} to leave the layer out.",
         )
     return {name.replace("linear.", "dense."): weight for name, weight in weights.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -43,7 +43,7 @@ class SentenceEncoder(nn.Module):
 
     tokenizer, max_length (tokens, special ones included), width (D), pooling (a key of POOLINGS).
     padded_reason: why this model runs padded, in groups of similar length, rather than flat; None when it runs flat. Callers log it once.
-    has_head_bias: of the dense layer of its pooling; None: as a new one.
+    dense_weights: of a layer whose shape that of its pooling has (see PoolingHead).
     is_exported_normalized: its folder asks sentence-transformers for embeddings of length 1, and so will the one that `save` writes.
     """
 
@@ -57,10 +57,10 @@ class SentenceEncoder(nn.Module):
         drophead: float = 0.0,
         padded_reason: str | None = None,
         is_exported_normalized: bool = False,
-        has_head_bias: bool | None = None,
+        dense_weights: Mapping[str, Tensor] | None = None,
     ) -> None:
         super().__init__()
-        self.width = int(model.config.hidden_size)
+        width = int(model.config.hidden_size)
         self.tokenizer = tokenizer
         self.pooling = pooling
         self.max_length = max_length
@@ -78,9 +78,10 @@ class SentenceEncoder(nn.Module):
         self.model = model
         known = POOLINGS[pooling]
         self.head = (
-            PoolingHead(self.width, initializer_range=self.initializer_range, dense=known.dense, has_bias=has_head_bias)
+            PoolingHead(width, initializer_range=self.initializer_range, dense=known.dense, like=dense_weights)
             if known.has_head else None
         )  # fmt: skip
+        self.width = width if self.head is None else self.head.dense.out_features
 
     @classmethod
     def load(
@@ -116,7 +117,7 @@ class SentenceEncoder(nn.Module):
         rows = len(cast(nn.Embedding, model.get_input_embeddings()).weight)
         check_has_embeddings(len(tokenizer), rows, where=f"encoder {folder}")
         _check_drophead(drophead, padded_reason, folder)
-        head = saved_head(folder, pooling) if initialization == "pretrained" else None
+        head = saved_head(folder, pooling)
         replace_dropout(model)
         fuse_layers(model)
         longest = longest_input(folder, model.config, tokenizer)
@@ -128,9 +129,9 @@ class SentenceEncoder(nn.Module):
             drophead=drophead,
             padded_reason=padded_reason,
             is_exported_normalized=ends_in_normalize(folder),
-            has_head_bias=None if head is None else "dense.bias" in head,
+            dense_weights=head,
         )
-        if encoder.head is not None and head is not None:
+        if encoder.head is not None and head is not None and initialization == "pretrained":
             _load_head(encoder.head, head, folder)
         return encoder
 

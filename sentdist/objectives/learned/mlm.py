@@ -72,7 +72,7 @@ class MaskedLMHead(nn.Module):
         config = encoder.model.config
         words = cast(nn.Embedding, encoder.model.get_input_embeddings())
         num_tokens, width = words.weight.shape
-        self.dense = nn.Linear(encoder.width, width)
+        self.dense = nn.Linear(int(config.hidden_size), width)
         nn.init.normal_(self.dense.weight, std=encoder.initializer_range)
         nn.init.zeros_(self.dense.bias)
         self.activation = ACT2FN[getattr(config, "hidden_act", None) or getattr(config, "activation", "gelu")]
