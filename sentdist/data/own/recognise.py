@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from sentdist.data.sources.file_facts import content_digest
 from sentdist.data.sources.separated import FileFormat, format_notes, recognised
 from sentdist.errors import DataError, brief, counted, listed
 
+MOST_COUNTED = 7  # different scores that are counted one by one
 MOST_FOR_NEAR = 50_000  # different texts among which near-duplicates are looked for, if nobody said: some 20 s
 
 
@@ -122,7 +124,7 @@ def _words_of_reading(
     read = [
         f"{layout.shape} in {listed(layout.columns)}",
         *([] if path is None else format_notes(file_format, path)),
-        *([_words_of_scores(rows.grades, *scale)] if scale else []),
+        *([_words_of_scores(layout.columns[2], rows.grades, *scale)] if scale else []),
         *([f"{listed([column or 'unnamed' for column in unread])} not read{_no_grades(table, unread)}"] if unread else []),
         *([f"{counted(rows.num_empty, 'row')} without a text{' or a score' if scale else ''} left out"] if rows.num_empty else []),
         *([f"{counted(rows.num_repeated, 'repeated row')} left out"] if rows.num_repeated else []),
@@ -145,10 +147,15 @@ def _sentences_of_sides(layout: Layout, rows: FileRows, sides: Sides, sizes: Seq
         )
 
 
-def _words_of_scores(grades: Sequence[float], low: float, high: float) -> str:
-    """One score that is mistyped widens the scale, and all others come together at its low end."""
+def _words_of_scores(column: str, grades: Sequence[float], low: float, high: float) -> str:
+    """One score that is mistyped widens the scale, and all others come together at its low end. Few that differ are counted: a person sees
+    whether these are classes."""
+    each = Counter(grades)
+    counts = ", ".join(f"{grade:g} ({counted(number, 'row')})" for grade, number in sorted(each.items()))
+    told = f"; {column} read as how alike the texts are, the highest most: {counts}" if len(each) <= MOST_COUNTED else ""
     why = ", the narrowest usual one that holds them: rank correlations do not depend on it, losses that fit the scores do"
-    return f"scores from {min(grades):g} to {max(grades):g}, on a scale from {low:g} to {high:g}{'' if {low, high} <= {*grades} else why}"
+    scale = f"scores from {min(grades):g} to {max(grades):g}, on a scale from {low:g} to {high:g}"
+    return f"{scale}{'' if {low, high} <= {*grades} else why}{told}"
 
 
 def _no_grades(table: pa.Table, unread: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from sentdist.data.cells import number_in, row_name
 from sentdist.data.graded import NLI_LABELS
+from sentdist.data.own.doubts import classes_or_scores, unclear, whether_grades, which_is_which
 from sentdist.data.own.file_format import flattened
 from sentdist.data.sources.column_names import check_columns
 from sentdist.data.sources.files import with_large_strings
@@ -29,6 +30,7 @@ POSITIVES = (
     "positive", "pos", "sent1", "sentence2", "sentence_2", "text2", "text_2", "sentence_b", "hypothesis", "document", "passage",
     "paraphrase", "body", *ANSWERS,
 )  # fmt: skip
+NEGATIVE_WORDS = ("neg", "hard", "wrong", "falsch", "distract", "contradict", "irrelevant")
 NEGATIVES = ("negative", "neg", "hard_neg", "hard_negative", "sent2")
 GRADES = ("score", "similarity", "similarity_score", "label", "grade", "gold", "rating", "relatedness", "sim")
 GROUPS = ("group", "group_id")
@@ -39,7 +41,10 @@ GRADE_WORDS = (
     "score", "label", "similar", "relat", "duplicate", "paraphrase", "entail", "grade", "gold", "judg", "rating", "rater", "annotat",
     "match", "ähnlich", "duplikat", "bewertung",
 )  # fmt: skip
+CLASSES = ("class", "category", "klasse", "kategorie", "target", "type", "topic", "intent")  # said of a text, hardly of how alike two are
+LABELS = ("label", "gold", "gold_label", *CLASSES)  # may number classes that are in no order
 KNOWN_NAMES = frozenset((*ANCHORS, *POSITIVES, *NEGATIVES, *GRADES, *GROUPS, *SPLITS))
+MOST_CLASSES = 20
 MOSTLY = 0.9  # of the cells
 WITHOUT_BLANKS = "\u0590"  # from here on are scripts whose words are not parted by blanks, or hold marks that are no letters
 LEAST_FOR_LABELS, MOST_WORDS = 20, 4  # rows for each label, and words of one: what is longer or more varied is a text
@@ -82,11 +87,13 @@ def layout_of(name: str, table: pa.Table, *, shape: str | None, columns: Sequenc
     settled = shape or _shape_of(name, table, chosen)
     wanted = 2 if settled in ("pairs", "faq") else 3
     if settled not in SHAPES or len(chosen) != wanted or len(set(chosen)) != wanted:
-        raise _unclear(name, f"columns {listed(chosen)} for {settled}", _longest_texts(table))
+        raise unclear(name, f"columns {listed(chosen)} for {settled}", _longest_texts(table))
     if shape is None:
         _check_labels(name, table, chosen, settled, is_named=columns is not None)
     if settled == "graded":
         _check_nli(name, table, chosen)
+        if shape is None and columns is None:
+            _check_classes(name, table, chosen)
     layout = Layout(shape=settled, columns=chosen, group=own_group, split=split)
     for column in layout.texts:
         if columns is not None and _is_numbers(table, column):
@@ -181,12 +188,19 @@ def _by_content(name: str, table: pa.Table, shape: str | None, *, without: str |
         if shape is None:
             _check_scale(name, table, texts, numbers[0])
         return (*texts, *numbers)
+    if len(texts) == 3 and shape is None and not _is_a_negative(table, texts[2]):
+        raise which_is_which(name, texts, _longest_texts(table.select(texts)))
     if len(texts) in (2, 3) and shape != "graded":
         return tuple(texts)
     flat = flattened(table)
     lists = [column for column in flat.column_names if _is_list(flat, column)]
     of_lists = f", of which {listed(lists)} {'hold' if lists[1:] else 'holds'} lists: a row for each text in them is read" if lists else ""
-    raise _unclear(name, f"columns {listed(flat.column_names)}{of_lists}", _longest_texts(with_large_strings(flat)))
+    raise unclear(name, f"columns {listed(flat.column_names)}{of_lists}", _longest_texts(with_large_strings(flat)))
+
+
+def _is_a_negative(table: pa.Table, column: str) -> bool:
+    """Whether the name of the third of three columns of texts says so; of one with labels the refusal comes later."""
+    return any(word in column.casefold() for word in NEGATIVE_WORDS) or _label_in(table, column) is not None
 
 
 def _without_codes(name: str, table: pa.Table, texts: list[str]) -> list[str]:
@@ -195,7 +209,7 @@ def _without_codes(name: str, table: pa.Table, texts: list[str]) -> list[str]:
     plain = [column for column in texts if column not in codes]
     if codes and len(plain) == 1:
         first = next(iter(codes))
-        raise _unclear(name, f"{one_line(first, 60)} with {brief(codes[first])} beside {plain[0]}", _longest_texts(table))
+        raise unclear(name, f"{one_line(first, 60)} with {brief(codes[first])} beside {plain[0]}", _longest_texts(table))
     return plain if len(plain) == 2 else texts
 
 
@@ -236,7 +250,7 @@ def _check_scale(name: str, table: pa.Table, texts: Sequence[str], column: str) 
     numbers = [number for cell in table[column].to_pylist() if cell is not None and (number := number_in(str(cell))) is not None]
     low, high = min(numbers, default=0.0), max(numbers, default=0.0)
     if not any(scale[0] <= low and high <= scale[1] for scale in SCALES):
-        raise _whether_grades(name, texts, column, f"{one_line(column, 60)} with numbers from {low:g} to {high:g}, no usual scores,")
+        raise whether_grades(name, texts, column, f"{one_line(column, 60)} with numbers from {low:g} to {high:g}, no usual scores,")
 
 
 def is_called_beside(column: str) -> bool:
@@ -260,7 +274,7 @@ def _shape_of(name: str, table: pa.Table, chosen: tuple[str, ...]) -> str:
         plain = [column.strip().casefold() for column in chosen]
         return "faq" if plain[0] in QUESTIONS and plain[1] in ANSWERS else "pairs"
     if len(chosen) != 3:
-        raise _unclear(name, counted(len(chosen), "column"), _longest_texts(table))
+        raise unclear(name, counted(len(chosen), "column"), _longest_texts(table))
     third = chosen[2].strip().casefold()
     is_graded = third not in NEGATIVES and (third in GRADES or any(word in third for word in GRADE_WORDS) or _is_numbers(table, chosen[2]))
     return "graded" if is_graded else "triplets"
@@ -270,7 +284,7 @@ def _check_labels(name: str, table: pa.Table, chosen: Sequence[str], settled: st
     """Refuse labels that would be negatives, and labels beside pairs that are found and not read: pairs that they call different would be
     positives. One label that all rows have says nothing, unless it is 0."""
     if settled == "triplets" and chosen[2].strip().casefold() not in NEGATIVES and (label := _label_in(table, chosen[2])) is not None:
-        raise _unclear(name, f"{one_line(chosen[2], 60)} with {brief(label)}, which is no negative", chosen[:2])
+        raise unclear(name, f"{one_line(chosen[2], 60)} with {brief(label)}, which is no negative", chosen[:2])
     if settled not in ("pairs", "faq") or is_named:
         return
     beside = [column for column in table.column_names if column not in chosen and not _is_beside(table, column)]
@@ -278,7 +292,7 @@ def _check_labels(name: str, table: pa.Table, chosen: Sequence[str], settled: st
         if any(word in column.casefold() for word in GRADE_WORDS):
             cells = {str(cell).strip().casefold() for cell in table[column].to_pylist() if cell is not None} - {""}
             if len(cells) > 1 or cells & {"0", "0.0", "false"}:
-                raise _whether_grades(name, chosen, column, one_line(column, 60))
+                raise whether_grades(name, chosen, column, one_line(column, 60))
 
 
 def _check_nli(name: str, table: pa.Table, chosen: Sequence[str]) -> None:
@@ -294,6 +308,23 @@ def _check_nli(name: str, table: pa.Table, chosen: Sequence[str]) -> None:
             expected=f"words ({', '.join(NLI_LABELS)}), for in most releases 0 is entailment, and a higher number less alike",
             remedy="Write the words; if the numbers do rise with likeness, call the texts sentence1 and sentence2.",
         )
+
+
+def _check_classes(name: str, table: pa.Table, chosen: Sequence[str]) -> None:
+    """Ask about few whole numbers in a column that is called as classes are, or that nothing but its numbers makes scores: 0, 1, 2 may be
+    entailment, neutral, contradiction. 0 and 1 are taken for scores where the name allows it: two texts are alike or not."""
+    plain = chosen[2].strip().casefold()
+    is_class = plain.replace(" ", "_") in LABELS
+    if not is_class and (plain in GRADES or any(word in plain for word in GRADE_WORDS)):
+        return
+    cells = Counter(str(cell).strip() for cell in table[chosen[2]].to_pylist() if cell is not None and str(cell).strip())
+    numbers = {number_in(cell) for cell in cells}
+    if None in numbers or not all(float(number or 0.0).is_integer() for number in numbers):  # words of NLI, or scores
+        return
+    is_truth = numbers <= {0.0, 1.0} and plain not in CLASSES
+    few = MOST_CLASSES if is_class else 3
+    if not is_truth and 1 < len(numbers) <= few:
+        raise classes_or_scores(name, chosen, cells)
 
 
 def _label_in(table: pa.Table, column: str) -> str | None:
@@ -338,26 +369,3 @@ def _longest_texts(table: pa.Table) -> list[str]:
 
 def _is_list(table: pa.Table, column: str) -> bool:
     return str(table.schema.field(column).type).startswith(("list", "large_list"))
-
-
-def _whether_grades(name: str, texts: Sequence[str], column: str, found: str) -> DataError:
-    """found: the column, and what it holds."""
-    columns = [*texts, column]
-    return DataError(
-        where=name,
-        found=f"{found} beside {listed(texts)}",
-        expected="to be told whether it says how alike they are",
-        remedy=f"If it does: --columns {','.join(columns)} (tune), or --set 'corpus.columns=[{', '.join(columns)}]' (a recipe); "
-        f"if not, name {' and '.join(texts)} alone.",
-    )
-
-
-def _unclear(name: str, found: str, likely: Sequence[str]) -> DataError:
-    """likely: columns to name in an example."""
-    two = [one_line(column, 60) for column in likely] if len(likely) == 2 else ["question", "answer"]
-    return DataError(
-        where=name,
-        found=found,
-        expected="two columns of texts (pairs, FAQ), three (triplets), or two and a score (graded)",
-        remedy=f"Name them in this order: --columns {','.join(two)} (tune), or --set 'corpus.columns=[{', '.join(two)}]' (a recipe).",
-    )

@@ -49,7 +49,7 @@ def test_words_for_no_value_are_none(tmp_path: Path, name: str, word: str) -> No
 
 def test_a_score_that_is_null_is_no_score(tmp_path: Path) -> None:
     path = tmp_path / "own.csv"
-    path.write_text("a,b,c\n" + "".join(f"one {n},other {n},{'NULL' if n % 4 == 0 else n % 3}\n" for n in range(60)))
+    path.write_text("a,b,score\n" + "".join(f"one {n},other {n},{'NULL' if n % 4 == 0 else n % 3}\n" for n in range(60)))
     found = recognise("own.csv", path, OwnFileOptions(near=None))
     assert (found.file.shape, sum(found.sizes)) == ("graded", 45)
 

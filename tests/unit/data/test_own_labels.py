@@ -69,9 +69,47 @@ def test_labels_beside_pairs_are_asked_about(tmp_path: Path, names: str, cells: 
 def test_numbers_that_stand_for_entailment_are_refused(tmp_path: Path, cells: tuple[str, ...]) -> None:
     with pytest.raises(DataError, match=r"labels of NLI as numbers .*in most releases 0 is entailment"):
         with_column(tmp_path, "premise,hypothesis,label", cells)
-    assert with_column(tmp_path, "sentence1,sentence2,label", cells).shape == "graded"
+    assert with_column(tmp_path, "sentence1,sentence2,label", cells, shape="graded").shape == "graded"
     assert with_column(tmp_path, "premise,hypothesis,label", ("0", "0.5", "3.5")).shape == "graded"
     assert with_column(tmp_path, "premise,hypothesis,label", ("neutral", "entailment")).shape == "graded"
+
+
+CLASSES = [
+    ("sentence1,sentence2,label", ("0", "1", "2")), ("sentence1,sentence2,label", ("2.0", "1.0", "3.0")), ("a1,b1,gold_label", ("0", "1", "2")),
+    ("a1,b1,Gold Label", ("-1", "0", "1")), ("a1,b1,class", ("0", "1")), ("a1,b1,Category", ("1", "2", "3", "4", "5")), ("a1,b1,c", ("0", "1", "2")),
+    ("a1,b1,Wert", ("1", "2")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("names", "cells"), CLASSES)
+def test_numbers_that_may_be_classes_are_asked_about(tmp_path: Path, names: str, cells: tuple[str, ...]) -> None:
+    """Neutral was taken for half as alike as contradiction."""
+    said = rf"{names.rpartition(',')[2]} with .*{cells[0]} \(\d+ rows\).* beside .*If a higher number is more alike: --columns {names} "
+    with pytest.raises(DataError, match=said):
+        with_column(tmp_path, names, cells)
+    assert with_column(tmp_path, names, cells, columns=tuple(names.split(","))).shape == "graded"
+    assert with_column(tmp_path, names, cells, columns=tuple(names.split(",")[:2])).shape == "pairs"
+
+
+@pytest.mark.parametrize(
+    ("names", "cells"),
+    [
+        ("sentence1,sentence2,label", ("0", "1")),
+        ("a1,b1,similarity", ("0", "1", "2")),
+        ("a1,b1,c", ("1", "0")),
+        ("a1,b1,Rating", ("1", "5")),
+    ],
+)
+def test_few_scores_are_counted_in_the_first_line(tmp_path: Path, names: str, cells: tuple[str, ...]) -> None:
+    file = with_column(tmp_path, names, cells)
+    assert file.shape == "graded"
+    path, column = tmp_path / "own.csv", names.rpartition(",")[2]
+    counts = ", ".join(f"{cell} ({60 // len(cells)} rows)" for cell in sorted(cells))
+    assert (
+        f"; {column} read as how alike the texts are, the highest most: {counts}" in recognise("own.csv", path, OwnFileOptions()).notes[0]
+    )
+    path.write_text(f"{names}\n" + "".join(f"a {n} b,c {n} d,{n / 60}\n" for n in range(60)))
+    assert "read as how alike" not in recognise("own.csv", path, OwnFileOptions()).notes[0], "many scores are not counted"
 
 
 @pytest.mark.parametrize(

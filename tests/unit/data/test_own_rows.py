@@ -101,7 +101,7 @@ def test_a_file_without_a_header_keeps_its_first_row(tmp_path: Path) -> None:
         ("sentence1,sentence2,score", "a {n} b,c {n} d,{n}", "graded", ("sentence1", "sentence2", "score")),
         ("sentence1,sentence2,label", "a {n} b,c {n} d,1", "pairs", ("sentence1", "sentence2")),  # a label that is always 1 grades nothing
         ("links,rechts,note", "a {n} b,c {n} d,{n}.5", "graded", ("links", "rechts", "note")),
-        ("eins,zwei,drei", "a {n} b,c {n} d,e {n} f", "triplets", ("eins", "zwei", "drei")),
+        ("eins,zwei,negativ", "a {n} b,c {n} d,e {n} f", "triplets", ("eins", "zwei", "negativ")),
         ("src,tgt,split", "a {n} b,c {n} d,train", "pairs", ("src", "tgt")),
         ("src,tgt,Group", "a {n} b,c {n} d,g {n}", "pairs", ("src", "tgt")),
         (",src,tgt", "{n},a {n} b,c {n} d", "pairs", ("src", "tgt")),

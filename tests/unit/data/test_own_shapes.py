@@ -231,7 +231,30 @@ def test_texts_without_blanks_between_words_are_no_keys() -> None:
         "c": [f"不在{n}页。" for n in range(60)],
     }
     table = pa.table({name: pa.array(column, pa.large_string()) for name, column in cells.items()})
-    assert layout_of("my.csv", table, shape=None, columns=None, group=None).columns == ("a", "b", "c")
+    with pytest.raises(DataError, match=r"three columns of texts, a, b, c;"):
+        layout_of("my.csv", table, shape=None, columns=None, group=None)
+    table = table.rename_columns(["a", "b", "no_negatives"])
+    assert layout_of("my.csv", table, shape=None, columns=None, group=None).columns == ("a", "b", "no_negatives")
+
+
+@pytest.mark.parametrize("names", [("en", "de", "fr"), ("lang", "Anfrage", "Loesung"), ("1", "2", "3"), ("Titel", "Teaser", "Inhalt")])
+def test_three_texts_of_unknown_names_are_asked_about(names: tuple[str, str, str]) -> None:
+    """Translations were each other's negatives."""
+    table = pa.table({name: pa.array([f"{name} {n} of some words" for n in range(60)], pa.large_string()) for name in names})
+    said = rf"three columns of texts, {', '.join(names)}; .*--columns {','.join(names)} \(tune\), or --set 'corpus.columns=\[{', '.join(names)}\]'"
+    with pytest.raises(DataError, match=said):
+        layout_of("my.csv", table, shape=None, columns=None, group=None)
+    for asked in ({"shape": "triplets", "columns": None}, {"shape": None, "columns": names}):
+        found = layout_of("my.csv", table, group=None, **asked)  # type: ignore[arg-type]
+        assert (found.shape, found.columns) == ("triplets", names)
+    assert layout_of("my.csv", table, shape=None, columns=names[1:], group=None).shape == "pairs"
+
+
+@pytest.mark.parametrize("third", ["negativ", "Hard negative 1", "wrong answer"])
+def test_a_name_says_that_the_third_text_is_a_negative(third: str) -> None:
+    table = pa.table({name: pa.array([f"{name} {n} words" for n in range(60)], pa.large_string()) for name in ("eins", "zwei", third)})
+    found = layout_of("my.csv", table, shape=None, columns=None, group=None)
+    assert (found.shape, found.columns) == ("triplets", ("eins", "zwei", third))
 
 
 def test_numbers_on_no_usual_scale_are_asked_about() -> None:

@@ -1,0 +1,56 @@
+"""What the columns of a person's own table leave open, as errors that ask, and say how to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sentdist.errors import DataError, counted, listed, one_line
+
+
+def whether_grades(name: str, texts: Sequence[str], column: str, found: str) -> DataError:
+    """found: the column, and what it holds."""
+    return DataError(
+        where=name,
+        found=f"{found} beside {listed(texts)}",
+        expected="to be told whether it says how alike they are",
+        remedy=f"If it does: {named([*texts, column])}; if not, name {' and '.join(texts)} alone.",
+    )
+
+
+def which_is_which(name: str, texts: Sequence[str], likely: Sequence[str]) -> DataError:
+    """The error for three columns of texts whose names do not say what they are: translations would be each other's negatives.
+    likely: two of them to name in an example."""
+    return DataError(
+        where=name,
+        found=f"three columns of texts, {listed(texts)}",
+        expected="to be told which are alike, and whether one is a negative (a text that does not go with the first)",
+        remedy=f"Name two that are alike: {named(likely)}; or, for triplets, anchor, positive and negative in this order: {named(texts)}.",
+    )
+
+
+def classes_or_scores(name: str, columns: Sequence[str], cells: Mapping[str, int]) -> DataError:
+    """The error for whole numbers that may be classes. columns: two of texts, then that of the numbers. cells: how often each is there."""
+    shown = ", ".join(f"{cell} ({counted(number, 'row')})" for cell, number in sorted(cells.items())[:8])
+    return DataError(
+        where=name,
+        found=f"{one_line(columns[2], 60)} with {shown}{', …' if cells.keys() - sorted(cells)[:8] else ''} beside {listed(columns[:2])}",
+        expected="to be told whether these are classes, or say how alike the texts are",
+        remedy=f"If a higher number is more alike: {named(columns)}; if they are classes, write the words of NLI's "
+        f"(entailment, neutral, contradiction), or name {' and '.join(columns[:2])} alone.",
+    )
+
+
+def unclear(name: str, found: str, likely: Sequence[str]) -> DataError:
+    """likely: columns to name in an example."""
+    two = [one_line(column, 60) for column in likely] if len(likely) == 2 else ["question", "answer"]
+    return DataError(
+        where=name,
+        found=found,
+        expected="two columns of texts (pairs, FAQ), three (triplets), or two and a score (graded)",
+        remedy=f"Name them in this order: {named(two)}.",
+    )
+
+
+def named(columns: Sequence[str]) -> str:
+    """How a person names columns, in order, to `tune` and to a recipe."""
+    return f"--columns {','.join(columns)} (tune), or --set 'corpus.columns=[{', '.join(columns)}]' (a recipe)"
