@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
@@ -15,6 +15,7 @@ from sentdist.cli.printing import KEY_LETTERS, store_option
 from sentdist.encoder_export import card_of, export_encoder
 from sentdist.errors import DataError, RecipeError
 from sentdist.inference.opening import encoder_use, open_store, store_root
+from sentdist.table_files import suffix_of
 
 if TYPE_CHECKING:
     from sentdist.plan.stage import Json
@@ -64,6 +65,10 @@ HasHeader = Annotated[
     bool | None,
     typer.Option("--header/--no-header", help="Whether the first line names the columns.  [default: recognised]", show_default=False),
 ]
+FileEncoding = Annotated[
+    str | None,
+    typer.Option("--encoding", help="Encoding of the text, such as cp1251 or mac-roman.  [default: recognised]", show_default=False),
+]
 TextLength = Annotated[int, typer.Option("--max-length", min=3, help="Tokens of a text.")]
 SearchName = Annotated[str | None, typer.Option("--name", help="Name of the search.  [default: tune-FILE]", show_default=False)]
 OutFolder = Annotated[
@@ -82,6 +87,7 @@ def tune(
     shape: DataShape = None,
     columns: DataColumns = "",
     header: HasHeader = None,
+    encoding: FileEncoding = None,
     max_length: TextLength = 128,
     name: SearchName = None,
     out: OutFolder = None,
@@ -105,7 +111,7 @@ def tune(
     _check_words(shape, name)
     place, revision = _place_of(file)
     _check_header(header, place)
-    given = _fields_of_file(shape=shape, revision=revision, columns=_by_commas(columns), header=header)
+    given = _fields_of_file(shape=shape, revision=revision, columns=_by_commas(columns), header=header, encoding=encoding)
     resolver = FileResolver(data_root=data, needs_hub=True)
     _tell_of_a_while(place)
     pin = resolver.own(own_section({"kind": "own", "file": place, **given}, where="DATA"), where="DATA")
@@ -157,20 +163,22 @@ def _place_of(file: str) -> tuple[str, str | None]:
 
 def _check_header(header: bool | None, place: str) -> None:
     """Refuse what only separated values have, where there are none."""
-    from sentdist.data.sources.separated import SEPARATED
+    from sentdist.data.sources.separated import MAY_BE_SEPARATED
 
-    if header is not None and not place.lower().endswith(SEPARATED):
+    if header is not None and suffix_of(PurePath(place)) not in MAY_BE_SEPARATED:
         raise DataError(
             where="--header" if header else "--no-header",
             found=f"{Path(place).name}, whose columns have names",
-            expected=f"one of {', '.join(SEPARATED)}",
+            expected=f"one of {', '.join(MAY_BE_SEPARATED)}",
             remedy="It has no effect: leave it out.",
         )
 
 
-def _fields_of_file(*, shape: str | None, revision: str | None, columns: list[str], header: bool | None) -> dict[str, Json]:
+def _fields_of_file(
+    *, shape: str | None, revision: str | None, columns: list[str], header: bool | None, encoding: str | None
+) -> dict[str, Json]:
     """What a person said of the file, as fields of the corpus; the rest is recognised."""
-    fields: dict[str, Json] = {"shape": shape, "revision": revision, "columns": [*columns] or None, "header": header}
+    fields: dict[str, Json] = {"shape": shape, "revision": revision, "columns": [*columns] or None, "header": header, "encoding": encoding}
     return {name: value for name, value in fields.items() if value is not None}
 
 

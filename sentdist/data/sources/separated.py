@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from sentdist.data.quotes import check_escapes, check_quotes, long_fields, unquoted
 from sentdist.data.sources.column_names import refuse_repeated
+from sentdist.data.sources.letters import hardly_western, utf_16_without_mark
 from sentdist.data.sources.parting import SEPARATORS, fields, looks_like_one_column, names_columns, quoting, separators, usual_separator
 from sentdist.errors import DataError, brief
 from sentdist.reading import SAVE_AS_UTF8, reading
@@ -27,7 +28,8 @@ LOOKED_AT = 1 << 20  # bytes at the beginning, by which the format is recognised
 LONGEST_CELL = 1 << 24  # bytes of a block of CSV, in which a row must have room; pyarrow takes 1 MiB, unless it is told otherwise
 SEPARATOR_LINE = re.compile(r'\ufeff?"?sep=(.)"?', re.IGNORECASE)
 SAY_ENCODING = (
-    "Save it as that (Excel: CSV UTF-8), or tell a recipe the encoding: --set corpus.encoding=cp1251, shift-jis, gb18030 or another."
+    "Save it as that (Excel: CSV UTF-8), or say the encoding: --encoding cp1251 (tune), or --set corpus.encoding=cp1251 (a recipe); "
+    "mac-roman, shift-jis, gb18030 or another."
 )
 LETTER = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")  # beyond ASCII, in UTF-8
 FOREIGN_WORD = re.compile(rb"[\x80-\xff]{4}")  # such as any of Russian in cp1251, of Japanese in Shift-JIS, of Chinese in GB 18030
@@ -133,12 +135,15 @@ def format_notes(file_format: FileFormat, path: Path) -> list[str]:
 
 def _encoding(name: str, path: Path, begin: bytes, *, remedy: str) -> str:
     """By its mark, by the zeros of UTF-16, or UTF-8 if the whole file is that; else what Windows writes in the West. DataError where words
-    are of more letters beyond ASCII in a row than words of the West have, and for UTF-8 with some bytes that are none."""
+    are of more letters beyond ASCII in a row than words of the West have, or of letters that these hardly have, and for UTF-8 with some
+    bytes that are none."""
     if marked := marked_encoding(begin):
         return marked
     even, odd = begin[0::2].count(0), begin[1::2].count(0)
     if max(even, odd) > len(begin) // 5 and min(even, odd) < len(begin) // 50 + 1:
         return "utf-16-le" if odd > even else "utf-16-be"
+    if unmarked := utf_16_without_mark(begin):
+        return unmarked
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         with reading(path, expected="a table of texts"), open_bytes(path) as file:
@@ -157,16 +162,10 @@ def _encoding(name: str, path: Path, begin: bytes, *, remedy: str) -> str:
                 "UTF-8",
                 remedy,
             ) from None
-        return "cp1252" if _decodes(begin, "cp1252") else "latin-1"
+        if found := hardly_western(begin):
+            raise _complaint(name, found, "UTF-8", remedy) from None
+        return "cp1252"
     return "utf-8"
-
-
-def _decodes(text: bytes, encoding: str) -> bool:
-    try:
-        text.decode(encoding)
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def said_separator(line: str) -> str | None:
