@@ -80,7 +80,7 @@ def own_table(name: str, path: Path, file_format: FileFormat, *, named: Sequence
             table = pq.read_table(path)
         else:
             table = read_text_table(path, file_format, may_repeat=True)
-        table = with_large_strings(_with_fields(table, named))
+        table = _without_blank_end(with_large_strings(_with_fields(table, named)))
         table.validate(full=True)
     if not table.num_rows:
         raise DataError(where=name, found="no rows", expected="at least one", remedy="Write the file again.")
@@ -106,6 +106,25 @@ def flattened(table: pa.Table) -> pa.Table:
     while any(pa.types.is_struct(field.type) for field in table.schema):
         table = table.flatten()
     return table
+
+
+def _without_blank_end(table: pa.Table) -> pa.Table:
+    """The table without the rows at its end in which nothing stands: spreadsheets write them, and nobody knows of them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    def is_blank(cell: object) -> bool:
+        return cell is None or (isinstance(cell, str) and not cell.strip())
+
+    if not table.num_rows or not all(is_blank(column[-1].as_py()) for column in table.columns):
+        return table
+    last = -1
+    for column in table.columns:
+        is_text = pa.types.is_large_string(column.type)
+        filled = pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(column), ""), False) if is_text else column.is_valid()
+        places = pc.indices_nonzero(filled)
+        last = max(last, places[-1].as_py() if len(places) else -1)
+    return table.slice(0, last + 1)
 
 
 def _emptied(table: pa.Table) -> pa.Table:

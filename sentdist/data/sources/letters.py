@@ -13,7 +13,8 @@ _ODD_CAPITAL = "[À-ÖØ-ÞŠŒŽŸ](?=[a-zß-ÿ ])"  # Mac Roman's ä, ö, ü
 _ODD = re.compile(f"(?<=[a-zß-ÿ])(?:{_ODD_SIGN}|{_ODD_CAPITAL})|[\x80-\x9f]")  # the last are no letters of cp1252
 _WORD = r"[^\s,;:|\"'()]"
 LEAST_ODD, LEAST_STRANGE = 0.05, 0.04  # of all that is beyond ASCII
-# Letters that no language of the West has both (names of many lands in English text: each below 0.04); in other code pages they are č and ř, ő and ű, ş and ü, š and ė.
+# Letters that no language of the West has both; in other code pages they are č and ř, ő and ű, ş and ü, š and ė. In English text with
+# names of many lands each of two is below the share.
 STRANGERS = (("ìï", "ø"), ("èù", "ø"), ("õ", "û"), ("ð", "çüâëàè"), ("þ", "çüâëãêîàè"), ("ý", "çüãêë"), ("æ", "ê"))
 OTHERS = ("mac-roman", "cp850", "cp1250", "cp1254", "cp1257")  # that a word is shown in
 

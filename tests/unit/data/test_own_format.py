@@ -47,6 +47,20 @@ def test_words_for_no_value_are_none(tmp_path: Path, name: str, word: str) -> No
     assert pairs(found, path) == {(f"question {n}", f"answer {n}") for n in range(60) if n % 4}
 
 
+@pytest.mark.parametrize("end", [",,\n" * 30, " , ,\n,,\n", "\n\n", ',"",\n'])
+def test_blank_rows_at_the_end_are_no_rows(tmp_path: Path, end: str) -> None:
+    """They were counted among those that were left out; those that lack a text still are."""
+    path = tmp_path / "own.csv"
+    rows = [f"one {n},other {n},{n % 7}.5\n" for n in range(60)]
+    for lacks, said in (("", None), ("one,,\n,,\n,other,1\n", "3 rows without a text or a score left out")):
+        path.write_text("a,b,score\n" + "".join(rows[:40]) + lacks + "".join(rows[40:]) + end)
+        found = recognise("own.csv", path, OwnFileOptions(near=None))
+        assert sum(found.sizes) == 60 and ("left out" in found.notes[0]) == (said is not None) and (said or "") in found.notes[0]
+    path.write_text("a,b,score\n" + end)
+    with pytest.raises(DataError, match="no rows"):
+        recognise("own.csv", path, OwnFileOptions(near=None, has_header=True))
+
+
 def test_a_score_that_is_null_is_no_score(tmp_path: Path) -> None:
     path = tmp_path / "own.csv"
     path.write_text("a,b,score\n" + "".join(f"one {n},other {n},{'NULL' if n % 4 == 0 else n % 3}\n" for n in range(60)))
