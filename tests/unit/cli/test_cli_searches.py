@@ -110,11 +110,35 @@ def test_what_dev_chose_is_told_with_its_own_price_and_that_of_its_method(capsys
         SimpleNamespace(number=number, method="rcl", place=place, dev=80.0 - place, suggestion={"training.learning_rate": 1e-4})
         for place, number in ((1, 7), (2, 4))
     ]
-    record = SimpleNamespace(name="mine", reason="all trials are made", trials=trials, finalists=finalists, of_method=lambda name: trials)
-    planned = SimpleNamespace(recipe=SimpleNamespace(methods={"rcl": SimpleNamespace(title="RCL")}), methods=["rcl", "other"])
+    record = SimpleNamespace(
+        name="mine", reason="all trials are made", trials=trials, finalists=finalists,
+        of_method=lambda name: trials if name == "rcl" else [],
+    )  # fmt: skip
+    budget = SimpleNamespace(hours=0.01)
+    planned = SimpleNamespace(
+        recipe=SimpleNamespace(methods={"rcl": SimpleNamespace(title="RCL")}), methods=["rcl", "other"],
+        search=SimpleNamespace(budget=budget),
+    )  # fmt: skip
     cli_searches.print_choice(SimpleNamespace(planned=planned, record=record))  # type: ignore[arg-type]
     said = capsys.readouterr().out
     rows = [re.split(r"  +", line.strip()) for line in said.splitlines() if line.strip().startswith("RCL")]
     assert [(row[1], row[3], row[4]) for row in rows] == [("1", "79.00", "20 s"), ("2", "78.00", "10 s")]
     assert rows[0][5:] == ["2 finished, 1 pruned, 1 failed", "34 s"] and rows[1][5:] == []
-    assert "other: no trial came to its end, so nothing is chosen." in said
+    none = "other: no trial came to its end, so nothing is chosen, and it is not compared."
+    assert f"{none} One takes about 20 s: with a budget of about 2 min, finalists included, the same command goes on from here." in said
+    budget.hours = None
+    cli_searches.print_choice(SimpleNamespace(planned=planned, record=record))  # type: ignore[arg-type]
+    assert f"{none}\n" in capsys.readouterr().out, "a budget of trials is no time"
+    budget.hours, trials = 1.0, [SimpleNamespace(number=9, state="failed", paid_s=2.0)]
+    cli_searches.print_choice(SimpleNamespace(planned=planned, record=SimpleNamespace(**vars(record) | {"of_method": lambda name: trials})))  # type: ignore[arg-type]
+    assert "other: all of its trials failed" in capsys.readouterr().out
+
+
+def test_a_method_whose_trial_came_half_way_says_what_a_whole_one_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    half = SimpleNamespace(number=1, state="running", paid_s=90.0, rungs=[SimpleNamespace(share=0.5)])
+    record = SimpleNamespace(name="mine", reason="the budget is spent", trials=[half], finalists=[], of_method=lambda name: [half])
+    planned = SimpleNamespace(
+        recipe=SimpleNamespace(methods={}), methods=["other"], search=SimpleNamespace(budget=SimpleNamespace(hours=0.2))
+    )
+    cli_searches.print_choice(SimpleNamespace(planned=planned, record=record))  # type: ignore[arg-type]
+    assert "One takes about 3 min: with a budget of about 15 min, finalists included" in capsys.readouterr().out
