@@ -40,6 +40,17 @@ def classes_or_scores(name: str, columns: Sequence[str], cells: Mapping[str, int
     )
 
 
+def less_alike(name: str, columns: Sequence[str]) -> DataError:
+    """The error for a column whose name says that it rises with how different the texts are. columns: two of texts, then that one."""
+    return DataError(
+        where=name,
+        found=f"{one_line(columns[2], 60)} beside {listed(columns[:2])}",
+        expected="scores that are higher for texts that are more alike",
+        remedy=f"Write 1 minus it, as a column score; if higher is more alike all the same: {named(columns)}; "
+        f"if it says nothing of the texts, name {' and '.join(columns[:2])} alone.",
+    )
+
+
 def unclear(name: str, found: str, likely: Sequence[str]) -> DataError:
     """likely: columns to name in an example."""
     two = [one_line(column, 60) for column in likely] if len(likely) == 2 else ["question", "answer"]

@@ -42,7 +42,8 @@ class OwnFile:
 
 @dataclass(frozen=True, kw_only=True)
 class FileRows:
-    """texts: (R,) of each row. grades: (R,) on the file's own scale, () without. num_repeated, num_empty: rows left out.
+    """texts: (R,) of each row. grades: (R,) on the file's own scale, () without. num_repeated, num_empty, num_headers: rows left out,
+    the last for they name the columns again, as where files were put one behind the other.
     num_otherwise: those of the repeated ones whose grade is another than that of the row that is kept."""
 
     texts: tuple[tuple[str, ...], ...]
@@ -51,17 +52,20 @@ class FileRows:
     split: tuple[str, ...] | None
     num_repeated: int
     num_empty: int
+    num_headers: int
     num_otherwise: int
 
 
 def file_rows(name: str, table: pa.Table, layout: Layout) -> FileRows:
     """The rows with a text in each column, each once."""
     texts = [[(text or "").strip() for text in table[column].to_pylist()] for column in layout.texts]
-    grades = grades_of(name, layout.columns[2], table[layout.columns[2]].to_pylist()) if layout.shape == "graded" else []
+    grades = grades_of(name, layout.columns[2], grade_cells(table, layout)) if layout.shape == "graded" else []
     kept: dict[tuple[str, ...], int] = {}
-    num_empty = num_otherwise = 0
+    num_empty = num_headers = num_otherwise = 0
     for row, found in enumerate(zip(*texts, strict=True)):
-        if not all(found) or (grades and math.isnan(grades[row])):
+        if found == layout.texts:
+            num_headers += 1
+        elif not all(found) or (grades and math.isnan(grades[row])):
             num_empty += 1
         else:
             first = kept.setdefault(found, row)
@@ -78,10 +82,17 @@ def file_rows(name: str, table: pa.Table, layout: Layout) -> FileRows:
         grades=tuple(grades[row] for row in kept.values()) if grades else (),
         group=None if layout.group is None else tuple(of[layout.group][row] for row in kept.values()),
         split=None if layout.split is None else tuple(of[layout.split][row] for row in kept.values()),
-        num_repeated=table.num_rows - len(kept) - num_empty,
+        num_repeated=table.num_rows - len(kept) - num_empty - num_headers,
         num_empty=num_empty,
+        num_headers=num_headers,
         num_otherwise=num_otherwise,
     )
+
+
+def grade_cells(table: pa.Table, layout: Layout) -> list[object]:
+    """The cells of the scores, without those of rows that name the columns again."""
+    columns = [table[column].to_pylist() for column in layout.columns]
+    return [None if row == layout.columns else row[2] for row in zip(*columns, strict=True)]
 
 
 def check_file(name: str, path: Path) -> None:

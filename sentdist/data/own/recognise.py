@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from sentdist.data.cells import number_in
 from sentdist.data.own.file_format import may_lack_header, own_table
-from sentdist.data.own.file_rows import FileRows, OwnFile, check_file, file_rows
+from sentdist.data.own.file_rows import FileRows, OwnFile, check_file, file_rows, grade_cells
 from sentdist.data.own.noted_sides import digest_of_sides, sides_of_file
 from sentdist.data.own.shapes import GRADES, KNOWN_NAMES, Layout, Shape, layout_of, scale_of
 from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN, Sides
@@ -20,6 +21,7 @@ from sentdist.data.sources.file_facts import content_digest
 from sentdist.data.sources.separated import FileFormat, format_notes, recognised
 from sentdist.errors import DataError, brief, counted, listed
 
+SPOILT = re.compile("\\w*(?:[ÃÂ][\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]|â€[™œ\x9d“”¦˜]|\ufffd)\\w*")
 MOST_COUNTED = 7  # different scores that are counted one by one
 MOST_FOR_NEAR = 50_000  # different texts among which near-duplicates are looked for, if nobody said: some 20 s
 
@@ -68,7 +70,7 @@ def recognise(name: str, path: Path | None, options: OwnFileOptions, *, hub_revi
     with may_lack_header(file_format.has_header is False and options.has_header is None):
         layout = layout_of(name, table, shape=options.shape, columns=options.columns, group=options.group)
         rows = file_rows(name, table, layout)
-        low, high = scale_of(name, layout.columns[2], table[layout.columns[2]].to_pylist()) if layout.shape == "graded" else (None, None)
+        low, high = scale_of(name, layout.columns[2], grade_cells(table, layout)) if layout.shape == "graded" else (None, None)
     num_texts = len({text for row in rows.texts for text in row})
     file = OwnFile(
         **asdict(file_format), shape=layout.shape, columns=layout.columns, group=layout.group, split=layout.split, low=low, high=high,
@@ -83,6 +85,7 @@ def recognise(name: str, path: Path | None, options: OwnFileOptions, *, hub_revi
         f"{name}: {_words_of_reading(path, file_format, layout, table, rows, scale)}",
         *_sentences_of_sides(layout, rows, sides, sizes),
         *_sentences_of_likeness(options, file, loosened, num_texts),
+        *_sentences_of_letters(rows),
     )
     return RecognisedFile(revision=revision, file=file, sizes=(sizes[0], sizes[1], sizes[2]), notes=notes)
 
@@ -127,6 +130,7 @@ def _words_of_reading(
         *([_words_of_scores(layout.columns[2], rows.grades, *scale)] if scale else []),
         *([f"{listed([column or 'unnamed' for column in unread])} not read{_no_grades(table, unread)}"] if unread else []),
         *([f"{counted(rows.num_empty, 'row')} without a text{' or a score' if scale else ''} left out"] if rows.num_empty else []),
+        *([f"{counted(rows.num_headers, 'row')} with the names of the columns left out"] if rows.num_headers else []),
         *([f"{counted(rows.num_repeated, 'repeated row')} left out"] if rows.num_repeated else []),
     ]
     return "; ".join(read)
@@ -145,6 +149,14 @@ def _sentences_of_sides(layout: Layout, rows: FileRows, sides: Sides, sizes: Seq
             f"{counted(sides.num_linked, 'row')} of its own dev and test splits share texts with training rows: "
             "`sentdist leaks` lists them."
         )
+
+
+def _sentences_of_letters(rows: FileRows) -> Iterator[str]:
+    """That letters were lost before: UTF-8 that was read as cp1252 and saved, or what could not be written at all."""
+    found = [match[0] for row in rows.texts for text in row if (match := SPOILT.search(text))]
+    if found:
+        like = f"{counted(len(found), 'text')} with letters like {brief(found[0])}"
+        yield f"{like}, spoilt before they came here: export them again as UTF-8."
 
 
 def _words_of_scores(column: str, grades: Sequence[float], low: float, high: float) -> str:

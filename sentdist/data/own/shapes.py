@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from sentdist.data.cells import number_in, row_name
 from sentdist.data.graded import NLI_LABELS
-from sentdist.data.own.doubts import classes_or_scores, unclear, whether_grades, which_is_which
+from sentdist.data.own.doubts import classes_or_scores, less_alike, unclear, whether_grades, which_is_which
 from sentdist.data.own.file_format import flattened
 from sentdist.data.sources.column_names import check_columns
 from sentdist.data.sources.files import with_large_strings
@@ -43,6 +43,7 @@ GRADE_WORDS = (
 )  # fmt: skip
 CLASSES = ("class", "category", "klasse", "kategorie", "target", "type", "topic", "intent")  # said of a text, hardly of how alike two are
 LABELS = ("label", "gold", "gold_label", *CLASSES)  # may number classes that are in no order
+OPPOSITES = ("differ", "distan", "dissimil", "unähnlich", "abstand")  # a higher number is less alike
 KNOWN_NAMES = frozenset((*ANCHORS, *POSITIVES, *NEGATIVES, *GRADES, *GROUPS, *SPLITS))
 MOST_CLASSES = 20
 MOSTLY = 0.9  # of the cells
@@ -289,10 +290,11 @@ def _check_labels(name: str, table: pa.Table, chosen: Sequence[str], settled: st
         return
     beside = [column for column in table.column_names if column not in chosen and not _is_beside(table, column)]
     for column in beside:
-        if any(word in column.casefold() for word in GRADE_WORDS):
+        if any(word in column.casefold() for word in (*GRADE_WORDS, *OPPOSITES)):
             cells = {str(cell).strip().casefold() for cell in table[column].to_pylist() if cell is not None} - {""}
             if len(cells) > 1 or cells & {"0", "0.0", "false"}:
-                raise whether_grades(name, chosen, column, one_line(column, 60))
+                is_opposite = any(word in column.casefold() for word in OPPOSITES)
+                raise less_alike(name, (*chosen, column)) if is_opposite else whether_grades(name, chosen, column, one_line(column, 60))
 
 
 def _check_nli(name: str, table: pa.Table, chosen: Sequence[str]) -> None:
@@ -314,6 +316,8 @@ def _check_classes(name: str, table: pa.Table, chosen: Sequence[str]) -> None:
     """Ask about few whole numbers in a column that is called as classes are, or that nothing but its numbers makes scores: 0, 1, 2 may be
     entailment, neutral, contradiction. 0 and 1 are taken for scores where the name allows it: two texts are alike or not."""
     plain = chosen[2].strip().casefold()
+    if any(word in plain for word in OPPOSITES):
+        raise less_alike(name, chosen)
     is_class = plain.replace(" ", "_") in LABELS
     if not is_class and (plain in GRADES or any(word in plain for word in GRADE_WORDS)):
         return

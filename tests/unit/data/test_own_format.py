@@ -61,6 +61,29 @@ def test_blank_rows_at_the_end_are_no_rows(tmp_path: Path, end: str) -> None:
         recognise("own.csv", path, OwnFileOptions(near=None, has_header=True))
 
 
+@pytest.mark.parametrize(("names", "row"), [("question,answer", "one {n},other {n}\n"), ("a,b,score", "one {n},other {n},{n}.5\n")])
+def test_a_header_between_rows_is_no_row(tmp_path: Path, names: str, row: str) -> None:
+    """Files that were put one behind the other had the names of columns trained on, or as a score that is no number."""
+    path = tmp_path / "own.csv"
+    rows = [row.format(n=n) for n in range(60)]
+    path.write_text("".join([f"{names}\n", f"{names}\n", *rows[:30], f"{names}\n", *rows[30:]]))
+    found = recognise("own.csv", path, OwnFileOptions(near=None))
+    assert (
+        sum(found.sizes) == 60 and "; 2 rows with the names of the columns left out" in found.notes[0] and "repeated" not in found.notes[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "is_spoilt"), [("schÃ¶n", True), ("itâ€™s", True), ("sch\ufffdn", True), ("Ãlvaro CÂMARA", False), ("schön", False)]
+)
+def test_letters_that_were_lost_before_are_told(tmp_path: Path, word: str, is_spoilt: bool) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text("question,answer\n" + "".join(f"one {n},{word if n < 3 else 'other'} {n}\n" for n in range(60)), encoding="utf-8")
+    notes = recognise("own.csv", path, OwnFileOptions(near=None)).notes
+    assert (f"3 texts with letters like '{word}', spoilt before they came here: export them again as UTF-8." in notes) == is_spoilt
+    assert len(notes) == 2 + is_spoilt
+
+
 def test_a_score_that_is_null_is_no_score(tmp_path: Path) -> None:
     path = tmp_path / "own.csv"
     path.write_text("a,b,score\n" + "".join(f"one {n},other {n},{'NULL' if n % 4 == 0 else n % 3}\n" for n in range(60)))
