@@ -70,12 +70,15 @@ def recognised(name: str, path: Path, given: FileFormat, known_names: Sequence[s
 
 
 def _refuse_separated(name: str, given: FileFormat, path: Path) -> None:
-    """Raise DataError where a separator or a header was named for a table that has neither."""
+    """Raise DataError where a separator, a header or an encoding was named for a table that has none."""
     for field, said in (("separator", given.separator), ("header", given.has_header)):
         if said is not None:
             kind = "a Parquet file" if suffix_of(path) == ".parquet" else "JSON"
             found = f"{field} {brief(said)} for {kind}, which names its columns itself"
             raise _complaint(name, found, "neither separator nor header", f"Leave {field} out, or save it as CSV.")
+    if given.encoding is not None and suffix_of(path) == ".parquet":
+        found = f"encoding {given.encoding} for a Parquet file, whose texts are UTF-8"
+        raise _complaint(name, found, "no encoding", "Leave encoding out.")
 
 
 def source_format(name: str, path: Path) -> FileFormat:

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from sentdist.cli import app, building, tune
+from sentdist.errors import DataError
 from sentdist.plan.recipe import load_recipe
 from sentdist.plan.suggestions import PlannedSearch
 from sentdist.store import searches
@@ -161,9 +162,23 @@ def test_a_commit_stands_behind_the_at_of_a_name_and_not_of_a_folder(tmp_path: P
         "nowhere.csv",
         None,
     )
-    said = {"shape": "pairs", "revision": "abc", "columns": ["a", "b"]}
-    assert tune._fields_of_file(shape="pairs", revision="abc", columns=["a", "b"], header=None) == said
-    assert tune._fields_of_file(shape=None, revision=None, columns=[], header=None) == {}
+    said = {"shape": "pairs", "revision": "abc", "columns": ["a", "b"], "encoding": "cp1251"}
+    assert tune._fields_of_file(shape="pairs", revision="abc", columns=["a", "b"], header=None, encoding="cp1251") == said
+    assert tune._fields_of_file(shape=None, revision=None, columns=[], header=None, encoding=None) == {}
+
+
+def test_an_encoding_that_there_is_not_is_told_once(words: list[str]) -> None:
+    found = call([*words[:2], "--local", "--encoding", "klingon"])
+    assert found.exit_code == 2 and "found 'klingon'; expected an encoding that Python knows" in found.stderr
+    assert "Value error" not in found.stderr
+
+
+def test_a_header_is_said_of_packed_files_and_of_text(tmp_path: Path) -> None:
+    for name in ("a.csv.gz", "a.txt", "A.TSV"):
+        tune._check_header(True, name)
+    for name in ("a.jsonl.gz", "a.parquet"):
+        with pytest.raises(DataError, match="whose columns have names"):
+            tune._check_header(True, name)
 
 
 @pytest.mark.parametrize("quick", [0, tune.QUICK_BYTES])

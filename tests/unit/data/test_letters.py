@@ -77,3 +77,9 @@ def test_utf_16_needs_no_mark(tmp_path: Path, encoding: str, text: str) -> None:
     path.write_bytes((text * 30).encode(encoding))
     assert encoding_of("own.txt", path) == encoding
     assert utf_16_without_mark((text * 30).encode(encoding)[:-1]) == encoding and utf_16_without_mark(text.encode()) is None
+
+
+def test_an_encoding_said_of_parquet_has_no_effect(tmp_path: Path) -> None:
+    (tmp_path / "own.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DataError, match="encoding cp1251 for a Parquet file"):
+        recognised("own.parquet", tmp_path / "own.parquet", FileFormat(encoding="cp1251"), ())
