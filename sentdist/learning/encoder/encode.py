@@ -100,7 +100,8 @@ def _to_host(embeddings: Tensor) -> Callable[[], np.ndarray]:
     """Begin to copy; the call waits for the end of it, and for nothing that was launched since."""
     if embeddings.device.type != "cuda":
         return embeddings.cpu().numpy
-    there = torch.empty(embeddings.shape, dtype=embeddings.dtype, pin_memory=True)
+    with torch.cuda.device(embeddings.device):  # as `_pinned`
+        there = torch.empty(embeddings.shape, dtype=embeddings.dtype, pin_memory=True)
     there.copy_(embeddings, non_blocking=True)
     arrival = torch.cuda.Event()
     arrival.record(torch.cuda.current_stream(embeddings.device))

@@ -20,13 +20,13 @@ import torch
 from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
 
 from sentdist.errors import DataError, EncoderError, ResourceError
 from sentdist.learning.encoder import encode as encode_module
 from sentdist.learning.encoder.batch import TokenBatch, collate
 from sentdist.learning.encoder.card import EncoderCard
-from sentdist.learning.encoder.declared import FLAT_FAMILIES
+from sentdist.learning.encoder.declared import ENCODER_HALVES, FLAT_FAMILIES
 from sentdist.learning.encoder.encode import encode, length_sorted
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.poolings import POOLINGS
@@ -82,17 +82,17 @@ def test_saved_folder_gives_the_same_embeddings_everywhere(family: str, pooling:
     assert peer.max_seq_length == AutoTokenizer.from_pretrained(tmp_path / "saved").model_max_length == 20
     np.testing.assert_allclose(peer.encode(list(SENTENCES)), expected, **ROUNDED)
     again = SentenceEncoder.load(tmp_path / "saved")
-    assert again.pooling == ("cls" if pooling == "cls_mlp_train_only" else pooling)
-    assert again.max_length == 20
+    assert (again.pooling, again.max_length) == ("cls" if pooling == "cls_mlp_train_only" else pooling, 20)
     np.testing.assert_allclose(encode(again, SENTENCES), expected, **ROUNDED)
     np.testing.assert_allclose(_by_hand(tmp_path / "saved", pooling), expected, **ROUNDED)
 
 
 def _by_hand(folder: Path, pooling: str) -> np.ndarray:
-    """The folder's embeddings through AutoModel alone."""
+    """The folder's embeddings through transformers alone."""
     inputs = AutoTokenizer.from_pretrained(folder)(list(SENTENCES), padding=True, truncation=True, return_tensors="pt")
+    kind = AutoModelForTextEncoding if AutoConfig.from_pretrained(folder).model_type in ENCODER_HALVES else AutoModel
     with torch.no_grad():
-        states = AutoModel.from_pretrained(folder).eval()(**inputs, output_hidden_states=True).hidden_states
+        states = kind.from_pretrained(folder).eval()(**inputs, output_hidden_states=True).hidden_states
     embeddings = pooled(states, inputs["attention_mask"], pooling)
     dense = SentenceTransformer(str(folder), device="cpu")[2].linear.state_dict() if (folder / "2_Dense").exists() else {}
     return with_dense_layer(embeddings, {f"dense.{name}": weight for name, weight in dense.items()}, pooling).numpy()
