@@ -19,7 +19,7 @@ def check_checkpoint(section: EncoderSection, pin: Pin) -> None:
             where="encoder.checkpoint",
             found=f"{section.checkpoint}, an encoder with a decoder that writes text (BART, Pegasus, …)",
             expected="an encoder alone, such as BERT or MPNet",
-            remedy="Take another checkpoint; of encoder-decoders, the encoders of t5 and mt5 and umt5 alone are read.",
+            remedy="Take another checkpoint; of encoder-decoders the encoder of a T5, mT5 or UMT5 is read, and no other.",
         )
     num_layers = pin.num_layers
     if section.layers is not None and num_layers is not None and section.layers > num_layers:

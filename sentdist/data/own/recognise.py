@@ -21,7 +21,7 @@ from sentdist.data.sources.file_facts import content_digest
 from sentdist.data.sources.separated import FileFormat, format_notes, recognised
 from sentdist.errors import DataError, brief, counted, listed
 
-SPOILT = re.compile("\\w*(?:[ÃÂ][\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]|â€[™œ\x9d“”¦˜]|\ufffd)\\w*")
+SPOILT = re.compile("[ÃÂ][\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]|â€[™œ\x9d“”¦˜]|\ufffd")
 MOST_COUNTED = 7  # different scores that are counted one by one
 MOST_FOR_NEAR = 50_000  # different texts among which near-duplicates are looked for, if nobody said: some 20 s
 
@@ -153,9 +153,11 @@ def _sentences_of_sides(layout: Layout, rows: FileRows, sides: Sides, sizes: Seq
 
 def _sentences_of_letters(rows: FileRows) -> Iterator[str]:
     """That letters were lost before: UTF-8 that was read as cp1252 and saved, or what could not be written at all."""
-    found = [match[0] for row in rows.texts for text in row if (match := SPOILT.search(text))]
+    found = [(text, match.start()) for row in rows.texts for text in row if (match := SPOILT.search(text))]
     if found:
-        like = f"{counted(len(found), 'text')} with letters like {brief(found[0])}"
+        text, place = found[0]
+        word = text[max(0, place - 20) : place].split(" ")[-1] + text[place : place + 20].split(" ")[0]
+        like = f"{counted(len(found), 'text')} with letters like {brief(word)}"
         yield f"{like}, spoilt before they came here: export them again as UTF-8."
 
 

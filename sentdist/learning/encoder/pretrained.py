@@ -86,7 +86,7 @@ def load_model(
             where=f"encoder {folder}",
             found=f"a {config.model_type}, with a decoder that writes text",
             expected="an encoder alone, such as BERT or MPNet",
-            remedy=f"Take another checkpoint; of encoder-decoders, the encoders of {' and '.join(ENCODER_HALVES)} alone are read.",
+            remedy="Take another checkpoint; of encoder-decoders the encoder of a T5, mT5 or UMT5 is read, and no other.",
         )
     if is_half and not hasattr(config, "attention_dropout"):
         config.attention_dropout = config.dropout_rate
