@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +32,7 @@ POSITIVES = (
     "positive", "pos", "sent1", "sentence2", "sentence_2", "text2", "text_2", "sentence_b", "hypothesis", "document", "passage",
     "paraphrase", "body", *ANSWERS,
 )  # fmt: skip
-NEGATIVE_WORDS = ("neg", "hard", "wrong", "falsch", "distract", "contradict", "irrelevant")
+NEGATIVE_WORDS = re.compile(r"(?<![^\W\d_])(?:(?:neg|hard|hardneg|wrong|falsch)(?![^\W\d_])|negativ|distract|contradict|irrelevant)")
 NEGATIVES = ("negative", "neg", "hard_neg", "hard_negative", "sent2")
 GRADES = ("score", "similarity", "similarity_score", "label", "grade", "gold", "rating", "relatedness", "sim")
 GROUPS = ("group", "group_id")
@@ -74,6 +76,7 @@ def layout_of(name: str, table: pa.Table, *, shape: str | None, columns: Sequenc
     Raises:
         DataError: columns that are not there, that do not go with the shape, or too many to choose from.
     """
+    table = _without_headers(table)
     found = table.column_names
     by_name = {column.strip().casefold(): column for column in reversed(found)}
     own_group = group or next((by_name[known] for known in GROUPS if known in by_name), None)
@@ -111,6 +114,18 @@ def layout_of(name: str, table: pa.Table, *, shape: str | None, columns: Sequenc
                 remedy="Write a row for each text in a list, or name a column of texts." if is_list else "Name a column of texts.",
             )
     return layout
+
+
+def _without_headers(table: pa.Table) -> pa.Table:
+    """The table without the rows that name all columns of texts again, which would make words of what are numbers."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    named = [pc.equal(table[column], column) for column in table.column_names if pa.types.is_large_string(table.schema.field(column).type)]
+    if not named or not any(pc.any(one).as_py() for one in named[:1]):
+        return table
+    is_header = functools.reduce(pc.and_kleene, named)
+    return table.filter(pc.invert(pc.fill_null(is_header, False)))
 
 
 def scale_of(name: str, column: str, cells: Sequence[object]) -> tuple[float, float]:
@@ -201,7 +216,7 @@ def _by_content(name: str, table: pa.Table, shape: str | None, *, without: str |
 
 def _is_a_negative(table: pa.Table, column: str) -> bool:
     """Whether the name of the third of three columns of texts says so; of one with labels the refusal comes later."""
-    return any(word in column.casefold() for word in NEGATIVE_WORDS) or _label_in(table, column) is not None
+    return NEGATIVE_WORDS.search(column.casefold()) is not None or _label_in(table, column) is not None
 
 
 def _without_codes(name: str, table: pa.Table, texts: list[str]) -> list[str]:

@@ -29,7 +29,7 @@ LONGEST_CELL = 1 << 24  # bytes of a block of CSV, in which a row must have room
 SEPARATOR_LINE = re.compile(r'\ufeff?"?sep=(.)"?', re.IGNORECASE)
 SAY_ENCODING = (
     "Save it as that (Excel: CSV UTF-8), or say the encoding: --encoding cp1251 (tune), or --set corpus.encoding=cp1251 (a recipe); "
-    "mac-roman, shift-jis, gb18030 or another."
+    "mac-roman, shift-jis, gb18030 or another; cp1252 where the words that are shown are right."
 )
 LETTER = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")  # beyond ASCII, in UTF-8
 FOREIGN_WORD = re.compile(rb"[\x80-\xff]{4}")  # such as any of Russian in cp1251, of Japanese in Shift-JIS, of Chinese in GB 18030

@@ -13,6 +13,13 @@ from torch import Tensor
 from sentdist.errors import DataError
 
 
+def inverse(order: np.ndarray) -> np.ndarray:
+    """Of a permutation: in one pass, for each step needs it of all tokens."""
+    back = np.empty_like(order)
+    back[order] = np.arange(len(order))
+    return back
+
+
 def sent_to(tensor: Tensor, device: torch.device | str) -> Tensor:
     """A tensor of the host on `device`, without making the host wait for a GPU, as a copy out of memory that is not pinned would."""
     device = torch.device(device)

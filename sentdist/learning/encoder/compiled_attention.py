@@ -37,7 +37,7 @@ def compiled_attention(
     )  # fmt: skip
     (dropout_mask,) = kernels.draw_dropout_masks([p], query.device)
     rows = (states.reshape(len(query), num_heads * width).contiguous() for states in (query, key, value))
-    context: Tensor = _Attention.apply(*rows, distances, kernels, layout, dropout_mask)
+    context: Tensor = _Attention.apply(*rows, distances, kernels, layout, dropout_mask, torch.is_grad_enabled())
     return context.view(query.shape)
 
 
@@ -52,9 +52,11 @@ class _Attention(torch.autograd.Function):
         kernels: Kernels,
         layout: AttentionLayout,
         dropout_mask: DropoutMask | None,
+        save_for_backward: bool,
     ) -> Tensor:
         """distances: the layout's, given once more for their gradient."""
-        context, statistics = kernels.attention(QueryKeyValue(query, key, value), layout, dropout_mask, save_for_backward=True)
+        qkv = QueryKeyValue(query, key, value)
+        context, statistics = kernels.attention(qkv, layout, dropout_mask, save_for_backward=save_for_backward)
         ctx.save_for_backward(query, key, value, statistics)
         ctx.kernels, ctx.layout, ctx.dropout_mask = kernels, layout, dropout_mask
         return context
@@ -67,4 +69,4 @@ class _Attention(torch.autograd.Function):
         grad_distances = ctx.kernels.attention_backward(
             QueryKeyValue(query, key, value), ctx.layout, ctx.dropout_mask, grad=grad.contiguous(), statistics=statistics, out=out
         )  # fmt: skip
-        return *out, grad_distances, None, None, None
+        return *out, grad_distances, None, None, None, None

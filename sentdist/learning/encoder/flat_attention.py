@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 
 from sentdist.learning.encoder.attention_tiles import TILES, is_faster_than_torch, tile_launches
-from sentdist.learning.encoder.batch import sent_to
+from sentdist.learning.encoder.batch import inverse, sent_to
 from sentdist.learning.encoder.compiled_attention import compiled_attention
 from sentdist.learning.encoder.fused_attention import (
     ByLength,
@@ -108,7 +108,7 @@ def _split(segments: Segments, longest: int) -> SplitSegments:
         bounds = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
         return replace(segments, lengths=lengths.tolist(), boundaries=sent_to(torch.from_numpy(bounds), device))
 
-    tokens, back = (sent_to(torch.from_numpy(places_T), device) for places_T in (order_T, np.argsort(order_T)))
+    tokens, back = (sent_to(torch.from_numpy(places_T), device) for places_T in (order_T, inverse(order_T)))
     return SplitSegments(short=of(length_S[~is_long_S]), long=of(length_S[is_long_S]), tokens=tokens, back=back)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from sentdist.gpus import AMPERE
 from sentdist.learning.encoder.attention_tiles import largest_tile
-from sentdist.learning.encoder.batch import sent_to
+from sentdist.learning.encoder.batch import inverse, sent_to
 from sentdist.learning.encoder.private_torch import has_attention, has_windows
 from sentdist.learning.kernels.band import Band
 from sentdist.learning.kernels.lazy_triton import load_triton_kernels
@@ -135,7 +135,7 @@ def by_length(lengths: Sequence[int], device: torch.device, *, num_heads: int) -
     for length, count in zip(*(found.tolist() for found in np.unique(sorted_S, return_counts=True)), strict=True):
         at_once = max(1, min(MOST_SENTENCES, MOST_DRAWS // (num_heads * length**2)))
         runs += [(min(at_once, count - first), length) for first in range(0, count, at_once)]
-    tokens, back = (sent_to(torch.from_numpy(places_T), device) for places_T in (order_T, np.argsort(order_T)))
+    tokens, back = (sent_to(torch.from_numpy(places_T), device) for places_T in (order_T, inverse(order_T)))
     return ByLength(runs=tuple(runs), tokens=tokens, back=back)
 
 

@@ -47,7 +47,7 @@ class _FlatEncoder:
 
 def _distances(model: Any, longest: int) -> Tensor:
     """(H, 2 · longest - 1): what each head adds where a key's place less the query's is 1 - longest to longest - 1."""
-    first = attentions(model)[0]
+    first = model.encoder.block[0].layer[0].SelfAttention
     distances = torch.arange(1 - longest, longest, device=first.relative_attention_bias.weight.device)
     numbers = first._relative_position_bucket(
         distances, num_buckets=first.relative_attention_num_buckets, max_distance=first.relative_attention_max_distance

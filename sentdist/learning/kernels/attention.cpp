@@ -8,7 +8,7 @@
 namespace {
 
 constexpr int64_t ROWS = 4;  // queries at once: each key or value that is loaded serves so many products
-constexpr int AT_ONCE = 2;   // lanes of columns: so many sums of ROWS rows are kept in registers, and one need not wait for its last product
+constexpr int AT_ONCE = 2;   // lanes of columns: so many sums of ROWS rows stay in registers, and one need not wait for its last product
 
 int64_t whole_lanes(int64_t length) { return (length + LANES - 1) / LANES * LANES; }
 
@@ -141,7 +141,8 @@ inline void product_block(const float* left, int64_t left_stride, const float* r
 
 // ROWS rows of `left` (ROWS, inner) times some columns of `right` (inner, stride): these of out (ROWS, stride). `left_stride` between its
 // rows.
-inline void products(const float* left, int64_t left_stride, const float* right, int64_t inner, Places columns, int64_t stride, float* out) {
+inline void products(const float* left, int64_t left_stride, const float* right, int64_t inner, Places columns, int64_t stride,
+                     float* out) {
     int64_t column = columns.first;
     for (; column + AT_ONCE * LANES <= columns.end; column += AT_ONCE * LANES)
         product_block<AT_ONCE>(left, left_stride, right + column, inner, stride, out + column);
@@ -375,8 +376,8 @@ extern "C" {
 void sentdist_attention(int is_bfloat16, const void* query, const void* key, const void* value, const float* query_bias,
                         const float* key_bias, const float* value_bias, int64_t stride, const int32_t* boundaries, int64_t num_sentences,
                         int64_t num_heads, int64_t head_width, float scale, uint64_t seed, uint32_t threshold, float kept_factor,
-                        const float* distances, int64_t num_distances, int64_t before, int64_t after, const float* head_scales, void* out, int64_t out_stride,
-                        void* statistics, int threads) {
+                        const float* distances, int64_t num_distances, int64_t before, int64_t after, const float* head_scales, void* out,
+                        int64_t out_stride, void* statistics, int threads) {
     with_element_type(is_bfloat16, [&](auto element) {
         using Rows = const decltype(element)*;
         QueryKeyValue<decltype(element)> qkv = {Rows(query), Rows(key), Rows(value), query_bias, key_bias, value_bias, stride};
@@ -390,8 +391,8 @@ void sentdist_attention_backward(int is_bfloat16, const void* query, const void*
                                  const float* key_bias, const float* value_bias, int64_t stride, const int32_t* boundaries,
                                  int64_t num_sentences, int64_t num_heads, int64_t head_width, float scale, uint64_t seed,
                                  uint32_t threshold, float kept_factor, const float* distances, int64_t num_distances,
-                                 int64_t before, int64_t after, const float* head_scales, const void* grad, int64_t grad_stride, const void* statistics, void* grad_query,
-                                 void* grad_key, void* grad_value, int64_t out_stride, float* grad_distances, int threads) {
+                                 int64_t before, int64_t after, const float* head_scales, const void* grad, int64_t grad_stride,
+                                 const void* statistics, void* grad_query, void* grad_key, void* grad_value, int64_t out_stride, float* grad_distances, int threads) {
     with_element_type(is_bfloat16, [&](auto element) {
         using Rows = const decltype(element)*;
         using Written = decltype(element)*;

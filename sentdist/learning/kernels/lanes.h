@@ -10,7 +10,7 @@
 #endif
 
 // Never more than a register holds: GCC keeps a wider vector in memory, and each sum of products would be loaded and stored (measured on
-// AVX2: attention four to eight times as slow). A divisor of 16, of which Python knows that widths are multiples.
+// AVX2: attention took four to seven times as long). A divisor of 16, of which Python knows that widths are multiples.
 #if defined(__AVX512F__)
 constexpr int LANES = 16;
 #elif defined(__AVX2__)

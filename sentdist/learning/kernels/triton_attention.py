@@ -206,7 +206,7 @@ def _attend_backward(  # type: ignore[no-untyped-def]
     grad_scores = weights * (grad_weights - tl.sum(grad_weights * weights, axis=1)[:, None])
     if HAS_DISTANCES:
         ahead, behind = _sums_by_distance(grad_scores, TILE)
-        first = sums_by_distance + tl.program_id(0) * (2 * TILE) + tl.arange(0, TILE)
+        first = sums_by_distance + tl.program_id(0).to(tl.int64) * (2 * TILE) + tl.arange(0, TILE)
         tl.store(first, behind)
         tl.store(first + TILE, ahead)
     grad_scores = (grad_scores * scale).to(query.dtype)

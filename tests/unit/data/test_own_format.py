@@ -74,6 +74,28 @@ def test_a_header_between_rows_is_no_row(tmp_path: Path, names: str, row: str) -
     )
 
 
+def test_a_header_between_rows_hides_no_classes(tmp_path: Path) -> None:
+    """The word label made words of numbers, and NLI's 0, 1, 2 became scores the wrong way round."""
+    path = tmp_path / "own.csv"
+    names = "premise,hypothesis,label\n"
+    path.write_text("".join([names, *(f"one {n},other {n},{n % 3}\n" for n in range(60)), names]))
+    with pytest.raises(DataError, match=r"label"):
+        recognise("own.csv", path, OwnFileOptions(near=None))
+
+
+@pytest.mark.parametrize(
+    ("third", "is_negative"), [("hard_negative_1", True), ("contradiction", True), ("hardware", False), ("negozio", False)]
+)
+def test_a_negative_is_called_so_in_a_word_of_its_own(tmp_path: Path, third: str, is_negative: bool) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text(f"titel,teaser,{third}\n" + "".join(f"a title {n},its teaser {n},a third text {n}\n" for n in range(60)))
+    if is_negative:
+        assert recognise("own.csv", path, OwnFileOptions(near=None)).file.shape == "triplets"
+        return
+    with pytest.raises(DataError, match="three columns of texts"):
+        recognise("own.csv", path, OwnFileOptions(near=None))
+
+
 @pytest.mark.parametrize(
     ("word", "is_spoilt"), [("schÃ¶n", True), ("itâ€™s", True), ("sch\ufffdn", True), ("Ãlvaro CÂMARA", False), ("schön", False)]
 )
