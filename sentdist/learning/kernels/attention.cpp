@@ -392,7 +392,8 @@ void sentdist_attention_backward(int is_bfloat16, const void* query, const void*
                                  int64_t num_sentences, int64_t num_heads, int64_t head_width, float scale, uint64_t seed,
                                  uint32_t threshold, float kept_factor, const float* distances, int64_t num_distances,
                                  int64_t before, int64_t after, const float* head_scales, const void* grad, int64_t grad_stride,
-                                 const void* statistics, void* grad_query, void* grad_key, void* grad_value, int64_t out_stride, float* grad_distances, int threads) {
+                                 const void* statistics, void* grad_query, void* grad_key, void* grad_value, int64_t out_stride,
+                                 float* grad_distances, int threads) {
     with_element_type(is_bfloat16, [&](auto element) {
         using Rows = const decltype(element)*;
         using Written = decltype(element)*;
