@@ -36,9 +36,12 @@ def test_what_a_token_sees_and_what_its_distance_adds_are_as_on_a_cpu() -> None:
 
 
 def test_where_torch_has_no_kernel_sentences_beyond_the_largest_tile_alone_are_grouped() -> None:
-    for found in interpreted()["long_ones_in_groups"].values():
-        assert found["grouped"] == [[70, 128, 70]]
-        assert found["off"] < 1e-5
+    found = interpreted()["long_ones_in_groups"]
+    for case in found.values():
+        assert case["grouped"] == [[70, 128, 70]]
+        assert case["off"] < 1e-5
+    (warned,) = found["narrow"]["warned"]
+    assert "of up to 128 tokens do not run here, torch's serve: RuntimeError: out of resource" in warned
 
 
 def test_a_layer_that_is_computed_again_draws_the_same_masks_and_one_that_encodes_draws_none() -> None:

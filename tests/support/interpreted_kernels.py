@@ -87,9 +87,10 @@ def long_ones_in_groups() -> dict[str, Any]:
         attempt(kernel, tile)
 
     _forget_attempts()
-    with patch.object(triton_kernels, "_try_attention", without_room):
+    with patch.object(triton_kernels, "_try_attention", without_room), patch.object(triton_kernels.log, "warning") as warned:
         narrow = _in_groups((3, 70, 20, 128, 64, 70), width=16)
     _forget_attempts()
+    narrow["warned"] = [call.args[0] % call.args[1:] for call in warned.call_args_list]
     return {"wide": _in_groups((3, 70, 20, 128, 64, 70), width=64), "narrow": narrow}
 
 

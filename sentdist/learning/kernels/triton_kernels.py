@@ -5,6 +5,7 @@ What has no docstring is explained in `interface.TritonKernels`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 
@@ -32,6 +33,7 @@ MAX_WIDTH = 4096  # of rows that one program holds
 SUM_PROGRAMS = 1024  # that share the rows of a sum
 GELU_TILE = (16, 128)  # rows and columns of a program
 
+log = logging.getLogger(__name__)
 _LAYERS = "layers"
 _used: set[str | int] = set()  # kernels over rows, under the name above; and tiles of attention
 
@@ -70,7 +72,9 @@ def can_run_rows(device: torch.device, dtype: torch.dtype) -> bool:
 
 def why_unavailable(device: torch.device) -> str | None:
     for dtype in (torch.float32, torch.bfloat16):
-        kernel = AttentionKernel(device=device, dtype=dtype, head_width=32, has_dropout=False, has_backward=False)
+        kernel = AttentionKernel(
+            device, dtype, 32, has_dropout=True, has_backward=True, has_biases=True, has_head_scales=True, has_distances=True, has_band=True
+        )  # fmt: skip
         failure = _attention_failure(kernel, 16, float32_precision()) or _rows_failure(device, dtype)
         if failure is not None:
             return failure
@@ -85,7 +89,10 @@ def _can_run_attention(kernel: AttentionKernel, tiles: tuple[int, ...], precisio
 @cache
 def _attention_failure(kernel: AttentionKernel, tile: int, precision: str) -> str | None:
     """precision: how float32 is multiplied now, which is part of a kernel."""
-    return _failure_of(partial(_try_attention, kernel, tile))
+    failure = _failure_of(partial(_try_attention, kernel, tile))
+    if failure is not None:
+        log.warning("attention kernels for sentences of up to %d tokens do not run here, torch's serve: %s", tile, failure)
+    return failure
 
 
 @cache
