@@ -15,7 +15,7 @@ _WORD = r"[^\s,;:|\"'()]"
 LEAST_ODD, LEAST_STRANGE = 0.05, 0.04  # of all that is beyond ASCII
 # Letters that no language of the West has both; in other code pages they are č and ř, ő and ű, ş and ü, š and ė. In English text with
 # names of many lands each of two is below the share.
-STRANGERS = (("ìï", "ø"), ("èù", "ø"), ("õ", "û"), ("ð", "çüâëàè"), ("þ", "çüâëãêîàè"), ("ý", "çüãêë"), ("æ", "ê"))
+STRANGERS = (("ìï", "ø"), ("èù", "ø"), ("õ", "û"), ("ð", "çüâëàè"), ("þ", "çüâëãêîàèø"), ("ý", "çüãêë"), ("æ", "ê"))
 OTHERS = ("mac-roman", "cp850", "cp1250", "cp1254", "cp1257")  # that a word is shown in
 
 
@@ -32,8 +32,10 @@ def _complaint(text: str) -> str | None:
     if odd and len(odd) >= LEAST_ODD * total and (len(odd) > 1 or total < 3):
         return _shown(text, odd[0])
     for one, other in (pair for group in STRANGERS for pair in product(*group)):
-        if min(beyond[one], beyond[other]) >= max(2, LEAST_STRANGE * total):
-            return _shown(text, text.lower().index(one))
+        are_there = min(beyond[one], beyond[other]) >= max(2, LEAST_STRANGE * total)
+        # In one word: a file in two languages may have both letters, such as Italian's and Danish's.
+        if are_there and (word := re.search(rf"{one}\w{{0,20}}{other}|{other}\w{{0,20}}{one}", text.lower())):
+            return _shown(text, word.start())
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,11 @@ def test_text_of_the_west_is_read_as_such(tmp_path: Path, language: str) -> None
     for content in (text.encode("cp1252"), plain(text).encode("latin-1"), mixed.encode("cp1252")):
         path.write_bytes(content)
         assert hardly_western(content) is None and encoding_of("own.txt", path) == "cp1252"
+
+
+@pytest.mark.parametrize(("one", "other"), [*itertools.combinations(WEST, 2)])
+def test_two_languages_of_the_west_are_read_as_such(one: str, other: str) -> None:
+    assert hardly_western((WEST[one] + WEST[other]).encode("cp1252") * 20) is None
 
 
 @pytest.mark.parametrize(("encoding", "language"), OTHERS)
