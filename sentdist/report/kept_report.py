@@ -30,7 +30,7 @@ def keep_report(store: ArtifactStore, name: str, folder: Path, *, links: Mapping
     if not _fetch(store, place, folder, made_of=made_of):
         _draw(store, name, folder, links=links or {})
         names = sorted(path.name for path in folder.iterdir())
-        store.files.write_text(f"{place}/{MADE_OF}", "{}")  # a process that ends amid the files leaves none that are taken for whole
+        store.files.write_text(f"{place}/{MADE_OF}", "{}")  # a process that ends between the files leaves none that are taken for whole
         store.files.write_folder(folder, place)
         store.files.write_text(f"{place}/{MADE_OF}", json.dumps({"made_of": made_of, "files": names}))
     return f"{store.files.uri(place)}/report.html"

@@ -133,7 +133,7 @@ def placement_of(stage: Bank, context: Context) -> BankPlacement:
     configuration = context.store.open_file(place).read()
     with reading(None, where=place, expected="the configuration of an encoder", remedy=drop_remedy(Path(place).parent)):
         values = json.loads(configuration)
-        width = next(int(values[name]) for name in WIDTHS if name in values)
+        width = int(values[next((name for name in WIDTHS if name in values), WIDTHS[0])])
     num_bytes = bank_bytes(int(str(corpus.record.results["num_sentences"])), width, stage.dtype)
     try:
         placement: BankPlacement = ask_owner(context.store.root, lambda owner: owner.placement.remote(num_bytes))

@@ -40,6 +40,7 @@ _DEFAULTS: dict[str, dict[str, object]] = {
     "gemma2": {"attn_logit_softcapping": 50.0, "sliding_window": 4096},
     **{family: {"sliding_window": 4096} for family in ("gemma3_text", "ministral", "mistral", "olmo3")},
     "modernbert-decoder": {"sliding_window": 64},
+    **{family: {"feed_forward_proj": "gated-gelu"} for family in ("mt5", "umt5")},
     **{family: {"use_sliding_window": False, "sliding_window": 4096} for family in ("qwen2", "qwen3", "smollm3")},
 }
 # Model types whose feed-forward multiplies two linear layers, one of them activated: three matrices; those that rotate queries and keys
@@ -53,7 +54,6 @@ LENGTH_OF_HALVES = 512  # what they were pretrained with, where their files say 
 WITHOUT_POSITIONS = ROTATED | {*ENCODER_HALVES}
 # What families call the width of their states and the number of their layers.
 WIDTHS, DEPTHS = ("hidden_size", "dim", "d_model"), ("num_hidden_layers", "n_layers", "num_layers")
-_ACTIVATED_BY_DEFAULT = {"t5": "relu", "mt5": "gated-gelu", "umt5": "gated-gelu"}
 # Model types whose layers transformers cannot compute again in the backward pass; SentenceEncoder.recompute_layers asks the class itself.
 NOT_RECOMPUTED = frozenset({"albert", "xlm", "flaubert"})
 
@@ -87,7 +87,8 @@ def why_padded(config: Mapping[str, object]) -> str | None:
 def is_gated(config: Mapping[str, object]) -> bool:
     """Whether feed-forward has three matrices. Of the encoders of encoder-decoders only some have."""
     family = str(config.get("model_type", "bert"))
-    return family in GATED or str(config.get("feed_forward_proj", _ACTIVATED_BY_DEFAULT.get(family))).startswith("gated")
+    config = _DEFAULTS.get(family, {}) | dict(config)
+    return family in GATED or str(config.get("feed_forward_proj")).startswith("gated")
 
 
 def is_causal(config: Mapping[str, object]) -> bool:

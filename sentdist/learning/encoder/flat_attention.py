@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -85,6 +85,13 @@ class Segments:
         if longest not in self._splits:
             self._splits[longest] = _split(self, longest)
         return self._splits[longest]
+
+
+def distances_within(longest: int, embedding: nn.Embedding, bucket_of: Callable[[Tensor], Tensor]) -> Tensor:
+    """(H, 2 · longest - 1) of `Segments`, from a table that has a number a head for each bucket of distances. bucket_of: of distances."""
+    distances = torch.arange(1 - longest, longest, device=embedding.weight.device)
+    of_heads: Tensor = embedding(bucket_of(distances))
+    return of_heads.t().contiguous()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,15 +4,15 @@ of the two tokens; here that attention is one that takes flat sentences. Names, 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.models.mpnet import modeling_mpnet
 
-from sentdist.learning.encoder.flat_attention import Segments, flat_attention
+from sentdist.learning.encoder.flat_attention import Segments, distances_within, flat_attention
 
 
 def lay_flat(model: Any) -> None:
@@ -44,13 +44,10 @@ class MPNetModel(modeling_mpnet.MPNetModel):
         return BaseModelOutput(last_hidden_state=states, hidden_states=tuple(kept) or None)
 
     def _distances(self, longest: int) -> Tensor:
-        """(H, 2 · longest - 1): what each head adds where a key's place less the query's is 1 - longest to longest - 1, in all layers."""
+        """Of all layers."""
         encoder: Any = self.encoder
         embedding = encoder.relative_attention_bias
-        distances = torch.arange(1 - longest, longest, device=embedding.weight.device)
-        numbers = encoder.relative_position_bucket(distances, num_buckets=embedding.num_embeddings)
-        of_heads: Tensor = embedding(numbers)
-        return of_heads.t().contiguous()
+        return distances_within(longest, embedding, partial(encoder.relative_position_bucket, num_buckets=embedding.num_embeddings))
 
 
 class MPNetLayer(GradientCheckpointingLayer, modeling_mpnet.MPNetLayer):

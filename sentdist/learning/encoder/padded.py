@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from sentdist.learning.encoder.batch import TokenBatch, sent_to
+from sentdist.learning.encoder.batch import TokenBatch, inverse, sent_to
 from sentdist.learning.encoder.grouped_attention import group_borders
 
 _GROUP_COST = 4000.0  # squared tokens; a group costs one whole forward here, so groups are fewer than inside attention
@@ -39,7 +39,7 @@ def padded_layers(model: PreTrainedModel, tokens: TokenBatch, *, pad_id: int, ev
         layers = output.hidden_states if every else (output.last_hidden_state,)
         groups.append([layer.flatten(0, 1).index_select(0, real) for layer in layers])
         token_order.append(places[inside])
-    back = _there(np.argsort(np.concatenate(token_order)), device)
+    back = _there(inverse(np.concatenate(token_order)), device)
     return [torch.cat(layer).index_select(0, back) for layer in zip(*groups, strict=True)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from transformers.models.mt5 import modeling_mt5
 from transformers.models.t5 import modeling_t5
 
-from sentdist.learning.encoder.flat_attention import Segments
+from sentdist.learning.encoder.flat_attention import Segments, distances_within
 
 
 def make_ready(model: Any, *, is_flat: bool) -> None:
@@ -23,7 +24,7 @@ def make_ready(model: Any, *, is_flat: bool) -> None:
         if isinstance(getattr(module, "act", None), NewGELUActivation):
             module.act = nn.GELU(approximate="tanh")
     model.encoder.set_input_embeddings(model.shared)
-    for attention in attentions(model):
+    for attention in _attentions(model):
         attention.dropout = model.config.attention_dropout
         if is_flat:
             attention.__class__ = _FLAT[type(attention)]
@@ -31,7 +32,7 @@ def make_ready(model: Any, *, is_flat: bool) -> None:
         model.__class__ = _FLAT[type(model)]
 
 
-def attentions(model: nn.Module) -> list[Any]:
+def _attentions(model: nn.Module) -> list[Any]:
     """The attention of each layer."""
     return [module for module in model.modules() if hasattr(module, "relative_attention_num_buckets")]
 
@@ -46,14 +47,13 @@ class _FlatEncoder:
 
 
 def _distances(model: Any, longest: int) -> Tensor:
-    """(H, 2 · longest - 1): what each head adds where a key's place less the query's is 1 - longest to longest - 1."""
+    """Of all layers, by the first one's table."""
     first = model.encoder.block[0].layer[0].SelfAttention
-    distances = torch.arange(1 - longest, longest, device=first.relative_attention_bias.weight.device)
-    numbers = first._relative_position_bucket(
-        distances, num_buckets=first.relative_attention_num_buckets, max_distance=first.relative_attention_max_distance
-    )
-    of_heads: Tensor = first.relative_attention_bias(numbers)
-    return of_heads.t().contiguous()
+    bucket_of = partial(
+        first._relative_position_bucket,
+        num_buckets=first.relative_attention_num_buckets, max_distance=first.relative_attention_max_distance,
+    )  # fmt: skip
+    return distances_within(longest, first.relative_attention_bias, bucket_of)
 
 
 class _FlatAttention:

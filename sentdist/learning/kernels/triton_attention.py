@@ -120,7 +120,7 @@ def _weights(  # type: ignore[no-untyped-def]
     query, key, inside, head, distances, scale, reach, before, after, TILE: tl.constexpr, HAS_DISTANCES: tl.constexpr,
     HAS_BAND: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The softmax over the keys of a sentence and band, in float32. Rows behind the sentence see all of it, or they were no numbers."""
+    """The softmax over the keys of a sentence and band, in float32. Rows behind the sentence see all of it, else they would be NaN."""
     scores = tl.dot(query, tl.trans(key), input_precision=PRECISION) * scale
     sees = tl.trans(inside)
     distance = tl.arange(0, TILE)[None, :] - tl.arange(0, TILE)[:, None]
