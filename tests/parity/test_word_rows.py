@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -105,8 +105,9 @@ def _steps_both_ways(
 
 def _trained(rank: int, world_size: int, folders: dict[str, str]) -> dict[tuple[str, str], Trained]:
     return {
-        (family, kind): _steps_both_ways(rank, world_size, partial(SentenceEncoder.load, folder), make_engine)
-        for (family, folder), (kind, make_engine) in itertools.product(folders.items(), ENGINES.items())
+        (family, kind): _steps_both_ways(rank, world_size, partial(copy.deepcopy, encoder), make_engine)
+        for family, encoder in ((family, SentenceEncoder.load(folder)) for family, folder in folders.items())
+        for kind, make_engine in ENGINES.items()
     }
 
 

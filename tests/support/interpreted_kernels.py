@@ -135,7 +135,7 @@ def drawing(dtype: torch.dtype, width: int, device: torch.device) -> float:
 
 def masks() -> dict[str, Any]:
     """Of equal weights, each kept with 0.75: their mean, and their variance against that of 20 independent ones; likeness of apart ones."""
-    count, length = 60, 20
+    count, length = 36, 20
     ones = torch.ones(count * length, 2, 16)
     bounds = torch.arange(0, len(ones) + 1, length, dtype=torch.int32)
     launches = attention_tiles.tile_launches([length] * count, CPU, num_heads=2)
@@ -143,7 +143,7 @@ def masks() -> dict[str, Any]:
     attend = partial(compiled_attention, triton_kernels, boundaries=bounds, scale=1.0, p=0.25, launches=launches)
     drawn = [attend(ones, ones, ones) for _ in range(2)]
     off = drawn[0][..., 0].view(count, length, 2) - 1.0
-    parts = ((off[:30], off[30:]), (off[:, :10], off[:, 10:]), (off[..., :1], off[..., 1:]))
+    parts = ((off[:18], off[18:]), (off[:, :10], off[:, 10:]), (off[..., :1], off[..., 1:]))
     return {
         "mean": float(drawn[0].mean()),
         "variance": float(off.var()) * length * 3.0,

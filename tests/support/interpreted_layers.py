@@ -19,6 +19,7 @@ from tests.support.layers import SHORT, distance, loss_and_gradients, off, slope
 from tests.support.tiny_encoders import SENTENCES, tiny_encoder, with_vectors
 
 CPU = torch.device("cpu")
+SOME = SENTENCES[1:5]  # of 1 to 22 words, for tiles of 16 and 32 tokens; each token more is interpreted, too
 HEADS = {"num_attention_heads": 2, "hidden_size": 32, "intermediate_size": 48}
 
 
@@ -28,17 +29,17 @@ def whole_layers(folder: Path, family: str) -> dict[str, Any]:
     frozen = copy.deepcopy(encoder)
     frozen.model.encoder.layer[0].requires_grad_(False)
     with patch.object(cpp_kernels, "why_unavailable", lambda: "not now"):
-        expected_loss, expected = loss_and_gradients(copy.deepcopy(encoder).double())
+        expected_loss, expected = loss_and_gradients(copy.deepcopy(encoder).double(), sentences=SOME)
         with torch.no_grad():
-            embeddings = copy.deepcopy(encoder).eval().double()(encoder.tokenize(SENTENCES))
+            embeddings = copy.deepcopy(encoder).eval().double()(encoder.tokenize(SOME))
     with by_gpu_kernels() as counted:
-        loss, gradients = loss_and_gradients(encoder)
-        _, of_frozen = loss_and_gradients(frozen)
+        loss, gradients = loss_and_gradients(encoder, sentences=SOME)
+        _, of_frozen = loss_and_gradients(frozen, sentences=SOME)
         with torch.no_grad():
-            found = encoder.eval()(encoder.tokenize(SENTENCES))
+            found = encoder.eval()(encoder.tokenize(SOME))
         again = copy.deepcopy(encoder).train()
         again.recompute_layers()
-        _, recomputed = loss_and_gradients(again)
+        _, recomputed = loss_and_gradients(again, sentences=SOME)
     return {
         "what": f"layers of {family}", "counted": len(counted), "loss": off(loss, expected_loss), "gradients": distance(gradients, expected),
         "encoded": off(found, embeddings), "frozen": sorted({name.split(".")[3] for name in of_frozen if ".layer." in name}),

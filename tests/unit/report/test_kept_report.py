@@ -10,12 +10,19 @@ import pytest
 from sentdist.plan.unroll import Plan
 from sentdist.report import kept_report, sweep_report
 from sentdist.report.kept_report import MADE_OF, keep_report
+from sentdist.report.sweep_drawings import sweep_drawings
 from sentdist.store.store import ArtifactStore
 from tests.support.synthetic_sweeps import fill_store
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 Keep = Callable[..., dict[str, bytes]]
 SWEEP = "tiny"
+
+
+@pytest.fixture(autouse=True)
+def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are files like the others, and take most of the time."""
+    monkeypatch.setattr(sweep_report, "sweep_drawings", lambda *args, **named: ())
 
 
 @pytest.fixture
@@ -59,9 +66,10 @@ def keep(filled: tuple[Plan, ArtifactStore], tmp_path: Path, monkeypatch: pytest
     return kept
 
 
-def test_a_report_of_the_same_records_is_drawn_once(keep: Keep) -> None:
+def test_a_report_of_the_same_records_is_drawn_once(keep: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep_report, "sweep_drawings", sweep_drawings)
     first = keep(is_drawn=True)
-    assert {"report.html", "report.md", "table1.csv"} <= first.keys()
+    assert {"report.html", "report.md", "table1.csv", "learning.png", "learning.svg"} <= first.keys()
     assert keep(is_drawn=False) == first
 
 
