@@ -38,7 +38,7 @@ class LeftOut:
 
 @dataclass
 class OnlyNothing:
-    """Rows that are read as sentences and hold a word that data bases and spreadsheets write for no value. rows: their words, by number;
+    """Rows that are read as sentences and hold a word that databases and spreadsheets write for no value. rows: their words, by number;
     a file may be read twice."""
 
     rows: dict[int, str] = field(default_factory=dict)

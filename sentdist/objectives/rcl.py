@@ -1,4 +1,4 @@
-"""RCL contrastive learning, RCL's Eq. 3 (Tan, Rolland and Tian 2022, arXiv 2209.13241), the objective of the final encoder."""
+"""Regularized contrastive learning, Eq. 3 of RCL (Tan, Rolland and Tian 2022, arXiv 2209.13241), the objective of the final encoder."""
 
 from __future__ import annotations
 

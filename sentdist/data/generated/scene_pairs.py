@@ -1,4 +1,4 @@
-"""What two scenes have to say about each other: what follows, what contradicts, how much the same they are."""
+"""Sentences about two scenes: entailment, contradiction, and how similar the two are."""
 
 from __future__ import annotations
 

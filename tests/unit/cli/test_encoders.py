@@ -192,7 +192,7 @@ def test_rows_that_a_spreadsheet_left_empty_are_none_or_named(tiny_encoder_dir: 
 
 
 def test_a_word_for_no_value_is_told(tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    """Rows of NULL, as data bases export them, were embedded as any other without a word; training leaves them out."""
+    """Rows of NULL, as databases export them, were embedded as any other without a word; training leaves them out."""
     table = tmp_path / "export.csv"
     table.write_text("text,n\na man,1\nNULL,2\nthe dog,3\n#N/A,4\n")
     answer = _call("encode", tiny_encoder_dir, table, "--column", "text", "--out", tmp_path / "out.npy")

@@ -1,4 +1,4 @@
-"""Files as spreadsheets, data bases and other programs write them: what stands for nothing, lines that are no rows, marks, encodings."""
+"""Files as spreadsheets, databases and other programs write them: what stands for nothing, lines that are no rows, marks, encodings."""
 
 from __future__ import annotations
 
