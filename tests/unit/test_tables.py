@@ -32,8 +32,12 @@ from sentdist.report.citations import CITATIONS
 from sentdist.report.paper import tables_of
 from sentdist.report.sweep_rows import KIND_TABLES
 from sentdist.stages.cards import training_card
+from sentdist.stages.context import Context
+from sentdist.stages.planning.shared_rows import notes_on_shared_rows
+from sentdist.stages.planning.task_contents import tasks_of
 from sentdist.stages.tasks.load import loader_of
 from sentdist.store.restored import MissingStage
+from sentdist.store.store import ArtifactStore
 from tests.support.planning import RECIPES, shipped_plan
 
 ROOT = RECIPES.parents[1]
@@ -116,6 +120,22 @@ def test_a_kind_of_stage_says_what_it_is_for_and_what_it_takes(kind: str) -> Non
     assert stage_demand(stage, Runtime()).workers >= 1
     plan = shipped_plan(next(path for path in sorted(RECIPES.rglob("*.yaml")) if kind in {s.kind for s in shipped_plan(path).stages}))
     assert all(one.num_sentences(plan.rows) >= 0 for one in plan.stages)
+
+
+@pytest.mark.parametrize("kind", [kind for kind, stage in STAGES.items() if stage.purpose != "aside"])
+def test_planning_knows_the_tasks_of_every_kind_of_stage_that_a_plan_has(kind: str, tmp_path: Path) -> None:
+    context = Context(store=ArtifactStore(tmp_path), data_root=None, runtime=Runtime())
+    assert tasks_of(stages()[kind]) is not None
+    list(notes_on_shared_rows([stages()[kind]], context))
+
+
+def test_planning_refuses_a_kind_of_stage_whose_tasks_nobody_named(tmp_path: Path) -> None:
+    context = Context(store=ArtifactStore(tmp_path), data_root=None, runtime=Runtime())
+    unknown = MissingStage()
+    with pytest.raises(TypeError, match="nobody said which tasks"):
+        tasks_of(unknown)
+    with pytest.raises(TypeError, match="takes a mean"):
+        list(notes_on_shared_rows([unknown], context))
 
 
 @pytest.mark.parametrize("corpus", CORPORA, ids=lambda corpus: corpus.recipe_kind)

@@ -10,8 +10,9 @@ from itertools import combinations
 from sentdist.code_digest import code_digest
 from sentdist.data.sources.file_facts import FileFacts, recall_note, remember_note
 from sentdist.errors import counted
+from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Scores, Train
+from sentdist.plan.stages import Bank, Scores, Targets, Train
 from sentdist.plan.task_kinds import ScoredTask, is_own_task
 from sentdist.stages.context import Context
 
@@ -49,7 +50,9 @@ def _mean_of(stage: Stage) -> _Mean | None:
         case Train():
             effect = "their mean, which chooses checkpoints, counts them in each."
             return _Mean(where="selection.task", tasks=stage.dev_tasks, effect=effect)
-    return None
+        case CorpusStage() | Targets() | Bank():
+            return None
+    raise TypeError(f"nobody said over which tasks the stage {stage.kind} takes a mean")
 
 
 def _is_fold(task: ScoredTask) -> bool:

@@ -12,9 +12,10 @@ from sentdist.data.sources.file_facts import FileFacts, recall_note, remember_no
 from sentdist.data.sources.hub import PREFIX
 from sentdist.errors import DataError
 from sentdist.hub_errors import hub_trouble
+from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.specs import Task
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Scores, Train
+from sentdist.plan.stages import Bank, Scores, Targets, Train
 from sentdist.plan.suggestions import PlannedSearch
 from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask, ScoredTask, is_own_task, published_items
 from sentdist.plan.unroll import Plan
@@ -63,7 +64,7 @@ def contents_of(stages: Iterable[Stage], context: Context) -> Contents:
         DataError: as `load_task`: what would else be found when the first encoder is scored, hours later; of several tasks all of it.
     """
     looked_at = tuple(stages)
-    read = dict.fromkeys(task for stage in looked_at for task in _tasks_of(stage) if _is_file(task))
+    read = dict.fromkeys(task for stage in looked_at for task in tasks_of(stage) if _is_file(task))
     num_texts: dict[str, int] = {}
     notes: dict[str, None] = {}
     wrong: dict[str, DataError] = {}
@@ -90,13 +91,20 @@ def contents_of(stages: Iterable[Stage], context: Context) -> Contents:
     return Contents(num_texts=num_texts, notes=tuple(notes))
 
 
-def _tasks_of(stage: Stage) -> tuple[ScoredTask, ...]:
+def tasks_of(stage: Stage) -> tuple[ScoredTask, ...]:
+    """The tasks that a stage reads: those that it scores, or those that choose its checkpoint.
+
+    Raises:
+        TypeError: a kind of which nothing is known here.
+    """
     match stage:
         case Scores():
             return stage.tasks
         case Train():
             return stage.dev_tasks
-    return ()
+        case CorpusStage() | Targets() | Bank():
+            return ()
+    raise TypeError(f"nobody said which tasks the stage {stage.kind} reads")
 
 
 def _parts(task: ScoredTask) -> Iterator[ScoredTask]:
