@@ -18,11 +18,6 @@ class Metric:
     meaning: str
     labels: tuple[str, ...] = ()
 
-    @property
-    def exported(self) -> str:
-        """The name of the metric in Prometheus."""
-        return f"ray_{self.name}{'_total' if self.kind == 'counter' else ''}"
-
 
 SENTENCES = Metric(name="sentdist_sentences", kind="counter", meaning="Sentences trained on, by all workers together", labels=("kind",))
 STAGES = Metric(name="sentdist_stages", kind="counter", meaning="What happened to stages", labels=("kind", "what"))

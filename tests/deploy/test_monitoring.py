@@ -10,6 +10,7 @@ import ray
 import yaml
 
 from sentdist.execution.prometheus import COUNTED, METRICS, STAGES
+from tests.support.prometheus import exported
 
 ROOT = Path(__file__).parents[2]
 DASHBOARD = json.loads((ROOT / "cluster" / "monitoring" / "dashboard.json").read_text())
@@ -19,7 +20,7 @@ OF_RAY = {"SessionName", "Location"}
 
 def test_every_metric_of_the_dashboard_is_exported() -> None:
     """Ours by the code, as tests of clusters see; the others stand in Ray's own dashboards."""
-    ours = {metric.exported: metric for metric in METRICS}
+    ours = {exported(metric): metric for metric in METRICS}
     of_ray = (Path(ray.__file__).parent / "dashboard/modules/metrics/dashboards/default_dashboard_panels.py").read_text()
     asked = [(expression, name) for expression in ASKED for name in re.findall(r"\bray_\w+", expression)]
     assert {name for _, name in asked} >= set(ours), "each is shown"

@@ -20,6 +20,7 @@ from tests.random_recipes.interrupt import interrupt
 from tests.random_recipes.own_tables import FILES, TASKS
 from tests.random_recipes.play import check_alike, play
 from tests.random_recipes.ranks import ENGINES, Played, trained_on_ranks
+from tests.support.planning import recipe_kind, section_of
 
 ROUNDS = 8  # whose recipes are as good as any
 NIGHTLY_ROUNDS = 60
@@ -86,7 +87,7 @@ def test_every_objective_kind_of_corpus_and_encoder_is_drawn(
     drawn = [draw.draw_recipe(random.Random(number), world[1]) for number in range(600)]
     names = Counter(name for recipe in drawn for method in recipe["methods"].values() for name in _names(method))  # type: ignore[union-attr]
     assert names.keys() == OBJECTIVES.keys() and min(names.values()) > 5
-    assert set(draw.CORPORA) == {corpus.recipe_kind for corpus in corpora.CORPORA}
+    assert set(draw.CORPORA) == {recipe_kind(section_of(corpus)) for corpus in corpora.CORPORA}
     assert {recipe["encoder"]["checkpoint"] for recipe in drawn} == set(map(str, world[1]))  # type: ignore[call-overload, index]
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
+from typing import get_args
 
+from sentdist.plan.corpora import SECTIONS
+from sentdist.plan.corpora.kind import CorpusStage, Section
 from sentdist.plan.own_file import OwnFileSection
 from sentdist.plan.recipe import Recipe, load_recipe, recipe_from_values
 from sentdist.plan.resolver import OwnPin, Pin
@@ -13,6 +16,18 @@ from sentdist.plan.stage import Json
 from sentdist.plan.unroll import Plan, unroll
 
 RECIPES = Path(__file__).parents[2] / "rayjobs" / "recipes"
+
+
+def section_of(corpus: type[CorpusStage]) -> type[Section]:
+    """The section of a recipe that becomes a kind of corpus: it stands in the same file."""
+    (section,) = [section for section in SECTIONS if section.__module__ == corpus.__module__]
+    return section
+
+
+def recipe_kind(section: type[Section]) -> str:
+    """What a recipe calls the kind of a section."""
+    (kind,) = get_args(section.model_fields["kind"].annotation)
+    return str(kind)
 
 
 class FixedResolver:

@@ -17,7 +17,7 @@ from sentdist.cli import app
 from sentdist.execution.demand import stage_demand
 from sentdist.frozen import Frozen
 from sentdist.objectives.objective import ObjectiveSpec
-from sentdist.plan.corpora import CORPORA, SECTIONS
+from sentdist.plan.corpora import CORPORA
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.objectives import OBJECTIVE_NAMES, OBJECTIVES, objective_rows, terms_of
 from sentdist.plan.papers import PAPERS
@@ -38,7 +38,7 @@ from sentdist.stages.planning.task_contents import tasks_of
 from sentdist.stages.tasks.load import loader_of
 from sentdist.store.restored import MissingStage
 from sentdist.store.store import ArtifactStore
-from tests.support.planning import RECIPES, shipped_plan
+from tests.support.planning import RECIPES, recipe_kind, section_of, shipped_plan
 
 ROOT = RECIPES.parents[1]
 
@@ -138,14 +138,12 @@ def test_planning_refuses_a_kind_of_stage_whose_tasks_nobody_named(tmp_path: Pat
         list(notes_on_shared_rows([unknown], context))
 
 
-@pytest.mark.parametrize("corpus", CORPORA, ids=lambda corpus: corpus.recipe_kind)
+@pytest.mark.parametrize("corpus", CORPORA, ids=lambda corpus: corpus.kind)
 def test_a_kind_of_corpus_is_in_every_table(corpus: type[CorpusStage]) -> None:
     assert shipped(CorpusStage) == {one.__name__ for one in CORPORA}
-    assert corpus.holds and corpus.recipe_kind in TAGS
+    assert corpus.holds and recipe_kind(section_of(corpus)) in TAGS
     module, _, function = corpus.reader.partition(":")
     assert list(inspect.signature(getattr(importlib.import_module(module), function)).parameters) == ["stage", "context"]
-    sections = [section for section in SECTIONS if section.model_fields["kind"].annotation.__args__ == (corpus.recipe_kind,)]  # type: ignore[union-attr]
-    assert len(sections) == 1
     stage = stages()[corpus.kind]
     assert isinstance(stage, CorpusStage) and stage.described and stage.num_columns >= 1 and stage.num_positives >= 0
 

@@ -44,7 +44,6 @@ class GradedCorpus(CorpusStage):
 
     kind: ClassVar[str] = "graded"
     revision: ClassVar[int] = 1
-    recipe_kind: ClassVar[str] = "graded"
     holds: ClassVar[str] = "pairs with a label each"
     reader: ClassVar[str] = "sentdist.stages.corpora.graded:rows"
 

@@ -47,7 +47,6 @@ class GroupedCorpus(CorpusStage):
 
     kind: ClassVar[str] = "groups"
     revision: ClassVar[int] = 1
-    recipe_kind: ClassVar[str] = "groups"
     holds: ClassVar[str] = "an anchor with several positives and negatives"
     reader: ClassVar[str] = "sentdist.stages.corpora.groups:rows"
 

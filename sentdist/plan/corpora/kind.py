@@ -69,7 +69,7 @@ class PinnedSource(Protocol):
 
 
 class CorpusStage(Stage):
-    """A training corpus. recipe_kind: what a recipe calls its kind. holds: what its rows are, in a line of a table.
+    """A training corpus. holds: what its rows are, in a line of a table.
     reader: "module:function" of (stage, context) that reads the sources and gives a `CorpusTable`."""
 
     purpose: ClassVar[Purpose] = "training"
@@ -77,7 +77,6 @@ class CorpusStage(Stage):
     built_by: ClassVar[Processes | None] = "one"
     precision_used: ClassVar[None] = None
 
-    recipe_kind: ClassVar[str]
     holds: ClassVar[str]
     reader: ClassVar[str]
 

@@ -51,7 +51,6 @@ class RelationalCorpus(CorpusStage):
 
     kind: ClassVar[str] = "relations"
     revision: ClassVar[int] = 1
-    recipe_kind: ClassVar[str] = "relations"
     holds: ClassVar[str] = "pairs of several relations, with hard negatives"
     reader: ClassVar[str] = "sentdist.stages.corpora.relations:rows"
 

@@ -23,7 +23,6 @@ class RowsCorpus(CorpusStage):
 
     kind: ClassVar[str] = "corpus"  # in keys and folders of artifacts
     revision: ClassVar[int] = 1
-    recipe_kind: ClassVar[str] = "rows"
     holds: ClassVar[str] = "an anchor, its positive, and if you like a hard negative"
     reader: ClassVar[str] = "sentdist.stages.corpora.rows:rows"
 

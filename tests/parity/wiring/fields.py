@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, get_args
 
 from sentdist.frozen import Frozen
-from sentdist.plan.corpora import CORPORA, SECTIONS
-from sentdist.plan.corpora.kind import CorpusStage, Section
+from sentdist.plan.corpora import CORPORA
 from sentdist.plan.recipe import Recipe
 from sentdist.plan.stages import STAGES
+from tests.support.planning import section_of
 
 Test = TypeVar("Test", bound=Callable[..., None])
 COVERED: set[str] = set()
@@ -25,16 +25,12 @@ def covers(*fields: str) -> Callable[[Test], Test]:
     return mark
 
 
-def is_of_kind(section: type[Section], corpus: type[CorpusStage]) -> bool:
-    return get_args(section.model_fields["kind"].annotation) == (corpus.recipe_kind,)
-
-
 # A recipe's section and the value of a stage that it becomes: a test goes from the one to the other.
 BECOMES = {
     "EncoderSection": "EncoderSpec", "GradedPartSection": "GradedPart", "GroupPartSection": "GroupPart", "AugmentationSection": "Augmentation",
     "RelationSection": "RelationPart", "RelationFileSection": "RelationFile",
     "TargetsSection": "Targets", "FoldsSection": "Fold", "SelectionSection": "Selection", "EvaluationSection": "Scores",
-} | {section.__name__: corpus.__name__ for section in SECTIONS for corpus in CORPORA if is_of_kind(section, corpus)}  # fmt: skip
+} | {section_of(corpus).__name__: corpus.__name__ for corpus in CORPORA}  # fmt: skip
 
 
 def all_fields() -> Iterator[str]:
