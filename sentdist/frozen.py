@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, ClassVar, Literal, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 NAME = r"^[a-z0-9][a-z0-9_-]*$"  # patterns of fields
 ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f]*$"
+Count = Annotated[int, Field(ge=1)]
 
 
 class Frozen(BaseModel):

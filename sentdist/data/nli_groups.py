@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentdist.data.seeded_order import random_words, shuffled
+from sentdist.data.seeded_order import MAX_DRAWS, random_words, shuffled
 from sentdist.data.sources.column_names import check_columns
 from sentdist.errors import DataError
 
@@ -19,7 +19,6 @@ Augment = Callable[[Sequence[str]], Sequence[str]]
 COLUMNS = ("premise", "hypothesis", "label")
 ENTAILMENT, CONTRADICTION = "entailment", "contradiction"
 COUNTED_TO = 5  # Table 1 of SupMPN counts premises with 1 to 5 and more hypotheses of a kind
-MAX_DRAWS = 64
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentdist.data.seeded_order import random_words, shuffled
+from sentdist.data.seeded_order import MAX_DRAWS, random_words, shuffled
 from sentdist.data.sources.column_names import check_columns
 from sentdist.errors import DataError
 
@@ -17,7 +17,6 @@ CONSTRUCTIONS = {"pairs": 2, "nli": 3, "captions": 2, "same": 1}  # how the pair
 CAP_RULES = ("first", "sample")
 PARTS = ("train", "dev", "test")
 ENTAILMENT, CONTRADICTION = "entailment", "contradiction"
-MAX_DRAWS = 64
 
 
 @dataclass(frozen=True, kw_only=True)

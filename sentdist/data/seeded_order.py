@@ -6,6 +6,8 @@ import hashlib
 
 import numpy as np
 
+MAX_DRAWS = 64  # for a row that may not have what was drawn: then too little is left to draw from
+
 
 def digest_u64(*parts: object) -> int:
     """Return 64 bits that depend on all parts and on their order (BLAKE2b of their text)."""

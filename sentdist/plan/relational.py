@@ -8,8 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from sentdist.frozen import Frozen
-
-Weight = Annotated[float, Field(ge=0.0)]
+from sentdist.objectives.objective import Weight
 
 
 class RelationWeight(Frozen):

@@ -7,10 +7,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from sentdist.frozen import Frozen
+from sentdist.frozen import Count, Frozen
 from sentdist.gpus import SHARES, is_share
-
-Count = Annotated[int, Field(ge=1)]
 
 
 class Runtime(Frozen):

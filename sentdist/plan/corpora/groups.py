@@ -6,12 +6,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from sentdist.frozen import Frozen
+from sentdist.frozen import Count, Frozen
 from sentdist.plan.corpora.kind import CorpusStage, Planning, Section, pinned
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.stage import slug
 
-Count = Annotated[int, Field(ge=1)]
 Fill = Literal["own_then_copies", "copies"]
 
 

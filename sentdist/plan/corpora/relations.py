@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from sentdist.frozen import NAME, Frozen
+from sentdist.frozen import NAME, Count, Frozen
 from sentdist.plan.corpora.kind import CorpusStage, Planning, Section, pinned
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.stage import slug
@@ -16,7 +16,6 @@ from sentdist.plan.stage import slug
 Construction = Literal["pairs", "nli", "captions", "same"]
 CapRule = Literal["first", "sample"]
 Pool = Literal["relation", "all"]
-Count = Annotated[int, Field(ge=1)]
 COLUMNS: dict[str, tuple[str, ...]] = {
     "pairs": ("sentence1", "sentence2"),
     "nli": ("premise", "hypothesis", "label"),
