@@ -58,6 +58,11 @@ def test_the_drawing_has_every_package() -> None:
     assert drawing and packages <= set(re.findall(r"\w+", drawing[1]))
 
 
+def test_unit_tests_have_a_folder_for_every_package_and_for_nothing_else() -> None:
+    packages = {path.parent.name for path in (ROOT / "sentdist").glob("*/__init__.py")}
+    assert {path.parent.name for path in (ROOT / "tests" / "unit").glob("*/test_*.py")} == packages | {"rayjobs"}
+
+
 def test_every_folder_of_the_top_has_a_page() -> None:
     for folder in ("cluster", "infra", "rayjobs/recipes", "tests"):
         assert (ROOT / folder / "README.md").exists()

@@ -27,7 +27,7 @@ from sentdist.store.store import ArtifactStore
 from tests.support.tiny_data import tiny_values, write_data
 from tests.support.tiny_encoders import SENTENCES
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 HEAVY = ("torch", "ray", "numpy", "pydantic", "transformers", "mlflow", "pyarrow", "yaml")
 
 

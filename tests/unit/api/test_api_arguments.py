@@ -1,4 +1,4 @@
-"""What a Python program gives to a function of the door reaches what answers: relations, embeddings of one's own, stores and data."""
+"""What a Python program gives to a public function reaches what answers: relations, embeddings of one's own, stores and data."""
 
 from __future__ import annotations
 
