@@ -204,13 +204,13 @@ def test_the_host_of_workers_is_known_also_after_two_losses_in_a_row() -> None:
 def test_a_pulse_says_that_it_lives_how_far_it_is_and_when_it_ends() -> None:
     observed: list[Heartbeat] = []
 
-    class Ear:
+    class BeatSink:
         every_s = 60.0
 
         def beat(self, heartbeat: Heartbeat) -> None:
             observed.append(heartbeat)
 
-    with Heartbeats(STAGE, Ear(), worker="rank 3") as heartbeats:
+    with Heartbeats(STAGE, BeatSink(), worker="rank 3") as heartbeats:
         wait_for(lambda: bool(observed), what="the first sign")
         heartbeats.report_step(7, 9)
     assert [(one.worker, one.step, one.is_last) for one in observed] == [("rank 3", None, False), ("rank 3", 7, True)]
@@ -221,7 +221,7 @@ def test_a_pulse_beats_and_looks_each_as_often_as_it_is_to(every_s: float, look_
     """A look that waited for the next beat would see a notice too late, and a beat that waited for a look would be missed."""
     done = {"beats": 0, "looks": 0}
 
-    class Ear:
+    class BeatSink:
         def __init__(self) -> None:
             self.every_s = every_s
 
@@ -233,7 +233,7 @@ def test_a_pulse_beats_and_looks_each_as_often_as_it_is_to(every_s: float, look_
         return False
 
     monkeypatch.setattr(heartbeats_module, "LOOK_S", look_s)
-    with Heartbeats(STAGE, Ear(), is_draining=is_draining):
+    with Heartbeats(STAGE, BeatSink(), is_draining=is_draining):
         wait_for(lambda: done["beats" if every_s < look_s else "looks"] > 3, what="three more", seconds=20.0)
     assert every_s < look_s or done["beats"] == 2, "the first and the last"
 
@@ -242,13 +242,13 @@ def test_a_pulse_that_an_error_ends_says_nothing_of_an_end_in_order() -> None:
     """A rank that only loses its peers goes with what took them: it is known to have been here."""
     observed: list[Heartbeat] = []
 
-    class Ear:
+    class BeatSink:
         every_s = 60.0
 
         def beat(self, heartbeat: Heartbeat) -> None:
             observed.append(heartbeat)
 
-    with pytest.raises(RuntimeError, match="connection closed"), Heartbeats(STAGE, Ear()):
+    with pytest.raises(RuntimeError, match="connection closed"), Heartbeats(STAGE, BeatSink()):
         wait_for(lambda: bool(observed), what="the first sign")
         raise RuntimeError("connection closed by peer")
     assert [one.is_last for one in observed] == [False]
@@ -268,14 +268,14 @@ def test_a_head_that_does_not_say_who_leaves_stops_no_pulse(monkeypatch: pytest.
 def test_a_pulse_notices_that_its_host_is_about_to_leave() -> None:
     beats: list[Heartbeat] = []
 
-    class Ear:
+    class BeatSink:
         every_s = 0.01
 
         def beat(self, heartbeat: Heartbeat) -> None:
             beats.append(heartbeat)
 
     draining = False
-    with Heartbeats(STAGE, Ear(), is_draining=lambda node: draining) as heartbeats:
+    with Heartbeats(STAGE, BeatSink(), is_draining=lambda node: draining) as heartbeats:
         assert not heartbeats.is_leaving()
         draining = True
         wait_for(heartbeats.is_leaving, what="the notice")
@@ -286,21 +286,22 @@ def test_a_pulse_notices_that_its_host_is_about_to_leave() -> None:
 
 
 def test_what_is_finished_does_not_wait_for_a_head_that_does_not_answer() -> None:
-    class Ear:
+    class BeatSink:
         every_s = 60.0
 
         def beat(self, heartbeat: Heartbeat) -> None: ...
 
-    asked, answered = threading.Event(), threading.Event()
+    asked, answered, given_up = threading.Event(), threading.Event(), threading.Event()
 
     def is_draining(node: str) -> bool:
         asked.set()
-        return answered.wait(60.0)
+        found = answered.wait(60.0)
+        given_up.set()
+        return found
 
     try:
-        started = time.monotonic()
-        with Heartbeats(STAGE, Ear(), is_draining=is_draining):
+        with Heartbeats(STAGE, BeatSink(), is_draining=is_draining):
             assert asked.wait(60.0)
-        assert not answered.is_set() and time.monotonic() - started < 30.0
+        assert not given_up.is_set()
     finally:
         answered.set()
