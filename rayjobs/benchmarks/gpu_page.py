@@ -87,7 +87,11 @@ def _profile(part: Part) -> list[str]:
         ]
         for one in figures
     ]
-    lines = ["A training step of ours; operations of torch, views and those that others call counted, too.", "", markdown_table(head, rows, num_left=2)]
+    lines = [
+        "A training step of ours; operations of torch, views and those that others call counted, too.",
+        "",
+        markdown_table(head, rows, num_left=2),
+    ]
     for one in figures:
         named = [f"- {milliseconds} ms, {calls:g} calls: `{name}`" for name, calls, milliseconds in one["largest"]]
         lines += ["", f"{one['batch_size']} rows in {one['precision']}:", "", *named] if named else []

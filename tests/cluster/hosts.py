@@ -179,9 +179,9 @@ class Hosts:
         ]
         return self._run(0, [*submit, "--", *command], timeout_s=timeout_s)
 
-    def play(self, scene: str, store: str, *, num_hosts: int) -> str:
-        """A job of host_scenes.py on host 0; what it printed."""
-        done = self.submit("python", "-m", "tests.cluster.host_scenes", scene, store, str(num_hosts))
+    def play(self, job: str, store: str, *, num_hosts: int) -> str:
+        """A job of host_jobs.py on host 0; what it printed."""
+        done = self.submit("python", "-m", "tests.cluster.host_jobs", job, store, str(num_hosts))
         if done.returncode:
             raise RuntimeError(done.stdout + done.stderr + self.logs())
         return done.stdout

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sentdist.stages.local import build_here
-from tests.cluster.host_scenes import CHANGING, planned
+from tests.cluster.host_jobs import CHANGING, planned
 from tests.cluster.hosts import Hosts
 from tests.support.tiny_data import write_data
 from tests.support.waiting import wait_for

@@ -85,9 +85,9 @@ def _begun_since(context: Context, *numbers: int) -> bool:
     return placement is not None
 
 
-def _play(scene: str, *arguments: str) -> str:
+def _play(driver: str, *arguments: str) -> str:
     """A driver of its own, to its end; what it printed."""
-    command = [sys.executable, "-m", "tests.cluster.bank_scenes", scene, *arguments]
+    command = [sys.executable, "-m", "tests.cluster.bank_drivers", driver, *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout

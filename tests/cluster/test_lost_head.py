@@ -9,9 +9,9 @@ import pytest
 
 from tests.cluster.hosts import why_not
 from tests.cluster.redis_host import why_no_redis
+from tests.faults.environment import Environment, running_environment
 from tests.faults.rounds import look_later, play, undisturbed
 from tests.faults.selection import Injection, RoundPlan
-from tests.faults.world import World, world
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly, pytest.mark.timeout(1200)]
 
@@ -24,17 +24,17 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def lived_in(logs: Path) -> Iterator[World]:
+def environment(logs: Path) -> Iterator[Environment]:
     if reason := why_not() or why_no_redis():
         pytest.skip(reason)
-    with world(logs, with_redis=True) as made:
+    with running_environment(logs, with_redis=True) as made:
         yield made
         assert look_later(made, wait=True) == []
 
 
 @pytest.fixture(scope="module")
-def expected(lived_in: World, logs: Path) -> dict[str, str]:
-    return undisturbed(lived_in, VARIANT, logs)
+def expected(environment: Environment, logs: Path) -> dict[str, str]:
+    return undisturbed(environment, VARIANT, logs)
 
 
 @pytest.mark.parametrize(
@@ -46,9 +46,9 @@ def expected(lived_in: World, logs: Path) -> dict[str, str]:
     ],
 )
 def test_a_sweep_ends_as_an_undisturbed_one(
-    number: int, fault: str, moment: str, lived_in: World, expected: dict[str, str], tmp_path: Path
+    number: int, fault: str, moment: str, environment: Environment, expected: dict[str, str], tmp_path: Path
 ) -> None:
     plan = RoundPlan(seed=0, number=number, variant=VARIANT, injections=(Injection(fault=fault, moment=moment, lasts_s=4.0),))
-    outcome = play(lived_in, plan, expected, tmp_path)
+    outcome = play(environment, plan, expected, tmp_path)
     assert outcome.injected[0].at_s is not None, "it came too late"
     assert not outcome.wrong, f"{outcome.line}\n{tmp_path}"

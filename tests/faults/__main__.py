@@ -19,11 +19,11 @@ from pathlib import Path
 from sentdist.errors import counted
 from tests.cluster.hosts import why_not
 from tests.cluster.redis_host import why_no_redis
+from tests.faults.environment import running_environment
 from tests.faults.kinds import FAULTS, fault_named, ready
 from tests.faults.page import page
 from tests.faults.rounds import Outcome, look_later, outcome_of, play, undisturbed
 from tests.faults.selection import VARIANT_WEIGHTS, RoundPlan, plan_round
-from tests.faults.world import world
 
 OUTCOMES = "outcomes.jsonl"
 
@@ -68,16 +68,16 @@ def not_played(numbers: Iterable[int], seed: int, outcomes: Iterable[Outcome]) -
 def _play(plans: Sequence[RoundPlan], results: Path, *, with_redis: bool) -> list[str]:
     """Play rounds and keep their outcomes; what was found wrong with them only later."""
     expected: dict[str, dict[str, str]] = {}
-    with world(results, with_redis=with_redis) as lived_in:
+    with running_environment(results, with_redis=with_redis) as environment:
         for plan in plans:
             if plan.variant not in expected:
-                expected[plan.variant] = undisturbed(lived_in, plan.variant, results)
+                expected[plan.variant] = undisturbed(environment, plan.variant, results)
             logs = results / f"round-{plan.number}"
-            outcome = play(lived_in, plan, expected[plan.variant], logs)
+            outcome = play(environment, plan, expected[plan.variant], logs)
             with (results / OUTCOMES).open("a") as file:
                 file.write(outcome.json + "\n")
             print(outcome.line, *([f"  again: {outcome.command}", f"  logs: {logs}"] if outcome.wrong else []), sep="\n", flush=True)
-        return look_later(lived_in, wait=True)
+        return look_later(environment, wait=True)
 
 
 def _options() -> argparse.Namespace:

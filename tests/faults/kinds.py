@@ -10,8 +10,8 @@ from typing import Literal
 
 from tests.faults.disk import damage
 from tests.faults.processes import send
-from tests.faults.scene import Scene
 from tests.faults.selection import VARIANT_WEIGHTS
+from tests.faults.target import Target
 
 ALL = tuple(VARIANT_WEIGHTS)
 GROUPS = ("deepspeed-1", "torch-2", "deepspeed-2")  # the variants whose trainings are Ray Train runs
@@ -31,7 +31,7 @@ DAMAGES = (
 UNNOTICED_S, NOTICED_S = (1.0, 4.0), (18.0, 22.0)  # of a silent host: the head gives it up after about 14 s, see hosts.py
 
 
-def _nothing(scene: Scene) -> None: ...
+def _nothing(target: Target) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,12 +39,12 @@ class Fault:
     """A kind of fault.
 
     begin: injects it; False if there is nothing to do it to just now. end: what makes it pass, `lasts_s` seconds later. then: what the
-    user has to do, if anything. with_redis: only in a world whose head keeps its tables in Redis.
+    user has to do, if anything. with_redis: only in an environment whose head keeps its tables in Redis.
     """
 
     name: str
-    begin: Callable[[Scene], bool]
-    end: Callable[[Scene], None] = _nothing
+    begin: Callable[[Target], bool]
+    end: Callable[[Target], None] = _nothing
     moments: tuple[str, ...] = ANY_TIME
     variants: tuple[str, ...] = ALL
     lasts_s: tuple[float, float] = (0.0, 0.0)
@@ -53,123 +53,123 @@ class Fault:
     with_redis: bool = False
 
 
-def _kill(scene: Scene, *, what: str, host: int | None = None) -> bool:
-    process = scene.find(what, host=host)
+def _kill(target: Target, *, what: str, host: int | None = None) -> bool:
+    process = target.find(what, host=host)
     if process is not None:
-        scene.tell(f"kill -9 {process.pid} on host {process.host}: {process.title[:90]}")
+        target.tell(f"kill -9 {process.pid} on host {process.host}: {process.title[:90]}")
         send(process, SIGKILL)
     return process is not None
 
 
-def _halt(scene: Scene, *, what: str, host: int | None = None) -> bool:
-    process = scene.find(what, host=host)
+def _halt(target: Target, *, what: str, host: int | None = None) -> bool:
+    process = target.find(what, host=host)
     if process is not None:
-        scene.tell(f"SIGSTOP {process.pid} on host {process.host}: {process.title[:90]}")
-        scene.halted.append(process)
+        target.tell(f"SIGSTOP {process.pid} on host {process.host}: {process.title[:90]}")
+        target.halted.append(process)
         send(process, SIGSTOP)
     return process is not None
 
 
-def _go_on(scene: Scene) -> None:
-    while scene.halted:
-        send(scene.halted.pop(), SIGCONT)
+def _go_on(target: Target) -> None:
+    while target.halted:
+        send(target.halted.pop(), SIGCONT)
 
 
-def _end_driver(scene: Scene, *, gently: bool) -> bool:
-    scene.end_driver(*((SIGTERM, SIGKILL) if gently else (SIGKILL,)))
+def _end_driver(target: Target, *, gently: bool) -> bool:
+    target.end_driver(*((SIGTERM, SIGKILL) if gently else (SIGKILL,)))
     return True
 
 
-def _halt_driver(scene: Scene) -> bool:
-    scene.halted.append(scene.driver_process())
-    send(scene.halted[-1], SIGSTOP)
+def _halt_driver(target: Target) -> bool:
+    target.halted.append(target.driver_process())
+    send(target.halted[-1], SIGSTOP)
     return True
 
 
-def _make_whole(scene: Scene) -> None:
-    scene.world.make_whole()
+def _make_whole(target: Target) -> None:
+    target.environment.make_whole()
 
 
-def _lose_host(scene: Scene) -> bool:
-    scene.world.lose_host()
+def _lose_host(target: Target) -> bool:
+    target.environment.lose_host()
     return True
 
 
-def _lose_gcs(scene: Scene) -> bool:
-    return scene.world.hosts.kill_gcs()
+def _lose_gcs(target: Target) -> bool:
+    return target.environment.hosts.kill_gcs()
 
 
-def _lose_head(scene: Scene) -> bool:
+def _lose_head(target: Target) -> bool:
     """With all that runs there, the driver among it."""
-    for driver in scene.running:
+    for driver in target.running:
         driver.was_ended = True
-    scene.world.lose_head()
+    target.environment.lose_head()
     return True
 
 
-def _come_back_rebooted(scene: Scene) -> None:
+def _come_back_rebooted(target: Target) -> None:
     """Another monotonic clock, which is what a host has that was started anew; the time of day cannot differ between hosts here."""
-    scene.world.make_whole(monotonic_s=REBOOTED_S)
+    target.environment.make_whole(monotonic_s=REBOOTED_S)
 
 
-def _cut_off(scene: Scene) -> bool:
-    scene.world.hosts.cut(1)
+def _cut_off(target: Target) -> bool:
+    target.environment.hosts.cut(1)
     return True
 
 
-def _end_mlflow(scene: Scene) -> bool:
-    scene.world.signal_mlflow(SIGKILL)
+def _end_mlflow(target: Target) -> bool:
+    target.environment.signal_mlflow(SIGKILL)
     return True
 
 
-def _halt_mlflow(scene: Scene) -> bool:
-    scene.world.signal_mlflow(SIGSTOP)
+def _halt_mlflow(target: Target) -> bool:
+    target.environment.signal_mlflow(SIGSTOP)
     return True
 
 
-def _fill(scene: Scene) -> bool:
-    scene.world.disk.fill()
+def _fill(target: Target) -> bool:
+    target.environment.disk.fill()
     return True
 
 
-def _make_read_only(scene: Scene) -> bool:
-    return scene.world.disk.make_read_only()
+def _make_read_only(target: Target) -> bool:
+    return target.environment.disk.make_read_only()
 
 
-def _silence(scene: Scene) -> bool:
-    scene.world.disk.silence()
+def _silence(target: Target) -> bool:
+    target.environment.disk.silence()
     return True
 
 
-def _damage(scene: Scene, *, files: str) -> bool:
+def _damage(target: Target, *, files: str) -> bool:
     """A byte of the newest such file; what is in `running` belongs to no artifact."""
-    found = sorted(scene.store.glob(files), key=lambda path: path.stat().st_mtime_ns)
+    found = sorted(target.store.glob(files), key=lambda path: path.stat().st_mtime_ns)
     if not found:
         return False
     damage(found[-1])
-    place = found[-1].relative_to(scene.store)
-    scene.tell(f"damaged {place}")
-    scene.damaged.add("/".join(place.parts[:2]))
+    place = found[-1].relative_to(target.store)
+    target.tell(f"damaged {place}")
+    target.damaged.add("/".join(place.parts[:2]))
     return True
 
 
-def _submit_beside(scene: Scene) -> bool:
-    scene.submit(at_once=True)
+def _submit_beside(target: Target) -> bool:
+    target.submit(at_once=True)
     return True
 
 
-def _stop_sweep(scene: Scene) -> bool:
+def _stop_sweep(target: Target) -> bool:
     """`sentdist stop`; False if it came too late, as the sweep was over."""
-    code, _ = scene.command("stop", scene.name)
+    code, _ = target.command("stop", target.name)
     if code == 0:
-        for driver in scene.running:
+        for driver in target.running:
             driver.was_ended = True
             driver.process.wait()
     return code == 0
 
 
-def _drop_banks(scene: Scene) -> bool:
-    return bool(scene.world.ask("drop_banks", str(scene.store)))
+def _drop_banks(target: Target) -> bool:
+    return bool(target.environment.ask("drop_banks", str(target.store)))
 
 
 def _of(what: str, *, moments: tuple[str, ...], variants: tuple[str, ...] = ALL, name: str = "") -> tuple[Fault, Fault]:
@@ -219,7 +219,7 @@ FAULTS: tuple[Fault, ...] = (
 
 
 def ready(*, with_redis: bool = False) -> list[Fault]:
-    """The kinds that can be injected into a world, with or without a Redis."""
+    """The kinds that can be injected into an environment, with or without a Redis."""
     return [fault for fault in FAULTS if fault.awaits is None and (with_redis or not fault.with_redis)]
 
 

@@ -14,13 +14,13 @@ from signal import SIGKILL
 from sentdist.execution.banks.owner import PREFIX
 from sentdist.execution.board.client import BOARDS
 from tests.faults.artifacts import differences, digests, num_bytes
+from tests.faults.environment import NUM_HOSTS, Environment, LookedAtLater
 from tests.faults.events import built_twice, recovery_s
 from tests.faults.kinds import Fault, fault_named
 from tests.faults.processes import WORKING
-from tests.faults.scene import LOOK_EVERY_S, Scene
 from tests.faults.selection import Injection, RoundPlan
+from tests.faults.target import LOOK_EVERY_S, Target
 from tests.faults.tracked import tracking_faults
-from tests.faults.world import NUM_HOSTS, LookedAtLater, World
 from tests.support.waiting import wait_for
 
 ROUND_S = 420.0  # many times what a round takes on an idle machine; then it counts as standing still
@@ -86,173 +86,173 @@ def outcome_of(line: str) -> Outcome:
     return Outcome(**values | {"injected": tuple(Injected(**one) for one in values["injected"]), "wrong": tuple(values["wrong"])})
 
 
-def undisturbed(world: World, variant: str, logs: Path) -> dict[str, str]:
+def undisturbed(environment: Environment, variant: str, logs: Path) -> dict[str, str]:
     """The digests of a sweep that nothing happens to; of one worker with torch without Ray at all, in one process."""
-    scene = Scene(world, name=f"undisturbed-{variant}", variant=variant, logs=logs)
+    target = Target(environment, name=f"undisturbed-{variant}", variant=variant, logs=logs)
     local = ["--local"] if variant == "torch-1" else []
-    arguments = ["run", str(scene.recipe), *local, "--store", str(scene.store), "--data", str(world.data)]
-    done = world.sentdist(*arguments, log=logs / "undisturbed.err", tracking=False)
+    arguments = ["run", str(target.recipe), *local, "--store", str(target.store), "--data", str(environment.data)]
+    done = environment.sentdist(*arguments, log=logs / "undisturbed.err", tracking=False)
     output, _ = done.communicate(timeout=ROUND_S)
     if done.returncode:
         raise RuntimeError(f"the undisturbed sweep failed: {output[-2000:]}")
-    found = digests(scene.store)
-    world.ask("end_owner", str(scene.store))
-    shutil.rmtree(scene.store)
+    found = digests(target.store)
+    environment.ask("end_owner", str(target.store))
+    shutil.rmtree(target.store)
     return found
 
 
-def play(world: World, plan: RoundPlan, expected: Mapping[str, str], logs: Path) -> Outcome:
-    """Carry a round out and judge it. What a fault took is given back, so that the world is whole for the next one."""
-    scene = Scene(world, name=f"soak-{plan.seed}-{plan.number}", variant=plan.variant, logs=logs)
-    before = num_bytes(world.scratch)
+def play(environment: Environment, plan: RoundPlan, expected: Mapping[str, str], logs: Path) -> Outcome:
+    """Carry a round out and judge it. What a fault took is given back, so that the environment is whole for the next one."""
+    target = Target(environment, name=f"soak-{plan.seed}-{plan.number}", variant=plan.variant, logs=logs)
+    before = num_bytes(environment.scratch)
     started = time.monotonic()
-    scene.submit()
+    target.submit()
     marks: dict[str, tuple[int, int]] = {}
     injected: list[Injected] = []
     wrong: list[str] = []
     for injection in plan.injections:
-        one = _inject(scene, injection, started, marks)
+        one = _inject(target, injection, started, marks)
         injected.append(one)
-        scene.tell(str(one))
+        target.tell(str(one))
     may_submit = any(fault_named(one.fault).then == "submit again" for one in injected if one.at_s is not None)
-    wrong += _bring_to_its_end(scene, started, may_submit=may_submit)
+    wrong += _bring_to_its_end(target, started, may_submit=may_submit)
     seconds = time.monotonic() - started
-    world.make_whole()
-    wrong += _replace_damaged(scene) if scene.damaged else []
-    wrong += _rebuild_tracking(scene)
-    gone = tuple(f"{place}/" for place in scene.damaged if not (scene.store / place).exists())
-    wrong += differences(digests(scene.store), {file: digest for file, digest in expected.items() if not file.startswith(gone)})
-    replaced = {place for place, mark in marks.items() if scene.records().get(place) != mark} - scene.damaged
+    environment.make_whole()
+    wrong += _replace_damaged(target) if target.damaged else []
+    wrong += _rebuild_tracking(target)
+    gone = tuple(f"{place}/" for place in target.damaged if not (target.store / place).exists())
+    wrong += differences(digests(target.store), {file: digest for file, digest in expected.items() if not file.startswith(gone)})
+    replaced = {place for place, mark in marks.items() if target.records().get(place) != mark} - target.damaged
     wrong += [f"the record of {place} was replaced" for place in sorted(replaced)]
-    wrong += [f"{kind} {label} was built twice" for kind, label in built_twice(scene.events) if not scene.damaged]
-    is_given_up_later = any(driver.process.returncode == -SIGKILL for driver in scene.drivers)
-    wrong += _left(world, with_boards=not is_given_up_later)
-    wrong += tracking_faults(world.mlflow_db, scene.name, num_runs=NUM_RUNS, was_rebuilt=bool(scene.damaged))
-    wrong += look_later(world)
+    wrong += [f"{kind} {label} was built twice" for kind, label in built_twice(target.events) if not target.damaged]
+    is_given_up_later = any(driver.process.returncode == -SIGKILL for driver in target.drivers)
+    wrong += _left(environment, with_boards=not is_given_up_later)
+    wrong += tracking_faults(environment.mlflow_db, target.name, num_runs=NUM_RUNS, was_rebuilt=bool(target.damaged))
+    wrong += look_later(environment)
     if is_given_up_later:
         due = time.monotonic() + GIVEN_UP_S
-        world.later.append(LookedAtLater(due=due, name=scene.name, store=scene.store, was_rebuilt=bool(scene.damaged)))
-    left = {place: num_bytes(scene.store / place) for place in (".staging", "running")} | {"temp": num_bytes(world.scratch) - before}
+        environment.later.append(LookedAtLater(due=due, name=target.name, store=target.store, was_rebuilt=bool(target.damaged)))
+    left = {place: num_bytes(target.store / place) for place in (".staging", "running")} | {"temp": num_bytes(environment.scratch) - before}
     wrong += [f"{left[place]} bytes are left in {place}" for place in ("running",) if left[place]]
-    world.ask("end_owner", str(scene.store))
+    environment.ask("end_owner", str(target.store))
     if wrong:
-        world.keep_logs(logs / "cluster")
-        shutil.copytree(scene.store, logs / "store", dirs_exist_ok=True)
+        environment.keep_logs(logs / "cluster")
+        shutil.copytree(target.store, logs / "store", dirs_exist_ok=True)
     if not is_given_up_later:
-        shutil.rmtree(scene.store, ignore_errors=True)
+        shutil.rmtree(target.store, ignore_errors=True)
     recovered = tuple(
-        one if one.at_s is None else replace(one, recovery_s=recovery_s(scene.events, started + one.at_s)) for one in injected
+        one if one.at_s is None else replace(one, recovery_s=recovery_s(target.events, started + one.at_s)) for one in injected
     )
     return Outcome(
         seed=plan.seed, number=plan.number, variant=plan.variant, injected=recovered, seconds=round(seconds, 1), bytes_left=left,
-        submissions=len(scene.drivers), wrong=tuple(wrong),
+        submissions=len(target.drivers), wrong=tuple(wrong),
     )  # fmt: skip
 
 
-def _inject(scene: Scene, injection: Injection, started: float, marks: dict[str, tuple[int, int]]) -> Injected:
+def _inject(target: Target, injection: Injection, started: float, marks: dict[str, tuple[int, int]]) -> Injected:
     """Wait for the moment, inject, let it pass, and submit again where that is the user's part."""
     fault = fault_named(injection.fault)
     one = Injected(fault=fault.name, moment=injection.moment, lasts_s=injection.lasts_s, at_s=None)
     until = started + ROUND_S
-    if not _revive(scene) or not scene.wait_for(injection.moment, until=until):
+    if not _revive(target) or not target.wait_for(injection.moment, until=until):
         return one
-    there = scene.records()
+    there = target.records()
     at = time.monotonic()
-    if not _begin(scene, fault, until=until):
+    if not _begin(target, fault, until=until):
         return one
     for place, mark in there.items():
         marks.setdefault(place, mark)
     try:
         time.sleep(injection.lasts_s)
     finally:
-        fault.end(scene)
-    if fault.then == "submit again" and not scene.running:
-        scene.submit()
+        fault.end(target)
+    if fault.then == "submit again" and not target.running:
+        target.submit()
     return replace(one, at_s=round(at - started, 2), num_finished=len(there))
 
 
-def _begin(scene: Scene, fault: Fault, *, until: float) -> bool:
+def _begin(target: Target, fault: Fault, *, until: float) -> bool:
     """Begin a fault as soon as there is something to do it to; False if there was nothing until the sweep's end."""
-    while scene.running and time.monotonic() < until:
-        if fault.begin(scene):
+    while target.running and time.monotonic() < until:
+        if fault.begin(target):
             return True
         time.sleep(LOOK_EVERY_S)
     return False
 
 
-def _revive(scene: Scene) -> bool:
+def _revive(target: Target) -> bool:
     """Submit again if the last fault ended the sweep before its end; False if it is over."""
-    if not scene.running and scene.drivers[-1].process.returncode and len(scene.drivers) <= SUBMITTED_AGAIN_AT_MOST:
-        scene.submit()
-    return bool(scene.running)
+    if not target.running and target.drivers[-1].process.returncode and len(target.drivers) <= SUBMITTED_AGAIN_AT_MOST:
+        target.submit()
+    return bool(target.running)
 
 
-def _bring_to_its_end(scene: Scene, started: float, *, may_submit: bool) -> list[str]:
+def _bring_to_its_end(target: Target, started: float, *, may_submit: bool) -> list[str]:
     """Wait for the drivers, and submit again as long as the last one fails; what is wrong with that."""
     while True:
-        while scene.running and time.monotonic() < started + ROUND_S:
+        while target.running and time.monotonic() < started + ROUND_S:
             time.sleep(LOOK_EVERY_S)
-        if scene.running:
-            scene.tell(f"stands still: {[process.title[:80] for process in scene.world.processes() if process.what]}")
-            for driver in scene.running:
+        if target.running:
+            target.tell(f"stands still: {[process.title[:80] for process in target.environment.processes() if process.what]}")
+            for driver in target.running:
                 driver.process.kill()
             return [f"the sweep was not over after {ROUND_S:.0f} s"]
-        if scene.drivers[-1].process.returncode == 0 or len(scene.drivers) > SUBMITTED_AGAIN_AT_MOST:
+        if target.drivers[-1].process.returncode == 0 or len(target.drivers) > SUBMITTED_AGAIN_AT_MOST:
             break
-        scene.submit()
-    for driver in scene.drivers:
+        target.submit()
+    for driver in target.drivers:
         driver.listener.join()
-    failed = [driver for driver in scene.drivers if driver.process.returncode and not driver.was_ended]
-    if scene.drivers[-1].process.returncode:
-        return [f"it failed {len(failed)} times, at last with exit code {scene.drivers[-1].process.returncode}"]
+    failed = [driver for driver in target.drivers if driver.process.returncode and not driver.was_ended]
+    if target.drivers[-1].process.returncode:
+        return [f"it failed {len(failed)} times, at last with exit code {target.drivers[-1].process.returncode}"]
     return [] if may_submit or not failed else [f"it had to be submitted again after exit code {failed[0].process.returncode}"]
 
 
-def _replace_damaged(scene: Scene) -> list[str]:
+def _replace_damaged(target: Target) -> list[str]:
     """What was damaged after its last use nobody has noticed: the user lets the store check itself,
     drops what it names and submits again. A record that the sweep's end found damaged has been told of and moved aside: what nothing
     needs any more is not built again."""
-    _, told = scene.command("store", "check", "--store", str(scene.store))
+    _, told = target.command("store", "check", "--store", str(target.store))
     named = [line.partition(":")[0] for line in told.splitlines() if line.count("/") and ":" in line]
-    wrong = [f"`store check` names {place}, which no fault damaged" for place in named if place not in scene.damaged]
+    wrong = [f"`store check` names {place}, which no fault damaged" for place in named if place not in target.damaged]
     for place in named:
-        _, told = scene.command("store", "drop", place, "--yes", "--store", str(scene.store))
-        scene.damaged |= {line for line in told.splitlines() if "/" in line}  # with what was made from it
+        _, told = target.command("store", "drop", place, "--yes", "--store", str(target.store))
+        target.damaged |= {line for line in told.splitlines() if "/" in line}  # with what was made from it
     if not named:
         return wrong
-    scene.submit()
-    return wrong + _bring_to_its_end(scene, time.monotonic(), may_submit=False)
+    target.submit()
+    return wrong + _bring_to_its_end(target, time.monotonic(), may_submit=False)
 
 
-def _rebuild_tracking(scene: Scene) -> list[str]:
+def _rebuild_tracking(target: Target) -> list[str]:
     """Where MLflow was away at the sweep's end, the user does what the sweep's last line asks for."""
-    if not scene.told(f"`{REBUILD}` brings it in"):
+    if not target.told(f"`{REBUILD}` brings it in"):
         return []
-    code, _ = scene.command(*REBUILD.split()[1:], scene.name, "--store", str(scene.store), tracking=True)
+    code, _ = target.command(*REBUILD.split()[1:], target.name, "--store", str(target.store), tracking=True)
     return [f"`{REBUILD}` ended with exit code {code}"] if code else []
 
 
-def look_later(world: World, *, wait: bool = False) -> list[str]:
+def look_later(environment: Environment, *, wait: bool = False) -> list[str]:
     """What is wrong with earlier rounds now that the boards have given up the drivers that were killed in them;
     `wait` until they all have."""
     wrong: list[str] = []
-    while world.later and (wait or world.later[0].due <= time.monotonic()):
-        it = world.later.pop(0)
+    while environment.later and (wait or environment.later[0].due <= time.monotonic()):
+        it = environment.later.pop(0)
         time.sleep(max(0.0, it.due - time.monotonic()))
-        if not world.later:
-            wrong += [f"after {it.name}: {line}" for line in (_left(world) if wait else ())]
-        found = tracking_faults(world.mlflow_db, it.name, num_runs=NUM_RUNS, was_rebuilt=it.was_rebuilt)
+        if not environment.later:
+            wrong += [f"after {it.name}: {line}" for line in (_left(environment) if wait else ())]
+        found = tracking_faults(environment.mlflow_db, it.name, num_runs=NUM_RUNS, was_rebuilt=it.was_rebuilt)
         wrong += [f"later, {it.name}: {line}" for line in found]
         shutil.rmtree(it.store, ignore_errors=True)
     return wrong
 
 
-def _left(world: World, *, with_boards: bool = True) -> list[str]:
+def _left(environment: Environment, *, with_boards: bool = True) -> list[str]:
     """What a sweep that is over has left behind on the cluster, after some time to clear up."""
     found: list[str] = []
 
     def is_quiet() -> bool:
-        found[:] = _left_now(world, with_boards=with_boards and not world.later)
+        found[:] = _left_now(environment, with_boards=with_boards and not environment.later)
         return not found
 
     with suppress(TimeoutError):
@@ -260,9 +260,9 @@ def _left(world: World, *, with_boards: bool = True) -> list[str]:
     return found
 
 
-def _left_now(world: World, *, with_boards: bool) -> list[str]:
-    seen = world.ask("census")
-    processes = [process for process in world.processes(*WORKING) if with_boards or process.what != "BoardActor"]
+def _left_now(environment: Environment, *, with_boards: bool) -> list[str]:
+    seen = environment.ask("census")
+    processes = [process for process in environment.processes(*WORKING) if with_boards or process.what != "BoardActor"]
     found = [f"the process {process.title[:60].strip()} is left on host {process.host}" for process in processes]
     allowed = (PREFIX, *RAYS_OWN) if with_boards else (PREFIX, *RAYS_OWN, BOARDS)
     found += [f"the actor {name} is left" for name in seen["actors"] if not name.startswith(allowed)]

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.hosts import why_not
+from tests.faults.environment import Environment, running_environment
 from tests.faults.kinds import ready
 from tests.faults.rounds import look_later, play, undisturbed
 from tests.faults.selection import plan_round
-from tests.faults.world import World, world
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly, pytest.mark.soak, pytest.mark.timeout(1200)]
 
@@ -27,10 +27,10 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def lived_in(logs: Path) -> Iterator[World]:
+def environment(logs: Path) -> Iterator[Environment]:
     if reason := why_not():
         pytest.skip(reason)
-    with world(logs) as made:
+    with running_environment(logs) as made:
         yield made
         assert look_later(made, wait=True) == []
 
@@ -41,16 +41,16 @@ def began(expected: dict[str, dict[str, str]]) -> float:
 
 
 @pytest.fixture(scope="module")
-def expected(lived_in: World, logs: Path) -> dict[str, dict[str, str]]:
-    return {variant: undisturbed(lived_in, variant, logs) for variant in VARIANTS}
+def expected(environment: Environment, logs: Path) -> dict[str, dict[str, str]]:
+    return {variant: undisturbed(environment, variant, logs) for variant in VARIANTS}
 
 
 @pytest.mark.parametrize("number", range(NUM_ROUNDS))
 def test_a_disturbed_sweep_ends_as_an_undisturbed_one(
-    number: int, began: float, lived_in: World, expected: dict[str, dict[str, str]], tmp_path: Path
+    number: int, began: float, environment: Environment, expected: dict[str, dict[str, str]], tmp_path: Path
 ) -> None:
     if time.monotonic() - began > BUDGET_S:
         pytest.skip(f"the rounds before took {BUDGET_S:.0f} s")
     plan = plan_round(SEED, number, ready(), VARIANTS)
-    outcome = play(lived_in, plan, expected[plan.variant], tmp_path)
+    outcome = play(environment, plan, expected[plan.variant], tmp_path)
     assert not outcome.wrong, f"{outcome.line}\n{tmp_path}"

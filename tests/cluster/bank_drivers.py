@@ -1,5 +1,5 @@
 """Drivers of their own for tests of banks: what cannot happen on the cluster that the other tests share.
-`python -m tests.cluster.bank_scenes SCENE STORE [ADDRESS]`."""
+`python -m tests.cluster.bank_drivers DRIVER STORE [ADDRESS]`."""
 
 from __future__ import annotations
 
@@ -101,6 +101,6 @@ def _check_rows(store: ArtifactStore, *numbers: int) -> None:
 
 
 if __name__ == "__main__":
-    scene, root, *rest = sys.argv[1:]
+    driver, root, *rest = sys.argv[1:]
     os.environ["RAY_AUTH_MODE"] = "disabled"
-    {"make": makes_a_bank_and_ends, "lose": loses_a_node_and_runs_short}[scene](ArtifactStore(root), *rest)
+    {"make": makes_a_bank_and_ends, "lose": loses_a_node_and_runs_short}[driver](ArtifactStore(root), *rest)

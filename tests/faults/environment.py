@@ -48,8 +48,8 @@ class LookedAtLater:
     was_rebuilt: bool
 
 
-class World:
-    """Everything that outlives a round; make it with `world`."""
+class Environment:
+    """Everything that outlives a round; make it with `running_environment`."""
 
     def __init__(self, folder: Path, hosts: Hosts, disk: Disk, redis: Redis | None = None) -> None:
         from tests.support.tiny_encoders import tiny_encoder  # torch takes seconds, and the tests of decisions need none of it
@@ -191,8 +191,8 @@ class World:
 
 
 @contextmanager
-def world(logs: Path, *, with_redis: bool = False) -> Iterator[World]:
-    """A world with its cluster and its server running; if it does not come up or breaks, its logs are kept there.
+def running_environment(logs: Path, *, with_redis: bool = False) -> Iterator[Environment]:
+    """An environment with its cluster and its server running; if it does not come up or breaks, its logs are kept there.
 
     with_redis: the head's tables lie in a Redis on a host of its own, so that the head may be lost.
     """
@@ -207,16 +207,16 @@ def world(logs: Path, *, with_redis: bool = False) -> Iterator[World]:
         settings["RAY_gcs_rpc_server_reconnect_timeout_s"] = str(FINDS_THE_HEAD_WITHIN_S)
     try:
         with disk.mounted(), hosts(**settings) as some:
-            lived_in = World(made, some, disk, start_redis(some) if with_redis else None)
+            environment = Environment(made, some, disk, start_redis(some) if with_redis else None)
             try:
-                lived_in.start_cluster()
-                lived_in.make_whole()
-                yield lived_in
+                environment.start_cluster()
+                environment.make_whole()
+                yield environment
             except BaseException:
-                lived_in.keep_logs(logs / "broken")
+                environment.keep_logs(logs / "broken")
                 raise
             finally:
-                lived_in.close()
+                environment.close()
     finally:
         shutil.rmtree(made, ignore_errors=True)
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.faults.artifacts import record_marks
+from tests.faults.environment import Environment
 from tests.faults.events import Observed, observed
 from tests.faults.moments import MOMENTS, Sight
 from tests.faults.processes import Process
-from tests.faults.world import World
 
 LOOK_EVERY_S = 0.03
 
@@ -33,15 +33,15 @@ class Driver:
         return self.process.poll() is None
 
 
-class Scene:
+class Target:
     """What a fault can do something to."""
 
-    def __init__(self, world: World, *, name: str, variant: str, logs: Path) -> None:
-        self.world = world
+    def __init__(self, environment: Environment, *, name: str, variant: str, logs: Path) -> None:
+        self.environment = environment
         self.name = name
         self.variant = variant
-        self.store = world.disk.folder / name
-        self.recipe = world.recipe(name, variant)
+        self.store = environment.disk.folder / name
+        self.recipe = environment.recipe(name, variant)
         self.events: list[Observed] = []
         self.drivers: list[Driver] = []
         self.halted: list[Process] = []  # by SIGSTOP
@@ -54,8 +54,8 @@ class Scene:
         """Start a driver: once more because the last one ended, or `at_once`, beside it."""
         last = self.drivers[-1].generation if self.drivers else -1
         number = len(self.drivers)
-        arguments = ["run", str(self.recipe), "--store", str(self.store), "--data", str(self.world.data)]
-        process = self.world.sentdist(*arguments, log=self.logs / f"driver-{number}.err")
+        arguments = ["run", str(self.recipe), "--store", str(self.store), "--data", str(self.environment.data)]
+        process = self.environment.sentdist(*arguments, log=self.logs / f"driver-{number}.err")
         generation = last if at_once else last + 1
         listener = threading.Thread(target=self._listen, args=(process, number, generation), daemon=True)
         driver = Driver(process=process, generation=generation, listener=listener)
@@ -93,12 +93,12 @@ class Scene:
 
     def find(self, what: str, *, host: int | None = None) -> Process | None:
         """A process of the sweep's cluster that does this, the newest one; None if there is none."""
-        found = [process for process in self.world.processes(what) if host in (None, process.host)]
+        found = [process for process in self.environment.processes(what) if host in (None, process.host)]
         return max(found, key=lambda process: process.pid, default=None)
 
     def command(self, *arguments: str, tracking: bool = False) -> tuple[int, str]:
         """A command of `sentdist` to its end: exit code and output."""
-        done = self.world.sentdist(*arguments, log=self.logs / "commands.err", tracking=tracking)
+        done = self.environment.sentdist(*arguments, log=self.logs / "commands.err", tracking=tracking)
         told, _ = done.communicate()
         self.tell(f"sentdist {' '.join(arguments)}: {done.returncode}\n{told}")
         return done.returncode, told

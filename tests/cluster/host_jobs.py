@@ -1,4 +1,4 @@
-"""Jobs for a cluster of several hosts: `python -m tests.cluster.host_scenes SCENE STORE NUM_HOSTS`."""
+"""Jobs for a cluster of several hosts: `python -m tests.cluster.host_jobs JOB STORE NUM_HOSTS`."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _living() -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    scene, store_root, num_hosts = sys.argv[1:]
+    job, store_root, num_hosts = sys.argv[1:]
     connect()
     wait_for(lambda: len(_living()) == int(num_hosts), what=f"{num_hosts} living nodes", seconds=120)  # one that is cut off: about 15 s
     {
@@ -124,4 +124,4 @@ if __name__ == "__main__":
         "change-hosts": changes_hosts,
         "search": partial(searches, at_once=1),
         "search-two": partial(searches, at_once=2),
-    }[scene](store_root)
+    }[job](store_root)
