@@ -22,6 +22,7 @@ from rayjobs.benchmarks.calibration import (
     over_table,
 )
 from rayjobs.benchmarks.null_measures import MEASURES, false_positives
+from rayjobs.benchmarks.null_models import NullModel
 from rayjobs.benchmarks.null_tasks import (
     PARTS,
     SHARING,
@@ -30,7 +31,6 @@ from rayjobs.benchmarks.null_tasks import (
     false_positives_of_parts,
     false_positives_of_shared,
 )
-from rayjobs.benchmarks.null_worlds import NullWorld
 from sentdist.report.style import Drawing, canvas, house_style, save
 
 RATIOS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -39,19 +39,19 @@ ROWS = (1, 3, 10, 30, 100)
 ITEMS = 60
 GROUPS = (2, 3, 5, 10)  # of test items, for many rows
 
-WORLDS = {
-    "seeds paired, correlation 0.9": NullWorld(shared_luck=0.9),
-    "luck skewed": NullWorld(luck="skewed"),
-    "luck of two modes": NullWorld(luck="bimodal"),
-    "one training in ten collapses": NullWorld(luck="collapse"),
-    "items right or wrong (ties)": NullWorld(ties=True),
-    "items in groups of 10": NullWorld(num_items=400, group_size=10, items_over_seeds=4.0),
-    "items in groups of 40": NullWorld(num_items=800, group_size=40, items_over_seeds=4.0),
-    "checkpoint, 1 row, normal": NullWorld(is_fixed=True),
-    "checkpoint, 1 row, skewed, 5 seeds": NullWorld(is_fixed=True, luck="skewed", num_seeds=5),
-    "checkpoint, 1 row, two modes, 5 seeds": NullWorld(is_fixed=True, luck="bimodal", num_seeds=5),
-    "checkpoint, 6 rows, skewed": NullWorld(is_fixed=True, luck="skewed", num_rows=6),
-    "checkpoint, 6 rows, two modes": NullWorld(is_fixed=True, luck="bimodal", num_rows=6),
+MODELS = {
+    "seeds paired, correlation 0.9": NullModel(shared_luck=0.9),
+    "luck skewed": NullModel(luck="skewed"),
+    "luck of two modes": NullModel(luck="bimodal"),
+    "one training in ten collapses": NullModel(luck="collapse"),
+    "items right or wrong (ties)": NullModel(ties=True),
+    "items in groups of 10": NullModel(num_items=400, group_size=10, items_over_seeds=4.0),
+    "items in groups of 40": NullModel(num_items=800, group_size=40, items_over_seeds=4.0),
+    "checkpoint, 1 row, normal": NullModel(is_fixed=True),
+    "checkpoint, 1 row, skewed, 5 seeds": NullModel(is_fixed=True, luck="skewed", num_seeds=5),
+    "checkpoint, 1 row, two modes, 5 seeds": NullModel(is_fixed=True, luck="bimodal", num_seeds=5),
+    "checkpoint, 6 rows, skewed": NullModel(is_fixed=True, luck="skewed", num_rows=6),
+    "checkpoint, 6 rows, two modes": NullModel(is_fixed=True, luck="bimodal", num_rows=6),
 }
 
 
@@ -68,7 +68,7 @@ def main() -> None:
     """Simulate, and write calibration.md and its figure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", default="infra/benchmarks", type=out_folder)
-    parser.add_argument("--tables", default=4000, type=int, help="of a world with one row; a fortieth of it with a hundred rows")
+    parser.add_argument("--tables", default=4000, type=int, help="of a model with one row; a fortieth of it with a hundred rows")
     asked = parser.parse_args()
     started = time.process_time()
     lines, by_ratio, by_rows = list(_page(asked.tables)), _curves_by_ratio(asked.tables), _by_rows(asked.tables)
@@ -82,7 +82,7 @@ def _head(count: int) -> Iterator[str]:
     yield ""
     yield (
         "`sentdist/evaluation/significance.py` on made-up tables in which no system is better than another "
-        "(`rayjobs/benchmarks/null_worlds.py`). A difference is told at 5 %."
+        "(`rayjobs/benchmarks/null_models.py`). A difference is told at 5 %."
     )
     yield (
         "The interval of a difference leaves out the truth exactly where its p < 0.05, so coverage is 100 % less the false positives (but "
@@ -101,11 +101,11 @@ def _head(count: int) -> Iterator[str]:
 
 def _curves_by_ratio(count: int) -> list[Curve]:
     """One row against a baseline, by the ratio of standard errors from items and from seeds."""
-    worlds = {seeds: [NullWorld(num_seeds=seeds, items_over_seeds=ratio, num_items=ITEMS) for ratio in RATIOS] for seeds in SEEDS}
+    models = {seeds: [NullModel(num_seeds=seeds, items_over_seeds=ratio, num_items=ITEMS) for ratio in RATIOS] for seeds in SEEDS}
     own = [Curve(label=f"seeds and items, {seeds} seeds", places=RATIOS,
         shares=[errors(by_seeds_and_items, one, count=count).one_row for one in row])
-           for seeds, row in worlds.items()]  # fmt: skip
-    old = [Curve(label=f"{label}, 3 seeds", places=RATIOS, shares=[errors(rule, one, count=count).one_row for one in worlds[3]])
+           for seeds, row in models.items()]  # fmt: skip
+    old = [Curve(label=f"{label}, 3 seeds", places=RATIOS, shares=[errors(rule, one, count=count).one_row for one in models[3]])
            for label, rule in (("seeds alone", by_seeds_alone), ("items alone", by_items_alone))]  # fmt: skip
     return [*own, *old]
 
@@ -114,11 +114,11 @@ def _by_rows(count: int) -> list[Curve]:
     """Tables of equal rows: some mark at all; the best row's equals left out; today's rule before; three seeds."""
     some, best, before = [], [], []
     for rows in ROWS:
-        world = NullWorld(num_rows=rows, num_items=ITEMS)
+        model = NullModel(num_rows=rows, num_items=ITEMS)
         fewer = max(100, count // max(1, rows // 3))
-        some.append(errors(over_table, world, count=fewer).any_row)
-        best.append(not_best(world, count=max(60, count // (rows + 10))))
-        before.append(errors(by_seeds_alone, world, count=fewer).any_row)
+        some.append(errors(over_table, model, count=fewer).any_row)
+        best.append(not_best(model, count=max(60, count // (rows + 10))))
+        before.append(errors(by_seeds_alone, model, count=fewer).any_row)
     labels = ("some mark in the table", "some equal said not to be the best", "some star by seeds alone")
     return [Curve(label=label, places=ROWS, shares=shares) for label, shares in zip(labels, (some, best, before), strict=True)]
 
@@ -151,13 +151,13 @@ def _row_table(curves: Sequence[Curve]) -> Iterator[str]:
 
 
 def _page(count: int) -> Iterator[str]:
-    yield "## Unkind worlds (3 seeds but where said)"
+    yield "## Harder null models (3 seeds but where said)"
     yield ""
     yield "| | seeds and items | seeds alone | items alone |"
     yield "|---|---:|---:|---:|"
-    for name, world in WORLDS.items():
-        fewer = count // 2 if world.num_items > 200 or world.num_rows > 1 else count
-        one = world if world.num_items > 200 else replace(world, num_items=ITEMS)
+    for name, model in MODELS.items():
+        fewer = count // 2 if model.num_items > 200 or model.num_rows > 1 else count
+        one = model if model.num_items > 200 else replace(model, num_items=ITEMS)
         shares = [errors(rule, one, count=fewer).one_row for rule in (by_seeds_and_items, by_seeds_alone, by_items_alone)]
         yield f"| {name} | " + " | ".join(f"{100 * share:.1f}" for share in shares) + " |"
     yield ""
@@ -196,11 +196,11 @@ def _page(count: int) -> Iterator[str]:
     )
     yield ""
     for rows in (3, 10, 30):
-        world = NullWorld(num_rows=rows, num_items=ITEMS, uneven=3.0)
-        found = errors(over_table, world, count=max(200, count // rows))
+        model = NullModel(num_rows=rows, num_items=ITEMS, uneven=3.0)
+        found = errors(over_table, model, count=max(200, count // rows))
         yield f"- {rows} rows: some mark in {100 * found.any_row:.1f} % of tables."
     yield ""
-    power = errors(over_table, NullWorld(num_rows=10, num_items=ITEMS, gain=4.0), count=count // 8).last_row
+    power = errors(over_table, NullModel(num_rows=10, num_items=ITEMS, gain=4.0), count=count // 8).last_row
     yield (
         "With ten rows, three seeds and a last row that is better by four standard errors, its mark stands in "
         f"{100 * power:.0f} % of tables."
@@ -212,11 +212,11 @@ def _few_groups(count: int) -> Iterator[str]:
     yield ""
     yield "| groups | " + " | ".join(map(str, GROUPS)) + " |"
     yield "|---|" + "---:|" * len(GROUPS)
-    worlds = [
-        NullWorld(num_rows=20, num_seeds=1, num_items=4 * one, group_size=4, items_over_seeds=1000.0, interaction=0.0) for one in GROUPS
+    models = [
+        NullModel(num_rows=20, num_seeds=1, num_items=4 * one, group_size=4, items_over_seeds=1000.0, interaction=0.0) for one in GROUPS
     ]
     yield (
-        "| some mark in the table | " + " | ".join(f"{100 * errors(over_table, world, count=count).any_row:.1f}" for world in worlds) + " |"
+        "| some mark in the table | " + " | ".join(f"{100 * errors(over_table, model, count=count).any_row:.1f}" for model in models) + " |"
     )
     yield ""
 

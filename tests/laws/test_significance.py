@@ -7,70 +7,70 @@ from dataclasses import replace
 import pytest
 
 from rayjobs.benchmarks.calibration import by_items_alone, by_seeds_alone, by_seeds_and_items, errors, not_best, over_table
+from rayjobs.benchmarks.null_models import NullModel
 from rayjobs.benchmarks.null_tasks import PARTS, false_positives_of_parts
-from rayjobs.benchmarks.null_worlds import NullWorld
 
 
 @pytest.mark.parametrize(("items_over_seeds", "expected"), [(2.0, 0.23), (4.0, 0.48)])
 def test_seeds_alone_err_where_items_vary(items_over_seeds: float, expected: float) -> None:
     """Why a test must ask both: over 3 seeds Welch's stars are false in 23 and 48 of 100 cases (20,000 tables elsewhere)."""
-    world = NullWorld(items_over_seeds=items_over_seeds, num_items=100)
-    assert errors(by_seeds_alone, world, count=1500).one_row == pytest.approx(expected, abs=0.05)
+    model = NullModel(items_over_seeds=items_over_seeds, num_items=100)
+    assert errors(by_seeds_alone, model, count=1500).one_row == pytest.approx(expected, abs=0.05)
 
 
 def test_items_alone_err_where_seeds_vary_or_items_belong_together() -> None:
-    assert errors(by_items_alone, NullWorld(items_over_seeds=0.5, num_items=100, interaction=0.0), count=600).one_row > 0.3
-    assert errors(by_items_alone, NullWorld(items_over_seeds=4.0, num_items=200, group_size=20), count=600).one_row > 0.3
+    assert errors(by_items_alone, NullModel(items_over_seeds=0.5, num_items=100, interaction=0.0), count=600).one_row > 0.3
+    assert errors(by_items_alone, NullModel(items_over_seeds=4.0, num_items=200, group_size=20), count=600).one_row > 0.3
 
 
 def test_many_rows_err_more_often_than_one() -> None:
     """With 30 equal rows over 3 seeds and items that hardly vary, some row had a star in every third table."""
-    found = errors(by_seeds_alone, NullWorld(num_rows=30, items_over_seeds=0.01, num_items=20), count=300)
+    found = errors(by_seeds_alone, NullModel(num_rows=30, items_over_seeds=0.01, num_items=20), count=300)
     assert found.any_row > 0.25
 
 
-WORLDS = {
-    "2 seeds": NullWorld(num_seeds=2),
-    "3 seeds": NullWorld(),
-    "5 seeds": NullWorld(num_seeds=5),
-    "items vary 4 times as much": NullWorld(items_over_seeds=2.0),
-    "seeds vary 4 times as much": NullWorld(items_over_seeds=0.5),
-    "seeds are paired": NullWorld(shared_luck=0.9),
-    "items in groups": NullWorld(num_items=300, group_size=10, items_over_seeds=4.0),
-    "ties": NullWorld(num_items=100, ties=True),
-    "skewed": NullWorld(luck="skewed"),
-    "collapse": NullWorld(luck="collapse"),
-    "a checkpoint, one row": NullWorld(is_fixed=True, luck="bimodal", num_seeds=5),
-    "a checkpoint, many rows": NullWorld(is_fixed=True, luck="skewed", num_rows=6),
+MODELS = {
+    "2 seeds": NullModel(num_seeds=2),
+    "3 seeds": NullModel(),
+    "5 seeds": NullModel(num_seeds=5),
+    "items vary 4 times as much": NullModel(items_over_seeds=2.0),
+    "seeds vary 4 times as much": NullModel(items_over_seeds=0.5),
+    "seeds are paired": NullModel(shared_luck=0.9),
+    "items in groups": NullModel(num_items=300, group_size=10, items_over_seeds=4.0),
+    "ties": NullModel(num_items=100, ties=True),
+    "skewed": NullModel(luck="skewed"),
+    "collapse": NullModel(luck="collapse"),
+    "a checkpoint, one row": NullModel(is_fixed=True, luck="bimodal", num_seeds=5),
+    "a checkpoint, many rows": NullModel(is_fixed=True, luck="skewed", num_rows=6),
 }
 
 
-@pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS)
-def test_the_test_of_significance_errs_in_one_case_of_twenty_at_most(world: NullWorld) -> None:
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_the_test_of_significance_errs_in_one_case_of_twenty_at_most(model: NullModel) -> None:
     """300 tables each: 5 % is counted as 15 ± 3.8; two and a half of those above. The page of the benchmark has 4000."""
-    world = replace(world, num_items=min(world.num_items, 300) if world.group_size > 1 else 60)
-    assert errors(by_seeds_and_items, world, count=300).one_row <= 0.081
+    model = replace(model, num_items=min(model.num_items, 300) if model.group_size > 1 else 60)
+    assert errors(by_seeds_and_items, model, count=300).one_row <= 0.081
 
 
 @pytest.mark.parametrize("num_rows", [3, 10, 30])
 def test_a_table_of_equals_has_a_mark_in_one_case_of_twenty_at_most(num_rows: int) -> None:
     """120 tables: 5 % is counted as 6 ± 2.4."""
-    for world in (NullWorld(num_rows=num_rows, num_items=40), NullWorld(num_rows=num_rows, num_items=40, uneven=3.0)):
-        assert errors(over_table, world, count=120).any_row <= 0.1
-        assert not_best(world, count=20) <= 0.2
+    for model in (NullModel(num_rows=num_rows, num_items=40), NullModel(num_rows=num_rows, num_items=40, uneven=3.0)):
+        assert errors(over_table, model, count=120).any_row <= 0.1
+        assert not_best(model, count=20) <= 0.2
 
 
 @pytest.mark.parametrize("num_groups", [2, 3, 5])
 def test_a_few_groups_of_items_do_not_make_many_rows_one(num_groups: int) -> None:
     """200 tables of 20 single encoders: 5 % is counted as 10 ± 3.1. With correlations as they came out 59, 23 and 11 % had a mark."""
-    world = NullWorld(num_rows=20, num_seeds=1, num_items=4 * num_groups, group_size=4, items_over_seeds=1000.0, interaction=0.0)
-    assert errors(over_table, world, count=200).any_row <= 0.11
+    model = NullModel(num_rows=20, num_seeds=1, num_items=4 * num_groups, group_size=4, items_over_seeds=1000.0, interaction=0.0)
+    assert errors(over_table, model, count=200).any_row <= 0.11
 
 
 def test_the_test_of_significance_finds_what_is_there() -> None:
     """A tenth row that is better by four standard errors is found over the table in most cases: rows lend each other their spread."""
-    world = NullWorld(num_rows=10, num_items=60, gain=4.0)
-    assert errors(over_table, world, count=100).last_row > 0.6
+    model = NullModel(num_rows=10, num_items=60, gain=4.0)
+    assert errors(over_table, model, count=100).last_row > 0.6
 
 
 @pytest.mark.parametrize("sizes", PARTS)

@@ -1,4 +1,4 @@
-"""The page on how often the test of significance errs is written, and its worlds are as equal as they say."""
+"""The page on how often the test of significance errs is written, and its models are as equal as they say."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import pytest
 
 from rayjobs.benchmarks.calibration_page import Curve, picture
 from rayjobs.benchmarks.null_measures import MEASURES, false_positives
-from rayjobs.benchmarks.null_worlds import NullWorld
+from rayjobs.benchmarks.null_models import NullModel
 
 
 @pytest.mark.parametrize("luck", ["normal", "skewed", "bimodal"])
 def test_luck_has_mean_zero_and_the_standard_errors_that_are_asked_for(luck: str) -> None:
-    world = NullWorld(luck=luck, num_items=40, items_over_seeds=2.0, num_seeds=4)  # type: ignore[arg-type]
-    scores = np.concatenate([tables.mean(axis=(2, 3)) for tables in world.tables(2000, np.random.default_rng(0))])
+    model = NullModel(luck=luck, num_items=40, items_over_seeds=2.0, num_seeds=4)  # type: ignore[arg-type]
+    scores = np.concatenate([tables.mean(axis=(2, 3)) for tables in model.tables(2000, np.random.default_rng(0))])
     moved = scores[:, 1] - scores[:, 0]
     expected = np.sqrt(2 / 4 * (1 + 2.0**2))  # two systems, four seeds of variance 1, items twice as much again
     assert moved.std() == pytest.approx(expected, rel=0.06) and abs(moved.mean()) < 4 * expected / 2000**0.5

@@ -14,7 +14,7 @@ COLLAPSING, DEPTH = 0.1, 10.0  # one training in ten falls by ten standard devia
 
 
 @dataclass(frozen=True, kw_only=True)
-class NullWorld:
+class NullModel:
     """Tables of `num_rows` systems and a baseline, over `num_seeds` trainings and `num_items` test items, all equally good in truth.
 
     items_over_seeds: standard error of a difference that comes from the drawing of items, over that from the drawing of seeds.
