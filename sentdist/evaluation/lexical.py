@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, assert_never
 
 import bm25s
 import numpy as np
@@ -23,7 +23,12 @@ def word_scores(kind: Lexical, queries: Sequence[str], documents: Sequence[str])
     A query without a known word scores 0 everywhere.
     """
     words_Q, words_R = [_words(query) for query in queries], [_words(document) for document in documents]
-    return _bm25(words_Q, words_R) if kind == "bm25" else _overlaps(words_Q, words_R)
+    match kind:
+        case "bm25":
+            return _bm25(words_Q, words_R)
+        case "word_overlap":
+            return _overlaps(words_Q, words_R)
+    assert_never(kind)
 
 
 def _words(text: str) -> list[str]:
