@@ -87,7 +87,7 @@ def _train(stage: Train) -> dict[str, Json]:
     if stage.banks:
         banks = [bank for bank in stage.banks if isinstance(bank, Bank)]
         phis = [phi_of(bank.encoder.objective) for bank in banks if isinstance(bank.encoder, Train)]
-        found |= {"num_regulators": len(stage.banks), "bank.dtype": stage.banks[0].dtype if stage.banks[0] in banks else None}
+        found |= {"num_banks": len(stage.banks), "bank.dtype": stage.banks[0].dtype if stage.banks[0] in banks else None}
         # A set, as cells spell it: a chart takes 0.01 for a number, and leaves out all that is none.
         found["phis"] = value_text([phi for phi in phis if phi is not None]) if any(phi is not None for phi in phis) else None
     return found | {"seed": stage.seed}

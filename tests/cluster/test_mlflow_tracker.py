@@ -87,7 +87,7 @@ def test_runs_point_to_one_another(tracked: Tracked) -> None:
     ("filter_string", "number"),
     [
         ("params.method = 'rcl'", 2),
-        ("params.phis = '{0.01, 0.02}' and params.num_regulators = '2'", 1),
+        ("params.phis = '{0.01, 0.02}' and params.num_banks = '2'", 1),
         ("params.`objective.name` = 'rcl' and params.`training.batch_size` = '64' and metrics.avg_sts > 80.5", 1),
         ("params.seed = '0' and tags.`sentdist.trial` != ''", 4),
         ("params.encoder = 'minilm-l6' and params.corpus = 'nli/triplets' and params.`objective.temperature` = '0.05'", 3),

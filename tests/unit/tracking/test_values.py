@@ -55,9 +55,10 @@ def test_a_trial_repeats_the_parameters_of_its_training_under_the_recipes_names(
     found = layout.parameters(trial.key)
     expected = {
         "method": "rcl", "seed": "0", "encoder": "minilm-l6", "corpus": "nli/triplets", "objective.name": "rcl", "objective.temperature": "0.05",
-        "training.batch_size": "64", "training.learning_rate": "2e-05", "phis": "{0.01, 0.02}", "num_regulators": "2", "selection.task": "stsb-dev",
+        "training.batch_size": "64", "training.learning_rate": "2e-05", "phis": "{0.01, 0.02}", "num_banks": "2", "selection.task": "stsb-dev",
     }  # fmt: skip
     assert expected.items() <= found.items()
+    assert "num_regulators" not in found, "reports count two regulators a bank, as the paper does"
     assert "fold" not in found
     assert "stopping" not in found
 
