@@ -32,7 +32,11 @@ METHODS = (
 QUICK_BYTES = 1 << 18  # of a file that is looked through in a few seconds
 DataFile = Annotated[
     str,
-    typer.Argument(metavar="DATA", help="Pairs, triplets, graded pairs or FAQ: a file, or hub:OWNER/NAME@COMMIT.", show_default=False),
+    typer.Argument(
+        metavar="DATA",
+        help="Pairs, triplets, graded pairs or FAQ: a file, a folder of its parts, or hub:OWNER/NAME@COMMIT.",
+        show_default=False,
+    ),
 ]
 TimeBudget = Annotated[
     str,
@@ -136,7 +140,9 @@ def tune(
 
 def _tell_of_a_while(place: str) -> None:
     """Say what is done with a file of many rows, of which the look for texts that are alike takes longer than a person waits."""
-    if Path(place).is_file() and Path(place).stat().st_size > QUICK_BYTES:
+    path = Path(place)
+    files = [path] if path.is_file() else [*path.iterdir()] if path.is_dir() else []
+    if sum(file.stat().st_size for file in files if file.is_file()) > QUICK_BYTES:
         typer.echo(f"Looking through {Path(place).name} for texts that are alike, which are held out together.", err=True)
 
 
@@ -158,14 +164,14 @@ def _place_of(file: str) -> tuple[str, str | None]:
     if file.startswith("hub:"):
         return _split_commit(file)
     path = Path(file).expanduser()
-    return (str(path.absolute()) if path.is_file() else file), None
+    return (str(path.absolute()) if path.exists() else file), None
 
 
 def _check_header(header: bool | None, place: str) -> None:
     """Refuse what only separated values have, where there are none."""
     from sentdist.data.sources.separated import MAY_BE_SEPARATED
 
-    if header is not None and suffix_of(PurePath(place)) not in MAY_BE_SEPARATED:
+    if header is not None and not Path(place).is_dir() and suffix_of(PurePath(place)) not in MAY_BE_SEPARATED:
         raise DataError(
             where="--header" if header else "--no-header",
             found=f"{Path(place).name}, whose columns have names",

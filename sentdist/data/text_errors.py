@@ -46,8 +46,12 @@ def file_of_folder(folder: Path) -> str:
 
 def parts_by_pattern(path: Path) -> str:
     """What to do where a pattern names the parts of one table; "" for what is none."""
-    is_pattern = any(letter in path.name for letter in "*?[") and is_called_a_file(path)
-    return _in_one_file(path) if is_pattern else ""
+    return _in_one_file(path) if is_pattern(path) else ""
+
+
+def is_pattern(path: Path) -> bool:
+    """Whether a name is of several files, as a shell fills it in."""
+    return any(letter in path.name for letter in "*?[") and is_called_a_file(path)
 
 
 def _in_one_file(pattern: Path) -> str:

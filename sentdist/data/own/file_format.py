@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sentdist.data.sources.files import read_text_table, with_large_strings
 from sentdist.data.sources.separated import FileFormat
-from sentdist.data.text_errors import file_of_folder, parts_by_pattern
+from sentdist.data.text_errors import is_pattern
 from sentdist.errors import DataError
 from sentdist.reading import reading
 from sentdist.spelling import near_file
@@ -44,18 +44,19 @@ def is_own_name(name: str) -> bool:
 def no_such_file(path: Path, file: str) -> DataError:
     """The error for a path where no file is, with the name that was probably meant."""
     folder = path.parent
-    if path.is_dir():
-        return DataError(
-            where=file, found="a folder", expected=f"a table of texts: {READABLE}", remedy=file_of_folder(Path(file).expanduser())
-        )
     names = [entry.name for entry in folder.iterdir() if is_own_name(entry.name)] if folder.is_dir() else []
     closest, found = near_file(path.name, names), "no such file"
     remedy = (
         f'Did you mean "{Path(file).parent / closest}"?'
         if closest
-        else parts_by_pattern(Path(file)) or "Give its path, or its name below --data; to a recipe --set corpus.file=YOURS.csv."
+        else _folder_of_pattern(path) or "Give its path, or its name below --data; to a recipe --set corpus.file=YOURS.csv."
     )
     return DataError(where=file, found=found, expected=f"a table of texts: {READABLE}", remedy=remedy)
+
+
+def _folder_of_pattern(path: Path) -> str:
+    """What to do where a pattern names the parts of one table; "" for what is none."""
+    return f"Name the folder, {path.parent}: its files are read as one table." if is_pattern(path) and path.parent.is_dir() else ""
 
 
 @contextmanager
@@ -72,7 +73,15 @@ def may_lack_header(is_guessed: bool) -> Iterator[None]:
 
 def own_table(name: str, path: Path, file_format: FileFormat, *, named: Sequence[str | None] = ()) -> pa.Table:
     """The rows of a file, text columns as large_string; separated values are all text. named: columns that will be read, of which
-    `ticket.question` is a field of the objects in `ticket`. DataError where it is not as `file_format` says."""
+    `ticket.question` is a field of the objects in `ticket`. DataError where it is not as `file_format` says, or has none."""
+    table = part_table(name, path, file_format, named=named)
+    if not table.num_rows:
+        raise no_rows(name)
+    return table
+
+
+def part_table(name: str, path: Path, file_format: FileFormat, *, named: Sequence[str | None] = ()) -> pa.Table:
+    """`own_table` of what may have no rows."""
     with reading(path, expected=SAID_BY_SUFFIX.get(suffix_of(path), "a table as its suffix says"), where=name):
         if suffix_of(path) == PARQUET:
             import pyarrow.parquet as pq
@@ -82,9 +91,12 @@ def own_table(name: str, path: Path, file_format: FileFormat, *, named: Sequence
             table = read_text_table(path, file_format, may_repeat=True)
         table = _without_blank_end(with_large_strings(_with_fields(table, named)))
         table.validate(full=True)
-    if not table.num_rows:
-        raise DataError(where=name, found="no rows", expected="at least one", remedy="Write the file again.")
     return _emptied(table)
+
+
+def no_rows(name: str) -> DataError:
+    """The error for a table of nothing."""
+    return DataError(where=name, found="no rows", expected="at least one", remedy="Write the file again.")
 
 
 def _with_fields(table: pa.Table, named: Sequence[str | None]) -> pa.Table:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 
+from sentdist.data.cells import row_name
 from sentdist.data.own.shapes import Layout, Shape, grades_of
 from sentdist.errors import DataError
-from sentdist.reading import unreadable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,10 +56,10 @@ class FileRows:
     num_otherwise: int
 
 
-def file_rows(name: str, table: pa.Table, layout: Layout) -> FileRows:
-    """The rows with a text in each column, each once."""
+def file_rows(name: str, table: pa.Table, layout: Layout, place: Callable[[int], str] = row_name) -> FileRows:
+    """The rows with a text in each column, each once. place: where a person finds a row."""
     texts = [[(text or "").strip() for text in table[column].to_pylist()] for column in layout.texts]
-    grades = grades_of(name, layout.columns[2], grade_cells(table, layout)) if layout.shape == "graded" else []
+    grades = grades_of(name, layout.columns[2], grade_cells(table, layout), place) if layout.shape == "graded" else []
     kept: dict[tuple[str, ...], int] = {}
     num_empty = num_headers = num_otherwise = 0
     for row, found in enumerate(zip(*texts, strict=True)):
@@ -93,9 +93,3 @@ def grade_cells(table: pa.Table, layout: Layout) -> list[object]:
     """The cells of the scores, without those of rows that name the columns again."""
     columns = [table[column].to_pylist() for column in layout.columns]
     return [None if row == layout.columns else row[2] for row in zip(*columns, strict=True)]
-
-
-def check_file(name: str, path: Path) -> None:
-    """Raise DataError for a path that is no file."""
-    if (kind := unreadable(path)) is not None:
-        raise DataError(where=name, found=kind, expected="a file", remedy="Correct corpus.file.")

@@ -11,14 +11,14 @@ from pathlib import Path
 import pyarrow as pa
 
 from sentdist.data.cells import number_in
-from sentdist.data.own.file_format import may_lack_header, own_table
-from sentdist.data.own.file_rows import FileRows, OwnFile, check_file, file_rows, grade_cells
+from sentdist.data.own.file_format import may_lack_header
+from sentdist.data.own.file_rows import FileRows, OwnFile, file_rows, grade_cells
 from sentdist.data.own.noted_sides import digest_of_sides, sides_of_file
+from sentdist.data.own.parts import RowPlaces, TableParts, format_of_parts, parts_of, read_parts
 from sentdist.data.own.shapes import GRADES, KNOWN_NAMES, Layout, Shape, layout_of, scale_of
 from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN, Sides
 from sentdist.data.sources import hub
-from sentdist.data.sources.file_facts import content_digest
-from sentdist.data.sources.separated import FileFormat, format_notes, recognised
+from sentdist.data.sources.separated import FileFormat, format_notes
 from sentdist.errors import DataError, brief, counted, listed
 
 SPOILT = re.compile("[ÃÂ][\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]|â€[™œ\x9d“”¦˜]|\ufffd")
@@ -54,22 +54,23 @@ class RecognisedFile:
 
 
 def recognise(name: str, path: Path | None, options: OwnFileOptions, *, hub_revision: str | None = None) -> RecognisedFile:
-    """Find out what a file is and which of its rows are held out. path: None for a data set of the hub.
+    """Find out what a file is and which of its rows are held out. path: a file, or a folder of its parts; None for a data set of the hub.
 
     Raises:
-        DataError: what `recognised`, `layout_of`, `scale_of` and `sides_of` refuse.
+        DataError: what `parts_of`, `format_of_parts`, `read_parts`, `layout_of`, `scale_of` and `sides_of` refuse.
     """
-    file_format = FileFormat()
+    file_format, parts, places = FileFormat(), None, RowPlaces()
     if path is None:
         table, revision = hub.read(name, split=None, columns=None, revision=hub_revision), str(hub_revision)
     else:
-        check_file(name, path)
+        parts = parts_of(name, path)
         given = FileFormat(encoding=options.encoding, separator=options.separator, has_header=options.has_header)
-        file_format = recognised(name, path, given, _known_names(options))
-        table, revision = own_table(name, path, file_format, named=(*(options.columns or ()), options.group)), content_digest(path)
+        file_format = format_of_parts(name, parts, given, _known_names(options))
+        table, places = read_parts(name, parts, file_format, named=(*(options.columns or ()), options.group))
+        revision = parts.digest()
     with may_lack_header(file_format.has_header is False and options.has_header is None):
         layout = layout_of(name, table, shape=options.shape, columns=options.columns, group=options.group)
-        rows = file_rows(name, table, layout)
+        rows = file_rows(name, table, layout, places)
         low, high = scale_of(name, layout.columns[2], grade_cells(table, layout)) if layout.shape == "graded" else (None, None)
     num_texts = len({text for row in rows.texts for text in row})
     file = OwnFile(
@@ -82,7 +83,7 @@ def recognise(name: str, path: Path | None, options: OwnFileOptions, *, hub_revi
     sizes = tuple(int((sides.of_rows == side).sum()) for side in (TRAIN, DEV, TEST))
     scale = (low, high) if low is not None and high is not None else None
     notes = (
-        f"{name}: {_words_of_reading(path, file_format, layout, table, rows, scale)}",
+        f"{name}: {_words_of_reading(parts, file_format, layout, table, rows, scale)}",
         *_sentences_of_sides(layout, rows, sides, sizes),
         *_sentences_of_likeness(options, file, loosened, num_texts),
         *_sentences_of_letters(rows),
@@ -120,13 +121,13 @@ def _first_possible(name: str, rows: FileRows, ways: Sequence[OwnFile], revision
 
 
 def _words_of_reading(
-    path: Path | None, file_format: FileFormat, layout: Layout, table: pa.Table, rows: FileRows, scale: tuple[float, float] | None
+    parts: TableParts | None, file_format: FileFormat, layout: Layout, table: pa.Table, rows: FileRows, scale: tuple[float, float] | None
 ) -> str:
     """What the columns were taken for, and what was left out."""
     unread = [column for column in table.column_names if column not in (*layout.columns, layout.group, layout.split)]
     read = [
         f"{layout.shape} in {listed(layout.columns)}",
-        *([] if path is None else format_notes(file_format, path)),
+        *([] if parts is None else [*parts.told(), *format_notes(file_format, parts.files[0])]),
         *([_words_of_scores(layout.columns[2], rows.grades, *scale)] if scale else []),
         *([f"{listed([column or 'unnamed' for column in unread])} not read{_no_grades(table, unread)}"] if unread else []),
         *([f"{counted(rows.num_empty, 'row')} without a text{' or a score' if scale else ''} left out"] if rows.num_empty else []),

@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from sentdist.data.own.file_format import own_table
-from sentdist.data.own.file_rows import FileRows, OwnFile, check_file, file_rows
+from sentdist.data.own.file_rows import FileRows, OwnFile, file_rows
 from sentdist.data.own.noted_sides import digest_of_sides, sides_of_file
+from sentdist.data.own.parts import TableParts, parts_of, read_parts
 from sentdist.data.own.shapes import Layout
 from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN
 from sentdist.data.retrieval import Retrieval
 from sentdist.data.seeded_order import digest_u64
 from sentdist.data.sources import hub
-from sentdist.data.sources.file_facts import changed_since_planning, content_digest
+from sentdist.data.sources.file_facts import changed_since_planning
 from sentdist.data.sources.separated import FileFormat
 from sentdist.errors import DataError, counted
 
@@ -107,21 +107,22 @@ def _judged(rows: Sequence[Sequence[str]]) -> Iterator[tuple[str, str]]:
 
 def _read(name: str, path: Path | None, file: OwnFile, revision: str) -> tuple[FileRows, np.ndarray]:
     if path is None:
-        return _opened(name, None, 0, file, revision)
-    check_file(name, path)
-    return _opened(name, path, path.stat().st_mtime_ns, file, revision)
+        return _opened(name, None, (), file, revision)
+    parts = parts_of(name, path)
+    return _opened(name, parts, parts.changed(), file, revision)
 
 
 @lru_cache(maxsize=2)
-def _opened(name: str, path: Path | None, changed: int, file: OwnFile, revision: str) -> tuple[FileRows, np.ndarray]:
+def _opened(name: str, parts: TableParts | None, changed: tuple[int, ...], file: OwnFile, revision: str) -> tuple[FileRows, np.ndarray]:
     """A file's rows and their sides: dev, test and training of one run ask for the same."""
-    if path is None:
+    if parts is None:
         table = hub.read(name, split=None, columns=None, revision=revision)
-    elif content_digest(path) != revision:
-        raise changed_since_planning(f"{name} ({path})", revision)
+    elif parts.digest() != revision:
+        place = parts.files[0].parent if parts.is_folder else parts.files[0]
+        raise changed_since_planning(f"{name} ({place})", revision)
     else:
         written = FileFormat(encoding=file.encoding, separator=file.separator, has_header=file.has_header)
-        table = own_table(name, path, written, named=(*file.columns, file.group))
+        table, _ = read_parts(name, parts, written, named=(*file.columns, file.group))
     rows = file_rows(name, table, Layout(shape=file.shape, columns=file.columns, group=file.group, split=file.split))
     sides = sides_of_file(name, rows, file, revision)
     if digest_of_sides(sides) != file.sides:

@@ -6,7 +6,7 @@ import functools
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -145,12 +145,13 @@ def scale_of(name: str, column: str, cells: Sequence[object]) -> tuple[float, fl
     return min(usual, key=lambda scale: scale[1] - scale[0], default=(low, high))
 
 
-def grades_of(name: str, column: str, cells: Sequence[object]) -> list[float]:
-    """Scores as numbers, NaN where there is none: with a point or a comma, or the words of NLI labels. DataError for anything else."""
-    return [_grade(name, column, row, cell) for row, cell in enumerate(cells)]
+def grades_of(name: str, column: str, cells: Sequence[object], place: Callable[[int], str] = row_name) -> list[float]:
+    """Scores as numbers, NaN where there is none: with a point or a comma, or the words of NLI labels. DataError for anything else.
+    place: where a person finds a row."""
+    return [_grade(name, column, row, cell, place) for row, cell in enumerate(cells)]
 
 
-def _grade(name: str, column: str, row: int, cell: object) -> float:
+def _grade(name: str, column: str, row: int, cell: object, place: Callable[[int], str]) -> float:
     if cell is None or (isinstance(cell, str) and not cell.strip()):
         return math.nan
     if isinstance(cell, float) and math.isnan(cell):
@@ -163,7 +164,7 @@ def _grade(name: str, column: str, row: int, cell: object) -> float:
         expected = f"a number, or one of {', '.join(NLI_LABELS)}"
         raise DataError(
             where=f"{name}, {column}",
-            found=f"{brief(cell)} in {row_name(row)}",
+            found=f"{brief(cell)} in {place(row)}",
             expected=expected,
             remedy="Correct the row or leave it out.",
         )

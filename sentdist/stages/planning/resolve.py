@@ -135,7 +135,8 @@ class FileResolver:
         return self._own[asked]
 
     def _own_file(self, file: str) -> tuple[str, Path | None]:
-        """The name by which a file goes into stages, and where it lies: a path, or a name below the data root; None: on the hub.
+        """The name by which a file or a folder of its parts goes into stages, and where it lies: a path, or a name below the data root;
+        None: on the hub.
 
         Raises:
             DataError: no such file, or one that is no table.
@@ -144,15 +145,15 @@ class FileResolver:
             return file, None
         places = [Path(file).expanduser().absolute()]
         if self.data_root is not None:
-            copy_into_mirror(file, self.data_root)
+            copy_into_mirror(file.rstrip("/"), self.data_root)
             places.append(self.data_root / file)
-        path = next((place for place in places if place.is_file()), None)
+        path = next((place for place in places if place.is_file() or place.is_dir()), None)
         if path is None:
             raise no_such_file(places[0], file)
-        if not is_own_name(path.name):
+        if not path.is_dir() and not is_own_name(path.name):
             found, remedy = f"suffix {path.suffix or '(none)'}", f"{other_kind(path)}."
             raise DataError(where=file, found=found, expected=f"one of {READABLE}", remedy=remedy)
-        return (file if path != places[0] else path.name), path
+        return (file.rstrip("/") if path != places[0] else path.name), path
 
     def tagger(self, name: str, *, where: str) -> str:
         """Raises RecipeError for a name of no known form, DataError for a tagger that is not there."""

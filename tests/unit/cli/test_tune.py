@@ -187,3 +187,14 @@ def test_who_waits_for_a_large_file_is_told_for_what(quick: int, words: list[str
     monkeypatch.setattr(tune, "QUICK_BYTES", quick)
     found = call([*words[:2], "--local", "--methods", "none"])
     assert found.exit_code == 2 and ("Looking through mine.csv for texts that are alike" in found.stderr) == (quick == 0)
+
+
+def test_a_folder_of_parts_is_searched_as_one_table(words: list[str], tmp_path: Path) -> None:
+    header, *rows = (tmp_path / "mine.csv").read_text().splitlines()
+    (tmp_path / "mine").mkdir()
+    for number in range(3):
+        (tmp_path / f"mine/part-{number}.csv").write_text("\n".join([header, *rows[25 * number : 25 * number + 25], ""]))
+    found = call(["tune", "mine/", *words[2:], "--header"])
+    assert found.exit_code == 0, found.output
+    assert "3 files as one table, part-0.csv to part-2.csv" in found.output and "75 rows: 59 train, 8 dev, 8 test" in found.output
+    assert list((tmp_path / ".sentdist/tuned/tune-mine").glob("encoder-*"))

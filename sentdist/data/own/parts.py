@@ -1,0 +1,238 @@
+"""The files that a person's own table lies in: one, or the parts in a folder, as Spark and `datasets` write them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sentdist.data.cells import row_name
+from sentdist.data.own.file_format import READABLE, is_own_name, no_rows, own_table, part_table
+from sentdist.data.own.sides import OWN_NAMES, SIDES
+from sentdist.data.sources.file_facts import content_digest
+from sentdist.data.sources.separated import FileFormat, recognised
+from sentdist.errors import DataError, counted, listed
+from sentdist.reading import reading, unreadable
+from sentdist.table_files import LINES, OBJECTS, PARQUET, PLAIN_SUFFIX, is_packed, open_bytes, suffix_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+HIDDEN = (".", "_")  # what begins so is no part: _SUCCESS, _metadata, .part-00000.crc
+DESCRIPTIONS = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "metadata.json")  # of what lies beside them
+BLOCK = 1 << 20  # bytes that are looked at in one piece
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableParts:
+    """files: in the order of their names. is_folder: whether they are the parts in one. splits: which split each is by its name; () where
+    names say none. unread: what else lies in the folder."""
+
+    files: tuple[Path, ...]
+    is_folder: bool = False
+    splits: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+
+    def digest(self) -> str:
+        """What pins the content: of a folder that of all its parts, in order, with their splits."""
+        if not self.is_folder:
+            return content_digest(self.files[0])
+        splits = self.splits or ("",) * len(self.files)
+        each = [f"{split}:{content_digest(file)}" for file, split in zip(self.files, splits, strict=True)]
+        return "sha256:" + hashlib.sha256("\n".join(each).encode()).hexdigest()[:16]
+
+    def changed(self) -> tuple[int, ...]:
+        """When each was changed, in ns."""
+        return tuple(file.stat().st_mtime_ns for file in self.files)
+
+    def told(self) -> list[str]:
+        """What a person should know of a folder, in words."""
+        if not self.is_folder:
+            return []
+        ends = f"{self.files[0].name}{f' to {self.files[-1].name}' if self.files[1:] else ''}"
+        said = [f"{counted(len(self.files), 'file')}{' as one table' if self.files[1:] else ''}, {ends}"]
+        if self.splits:
+            said.append("splits by the names of the files")
+        return [*said, *([f"{listed(self.unread)} beside not read"] if self.unread else [])]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowPlaces:
+    """Where a person finds a row of a table. starts: the first row of each part; names: of their files; () for a table in one file."""
+
+    starts: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def __call__(self, row: int) -> str:
+        if not self.starts:
+            return row_name(row)
+        part = bisect_right(self.starts, row) - 1
+        return f"{row_name(row - self.starts[part])} of {self.names[part]}"
+
+
+def parts_of(name: str, path: Path) -> TableParts:
+    """A file, or the parts in a folder: its tables of one kind, without those that are empty and those with hidden names.
+
+    Raises:
+        DataError: no file; a folder without a table, or with tables of several kinds, or with splits for some of them.
+    """
+    if not path.is_dir():
+        if (kind := unreadable(path)) is not None:
+            raise DataError(where=name, found=kind, expected="a file", remedy="Correct corpus.file.")
+        return TableParts(files=(path,))
+    seen = sorted(entry for entry in path.iterdir() if not entry.name.startswith(HIDDEN))
+    tables = [entry for entry in seen if entry.is_file() and is_own_name(entry.name) and entry.name not in DESCRIPTIONS]
+    tables = [entry for entry in tables if suffix_of(entry) != PLAIN_SUFFIX] or tables  # a readme.txt beside tables is none
+    if not tables:
+        raise _no_table(name, path, seen)
+    kinds = {(suffix_of(entry), is_packed(entry)): entry for entry in reversed(tables)}
+    if len(kinds) > 1:
+        raise DataError(
+            where=name,
+            found=f"a folder with files of several kinds, such as {listed([entry.name for entry in kinds.values()])}",
+            expected="the parts of one table, of one kind",
+            remedy="Name one of the files, or put the parts into a folder of their own.",
+        )
+    files = tuple(entry for entry in tables if not _is_empty(entry))
+    if not files:
+        raise no_rows(name)
+    unread = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in seen if entry not in tables]
+    return TableParts(files=files, is_folder=True, splits=_splits(name, files), unread=tuple(unread))
+
+
+def format_of_parts(name: str, parts: TableParts, given: FileFormat, known_names: Sequence[str]) -> FileFormat:
+    """How all parts are written, as `recognised` finds it: separator and header are those of the first, the encoding is of all.
+
+    Raises:
+        DataError: as `recognised`; parts in several encodings.
+    """
+    first = recognised(_named(name, parts, 0), parts.files[0], given, known_names)
+    if first.encoding is None or given.encoding is not None:
+        return first
+    alike = replace(given, separator=first.separator, has_header=first.has_header)
+    encodings = {0: first.encoding}
+    for number, file in enumerate(parts.files[1:], 1):
+        encodings[number] = recognised(_named(name, parts, number), file, alike, known_names).encoding or "utf-8"
+    if len(set(encodings.values())) > 1:  # what is ASCII is the same in all that are found
+        encodings = {number: one for number, one in encodings.items() if one != "utf-8" or not _is_ascii(parts.files[number])}
+    different = {one: parts.files[number].name for number, one in reversed(encodings.items())}
+    if len(different) > 1:
+        raise DataError(
+            where=name,
+            found=listed([f"{file} in {encoding}" for encoding, file in different.items()]),
+            expected="parts in one encoding",
+            remedy="Save them all as UTF-8, or say the encoding: --encoding (tune), or --set corpus.encoding=… (a recipe).",
+        )
+    return replace(first, encoding=next(iter(different)))
+
+
+def read_parts(name: str, parts: TableParts, file_format: FileFormat, *, named: Sequence[str | None] = ()) -> tuple[pa.Table, RowPlaces]:
+    """The rows of all parts, one behind the other and without a copy, as `own_table` gives those of a file; and where they stand.
+
+    Raises:
+        DataError: as `own_table`; parts of other columns than the first. Objects in JSON may lack keys, in one file as in several.
+    """
+    if not parts.is_folder:
+        return own_table(name, parts.files[0], file_format, named=named), RowPlaces()
+    import pyarrow as pa
+
+    tables: list[pa.Table] = []
+    known: dict[str, tuple[pa.Field, str]] = {}
+    for number, file in enumerate(parts.files):
+        where = _named(name, parts, number)
+        table = part_table(where, file, file_format, named=named).replace_schema_metadata(None)
+        if tables and suffix_of(file) not in (LINES, OBJECTS):
+            _check_same_columns(where, table, tables[0], parts.files[0].name)
+            table = table.select(tables[0].column_names)
+        for field in table.schema:
+            other, other_file = known.get(field.name, (field, file.name))
+            _check_same_type(where, field, other, other_file)
+            known[field.name] = (field, file.name) if pa.types.is_null(other.type) else (other, other_file)
+        tables.append(table)
+    starts = [0]
+    for table in tables:
+        starts.append(starts[-1] + table.num_rows)
+    if not starts[-1]:
+        raise no_rows(name)
+    if parts.splits and "split" not in known:
+        tables = [
+            table.append_column("split", pa.repeat(pa.scalar(split, pa.large_string()), table.num_rows))
+            for table, split in zip(tables, parts.splits, strict=True)
+        ]
+    whole = pa.concat_tables(tables, promote_options="permissive")
+    return whole, RowPlaces(starts=tuple(starts[:-1]), names=tuple(file.name for file in parts.files))
+
+
+def _named(name: str, parts: TableParts, number: int) -> str:
+    return f"{name}/{parts.files[number].name}" if parts.is_folder else name
+
+
+def _check_same_columns(where: str, table: pa.Table, first: pa.Table, first_name: str) -> None:
+    lacking = [column for column in first.column_names if column not in table.column_names]
+    more = [column for column in table.column_names if column not in first.column_names]
+    if lacking or more:
+        said = [*([f"no column {listed(lacking)}"] if lacking else []), *([f"a column {listed(more)}"] if more else [])]
+        raise DataError(
+            where=where,
+            found=" but ".join(said),
+            expected=f"columns {listed(first.column_names)}, as in {first_name}",
+            remedy="Parts of one table have the same columns, named in the first line of each; name one file, or correct that.",
+        )
+
+
+def _check_same_type(where: str, field: pa.Field, other: pa.Field, other_file: str) -> None:
+    import pyarrow as pa
+
+    try:
+        pa.unify_schemas([pa.schema([field]), pa.schema([other])], promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        raise DataError(
+            where=f"{where}, {field.name}", found=f"values of type {_plain(field)}", expected=f"{_plain(other)}, as in {other_file}",
+            remedy="Write all parts in the same way.",
+        ) from None  # fmt: skip
+
+
+def _plain(field: pa.Field) -> str:
+    return str(field.type).replace("large_", "")
+
+
+def _splits(name: str, files: Sequence[Path]) -> tuple[str, ...]:
+    """The splits that the names of files say: train-00000-of-00004.parquet, snli_dev.csv; () where all are of one, or of none."""
+    sides = [{OWN_NAMES[word] for word in re.findall("[a-z]+", file.name.lower()) if word in OWN_NAMES} for file in files]
+    splits = [SIDES[next(iter(side))] if len(side) == 1 else "" for side in sides]
+    if len(set(splits)) == 1:
+        return ()
+    if "" in splits:
+        plain, of_split = files[splits.index("")].name, next(file.name for file, split in zip(files, splits, strict=True) if split)
+        raise DataError(
+            where=name,
+            found=f"{of_split}, which is a split by its name, beside {plain}",
+            expected="a split in the name of each file, or of none",
+            remedy=f"Name one file, or call them train, dev and test: train-{plain}.",
+        )
+    return tuple(splits)
+
+
+def _no_table(name: str, folder: Path, seen: Sequence[Path]) -> DataError:
+    """The error for a folder without a table, with where there is one."""
+    expected = f"a table, or the parts of one: {READABLE}"
+    inside = [entry for entry in seen if entry.is_dir() and any(is_own_name(one.name) for one in entry.iterdir())]
+    remedy = f"Name a folder in it: {listed([str(entry) for entry in inside[:3]])}." if inside else "Name the file, or its folder."
+    return DataError(where=name, found="a folder without such a table", expected=expected, remedy=remedy)
+
+
+def _is_empty(file: Path) -> bool:
+    """Whether nothing stands in a part, as Spark writes those that had no row."""
+    if suffix_of(file) == PARQUET:
+        return False
+    with reading(file, expected="a part of a table"), open_bytes(file) as opened:
+        return not opened.read(1)
+
+
+def _is_ascii(file: Path) -> bool:
+    with reading(file, expected="a part of a table"), open_bytes(file) as opened:
+        return all(block.isascii() for block in iter(lambda: opened.read(BLOCK), b""))
