@@ -14,6 +14,7 @@ SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 LINES_LOOKED_AT = 200
 MOST_ALIKE = 0.8  # of the lines have as many fields
 MOST_SPACED = 0.5  # of the separators have a space behind them, where they part columns
+MOST_TITLES = 10  # rows that may stand above the names of the columns
 LONGEST_NAME, MOST_WORDS = 40, 4  # of a column; what is longer is a sentence
 
 
@@ -102,6 +103,24 @@ def names_columns(rows: Sequence[Sequence[str]], known_names: Sequence[str]) -> 
     others = {cell for cells in columns for cell in cells[1:]}
     named = columns[1:] if len(first) > 2 and not first[0] else columns
     return len(set(first)) == len(first) and all(_is_name(cells, known_names) and cells[0] not in others for cells in named)
+
+
+def titles_above(rows: Sequence[Sequence[str]], known_names: Sequence[str]) -> int:
+    """How many rows stand above the one that names the columns, as spreadsheets have a title there: rows of one cell, or any where two
+    known names come only below them."""
+    if _has_known_names(rows, known_names):
+        return 0
+    count, _ = _most_common(rows)
+    for number, row in enumerate(rows[1 : MOST_TITLES + 1], 1):
+        if len(row) == count and _num_filled(row) > 1:
+            are_titles = all(_num_filled(above) < 2 for above in rows[:number])
+            if _has_known_names(rows[number:], known_names) or (are_titles and names_columns(rows[number:], known_names)):
+                return number
+    return 0
+
+
+def _num_filled(row: Sequence[str]) -> int:
+    return sum(bool(cell.strip()) for cell in row)
 
 
 def _is_name(cells: Sequence[str], known_names: Sequence[str]) -> bool:

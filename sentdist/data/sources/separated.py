@@ -15,8 +15,17 @@ from typing import TYPE_CHECKING
 from sentdist.data.quotes import check_escapes, check_quotes, long_fields, unquoted
 from sentdist.data.sources.column_names import refuse_repeated
 from sentdist.data.sources.letters import hardly_western, utf_16_without_mark
-from sentdist.data.sources.parting import SEPARATORS, fields, looks_like_one_column, names_columns, quoting, separators, usual_separator
-from sentdist.errors import DataError, brief
+from sentdist.data.sources.parting import (
+    SEPARATORS,
+    fields,
+    looks_like_one_column,
+    names_columns,
+    quoting,
+    separators,
+    titles_above,
+    usual_separator,
+)
+from sentdist.errors import DataError, brief, listed
 from sentdist.reading import SAVE_AS_UTF8, reading
 from sentdist.table_files import GZIP_BEGINS, PLAIN_SUFFIX, SEPARATED, is_packed, open_bytes, open_text, suffix_of, whole_text
 
@@ -65,8 +74,26 @@ def recognised(name: str, path: Path, given: FileFormat, known_names: Sequence[s
                 "If they do part columns, save it without those spaces, name the columns in the first line and in --columns, or name the "
                 "separator in a recipe.",
             )
-    has_header = names_columns(fields(lines, separator), known_names) if given.has_header is None else given.has_header
+    rows = fields(lines, separator)
+    if given.has_header is not False and (titles := titles_above(rows, known_names)):
+        raise _titles(name, lines, separator, rows, titles, first=1 if said is None else 2)
+    has_header = names_columns(rows, known_names) if given.has_header is None else given.has_header
     return FileFormat(encoding=encoding, separator=separator, has_header=has_header)
+
+
+def _titles(name: str, lines: Sequence[str], separator: str, rows: Sequence[Sequence[str]], titles: int, *, first: int) -> DataError:
+    """The error for rows above the one that names the columns. first: the number of the first line."""
+    with long_fields():
+        reader = csv.reader(lines, delimiter=separator, quoting=quoting(separator))
+        last = next(reader.line_num for number, _ in enumerate(filter(None, reader), 1) if number == titles + 1) - 1
+    title, last = next((cell for row in rows for cell in row if cell.strip()), ""), last + first - 1
+    lines_above = f"line {last}" if last == first else f"lines {first} to {last}"
+    return _complaint(
+        name,
+        f"{brief(title.strip())} above the names of the columns, which are in line {last + 1} ({listed(rows[titles])})",
+        "the names of the columns in the first line",
+        f"Delete {lines_above}; if line {last + 1} names no columns: --no-header (tune), or --set corpus.header=false (a recipe).",
+    )
 
 
 def _refuse_separated(name: str, given: FileFormat, path: Path) -> None:

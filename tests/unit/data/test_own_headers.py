@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from sentdist.data.own.recognise import OwnFileOptions, RecognisedFile, recognise
+from sentdist.data.own.shapes import KNOWN_NAMES
+from sentdist.data.sources.separated import FileFormat, recognised
 from sentdist.errors import DataError
 
 
@@ -100,3 +102,29 @@ def test_a_header_or_separator_of_a_table_that_has_none_is_refused(
     (tmp_path / name).write_text("{}")
     with pytest.raises(DataError, match=rf"{field} .* for {kind}, which names its columns itself"):
         recognise(name, tmp_path / name, OwnFileOptions(**given))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("above", "names", "said"),
+    [
+        ("FAQ export 2026\n", "question;answer;topic", "'FAQ export 2026' above the names of the columns, which are in line 2 .question"),
+        ("FAQ export 2026;;\n;;\n", "Frage;Antwort;Thema", "'FAQ export 2026' .* in line 3 .Frage, Antwort, Thema.*Delete lines 1 to 2"),
+        ("# 2026-05-01, by sales\n\n", "Wort;Satz;Thema", "in line 3 .*Delete lines 1 to 2"),
+        ("Our FAQ; as of May; 2026\n", "question;answer;topic", "in line 2 .*Delete line 1"),
+        ("sep=;\nOur FAQ\n", "question;answer;topic", "in line 3 .*Delete line 2"),
+    ],
+)
+def test_a_title_above_the_header_is_told_with_the_line(tmp_path: Path, above: str, names: str, said: str) -> None:
+    """The names of columns were a row to train on, or a row of more fields than the title has."""
+    path = tmp_path / "own.csv"
+    path.write_text(f"{above}{names}\n" + "".join(f"how is {n};it is so {n};topic {n % 3}\n" for n in range(40)))
+    for has_header in (None, True):
+        with pytest.raises(DataError, match=said):
+            recognised("own.csv", path, FileFormat(has_header=has_header), sorted(KNOWN_NAMES))
+
+
+@pytest.mark.parametrize("first", ["question,answer\n", "a first question without an answer,\n", ",text\n"])
+def test_what_is_no_title_is_read(tmp_path: Path, first: str) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text(first + "".join(f"{n},it is so {n}\n" for n in range(40)))
+    assert recognised("own.csv", path, FileFormat(), sorted(KNOWN_NAMES)).separator == ","
