@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sentdist.data.cells import row_name
-from sentdist.data.own.shapes import Layout, Shape, grades_of
+from sentdist.data.own.grades import grades_of
+from sentdist.data.own.shapes import Layout, Shape
 from sentdist.errors import DataError
 
 

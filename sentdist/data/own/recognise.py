@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sentdist.data.cells import number_in
 from sentdist.data.own.file_format import may_lack_header
 from sentdist.data.own.file_rows import FileRows, OwnFile, file_rows, grade_cells
+from sentdist.data.own.grades import scale_of, score_in
 from sentdist.data.own.noted_sides import digest_of_sides, sides_of_file
 from sentdist.data.own.parts import RowPlaces, TableParts, format_of_parts, parts_of, read_parts
-from sentdist.data.own.shapes import GRADES, KNOWN_NAMES, Layout, Shape, layout_of, scale_of
+from sentdist.data.own.shapes import GRADES, KNOWN_NAMES, Layout, Shape, layout_of
 from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN, Sides
 from sentdist.data.sources import hub
 from sentdist.data.sources.separated import FileFormat, format_notes
@@ -177,7 +177,7 @@ def _no_grades(table: pa.Table, unread: Sequence[str]) -> str:
     """Why a column that is called as scores are is not taken for them."""
     for column in unread:
         if column.lower() in GRADES and len(table):
-            word = next((str(cell) for cell in table[column].slice(0, 1000).to_pylist() if number_in(str(cell)) is None), None)
+            word = next((str(cell) for cell in table[column].slice(0, 1000).to_pylist() if score_in(str(cell)) is None), None)
             return "" if word is None else f" ({column} holds no numbers: {brief(word)})"
     return ""
 

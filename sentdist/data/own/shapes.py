@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import functools
-import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
-from sentdist.data.cells import number_in, row_name
 from sentdist.data.graded import NLI_LABELS
 from sentdist.data.own.doubts import classes_or_scores, less_alike, unclear, whether_grades, which_is_which
 from sentdist.data.own.file_format import flattened
+from sentdist.data.own.grades import SCALES, score_in
 from sentdist.data.sources.column_names import check_columns
 from sentdist.data.sources.files import with_large_strings
 from sentdist.errors import DataError, brief, counted, listed, one_line
@@ -51,7 +50,6 @@ MOST_CLASSES = 20
 MOSTLY = 0.9  # of the cells
 WITHOUT_BLANKS = "\u0590"  # from here on are scripts whose words are not parted by blanks, or hold marks that are no letters
 LEAST_FOR_LABELS, MOST_WORDS = 20, 4  # rows for each label, and words of one: what is longer or more varied is a text
-SCALES = ((0.0, 1.0), (1.0, 5.0), (-1.0, 1.0), (0.0, 5.0), (1.0, 7.0), (1.0, 10.0), (0.0, 10.0), (0.0, 100.0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,49 +124,6 @@ def _without_headers(table: pa.Table) -> pa.Table:
         return table
     is_header = functools.reduce(pc.and_kleene, named)
     return table.filter(pc.invert(pc.fill_null(is_header, False)))
-
-
-def scale_of(name: str, column: str, cells: Sequence[object]) -> tuple[float, float]:
-    """The scale that scores are on: the narrowest of the usual ones that holds them, else their own range.
-
-    Raises:
-        DataError: scores that are all one.
-    """
-    numbers = [number for number in grades_of(name, column, cells) if not math.isnan(number)]
-    low, high = (min(numbers), max(numbers)) if numbers else (0.0, 0.0)
-    if low == high:
-        found = f"{low:g} in every row" if numbers else "no score in any row"
-        raise DataError(where=f"{name}, {column}", found=found, expected="scores that differ", remedy="Name the column of the scores.")
-    if any(isinstance(cell, str) and cell.strip().casefold() in NLI_LABELS for cell in cells):
-        return 0.0, 2.0
-    usual = [scale for scale in SCALES if scale[0] <= low and high <= scale[1]]
-    return min(usual, key=lambda scale: scale[1] - scale[0], default=(low, high))
-
-
-def grades_of(name: str, column: str, cells: Sequence[object], place: Callable[[int], str] = row_name) -> list[float]:
-    """Scores as numbers, NaN where there is none: with a point or a comma, or the words of NLI labels. DataError for anything else.
-    place: where a person finds a row."""
-    return [_grade(name, column, row, cell, place) for row, cell in enumerate(cells)]
-
-
-def _grade(name: str, column: str, row: int, cell: object, place: Callable[[int], str]) -> float:
-    if cell is None or (isinstance(cell, str) and not cell.strip()):
-        return math.nan
-    if isinstance(cell, float) and math.isnan(cell):
-        return math.nan
-    text = str(cell).strip().casefold()
-    if text in NLI_LABELS:
-        return NLI_LABELS[text]
-    number = number_in(text)
-    if number is None:
-        expected = f"a number, or one of {', '.join(NLI_LABELS)}"
-        raise DataError(
-            where=f"{name}, {column}",
-            found=f"{brief(cell)} in {place(row)}",
-            expected=expected,
-            remedy="Correct the row or leave it out.",
-        )
-    return number
 
 
 def _by_name(table: pa.Table, by_name: dict[str, str], shape: str | None) -> tuple[str, ...] | None:
@@ -264,7 +219,7 @@ def _check_scale(name: str, table: pa.Table, texts: Sequence[str], column: str) 
     plain = column.strip().casefold()
     if plain in GRADES or any(word in plain for word in GRADE_WORDS):
         return
-    numbers = [number for cell in table[column].to_pylist() if cell is not None and (number := number_in(str(cell))) is not None]
+    numbers = [number for cell in table[column].to_pylist() if cell is not None and (number := score_in(str(cell))) is not None]
     low, high = min(numbers, default=0.0), max(numbers, default=0.0)
     if not any(scale[0] <= low and high <= scale[1] for scale in SCALES):
         raise whether_grades(name, texts, column, f"{one_line(column, 60)} with numbers from {low:g} to {high:g}, no usual scores,")
@@ -317,7 +272,7 @@ def _check_nli(name: str, table: pa.Table, chosen: Sequence[str]) -> None:
     """Refuse NLI's labels as numbers: in releases entailment is 0 and contradiction 2, so that they fall with likeness."""
     if [column.strip().casefold() for column in chosen[:2]] != ["premise", "hypothesis"]:
         return
-    numbers = {number_in(str(cell)) for cell in table[chosen[2]].to_pylist() if cell is not None and str(cell).strip()}
+    numbers = {score_in(str(cell)) for cell in table[chosen[2]].to_pylist() if cell is not None and str(cell).strip()}
     if numbers and numbers <= {-1.0, 0.0, 1.0, 2.0}:
         raise DataError(
             where=f"{name}, {chosen[2]}",
@@ -338,7 +293,7 @@ def _check_classes(name: str, table: pa.Table, chosen: Sequence[str]) -> None:
     if not is_class and (plain in GRADES or any(word in plain for word in GRADE_WORDS)):
         return
     cells = Counter(str(cell).strip() for cell in table[chosen[2]].to_pylist() if cell is not None and str(cell).strip())
-    numbers = {number_in(cell) for cell in cells}
+    numbers = {score_in(cell) for cell in cells}
     if None in numbers or not all(float(number or 0.0).is_integer() for number in numbers):  # words of NLI, or scores
         return
     is_truth = numbers <= {0.0, 1.0} and plain not in CLASSES
@@ -353,7 +308,7 @@ def _label_in(table: pa.Table, column: str) -> str | None:
     different = Counter(cells)
     is_few = len(cells) >= LEAST_FOR_LABELS and len(different) * LEAST_FOR_LABELS <= len(cells)
     is_short = all(len(cell.split()) <= MOST_WORDS for cell in different)
-    numbers = [cell for cell in cells if number_in(cell.rstrip("%")) is not None]
+    numbers = [cell for cell in cells if score_in(cell) is not None]
     if numbers and 2 * len(numbers) >= len(cells):
         return numbers[0]
     return different.most_common(1)[0][0] if is_few and is_short else None
@@ -373,7 +328,7 @@ def _is_numbers(table: pa.Table, column: str) -> bool:
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_boolean(kind):
         return True
     cells = [cell for cell in table[column].slice(0, 1000).to_pylist() if cell and cell.strip()] if _is_text(table, column) else []
-    return bool(cells) and all(number_in(cell) is not None or cell.strip().casefold() in NLI_LABELS for cell in cells)
+    return bool(cells) and all(score_in(cell) is not None or cell.strip().casefold() in NLI_LABELS for cell in cells)
 
 
 def _longest_texts(table: pa.Table) -> list[str]:

@@ -31,7 +31,7 @@ def with_column(folder: Path, names: str, cells: Sequence[object], **asked: obje
 
 
 @pytest.mark.parametrize(
-    "cells", [("yes", "no"), ("de", "en", "fr"), ("10 %", "20 %", "85 %"), ("0.5", "0.7", "missing"), ("very good", "bad")]
+    "cells", [("yes", "no"), ("de", "en", "fr"), ("10 %", "20 %", "unclear"), ("0.5", "0.7", "missing"), ("very good", "bad")]
 )
 def test_labels_are_no_negatives(tmp_path: Path, cells: tuple[str, ...]) -> None:
     with pytest.raises(DataError, match=r"third with '.*', which is no negative"):

@@ -14,7 +14,8 @@ import pytest
 
 from sentdist.data.candidates import read_candidates
 from sentdist.data.labels import read_labelled
-from sentdist.data.own.shapes import layout_of, scale_of
+from sentdist.data.own.grades import scale_of
+from sentdist.data.own.shapes import layout_of
 from sentdist.data.retrieval import read_retrieval
 from sentdist.data.sources.files import read_file
 from sentdist.data.sources.pinned import read_source

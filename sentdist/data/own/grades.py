@@ -1,0 +1,83 @@
+"""The scores in a person's own table: cells as numbers, and the scale that they are on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from sentdist.data.cells import number_in, row_name
+from sentdist.data.graded import NLI_LABELS
+from sentdist.errors import DataError, brief
+
+SCALES = ((0.0, 1.0), (1.0, 5.0), (-1.0, 1.0), (0.0, 5.0), (1.0, 7.0), (1.0, 10.0), (0.0, 10.0), (0.0, 100.0))
+PERCENT, DECIMALS = "%", 12  # 7 % is 0.07, not 0.07000000000000001
+
+
+def scale_of(name: str, column: str, cells: Sequence[object]) -> tuple[float, float]:
+    """The scale that scores are on: the narrowest of the usual ones that holds them, else their own range.
+
+    Raises:
+        DataError: scores that are all one.
+    """
+    numbers = [number for number in grades_of(name, column, cells) if not math.isnan(number)]
+    low, high = (min(numbers), max(numbers)) if numbers else (0.0, 0.0)
+    if low == high:
+        found = f"{low:g} in every row" if numbers else "no score in any row"
+        raise DataError(where=f"{name}, {column}", found=found, expected="scores that differ", remedy="Name the column of the scores.")
+    if any(isinstance(cell, str) and cell.strip().casefold() in NLI_LABELS for cell in cells):
+        return 0.0, 2.0
+    usual = [scale for scale in SCALES if scale[0] <= low and high <= scale[1]]
+    return min(usual, key=lambda scale: scale[1] - scale[0], default=(low, high))
+
+
+def grades_of(name: str, column: str, cells: Sequence[object], place: Callable[[int], str] = row_name) -> list[float]:
+    """Scores as numbers, NaN where there is none: with a point or a comma, all or none in percent, or the words of NLI labels. DataError
+    for anything else. place: where a person finds a row."""
+    _check_percent(name, column, cells, place)
+    return [_grade(name, column, row, cell, place) for row, cell in enumerate(cells)]
+
+
+def score_in(text: str) -> float | None:
+    """`number_in`, and 45% as 0.45."""
+    plain = text.strip()
+    if not plain.endswith(PERCENT):
+        return number_in(plain)
+    number = number_in(plain[:-1])
+    return None if number is None else round(number / 100, DECIMALS)
+
+
+def _check_percent(name: str, column: str, cells: Sequence[object], place: Callable[[int], str]) -> None:
+    """Refuse 45% beside 45: the latter may be the same, or 100 times as much."""
+    kinds: dict[bool, int] = {}
+    for row, cell in enumerate(cells):
+        if isinstance(cell, str) and score_in(cell) is not None:
+            kinds.setdefault(cell.strip().endswith(PERCENT), row)
+            if len(kinds) > 1:
+                break
+    if len(kinds) > 1:
+        raise DataError(
+            where=f"{name}, {column}",
+            found=f"{brief(cells[kinds[True]])} in {place(kinds[True])} and {brief(cells[kinds[False]])} in {place(kinds[False])}",
+            expected="all in percent, or none",
+            remedy="Write the scores in one way.",
+        )
+
+
+def _grade(name: str, column: str, row: int, cell: object, place: Callable[[int], str]) -> float:
+    if cell is None or (isinstance(cell, str) and not cell.strip()):
+        return math.nan
+    if isinstance(cell, float) and math.isnan(cell):
+        return math.nan
+    text = str(cell).strip().casefold()
+    if text in NLI_LABELS:
+        return NLI_LABELS[text]
+    number = score_in(text)
+    if number is None:
+        expected = f"a number, a percentage, or one of {', '.join(NLI_LABELS)}"
+        raise DataError(
+            where=f"{name}, {column}",
+            found=f"{brief(cell)} in {place(row)}",
+            expected=expected,
+            remedy="Correct the row or leave it out.",
+        )
+    return number
