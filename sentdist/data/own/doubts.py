@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from sentdist.errors import DataError, counted, listed, one_line
 
+CHATS = ({"role", "content"}, {"from", "value"})  # fields of a turn
+
 
 def whether_grades(name: str, texts: Sequence[str], column: str, found: str) -> DataError:
     """found: the column, and what it holds."""
@@ -49,6 +51,19 @@ def less_alike(name: str, columns: Sequence[str]) -> DataError:
         remedy=f"Write 1 minus it, as a column score; if higher is more alike all the same: {named(columns)}; "
         f"if it says nothing of the texts, name {' and '.join(columns[:2])} alone.",
     )
+
+
+def lists_of_objects(name: str, column: str, fields: Sequence[str], rows: int) -> DataError:
+    """The error for a column whose cells are lists of objects of these fields: the turns of a chat, or rows under a key."""
+    is_chat = any(names <= set(fields) for names in CHATS)
+    found = f"{one_line(column, 60)} with lists of objects, whose fields are {listed(fields)}{', as chats have' if is_chat else ''}"
+    if is_chat:
+        remedy = 'Write a row for each question with its answer: {"question": …, "answer": …}.'
+    elif rows == 1:
+        remedy = f"Write each of these objects on a line of its own, as `jq -c '.{column}[]'` does."
+    else:
+        remedy = "Write a row for each pair of texts, with those of its list."
+    return DataError(where=name, found=found, expected="texts in columns, a row for each pair", remedy=remedy)
 
 
 def unclear(name: str, found: str, likely: Sequence[str]) -> DataError:

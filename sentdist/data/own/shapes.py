@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from sentdist.data.graded import NLI_LABELS
-from sentdist.data.own.doubts import classes_or_scores, less_alike, unclear, whether_grades, which_is_which
+from sentdist.data.own.doubts import classes_or_scores, less_alike, lists_of_objects, unclear, whether_grades, which_is_which
 from sentdist.data.own.file_format import flattened
 from sentdist.data.own.grades import SCALES, score_in
 from sentdist.data.sources.column_names import check_columns
@@ -166,6 +166,9 @@ def _by_content(name: str, table: pa.Table, shape: str | None, *, without: str |
         return tuple(texts)
     flat = flattened(table)
     lists = [column for column in flat.column_names if _is_list(flat, column)]
+    for column in lists:
+        if fields := _fields_of_items(flat, column):
+            raise lists_of_objects(name, column, fields, len(flat))
     of_lists = f", of which {listed(lists)} {'hold' if lists[1:] else 'holds'} lists: a row for each text in them is read" if lists else ""
     raise unclear(name, f"columns {listed(flat.column_names)}{of_lists}", _longest_texts(with_large_strings(flat)))
 
@@ -344,3 +347,11 @@ def _longest_texts(table: pa.Table) -> list[str]:
 
 def _is_list(table: pa.Table, column: str) -> bool:
     return str(table.schema.field(column).type).startswith(("list", "large_list"))
+
+
+def _fields_of_items(table: pa.Table, column: str) -> list[str]:
+    """The fields of the objects in the lists of a column; none where these hold other things."""
+    import pyarrow as pa
+
+    kind = table.schema.field(column).type.value_type
+    return [field.name for field in kind] if pa.types.is_struct(kind) else []

@@ -58,3 +58,34 @@ def test_a_line_that_is_none_is_named_with_what_is_wrong_about_it(
     ):
         with pytest.raises(DataError, match=rf"line {number}: found .*expected a JSON object\. .*{remedy}"):
             read()
+
+
+FAQ = '[{"question": "how", "answer": "so"}]'
+
+
+@pytest.mark.parametrize("text", [FAQ, f'{{"data": {FAQ}}}', f'{{"version": 2, "next": null, "name": "faq", "rows": {FAQ}}}'])
+def test_the_only_list_of_objects_may_stand_under_a_key(text: str, tmp_path: Path) -> None:
+    """Web services send it so: it was a file that cannot be read."""
+    (tmp_path / "faq.json").write_text(text)
+    assert read_objects(tmp_path / "faq.json").to_pylist() == [{"question": "how", "answer": "so"}]
+    assert next(open_texts(str(tmp_path / "faq.json"), columns=["answer"]).batches(9)) == {"answer": ["so"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f'{{"train": {FAQ}, "test": {FAQ}}}', "several lists of objects, under train, test.*file of its own"),
+        (f'{{"data": {FAQ}, "columns": ["a"]}}', "a list of objects under data, beside columns.*that list alone"),
+        ('{"question": ["how"], "answer": ["so"]}', 'an object of columns, question, answer.*orient="records"'),
+        ('{"question": {"0": "how"}, "answer": {"0": "so"}}', "an object of columns, question, answer"),
+        ('{"how": "so", "who": "she"}', "an object with the keys how, who; expected JSON, a list of objects"),
+        ('[["how", "so"]]', "a list of lists; expected"),
+        ('["how", "so"]', "a list of texts; expected"),
+        ('[{"question": "how"}, "so"]', "a list of objects and others; expected"),
+        ("7", "found 7; expected"),
+    ],
+)
+def test_json_of_another_shape_is_told(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "faq.json").write_text(text)
+    with pytest.raises(DataError, match=said):
+        read_objects(tmp_path / "faq.json")

@@ -15,6 +15,7 @@ import pytest
 from sentdist.data.candidates import read_candidates
 from sentdist.data.labels import read_labelled
 from sentdist.data.own.grades import scale_of
+from sentdist.data.own.recognise import OwnFileOptions, recognise
 from sentdist.data.own.shapes import layout_of
 from sentdist.data.retrieval import read_retrieval
 from sentdist.data.sources.files import read_file
@@ -312,3 +313,18 @@ def test_candidates_that_are_no_texts_are_named(tmp_path: Path) -> None:
     (tmp_path / "few.json").write_text(json.dumps([{"query": "a", "positive": ["b"], "negative": [{"text": "c"}]}]))
     with pytest.raises(DataError, match=r"row 1.*negative"):
         read_candidates("few", data_root=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ('{"messages": [{"role": "user", "content": "how"}, {"role": "assistant", "content": "so"}]}', "role, content, as chats have"),
+        ('{"id": 7, "conversations": [{"from": "human", "value": "how"}]}', "conversations with lists .* from, value, as chats have"),
+        ('{"data": [{"question": "how", "answer": "so"}]}', r"a line of its own, as `jq -c '.data\[\]'` does"),
+    ],
+)
+def test_lists_of_objects_are_told_as_what_they_are(row: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "own.jsonl"
+    path.write_text(f"{row}\n")
+    with pytest.raises(DataError, match=said):
+        recognise("own.jsonl", path, OwnFileOptions())
