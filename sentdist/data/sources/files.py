@@ -222,6 +222,8 @@ def _look(name: str, path: Path) -> FileFacts:
 def _parquet_shape(name: str, path: Path) -> tuple[int, tuple[str, ...]]:
     import pyarrow.parquet as pq
 
+    with _reading(name, path):
+        source_format(f"{name} ({path})", path)  # refuses what is none
     with _reading(name, path), pq.ParquetFile(path) as file:
         return file.metadata.num_rows, tuple(file.schema_arrow.names)
 

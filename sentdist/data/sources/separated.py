@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from sentdist.data.quotes import check_escapes, check_quotes, long_fields, unquoted
 from sentdist.data.sources.column_names import refuse_repeated
 from sentdist.data.sources.letters import hardly_western, utf_16_without_mark
+from sentdist.data.sources.other_content import BEGIN, refuse_other_content
 from sentdist.data.sources.parting import (
     SEPARATORS,
     fields,
@@ -27,7 +28,7 @@ from sentdist.data.sources.parting import (
 )
 from sentdist.errors import DataError, brief, listed
 from sentdist.reading import SAVE_AS_UTF8, reading
-from sentdist.table_files import GZIP_BEGINS, PLAIN_SUFFIX, SEPARATED, is_packed, open_bytes, open_text, suffix_of, whole_text
+from sentdist.table_files import PARQUET, PLAIN_SUFFIX, SEPARATED, is_packed, open_bytes, open_text, suffix_of, whole_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -127,15 +128,14 @@ def source_format(name: str, path: Path) -> FileFormat:
 def _beginning(name: str, path: Path, encoding: str | None, *, remedy: str) -> tuple[str | None, str | None, list[str]]:
     """Encoding of a file, the separator that it names itself, and its first lines; no lines of one that is not of separated values.
     remedy: for letters of an unknown encoding."""
-    if suffix_of(path) == ".parquet":
-        return None, None, []
+    is_parquet = suffix_of(path) == PARQUET
     with reading(path, expected="a table of texts", where=name), open_bytes(path) as file:
-        begin = file.read(LOOKED_AT)
+        begin = file.read(BEGIN if is_parquet else LOOKED_AT)
     if not begin.strip():
         raise _complaint(name, "an empty file", "rows of texts", "Write the file again.")
-    if begin[:4] == b"PK\x03\x04":
-        raise _complaint(name, "a spreadsheet or an archive", "a table of texts", "Save it as CSV in your spreadsheet program.")
-    _refuse_packed(name, path, begin)
+    refuse_other_content(name, path, begin)
+    if is_parquet:
+        return None, None, []
     encoding = encoding or _encoding(name, path, begin, remedy=remedy)
     if suffix_of(path) not in MAY_BE_SEPARATED:
         return encoding, None, []
@@ -339,14 +339,8 @@ def encoding_of(name: str, path: Path) -> str:
         return "utf-8-sig"
     with open_bytes(path) as file:
         begin = file.read(LOOKED_AT)
-    _refuse_packed(name, path, begin)
+    refuse_other_content(name, path, begin)
     return _encoding(name, path, begin, remedy=SAVE_AS_UTF8)
-
-
-def _refuse_packed(name: str, path: Path, begin: bytes) -> None:
-    """Raise DataError for what gzip has packed and whose name does not say so."""
-    if begin.startswith(GZIP_BEGINS):
-        raise _complaint(name, "what gzip has packed", f"{suffix_of(path) or 'text'}, as its name says", f"Call the file {path.name}.gz.")
 
 
 def marked_encoding(begin: bytes) -> str | None:
