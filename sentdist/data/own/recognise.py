@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -15,13 +14,13 @@ from sentdist.data.own.file_rows import FileRows, OwnFile, file_rows, grade_cell
 from sentdist.data.own.grades import scale_of, score_in
 from sentdist.data.own.noted_sides import digest_of_sides, sides_of_file
 from sentdist.data.own.parts import RowPlaces, TableParts, format_of_parts, parts_of, read_parts
+from sentdist.data.own.remarks import remarks
 from sentdist.data.own.shapes import GRADES, KNOWN_NAMES, Layout, Shape, layout_of
 from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN, Sides
 from sentdist.data.sources import hub
 from sentdist.data.sources.separated import FileFormat, format_notes
 from sentdist.errors import DataError, brief, counted, listed
 
-SPOILT = re.compile("[ÃÂ][\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]|â€[™œ\x9d“”¦˜]|\ufffd")
 MOST_COUNTED = 7  # different scores that are counted one by one
 MOST_FOR_NEAR = 50_000  # different texts among which near-duplicates are looked for, if nobody said: some 20 s
 
@@ -86,7 +85,7 @@ def recognise(name: str, path: Path | None, options: OwnFileOptions, *, hub_revi
         f"{name}: {_words_of_reading(parts, file_format, layout, table, rows, scale)}",
         *_sentences_of_sides(layout, rows, sides, sizes),
         *_sentences_of_likeness(options, file, loosened, num_texts),
-        *_sentences_of_letters(rows),
+        *remarks(rows.texts),
     )
     return RecognisedFile(revision=revision, file=file, sizes=(sizes[0], sizes[1], sizes[2]), notes=notes)
 
@@ -150,16 +149,6 @@ def _sentences_of_sides(layout: Layout, rows: FileRows, sides: Sides, sizes: Seq
             f"{counted(sides.num_linked, 'row')} of its own dev and test splits share texts with training rows: "
             "`sentdist leaks` lists them."
         )
-
-
-def _sentences_of_letters(rows: FileRows) -> Iterator[str]:
-    """That letters were lost before: UTF-8 that was read as cp1252 and saved, or what could not be written at all."""
-    found = [(text, match.start()) for row in rows.texts for text in row if (match := SPOILT.search(text))]
-    if found:
-        text, place = found[0]
-        word = text[max(0, place - 20) : place].split(" ")[-1] + text[place : place + 20].split(" ")[0]
-        like = f"{counted(len(found), 'text')} with letters like {brief(word)}"
-        yield f"{like}, spoilt before they came here: export them again as UTF-8."
 
 
 def _words_of_scores(column: str, grades: Sequence[float], low: float, high: float) -> str:

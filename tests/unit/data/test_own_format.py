@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from sentdist.data.own.file_format import NOTHING, own_table
-from sentdist.data.own.recognise import SPOILT, OwnFileOptions, RecognisedFile, recognise
+from sentdist.data.own.recognise import OwnFileOptions, RecognisedFile, recognise
+from sentdist.data.own.remarks import SPOILT
 from sentdist.data.own.rows import read_rows
 from sentdist.data.own.shapes import KNOWN_NAMES
 from sentdist.data.own.sides import DEV, TEST, TRAIN
@@ -97,14 +98,46 @@ def test_a_negative_is_called_so_in_a_word_of_its_own(tmp_path: Path, third: str
 
 
 @pytest.mark.parametrize(
-    ("word", "is_spoilt"), [("schÃ¶n", True), ("itâ€™s", True), ("sch\ufffdn", True), ("Ãlvaro CÂMARA", False), ("schön", False)]
+    ("word", "is_spoilt"),
+    [
+        ("schÃ¶n", True),
+        ("itâ€™s", True),
+        ("sch\ufffdn", True),
+        ("Ãlvaro CÂMARA", False),
+        ("schön", False),
+        ("AMANHÃ…", False),
+        ("LÃ”", False),
+        ("GRÃ–SSE", True),
+        ("voilÃ\xa0", True),
+        ("Ã…ngström", True),
+        ("CAFÃ©", True),
+    ],
 )
 def test_letters_that_were_lost_before_are_told(tmp_path: Path, word: str, is_spoilt: bool) -> None:
     path = tmp_path / "own.csv"
     path.write_text("question,answer\n" + "".join(f"one {n},{word if n < 3 else 'other'} {n}\n" for n in range(60)), encoding="utf-8")
     notes = recognise("own.csv", path, OwnFileOptions(near=None)).notes
-    assert (f"3 texts with letters like '{word}', spoilt before they came here: export them again as UTF-8." in notes) == is_spoilt
+    assert (f"3 texts with letters like {word!r}, spoilt before they came here: export them again as UTF-8." in notes) == is_spoilt
     assert len(notes) == 2 + is_spoilt
+
+
+@pytest.mark.parametrize(("number", "is_told"), [(40, True), (3, True), (2, False)])
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Press it.<br>Then wait", "'<br>' in 'Press it.<br>Then wait"),
+        ("Tom &amp; Jerry", "'&amp;' in 'Tom &amp; Jerry"),
+        ('<a href="x">see</a>', """'<a href="x">' in"""),
+        ("it&#39;s so", "'&#39;' in"),
+    ],
+)
+def test_html_in_many_texts_is_told_once(tmp_path: Path, number: int, is_told: bool, text: str, shown: str) -> None:
+    path = tmp_path / "own.tsv"
+    path.write_text("question\tanswer\n" + "".join(f"one {n}\t{text if n < number else 'a < b & c; x > y'} {n}\n" for n in range(60)))
+    notes = recognise("own.tsv", path, OwnFileOptions(near=None)).notes
+    assert len(notes) == 2 + is_told
+    if is_told:
+        assert notes[-1].startswith(f"{number} texts with HTML, such as {shown}")
 
 
 def test_texts_without_blanks_are_looked_through_once() -> None:
