@@ -6,6 +6,7 @@ import codecs
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
 from sentdist.frozen import Frozen
 from sentdist.plan.specs import Shape
@@ -22,7 +23,9 @@ def _known_encoding(name: str) -> str:
     try:
         codecs.lookup(name)
     except LookupError:
-        raise ValueError(f'found "{name}"; expected an encoding that Python knows, such as utf-8, utf-16, cp1252 or shift-jis') from None
+        raise PydanticCustomError(  # its message is what was expected
+            "unknown_encoding", "an encoding that Python knows, such as utf-8, utf-16, cp1252 or shift-jis"
+        ) from None
     return name
 
 

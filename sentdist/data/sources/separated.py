@@ -116,7 +116,7 @@ def source_format(name: str, path: Path) -> FileFormat:
     Raises:
         DataError: as `recognised`, but for separators.
     """
-    encoding, said, lines = _beginning(name, path, None, remedy=SAVE_AS_UTF8)
+    encoding, said, lines = _beginning(name, path, None, remedy=_as_utf8(path))
     if not lines:
         return FileFormat(encoding=encoding)
     usual = usual_separator(path)
@@ -340,7 +340,13 @@ def encoding_of(name: str, path: Path) -> str:
     with open_bytes(path) as file:
         begin = file.read(LOOKED_AT)
     refuse_other_content(name, path, begin)
-    return _encoding(name, path, begin, remedy=SAVE_AS_UTF8)
+    return _encoding(name, path, begin, remedy=_as_utf8(path))
+
+
+def _as_utf8(path: Path) -> str:
+    """What to do with letters of an unknown encoding where nothing takes its name."""
+    unpacked = f"{'zcat' if is_packed(path) else 'cat'} {path.name}"
+    return f"{SAVE_AS_UTF8[:-1]}, such as by: {unpacked} | iconv -f cp1251 -t utf-8, with the encoding that it is in."
 
 
 def marked_encoding(begin: bytes) -> str | None:

@@ -60,7 +60,4 @@ def own_section(values: dict[str, Json], *, where: str) -> OwnSection:
 
         problem = error.errors()[0]
         place = ".".join((where, *map(str, problem["loc"])))
-        expected = problem["msg"].partition("; expected ")[2] if problem["type"] == "value_error" else ""
-        raise RecipeError(
-            where=place, found=brief(problem["input"]), expected=expected or expected_of(problem, place), remedy="Correct it."
-        ) from None
+        raise RecipeError(where=place, found=brief(problem["input"]), expected=expected_of(problem, place), remedy="Correct it.") from None

@@ -357,3 +357,12 @@ def test_what_a_shell_substitutes_is_read() -> None:
     finally:
         os.close(reading)
     assert batch == {"sentence": ["one", "two"]}
+
+
+@pytest.mark.parametrize("name", ["own.txt", "own.csv", "own.csv.gz", "own.jsonl"])
+def test_letters_of_an_unknown_encoding_are_told_with_a_command(tmp_path: Path, name: str) -> None:
+    line = '{"text": "Как сбросить router"}\n' if "json" in name else "Как сбросить router\n"
+    content = (("text\n" if ".csv" in name else "") + line * 40).encode("cp1251")
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    with pytest.raises(DataError, match=rf"cat {name} \| iconv -f cp1251 -t utf-8, with the encoding that it is in"):
+        open_texts(str(tmp_path / name))

@@ -9,10 +9,12 @@ import pytest
 from sentdist.data.own.file_rows import OwnFile
 from sentdist.errors import RecipeError
 from sentdist.plan.corpora.graded import GradedCorpus
+from sentdist.plan.corpora.own import own_section
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.own_tasks import own_test_names
-from sentdist.plan.recipe import load_recipe
+from sentdist.plan.recipe import load_recipe, recipe_from_values
 from sentdist.plan.specs import OwnRows, Task
+from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.plan.task_kinds import TripletTask
 from sentdist.plan.unroll import Plan
@@ -101,3 +103,13 @@ def test_what_has_no_sense_is_refused_while_planning(override: str, said: str) -
 def test_shapes_belong_to_a_corpus_of_kind_own() -> None:
     with pytest.raises(RecipeError, match="shapes: has no effect on a corpus of kind rows"):
         small_recipe(methods={"base": {}, "one": {"objective": {"name": "info_nce"}, "shapes": ["pairs"]}})
+
+
+@pytest.mark.parametrize("values", [{"encoding": "klingon"}, {"encoding": "klingon", "held_out": {"dev": 0.1}}])
+def test_an_encoding_that_there_is_not_is_told_alike_by_a_recipe_and_by_tune(values: dict[str, Json]) -> None:
+    said = "'klingon'; expected an encoding that Python knows, such as utf-8, utf-16, cp1252 or shift-jis"
+    with pytest.raises(RecipeError, match=rf"DATA\.encoding: found {said}\. Correct it\."):
+        own_section({"kind": "own", "file": "a.csv", **values}, where="DATA")
+    recipe = {"name": "a", "encoder": {"checkpoint": "minilm-l6"}, "corpus": {"kind": "own", "file": "a.csv", **values}}
+    with pytest.raises(RecipeError, match=rf"corpus\.encoding: found {said}"):
+        recipe_from_values(recipe, where="a.yaml")

@@ -282,7 +282,7 @@ def test_a_method_that_makes_no_sense_is_refused(method: dict[str, Json], messag
         ({"training": {"batch_size": 1}}, "training.batch_size"),
         ({"training": {"learning_rate": True}}, "training.learning_rate: found true; expected a number"),
         ({"corpus": {"kind": "own", "file": ""}}, "corpus.file: found ''; expected text"),
-        ({"corpus": {"kind": "own", "file": "a.csv", "encoding": "latein"}}, 'corpus.encoding: found "latein"; expected an encoding'),
+        ({"corpus": {"kind": "own", "file": "a.csv", "encoding": "latein"}}, "corpus.encoding: found 'latein'; expected an encoding"),
         ({"training": {"learning_rate": -1.0}}, "training.learning_rate"),
         ({"training": {"learning_rate": float("nan")}}, "training.learning_rate"),
         ({"folds": {"num": 2}}, "folds.num"),
