@@ -11,7 +11,7 @@ from pathlib import Path
 from sentdist.data.cells import is_utf8, row_name
 from sentdist.data.left_out import LeftOut, OnlyNothing, is_blank
 from sentdist.data.own.file_format import NOTHING
-from sentdist.data.own.shapes import ANCHORS, POSITIVES, is_called_beside
+from sentdist.data.own.usual_names import ANCHORS, POSITIVES, is_called_beside
 from sentdist.data.sources.column_names import check_columns
 from sentdist.data.sources.separated import FileFormat, encoding_of, format_notes, source_format
 from sentdist.data.text_errors import missing, no_rows, what_is_wanted

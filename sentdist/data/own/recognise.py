@@ -15,8 +15,9 @@ from sentdist.data.own.grades import scale_of, score_in
 from sentdist.data.own.noted_sides import digest_of_sides, sides_of_file
 from sentdist.data.own.parts import RowPlaces, TableParts, format_of_parts, parts_of, read_parts
 from sentdist.data.own.remarks import remarks
-from sentdist.data.own.shapes import GRADES, KNOWN_NAMES, Layout, Shape, layout_of
+from sentdist.data.own.shapes import Layout, Shape, layout_of
 from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN, Sides
+from sentdist.data.own.usual_names import GRADES, KNOWN_NAMES, is_called_negative
 from sentdist.data.sources import hub
 from sentdist.data.sources.separated import FileFormat, format_notes
 from sentdist.errors import DataError, brief, counted, listed
@@ -128,7 +129,7 @@ def _words_of_reading(
         f"{layout.shape} in {listed(layout.columns)}",
         *([] if parts is None else [*parts.told(), *format_notes(file_format, parts.files[0])]),
         *([_words_of_scores(layout.columns[2], rows.grades, *scale)] if scale else []),
-        *([f"{listed([column or 'unnamed' for column in unread])} not read{_no_grades(table, unread)}"] if unread else []),
+        *([f"{listed([column or 'unnamed' for column in unread])} not read{_why_unread(table, layout, unread)}"] if unread else []),
         *([f"{counted(rows.num_empty, 'row')} without a text{' or a score' if scale else ''} left out"] if rows.num_empty else []),
         *([f"{counted(rows.num_headers, 'row')} with the names of the columns left out"] if rows.num_headers else []),
         *([f"{counted(rows.num_repeated, 'repeated row')} left out"] if rows.num_repeated else []),
@@ -162,8 +163,10 @@ def _words_of_scores(column: str, grades: Sequence[float], low: float, high: flo
     return f"{scale}{'' if {low, high} <= {*grades} else why}{told}"
 
 
-def _no_grades(table: pa.Table, unread: Sequence[str]) -> str:
-    """Why a column that is called as scores are is not taken for them."""
+def _why_unread(table: pa.Table, layout: Layout, unread: Sequence[str]) -> str:
+    """Why a column that is called as negatives or scores are is not taken for them."""
+    if layout.shape == "triplets" and any(is_called_negative(column, surely=True) for column in unread):
+        return f" (a row has one negative, that in {layout.columns[2]}: write a row for each to read them all)"
     for column in unread:
         if column.lower() in GRADES and len(table):
             word = next((str(cell) for cell in table[column].slice(0, 1000).to_pylist() if score_in(str(cell)) is None), None)

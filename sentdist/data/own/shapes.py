@@ -3,16 +3,38 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from sentdist.data.graded import NLI_LABELS
-from sentdist.data.own.doubts import classes_or_scores, less_alike, lists_of_objects, unclear, whether_grades, which_is_which
+from sentdist.data.own.doubts import (
+    classes_or_scores,
+    less_alike,
+    lists_of_negatives,
+    lists_of_objects,
+    unclear,
+    whether_grades,
+    which_is_which,
+)
 from sentdist.data.own.file_format import flattened
 from sentdist.data.own.grades import SCALES, score_in
+from sentdist.data.own.usual_names import (
+    ANCHORS,
+    ANSWERS,
+    CLASSES,
+    GRADE_WORDS,
+    GRADES,
+    GROUPS,
+    LABELS,
+    OPPOSITES,
+    POSITIVES,
+    QUESTIONS,
+    SPLITS,
+    is_called_beside,
+    is_called_negative,
+)
 from sentdist.data.sources.column_names import check_columns
 from sentdist.data.sources.files import with_large_strings
 from sentdist.errors import DataError, brief, counted, listed, one_line
@@ -23,29 +45,6 @@ if TYPE_CHECKING:
 Shape = Literal["pairs", "triplets", "graded", "faq"]
 SHAPES: tuple[Shape, ...] = get_args(Shape)
 
-# Names of columns, by which they are known; case and spaces around do not count.
-QUESTIONS = ("question", "query", "frage", "q", "user_query")
-ANSWERS = ("answer", "response", "antwort", "reply", "a")
-ANCHORS = ("anchor", "sent0", "sentence1", "sentence_1", "text1", "text_1", "sentence_a", "premise", "title", *QUESTIONS)
-POSITIVES = (
-    "positive", "pos", "sent1", "sentence2", "sentence_2", "text2", "text_2", "sentence_b", "hypothesis", "document", "passage",
-    "paraphrase", "body", *ANSWERS,
-)  # fmt: skip
-NEGATIVE_WORDS = re.compile(r"(?<![^\W\d_])(?:(?:neg|hard|hardneg|wrong|falsch)(?![^\W\d_])|negativ|distract|contradict|irrelevant)")
-NEGATIVES = ("negative", "neg", "hard_neg", "hard_negative", "sent2")
-GRADES = ("score", "similarity", "similarity_score", "label", "grade", "gold", "rating", "relatedness", "sim")
-GROUPS = ("group", "group_id")
-SPLITS = ("split",)
-ROW_NAMES = ("id", "index", "")  # of columns that name or count rows, as pandas' index does; so do these beginnings and this end
-ROW_BEGINNINGS, ROW_END = ("__index_level_", "unnamed:"), "_id"
-GRADE_WORDS = (
-    "score", "label", "similar", "relat", "duplicate", "paraphrase", "entail", "grade", "gold", "judg", "rating", "rater", "annotat",
-    "match", "ähnlich", "duplikat", "bewertung",
-)  # fmt: skip
-CLASSES = ("class", "category", "klasse", "kategorie", "target", "type", "topic", "intent")  # said of a text, hardly of how alike two are
-LABELS = ("label", "gold", "gold_label", *CLASSES)  # may number classes that are in no order
-OPPOSITES = ("differ", "distan", "dissimil", "unähnlich", "abstand")  # a higher number is less alike
-KNOWN_NAMES = frozenset((*ANCHORS, *POSITIVES, *NEGATIVES, *GRADES, *GROUPS, *SPLITS))
 MOST_CLASSES = 20
 MOSTLY = 0.9  # of the cells
 WITHOUT_BLANKS = "\u0590"  # from here on are scripts whose words are not parted by blanks, or hold marks that are no letters
@@ -83,7 +82,7 @@ def layout_of(name: str, table: pa.Table, *, shape: str | None, columns: Sequenc
         check_columns(name, found, columns)
         chosen = tuple(columns)
     else:
-        chosen = _by_name(table, by_name, shape) or _by_content(name, table, shape, without=own_group)
+        chosen = _by_name(name, table, by_name, shape) or _by_content(name, table, shape, without=own_group)
     if own_group is not None:
         check_columns(name, found, [own_group])
     settled = shape or _shape_of(name, table, chosen)
@@ -126,7 +125,16 @@ def _without_headers(table: pa.Table) -> pa.Table:
     return table.filter(pc.invert(pc.fill_null(is_header, False)))
 
 
-def _by_name(table: pa.Table, by_name: dict[str, str], shape: str | None) -> tuple[str, ...] | None:
+def _negatives(table: pa.Table) -> tuple[list[str], list[str]]:
+    """Columns of texts whose names say that they are negatives: surely, and perhaps, which hold texts for the most part and no labels."""
+    named = [column for column in table.column_names if is_called_negative(column) and _is_text(table, column)]
+    named = [column for column in named if not _is_numbers(table, column)]
+    sure = [column for column in named if is_called_negative(column, surely=True)]
+    perhaps = [column for column in named if column not in sure and _is_filled(table, column) and _label_in(table, column) is None]
+    return sure, perhaps
+
+
+def _by_name(name: str, table: pa.Table, by_name: dict[str, str], shape: str | None) -> tuple[str, ...] | None:
     """The columns whose names say what they hold; None where two texts are not among them. Scores that are all one grade nothing."""
 
     def first(names: Sequence[str], without: tuple[str | None, ...] = ()) -> str | None:
@@ -136,10 +144,16 @@ def _by_name(table: pa.Table, by_name: dict[str, str], shape: str | None) -> tup
     positive = first(POSITIVES, (anchor,))
     if anchor is None or positive is None:
         return None
-    negative, grade = first(NEGATIVES), first(GRADES)
+    sure, perhaps = _negatives(table)
+    if not sure and shape in (None, "triplets"):
+        for column in table.column_names:
+            if is_called_negative(column, surely=True) and _is_list(table, column):
+                raise lists_of_negatives(name, column, (anchor, positive))
+    grade = first(GRADES)
     if shape is None and grade is not None and len(table[grade].unique()) < 2:
         grade = None
-    third = {"triplets": negative, "graded": grade, None: negative or grade}.get(shape)
+    negative = next(iter(sure + perhaps), None)
+    third = {"triplets": negative, "graded": grade, None: next(iter(sure), None) or grade or negative}.get(shape)
     if shape in ("triplets", "graded") and third is None:
         return None
     return (anchor, positive) if third is None else (anchor, positive, third)
@@ -149,7 +163,8 @@ def _by_content(name: str, table: pa.Table, shape: str | None, *, without: str |
     """Two columns of texts, or three; or two and one of numbers, if there are no others of their kind."""
     columns = [column for column in table.column_names if column != without and not _is_beside(table, column)]
     numbers = [column for column in columns if _is_numbers(table, column)]
-    texts = [column for column in columns if column not in numbers and _is_text(table, column)]
+    further = _negatives(table)[0][1:]  # a row has one negative
+    texts = [column for column in columns if column not in (*numbers, *further) and _is_text(table, column)]
     if shape is None:
         filled = [column for column in texts if _is_filled(table, column)]
         texts = filled if len(filled) == 2 else texts
@@ -175,7 +190,7 @@ def _by_content(name: str, table: pa.Table, shape: str | None, *, without: str |
 
 def _is_a_negative(table: pa.Table, column: str) -> bool:
     """Whether the name of the third of three columns of texts says so; of one with labels the refusal comes later."""
-    return NEGATIVE_WORDS.search(column.casefold()) is not None or _label_in(table, column) is not None
+    return is_called_negative(column) or _label_in(table, column) is not None
 
 
 def _without_codes(name: str, table: pa.Table, texts: list[str]) -> list[str]:
@@ -228,12 +243,6 @@ def _check_scale(name: str, table: pa.Table, texts: Sequence[str], column: str) 
         raise whether_grades(name, texts, column, f"{one_line(column, 60)} with numbers from {low:g} to {high:g}, no usual scores,")
 
 
-def is_called_beside(column: str) -> bool:
-    """Whether a column is called as groups, splits or names of rows are."""
-    plain = column.strip().casefold()
-    return plain in (*GROUPS, *SPLITS, *ROW_NAMES) or plain.startswith(ROW_BEGINNINGS) or plain.endswith(ROW_END)
-
-
 def _is_beside(table: pa.Table, column: str) -> bool:
     """Whether a column is neither texts nor scores: it holds groups, splits, names of rows, 0, 1, 2, … or nothing."""
     if is_called_beside(column):
@@ -251,14 +260,16 @@ def _shape_of(name: str, table: pa.Table, chosen: tuple[str, ...]) -> str:
     if len(chosen) != 3:
         raise unclear(name, counted(len(chosen), "column"), _longest_texts(table))
     third = chosen[2].strip().casefold()
-    is_graded = third not in NEGATIVES and (third in GRADES or any(word in third for word in GRADE_WORDS) or _is_numbers(table, chosen[2]))
+    is_called_graded = third in GRADES or any(word in third for word in GRADE_WORDS)
+    is_graded = not is_called_negative(third, surely=True) and (is_called_graded or _is_numbers(table, chosen[2]))
     return "graded" if is_graded else "triplets"
 
 
 def _check_labels(name: str, table: pa.Table, chosen: Sequence[str], settled: str, *, is_named: bool) -> None:
     """Refuse labels that would be negatives, and labels beside pairs that are found and not read: pairs that they call different would be
     positives. One label that all rows have says nothing, unless it is 0."""
-    if settled == "triplets" and chosen[2].strip().casefold() not in NEGATIVES and (label := _label_in(table, chosen[2])) is not None:
+    is_triplets = settled == "triplets" and not is_called_negative(chosen[2], surely=True)
+    if is_triplets and (label := _label_in(table, chosen[2])) is not None:
         raise unclear(name, f"{one_line(chosen[2], 60)} with {brief(label)}, which is no negative", chosen[:2])
     if settled not in ("pairs", "faq") or is_named:
         return
