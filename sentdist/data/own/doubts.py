@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from sentdist.data.own.grades import score_in
 from sentdist.errors import DataError, counted, listed, one_line
 
 CHATS = ({"role", "content"}, {"from", "value"})  # fields of a turn
@@ -32,10 +33,11 @@ def which_is_which(name: str, texts: Sequence[str], likely: Sequence[str]) -> Da
 
 def classes_or_scores(name: str, columns: Sequence[str], cells: Mapping[str, int]) -> DataError:
     """The error for whole numbers that may be classes. columns: two of texts, then that of the numbers. cells: how often each is there."""
-    shown = ", ".join(f"{cell} ({counted(number, 'row')})" for cell, number in sorted(cells.items())[:8])
+    in_order = sorted(cells, key=lambda cell: (score_in(cell) or 0.0, cell))
+    shown = ", ".join(f"{cell} ({counted(cells[cell], 'row')})" for cell in in_order[:8])
     return DataError(
         where=name,
-        found=f"{one_line(columns[2], 60)} with {shown}{', …' if cells.keys() - sorted(cells)[:8] else ''} beside {listed(columns[:2])}",
+        found=f"{one_line(columns[2], 60)} with {shown}{', …' if in_order[8:] else ''} beside {listed(columns[:2])}",
         expected="to be told whether these are classes, or say how alike the texts are",
         remedy=f"If a higher number is more alike: {named(columns)}; if they are classes, write the words of NLI's "
         f"(entailment, neutral, contradiction), or name {' and '.join(columns[:2])} alone.",

@@ -24,10 +24,15 @@ def scale_of(name: str, column: str, cells: Sequence[object]) -> tuple[float, fl
     if low == high:
         found = f"{low:g} in every row" if numbers else "no score in any row"
         raise DataError(where=f"{name}, {column}", found=found, expected="scores that differ", remedy="Name the column of the scores.")
-    if any(isinstance(cell, str) and cell.strip().casefold() in NLI_LABELS for cell in cells):
+    if are_words(cells):
         return 0.0, 2.0
     usual = [scale for scale in SCALES if scale[0] <= low and high <= scale[1]]
     return min(usual, key=lambda scale: scale[1] - scale[0], default=(low, high))
+
+
+def are_words(cells: Sequence[object]) -> bool:
+    """Whether scores are the words of NLI labels."""
+    return any(isinstance(cell, str) and cell.strip().casefold() in NLI_LABELS for cell in cells)
 
 
 def grades_of(name: str, column: str, cells: Sequence[object], place: Callable[[int], str] = row_name) -> list[float]:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from sentdist.data.graded import NLI_LABELS
 from sentdist.data.own.file_format import may_lack_header
 from sentdist.data.own.file_rows import FileRows, OwnFile, file_rows, grade_cells
-from sentdist.data.own.grades import scale_of, score_in
+from sentdist.data.own.grades import are_words, scale_of, score_in
 from sentdist.data.own.noted_sides import digest_of_sides, sides_of_file
 from sentdist.data.own.parts import RowPlaces, TableParts, format_of_parts, parts_of, read_parts
 from sentdist.data.own.remarks import remarks
@@ -128,7 +129,7 @@ def _words_of_reading(
     read = [
         f"{layout.shape} in {listed(layout.columns)}",
         *([] if parts is None else [*parts.told(), *format_notes(file_format, parts.files[0])]),
-        *([_words_of_scores(layout.columns[2], rows.grades, *scale)] if scale else []),
+        *([_words_of_scores(layout.columns[2], rows.grades, *scale, are_words=are_words(grade_cells(table, layout)))] if scale else []),
         *([f"{listed([column or 'unnamed' for column in unread])} not read{_why_unread(table, layout, unread)}"] if unread else []),
         *([f"{counted(rows.num_empty, 'row')} without a text{' or a score' if scale else ''} left out"] if rows.num_empty else []),
         *([f"{counted(rows.num_headers, 'row')} with the names of the columns left out"] if rows.num_headers else []),
@@ -152,10 +153,13 @@ def _sentences_of_sides(layout: Layout, rows: FileRows, sides: Sides, sizes: Seq
         )
 
 
-def _words_of_scores(column: str, grades: Sequence[float], low: float, high: float) -> str:
+def _words_of_scores(column: str, grades: Sequence[float], low: float, high: float, *, are_words: bool) -> str:
     """One score that is mistyped widens the scale, and all others come together at its low end. Few that differ are counted: a person sees
     whether these are classes."""
     each = Counter(grades)
+    if are_words:
+        counts = ", ".join(f"{word} ({counted(each[grade], 'row')})" for word, grade in NLI_LABELS.items() if grade in each)
+        return f"{column} read as how alike the texts are, the last most: {counts}"
     counts = ", ".join(f"{grade:g} ({counted(number, 'row')})" for grade, number in sorted(each.items()))
     told = f"; {column} read as how alike the texts are, the highest most: {counts}" if len(each) <= MOST_COUNTED else ""
     why = ", the narrowest usual one that holds them: rank correlations do not depend on it, losses that fit the scores do"

@@ -279,7 +279,10 @@ def _check_labels(name: str, table: pa.Table, chosen: Sequence[str], settled: st
             cells = {str(cell).strip().casefold() for cell in table[column].to_pylist() if cell is not None} - {""}
             if len(cells) > 1 or cells & {"0", "0.0", "false"}:
                 is_opposite = any(word in column.casefold() for word in OPPOSITES)
-                raise less_alike(name, (*chosen, column)) if is_opposite else whether_grades(name, chosen, column, one_line(column, 60))
+                if is_opposite and _is_numbers(table, column):
+                    raise less_alike(name, (*chosen, column))
+                if not is_opposite or _label_in(table, column) is not None:  # else a text, which says how they differ
+                    raise whether_grades(name, chosen, column, one_line(column, 60))
 
 
 def _check_nli(name: str, table: pa.Table, chosen: Sequence[str]) -> None:
@@ -301,7 +304,7 @@ def _check_classes(name: str, table: pa.Table, chosen: Sequence[str]) -> None:
     """Ask about few whole numbers in a column that is called as classes are, or that nothing but its numbers makes scores: 0, 1, 2 may be
     entailment, neutral, contradiction. 0 and 1 are taken for scores where the name allows it: two texts are alike or not."""
     plain = chosen[2].strip().casefold()
-    if any(word in plain for word in OPPOSITES):
+    if any(word in plain for word in OPPOSITES) and _is_numbers(table, chosen[2]):
         raise less_alike(name, chosen)
     is_class = plain.replace(" ", "_") in LABELS
     if not is_class and (plain in GRADES or any(word in plain for word in GRADE_WORDS)):

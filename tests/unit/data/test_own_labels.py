@@ -131,3 +131,28 @@ def test_truths_and_decimals_are_scores(tmp_path: Path, name: str, cells: list[o
         rows = read_rows(path.name, path, found.file, TRAIN, revision=found.revision).to_pylist()
         assert all(row["score"] == 5.0 * (int(row["sentence1"].split()[1]) % 2) for row in rows)
         assert sum(found.sizes) == sum(cell == cell for cell in cells)
+
+
+def test_labels_are_told_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    """10 stood before 2."""
+    with pytest.raises(DataError, match=r"label with 1 \(6 rows\), 2 \(6 rows\), 3 .*, 8 \(6 rows\), … beside"):
+        with_column(tmp_path, "first,second,label", range(1, 11))
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [((0.5, 3, 7.5), "scores that are higher for texts that are more alike"), (("same", "other"), "to be told whether it says how alike")],
+)
+def test_how_different_texts_are_is_asked_about(tmp_path: Path, cells: tuple[object, ...], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        with_column(tmp_path, "question,answer,difference", cells)
+    texts = [f"this one differs in its {n} words of all" for n in range(60)]
+    assert with_column(tmp_path, "question,answer,difference", texts).shape == "faq"  # 1 minus a text was asked for
+
+
+def test_labels_in_words_are_told_in_words(tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    words = ("entailment", "Neutral", "contradiction")
+    path.write_text("premise,hypothesis,label\n" + "".join(f"one {n},other {n},{words[n % 3]}\n" for n in range(60)))
+    notes = recognise("own.csv", path, OwnFileOptions(near=None)).notes
+    assert "the last most: contradiction (20 rows), neutral (20 rows), entailment (20 rows)" in notes[0]
