@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import unicodedata
 from pathlib import Path, PurePath
@@ -189,8 +190,8 @@ def _fields_of_file(
 
 
 def _by_commas(given: str) -> list[str]:
-    """What commas separate."""
-    return [one.strip() for one in given.split(",")] if given else []
+    """What commas separate; in quotation marks they stand in a name."""
+    return [one.strip() for one in next(csv.reader([given], skipinitialspace=True))] if given else []
 
 
 def _poolings(encoders: list[tuple[str, str | None]], resolver: FileResolver) -> dict[str, str]:

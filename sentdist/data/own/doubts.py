@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 
 from sentdist.data.own.grades import score_in
 from sentdist.errors import DataError, counted, listed, one_line
 
+_PLAIN_YAML = re.compile(r"\w(?:[\w .()/-]*[\w.)/-])?")
 CHATS = ({"role", "content"}, {"from", "value"})  # fields of a turn
 
 
@@ -91,4 +95,8 @@ def unclear(name: str, found: str, likely: Sequence[str]) -> DataError:
 
 def named(columns: Sequence[str]) -> str:
     """How a person names columns, in order, to `tune` and to a recipe."""
-    return f"--columns {','.join(columns)} (tune), or --set 'corpus.columns=[{', '.join(columns)}]' (a recipe)"
+    in_marks = [f'"{one}"' if re.search('[,"]', one) else one for one in (column.replace('"', '""') for column in columns)]
+    by_commas = ",".join(in_marks)
+    by_commas = by_commas if re.fullmatch(r"[\w,.]+", by_commas) else shlex.quote(by_commas)
+    in_yaml = ", ".join(column if _PLAIN_YAML.fullmatch(column) else json.dumps(column, ensure_ascii=False) for column in columns)
+    return f"--columns {by_commas} (tune), or --set {shlex.quote(f'corpus.columns=[{in_yaml}]')} (a recipe)"

@@ -219,10 +219,23 @@ def _splits(name: str, files: Sequence[Path]) -> tuple[str, ...]:
 
 def _no_table(name: str, folder: Path, seen: Sequence[Path]) -> DataError:
     """The error for a folder without a table, with where there is one."""
-    expected = f"a table, or the parts of one: {READABLE}"
+    expected = f"a table of texts, or the parts of one: {READABLE}"
+    names = {entry.name for entry in seen}
+    if "dataset_dict.json" in names or any(entry.suffix == ".arrow" for entry in seen):
+        return DataError(
+            where=name, found="a data set as save_to_disk of `datasets` writes it", expected=expected, remedy=_exported(folder, names)
+        )
     inside = [entry for entry in seen if entry.is_dir() and any(is_own_name(one.name) for one in entry.iterdir())]
     remedy = f"Name a folder in it: {listed([str(entry) for entry in inside[:3]])}." if inside else "Name the file, or its folder."
-    return DataError(where=name, found="a folder without such a table", expected=expected, remedy=remedy)
+    return DataError(where=name, found="a folder without a table", expected=expected, remedy=remedy)
+
+
+def _exported(folder: Path, names: set[str]) -> str:
+    """How a data set that was saved by `datasets` is written as Parquet; its splits by their names."""
+    if "dataset_dict.json" not in names:
+        return f"""Write it as Parquet: python -c "import datasets; datasets.load_from_disk('{folder}').to_parquet('{folder}.parquet')"."""
+    code = f"[part.to_parquet(f'{folder}-parquet/{{name}}.parquet') for name, part in datasets.load_from_disk('{folder}').items()]"
+    return f"""Write its splits as Parquet: mkdir {folder}-parquet; python -c "import datasets; {code}"; then name {folder}-parquet."""
 
 
 def _is_empty(file: Path) -> bool:

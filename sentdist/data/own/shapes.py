@@ -28,6 +28,7 @@ from sentdist.data.own.usual_names import (
     GRADES,
     GROUPS,
     LABELS,
+    MEANS,
     OPPOSITES,
     POSITIVES,
     QUESTIONS,
@@ -168,6 +169,10 @@ def _by_content(name: str, table: pa.Table, shape: str | None, *, without: str |
     if shape is None:
         filled = [column for column in texts if _is_filled(table, column)]
         texts = filled if len(filled) == 2 else texts
+        scores = [column for column in numbers if any(word in column.casefold() for word in GRADE_WORDS)]
+        plain = [column for column in filled if _label_in(table, column) is None]  # without who has judged, such as AK and MS
+        if len(plain) == 2 and len(numbers) == 1 and scores:
+            return (*plain, *scores)
     if shape != "triplets":
         texts = _without_codes(name, table, texts)
         numbers = [] if len(numbers) == 1 and _numbers_rows(table, numbers[0]) else numbers
@@ -274,6 +279,7 @@ def _check_labels(name: str, table: pa.Table, chosen: Sequence[str], settled: st
     if settled not in ("pairs", "faq") or is_named:
         return
     beside = [column for column in table.column_names if column not in chosen and not _is_beside(table, column)]
+    asked = []
     for column in beside:
         if any(word in column.casefold() for word in (*GRADE_WORDS, *OPPOSITES)):
             cells = {str(cell).strip().casefold() for cell in table[column].to_pylist() if cell is not None} - {""}
@@ -282,7 +288,10 @@ def _check_labels(name: str, table: pa.Table, chosen: Sequence[str], settled: st
                 if is_opposite and _is_numbers(table, column):
                     raise less_alike(name, (*chosen, column))
                 if not is_opposite or _label_in(table, column) is not None:  # else a text, which says how they differ
-                    raise whether_grades(name, chosen, column, one_line(column, 60))
+                    asked.append(column)
+    if asked:
+        means = [column for column in beside if any(word in column.casefold() for word in MEANS) and _is_numbers(table, column)]
+        raise whether_grades(name, chosen, [*means, *asked][0], listed(list(dict.fromkeys([*asked, *means]))))
 
 
 def _check_nli(name: str, table: pa.Table, chosen: Sequence[str]) -> None:

@@ -23,6 +23,7 @@ GRADE_WORDS = (
     "score", "label", "similar", "relat", "duplicate", "paraphrase", "entail", "grade", "gold", "judg", "rating", "rater", "annotat",
     "match", "ähnlich", "duplikat", "bewertung",
 )  # fmt: skip
+MEANS = ("mean", "average", "avg", "mittel", "durchschnitt")  # of several people's scores, where numbers stand below
 CLASSES = ("class", "category", "klasse", "kategorie", "target", "type", "topic", "intent")  # said of a text, hardly of how alike two are
 LABELS = ("label", "gold", "gold_label", *CLASSES)  # may number classes that are in no order
 OPPOSITES = ("differ", "distan", "dissimil", "unähnlich", "abstand")  # a higher number is less alike

@@ -135,7 +135,9 @@ def _ends_sentence(cells: Sequence[str], known_names: Sequence[str]) -> bool:
     above cells that are no questions."""
     first = cells[0]
     if not first.endswith("?"):
-        return first.endswith((".", "!"))
+        below = [cell for cell in cells[1:] if cell]
+        is_short_form = bool(below) and len(first.split()) == 1 and first.endswith(".") and all(map(_is_number, below))  # Nr. above 1, 2, 3
+        return first.endswith((".", "!")) and not is_short_form
     return first.rstrip("? ") not in known_names and (len(first.split()) > 2 or any(cell.endswith("?") for cell in cells[1:]))
 
 

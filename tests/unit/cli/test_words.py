@@ -84,7 +84,7 @@ FILES = {
         (("plan", DEMO, "--set", "evaluation.tasks=[sts=good.csv]", "--data", "other"), "good.csv there. It lies elsewhere: --data . and good, for sources are named"),
         (("encode", "minilm-l6", "good.csv", "--out", "x.npy"), "found columns question, answer; expected one that holds the sentences. Say --column question, or others."),
         (("tune", "good.csv", "--shape", "pair"), '--shape: found pair; expected one of pairs, triplets, graded, faq. Did you mean "pairs"?'),
-        (("tune", "other"), "other: found a folder; expected a table of texts"),
+        (("tune", "other"), "other: found a folder without a table; expected a table of texts"),
         (("tune", "five.csv"), "Name them in this order: --columns a,b (tune), or --set 'corpus.columns=[a, b]' (a recipe)."),
         (("tune", "one.csv"), "found one column, or another number of them in each line, such as 'question'; expected two columns or more"),
         (("evaluate", "minilm-l6", "--tasks", "faqir", "--data", "other"), "expected retrieval/faqir/FAQIR*.xml there, as its authors released it."),

@@ -57,7 +57,7 @@ def test_labels_are_no_negatives(tmp_path: Path, cells: tuple[str, ...]) -> None
 def test_labels_beside_pairs_are_asked_about(tmp_path: Path, names: str, cells: tuple[str, ...]) -> None:
     path, columns = tmp_path / "own.csv", names.split(",")[:3]
     path.write_text(names + "\n" + "".join(f"a {n} b,c {n} d,{cells[n % len(cells)]}{f',{n}7' * names.count('qid')}\n" for n in range(60)))
-    with pytest.raises(DataError, match=f"{columns[2]} beside {columns[0]}, {columns[1]}.*--columns {','.join(columns)}"):
+    with pytest.raises(DataError, match=f"{columns[2]} beside {columns[0]}, {columns[1]}.*--columns '?{','.join(columns)}"):
         recognise(path.name, path, OwnFileOptions())
     assert recognise(path.name, path, OwnFileOptions(columns=tuple(columns[:2]))).file.shape in ("pairs", "faq")
     assert recognise(path.name, path, OwnFileOptions(shape="pairs")).file.columns == tuple(columns[:2])
@@ -84,7 +84,7 @@ CLASSES = [
 @pytest.mark.parametrize(("names", "cells"), CLASSES)
 def test_numbers_that_may_be_classes_are_asked_about(tmp_path: Path, names: str, cells: tuple[str, ...]) -> None:
     """Neutral was taken for half as alike as contradiction."""
-    said = rf"{names.rpartition(',')[2]} with .*{cells[0]} \(\d+ rows\).* beside .*If a higher number is more alike: --columns {names} "
+    said = rf"{names.rpartition(',')[2]} with .*{cells[0]} \(\d+ rows\).* beside .*If a higher number is more alike: --columns '?{names}'? "
     with pytest.raises(DataError, match=said):
         with_column(tmp_path, names, cells)
     assert with_column(tmp_path, names, cells, columns=tuple(names.split(","))).shape == "graded"

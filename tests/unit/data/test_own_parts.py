@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -155,7 +157,7 @@ def nothing(folder: Path) -> None:
         (other_types, r"own/b\.parquet, question: found values of type int64; expected string, as in a\.parquet"),
         (no_header, r"own/b\.csv: found no column question, answer but a column how is it"),
         (other_encodings, r"c\.csv in cp1252, b\.csv in utf-8; expected|b\.csv in utf-8, c\.csv in cp1252; expected"),
-        (nothing, r"a folder without such a table.*Name a folder in it: .*own/data"),
+        (nothing, r"a folder without a table.*Name a folder in it: .*own/data"),
     ],
 )
 def test_parts_that_are_no_parts_of_one_table_are_told(tmp_path: Path, spoil: Callable[[Path], None], said: str) -> None:
@@ -187,3 +189,17 @@ def test_a_recipe_and_tune_name_the_folder(tmp_path: Path, is_below: bool, monke
 def test_a_pattern_is_told_to_be_a_folder(tmp_path: Path) -> None:
     write(tmp_path / "own/a.csv", some_rows(0))
     assert "own: its files are read as one table" in no_such_file(tmp_path / "own/*.csv", "own/*.csv").remedy
+
+
+@pytest.mark.parametrize("is_split", [False, True])
+def test_what_datasets_has_saved_is_told_with_a_command(tmp_path: Path, is_split: bool) -> None:
+    datasets = pytest.importorskip("datasets")
+    data = datasets.Dataset.from_list(some_rows(0, 60))
+    saved = datasets.DatasetDict({"train": data.select(range(40)), "test": data.select(range(40, 60))}) if is_split else data
+    saved.save_to_disk(tmp_path / "own")
+    with pytest.raises(DataError, match="as save_to_disk of `datasets` writes it") as refused:
+        recognise("own", tmp_path / "own", NEAR)
+    command = refused.value.remedy.partition("as Parquet: ")[2].rpartition('"')[0] + '"'
+    subprocess.run(command.replace("python -c", f"{sys.executable} -c"), shell=True, check=True, cwd=tmp_path)
+    path = tmp_path / ("own-parquet" if is_split else "own.parquet")
+    assert sum(recognise(path.name, path, NEAR).sizes) == 60

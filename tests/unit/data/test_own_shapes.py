@@ -6,14 +6,18 @@ import csv
 import gzip
 import json
 import math
+import shlex
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
+from sentdist.cli.tune import _by_commas
 from sentdist.data.candidates import read_candidates
 from sentdist.data.labels import read_labelled
+from sentdist.data.own.doubts import named
 from sentdist.data.own.grades import scale_of
 from sentdist.data.own.recognise import OwnFileOptions, recognise
 from sentdist.data.own.shapes import layout_of
@@ -364,3 +368,33 @@ def test_lists_of_negatives_are_asked_about(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"hard_negatives with lists beside anchor, positive.*--columns anchor,positive"):
         recognise("own.jsonl", path, OwnFileOptions())
     assert recognise("own.jsonl", path, OwnFileOptions(columns=("anchor", "positive"), near=None)).file.shape == "pairs"
+
+
+def test_a_sheet_of_judgements_is_graded_pairs(tmp_path: Path) -> None:
+    """Excel's: `Nr.` was the end of a sentence, and the letters of who has judged were a text."""
+    path = tmp_path / "own.csv"
+    rows = [f"{n + 1};Die Tür {n} ist offen.;Jemand öffnet Tür {n}.;{n * 7 % 51 / 10};{['AK', 'MS'][n % 2]};{'' if n % 9 else 'unklar'}"
+            for n in range(80)]  # fmt: skip
+    path.write_bytes("\n".join(["Nr.;Satz 1;Satz 2;Ähnlichkeit (0-5);Annotator;Kommentar", *rows]).replace(".", ",").encode("cp1252"))
+    path.write_bytes(path.read_bytes().replace(b"Nr,", b"Nr."))
+    found = recognise("own.csv", path, OwnFileOptions(near=None))
+    assert (found.file.shape, found.file.columns) == ("graded", ("Satz 1", "Satz 2", "Ähnlichkeit (0-5)"))
+    assert "Nr., Annotator, Kommentar not read" in found.notes[0] and (found.file.low, found.file.high) == (0.0, 5.0)
+
+
+def test_the_mean_of_several_judgements_is_what_is_shown(tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    rows = [f"one {n};other {n};{n % 6};{(n * 5 + 1) % 6};{(n % 6 + (n * 5 + 1) % 6) / 2}\n" for n in range(60)]
+    path.write_text("Satz A;Satz B;Annotator 1;Annotator 2;Mittelwert\n" + "".join(rows))
+    with pytest.raises(DataError, match=r"Annotator 1, Annotator 2, Mittelwert beside .* --columns 'Satz A,Satz B,Mittelwert' \(tune\)"):
+        recognise("own.csv", path, OwnFileOptions(near=None))
+
+
+def test_names_of_columns_are_told_as_a_shell_takes_them(tmp_path: Path) -> None:
+    names = ["Title", "Body (HTML)", 'a "b", c', "d'e"]
+    said = named(names)
+    tune, recipe = shlex.split(said.replace(" (tune), or", "").replace(" (a recipe)", ""))[1::2]
+    assert _by_commas(tune) == names
+    assert recipe.startswith("corpus.columns=[Title, Body (HTML), ") and yaml.safe_load(recipe.partition("=")[2]) == names
+    assert named(["a", "b"]) == "--columns a,b (tune), or --set 'corpus.columns=[a, b]' (a recipe)"
+    assert yaml.safe_load(shlex.split(named(["x, y", "10%", "Größe"]).split(" --set ")[1])[0].partition("=")[2]) == ["x, y", "10%", "Größe"]
