@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING
 from sentdist.data.sources import mirror
 from sentdist.data.sources.column_names import check_columns, refuse_repeated
 from sentdist.data.sources.file_facts import FileFacts, content_digest, recall, remember
-from sentdist.data.sources.json_lines import objects_in, refuse_line
+from sentdist.data.sources.json_lines import objects_in, refuse_line, values_in
 from sentdist.data.sources.separated import MAY_BE_SEPARATED, FileFormat, format_notes, read_separated, source_format, unpacked_stream
 from sentdist.errors import DataError, listed
 from sentdist.reading import reading, unreadable
@@ -323,23 +323,13 @@ def _without_dates(kind: pa.DataType) -> pa.DataType:
 
 
 def read_objects(path: Path, *, encoding: str = "utf-8") -> pa.Table:
-    """A list of objects, as `json.dump` and pandas' records write it, or the only one in an object, as web services send it: a column for
-    each key, in the order in which keys come first."""
-    import json
-
+    """A list of objects, as `json.dump` and pandas' records write it, or the only one in an object, as web services send it, or objects
+    one behind the other, as Spark, `datasets` and jq write them: a column for each key, in the order in which keys come first."""
     import pyarrow as pa
 
     with reading(path, expected="JSON, a list of objects"):
-        text = whole_text(path, encoding=encoding)
-        try:
-            rows = json.loads(text)
-        except json.JSONDecodeError as error:
-            if error.msg != "Extra data" or not text.lstrip().startswith("{"):
-                raise
-            raise DataError(
-                where=str(path), found="an object a line", expected="a list of objects, as .json says", remedy="Call the file .jsonl."
-            ) from None
-    rows = objects_in(str(path), rows)
+        value = values_in(whole_text(path, encoding=encoding))
+    rows = objects_in(str(path), value)
     return pa.table({key: [row.get(key) for row in rows] for key in dict.fromkeys(key for row in rows for key in row)})
 
 

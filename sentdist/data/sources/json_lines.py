@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeGuard
 
 from sentdist.errors import DataError, brief, listed, one_line
 
 Objects = list[dict[str, Any]]
+BLANKS = re.compile("[ \\t\\r\\n]*")
 RECORDS = 'Write a list of objects, [{"question": …, "answer": …}, …]'
 
 
@@ -24,6 +26,20 @@ def no_object(where: str, number: int, line: str) -> DataError:
     return DataError(
         where=f"{where}: line {number:,}", found=one_line(line.strip(), 60), expected="a JSON object", remedy=_remedy(number, line)
     )
+
+
+def values_in(text: str) -> object:
+    """The value in a text of JSON; of several objects, one behind the other, their list. JSONDecodeError for what is no JSON."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        if error.msg != "Extra data" or not text.lstrip().startswith("{"):
+            raise
+    values, decoder, place = [], json.JSONDecoder(), 0
+    while (place := BLANKS.match(text, place).end()) < len(text):  # type: ignore[union-attr]
+        value, place = decoder.raw_decode(text, place)
+        values.append(value)
+    return values
 
 
 def objects_in(where: str, value: object) -> Objects:

@@ -89,3 +89,22 @@ def test_json_of_another_shape_is_told(text: str, said: str, tmp_path: Path) -> 
     (tmp_path / "faq.json").write_text(text)
     with pytest.raises(DataError, match=said):
         read_objects(tmp_path / "faq.json")
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a": "x"}\n{"b": 1}\n', '{"a": "x"}\r\n\r\n{"b": 1}', '\n{\n  "a": "x"\n}\n{\n  "b": 1\n}\n', '{"a": "x"} {"b": 1}']
+)
+def test_objects_one_behind_the_other_are_a_list_of_them(text: str, tmp_path: Path) -> None:
+    """Spark and `datasets` call lines of JSON .json, and jq writes objects over several lines."""
+    (tmp_path / "rows.json").write_text(text, newline="")
+    assert read_objects(tmp_path / "rows.json").to_pylist() == [{"a": "x", "b": None}, {"a": None, "b": 1}]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [('{"a": 1}\n{"a": 2}\n{a: 3}\n', "in line 3"), ('{"a": 1},\n{"a": 2}\n', "in line 1"), ("{} 7", "objects and others")],
+)
+def test_where_objects_end_is_told(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "rows.json").write_text(text)
+    with pytest.raises(DataError, match=said):
+        read_objects(tmp_path / "rows.json")

@@ -227,11 +227,6 @@ def test_words_of_the_west_are_read_as_windows_writes_them(tmp_path: Path, answe
             "answer is string in some rows and number in row 2",
         ),
         ("own.jsonl", '{"question": "a", "answer": "b"}\n["c", "d"]\n', """line 2: found ["c", "d"]; expected a JSON object"""),
-        (
-            "own.json",
-            '{"question": "a"}\n{"question": "b"}\n',
-            "an object a line; expected a list of objects, as .json says. Call the file .jsonl",
-        ),
         ("own.jsonl", '{"query": "a", "pos": ["b", "c"]}\n', "Write a row for each text in a list"),
         (
             "own.jsonl",
