@@ -72,6 +72,16 @@ def lists_of_objects(name: str, column: str, fields: Sequence[str], rows: int) -
     return DataError(where=name, found=found, expected="texts in columns, a row for each pair", remedy=remedy)
 
 
+def lists_of_texts(name: str, columns: Sequence[str]) -> DataError:
+    """The error for texts that stand in lists, beside none that do not."""
+    return DataError(
+        where=name,
+        found=f"texts in lists, under {listed(columns)}",
+        expected="texts in columns, a row for each pair",
+        remedy='Write the texts of a list under names of their own, such as {"anchor": …, "positive": …}.',
+    )
+
+
 def lists_of_negatives(name: str, column: str, texts: Sequence[str]) -> DataError:
     """The error for several negatives of a row in one cell, beside two columns of texts."""
     return DataError(

@@ -9,11 +9,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from sentdist.data.graded import NLI_LABELS
+from sentdist.data.own.column_contents import (
+    LEAST_FOR_LABELS,
+    fields_of_items,
+    is_filled,
+    is_list,
+    is_numbers,
+    is_text,
+    label_in,
+    longest_texts,
+)
 from sentdist.data.own.doubts import (
     classes_or_scores,
     less_alike,
     lists_of_negatives,
     lists_of_objects,
+    lists_of_texts,
     unclear,
     whether_grades,
     which_is_which,
@@ -49,7 +60,6 @@ SHAPES: tuple[Shape, ...] = get_args(Shape)
 MOST_CLASSES = 20
 MOSTLY = 0.9  # of the cells
 WITHOUT_BLANKS = "\u0590"  # from here on are scripts whose words are not parted by blanks, or hold marks that are no letters
-LEAST_FOR_LABELS, MOST_WORDS = 20, 4  # rows for each label, and words of one: what is longer or more varied is a text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +99,7 @@ def layout_of(name: str, table: pa.Table, *, shape: str | None, columns: Sequenc
     settled = shape or _shape_of(name, table, chosen)
     wanted = 2 if settled in ("pairs", "faq") else 3
     if settled not in SHAPES or len(chosen) != wanted or len(set(chosen)) != wanted:
-        raise unclear(name, f"columns {listed(chosen)} for {settled}", _longest_texts(table))
+        raise unclear(name, f"columns {listed(chosen)} for {settled}", longest_texts(table))
     if shape is None:
         _check_labels(name, table, chosen, settled, is_named=columns is not None)
     if settled == "graded":
@@ -98,18 +108,18 @@ def layout_of(name: str, table: pa.Table, *, shape: str | None, columns: Sequenc
             _check_classes(name, table, chosen)
     layout = Layout(shape=settled, columns=chosen, group=own_group, split=split)
     for column in layout.texts:
-        if columns is not None and _is_numbers(table, column):
+        if columns is not None and is_numbers(table, column):
             raise DataError(
                 where=f"{name}, {column}", found="numbers", expected=f"texts, in place {chosen.index(column) + 1} of {listed(chosen)}",
                 remedy="Name the columns in their order: the texts first, a score last.",
             )  # fmt: skip
-        if not _is_text(table, column):
-            is_list = _is_list(table, column)
+        if not is_text(table, column):
+            of_list = is_list(table, column)
             raise DataError(
                 where=f"{name}, {column}",
                 found=f"{table.schema.field(column).type} values",
                 expected="texts",
-                remedy="Write a row for each text in a list, or name a column of texts." if is_list else "Name a column of texts.",
+                remedy="Write a row for each text in a list, or name a column of texts." if of_list else "Name a column of texts.",
             )
     return layout
 
@@ -128,10 +138,10 @@ def _without_headers(table: pa.Table) -> pa.Table:
 
 def _negatives(table: pa.Table) -> tuple[list[str], list[str]]:
     """Columns of texts whose names say that they are negatives: surely, and perhaps, which hold texts for the most part and no labels."""
-    named = [column for column in table.column_names if is_called_negative(column) and _is_text(table, column)]
-    named = [column for column in named if not _is_numbers(table, column)]
+    named = [column for column in table.column_names if is_called_negative(column) and is_text(table, column)]
+    named = [column for column in named if not is_numbers(table, column)]
     sure = [column for column in named if is_called_negative(column, surely=True)]
-    perhaps = [column for column in named if column not in sure and _is_filled(table, column) and _label_in(table, column) is None]
+    perhaps = [column for column in named if column not in sure and is_filled(table, column) and label_in(table, column) is None]
     return sure, perhaps
 
 
@@ -148,7 +158,7 @@ def _by_name(name: str, table: pa.Table, by_name: dict[str, str], shape: str | N
     sure, perhaps = _negatives(table)
     if not sure and shape in (None, "triplets"):
         for column in table.column_names:
-            if is_called_negative(column, surely=True) and _is_list(table, column):
+            if is_called_negative(column, surely=True) and is_list(table, column):
                 raise lists_of_negatives(name, column, (anchor, positive))
     grade = first(GRADES)
     if shape is None and grade is not None and len(table[grade].unique()) < 2:
@@ -163,14 +173,14 @@ def _by_name(name: str, table: pa.Table, by_name: dict[str, str], shape: str | N
 def _by_content(name: str, table: pa.Table, shape: str | None, *, without: str | None) -> tuple[str, ...]:
     """Two columns of texts, or three; or two and one of numbers, if there are no others of their kind."""
     columns = [column for column in table.column_names if column != without and not _is_beside(table, column)]
-    numbers = [column for column in columns if _is_numbers(table, column)]
+    numbers = [column for column in columns if is_numbers(table, column)]
     further = _negatives(table)[0][1:]  # a row has one negative
-    texts = [column for column in columns if column not in (*numbers, *further) and _is_text(table, column)]
+    texts = [column for column in columns if column not in (*numbers, *further) and is_text(table, column)]
     if shape is None:
-        filled = [column for column in texts if _is_filled(table, column)]
+        filled = [column for column in texts if is_filled(table, column)]
         texts = filled if len(filled) == 2 else texts
         scores = [column for column in numbers if any(word in column.casefold() for word in GRADE_WORDS)]
-        plain = [column for column in filled if _label_in(table, column) is None]  # without who has judged, such as AK and MS
+        plain = [column for column in filled if label_in(table, column) is None]  # without who has judged, such as AK and MS
         if len(plain) == 2 and len(numbers) == 1 and scores:
             return (*plain, *scores)
     if shape != "triplets":
@@ -181,21 +191,24 @@ def _by_content(name: str, table: pa.Table, shape: str | None, *, without: str |
             _check_scale(name, table, texts, numbers[0])
         return (*texts, *numbers)
     if len(texts) == 3 and shape is None and not _is_a_negative(table, texts[2]):
-        raise which_is_which(name, texts, _longest_texts(table.select(texts)))
+        raise which_is_which(name, texts, longest_texts(table.select(texts)))
     if len(texts) in (2, 3) and shape != "graded":
         return tuple(texts)
     flat = flattened(table)
-    lists = [column for column in flat.column_names if _is_list(flat, column)]
+    lists = [column for column in flat.column_names if is_list(flat, column)]
     for column in lists:
-        if fields := _fields_of_items(flat, column):
+        if fields := fields_of_items(flat, column):
             raise lists_of_objects(name, column, fields, len(flat))
+    likely = longest_texts(with_large_strings(flat))
+    if lists and not likely:
+        raise lists_of_texts(name, lists)
     of_lists = f", of which {listed(lists)} {'hold' if lists[1:] else 'holds'} lists: a row for each text in them is read" if lists else ""
-    raise unclear(name, f"columns {listed(flat.column_names)}{of_lists}", _longest_texts(with_large_strings(flat)))
+    raise unclear(name, f"columns {listed(flat.column_names)}{of_lists}", likely)
 
 
 def _is_a_negative(table: pa.Table, column: str) -> bool:
     """Whether the name of the third of three columns of texts says so; of one with labels the refusal comes later."""
-    return is_called_negative(column) or _label_in(table, column) is not None
+    return is_called_negative(column) or label_in(table, column) is not None
 
 
 def _without_codes(name: str, table: pa.Table, texts: list[str]) -> list[str]:
@@ -204,14 +217,8 @@ def _without_codes(name: str, table: pa.Table, texts: list[str]) -> list[str]:
     plain = [column for column in texts if column not in codes]
     if codes and len(plain) == 1:
         first = next(iter(codes))
-        raise unclear(name, f"{one_line(first, 60)} with {brief(codes[first])} beside {plain[0]}", _longest_texts(table))
+        raise unclear(name, f"{one_line(first, 60)} with {brief(codes[first])} beside {plain[0]}", longest_texts(table))
     return plain if len(plain) == 2 else texts
-
-
-def _is_filled(table: pa.Table, column: str) -> bool:
-    """Whether most cells of a column hold something: a remark on some rows is no text of each."""
-    cells = table[column].to_pylist()
-    return 2 * sum(bool(cell and cell.strip()) for cell in cells) >= len(cells)
 
 
 def _code_in(table: pa.Table, column: str) -> str | None:
@@ -219,7 +226,7 @@ def _code_in(table: pa.Table, column: str) -> str | None:
     that stands in none."""
     cells = [cell.strip() for cell in table[column].slice(0, 1000).to_pylist() if cell and cell.strip()]
     codes = [cell for cell in cells if _is_code(cell)]
-    is_code = bool(codes) and len(codes) >= MOSTLY * len(cells) and _label_in(table, column) is None  # labels are asked about
+    is_code = bool(codes) and len(codes) >= MOSTLY * len(cells) and label_in(table, column) is None  # labels are asked about
     return codes[0] if is_code else None
 
 
@@ -263,10 +270,10 @@ def _shape_of(name: str, table: pa.Table, chosen: tuple[str, ...]) -> str:
         plain = [column.strip().casefold() for column in chosen]
         return "faq" if plain[0] in QUESTIONS and plain[1] in ANSWERS else "pairs"
     if len(chosen) != 3:
-        raise unclear(name, counted(len(chosen), "column"), _longest_texts(table))
+        raise unclear(name, counted(len(chosen), "column"), longest_texts(table))
     third = chosen[2].strip().casefold()
     is_called_graded = third in GRADES or any(word in third for word in GRADE_WORDS)
-    is_graded = not is_called_negative(third, surely=True) and (is_called_graded or _is_numbers(table, chosen[2]))
+    is_graded = not is_called_negative(third, surely=True) and (is_called_graded or is_numbers(table, chosen[2]))
     return "graded" if is_graded else "triplets"
 
 
@@ -274,7 +281,7 @@ def _check_labels(name: str, table: pa.Table, chosen: Sequence[str], settled: st
     """Refuse labels that would be negatives, and labels beside pairs that are found and not read: pairs that they call different would be
     positives. One label that all rows have says nothing, unless it is 0."""
     is_triplets = settled == "triplets" and not is_called_negative(chosen[2], surely=True)
-    if is_triplets and (label := _label_in(table, chosen[2])) is not None:
+    if is_triplets and (label := label_in(table, chosen[2])) is not None:
         raise unclear(name, f"{one_line(chosen[2], 60)} with {brief(label)}, which is no negative", chosen[:2])
     if settled not in ("pairs", "faq") or is_named:
         return
@@ -285,12 +292,12 @@ def _check_labels(name: str, table: pa.Table, chosen: Sequence[str], settled: st
             cells = {str(cell).strip().casefold() for cell in table[column].to_pylist() if cell is not None} - {""}
             if len(cells) > 1 or cells & {"0", "0.0", "false"}:
                 is_opposite = any(word in column.casefold() for word in OPPOSITES)
-                if is_opposite and _is_numbers(table, column):
+                if is_opposite and is_numbers(table, column):
                     raise less_alike(name, (*chosen, column))
-                if not is_opposite or _label_in(table, column) is not None:  # else a text, which says how they differ
+                if not is_opposite or label_in(table, column) is not None:  # else a text, which says how they differ
                     asked.append(column)
     if asked:
-        means = [column for column in beside if any(word in column.casefold() for word in MEANS) and _is_numbers(table, column)]
+        means = [column for column in beside if any(word in column.casefold() for word in MEANS) and is_numbers(table, column)]
         raise whether_grades(name, chosen, [*means, *asked][0], listed(list(dict.fromkeys([*asked, *means]))))
 
 
@@ -313,7 +320,7 @@ def _check_classes(name: str, table: pa.Table, chosen: Sequence[str]) -> None:
     """Ask about few whole numbers in a column that is called as classes are, or that nothing but its numbers makes scores: 0, 1, 2 may be
     entailment, neutral, contradiction. 0 and 1 are taken for scores where the name allows it: two texts are alike or not."""
     plain = chosen[2].strip().casefold()
-    if any(word in plain for word in OPPOSITES) and _is_numbers(table, chosen[2]):
+    if any(word in plain for word in OPPOSITES) and is_numbers(table, chosen[2]):
         raise less_alike(name, chosen)
     is_class = plain.replace(" ", "_") in LABELS
     if not is_class and (plain in GRADES or any(word in plain for word in GRADE_WORDS)):
@@ -326,55 +333,3 @@ def _check_classes(name: str, table: pa.Table, chosen: Sequence[str]) -> None:
     few = MOST_CLASSES if is_class else 3
     if not is_truth and 1 < len(numbers) <= few:
         raise classes_or_scores(name, chosen, cells)
-
-
-def _label_in(table: pa.Table, column: str) -> str | None:
-    """A cell of a column that holds labels or numbers more than texts: of few, short, different values, or numbers for the most part."""
-    cells = [str(cell).strip() for cell in table[column].to_pylist() if cell is not None and str(cell).strip()]
-    different = Counter(cells)
-    is_few = len(cells) >= LEAST_FOR_LABELS and len(different) * LEAST_FOR_LABELS <= len(cells)
-    is_short = all(len(cell.split()) <= MOST_WORDS for cell in different)
-    numbers = [cell for cell in cells if score_in(cell) is not None]
-    if numbers and 2 * len(numbers) >= len(cells):
-        return numbers[0]
-    return different.most_common(1)[0][0] if is_few and is_short else None
-
-
-def _is_text(table: pa.Table, column: str) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_large_string(table.schema.field(column).type))
-
-
-def _is_numbers(table: pa.Table, column: str) -> bool:
-    """Whether a column holds numbers, as such or as text, or the words of NLI labels; empty cells do not count."""
-    import pyarrow as pa
-
-    kind = table.schema.field(column).type
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_boolean(kind):
-        return True
-    cells = [cell for cell in table[column].slice(0, 1000).to_pylist() if cell and cell.strip()] if _is_text(table, column) else []
-    return bool(cells) and all(score_in(cell) is not None or cell.strip().casefold() in NLI_LABELS for cell in cells)
-
-
-def _longest_texts(table: pa.Table) -> list[str]:
-    """The two columns whose first cells have most words, in the order of the table: what a user most likely means; fewer where there are
-    fewer."""
-    words = {}
-    for column in table.column_names:
-        if _is_text(table, column) and not _is_numbers(table, column):
-            words[column] = sum(len(cell.split()) for cell in table[column].slice(0, 100).to_pylist() if cell)
-    longest = sorted(words, key=lambda column: -words[column])[:2]
-    return [column for column in table.column_names if column in longest]
-
-
-def _is_list(table: pa.Table, column: str) -> bool:
-    return str(table.schema.field(column).type).startswith(("list", "large_list"))
-
-
-def _fields_of_items(table: pa.Table, column: str) -> list[str]:
-    """The fields of the objects in the lists of a column; none where these hold other things."""
-    import pyarrow as pa
-
-    kind = table.schema.field(column).type.value_type
-    return [field.name for field in kind] if pa.types.is_struct(kind) else []

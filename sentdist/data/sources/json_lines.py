@@ -97,6 +97,8 @@ def _is_object(line: str) -> bool:
 
 def _remedy(number: int, line: str) -> str:
     plain = line.strip()
+    if plain.startswith("[") and plain.endswith("]") and not plain.startswith("[{"):
+        return 'Write an object in each line, such as {"anchor": …, "positive": …}.'
     if number == 1 and plain.startswith("["):
         return "A list of objects is called .json; of .jsonl each line is an object."
     if _is_object(plain.rstrip(",")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,8 @@ SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 LINES_LOOKED_AT = 200
 MOST_ALIKE = 0.8  # of the lines have as many fields
 MOST_SPACED = 0.5  # of the separators have a space behind them, where they part columns
+LEAST_NUMBERS = 5  # below a word
+DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}\b")
 MOST_TITLES = 10  # rows that may stand above the names of the columns
 LONGEST_NAME, MOST_WORDS = 40, 4  # of a column; what is longer is a sentence
 
@@ -93,14 +96,16 @@ def _most_common(rows: Sequence[Sequence[str]]) -> tuple[int, float]:
 
 
 def names_columns(rows: Sequence[Sequence[str]], known_names: Sequence[str]) -> bool:
-    """Whether the first line names columns: two known names, or short different words without numbers or the end of a sentence. The first
-    of three or more may be empty: pandas' index has no name. Columns without any cell do not count."""
+    """Whether the first line names columns: two known names, a word above numbers alone, or short different words without numbers or the
+    end of a sentence. The first of three or more may be empty: pandas' index has no name. Columns without any cell do not count."""
     columns = [[_plain(row[place]) for row in rows if row[place:]] for place in range(len(rows[0]))]
     columns = [cells for cells in columns if any(cells)]
     first = [cells[0] for cells in columns]
     if sum(cell in known_names for cell in first) > 1:
         return True
     others = {cell for cells in columns for cell in cells[1:]}
+    if len(set(first)) == len(first) and others.isdisjoint(first) and any(map(_is_above_numbers, columns)):
+        return True
     named = columns[1:] if len(first) > 2 and not first[0] else columns
     return len(set(first)) == len(first) and all(_is_name(cells, known_names) and cells[0] not in others for cells in named)
 
@@ -123,6 +128,17 @@ def _num_filled(row: Sequence[str]) -> int:
     return sum(bool(cell.strip()) for cell in row)
 
 
+def _is_above_numbers(cells: Sequence[str]) -> bool:
+    """Whether a word stands above numbers or dates, several and nothing else, as it does where it names them."""
+    below = [cell for cell in cells[1:] if cell]
+    is_word = cells[0][:1].isalpha() and len(cells[0]) > 3 and not any(letter.isdigit() for letter in cells[0].partition("(")[0])
+    return is_word and len(below) >= LEAST_NUMBERS and len(below) == len(cells) - 1 and all(map(_is_number_or_date, below))
+
+
+def _is_number_or_date(cell: str) -> bool:
+    return _is_number(cell) or DATE.match(cell) is not None
+
+
 def _is_name(cells: Sequence[str], known_names: Sequence[str]) -> bool:
     """Whether the first cell of a column can be its name."""
     first = cells[0]
@@ -135,9 +151,7 @@ def _ends_sentence(cells: Sequence[str], known_names: Sequence[str]) -> bool:
     above cells that are no questions."""
     first = cells[0]
     if not first.endswith("?"):
-        below = [cell for cell in cells[1:] if cell]
-        is_short_form = bool(below) and len(first.split()) == 1 and first.endswith(".") and all(map(_is_number, below))  # Nr. above 1, 2, 3
-        return first.endswith((".", "!")) and not is_short_form
+        return first.endswith((".", "!"))
     return first.rstrip("? ") not in known_names and (len(first.split()) > 2 or any(cell.endswith("?") for cell in cells[1:]))
 
 

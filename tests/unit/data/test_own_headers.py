@@ -75,7 +75,6 @@ def test_numbers_that_were_named_count_columns_and_are_no_names(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("first", "row", "asked"),
     [
-        ("What was asked by them?,What was answered?,Are they the same?", "How do I {n}?,What is {n}?,{odd}", {}),
         ("what was asked.,what was answered.", "How do I {n}?,By {n}.", {"columns": ("asked", "answered")}),
         ("a text of five words,no. 2", "How do I {n}?,{n}", {"shape": "graded"}),
     ],
@@ -128,3 +127,23 @@ def test_what_is_no_title_is_read(tmp_path: Path, first: str) -> None:
     path = tmp_path / "own.csv"
     path.write_text(first + "".join(f"{n},it is so {n}\n" for n in range(40)))
     assert recognised("own.csv", path, FileFormat(), sorted(KNOWN_NAMES)).separator == ","
+
+
+@pytest.mark.parametrize(
+    ("first", "row", "shape"),
+    [
+        ("Sl. No.,Sentence One,Sentence Two,Similarity Score (0 to 1)", "{n},a {n} b,c {n} d,0.{odd}", "graded"),
+        ("Timestamp,What is it that you ask?,What should be the answer?", "2026/01/{n:02} 10:00:00,How do I {n}?,By {n}.", "pairs"),
+        ("What was asked by them?,What was answered?,Are they the same?", "How do I {n}?,What is {n}?,{odd}", "graded"),
+        ("Which one do you mean?,What is that like?,Points", "a {n} b,c {n} d,{odd}.5", "graded"),
+    ],
+)
+def test_a_word_above_numbers_or_dates_is_a_name(tmp_path: Path, first: str, row: str, shape: str) -> None:
+    """A form's questions were a row to train on, and so was `Sl. No.` with what is beside it."""
+    found = seen(tmp_path, first, row)
+    assert found.file.has_header and sum(found.sizes) == 40 and found.file.shape == shape
+
+
+@pytest.mark.parametrize("row", ["How is {n}?,So {n} it is.,{n}", "How is {n}?,So {n} it is.,n/a"])
+def test_rows_without_a_header_keep_their_first(tmp_path: Path, row: str) -> None:
+    assert seen(tmp_path, row.format(n=99), row, columns=("1", "2")).file.has_header is False
