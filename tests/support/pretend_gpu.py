@@ -169,7 +169,7 @@ def _dispatch(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if device is not None and is_on_gpu:
         kwargs = kwargs | {"device": torch.device("cpu"), "pin_memory": False}
     args, kwargs = _mapped(lambda one: one.host if isinstance(one, OnGpu) else one, (args, kwargs))
-    found = KERNELS.get(packet, function)(*args, **kwargs)
+    found = KERNELS.get(function, KERNELS.get(packet, function))(*args, **kwargs)
     if not is_on_gpu:
         return found
     return _mapped(lambda one: known[id(one)] if id(one) in known else OnGpu(one), found)

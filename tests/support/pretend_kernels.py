@@ -1,4 +1,4 @@
-"""What a GPU's attention kernels give, computed as on a CPU, so that whoever compares the two can ask for the same bits.
+"""What operations give that only a GPU has, attention kernels first, computed as on a CPU: who compares the two can ask for the same bits.
 
 With dropout the memory-efficient kernel draws as that of torch 2.13 does: by counting, in 32 bits forward and in 64 backward. Given
 boundaries, its forward pass takes the longest sentence to have no keys, and counts from 0 for each sentence and head.
@@ -149,9 +149,14 @@ def _efficient_backward(
     return (*(one.view(q.shape) for one in found), None)
 
 
-KERNELS: dict[Any, Callable[..., Any]] = {
+def _products(left: Tensor, right: Tensor, out_dtype: torch.dtype, *, out: Tensor) -> Tensor:
+    return torch.bmm(left.to(out_dtype), right.to(out_dtype), out=out)
+
+
+KERNELS: dict[Any, Callable[..., Any]] = {  # of all overloads, or of one
     aten._flash_attention_forward: _flash,
     aten._flash_attention_backward: _flash_backward,
     aten._efficient_attention_forward: _efficient,
     aten._efficient_attention_backward: _efficient_backward,
+    aten.bmm.dtype_out: _products,
 }
