@@ -220,7 +220,7 @@ def _largest_worker(plan: Plan, context: Context, to_build: Set[str], *, gpu_mem
 
     def on_gpu(stage: Train) -> float:
         size = sizes[stage.encoder]
-        in_banks = planned_bank_bytes(stage, size, plan.rows)
+        in_banks = planned_bank_bytes(stage, plan.rows, context)
         return gpu_bytes(stage, size, context.runtime, bank_bytes=in_banks, gpu_memory=gpu_memory)
 
     on_host = max((worker_bytes(stage, sizes[stage.encoder], context.runtime) for stage in trainings), default=0.0)

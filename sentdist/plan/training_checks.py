@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sentdist.errors import RecipeError
+from sentdist.families import with_decoder
 from sentdist.plan.resolver import Pin
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.sections import EncoderSection
@@ -15,12 +16,7 @@ MOST_LEARNED_WITH = 0.1
 def check_checkpoint(section: EncoderSection, pin: Pin) -> None:
     """Refuse a checkpoint that is more than an encoder, and more layers than it has, as far as planning can know them."""
     if pin.has_decoder:
-        raise RecipeError(
-            where="encoder.checkpoint",
-            found=f"{section.checkpoint}, an encoder with a decoder that writes text (BART, Pegasus, …)",
-            expected="an encoder alone, such as BERT or MPNet",
-            remedy="Take another checkpoint; of encoder-decoders the encoder of a T5, mT5 or UMT5 is read, and no other.",
-        )
+        raise with_decoder(RecipeError, where="encoder.checkpoint", found=section.checkpoint)
     num_layers = pin.num_layers
     if section.layers is not None and num_layers is not None and section.layers > num_layers:
         raise RecipeError(

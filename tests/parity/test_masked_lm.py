@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForMaskedLM
 
+from sentdist.families import FLAT_FAMILIES
 from sentdist.learning.encoder.batch import Batch, TokenBatch, collate
-from sentdist.learning.encoder.declared import FLAT_FAMILIES
 from sentdist.learning.encoder.pretrained import auto_class
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.gather import by_share, local_rows

@@ -11,8 +11,8 @@ from torch import Tensor
 from transformers import CONFIG_MAPPING, MODEL_MAPPING
 
 from sentdist.errors import EncoderError
+from sentdist.families import FAMILIES, FLAT_FAMILIES, OTHER
 from sentdist.learning import precision, products
-from sentdist.learning.encoder.declared import ENCODER_HALVES, FLAT_FAMILIES, NOT_RECOMPUTED
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.grad_cache import encode_in_micro_batches
@@ -98,11 +98,11 @@ def test_a_model_that_cannot_is_refused(tmp_path: Path) -> None:
         SentenceEncoder.load(tiny_encoder(tmp_path, "albert")).recompute_layers()
 
 
-@pytest.mark.parametrize("family", sorted(NOT_RECOMPUTED | FLAT_FAMILIES | {"megatron-bert", "deberta-v2", *ENCODER_HALVES}))
+@pytest.mark.parametrize("family", [*(name for name, one in FAMILIES.items() if one.refused is None), "deberta-v2"])
 def test_planning_knows_which_families_cannot(family: str, tmp_path: Path) -> None:
     is_flat = family in FLAT_FAMILIES
     model = type(SentenceEncoder.load(tiny_encoder(tmp_path, family)).model) if is_flat else MODEL_MAPPING[CONFIG_MAPPING[family]]
-    assert isinstance(model, type) and model.supports_gradient_checkpointing == (family not in NOT_RECOMPUTED)
+    assert isinstance(model, type) and model.supports_gradient_checkpointing == FAMILIES.get(family, OTHER).may_recompute_layers
 
 
 @pytest.mark.usefixtures("one_thread")

@@ -17,9 +17,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
+from sentdist.families import FLAT_FAMILIES
 from sentdist.learning import gather, gradient_buckets, word_rows
 from sentdist.learning.checkpoint import Progress
-from sentdist.learning.encoder.declared import FLAT_FAMILIES
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.gradient_buckets import GradientBuckets

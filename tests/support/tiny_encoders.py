@@ -13,8 +13,8 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedTokenizerFast
 from transformers.models.t5 import T5Config, T5ForConditionalGeneration, T5Tokenizer
 
+from sentdist.families import FAMILIES, OTHER
 from sentdist.learning.encoder.card import EncoderCard
-from sentdist.learning.encoder.declared import DECODERS, ENCODER_HALVES, FROM_PADDING
 from sentdist.learning.encoder.export import no_wrappers
 from sentdist.learning.encoder.pretrained import auto_class
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
@@ -95,7 +95,7 @@ HALVES_CALL = {  # what others call otherwise
 
 def tiny_encoder(folder: Path, family: str, *, seed: int = 0, **settings: object) -> Path:
     """Write a 2-layer random encoder of `family` (width 32, 4 heads, dropout 0.1) and its tokenizer into `folder`."""
-    tokenizer = word_tokenizer(offset_positions=family in FROM_PADDING)
+    tokenizer = word_tokenizer(offset_positions=FAMILIES.get(family, OTHER).positions == "table_behind_padding")
     config = _tiny_config(family, tokenizer, **settings)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -124,7 +124,7 @@ def _tiny_config(family: str, tokenizer: PreTrainedTokenizerFast, **settings: ob
         "pad_token_id": tokenizer.pad_token_id,
         "max_position_embeddings": MAX_POSITIONS,
     }
-    if family in ENCODER_HALVES:  # heads that are wider than the width, all together
+    if FAMILIES.get(family, OTHER).is_read_without_decoder:  # heads that are wider than the width, all together
         common.pop("max_position_embeddings")
         own = {"d_model": WIDTH, "d_kv": 12, "d_ff": 2 * WIDTH, "num_layers": 2, "num_heads": 4, "eos_token_id": 2}
         settings = {HALVES_CALL.get(name, name): value for name, value in settings.items()}
@@ -132,7 +132,7 @@ def _tiny_config(family: str, tokenizer: PreTrainedTokenizerFast, **settings: ob
         own = {"dim": WIDTH, "hidden_dim": 2 * WIDTH, "n_layers": 2, "n_heads": 4}
     else:
         own = {"hidden_size": WIDTH, "intermediate_size": 2 * WIDTH, "num_hidden_layers": 2, "num_attention_heads": 4}
-    if family in DECODERS:
+    if FAMILIES.get(family, OTHER).is_decoder:
         own |= {"num_key_value_heads": 2, "head_dim": 8, "bos_token_id": 1, "eos_token_id": 2}
         common["vocab_size"] = len(tokenizer) + 8  # their tokenizers add tokens of their own
     if family in ("electra", "albert"):

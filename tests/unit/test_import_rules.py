@@ -37,6 +37,7 @@ FOR_ALL = {
     "print_line",
     "sizes",
     "poolings",
+    "families",
     "code_digest",
     "processor",
     "gc_thresholds",

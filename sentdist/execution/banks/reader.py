@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import ray
@@ -18,10 +19,11 @@ from sentdist.errors import ArtifactLost, DataError, StoreError
 from sentdist.execution.banks.owner import IDLE_S, BankOrder, HeldBank, ask_owner, bank_owner
 from sentdist.execution.banks.placement import BankPlacement
 from sentdist.execution.cluster.ray_errors import cause_of
+from sentdist.families import configured
 from sentdist.learning.bank import HostBank, StoredBank, check_ids, look_up
 from sentdist.learning.bank_shape import bank_bytes, bank_shape, bytes_together
-from sentdist.learning.encoder.declared import WIDTHS
-from sentdist.plan.stages import Bank
+from sentdist.plan.stages import Bank, Train
+from sentdist.poolings import POOLINGS
 from sentdist.reading import drop_remedy, reading
 from sentdist.stages.context import Context
 
@@ -31,6 +33,7 @@ SAY_EVERY_S = IDLE_S / 3  # that the bank is still read
 log = logging.getLogger(__name__)
 
 Shards = tuple[np.ndarray, ...]
+T = TypeVar("T")
 
 
 class ObjectStoreBank(HostBank):
@@ -129,17 +132,27 @@ def placement_of(stage: Bank, context: Context) -> BankPlacement:
             expected="its inputs finished",
             remedy="Run the whole recipe.",
         )
-    place = f"{stage.encoder.place}/config.json"
-    configuration = context.store.open_file(place).read()
-    with reading(None, where=place, expected="the configuration of an encoder", remedy=drop_remedy(Path(place).parent)):
-        values = json.loads(configuration)
-        width = int(values[next((name for name in WIDTHS if name in values), WIDTHS[0])])
-    num_bytes = bank_bytes(int(str(corpus.record.results["num_sentences"])), width, stage.dtype)
+    num_bytes = bank_bytes(int(str(corpus.record.results["num_sentences"])), _embedding_width(stage.encoder, context), stage.dtype)
     try:
         placement: BankPlacement = ask_owner(context.store.root, lambda owner: owner.placement.remote(num_bytes))
     except RayTaskError as error:
         raise cause_of(error) from None
     return placement
+
+
+def _embedding_width(encoder: Train, context: Context) -> int:
+    """By what the folder of a trained encoder says: of the dense layer behind its pooling, or of its layers."""
+
+    def said_in(file: str, read: Callable[[Any], T]) -> T:
+        place = f"{encoder.place}/{file}"
+        content = context.store.open_file(place).read()
+        with reading(None, where=place, expected="the configuration of an encoder", remedy=drop_remedy(Path(encoder.place))):
+            return read(json.loads(content))
+
+    if POOLINGS[encoder.encoder.pooling].head != "always":
+        return said_in("config.json", lambda values: int(configured(values, "width") or values["hidden_size"]))
+    dense = said_in("modules.json", lambda found: next(str(one["path"]) for one in found if one["type"].endswith(".Dense")))
+    return said_in(f"{dense}/config.json", lambda values: int(values["out_features"]))
 
 
 def order_of(stage: Bank, context: Context) -> BankOrder:

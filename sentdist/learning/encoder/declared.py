@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 from sentdist.errors import EncoderError, brief
+from sentdist.families import Family, configured, family_of
 from sentdist.poolings import POOLINGS
 from sentdist.reading import read_json, reading
 
@@ -17,91 +17,8 @@ DECLARATIONS = [
     "config.json", "tokenizer_config.json", "special_tokens_map.json", "sentence_bert_config.json", "modules.json", "*/config.json",
     "adapter_config.json", "*/adapter_config.json",
 ]  # fmt: skip
-FROM_PADDING = (  # families that number positions from padding_idx + 1
-    "roberta", "xlm-roberta", "camembert", "mpnet", "data2vec-text", "roberta-prelayernorm", "xlm-roberta-xl", "xmod",
-)  # fmt: skip
 # Classes of tokenizers that know no mask token but that of the files.
 CLASSES_WITHOUT_MASK = ("PreTrainedTokenizerFast", "TokenizersBackend", "T5Tokenizer", "T5TokenizerFast")
-DECODERS = (  # no token sees what follows it
-    "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "granite", "ministral", "ministral3", "modernbert-decoder",
-    "olmo2", "olmo3", "phi3", "smollm3",
-)  # fmt: skip
-# Model types whose sentences were tested to stay apart when they lie flat. All else runs padded, in groups of similar length.
-FLAT_FAMILIES = frozenset({
-    "bert", "electra", "albert", "distilbert", "roberta", "xlm-roberta", "camembert", "mpnet", "modernbert",
-    "data2vec-text", "ernie", "eurobert", "gte", "jina_embeddings_v3", "nomic_bert", "roberta-prelayernorm", "xlm-roberta-xl", "t5", "mt5",
-    *DECODERS,
-})  # fmt: skip
-# Frequencies of positions that change with the longest sentence of a batch, as transformers computes them.
-_FREQUENCIES_OF_A_BATCH = ("dynamic", "longrope")
-_KINDS_OF_PHI3 = {"yarn": "longrope"}  # as transformers reads its older files
-# What a family's configuration says where its file does not, of the words that are read here. None where it is not named.
-_DEFAULTS: dict[str, dict[str, object]] = {
-    "gemma2": {"attn_logit_softcapping": 50.0, "sliding_window": 4096},
-    **{family: {"sliding_window": 4096} for family in ("gemma3_text", "ministral", "mistral", "olmo3")},
-    "modernbert-decoder": {"sliding_window": 64},
-    **{family: {"feed_forward_proj": "gated-gelu"} for family in ("mt5", "umt5")},
-    **{family: {"use_sliding_window": False, "sliding_window": 4096} for family in ("qwen2", "qwen3", "smollm3")},
-}
-# Model types whose feed-forward multiplies two linear layers, one of them activated: three matrices; those that rotate queries and keys
-# and have no table of positions.
-GATED = frozenset({*DECODERS, "eurobert", "gte", "modernbert", "nomic_bert"})
-ROTATED = GATED | {"jina_embeddings_v3"}
-# Encoder-decoders whose encoder is read, without the decoder. They have no table of positions: a number for the distance of two tokens
-# is added to each score.
-ENCODER_HALVES = ("t5", "mt5", "umt5")
-LENGTH_OF_HALVES = 512  # what they were pretrained with, where their files say no other length
-WITHOUT_POSITIONS = ROTATED | {*ENCODER_HALVES}
-# What families call the width of their states and the number of their layers.
-WIDTHS, DEPTHS = ("hidden_size", "dim", "d_model"), ("num_hidden_layers", "n_layers", "num_layers")
-# Model types whose layers transformers cannot compute again in the backward pass; SentenceEncoder.recompute_layers asks the class itself.
-NOT_RECOMPUTED = frozenset({"albert", "xlm", "flaubert"})
-
-
-def why_padded(config: Mapping[str, object]) -> str | None:
-    """Why a model of this configuration runs padded; None where its sentences lie flat. What a file leaves out is the family's default."""
-    family = str(config.get("model_type", "bert"))
-    if family not in FLAT_FAMILIES:
-        return f"{family} is not among the families whose sentences are known to stay apart without padding"
-    config = _DEFAULTS.get(family, {}) | dict(config)
-    if config.get("is_decoder") and family not in DECODERS:
-        return f"what is_decoder={brief(config['is_decoder'])} hides from the tokens of a {family} is known with padding alone"
-    if config.get("attn_logit_softcapping") is not None:
-        return f"attention without padding cannot bound its scores, as attn_logit_softcapping={config['attn_logit_softcapping']} asks"
-    if config.get("use_bidirectional_attention") and family != "gemma3_text":
-        return f"what use_bidirectional_attention does to a {family} is known with padding alone"
-    has_windows = config.get("sliding_window") is not None and config.get("use_sliding_window") is not False
-    if family in DECODERS and config.get("is_causal") is False and has_windows:
-        return f"what is_causal=false does to the windows of a {family} is known with padding alone"
-    if family == "mpnet" and config.get("pad_token_id", 1) != 1:
-        return f"an mpnet numbers positions from token 1, which is not its padding, pad_token_id={config['pad_token_id']}"
-    rope = config.get("rope_parameters") or config.get("rope_scaling")
-    kinds = [part.get("rope_type") or part.get("type") for part in _each(rope)]
-    if family == "phi3":
-        kinds = [_KINDS_OF_PHI3.get(str(kind), kind) for kind in kinds]
-    if found := next((kind for kind in kinds if kind in _FREQUENCIES_OF_A_BATCH), None):
-        return f"frequencies of positions of the kind {found!r} depend on the longest sentence of a batch"
-    return None
-
-
-def is_gated(config: Mapping[str, object]) -> bool:
-    """Whether feed-forward has three matrices. Of the encoders of encoder-decoders only some have."""
-    family = str(config.get("model_type", "bert"))
-    config = _DEFAULTS.get(family, {}) | dict(config)
-    return family in GATED or str(config.get("feed_forward_proj")).startswith("gated")
-
-
-def is_causal(config: Mapping[str, object]) -> bool:
-    """Whether a token of a flat family sees itself and those before it alone."""
-    is_bidirectional = config.get("use_bidirectional_attention") or config.get("is_causal") is False
-    return config.get("model_type") in DECODERS and not is_bidirectional
-
-
-def _each(rope: object) -> list[dict[str, object]]:
-    """Parameters of positions: one set, or one for each kind of layers."""
-    if not isinstance(rope, dict):
-        return []
-    return [rope, *(part for part in rope.values() if isinstance(part, dict))]
 
 
 def declared_pooling(folder: Path) -> str | None:
@@ -182,15 +99,22 @@ def json_object(path: Path) -> dict[str, object]:
 
 
 def most_tokens(folder: Path) -> int | None:
-    """Tokens that a sentence may have: what the folder declares, at most what its table of positions holds; None where neither is said."""
+    """Tokens that a sentence may have, as far as the files say it: None where they do not. See `most_tokens_of_loaded`, too."""
     config = json_object(folder / "config.json")
-    default = LENGTH_OF_HALVES if config.get("model_type") in ENCODER_HALVES else None
-    positions, padding = config.get("max_position_embeddings"), config.get("pad_token_id", 1)
-    if isinstance(positions, int) and isinstance(padding, int):
-        positions = tokens_of_positions(str(config.get("model_type")), positions, padding)
     declared = json_object(folder / "sentence_bert_config.json").get("max_seq_length")
     declared = declared or json_object(folder / "tokenizer_config.json").get("model_max_length")
-    return min((int(limit) for limit in (positions, declared) if isinstance(limit, int | float) and 1 <= limit < 1 << 31), default=default)
+    positions = configured(config, "num_positions")
+    return tokens_within(family_of(config), positions=positions, padding=config.get("pad_token_id", 1), declared=declared)
+
+
+def tokens_within(family: Family, *, positions: int | None, padding: object, declared: object) -> int | None:
+    """Tokens that a sentence may have: what is declared, at most what the table of positions serves; what the family was pretrained with
+    where neither is a length. padding: the id of the padding token."""
+    if positions is not None and family.positions == "table_behind_padding":
+        positions -= 1 + (padding if isinstance(padding, int) else 0)
+    limits = [declared] if family.positions == "distances" else [positions, declared]
+    lengths = (int(limit) for limit in limits if isinstance(limit, int | float) and 1 <= limit < 1 << 31)  # XLNet has -1 positions
+    return min(lengths, default=family.most_tokens)
 
 
 def lacks_mask_token(folder: Path) -> bool:
@@ -237,13 +161,6 @@ def declare_length(folder: Path, max_length: int) -> None:
     """Write down how many tokens a sentence may have, for us and for sentence-transformers."""
     path = folder / "sentence_bert_config.json"
     path.write_text(json.dumps(json_object(path) | {"max_seq_length": max_length}, indent=4))
-
-
-def tokens_of_positions(family: str, positions: int, padding: int) -> int:
-    """How many tokens a table of so many positions serves; 0 where there is none. padding: the id of the padding token."""
-    if family in ENCODER_HALVES:
-        return 0
-    return positions - (padding + 1 if family in FROM_PADDING else 0)
 
 
 def modules_without_weights(folder: Path) -> list[str]:

@@ -21,15 +21,14 @@ from transformers import (
 )
 
 from sentdist.errors import EncoderError, brief, first_line
+from sentdist.families import Family, family_of, has_unread_decoder, why_padded, with_decoder
 from sentdist.learning.encoder.declared import (
-    ENCODER_HALVES,
     REMEDY,
     dense_width,
     json_object,
     modules,
-    tokens_of_positions,
+    tokens_within,
     unlike_ours,
-    why_padded,
 )
 from sentdist.learning.encoder.flat_attention import FLAT_ATTENTION, register_flat_attention
 from sentdist.learning.encoder.nomic import check_released_words
@@ -80,15 +79,10 @@ def load_model(
     layers: the first so many transformer layers; None: all.
     """
     config = load_configuration(folder)
-    is_half = config.model_type in ENCODER_HALVES
-    if config.is_encoder_decoder and not is_half:
-        raise EncoderError(
-            where=f"encoder {folder}",
-            found=f"a {config.model_type}, with a decoder that writes text",
-            expected="an encoder alone, such as BERT or MPNet",
-            remedy="Take another checkpoint; of encoder-decoders the encoder of a T5, mT5 or UMT5 is read, and no other.",
-        )
-    if is_half and not hasattr(config, "attention_dropout"):
+    family = family_of(config.to_dict())
+    if has_unread_decoder(config.to_dict()):
+        raise with_decoder(EncoderError, where=f"encoder {folder}", found=f"a {config.model_type}")
+    if family.own_code == "t5" and not hasattr(config, "attention_dropout"):
         config.attention_dropout = config.dropout_rate
     _set_probability(config, _ATTENTION_DROPOUTS, attention_dropout, folder=folder, what="attention_dropout")
     _set_probability(config, _HIDDEN_DROPOUTS, hidden_dropout, folder=folder, what="hidden_dropout")
@@ -101,9 +95,9 @@ def load_model(
     if initialization == "random":
         with _reading(folder, "architecture"):
             model = auto_class(config).from_config(config, dtype=torch.float32, **attention)
-        _lay_flat(model, reason)
+        _make_ready(model, family, is_flat=reason is None)
         return model, reason
-    is_part = is_half or layers is not None
+    is_part = family.is_read_without_decoder or layers is not None
     with _reading(folder, "model"), without_bars(), without_reports() if is_part else nullcontext():
         model, report = auto_class(config).from_pretrained(
             folder, config=config, dtype=torch.float32, output_loading_info=True, **attention
@@ -118,22 +112,22 @@ def load_model(
         )
     if any(name.startswith("pooler.") for name in report["missing_keys"]):
         model.pooler = None
-    _lay_flat(model, reason)
+    _make_ready(model, family, is_flat=reason is None)
     return model, reason
 
 
 def auto_class(config: PreTrainedConfig) -> type[AutoModel] | type[AutoModelForTextEncoding]:
     """What of transformers makes the encoder of a configuration, without the decoder beside it."""
-    return AutoModelForTextEncoding if config.model_type in ENCODER_HALVES else AutoModel
+    return AutoModelForTextEncoding if family_of(config.to_dict()).is_read_without_decoder else AutoModel
 
 
-def _lay_flat(model: PreTrainedModel, padded_reason: str | None) -> None:
+def _make_ready(model: PreTrainedModel, family: Family, *, is_flat: bool) -> None:
     """Of most families transformers takes any attention; the rest have a module here, whose import takes a while."""
-    if model.config.model_type in ENCODER_HALVES:
+    if family.own_code == "t5":
         from sentdist.learning.encoder.t5 import make_ready
 
-        make_ready(model, is_flat=padded_reason is None)
-    if padded_reason is None and model.config.model_type == "mpnet":
+        make_ready(model, is_flat=is_flat)
+    if family.own_code == "mpnet" and is_flat:
         from sentdist.learning.encoder.mpnet import lay_flat
 
         lay_flat(model)
@@ -274,11 +268,16 @@ def _module_weights(folder: Path, kind: str, *, what: str) -> dict[str, Tensor] 
     return None
 
 
-def longest_input(folder: Path, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> int:
-    """Return how many tokens a sentence may have: what the folder declares, at most what the position table holds."""
-    positions = tokens_of_positions(config.model_type, int(getattr(config, "max_position_embeddings", 512)), int(config.pad_token_id or 0))
+def most_tokens_of_loaded(folder: Path, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> int:
+    """As `most_tokens`, with what transformers knows where the files say nothing: at most 512 where that is no length either.
+
+    Raises:
+        EncoderError: what is declared is no number of tokens.
+    """
     path = folder / "sentence_bert_config.json"
     declared = json_object(path).get("max_seq_length") or tokenizer.model_max_length
     if not isinstance(declared, int | float) or declared < 1:
         raise EncoderError(where=str(path), found=f"max_seq_length {brief(declared)}", expected="a number of tokens", remedy=REMEDY)
-    return int(min((limit for limit in (positions, declared) if 1 <= limit < 1 << 31), default=512))  # XLNet has -1 positions
+    positions = int(getattr(config, "max_position_embeddings", 512))
+    family = family_of(config.to_dict())
+    return tokens_within(family, positions=positions, padding=config.pad_token_id, declared=declared) or 512

@@ -8,33 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sentdist.errors import EncoderError, brief
+from sentdist.families import family_of, name_of
 from sentdist.learning.encoder.declared import json_object
 from sentdist.learning.encoder.nomic import FIXED, MODEL_TYPE, other_word
 
 ADAPTERS = "adapter_config.json"
-# Families with a table of positions, in which `position_embedding_type` could name another kind until transformers 5.
-WITH_TABLE = (
-    "albert", "bert", "camembert", "data2vec-text", "electra", "ernie", "lilt", "markuplm", "megatron-bert", "roberta",
-    "roberta-prelayernorm", "roc_bert", "xlm-roberta", "xlm-roberta-xl", "xmod",
-)  # fmt: skip
-# Families in which the embedding of a sentence changes with the length of those that lie beside it, and why.
-NOT_APART = {
-    "convbert": "its convolutions read what pads a sentence",
-    "fnet": "its Fourier transform mixes what pads a sentence into all of its tokens",
-    "funnel": "it pools tokens together with what pads them",
-    "nystromformer": "landmarks of its attention are means over what pads a sentence, too",
-    "reformer": "its attention hashes tokens by chance, and what pads them with them",
-    "yoso": "its attention by hashes is another one beside longer sentences",
-}
-# Families of which this package cannot have a sentence's embedding otherwise.
-NOT_COMPUTED = {
-    "canine": "it reads letters and has no table of words",
-    "embedding_gemma2": "it reads images and sound, too, and its vectors have another width than its layers",
-    "embedding_gemma2_text": "its vectors have another width than its layers",
-    "layoutlm": "it cannot run without its pooler, which has no part in an embedding here",
-    "mra": "its attention is zero where CUDA kernels of its own are not built",
-    "squeezebert": "it cannot run without its pooler, which has no part in an embedding here",
-}
 _ANOTHER = "Take another checkpoint, such as a BERT's, MPNet's or ModernBERT's."
 
 
@@ -56,8 +34,8 @@ def check_can_embed(folder: Path, *, where: str) -> None:
 
 def why_refused(config: Mapping[str, object]) -> Refusal | None:
     """What is wrong with an encoder of this config.json; None where nothing is. What a file leaves out is the family's default."""
-    family = str(config.get("model_type", "bert"))
-    if reason := NOT_APART.get(family) or NOT_COMPUTED.get(family):
+    family = name_of(config)
+    if reason := family_of(config).refused:
         return Refusal(f"a {family}: {reason}")
     if family == "mobilebert" and config.get("trigram_input", True):
         return Refusal("a mobilebert with trigram_input, whose last token reads what pads a sentence")
@@ -78,7 +56,7 @@ def why_refused(config: Mapping[str, object]) -> Refusal | None:
 
 def _of_positions(family: str, config: Mapping[str, object]) -> Refusal | None:
     kind = config.get("position_embedding_type")
-    if kind in (None, "absolute") or family not in WITH_TABLE:
+    if kind in (None, "absolute") or not family_of(config).has_one_kind_of_positions:
         return None
     return Refusal(
         f"a {family} with position_embedding_type={brief(kind)}, which transformers computes as if it were absolute",

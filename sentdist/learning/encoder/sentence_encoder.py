@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sentdist.errors import EncoderError, brief, typed
+from sentdist.families import family_of, is_causal
 from sentdist.learning.encoder.batch import TokenBatch, collate
-from sentdist.learning.encoder.declared import FROM_PADDING, check_has_embeddings, declared_pooling, ends_in_normalize, is_causal
+from sentdist.learning.encoder.declared import check_has_embeddings, declared_pooling, ends_in_normalize
 from sentdist.learning.encoder.export import EncoderCard, export
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.learning.encoder.flat_attention import Segments
@@ -23,7 +24,7 @@ from sentdist.learning.encoder.pretrained import (
     check_layer_weights,
     load_model,
     load_tokenizer,
-    longest_input,
+    most_tokens_of_loaded,
     saved_head,
 )
 from sentdist.learning.encoder.quiet import without_bars
@@ -69,7 +70,9 @@ class SentenceEncoder(nn.Module):
         self.is_exported_normalized = is_exported_normalized
         self._num_passes: int | None = None
         self._word_rows: WordRows | None = None
-        self._is_causal = is_causal(model.config.to_dict())
+        config = model.config.to_dict()
+        self._is_causal = is_causal(config)
+        self._family = family_of(config)
         self._without_cache = {"use_cache": False} if self._is_causal else {}  # of what a decoder would need to write on
         # The model's own pooler never reaches the loss: kept out of the parameters (DDP and ZeRO wait for its gradient), in the export.
         self._unused_pooler = (model._modules.get("pooler"),)
@@ -120,7 +123,7 @@ class SentenceEncoder(nn.Module):
         head = saved_head(folder, pooling)
         replace_dropout(model)
         fuse_layers(model)
-        longest = longest_input(folder, model.config, tokenizer)
+        longest = most_tokens_of_loaded(folder, model.config, tokenizer)
         encoder = cls(
             model=model,
             tokenizer=tokenizer,
@@ -226,7 +229,7 @@ class SentenceEncoder(nn.Module):
         config = self.model.config
         starts = tokens.boundaries[:-1].repeat_interleave(tokens.boundaries.diff(), output_size=tokens.num_tokens)
         positions = torch.arange(tokens.num_tokens, device=starts.device) - starts
-        if config.model_type in FROM_PADDING:
+        if self._family.positions == "table_behind_padding":
             positions += config.pad_token_id + 1
         output = self.model(
             input_ids=tokens.token_ids[None],

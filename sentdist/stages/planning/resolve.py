@@ -21,20 +21,16 @@ from sentdist.data.sources import retrieval_files
 from sentdist.data.sources.mirror import copy_into_mirror
 from sentdist.data.sources.pinned import inspect_source
 from sentdist.errors import DataError, EncoderError, RecipeError
+from sentdist.families import configured, family_of, has_unread_decoder, why_padded
 from sentdist.hub_errors import HUB_ANSWERS_WITHIN_S, HubTrouble, hub_trouble
 from sentdist.learning.encoder.declared import (
     DECLARATIONS,
-    DEPTHS,
-    ENCODER_HALVES,
-    NOT_RECOMPUTED,
-    WIDTHS,
     check_has_embeddings,
     declared_pooling,
     dense_width,
     lacks_mask_token,
     most_tokens,
     num_tokens,
-    why_padded,
 )
 from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS
 from sentdist.learning.encoder.refused import check_can_embed
@@ -264,10 +260,20 @@ def _packaged_revision(checkpoint: str, where: str) -> str:
 def encoder_configuration(encoder: EncoderSpec, folders: Mapping[str, str]) -> dict[str, object]:
     """The config.json of a pinned encoder; empty where it cannot be read before a worker fetches it (of the hub, which did not answer).
     `folders`: of a resolver."""
+    return _configuration(_folder_of(encoder, folders))
+
+
+def embedding_width(encoder: EncoderSpec, folders: Mapping[str, str]) -> int | None:
+    """Of what a pinned encoder gives with its pooling, a dense layer behind it included; None and `folders` as of
+    `encoder_configuration`."""
+    return _pinned(encoder.checkpoint, encoder.revision or "", _folder_of(encoder, folders)).width_with(encoder.pooling)
+
+
+def _folder_of(encoder: EncoderSpec, folders: Mapping[str, str]) -> Path | None:
     if encoder.checkpoint in PACKAGED_ENCODERS:
-        return _configuration(_folder_here(encoder.checkpoint))
+        return _folder_here(encoder.checkpoint)
     folder = folders.get(encoder.revision or "")
-    return _configuration(_copy_of_hub(encoder) if folder is None else Path(folder))
+    return _copy_of_hub(encoder) if folder is None else Path(folder)
 
 
 def _copy_of_hub(encoder: EncoderSpec) -> Path | None:
@@ -299,34 +305,27 @@ def _configuration(folder: Path | None) -> dict[str, object]:
 def _pinned(name: str, revision: str, folder: Path | None) -> Pin:
     """An encoder with its width, depth and longest input, as far as its files say them."""
     values = _configuration(folder)
-    width, num_layers = configured(values, *WIDTHS), configured(values, *DEPTHS)
-    longest = None if folder is None else most_tokens(folder)
     return Pin(
         name=name,
         revision=revision,
-        width=width,
+        width=configured(values, "width"),
         dense_width=None if folder is None else dense_width(folder),
-        num_layers=num_layers,
-        most_tokens=longest,
+        num_layers=configured(values, "num_layers"),
+        most_tokens=None if folder is None else most_tokens(folder),
         may_drop_heads=why_padded(values) is None,
-        may_recompute_layers=values.get("model_type") not in NOT_RECOMPUTED,
+        may_recompute_layers=family_of(values).may_recompute_layers,
         has_mask_token=folder is None or not lacks_mask_token(folder),
         shares_layers="num_hidden_groups" in values,
-        has_decoder=values.get("is_encoder_decoder") is True and values.get("model_type") not in ENCODER_HALVES,
+        has_decoder=has_unread_decoder(values),
     )
 
 
 def _check_files(folder: Path, where: str) -> None:
     """EncoderError for an encoder whose embeddings would be wrong, and for the tokenizer of another model, as far as the files say it."""
     check_can_embed(folder, where=f"{where}: {folder}")
-    tokens, embeddings = num_tokens(folder), configured(_configuration(folder), "vocab_size")
+    tokens, embeddings = num_tokens(folder), configured(_configuration(folder), "num_tokens")
     if tokens is not None and embeddings is not None:
         check_has_embeddings(tokens, embeddings, where=f"{where}: {folder}")
-
-
-def configured(configuration: Mapping[str, object], *names: str) -> int | None:
-    """A number of a config.json, which families of encoders call by different names; None where it has none of them."""
-    return next((value for name in names if isinstance(value := configuration.get(name), int)), None)
 
 
 def folder_digest(folder: Path, where: str) -> str:

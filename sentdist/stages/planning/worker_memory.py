@@ -6,14 +6,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sentdist.families import configured, family_of, is_gated
 from sentdist.learning.bank_shape import BankShape, bytes_together
-from sentdist.learning.encoder.declared import DEPTHS, ENCODER_HALVES, WIDTHS, WITHOUT_POSITIONS, is_gated
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.planning.engine_memory import NUMBER, group_bytes, state_bytes, step_bytes
-from sentdist.stages.planning.resolve import configured, encoder_configuration
+from sentdist.stages.planning.resolve import embedding_width, encoder_configuration
 
 # Fitted to infra/benchmarks/memory.md and speed.md (torch 2.13 on CPU, MiniLM, NLI's real lengths, peak resident memory): 64 rows of three
 # sentences 2.59 GiB, in bf16 2.38; 512 rows 6.42. On CPU bf16 takes more than fp32, because autocast keeps copies beside its inputs. Where
@@ -83,20 +83,20 @@ def encoder_size(configuration: Mapping[str, object], *, layers: int | None = No
 
     layers: how many of its layers are kept; None: all.
     """
-    width = configured(configuration, *WIDTHS) or BERT_BASE.width
-    family = configuration.get("model_type")
-    num_positions = configured(configuration, "max_position_embeddings") or BERT_BASE.num_positions
+    width = configured(configuration, "width") or BERT_BASE.width
+    family = family_of(configuration)
+    num_positions = configured(configuration, "num_positions") or BERT_BASE.num_positions
     return EncoderSize(
-        num_tokens=configured(configuration, "vocab_size") or BERT_BASE.num_tokens,
-        num_positions=0 if family in WITHOUT_POSITIONS else num_positions,
-        num_layers=layers or configured(configuration, *DEPTHS) or BERT_BASE.num_layers,
+        num_tokens=configured(configuration, "num_tokens") or BERT_BASE.num_tokens,
+        num_positions=num_positions if family.positions.startswith("table") else 0,
+        num_layers=layers or configured(configuration, "num_layers") or BERT_BASE.num_layers,
         width=width,
-        inner_width=configured(configuration, "intermediate_size", "hidden_dim", "d_ff") or 4 * width,
-        num_heads=configured(configuration, "num_attention_heads", "n_heads", "num_heads") or BERT_BASE.num_heads,
-        num_key_heads=configured(configuration, "num_key_value_heads"),
-        head_width=configured(configuration, "head_dim", "d_kv"),
+        inner_width=configured(configuration, "inner_width") or 4 * width,
+        num_heads=configured(configuration, "num_heads") or BERT_BASE.num_heads,
+        num_key_heads=configured(configuration, "num_key_heads"),
+        head_width=configured(configuration, "head_width"),
         is_gated=is_gated(configuration),
-        drops_within=family in ENCODER_HALVES,
+        drops_within=family.drops_within,
     )
 
 
@@ -145,10 +145,16 @@ def bank_lies_on_gpu(stage: Train, size: EncoderSize, runtime: Runtime, *, bank_
     return 0 < bank_bytes <= BANK_SHARE * mine and _gpu_bytes_beside_banks(stage, size, runtime) + bank_bytes <= mine
 
 
-def planned_bank_bytes(stage: Train, size: EncoderSize, rows: Mapping[str, int]) -> int:
+def planned_bank_bytes(stage: Train, rows: Mapping[str, int], context: Context) -> int:
     """Bytes of all banks that a training reads, as one table: an upper bound, for sentences may repeat. rows: of each corpus."""
     shapes = [
-        BankShape(num_sentences=bank.num_sentences(rows), width=size.width, dtype=bank.dtype, rows_per_shard=1) for bank in stage.banks
+        BankShape(
+            num_sentences=bank.num_sentences(rows),
+            width=embedding_width(bank.encoder.encoder, context.folders) or BERT_BASE.width,
+            dtype=bank.dtype,
+            rows_per_shard=1,
+        )
+        for bank in stage.banks
     ]
     return bytes_together(shapes) if shapes else 0
 

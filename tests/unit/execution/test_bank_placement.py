@@ -90,8 +90,23 @@ def test_a_bank_that_nobody_has_read_for_long_makes_room_for_the_next_one(monkey
     assert banks.drop("2") == 0, "the first one is gone"
 
 
-@pytest.mark.parametrize("width", [{"hidden_size": 384}, {"dim": 384}, {"d_model": 384, "d_kv": 64}], ids=["bert", "distilbert", "t5"])
-def test_the_width_of_a_bank_is_known_whatever_its_encoder_calls_it(width: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+BERT = {"config.json": {"hidden_size": 384}}
+DISTILBERT = {"config.json": {"dim": 384}}
+T5 = {"config.json": {"d_model": 384, "d_kv": 64}}
+DENSE = {
+    "config.json": {"hidden_size": 768},
+    "modules.json": [{"type": "sentence_transformers.models.Dense", "path": "2_Dense"}],
+    "2_Dense/config.json": {"in_features": 768, "out_features": 384},
+}
+
+
+@pytest.mark.parametrize(
+    ("files", "pooling"),
+    [(BERT, "mean"), (DISTILBERT, "mean"), (T5, "mean"), (DENSE, "mean_dense")],
+    ids=["bert", "distilbert", "t5", "a dense layer behind the pooling"],
+)
+def test_the_width_of_a_bank_is_that_of_embeddings(files: dict[str, object], pooling: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the family of its encoder calls it."""
     asked: list[int] = []
 
     def ask_owner(root: str, ask: Any) -> str:
@@ -102,6 +117,6 @@ def test_the_width_of_a_bank_is_known_whatever_its_encoder_calls_it(width: dict[
 
     monkeypatch.setattr(reader, "ask_owner", ask_owner)
     store = Mock(get=lambda _: SimpleNamespace(record=SimpleNamespace(results={"num_sentences": 10})))
-    store.open_file = lambda _: BytesIO(json.dumps(width).encode())
-    stage = Mock(dtype="float32")
+    store.open_file = lambda place: BytesIO(json.dumps(files[place.removeprefix("train/e/")]).encode())
+    stage = Mock(dtype="float32", encoder=Mock(place="train/e", encoder=Mock(pooling=pooling)))
     assert reader.placement_of(stage, Mock(store=store)) == "placed" and asked == [10 * 384 * 4]

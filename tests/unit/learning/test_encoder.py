@@ -23,10 +23,10 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
 
 from sentdist.errors import DataError, EncoderError, ResourceError
+from sentdist.families import FLAT_FAMILIES, READ_WITHOUT_DECODER
 from sentdist.learning.encoder import encode as encode_module
 from sentdist.learning.encoder.batch import TokenBatch, collate
 from sentdist.learning.encoder.card import EncoderCard
-from sentdist.learning.encoder.declared import ENCODER_HALVES, FLAT_FAMILIES
 from sentdist.learning.encoder.encode import encode, length_sorted
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.poolings import POOLINGS
@@ -68,7 +68,7 @@ def test_collate_refuses_nothing(sentences: list[list[int]]) -> None:
     ("family", "pooling"),
     [
         *((family, pooling) for family in ("bert", "roberta") for pooling in sorted(POOLINGS)),
-        *((family, "mean") for family in sorted(FLAT_FAMILIES - {"bert", "roberta"})),
+        *((family, "mean") for family in sorted({*FLAT_FAMILIES} - {"bert", "roberta"})),
         *((family, "last_token") for family in ("qwen3", "mistral", "gemma3_text", "phi3")),
         ("modernbert", "cls"), ("gte", "cls"), ("roberta-prelayernorm", "first_last"), ("eurobert", "cls_mlp"),
     ],
@@ -90,7 +90,7 @@ def test_saved_folder_gives_the_same_embeddings_everywhere(family: str, pooling:
 def _by_hand(folder: Path, pooling: str) -> np.ndarray:
     """The folder's embeddings through transformers alone."""
     inputs = AutoTokenizer.from_pretrained(folder)(list(SENTENCES), padding=True, truncation=True, return_tensors="pt")
-    kind = AutoModelForTextEncoding if AutoConfig.from_pretrained(folder).model_type in ENCODER_HALVES else AutoModel
+    kind = AutoModelForTextEncoding if AutoConfig.from_pretrained(folder).model_type in READ_WITHOUT_DECODER else AutoModel
     with torch.no_grad():
         states = kind.from_pretrained(folder).eval()(**inputs, output_hidden_states=True).hidden_states
     embeddings = pooled(states, inputs["attention_mask"], pooling)

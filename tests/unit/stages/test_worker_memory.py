@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import numpy as np
 import pytest
@@ -15,9 +15,9 @@ from transformers import AutoConfig
 
 from sentdist.execution.capacity import capacity
 from sentdist.execution.cluster.nodes import Node
+from sentdist.families import DECODERS, FLAT_FAMILIES, READ_WITHOUT_DECODER
 from sentdist.learning import precision as precision_module
 from sentdist.learning.encoder.batch import collate
-from sentdist.learning.encoder.declared import DECODERS, ENCODER_HALVES, FLAT_FAMILIES
 from sentdist.learning.encoder.pretrained import auto_class
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.gradient_pieces import BUCKET_BYTES, MOST_LIVE
@@ -26,7 +26,7 @@ from sentdist.objectives.info_nce import InfoNCE
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec, Training
-from sentdist.plan.stages import Train
+from sentdist.plan.stages import Bank, Train
 from sentdist.stages.planning.engine_memory import NCCL_BYTES, state_bytes, step_bytes
 from sentdist.stages.planning.resolve import encoder_configuration
 from sentdist.stages.planning.worker_memory import (
@@ -40,10 +40,11 @@ from sentdist.stages.planning.worker_memory import (
     encoder_size,
     fitting_micro_batch,
     gpu_bytes,
+    planned_bank_bytes,
     worker_bytes,
 )
 from tests.support.pretend_gpu import pretended_gpu
-from tests.support.tiny_encoders import tiny_encoder
+from tests.support.tiny_encoders import WIDTH, released_t5, tiny_encoder
 
 GIB = 2.0**30
 MINILM = encoder_size(encoder_configuration(EncoderSpec(checkpoint="minilm-l6", revision="1"), {}))
@@ -77,11 +78,11 @@ def test_the_estimate_holds_what_was_measured_and_not_half_as_much_again(asked: 
 def _kept(folder: Path, *, layers: int, sentences: int, precision: str, dropout: float, family: str = "bert") -> int:
     """Bytes that autograd keeps of an encoder of MiniLM's shape on a GPU that is pretended, for sentences of 20 tokens."""
     shape = {"hidden_size": MINILM.width, "intermediate_size": MINILM.inner_width, "num_attention_heads": MINILM.num_heads}
-    shape |= {"d_kv": MINILM.width // MINILM.num_heads} if family in ENCODER_HALVES else {}
+    shape |= {"d_kv": MINILM.width // MINILM.num_heads} if family in READ_WITHOUT_DECODER else {}
     shape |= {"num_key_value_heads": MINILM.num_heads, "head_dim": MINILM.width // MINILM.num_heads} if family in DECODERS else {}
     made = tiny_encoder(folder / f"{layers}-{sentences}", family, num_hidden_layers=layers, **shape)
     encoder = SentenceEncoder.load(
-        made, attention_dropout=0.0, hidden_dropout=dropout if family in ("bert", *ENCODER_HALVES) else None
+        made, attention_dropout=0.0, hidden_dropout=dropout if family in ("bert", *READ_WITHOUT_DECODER) else None
     ).train()
     tokens = collate([np.full(20, 5)] * sentences)
     kept: dict[int, torch.UntypedStorage] = {}
@@ -120,7 +121,7 @@ def test_what_a_gpu_keeps_of_a_gated_layer_is_no_more_than_was_thought(family: s
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("family", ENCODER_HALVES)
+@pytest.mark.parametrize("family", READ_WITHOUT_DECODER)
 def test_what_a_gpu_keeps_of_a_layer_that_drops_within_is_what_was_thought(family: str, precision: str, tmp_path: Path) -> None:
     kept = partial(_kept, tmp_path, precision=precision, dropout=0.1, family=family)
     of_a_layer = [kept(layers=2, sentences=sentences) - kept(layers=1, sentences=sentences) for sentences in (2, 12)]
@@ -132,8 +133,8 @@ def test_what_a_gpu_keeps_of_a_layer_that_drops_within_is_what_was_thought(famil
 @pytest.mark.parametrize(
     ("family", "settings"),
     [
-        *((family, {"head_dim": 128} if family == "ministral" else {}) for family in sorted(FLAT_FAMILIES - {"albert", "electra"})),
-        *((family, {}) for family in ENCODER_HALVES),
+        *((family, {"head_dim": 128} if family == "ministral" else {}) for family in sorted({*FLAT_FAMILIES} - {"albert", "electra"})),
+        *((family, {}) for family in READ_WITHOUT_DECODER),
         ("t5", {"feed_forward_proj": "gated-gelu", "num_heads": 6, "d_ff": 1024}),
         ("t5", {"d_model": 1024, "d_kv": 128, "num_heads": 32, "d_ff": 16384, "num_layers": 24}),
     ],
@@ -155,6 +156,17 @@ def test_what_an_h100_needed_is_less_than_what_was_thought_and_not_much(precisio
     """infra/benchmarks/gpu.md (tf32 at 4,096: by torch's attention), peak in tensors; sentences of 18.8 tokens, taken for 24."""
     stage = _stage(precision=precision, rows=rows)
     assert gib < gpu_bytes(stage, MINILM, Runtime()) / 2**30 < 1.7 * gib
+
+
+@pytest.mark.parametrize(("pooling", "width"), [("mean", WIDTH), ("mean_dense", 3 * WIDTH)])
+def test_a_bank_is_as_wide_as_what_its_encoder_gives(pooling: str, width: int, tmp_path: Path) -> None:
+    """Behind the pooling of a Sentence-T5 a dense layer has a width of its own."""
+    folder = released_t5(tmp_path / "t5", dense_width=3 * WIDTH)
+    encoder = EncoderSpec(checkpoint="t5", revision="r", pooling=pooling)
+    train = _stage().model_copy(update={"encoder": encoder})
+    bank = Bank(encoder=train, corpus=train.corpus, dtype="float32")
+    found = planned_bank_bytes(Mock(banks=(bank,)), {train.corpus.key: 10}, Mock(folders={"r": str(folder)}))
+    assert found == 10 * 3 * width * 4
 
 
 def test_attention_in_float32_takes_more_the_longer_a_sentence_may_be() -> None:
