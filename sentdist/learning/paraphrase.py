@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,15 +50,26 @@ def paraphrase(
     tokenizer, model = load_tokenizer(folder), _load(folder).to(device).eval()
     by_length = sorted(range(len(sentences)), key=lambda place: (len(sentences[place]), place))
     answers = list(sentences)
-    devices = [torch.device(device)] if torch.device(device).type == "cuda" else []
-    with torch.random.fork_rng(devices=devices), torch.inference_mode(), float32_products():
-        torch.manual_seed(seed)
+    with _seeded(seed, torch.device(device)), torch.inference_mode(), float32_products():
         for first in range(0, len(by_length), SENTENCES_PER_BATCH):
             places = by_length[first : first + SENTENCES_PER_BATCH]
             texts = _generate(model, tokenizer, [prefix + sentences[place] for place in places], max_tokens)
             for place, text in zip(places, texts, strict=True):
                 answers[place] = text or sentences[place]
     return answers
+
+
+@contextmanager
+def _seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """The generators that are drawn from start at `seed`, and go on afterwards where they were. torch.manual_seed would seed those of all
+    GPUs, which fork_rng gives back of the devices named to it alone."""
+    gpus = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=gpus):
+        torch.random.default_generator.manual_seed(seed)
+        for gpu in gpus:
+            with torch.cuda.device(gpu):
+                torch.cuda.manual_seed(seed)
+        yield
 
 
 def _generate(model: Any, tokenizer: PreTrainedTokenizerBase, texts: list[str], max_tokens: int) -> list[str]:

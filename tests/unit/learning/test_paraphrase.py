@@ -37,6 +37,15 @@ def test_the_seed_decides_and_torchs_generator_is_left_alone(writer: Path) -> No
     assert paraphrase(SENTENCES, checkpoint=writer, max_tokens=8, seed=2) != first
 
 
+def test_on_a_processor_no_gpu_is_seeded(writer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """fork_rng would not give its generator back: a training beside it would draw on from another place."""
+    seeded: list[int] = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded.append)
+    monkeypatch.setattr(torch.cuda, "manual_seed", seeded.append)
+    paraphrase(SENTENCES[:1], checkpoint=writer, max_tokens=8, seed=1)
+    assert not seeded
+
+
 def test_what_a_stage_before_it_computed_in_plays_no_part(writer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a GPU "high" is TensorFloat-32, which rounds: other words would be drawn behind a training in tf32 than in a fresh process."""
     generate, used = module._generate, set[str]()
