@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from sentdist.cli.printing import empty_table, open_console
-from sentdist.errors import counted, duration
+from sentdist.errors import counted
 
 if TYPE_CHECKING:
     from sentdist.execution.build_recipe import FinishedSearch
     from sentdist.plan.suggestions import PlannedSearch
     from sentdist.stages.context import Context
-    from sentdist.store.searches import SearchRecord
 
 
 def print_space(planned: PlannedSearch, context: Context) -> None:
@@ -50,6 +49,7 @@ def print_space(planned: PlannedSearch, context: Context) -> None:
 
 def print_choice(found: FinishedSearch) -> None:
     """What dev chose for each method, and what it took."""
+    from sentdist.execution.searching.lines import without_finalist
     from sentdist.plan.suggestions import suggestion_text
 
     planned, record = found.planned, found.record
@@ -72,24 +72,4 @@ def print_choice(found: FinishedSearch) -> None:
     open_console().print(table)
     for method in planned.methods:
         if not any(finalist.method == method for finalist in record.finalists):
-            typer.echo(_words_of_none(method, planned, record))
-
-
-def _words_of_none(method: str, planned: PlannedSearch, record: SearchRecord) -> str:
-    """That a method has no finalist, why, and how much time would do: its own trials' pace, or that of the longest of the others."""
-    from sentdist.execution.searching.budgets import MOST_KEPT
-
-    own = record.of_method(method)
-    if own and all(trial.state == "failed" for trial in own):
-        return f"{method}: all of its trials failed, so nothing is chosen."
-    said = f"{method}: no trial came to its end, so nothing is chosen, and it is not compared."
-    budget = planned.search.budget
-    paces = [trial.paid_s / trial.rungs[-1].share for trial in own if trial.rungs and trial.paid_s]
-    paces = paces or [trial.paid_s for trial in record.trials if trial.state == "finished" and trial.paid_s]
-    if budget is None or budget.hours is None or not paces:
-        return said
-    needed = (sum(trial.paid_s for trial in record.trials) + max(paces)) / MOST_KEPT
-    return (
-        f"{said} One takes about {duration(max(paces))}: with a budget of about {duration(max(needed, 3600 * budget.hours + max(paces)))}, "
-        "finalists included, the same command goes on from here."
-    )
+            typer.echo(without_finalist(method, planned, record))

@@ -141,6 +141,16 @@ class SearchTrial(_Value):
         return sum(rung.paid_s for rung in self.rungs)
 
     @property
+    def training_s(self) -> float:
+        """Its whole training at its pace so far, without what it needs beside (entropy encoders, banks)."""
+        return sum(rung.seconds / rung.share for rung in self.rungs[-1:])
+
+    @property
+    def whole_s(self) -> float:
+        """The price at its end: what it needs beside is paid once."""
+        return self.paid_s + self.training_s - sum(rung.seconds for rung in self.rungs[-1:])
+
+    @property
     def paid_sentences(self) -> int:
         """Sentences that were trained on for it."""
         return sum(rung.paid_sentences for rung in self.rungs)

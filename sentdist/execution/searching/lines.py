@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sentdist.errors import duration
-from sentdist.plan.suggestions import suggestion_text
-from sentdist.store.searches import SearchTrial
+from sentdist.execution.searching.budgets import MOST_KEPT
+from sentdist.plan.suggestions import PlannedSearch, suggestion_text
+from sentdist.store.searches import SearchRecord, SearchTrial
 
 
 def trial_line(trial: SearchTrial, name: str, *, is_best: bool) -> str:
@@ -30,5 +31,25 @@ def too_short(trials: Sequence[SearchTrial], shares: Sequence[float]) -> str:
     if furthest is None:
         return f"Within the budget no trial has come to {100 * shares[0]:g} % of its training. {more}"
     share, seconds = furthest.rungs[-1].share, furthest.paid_s
-    takes = f" in {duration(seconds)}: to its end it takes up to {duration(seconds / share)}" if seconds else ""
+    takes = f" in {duration(seconds)}: to its end it takes up to {duration(furthest.whole_s)}" if seconds else ""
     return f"Within the budget no trial has come to its end, one to {100 * share:g} %{takes}. {more}"
+
+
+def without_finalist(method: str, planned: PlannedSearch, record: SearchRecord) -> str:
+    """That a method has no finalist, why, and how much time would do: for the longest of its own trials, or of those of others that came
+    to their end."""
+    own = record.of_method(method)
+    if own and all(trial.state == "failed" for trial in own):
+        return f"{method}: all of its trials failed, so nothing is chosen."
+    said = f"{method}: no trial came to its end, so nothing is chosen, and it is not compared."
+    budget = planned.search.budget
+    prices = [(trial.whole_s, trial.training_s) for trial in own if trial.rungs and trial.paid_s]
+    prices = prices or [(trial.paid_s, trial.paid_s) for trial in record.trials if trial.state == "finished" and trial.paid_s]
+    if budget is None or budget.hours is None or not prices:
+        return said
+    whole_s, training_s = max(prices)
+    needed = max((sum(trial.paid_s for trial in record.trials) + training_s) / MOST_KEPT, 3600 * budget.hours + training_s)
+    return (
+        f"{said} One takes about {duration(whole_s)}: with a budget of about {duration(needed)}, "
+        "finalists included, the same command goes on from here."
+    )

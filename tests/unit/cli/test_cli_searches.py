@@ -18,7 +18,7 @@ from sentdist.stages.context import Context
 from sentdist.stages.planning import planned
 from sentdist.stages.planning.resolve import FileResolver
 from sentdist.store import searches
-from sentdist.store.searches import load_search
+from sentdist.store.searches import RungReached, SearchTrial, load_search
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep
 from tests.support.planning import RECIPES
@@ -134,11 +134,21 @@ def test_what_dev_chose_is_told_with_its_own_price_and_that_of_its_method(capsys
     assert "other: all of its trials failed" in capsys.readouterr().out
 
 
-def test_a_method_whose_trial_came_half_way_says_what_a_whole_one_takes(capsys: pytest.CaptureFixture[str]) -> None:
-    half = SimpleNamespace(number=1, state="running", paid_s=90.0, rungs=[SimpleNamespace(share=0.5)])
+@pytest.mark.parametrize(
+    ("beside_s", "said"),
+    [(0.0, "One takes about 3 min: with a budget of about 15 min"), (3600.0, "One takes about 63 min: with a budget of about 2.1 h")],
+)
+def test_a_method_whose_trial_came_half_way_says_what_a_whole_one_takes(
+    beside_s: float, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a training needs beside, as RCL's entropy encoders and banks, is paid once, however far the training has come."""
+    rung = RungReached(
+        number=1, share=0.5, key="k", step=1, dev=1.0, last_dev=1.0, sentences=1, seconds=90.0, paid_s=90.0 + beside_s
+    )  # fmt: skip
+    half = SearchTrial(number=1, method="other", suggestion={}, train="t", state="running", rungs=(rung,))
     record = SimpleNamespace(name="mine", reason="the budget is spent", trials=[half], finalists=[], of_method=lambda name: [half])
     planned = SimpleNamespace(
         recipe=SimpleNamespace(methods={}), methods=["other"], search=SimpleNamespace(budget=SimpleNamespace(hours=0.2))
     )
     cli_searches.print_choice(SimpleNamespace(planned=planned, record=record))  # type: ignore[arg-type]
-    assert "One takes about 3 min: with a budget of about 15 min, finalists included" in capsys.readouterr().out
+    assert f"{said}, finalists included" in capsys.readouterr().out
