@@ -215,13 +215,20 @@ def saved_head(folder: Path, pooling: str) -> dict[str, Tensor] | None:
     weights = _module_weights(folder, "Dense", what="a dense layer") if known.has_head else None
     if weights is None:
         return None
-    sizes = [weights["linear.weight"].shape[0], dense_width(folder)] if "linear.weight" in weights else []
-    if len(set(sizes)) != 1:
+    width = dense_width(folder)
+    if width is None:
         raise EncoderError(
             where=f"encoder {folder}: dense layer",
-            found=brief({name: tuple(weight.shape) for name, weight in weights.items()}),
-            expected=f"one layer, to the width {dense_width(folder)} that its config.json says",
-            remedy="Export the encoder again.",
+            found="several in modules.json, or one whose config.json has no out_features",
+            expected="one, of a width that is said",
+            remedy=f"Name the pooling {known.without_head} to leave it out, or export the encoder again.",
+        )
+    if "linear.weight" not in weights or weights["linear.weight"].shape[0] != width:
+        raise EncoderError(
+            where=f"encoder {folder}: dense layer",
+            found=f"weights {brief({name: tuple(weight.shape) for name, weight in weights.items()})}",
+            expected=f"linear.weight to the width {width} that its config.json says (out_features)",
+            remedy="Weights and config.json are of two layers: fetch the folder again, or export the encoder again.",
         )
     if (unlike := unlike_ours(folder, pooling)) is not None:
         raise EncoderError(

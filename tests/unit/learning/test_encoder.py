@@ -299,7 +299,8 @@ def test_weights_of_another_model_are_refused(tiny_encoder_dir: Path, tmp_path: 
         ("cls_mlp", "2_Dense", {"activation_function": "torch.nn.modules.linear.Identity"}, "dense layer of 32 to 32 with .*Identity"),
         ("cls_mlp", "2_Dense", {"use_residual": True}, "dense layer of 32 to 32 with .*Tanh, around which its input goes"),
         ("mean_dense", "2_Dense", {"activation_function": "torch.nn.modules.activation.Tanh"}, "dense layer of 32 to 32 with .*Tanh"),
-        ("cls_mlp", "2_Dense", {"out_features": 16}, "dense layer: .*; expected one layer, to the width 16 that its config.json says"),
+        ("cls_mlp", "2_Dense", {"out_features": 16}, "found weights .*; expected linear.weight to the width 16 that its config.json says"),
+        ("cls_mlp", "2_Dense", {"out_features": None}, "one whose config.json has no out_features.*Name the pooling cls to leave it out"),
         ("first_last", "1_WeightedLayerPooling", {"layer_start": 2}, "mean of layers from 2 on"),
     ],
 )
