@@ -21,7 +21,7 @@ def export_encoder(use: EncoderUse, to: Path, store: ArtifactStore) -> None:
     Raises:
         EncoderError: no such checkpoint. DataError: the folder is there already. StoreError: the store cannot be read.
     """
-    from sentdist.inference.export_folder import export_sentence_transformers
+    from sentdist.inference.export_formats import export_sentence_transformers
 
     trained = _training_of(use.checkpoint, store) if use.pooling is None else None
     export_sentence_transformers(use, to, card=None if trained is None else _card_if_known(trained, store, name=to.name))

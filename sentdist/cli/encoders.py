@@ -193,7 +193,7 @@ def export(
     find_checkpoint(use.checkpoint, revision=use.revision)  # before torch is loaded: a mistake is told at once
 
     if kind == "onnx":
-        from sentdist.inference.export_folder import export_graph
+        from sentdist.inference.export_formats import export_graph
 
         difference = export_graph(use, to)
         typer.echo(

@@ -62,7 +62,7 @@ def push(
     card = card_of(trained, opened, name=to, licence=licence, language=(language,) if language else None)
     use = encoder_use(str(opened.folder(trained)), store, revision=None, pooling=None, max_length=None, precision="fp32")
 
-    from sentdist.inference.export_folder import export_sentence_transformers
+    from sentdist.inference.export_formats import export_sentence_transformers
 
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "encoder"

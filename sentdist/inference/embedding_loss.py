@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from sentdist.errors import DataError, RecipeError, typed
 from sentdist.learning.encoder.batch import Batch, collate
 from sentdist.learning.gather import rank_and_world_size
-from sentdist.objectives.objective import Labels, LossInputs, needs_more
+from sentdist.objectives.objective_spec import Labels, LossInputs, needs_more
 from sentdist.objectives.regression import ON_GRID
 from sentdist.plan.compatibility import check_fit, check_values, settled
 from sentdist.plan.objectives import AnyObjective, has_field, terms_of, uses_bank, uses_hard_negatives, uses_targets, value_of
-from sentdist.stages.objectives import make_objective
+from sentdist.stages.make_objective import make_objective
 
 
 class EmbeddingLoss(nn.Module):

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from sentdist.citation import Citation
 from sentdist.objectives.channels import Channels, mismatch_of_channels
-from sentdist.objectives.objective import LossInputs, Mismatch, Needs, ObjectiveSpec, Rate, Weight
+from sentdist.objectives.objective_spec import LossInputs, Mismatch, Needs, ObjectiveSpec, Rate, Weight
 from sentdist.poolings import POOLINGS
 
 if TYPE_CHECKING:

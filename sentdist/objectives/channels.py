@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sentdist.objectives.objective import Mismatch
+from sentdist.objectives.objective_spec import Mismatch
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from sentdist.citation import Citation
-from sentdist.objectives.objective import LossInputs, Mismatch, Needs, ObjectiveSpec
+from sentdist.objectives.objective_spec import LossInputs, Mismatch, Needs, ObjectiveSpec
 
 if TYPE_CHECKING:
     from torch import Tensor

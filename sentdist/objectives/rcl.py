@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from sentdist.citation import Citation
 from sentdist.objectives.info_nce import PAPER, info_nce
-from sentdist.objectives.objective import LossInputs, Needs, ObjectiveSpec, Rows, Temperature, Weight
+from sentdist.objectives.objective_spec import LossInputs, Needs, ObjectiveSpec, Rows, Temperature, Weight
 from sentdist.objectives.regulators import augmented_by, regulators
 
 if TYPE_CHECKING:

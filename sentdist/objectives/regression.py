@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from sentdist.citation import Citation
 from sentdist.errors import DataError
-from sentdist.objectives.objective import LossInputs, Mismatch, Needs, ObjectiveSpec, Rate, Rows, Start
+from sentdist.objectives.objective_spec import LossInputs, Mismatch, Needs, ObjectiveSpec, Rate, Rows, Start
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from sentdist.citation import Citation
 from sentdist.objectives.info_nce import PAPER
-from sentdist.objectives.objective import LossInputs, Needs, ObjectiveSpec, Temperature
+from sentdist.objectives.objective_spec import LossInputs, Needs, ObjectiveSpec, Temperature
 
 if TYPE_CHECKING:
     import torch

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from sentdist.citation import Citation
 from sentdist.objectives.entropy import entropy_info_nce
 from sentdist.objectives.info_nce import info_nce
-from sentdist.objectives.objective import LossInputs, Mismatch, Needs, ObjectiveSpec, Rate, Rows, Start, Temperature
+from sentdist.objectives.objective_spec import LossInputs, Mismatch, Needs, ObjectiveSpec, Rate, Rows, Start, Temperature
 
 if TYPE_CHECKING:
     from torch import Tensor

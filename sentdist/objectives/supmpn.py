@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from sentdist.citation import Citation
-from sentdist.objectives.objective import LossInputs, Needs, ObjectiveSpec, Temperature
+from sentdist.objectives.objective_spec import LossInputs, Needs, ObjectiveSpec, Temperature
 
 if TYPE_CHECKING:
     from torch import Tensor

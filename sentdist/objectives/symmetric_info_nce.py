@@ -10,7 +10,7 @@ from pydantic import model_validator
 
 from sentdist.citation import Citation
 from sentdist.objectives.info_nce import INFONCE
-from sentdist.objectives.objective import LossInputs, Mismatch, Needs, ObjectiveSpec, Rate, Temperature
+from sentdist.objectives.objective_spec import LossInputs, Mismatch, Needs, ObjectiveSpec, Rate, Temperature
 
 if TYPE_CHECKING:
     from torch import Tensor

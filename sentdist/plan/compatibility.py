@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from sentdist.objectives.info_nce import InfoNCE
-from sentdist.objectives.objective import Mismatch, Rows, Start
+from sentdist.objectives.objective_spec import Mismatch, Rows, Start
 from sentdist.plan.corpora import AnyCorpus
 from sentdist.plan.objectives import (
     OBJECTIVES,

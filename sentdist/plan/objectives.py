@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 import sentdist.objectives
 from sentdist.frozen import Frozen
-from sentdist.objectives.objective import ObjectiveSpec, Weight
+from sentdist.objectives.objective_spec import ObjectiveSpec, Weight
 
 
 def _found() -> Iterator[tuple[str, type[ObjectiveSpec]]]:

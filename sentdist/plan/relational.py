@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from sentdist.frozen import Frozen
-from sentdist.objectives.objective import Weight
+from sentdist.objectives.objective_spec import Weight
 
 
 class RelationWeight(Frozen):

@@ -30,7 +30,7 @@ from sentdist.learning.objective import Objective
 from sentdist.learning.optimization import Optimization
 from sentdist.learning.precision import apply_matmul_precision
 from sentdist.learning.prefetch import Sender, SentBatch, made_ahead
-from sentdist.objectives.objective import LossInputs
+from sentdist.objectives.objective_spec import LossInputs
 from sentdist.plan import specs
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
@@ -39,7 +39,7 @@ from sentdist.stages.context import Context
 from sentdist.stages.dev_scorer import DevScorer
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.learning_curve import Curve, history_lines
-from sentdist.stages.objectives import make_objective
+from sentdist.stages.make_objective import make_objective
 from sentdist.stages.rank_batches import RankBatches
 from sentdist.stages.start_encoder import load_encoder, start_folder
 from sentdist.stages.tagging import targets_of

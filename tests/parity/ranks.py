@@ -13,7 +13,7 @@ from sentdist.learning.encoder.batch import Batch, collate
 from sentdist.learning.gather import by_share, local_rows
 from sentdist.learning.gradient_buckets import average_gradients
 from sentdist.learning.objective import Objective
-from sentdist.objectives.objective import Labels, LossInputs, ObjectiveSpec
+from sentdist.objectives.objective_spec import Labels, LossInputs, ObjectiveSpec
 from tests.parity.processes import run_in_processes
 
 M, D = 12, 5

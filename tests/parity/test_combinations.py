@@ -17,7 +17,7 @@ from sentdist.learning.loop import train_steps
 from sentdist.learning.objective import Objective
 from sentdist.learning.optimization import Optimization
 from sentdist.learning.weighted_sum import WeightedSum
-from sentdist.objectives.objective import LossInputs
+from sentdist.objectives.objective_spec import LossInputs
 from sentdist.objectives.symmetric_info_nce import SymmetricInfoNCE
 from tests.parity.processes import run_in_processes
 from tests.parity.toy import WIDTH, ToyBank, ToyEncoder, toy_batches

@@ -24,7 +24,7 @@ from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Optimization
 from sentdist.objectives.entropy import Entropy
 from sentdist.objectives.info_nce import InfoNCE, info_nce
-from sentdist.objectives.objective import ObjectiveSpec
+from sentdist.objectives.objective_spec import ObjectiveSpec
 from sentdist.objectives.rcl import RCL
 from sentdist.objectives.regulators import Regulators
 from sentdist.objectives.rse import RSE

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from sentdist.errors import EncoderError
-from sentdist.inference.export_folder import export_graph
+from sentdist.inference.export_formats import export_graph
 from sentdist.learning.encoder import onnx as onnx_export
 from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.encode import encode

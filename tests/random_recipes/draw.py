@@ -12,7 +12,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from sentdist.objectives.objective import Needs
+from sentdist.objectives.objective_spec import Needs
 from sentdist.plan.objectives import OBJECTIVES
 from sentdist.plan.specs import Regularizers, Stopping, Training
 from sentdist.plan.stage import Json

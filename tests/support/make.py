@@ -18,7 +18,7 @@ from sentdist.objectives import supmpn as supmpn_file
 from sentdist.objectives.learned.mlm import MaskedLMLoss
 from sentdist.objectives.learned.regression import RegressionLoss
 from sentdist.objectives.learned.rse import Relational
-from sentdist.objectives.objective import LossInputs, ObjectiveSpec
+from sentdist.objectives.objective_spec import LossInputs, ObjectiveSpec
 from sentdist.objectives.regression import Regression
 
 NOTHING: Any = None  # in place of rows of which nothing is asked

@@ -25,7 +25,7 @@ from sentdist.learning.optimization import Optimization
 from sentdist.learning.projected import Projected
 from sentdist.learning.weighted_sum import WeightedSum
 from sentdist.objectives.learned.adversaries import Adversaries
-from sentdist.objectives.objective import Labels, LossInputs
+from sentdist.objectives.objective_spec import Labels, LossInputs
 from sentdist.plan.compatibility import settled
 from sentdist.plan.objectives import OBJECTIVES
 from sentdist.plan.recipe import objective_from_values

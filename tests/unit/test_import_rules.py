@@ -51,7 +51,7 @@ ONE_IDEA = {
     *("graded", "groups", "relations", "rows", "tagging", "targets", "own_file", "leaks"),  # data: how it is planned, read, reported
     *("cloud", "importance", "probes", "rcl_terms", "relational", "similarity"),  # a figure: computed, drawn
     *("banks", "encoders", "hub", "run", "servers", "store", "sweep"),  # a command: its words, what it does
-    *("budgets", "build", "engines", "objective", "objectives", "searches", "selection"),  # the same on two floors
+    *("budgets", "build", "engines", "searches", "selection"),  # the same on two floors
 }
 
 # package -> packages of sentdist that it may import from; itself and those for all always.

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from sentdist.cli import app
 from sentdist.execution.demand import stage_demand
 from sentdist.frozen import Frozen
-from sentdist.objectives.objective import ObjectiveSpec
+from sentdist.objectives.objective_spec import ObjectiveSpec
 from sentdist.plan.corpora import CORPORA
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.objectives import OBJECTIVE_NAMES, OBJECTIVES, objective_rows, terms_of

@@ -14,7 +14,6 @@ from sentdist.errors import EncoderError, brief, typed
 from sentdist.families import family_of, is_causal
 from sentdist.learning.encoder.batch import TokenBatch, collate
 from sentdist.learning.encoder.declared import check_has_embeddings, declared_pooling, ends_in_normalize
-from sentdist.learning.encoder.export import EncoderCard, export
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.learning.encoder.flat_attention import Segments
 from sentdist.learning.encoder.fused_layer import fuse_layers
@@ -31,6 +30,7 @@ from sentdist.learning.encoder.quiet import without_bars
 from sentdist.learning.encoder.refused import check_can_embed
 from sentdist.learning.encoder.regularizers import replace_dropout
 from sentdist.learning.encoder.tokenizing import token_ids
+from sentdist.learning.encoder.write_folder import EncoderCard, write_folder
 from sentdist.learning.products import recomputed_within, rows_multiple
 from sentdist.learning.word_rows import WordRows
 from sentdist.poolings import POOLINGS
@@ -250,9 +250,9 @@ class SentenceEncoder(nn.Module):
 
     def save(self, path: Path, *, card: EncoderCard) -> None:
         """Write a sentence-transformers folder that gives this encoder's test-time embeddings, of length 1 if `is_exported_normalized`;
-        see export.py."""
+        see write_folder.py."""
         with without_bars():
-            export(
+            write_folder(
                 path,
                 model=self.model,
                 pooler=self._unused_pooler[0],

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from sentdist.errors import RecipeError
 from sentdist.frozen import Frozen
-from sentdist.objectives.objective import Labels
+from sentdist.objectives.objective_spec import Labels
 from sentdist.plan.corpora.kind import CorpusStage, Planning, Section, pinned
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.specs import OwnRows, Task

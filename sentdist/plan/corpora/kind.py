@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from sentdist.frozen import Frozen
-from sentdist.objectives.objective import Labels
+from sentdist.objectives.objective_spec import Labels
 from sentdist.plan.resolver import Pin, Resolver
 from sentdist.plan.specs import Fold, OwnRows, Task
 from sentdist.plan.stage import Processes, Purpose, Stage

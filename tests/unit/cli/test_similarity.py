@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 
 from sentdist.cli import app
 from sentdist.learning.encoder.encode import encode
-from sentdist.learning.encoder.export import EncoderCard
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.learning.relation_file import Relations, write_relations
 from tests.support.tiny_encoders import SENTENCES, WIDTH
 

@@ -34,14 +34,12 @@ from tests.support.pooled import pooled, with_dense_layer
 from tests.support.tiny_encoders import MAX_POSITIONS, SENTENCES, tiny_encoder, word_tokenizer
 
 CARD = EncoderCard(
-    base_model="acme/tiny-bert",
-    base_revision="0123abc",
-    is_on_hub=True,
+    base_model="acme/tiny-bert", base_revision="0123abc", is_on_hub=True,
     data=("nli/triplets (10 rows)",),
     objective="InfoNCE",
     hyperparameters={"learning rate": 2e-5, "epochs": 1, "channels": None},
     scores={"STS-B test (Spearman × 100)": 81.25},
-)
+)  # fmt: skip
 
 
 # float32 sums in another order, through up to seven layers: on a Xeon with AVX-512 one number in 256 was 2.7e-6 of itself away

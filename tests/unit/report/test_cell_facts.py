@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sentdist.objectives.info_nce import InfoNCE
-from sentdist.objectives.objective import ObjectiveSpec
+from sentdist.objectives.objective_spec import ObjectiveSpec
 from sentdist.objectives.rcl import RCL
 from sentdist.objectives.regulators import Regulators
 from sentdist.objectives.supmpn import SupMPN

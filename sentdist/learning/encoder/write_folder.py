@@ -22,10 +22,10 @@ from sentdist.learning.encoder.card import EncoderCard, add_training_facts, card
 from sentdist.learning.encoder.pooling import PoolingHead
 from sentdist.poolings import POOLINGS
 
-__all__ = ["EncoderCard", "export"]
+__all__ = ["EncoderCard", "write_folder"]
 
 
-def export(
+def write_folder(
     path: Path,
     *,
     model: PreTrainedModel,

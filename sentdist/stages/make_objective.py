@@ -5,7 +5,7 @@ from __future__ import annotations
 from sentdist.learning.objective import Objective
 from sentdist.learning.projected import Projected
 from sentdist.learning.weighted_sum import WeightedSum
-from sentdist.objectives.objective import LossInputs
+from sentdist.objectives.objective_spec import LossInputs
 from sentdist.plan import objectives as plan
 
 
