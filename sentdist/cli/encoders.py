@@ -28,7 +28,16 @@ from sentdist.cli.options import (
     named_gpus,
     weights_of,
 )
-from sentdist.cli.printing import empty_table, found_texts, look_through, open_console, sentence_progress, tell_rows, tell_unknown
+from sentdist.cli.printing import (
+    devices_here,
+    empty_table,
+    found_texts,
+    look_through,
+    open_console,
+    sentence_progress,
+    tell_rows,
+    tell_unknown,
+)
 from sentdist.encoder_export import export_encoder
 from sentdist.errors import DataError, brief, counted
 from sentdist.inference.opening import encoder_use, open_store
@@ -38,7 +47,9 @@ from sentdist.table_files import is_file_of_sentences
 
 if TYPE_CHECKING:
     from sentdist.data.texts import Texts
+    from sentdist.inference.encode_file import EmbeddedBatches
     from sentdist.inference.ready_encoder import LoadedEncoder
+    from sentdist.plan.runtime import Runtime
     from sentdist.plan.specs import EncoderUse
 
 DIRECTIONS = ("max_both", "one")  # the first where none is named
@@ -98,29 +109,32 @@ def encode(
     find_checkpoint(use.checkpoint, revision=use.revision)
     num_rows = look_through(texts) or texts.num_rows
 
+    from sentdist.execution.parallel.sharing import shared_out
     from sentdist.inference.encode_file import encode_file
     from sentdist.inference.ready_encoder import LoadedEncoder
-    from sentdist.plan.runtime import Runtime
-    from sentdist.stages.devices import on_this_machine
 
-    loaded, done, batches = LoadedEncoder.load(use, None if workers is None else "cpu"), 0, None  # this machine's GPUs are the workers'
-    if workers is None:
-        typer.echo(f"Encoding {on_this_machine(Runtime())[1]}.")
-    else:
-        from sentdist.execution.parallel.file_encoder import WorkerEncoding
-
-        runtime = Runtime.model_validate({"engine": "torch", "workers": workers, **gpus})
-        on_cluster = WorkerEncoding.on_cluster(loaded, runtime)
-        batches = on_cluster.batches
-        typer.echo(f"Encoding {on_cluster.devices}.")
-    started = time.perf_counter()
-    with sentence_progress("encoding", num_rows) as advance:
-        for done in encode_file(loaded, texts, out, dtype=dtype, batches=batches):
-            advance(done)
-    seconds = time.perf_counter() - started
+    with shared_out(num_rows or None, workers=workers, gpus=gpus) as runtime:
+        loaded, done = LoadedEncoder.load(use, None if runtime is None else "cpu"), 0  # this machine's GPUs are the workers'
+        devices, batches = _how_encoded(loaded, runtime)
+        typer.echo(f"Encoding {devices}.")
+        started = time.perf_counter()
+        with sentence_progress("encoding", num_rows) as advance:
+            for done in encode_file(loaded, texts, out, dtype=dtype, batches=batches):
+                advance(done)
+        seconds = time.perf_counter() - started
     tell_unknown(loaded)
     tell_rows(texts)
     typer.echo(f"{out}: {counted(done, 'embedding')} of width {loaded.width}, {dtype}; {seconds:.1f} s, {done / seconds:,.0f} sentences/s")
+
+
+def _how_encoded(loaded: LoadedEncoder, runtime: Runtime | None) -> tuple[str, EmbeddedBatches | None]:
+    """On what a file is encoded, for people; and what makes its batches, where workers do. runtime: theirs."""
+    if runtime is None:
+        return devices_here(), None
+    from sentdist.execution.parallel.file_encoder import WorkerEncoding
+
+    on_cluster = WorkerEncoding.on_cluster(loaded, runtime)
+    return on_cluster.devices, on_cluster.batches
 
 
 def similarity(

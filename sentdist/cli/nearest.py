@@ -27,16 +27,26 @@ from sentdist.cli.options import (
     named_gpus,
     weights_of,
 )
-from sentdist.cli.printing import empty_table, found_texts, look_through, open_console, sentence_progress, tell_rows, tell_unknown
+from sentdist.cli.printing import (
+    devices_here,
+    empty_table,
+    found_texts,
+    look_through,
+    open_console,
+    sentence_progress,
+    tell_rows,
+    tell_unknown,
+)
 from sentdist.errors import DataError, counted, listed
 from sentdist.inference.opening import encoder_use
 from sentdist.table_files import is_file_of_sentences
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from sentdist.data.texts import Texts
     from sentdist.inference.nearest import CorpusSearch, Queries, SearchedFiles, TileReader
+    from sentdist.plan.runtime import Runtime
     from sentdist.plan.stage import Json
 
 
@@ -94,26 +104,25 @@ def search(
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision)
     num_rows = look_through(texts) if texts is not None and embeddings is None else 0  # what is not encoded takes no longer than that
 
+    from sentdist.execution.parallel.sharing import shared_out
     from sentdist.inference.nearest import CorpusSearch, SearchedFiles, TileReader, embed_queries, search_here
     from sentdist.inference.ready_encoder import LoadedEncoder
 
     mapped = None if embeddings is None else embeddings.absolute()  # as workers on other nodes look for it
     searched, reader = SearchedFiles(texts=texts, embeddings=mapped), TileReader(use=use, embeddings=mapped)
-    loaded = LoadedEncoder.load(use, device=None if workers is None else "cpu")  # this machine's GPUs are the workers'
-    searched.check(loaded)
-    vectors = embed_queries(loaded, asked, weights)
-    found, started, devices = CorpusSearch(vectors, depth=depth), time.perf_counter(), ""
-    if workers is None:
-        from sentdist.plan.runtime import Runtime
-        from sentdist.stages.devices import on_this_machine
-
-        devices = f", {on_this_machine(Runtime())[1]}"
-        steps = search_here(found, searched, reader.open(loaded))
-    else:
-        steps = _over_workers(found, searched, reader, vectors, depth=depth, workers=workers, gpus=gpus)
-    with sentence_progress("searching", num_rows or searched.num_rows) as advance:
-        for done in steps:
-            advance(done)
+    with shared_out(num_rows or None, workers=workers, gpus=gpus) as runtime:
+        loaded = LoadedEncoder.load(use, device=None if runtime is None else "cpu")  # this machine's GPUs are the workers'
+        searched.check(loaded)
+        vectors = embed_queries(loaded, asked, weights)
+        found, started, devices = CorpusSearch(vectors, depth=depth), time.perf_counter(), ""
+        if runtime is None:
+            devices = f", {devices_here()}"
+            steps = search_here(found, searched, reader.open(loaded))
+        else:
+            steps = _over_workers(found, searched, reader, vectors, depth=depth, runtime=runtime)
+        with sentence_progress("searching", num_rows or searched.num_rows) as advance:
+            for done in steps:
+                advance(done)
     tell_unknown(loaded)
     if texts is not None:
         tell_rows(texts)
@@ -158,20 +167,11 @@ def _check_queries(queries: list[str] | None, query_file: str | None, corpus: st
 
 
 def _over_workers(
-    found: CorpusSearch,
-    searched: SearchedFiles,
-    reader: TileReader,
-    queries: Queries,
-    *,
-    depth: int,
-    workers: int,
-    gpus: Mapping[str, float | str],
+    found: CorpusSearch, searched: SearchedFiles, reader: TileReader, queries: Queries, *, depth: int, runtime: Runtime
 ) -> Iterator[int]:
-    """As `search_here`, on a cluster. gpus: fields of a runtime."""
+    """As `search_here`, on a cluster."""
     from sentdist.execution.parallel.nearest import search_over_workers
-    from sentdist.plan.runtime import Runtime
 
-    runtime = Runtime.model_validate({"engine": "torch", "workers": workers, **gpus})
     return search_over_workers(found, searched, reader, queries.vectors, depth=depth, runtime=runtime, tell=_tell_devices)
 
 

@@ -128,6 +128,14 @@ def look_through(texts: Texts) -> int:
     return done
 
 
+def devices_here() -> str:
+    """What this process computes on, what lies idle and why."""
+    from sentdist.plan.runtime import Runtime
+    from sentdist.stages.devices import on_this_machine
+
+    return on_this_machine(Runtime())[1]
+
+
 def tell_rows(texts: Texts) -> None:
     """Say on stderr which rows of a file were left out, and which hold a word for no value."""
     for line in (texts.left_out.line if texts.left_out is not None else "", texts.nothing.line):

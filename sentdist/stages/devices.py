@@ -36,6 +36,11 @@ def why_unusable() -> str | None:
     return None
 
 
+def usable_gpus() -> int:
+    """How many GPUs torch can compute on here."""
+    return 0 if why_unusable() else torch.cuda.device_count()
+
+
 def left_out_here(runtime: Runtime) -> str:
     """What a recipe asks of a cluster and a process of its own does not give; nothing where it asks for nothing."""
     asked = [f"runtime.workers={runtime.most_workers}"] if runtime.most_workers > 1 else []
@@ -70,8 +75,7 @@ def on_this_machine(runtime: Runtime) -> tuple[Runtime, str]:
     asked = runtime.gpus_asked
     if asked != 0:
         keep_gpu_memory_whole()  # before torch is asked anything of the GPU
-    why = why_unusable()
-    num_gpus = 0 if why else torch.cuda.device_count()
+    why, num_gpus = why_unusable(), usable_gpus()
     if why:
         if runtime.device == "cuda":
             raise ResourceError(

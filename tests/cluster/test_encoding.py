@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,7 @@ from tests.support.tasks_data import stage_of, write_table
 
 pytestmark = pytest.mark.cluster
 
+ROOT = Path(__file__).parents[2]
 RUNTIME = Runtime(engine="torch", workers=2, cpus_per_worker=0.5)
 WORDS = ["a man", "a woman", "the dog", "runs", "sings", "in the house", "near the street", "today"]
 TASKS = ("sts=my/pairs", "pairs=my/paraphrases")
@@ -85,6 +90,16 @@ def test_a_file_is_encoded_over_workers_as_in_one_process(cluster: Any, tiny_enc
     assert "Encoding over 2 workers, on CPUs." in done.output
     here, there = (np.load(tmp_path / f"{name}.npy") for name in ("here", "there"))
     np.testing.assert_allclose(there, here, atol=2e-6)  # as above
+
+
+def test_many_sentences_go_over_all_gpus_of_a_machine_without_a_cluster(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")} | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-W", "ignore", "-m", "tests.cluster.own_workers", str(tmp_path), str(tiny_encoder_dir)]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["said"] == ["Encoding on the CPU.", "Encoding over 2 workers, on CPUs."], "which stand in for GPUs"
+    assert found["rows"] == 1_100 and found["apart"] < 2e-6  # as above
 
 
 def test_what_a_worker_raises_arrives_as_it_was(cluster: Any, tiny_encoder_dir: Path, data: Path, tmp_path: Path) -> None:

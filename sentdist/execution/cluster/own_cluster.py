@@ -1,21 +1,53 @@
-"""A cluster on this machine that lives as long as somebody measures something on it."""
+"""A cluster on this machine that lives as long as somebody works on it."""
 
 from __future__ import annotations
 
 import logging
+import os
+import secrets
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-import ray
+_token: dict[str, str] = {}
 
 
 @contextmanager
-def own_cluster(*, num_cpus: int) -> Iterator[None]:
-    """Start Ray without GPUs and a dashboard and connect to it; end it with the context."""
-    with tempfile.TemporaryDirectory(prefix="sd-ray-", dir="/tmp") as folder:  # short: paths of sockets may have 107 letters
-        ray.init(num_cpus=num_cpus, num_gpus=0, include_dashboard=False, _temp_dir=folder, logging_level=logging.ERROR, log_to_driver=False)
+def own_cluster(*, num_cpus: int, num_gpus: int = 0) -> Iterator[None]:
+    """Start Ray without a dashboard and connect to it; end it with the context.
+
+    Nobody else can join it: it has a token that only this process and its own know. Where Ray was loaded before, it has read from the
+    environment whether there are tokens, and that holds.
+    """
+    if "ray" not in sys.modules:
+        _token.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
+    with (
+        tempfile.TemporaryDirectory(prefix="sd-ray-", dir="/tmp") as folder,  # short: paths of sockets may have 107 letters
+        _environment(_token),
+    ):
+        import ray
+
+        ray.init(
+            address="local", num_cpus=num_cpus, num_gpus=num_gpus, include_dashboard=False, _temp_dir=folder, logging_level=logging.ERROR,
+            log_to_driver=False,
+        )  # fmt: skip
         try:
             yield
         finally:
             ray.shutdown()
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """These variables are set within the context."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

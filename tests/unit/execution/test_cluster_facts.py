@@ -135,8 +135,8 @@ def test_the_launchers_file_counts_on_the_head_of_its_cluster(address: str, tmp_
 
 def test_a_cluster_for_a_measurement_has_no_gpus_and_ends_with_it_also_by_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[Any] = []
-    monkeypatch.setattr(own_cluster.ray, "init", lambda **asked: done.append(asked))
-    monkeypatch.setattr(own_cluster.ray, "shutdown", lambda: done.append("ended"))
+    monkeypatch.setattr(ray, "init", lambda **asked: done.append(asked))
+    monkeypatch.setattr(ray, "shutdown", lambda: done.append("ended"))
     with pytest.raises(ValueError, match="wrong"), own_cluster.own_cluster(num_cpus=3):
         raise ValueError("wrong")
     assert (done[0]["num_cpus"], done[0]["num_gpus"], done[0]["include_dashboard"]) == (3, 0, False) and done[1:] == ["ended"]

@@ -1,0 +1,68 @@
+"""Whether a work on sentences is shared out over the GPUs of a machine, of which nobody said anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from sentdist.execution.cluster import own_cluster
+from sentdist.execution.cluster.address import LocalNode
+from sentdist.execution.parallel import sharing
+from sentdist.execution.parallel.sharing import MANY_SENTENCES, shared_out
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """CPUs and GPUs of clusters that were started, on a machine of 16 and 4 where none is running."""
+    given: list[tuple[int, int]] = []
+
+    @contextmanager
+    def begun(*, num_cpus: int, num_gpus: int) -> Iterator[None]:
+        given.append((num_cpus, num_gpus))
+        yield
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(own_cluster, "own_cluster", begun)
+    monkeypatch.setattr(sharing, "usable_gpus", lambda: 4)
+    monkeypatch.setattr(sharing, "local_nodes", list)
+    monkeypatch.setattr(sharing.os, "cpu_count", lambda: 16)
+    return given
+
+
+def test_many_sentences_go_over_all_gpus_of_a_machine(started: list[tuple[int, int]]) -> None:
+    with shared_out(MANY_SENTENCES, workers=None, gpus={}) as runtime:
+        assert runtime is not None and (runtime.workers, runtime.cpus_per_worker, runtime.device) == (4, 4, "auto")
+    assert started == [(16, 4)]
+
+
+@pytest.mark.parametrize("num_sentences", [None, 1, MANY_SENTENCES - 1])
+def test_few_sentences_and_who_knows_how_many_stay_in_one_process(num_sentences: int | None, started: list[tuple[int, int]]) -> None:
+    with shared_out(num_sentences, workers=None, gpus={}) as runtime:
+        assert runtime is None and not started
+
+
+@pytest.mark.parametrize("num_gpus", [0, 1])
+def test_one_gpu_is_taken_by_this_process(num_gpus: int, started: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "usable_gpus", lambda: num_gpus)
+    with shared_out(MANY_SENTENCES, workers=None, gpus={}) as runtime:
+        assert runtime is None and not started
+
+
+def test_a_cluster_that_is_there_has_the_gpus(started: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside it a second one would give them out twice."""
+    monkeypatch.setattr(sharing, "local_nodes", lambda: [LocalNode(address="127.0.0.1:6379", node_id="1")])
+    with shared_out(MANY_SENTENCES, workers=None, gpus={}) as runtime:
+        assert runtime is None
+    monkeypatch.setattr(sharing, "local_nodes", list)
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    with shared_out(MANY_SENTENCES, workers=None, gpus={}) as runtime:
+        assert runtime is None
+    assert not started
+
+
+def test_workers_that_are_asked_for_are_those_of_the_cluster(started: list[tuple[int, int]]) -> None:
+    with shared_out(3, workers=2, gpus={"gpus_per_worker": 0.5}) as runtime:
+        assert runtime is not None and (runtime.workers, runtime.gpus_per_worker) == (2, 0.5)
+    assert not started
