@@ -7,7 +7,7 @@ import re
 GCS_GIVES_UP_S = 60.0
 
 # What stands before a host: up to the last @, for a password may hold one. With a slash in it no library takes it as an address, and
-# says so with half of the password; it is told from HOST:PORT/PATH@COMMIT by what follows the colon.
+# says so with half of the password; it is distinguished from HOST:PORT/PATH@COMMIT by what follows the colon.
 _LOGIN = re.compile(r"(?<=://)(?:[^\s/?#]*@|[^\s/?#:@\[\]]*:(?!\d{1,5}(?:[/?#]|$))[^\s]*@)")
 _NAMES = r"[\w-]*(?:password|passwd|secret|token|signature|credential)[\w-]*|[\w-]*(?:api|access|account)[_-]?key(?:[_-]?id)?|pwd|sig|key"
 _FIELD = re.compile(rf"(?<=[?&])({_NAMES})=[^&#\s]+", re.IGNORECASE)

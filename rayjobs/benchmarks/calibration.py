@@ -19,8 +19,8 @@ TestRule = Callable[[NDArray[np.float64], NullModel], NDArray[np.float64]]  # (R
 
 @dataclass(frozen=True, kw_only=True)
 class Errors:
-    """Shares of tables. any_row: some row is told from its equal, the baseline; one_row: mean share of such rows; last_row: the last is
-    told."""
+    """Shares of tables. any_row: some row is distinguished from its equal, the baseline; one_row: mean share of such rows; last_row:
+    the last is."""
 
     one_row: float
     any_row: float

@@ -291,7 +291,7 @@ def _search_on_ray(store: Path, num_trials: int) -> tuple[float, float]:
     planned, context = planned_search(recipe_from_values(values, where="machinery"), store=str(store))
     if find_search(context.store, "machinery") is not None:
         raise SystemExit(f"{store}: holds a search already, which would only be replayed; name an empty folder")
-    with ProcessorTime() as spent, own_cluster(num_cpus=2):
+    with ProcessorTime() as spent, own_cluster(cpus=2):
         up = spent.seconds
         with patch.object(on_cluster, "build_stage", pretended_stage):
             record = on_cluster.search_on_cluster(planned, context, print_line=lambda line: None)

@@ -43,7 +43,7 @@ class Outperforming:
 
     @property
     def is_meaningful(self) -> bool:
-        """Bouthillier et al. 2021 (arXiv 2103.03098), section 5: told from a coin's toss, and maybe above what is worth speaking of."""
+        """Bouthillier et al. 2021 (arXiv 2103.03098), section 5: distinguished from a coin's toss, and perhaps large enough to matter."""
         return self.low > 0.5 and self.high > MEANINGFUL
 
 

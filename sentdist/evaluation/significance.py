@@ -5,7 +5,7 @@ column's scores vary; here differences are held against it:
 
 * **Many rows.** Marks go by p over the whole table: the distribution of the greatest of all its differences, with the correlation that a
   common baseline and common items give them (max-t; Westfall & Young 1993). Who may be the best is the model confidence set (Hansen,
-  Lunde & Nason 2011): rows leave until none of those left is told from another.
+  Lunde & Nason 2011): rows leave until none of those left is distinguished from another.
 * **Other tasks.** An average over tasks is about these tasks. `over_tasks` treats them as drawn from such tasks.
 """
 

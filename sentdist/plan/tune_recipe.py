@@ -16,7 +16,7 @@ from sentdist.plan.wording import not_one_of
 
 UNITS = {"s": 1 / 3600, "m": 1 / 60, "h": 1.0, "d": 24.0}
 LEAST_MINUTES = 1  # loading an encoder and the first trial take tens of seconds
-SEEDS = 6  # of finalists, where the budget has time for them: fewer can never be told from an encoder that was not trained
+SEEDS = 6  # of finalists, where the budget has time for them: fewer can never be distinguished from an encoder that was not trained
 RATES: Json = {"log": [5e-6, 8e-5], "steps": 5}
 TEMPERATURES: Json = {"choice": [0.02, 0.05, 0.1]}
 BATCHES = (16, 32, 64)

@@ -87,9 +87,9 @@ def distance_and_verdict(found: Difference, other: str) -> str:
     if found.p is None:
         verdict = "and there is nothing to test it by"
     elif found.is_significant:
-        verdict = "yet told from it" if _is_nothing(found.difference) else "more than chance explains"
+        verdict = "yet distinguished from it" if _is_nothing(found.difference) else "more than chance explains"
     else:
-        verdict = "not told from chance"
+        verdict = "not distinguished from chance"
     return f"{distance(found.difference, other)}, {verdict}"
 
 
@@ -112,11 +112,11 @@ def _verdict(found: Difference) -> str:
         return f"more than {'other test items explain' if found.about == 'items' else 'chance explains'}{untried}"
     if found.by_signs:
         return (
-            f"not told from chance: all {found.num_seeds} seeds lie on one side of the checkpoint, as so few may do by chance; "
+            f"not distinguished from chance: all {found.num_seeds} seeds lie on one side of the checkpoint, as so few may do by chance; "
             f"{found.enough_by_signs} on one side would do"
         )
     seen = "" if found.detectable is None else f"; a true difference of {found.detectable:.2f} points would be found in 4 of 5 such tables"
-    return f"not told from chance{untried}{seen}"
+    return f"not distinguished from chance{untried}{seen}"
 
 
 def _other_tasks(system: SystemRows, other: SystemRows, tasks: Sequence[str]) -> OtherTasks | None:

@@ -157,7 +157,7 @@ def second_opinion(found: Compared, *, rope: float) -> Iterator[str]:
     if len(lines) == 1:  # a share of one task says nothing of tasks
         return
     wins = outperforming([line.ours for line in lines], [line.theirs for line in lines])
-    verdict = "above chance" if wins.low > 0.5 else "below chance" if wins.high < 0.5 else "not told from chance"
+    verdict = "above chance" if wins.low > 0.5 else "below chance" if wins.high < 0.5 else "not distinguished from chance"
     yield (
         f"  P(first scores higher) over {wins.pairs} tasks: {wins.probability:.2f}, 95 % {wins.low:.2f} to {wins.high:.2f}, {verdict}"
         f"{' and worth speaking of' if wins.is_meaningful else ''}."
@@ -184,7 +184,7 @@ def _task_by_task(lines: Sequence[ComparedLine], labels: tuple[str, str], measur
     groups = {
         "above": [line for line in told if line.difference.difference > 0],
         "below": [line for line in told if line.difference.difference <= 0],
-        "not told from chance": [line for line in tested if line not in told],
+        "not distinguished from chance": [line for line in tested if line not in told],
     }
     found = "; ".join(
         f"{verdict} in {listed([f'{line.task} ({measures[line.task].title} {line.difference.difference:+.2f})' for line in some])}"

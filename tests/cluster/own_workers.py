@@ -21,7 +21,7 @@ NUM_SENTENCES = 1_100  # more than a part has
 
 
 def without_gpus(start: object, **asked: int) -> object:
-    return start(**asked | {"num_gpus": 0})  # type: ignore[operator]
+    return start(**asked | {"gpus": 0})  # type: ignore[operator]
 
 
 def main(folder: Path, encoder: str) -> None:

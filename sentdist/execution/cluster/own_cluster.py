@@ -14,7 +14,7 @@ _token: dict[str, str] = {}
 
 
 @contextmanager
-def own_cluster(*, num_cpus: int, num_gpus: int = 0) -> Iterator[None]:
+def own_cluster(*, cpus: int, gpus: int = 0) -> Iterator[None]:
     """Start Ray without a dashboard and connect to it; end it with the context.
 
     Nobody else can join it: it has a token that only this process and its own know. Where Ray was loaded before, it has read from the
@@ -29,7 +29,7 @@ def own_cluster(*, num_cpus: int, num_gpus: int = 0) -> Iterator[None]:
         import ray
 
         ray.init(
-            address="local", num_cpus=num_cpus, num_gpus=num_gpus, include_dashboard=False, _temp_dir=folder, logging_level=logging.ERROR,
+            address="local", num_cpus=cpus, num_gpus=gpus, include_dashboard=False, _temp_dir=folder, logging_level=logging.ERROR,
             log_to_driver=False,
         )  # fmt: skip
         try:

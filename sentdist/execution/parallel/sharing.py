@@ -32,7 +32,7 @@ def shared_out(num_sentences: int | None, *, workers: int | None, gpus: Mapping[
     from sentdist.execution.cluster.own_cluster import own_cluster
 
     num_cpus = max(os.cpu_count() or 1, num_gpus)
-    with own_cluster(num_cpus=num_cpus, num_gpus=num_gpus):
+    with own_cluster(cpus=num_cpus, gpus=num_gpus):
         yield Runtime(engine="torch", workers=num_gpus, cpus_per_worker=num_cpus // num_gpus)
 
 

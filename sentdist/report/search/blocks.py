@@ -122,9 +122,9 @@ def _verdict(best: SearchedMethod, scored: Sequence[SearchedMethod], table: Resu
     if len(cells) < 2 or not of_cell[cell].standing:
         return f", less than {' and '.join(tied)} on test" if tied and of_cell[cell].is_below_best else ""
     if tied:
-        return f"; {' and '.join(tied)} cannot be told from it"
+        return f"; {' and '.join(tied)} cannot be distinguished from it"
     are_below = all(found.is_below_best for one, found in of_cell.items() if one != cell)
-    return "; what dev chose for the other methods is told from it" if are_below else ""
+    return "; what dev chose for the other methods is distinguished from it" if are_below else ""
 
 
 def _budget_words(facts: SearchFacts) -> str:

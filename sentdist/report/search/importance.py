@@ -59,7 +59,7 @@ def importance_drawing(facts: SearchFacts, found: Mapping[str, Sequence[Importan
             "cases where a third of the trials is left out. Dashed: what luck alone passes in 1 of 20 searches, over all fields; bars "
             "that stay below are pale."
         )
-        header = ["method", "field", "share", "low", "high", "by luck", "of the variance (fANOVA)", "told"]
+        header = ["method", "field", "share", "low", "high", "by luck", "of the variance (fANOVA)", "beyond luck"]
         return save(figure, name="search-importance", caption=caption, header=header, records=records)
 
 
@@ -80,7 +80,7 @@ def importance_sentences(facts: SearchFacts, found: Mapping[str, Sequence[Import
         said.append(
             f"{method.title}: what tells the best quarter is {' and '.join(names)}."
             if names
-            else f"{method.title}: no field is told from luck by {len(method.scored)} trials."
+            else f"{method.title}: no field is distinguished from luck by {len(method.scored)} trials."
         )
     if facts.search.suggest == "tpe" and any(found.values()):
         said.append("TPE visits good places more often than others, and these shares know less of the places that it left out.")

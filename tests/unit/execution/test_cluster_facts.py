@@ -137,7 +137,7 @@ def test_a_cluster_for_a_measurement_has_no_gpus_and_ends_with_it_also_by_an_err
     done: list[Any] = []
     monkeypatch.setattr(ray, "init", lambda **asked: done.append(asked))
     monkeypatch.setattr(ray, "shutdown", lambda: done.append("ended"))
-    with pytest.raises(ValueError, match="wrong"), own_cluster.own_cluster(num_cpus=3):
+    with pytest.raises(ValueError, match="wrong"), own_cluster.own_cluster(cpus=3):
         raise ValueError("wrong")
     assert (done[0]["num_cpus"], done[0]["num_gpus"], done[0]["include_dashboard"]) == (3, 0, False) and done[1:] == ["ended"]
     assert not Path(done[0]["_temp_dir"]).exists()

@@ -19,8 +19,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     given: list[tuple[int, int]] = []
 
     @contextmanager
-    def begun(*, num_cpus: int, num_gpus: int) -> Iterator[None]:
-        given.append((num_cpus, num_gpus))
+    def begun(*, cpus: int, gpus: int) -> Iterator[None]:
+        given.append((cpus, gpus))
         yield
 
     monkeypatch.delenv("RAY_ADDRESS", raising=False)

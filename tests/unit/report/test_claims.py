@@ -36,7 +36,7 @@ def _table(scores: dict[str, Sequence[float]], *, baseline: str | None = None, t
     ("scores", "words"),
     [
         ({"a": [80.0], "b": [81.0]}, "; b has the highest, 81.00."),
-        ({"a": [80.0, 80.1, 80.3], "b": [90.0, 90.2, 90.1]}, "; b has the highest, 90.10, which is told from it."),
+        ({"a": [80.0, 80.1, 80.3], "b": [90.0, 90.2, 90.1]}, "; b has the highest, 90.10, which is distinguished from it."),
         ({"a": [80.0, 80.1, 80.3], "b": [90.0, 90.0, 90.0]}, "; b has the highest, 90.00."),
         ({"a": [80.0, 83.1, 85.3], "b": [84.0, 90.2, 84.1]}, "; b has the highest, 86.10."),
         ({"a": [100.0], "b": [100.0], "c": [99.0]}, ", the highest of the table; 1 other row has it, too."),

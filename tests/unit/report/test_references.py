@@ -264,7 +264,7 @@ def test_a_finding_on_dev_sets_what_was_chosen_beside_what_was_chosen(tmp_path: 
     report = _report(tmp_path / "apart", {"training.learning_rate": RATES}, dev)
     found = re.fullmatch(
         r"rcl \(learning_rate=0\.002\) scores [\d.]+ \(STS-B\): [\d.]+ points above fine_tuned \(learning_rate=0\.001\), "
-        r"(more than chance explains|not told from chance); dev chose both\. "
+        r"(more than chance explains|not distinguished from chance); dev chose both\. "
         r"Exploratory: dev chose it among 2 cells by these very seeds\.",
         report.lead,
     )

@@ -80,9 +80,9 @@ def _methods(*names: str) -> list[Any]:
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ([_line("a", 80.0, standing="best"), _line("b", 70.0, is_below_best=True), _line("c", 70.0, is_below_best=True)], "; what dev chose for the other methods is told from it"),
+        ([_line("a", 80.0, standing="best"), _line("b", 70.0, is_below_best=True), _line("c", 70.0, is_below_best=True)], "; what dev chose for the other methods is distinguished from it"),
         ([_line("a", 80.0, standing="best"), _line("b", 70.0, is_below_best=True), _line("c", 79.0)], ""),
-        ([_line("a", 80.0, standing="best"), _line("b", 79.9, standing="tied"), _line("c", 70.0, is_below_best=True)], "; b cannot be told from it"),
+        ([_line("a", 80.0, standing="best"), _line("b", 79.9, standing="tied"), _line("c", 70.0, is_below_best=True)], "; b cannot be distinguished from it"),
         ([_line("a", 80.0, is_below_best=True), _line("b", 90.0, standing="best"), _line("c", 70.0)], ", less than b on test"),
         ([_line("a", 80.0), _line("b", 90.0, standing="best"), _line("c", 70.0)], ""),
     ],

@@ -25,7 +25,7 @@ def test_in_how_many_tasks_the_first_is_higher_is_told_of_several_alone() -> Non
     )
     one, both = (list(second_opinion(Compared(lines=some, sentence="", notes=()), rope=1.0)) for some in (lines[:1], lines))
     assert len(one) == 2 and not any("P(first" in line for line in one)
-    assert both[-1].startswith("  P(first scores higher) over 2 tasks: 1.00, 95 % 0.16 to 1.00, not told from chance")
+    assert both[-1].startswith("  P(first scores higher) over 2 tasks: 1.00, 95 % 0.16 to 1.00, not distinguished from chance")
 
 
 def test_points_of_several_measures_say_nothing_of_another_task() -> None:

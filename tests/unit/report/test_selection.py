@@ -224,7 +224,7 @@ def test_a_report_opens_with_what_was_trained_unless_the_recipe_says_otherwise(
     made = report_sweep(context.store, "tiny")
     finding, about = made.markdown.splitlines()[2:5:2]
     assert re.fullmatch(
-        rf"{first} scores \d+\.\d\d \(STS-B\): \d+\.\d\d points (above|below) base, (not told from chance|more than chance explains)\.",
+        rf"{first} scores \d+\.\d\d \(STS-B\): \d+\.\d\d points (above|below) base, (not distinguished from chance|more than chance explains)\.",
         finding,
     )
     assert about == "Does it help?"

@@ -41,7 +41,7 @@ def test_of_equal_numbers_all_are_bold_but_those_that_are_told_from_the_best() -
 
 @pytest.mark.parametrize("seed", range(12))
 def test_no_cell_may_be_the_best_and_is_below_another_by_an_arrow(seed: int) -> None:
-    """Two corrections over one table: of 12 rows the set of the best kept some that ↓ told from the baseline, and baselines below ↑."""
+    """Two corrections over one table: of 12 rows the set of the best kept some that ↓ put below the baseline, and baselines below ↑."""
     generator = np.random.default_rng(seed)
     levels = 80.0 + generator.normal(0, 0.12, (12, 3))
     rows = [

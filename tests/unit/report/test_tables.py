@@ -95,10 +95,10 @@ def test_marks_point_up_and_down() -> None:
     ("points", "p", "said"),
     [
         (0.41, 0.01, "0.41 points above base, more than chance explains"),
-        (-0.41, 0.5, "0.41 points below base, not told from chance"),
-        (0.004, 0.5, "equal to base to two digits, not told from chance"),
+        (-0.41, 0.5, "0.41 points below base, not distinguished from chance"),
+        (0.004, 0.5, "equal to base to two digits, not distinguished from chance"),
         (-0.004, None, "equal to base to two digits, and there is nothing to test it by"),
-        (0.0, 0.01, "equal to base to two digits, yet told from it"),
+        (0.0, 0.01, "equal to base to two digits, yet distinguished from it"),
     ],
 )
 def test_a_distance_that_rounds_to_nothing_is_said_in_words(points: float, p: float | None, said: str) -> None:
@@ -113,7 +113,7 @@ def test_a_verdict_tells_the_interval_of_a_difference_and_its_p_over_the_table()
     said = in_words(Comparison(system="ours", other="base", relation="baseline", differences={"t": found}), "t", num_tests=3)
     assert said == (
         "ours is 0.40 points above base (95 % interval +0.10 to +0.70 over other seeds, on these very test items; "
-        "p = 0.200 over the 3 comparisons of this table): not told from chance."
+        "p = 0.200 over the 3 comparisons of this table): not distinguished from chance."
     )
 
 
