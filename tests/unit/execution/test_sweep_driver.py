@@ -145,6 +145,7 @@ def test_banks_count_in_what_a_worker_takes_of_a_gpu(driven: Driver, monkeypatch
     monkeypatch.setattr(
         driver, "gpu_bytes", lambda stage, *_, bank_bytes, gpu_memory: asked.update({stage.key: (bank_bytes, gpu_memory)}) or 1.0
     )
+    monkeypatch.setattr("sentdist.stages.planning.worker_memory.embedding_width", lambda encoder, folders: 8)
     driven.nodes = ClusterNodes(living=(Node(cpus=8.0, gpus=1.0, gpu_bytes=8e10), Node(cpus=8.0, gpus=1.0, gpu_bytes=4e10)))
     driven.run()
     trainings = [stage for stage in driven.plan.stages if isinstance(stage, Train)]
