@@ -33,7 +33,7 @@ from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan, Trial
 from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
-from sentdist.stages.planning.worker_memory import gpu_bytes, planned_bank_bytes, size_of, worker_bytes
+from sentdist.stages.planning.worker_memory import embedding_widths, gpu_bytes, planned_bank_bytes, size_of, worker_bytes
 from sentdist.stages.precisions import check_precisions
 from sentdist.store.sweep import begin_sweep, sweep_record
 from sentdist.tracking.tracker import NullTracker, Tracker
@@ -217,10 +217,11 @@ def _largest_worker(plan: Plan, context: Context, to_build: Set[str], *, gpu_mem
     """Bytes on the host and on its GPU that a worker of the largest training takes that is still to be done. gpu_memory: of that GPU."""
     trainings = [stage for stage in plan.stages if isinstance(stage, Train) and stage.key in to_build]
     sizes = {encoder: size_of(encoder, context) for encoder in {stage.encoder for stage in trainings}}
+    widths = embedding_widths(trainings, context)
 
     def on_gpu(stage: Train) -> float:
         size = sizes[stage.encoder]
-        in_banks = planned_bank_bytes(stage, plan.rows, context)
+        in_banks = planned_bank_bytes(stage, plan.rows, widths)
         return gpu_bytes(stage, size, context.runtime, bank_bytes=in_banks, gpu_memory=gpu_memory)
 
     on_host = max((worker_bytes(stage, sizes[stage.encoder], context.runtime) for stage in trainings), default=0.0)

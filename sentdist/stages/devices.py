@@ -75,7 +75,8 @@ def on_this_machine(runtime: Runtime) -> tuple[Runtime, str]:
     asked = runtime.gpus_asked
     if asked != 0:
         keep_gpu_memory_whole()  # before torch is asked anything of the GPU
-    why, num_gpus = why_unusable(), usable_gpus()
+    why = why_unusable()
+    num_gpus = 0 if why else torch.cuda.device_count()
     if why:
         if runtime.device == "cuda":
             raise ResourceError(

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from sentdist.addresses import without_secrets
+from sentdist.environment import environment_with
 from sentdist.errors import RecipeError
 from sentdist.tracking.pages import run_page
 
@@ -189,16 +190,8 @@ def read_password() -> None:
 @contextmanager
 def patience() -> Iterator[None]:
     """Long timeouts for a large upload, after training."""
-    before = {name: os.environ.get(name) for name in PATIENT}
-    os.environ.update(PATIENT)
-    try:
+    with environment_with(PATIENT):
         yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 def _within(seconds: float, action: Callable[[], Answer]) -> Answer:

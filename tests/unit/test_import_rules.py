@@ -21,6 +21,7 @@ CROSSING = {"gather.py"}  # the only one that knows of other ranks
 # How anything is told, read and written; what values are.
 FOR_ALL = {
     "errors",
+    "environment",
     "disk_errors",
     "durable",
     "addresses",

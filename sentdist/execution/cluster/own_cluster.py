@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
+
+from sentdist.environment import environment_with
 
 _token: dict[str, str] = {}
 
@@ -24,7 +25,7 @@ def own_cluster(*, cpus: int, gpus: int = 0) -> Iterator[None]:
         _token.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
     with (
         tempfile.TemporaryDirectory(prefix="sd-ray-", dir="/tmp") as folder,  # short: paths of sockets may have 107 letters
-        _environment(_token),
+        environment_with(_token),
     ):
         import ray
 
@@ -36,18 +37,3 @@ def own_cluster(*, cpus: int, gpus: int = 0) -> Iterator[None]:
             yield
         finally:
             ray.shutdown()
-
-
-@contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """These variables are set within the context."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

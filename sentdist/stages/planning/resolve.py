@@ -266,7 +266,10 @@ def encoder_configuration(encoder: EncoderSpec, folders: Mapping[str, str]) -> d
 def embedding_width(encoder: EncoderSpec, folders: Mapping[str, str]) -> int | None:
     """Of what a pinned encoder gives with its pooling, a dense layer behind it included; None and `folders` as of
     `encoder_configuration`."""
-    return _pinned(encoder.checkpoint, encoder.revision or "", _folder_of(encoder, folders)).width_with(encoder.pooling)
+    folder = _folder_of(encoder, folders)
+    dense = None if folder is None else dense_width(folder)
+    width = configured(_configuration(folder), "width")
+    return Pin(name=encoder.checkpoint, revision=encoder.revision or "", width=width, dense_width=dense).width_with(encoder.pooling)
 
 
 def _folder_of(encoder: EncoderSpec, folders: Mapping[str, str]) -> Path | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sentdist.families import configured, family_of, is_gated
@@ -145,12 +145,19 @@ def bank_lies_on_gpu(stage: Train, size: EncoderSize, runtime: Runtime, *, bank_
     return 0 < bank_bytes <= BANK_SHARE * mine and _gpu_bytes_beside_banks(stage, size, runtime) + bank_bytes <= mine
 
 
-def planned_bank_bytes(stage: Train, rows: Mapping[str, int], context: Context) -> int:
-    """Bytes of all banks that a training reads, as one table: an upper bound, for sentences may repeat. rows: of each corpus."""
+def embedding_widths(trainings: Iterable[Train], context: Context) -> dict[EncoderSpec, int]:
+    """Of the embeddings in the banks of these trainings, by the encoder that each began from; its files are read once."""
+    encoders = {bank.encoder.encoder for stage in trainings for bank in stage.banks}
+    return {encoder: embedding_width(encoder, context.folders) or BERT_BASE.width for encoder in encoders}
+
+
+def planned_bank_bytes(stage: Train, rows: Mapping[str, int], widths: Mapping[EncoderSpec, int]) -> int:
+    """Bytes of all banks that a training reads, as one table: an upper bound, for sentences may repeat. rows: of each corpus. widths: see
+    `embedding_widths`."""
     shapes = [
         BankShape(
             num_sentences=bank.num_sentences(rows),
-            width=embedding_width(bank.encoder.encoder, context.folders) or BERT_BASE.width,
+            width=widths[bank.encoder.encoder],
             dtype=bank.dtype,
             rows_per_shard=1,
         )

@@ -1,4 +1,4 @@
-"""What one rank meets, all ranks hear of: none waits for another that has failed."""
+"""What one rank meets, all ranks learn of: none waits for another that has failed."""
 
 from __future__ import annotations
 

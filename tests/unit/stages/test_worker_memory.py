@@ -37,6 +37,7 @@ from sentdist.stages.planning.worker_memory import (
     PLAIN,
     EncoderSize,
     bank_lies_on_gpu,
+    embedding_widths,
     encoder_size,
     fitting_micro_batch,
     gpu_bytes,
@@ -165,7 +166,8 @@ def test_a_bank_is_as_wide_as_what_its_encoder_gives(pooling: str, width: int, t
     encoder = EncoderSpec(checkpoint="t5", revision="r", pooling=pooling)
     train = _stage().model_copy(update={"encoder": encoder})
     bank = Bank(encoder=train, corpus=train.corpus, dtype="float32")
-    found = planned_bank_bytes(Mock(banks=(bank,)), {train.corpus.key: 10}, Mock(folders={"r": str(folder)}))
+    training = Mock(banks=(bank,))
+    found = planned_bank_bytes(training, {train.corpus.key: 10}, embedding_widths([training], Mock(folders={"r": str(folder)})))
     assert found == 10 * 3 * width * 4
 
 
