@@ -55,6 +55,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("nightly") is not None and time.time() > UNTIL:
         pytest.skip("no time was left for it: `infra/test.sh --all` runs it")
+    global is_painted
+    is_painted = item.get_closest_marker("pixels") is not None or not UNPAINTED & set(item.path.parts)
+
+
+UNPAINTED = {"unit", "parity", "random_recipes"}  # folders of tests of which those marked with `pixels` alone look at pictures
+is_painted = True
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _pictures_nobody_looks_at() -> None:
+    """Painting a figure takes as long as placing its parts, which is always done."""
+    if (style := sys.modules.get("sentdist.report.style")) is not None:
+        paint = style._painted
+        style._painted = lambda raster: paint(raster) if is_painted else b"not painted"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _disk_that_takes_all_at_once() -> None:
+    """No test loses power; those of what a disk has taken, or refuses, stand in for fsync themselves."""
+    os.fsync = os.fstat  # type: ignore[assignment]
 
 
 @pytest.fixture(scope="session", autouse=True)

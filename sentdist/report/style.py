@@ -185,8 +185,7 @@ def save(
     header, records: of the table beside it; None is an empty cell. below: words under an axis, which take several lines where one runs out
     of the figure.
     """
-    svg, png = io.StringIO(), io.BytesIO()
-    raster = FigureCanvasAgg(figure)
+    svg, raster = io.StringIO(), FigureCanvasAgg(figure)
     figure.set_dpi(DOTS_AN_INCH)  # of small letters drawn with fewer dots, the widths are wrong by a twentieth
     figure.set_facecolor("white")
     layout = figure.get_layout_engine()
@@ -195,10 +194,16 @@ def save(
     if below is not None and _break_where_cut(below, figure.bbox.width):
         layout.execute(figure)
     figure.set_layout_engine("none")
-    raster.print_png(png, metadata={"Software": None})
+    png = _painted(raster)
     FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None, "Creator": None})  # sets the figure's dots an inch to 72
     rows = ([_in_table(value) for value in record] for record in records)
-    return Drawing(name=name, caption=caption, svg=svg.getvalue(), png=png.getvalue(), table=csv_text([header, *rows]), hover=hover or {})
+    return Drawing(name=name, caption=caption, svg=svg.getvalue(), png=png, table=csv_text([header, *rows]), hover=hover or {})
+
+
+def _painted(raster: FigureCanvasAgg) -> bytes:
+    png = io.BytesIO()
+    raster.print_png(png, metadata={"Software": None})
+    return png.getvalue()
 
 
 def _in_table(value: object) -> object:

@@ -349,6 +349,7 @@ def test_work_of_a_killed_driver_ends_unless_another_needs_it(cluster: Any, gate
     other.leave()
 
 
+@pytest.mark.nightly
 def test_a_sweep_that_was_submitted_again_is_not_said_to_be_stopped(cluster: Any, gated: Gated, tmp_path: Path) -> None:
     with gated.callers() as pool:
         with _driver("again", 0.01, cluster, tmp_path) as killed:

@@ -148,6 +148,7 @@ def _idle_after(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     monkeypatch.setattr("sentdist.execution.banks.owner.IDLE_S", seconds)
 
 
+@pytest.mark.nightly
 def test_an_owner_that_nobody_asks_ends_and_its_readers_keep_what_they_read(own_context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     _idle_after(monkeypatch, 2.0)
     bank = open_bank(_stages(0, 1), own_context)
@@ -157,6 +158,7 @@ def test_an_owner_that_nobody_asks_ends_and_its_readers_keep_what_they_read(own_
         np.testing.assert_array_equal(reader.rows(IDS).numpy(), _file_rows(own_context, 0, 1))
 
 
+@pytest.mark.nightly
 def test_an_owner_whose_banks_are_read_stays(own_context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     _idle_after(monkeypatch, 2.0)
     monkeypatch.setattr("sentdist.execution.banks.reader.SAY_EVERY_S", 0.0)
@@ -167,6 +169,7 @@ def test_an_owner_whose_banks_are_read_stays(own_context: Context, monkeypatch: 
         assert _is_there(own_context)
 
 
+@pytest.mark.nightly
 def test_no_request_is_lost_to_an_owner_that_ends(own_context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests around the moment at which it ends, again and again; it looks four times in its idle time."""
     _idle_after(monkeypatch, 1.0)

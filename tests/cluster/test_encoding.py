@@ -67,6 +67,7 @@ def test_workers_give_the_scores_of_one_process_and_keep_what_they_embed(
     assert len(list((tmp_path / "there/encoded").rglob("embeddings.npy"))) == 1, "nothing was embedded again"
 
 
+@pytest.mark.nightly
 def test_the_command_line_evaluates_over_workers(cluster: Any, tiny_encoder_dir: Path, data: Path, tmp_path: Path) -> None:
     here, there = (
         _call(tiny_encoder_dir, "--tasks", TASKS[0], "--data", data, "--store", tmp_path / name, *workers)

@@ -40,6 +40,7 @@ def test_a_process_stays_with_its_gpu_and_serves_stage_after_stage() -> None:
     assert [of_kind for *_, of_kind in seen] == [0.001] * 6 + [0, 0], "only those that ask for this kind of GPU reserve something of it"
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(torch.cuda.is_available(), reason="torch can use a GPU here")
 def test_gpus_that_torch_cannot_use_are_told_in_a_sentence_by_a_group_too(tiny_encoder_dir: Path) -> None:
     """Of the default engine it was a traceback of Ray Train's and NCCL's."""

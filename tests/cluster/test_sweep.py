@@ -199,6 +199,7 @@ def test_a_stopped_sweep_says_so_and_goes_on_when_it_is_submitted_again(
     assert again.found["bank"] > 0
 
 
+@pytest.mark.nightly
 def test_a_diverging_cell_is_named_and_the_others_are_kept(cluster: Any, data: Path, tiny_encoder_dir: Path, tmp_path: Path) -> None:
     from ray import tune
 

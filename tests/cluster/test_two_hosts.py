@@ -23,6 +23,7 @@ def test_a_bank_is_read_on_both_hosts(two_hosts: Hosts, tmp_path: Path) -> None:
     assert f"held on {two_hosts.address(0)} {two_hosts.address(1)}" in two_hosts.play("look-up", store.root, num_hosts=2)
 
 
+@pytest.mark.nightly
 def test_the_whole_recipe_with_a_worker_on_each_host_gives_the_parameters_of_one_process(
     two_hosts: Hosts, tiny_encoder_dir: Path, tmp_path: Path
 ) -> None:

@@ -74,6 +74,7 @@ def test_a_worker_that_stands_still_is_named_with_its_host(cluster: Any, gated: 
     board.leave()
 
 
+@pytest.mark.nightly
 def test_losses_count_only_while_a_training_does_not_get_on(cluster: Any, tmp_path: Path) -> None:
     """Three losses with max_failures: 1. Each attempt leaves a later checkpoint behind, as one on a spot machine does;
     then one that does not."""

@@ -120,6 +120,7 @@ def test_the_server_starts_wants_a_password_and_answers_under_its_addresses(tmp_
     assert (tmp_path / "team" / "users.db").exists(), "accounts outlive the container"
 
 
+@pytest.mark.nightly
 def test_runs_in_postgresql_and_files_in_a_bucket_outlive_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if reason := why_no_postgres():
         pytest.skip(reason)

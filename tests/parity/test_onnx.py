@@ -91,11 +91,18 @@ SEVERAL = ("first_last", "cls_last_five")
 @pytest.mark.parametrize(
     ("family", "pooling"),
     [
-        *(("bert", pooling) for pooling in ("mean", "first_last", "cls_last_five", "cls_mlp")),
-        ("roberta", "cls"),
-        ("mpnet", "mean"),
+        *(("bert", pooling) for pooling in ("mean", "first_last")),
         ("t5", "mean_dense"),
-        ("nomic_bert", "mean"),
+        *(
+            pytest.param(family, pooling, marks=pytest.mark.nightly)
+            for family, pooling in (
+                ("bert", "cls_last_five"),
+                ("bert", "cls_mlp"),
+                ("roberta", "cls"),
+                ("mpnet", "mean"),
+                ("nomic_bert", "mean"),
+            )
+        ),
     ],
 )
 def test_the_graph_gives_the_encoder_s_embeddings(family: str, pooling: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:

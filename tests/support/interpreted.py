@@ -17,9 +17,9 @@ ROOT = Path(__file__).parents[2]
 BESIDE = Path(sys.prefix) / "triton"  # infra/test.sh puts it there
 
 
-def run_interpreted(module: str) -> list[Any]:
+def run_interpreted(module: str, *arguments: str) -> list[Any]:
     """What a program printed, a line of JSON each."""
-    return run_with_triton(module, TRITON_INTERPRET="1")
+    return run_with_triton(module, *arguments, TRITON_INTERPRET="1")
 
 
 def run_with_triton(module: str, *arguments: str, **environment: str) -> list[Any]:

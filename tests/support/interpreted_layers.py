@@ -1,10 +1,15 @@
-"""Run as a program where Triton interprets its kernels (TRITON_INTERPRET=1): a GPU's layers beside torch. A line of JSON a case."""
+"""Run as a program where Triton interprets its kernels (TRITON_INTERPRET=1): a GPU's layers beside torch. A line of JSON a case.
+
+Without an argument the cheap cases; "mpnet" and "dropped" are those.
+"""
 
 from __future__ import annotations
 
 import copy
 import json
+import sys
 import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -80,20 +85,28 @@ def drawn() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def main() -> None:
-    print(json.dumps(drawn()), flush=True)
+def cheap_cases(folder: Path) -> Iterator[dict[str, Any]]:
+    yield drawn()
+    for dtype in (torch.float32, torch.float16):
+        for width in (48, 384):
+            for whole in (False, True):
+                yield norm_beside_torch(CPU, dtype, width, whole=whole)
+            yield gelu_beside_torch(CPU, dtype, width)
+    yield whole_layers(folder, "bert")
+
+
+def main(which: str = "") -> None:
     several_rows, all_tiles = patch.object(triton_kernels, "SUM_PROGRAMS", 4), patch.object(attention_tiles, "FEWEST_PROGRAMS", 1)
-    with several_rows, all_tiles:
-        for dtype in (torch.float32, torch.float16):
-            for width in (48, 384):
-                for whole in (False, True):
-                    print(json.dumps(norm_beside_torch(CPU, dtype, width, whole=whole)), flush=True)
-                print(json.dumps(gelu_beside_torch(CPU, dtype, width)), flush=True)
-        with tempfile.TemporaryDirectory() as folder:
-            for family in ("bert", "mpnet"):
-                print(json.dumps(whole_layers(Path(folder) / family, family)), flush=True)
-            print(json.dumps(dropped(Path(folder) / "dropped")), flush=True)
+    with several_rows, all_tiles, tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        cases: dict[str, Callable[[Path], Iterable[dict[str, Any]]]] = {
+            "": cheap_cases,
+            "mpnet": lambda folder: [whole_layers(folder, "mpnet")],
+            "dropped": lambda folder: [dropped(folder)],
+        }
+        for case in cases[which](folder):
+            print(json.dumps(case), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

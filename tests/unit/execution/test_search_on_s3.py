@@ -43,6 +43,7 @@ def planned_for(encoder: Path, folder: Path, *, samples: int) -> tuple[PlannedSe
     return tiny_search(encoder, write_data(folder / "data"), folder / "store", changes=ONLY, suggest="tpe", samples=samples, space=space)
 
 
+@pytest.mark.nightly
 def test_a_search_in_a_bucket_ends_as_one_on_a_disk_however_often_it_was_stopped(
     s3: FaultyS3, tmp_path: Path, tiny_encoder_dir: Path
 ) -> None:

@@ -48,7 +48,8 @@ def test_no_vector_is_wider_than_a_register(level: str, tmp_path: Path) -> None:
         assert ran.returncode == 0, ran.stderr
 
 
-@pytest.mark.parametrize("level", ["x86-64", pytest.param("x86-64-v3", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("level", ["x86-64", "x86-64-v3"])
 def test_a_processor_with_narrower_registers_computes_the_same(level: str, tmp_path: Path) -> None:
     if level == "x86-64-v3" and "avx2" not in cpp_library._processor():
         pytest.skip("this processor has no AVX2")

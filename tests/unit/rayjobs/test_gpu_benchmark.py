@@ -61,6 +61,7 @@ def measure_memory(folder: Path, encoder: Path) -> None:
     gpu.main([*arguments, "--max-length", "16", "--encoder", str(encoder)])
 
 
+@pytest.mark.nightly
 def test_it_runs_through_and_its_checks_come_up_where_there_is_no_ray(tiny_encoder_dir: Path, tmp_path: Path) -> None:
     data, out = rows_of_words(tmp_path), tmp_path / "out"
     arguments = ["--data", str(data), "--out", str(out), "--device", "cpu", "--tiny", "--threads", "1", "--max-length", "16"]

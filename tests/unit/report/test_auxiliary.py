@@ -22,6 +22,8 @@ from sentdist.report.probes import probe_plot
 from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.tables import ResultTable, build_table
 
+pytestmark = pytest.mark.pixels
+
 SIMCSE = AuxiliaryFacts(has_tasks=False)
 WHOLE = AuxiliaryFacts(has_tasks=True, adversary="entropy")
 KNOWN = {

@@ -17,6 +17,8 @@ from sentdist.report.sweep_rows import shared_trainings
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord
 
+pytestmark = pytest.mark.pixels
+
 
 def record(kind: str, key: str, seconds: float, **runtime: Json) -> Record:
     return Record(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 from sentdist.plan.stage import Json
 from sentdist.report.sweep_report import report_sweep
 from tests.support.machine_speed import slower_than_reference
@@ -12,6 +14,7 @@ from tests.support.synthetic_sweeps import fill_store
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 
+@pytest.mark.nightly
 def test_a_hundred_cells_take_seconds(tmp_path: Path, tiny_encoder_dir: Path) -> None:
     """Processor seconds of a table of one task and a hundred rows, with its figures."""
     rates: Json = [1e-5 * number for number in range(1, 100)]

@@ -29,6 +29,8 @@ from sentdist.report.tables import ResultTable, build_table
 from sentdist.report.templating import render
 from tests.support.pages import html_part, markdown_part
 
+pytestmark = pytest.mark.pixels
+
 UNIT = "average of 7 tasks (Spearman's correlation × 100)"
 
 

@@ -21,6 +21,8 @@ from sentdist.report.style import Drawing
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord
 
+pytestmark = pytest.mark.pixels
+
 NAMES = ("entailment", "duplicate-question", "same-caption")
 
 

@@ -20,6 +20,8 @@ from sentdist.report.figures import LearningCurve, learning_curves, regulators_c
 from sentdist.report.forest import forest_plot, task_forest
 from sentdist.report.style import DOTS_AN_INCH, Drawing
 
+pytestmark = pytest.mark.pixels
+
 UNIT = "stackfaq:map (mean over queries × 100)"
 DEV = "askubuntu-dev+cqadupstack-dev+twitter (mean of MAP, MAP@100 and average precision × 100)"
 COSTS = [Cost(system=name, scores=[score], alone_s=10.0, shared_s=5.0, num_trials=1) for name, score in (("a", 80.0), ("b", 81.0))]

@@ -29,6 +29,8 @@ from tests.support.synthetic_searches import FIELDS, SENTENCES, made_up_events, 
 from tests.support.synthetic_sweeps import fill_store
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
+pytestmark = pytest.mark.pixels
+
 UNIT = "stsb-dev (Spearman × 100)"
 
 

@@ -14,6 +14,8 @@ from matplotlib.image import imread
 from sentdist.errors import DataError
 from sentdist.report.similarity import similarity_maps
 
+pytestmark = pytest.mark.pixels
+
 TOPICS = ["weather"] * 3 + ["food"] * 2
 SENTENCES = [
     "It rains.",

@@ -17,6 +17,8 @@ from sentdist.objectives.regression import l1, mse, smooth_k2, translated_relu
 from sentdist.report.style import Drawing
 from sentdist.report.thresholds import LossShape, ThresholdCell, loss_shapes, threshold_surfaces
 
+pytestmark = pytest.mark.pixels
+
 UNIT = "average of 7 tasks (Spearman's correlation × 100)"
 SHAPES = [
     (LossShape(loss="l1"), l1),
