@@ -49,7 +49,7 @@ class OwnFileSection(Frozen):
     revision: str | None = None  # of a hub data set
     shape: Shape | None = None
     columns: tuple[ColumnName, ...] | None = (
-        None  # of the texts, in the order anchor, positive, negative; of graded pairs the score as third
+        None  # of the texts: anchor, positive, and any number of negatives; of graded pairs the score as third
     )
     group: ColumnName | None = None  # a column: rows of one value stay on one side
     encoding: Annotated[str, AfterValidator(_known_encoding)] | None = None

@@ -64,6 +64,16 @@ def is_list(table: pa.Table, column: str) -> bool:
     return str(table.schema.field(column).type).startswith(("list", "large_list"))
 
 
+def is_texts(table: pa.Table, column: str) -> bool:
+    """Whether the cells of a column are lists of texts."""
+    import pyarrow as pa
+
+    if not is_list(table, column):
+        return False
+    kind = table.schema.field(column).type.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
 def fields_of_items(table: pa.Table, column: str) -> list[str]:
     """The fields of the objects in the lists of a column; none where these hold other things."""
     import pyarrow as pa

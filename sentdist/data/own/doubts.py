@@ -82,16 +82,6 @@ def lists_of_texts(name: str, columns: Sequence[str]) -> DataError:
     )
 
 
-def lists_of_negatives(name: str, column: str, texts: Sequence[str]) -> DataError:
-    """The error for several negatives of a row in one cell, beside two columns of texts."""
-    return DataError(
-        where=name,
-        found=f"{one_line(column, 60)} with lists beside {listed(texts)}",
-        expected="a negative in each row, or none",
-        remedy=f"Write a row for each negative, in a column negative; to train without: {named(texts)}.",
-    )
-
-
 def unclear(name: str, found: str, likely: Sequence[str]) -> DataError:
     """likely: columns to name in an example."""
     two = [one_line(column, 60) for column in likely] if len(likely) == 2 else ["question", "answer"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -45,7 +45,8 @@ class OwnFile:
 class FileRows:
     """texts: (R,) of each row. grades: (R,) on the file's own scale, () without. num_repeated, num_empty, num_headers: rows left out,
     the last for they name the columns again, as where files were put one behind the other.
-    num_otherwise: those of the repeated ones whose grade is another than that of the row that is kept."""
+    num_otherwise: those of the repeated ones whose grade is another than that of the row that is kept. num_parted: rows of the file with
+    several positives or negatives, each of which is read as several rows."""
 
     texts: tuple[tuple[str, ...], ...]
     grades: tuple[float, ...]
@@ -55,22 +56,28 @@ class FileRows:
     num_empty: int
     num_headers: int
     num_otherwise: int
+    num_parted: int
 
 
 def file_rows(name: str, table: pa.Table, layout: Layout, place: Callable[[int], str] = row_name) -> FileRows:
-    """The rows with a text in each column, each once. place: where a person finds a row."""
-    texts = [[(text or "").strip() for text in table[column].to_pylist()] for column in layout.texts]
+    """The rows with a text in each column, each once: of several positives or negatives in a row, one each a row. place: where a person
+    finds a row."""
+    cells = [table[column].to_pylist() for column in layout.texts]
     grades = grades_of(name, layout.columns[2], grade_cells(table, layout), place) if layout.shape == "graded" else []
     kept: dict[tuple[str, ...], int] = {}
-    num_empty = num_headers = num_otherwise = 0
-    for row, found in enumerate(zip(*texts, strict=True)):
-        if found == layout.texts:
+    num_empty = num_headers = num_otherwise = num_repeated = num_parted = 0
+    for row, found in enumerate(zip(*cells, strict=True)):
+        if all(isinstance(cell, str) and cell.strip() == column for cell, column in zip(found, layout.texts, strict=True)):
             num_headers += 1
-        elif not all(found) or (grades and math.isnan(grades[row])):
-            num_empty += 1
-        else:
-            first = kept.setdefault(found, row)
+            continue
+        parted = _parted(found) if not (grades and math.isnan(grades[row])) else []
+        num_empty += not parted
+        num_parted += len(parted) > 1
+        for texts in parted:
+            first = kept.setdefault(texts, row)
             num_otherwise += bool(grades) and grades[first] != grades[row]
+            num_repeated += 1
+    num_repeated -= len(kept)
     if not kept:
         raise DataError(where=name, found="no row with all its texts", expected="texts", remedy="Name other columns: corpus.columns.")
     of = {
@@ -83,11 +90,28 @@ def file_rows(name: str, table: pa.Table, layout: Layout, place: Callable[[int],
         grades=tuple(grades[row] for row in kept.values()) if grades else (),
         group=None if layout.group is None else tuple(of[layout.group][row] for row in kept.values()),
         split=None if layout.split is None else tuple(of[layout.split][row] for row in kept.values()),
-        num_repeated=table.num_rows - len(kept) - num_empty - num_headers,
+        num_repeated=num_repeated,
         num_empty=num_empty,
         num_headers=num_headers,
         num_otherwise=num_otherwise,
+        num_parted=num_parted,
     )
+
+
+def _parted(cells: Sequence[object]) -> list[tuple[str, ...]]:
+    """The rows that one of the file is: its anchor with each positive and each negative, the shorter list from its beginning again; none
+    where one of them is missing. cells: anchor, positive, negatives; each a text or a list of texts."""
+    anchors, positives, *others = [_texts_in(cell) for cell in cells]
+    roles = [anchors, positives, *([[text for texts in others for text in texts]] if others else [])]
+    if not all(roles):
+        return []
+    return [tuple(role[number % len(role)] for role in roles) for number in range(max(map(len, roles)))]
+
+
+def _texts_in(cell: object) -> list[str]:
+    """The texts in a cell, without what is blank and each once."""
+    texts = cell if isinstance(cell, list) else [cell]
+    return list(dict.fromkeys(text.strip() for text in texts if isinstance(text, str) and text.strip()))
 
 
 def grade_cells(table: pa.Table, layout: Layout) -> list[object]:

@@ -76,7 +76,7 @@ def recognise(name: str, path: Path | None, options: OwnFileOptions, *, hub_revi
     num_texts = len({text for row in rows.texts for text in row})
     file = OwnFile(
         **asdict(file_format), shape=layout.shape, columns=layout.columns, group=layout.group, split=layout.split, low=low, high=high,
-        dev=options.dev, test=options.test, seed=options.seed, most=options.most, near=None, num_linking=len(layout.texts), sides="",
+        dev=options.dev, test=options.test, seed=options.seed, most=options.most, near=None, num_linking=min(3, len(layout.texts)), sides="",
     )  # fmt: skip
     file, sides, loosened = _first_possible(
         name, rows, [replace(file, near=near, num_linking=num) for near, num in _ways(options, layout, num_texts)], revision
@@ -131,11 +131,19 @@ def _words_of_reading(
         *([] if parts is None else [*parts.told(), *format_notes(file_format, parts.files[0])]),
         *([_words_of_scores(layout.columns[2], rows.grades, *scale, are_words=are_words(grade_cells(table, layout)))] if scale else []),
         *([f"{listed([column or 'unnamed' for column in unread])} not read{_why_unread(table, layout, unread)}"] if unread else []),
+        *([_words_of_parting(layout, table.num_rows, rows)] if rows.num_parted else []),
         *([f"{counted(rows.num_empty, 'row')} without a text{' or a score' if scale else ''} left out"] if rows.num_empty else []),
         *([f"{counted(rows.num_headers, 'row')} with the names of the columns left out"] if rows.num_headers else []),
         *([f"{counted(rows.num_repeated, 'repeated row')} left out"] if rows.num_repeated else []),
     ]
     return "; ".join(read)
+
+
+def _words_of_parting(layout: Layout, num_rows: int, rows: FileRows) -> str:
+    """What rows with several positives or negatives became."""
+    what = "positive and negative" if layout.shape == "triplets" else "positive"
+    several = counted(rows.num_parted, "row with several", "rows with several")
+    return f"{several} read as a row for each {what}: {len(rows.texts):,} rows of {num_rows:,}"
 
 
 def _sentences_of_sides(layout: Layout, rows: FileRows, sides: Sides, sizes: Sequence[int]) -> Iterator[str]:
@@ -170,7 +178,7 @@ def _words_of_scores(column: str, grades: Sequence[float], low: float, high: flo
 def _why_unread(table: pa.Table, layout: Layout, unread: Sequence[str]) -> str:
     """Why a column that is called as negatives or scores are is not taken for them."""
     if layout.shape == "triplets" and any(is_called_negative(column, surely=True) for column in unread):
-        return f" (a row has one negative, that in {layout.columns[2]}: write a row for each to read them all)"
+        return f" (to read all negatives, name their columns behind {layout.columns[2]})"
     for column in unread:
         if column.lower() in GRADES and len(table):
             word = next((str(cell) for cell in table[column].slice(0, 1000).to_pylist() if score_in(str(cell)) is None), None)

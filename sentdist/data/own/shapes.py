@@ -16,13 +16,13 @@ from sentdist.data.own.column_contents import (
     is_list,
     is_numbers,
     is_text,
+    is_texts,
     label_in,
     longest_texts,
 )
 from sentdist.data.own.doubts import (
     classes_or_scores,
     less_alike,
-    lists_of_negatives,
     lists_of_objects,
     lists_of_texts,
     unclear,
@@ -64,7 +64,8 @@ WITHOUT_BLANKS = "\u0590"  # from here on are scripts whose words are not parted
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """shape: what the rows are. columns: two texts; for triplets the negative, for graded pairs the score as third.
+    """shape: what the rows are. columns: two texts; behind them one or several of negatives for triplets, the score for graded pairs.
+    Positives and negatives may be lists of texts.
     group, split: the columns that name a row's group and its split; None: there is none."""
 
     shape: Shape
@@ -97,7 +98,7 @@ def layout_of(name: str, table: pa.Table, *, shape: str | None, columns: Sequenc
     if own_group is not None:
         check_columns(name, found, [own_group])
     settled = shape or _shape_of(name, table, chosen)
-    wanted = 2 if settled in ("pairs", "faq") else 3
+    wanted = {"pairs": 2, "faq": 2, "triplets": max(3, len(chosen))}.get(settled, 3)
     if settled not in SHAPES or len(chosen) != wanted or len(set(chosen)) != wanted:
         raise unclear(name, f"columns {listed(chosen)} for {settled}", longest_texts(table))
     if shape is None:
@@ -113,7 +114,8 @@ def layout_of(name: str, table: pa.Table, *, shape: str | None, columns: Sequenc
                 where=f"{name}, {column}", found="numbers", expected=f"texts, in place {chosen.index(column) + 1} of {listed(chosen)}",
                 remedy="Name the columns in their order: the texts first, a score last.",
             )  # fmt: skip
-        if not is_text(table, column):
+        may_be_several = settled != "graded" and column != chosen[0]
+        if not is_text(table, column) and not (may_be_several and is_texts(table, column)):
             of_list = is_list(table, column)
             raise DataError(
                 where=f"{name}, {column}",
@@ -137,12 +139,17 @@ def _without_headers(table: pa.Table) -> pa.Table:
 
 
 def _negatives(table: pa.Table) -> tuple[list[str], list[str]]:
-    """Columns of texts whose names say that they are negatives: surely, and perhaps, which hold texts for the most part and no labels."""
-    named = [column for column in table.column_names if is_called_negative(column) and is_text(table, column)]
-    named = [column for column in named if not is_numbers(table, column)]
-    sure = [column for column in named if is_called_negative(column, surely=True)]
-    perhaps = [column for column in named if column not in sure and is_filled(table, column) and label_in(table, column) is None]
-    return sure, perhaps
+    """Columns of texts, or of lists of them, whose names say that they are negatives: surely, and perhaps, which hold texts for the most
+    part and no labels."""
+    named = [column for column in table.column_names if is_called_negative(column)]
+    sure = [column for column in named if is_called_negative(column, surely=True) and _holds_texts(table, column)]
+    perhaps = [column for column in named if column not in sure and is_text(table, column) and not is_numbers(table, column)]
+    return sure, [column for column in perhaps if is_filled(table, column) and label_in(table, column) is None]
+
+
+def _holds_texts(table: pa.Table, column: str) -> bool:
+    """Whether the cells of a column are texts, or lists of them, and not numbers."""
+    return is_texts(table, column) or (is_text(table, column) and not is_numbers(table, column))
 
 
 def _by_name(name: str, table: pa.Table, by_name: dict[str, str], shape: str | None) -> tuple[str, ...] | None:
@@ -156,25 +163,24 @@ def _by_name(name: str, table: pa.Table, by_name: dict[str, str], shape: str | N
     if anchor is None or positive is None:
         return None
     sure, perhaps = _negatives(table)
-    if not sure and shape in (None, "triplets"):
-        for column in table.column_names:
-            if is_called_negative(column, surely=True) and is_list(table, column):
-                raise lists_of_negatives(name, column, (anchor, positive))
     grade = first(GRADES)
     if shape is None and grade is not None and len(table[grade].unique()) < 2:
         grade = None
-    negative = next(iter(sure + perhaps), None)
-    third = {"triplets": negative, "graded": grade, None: next(iter(sure), None) or grade or negative}.get(shape)
-    if shape in ("triplets", "graded") and third is None:
+    negatives = sure or perhaps[:1]
+    if shape == "graded" or (shape is None and grade is not None and not sure):
+        further = [] if grade is None else [grade]
+    else:
+        further = negatives if shape in (None, "triplets") else []
+    if shape in ("triplets", "graded") and not further:
         return None
-    return (anchor, positive) if third is None else (anchor, positive, third)
+    return (anchor, positive, *further)
 
 
 def _by_content(name: str, table: pa.Table, shape: str | None, *, without: str | None) -> tuple[str, ...]:
     """Two columns of texts, or three; or two and one of numbers, if there are no others of their kind."""
     columns = [column for column in table.column_names if column != without and not _is_beside(table, column)]
     numbers = [column for column in columns if is_numbers(table, column)]
-    further = _negatives(table)[0][1:]  # a row has one negative
+    further = _negatives(table)[0][1:]
     texts = [column for column in columns if column not in (*numbers, *further) and is_text(table, column)]
     if shape is None:
         filled = [column for column in texts if is_filled(table, column)]
@@ -193,7 +199,7 @@ def _by_content(name: str, table: pa.Table, shape: str | None, *, without: str |
     if len(texts) == 3 and shape is None and not _is_a_negative(table, texts[2]):
         raise which_is_which(name, texts, longest_texts(table.select(texts)))
     if len(texts) in (2, 3) and shape != "graded":
-        return tuple(texts)
+        return (*texts, *(further if len(texts) == 3 and shape in (None, "triplets") else ()))
     flat = flattened(table)
     lists = [column for column in flat.column_names if is_list(flat, column)]
     for column in lists:
@@ -269,11 +275,14 @@ def _shape_of(name: str, table: pa.Table, chosen: tuple[str, ...]) -> str:
     if len(chosen) == 2:
         plain = [column.strip().casefold() for column in chosen]
         return "faq" if plain[0] in QUESTIONS and plain[1] in ANSWERS else "pairs"
+    if len(chosen) > 3 and all(is_called_negative(column) for column in chosen[2:]):
+        return "triplets"
     if len(chosen) != 3:
         raise unclear(name, counted(len(chosen), "column"), longest_texts(table))
     third = chosen[2].strip().casefold()
     is_called_graded = third in GRADES or any(word in third for word in GRADE_WORDS)
-    is_graded = not is_called_negative(third, surely=True) and (is_called_graded or is_numbers(table, chosen[2]))
+    is_graded = not (is_called_negative(third, surely=True) or is_texts(table, chosen[2]))
+    is_graded = is_graded and (is_called_graded or is_numbers(table, chosen[2]))
     return "graded" if is_graded else "triplets"
 
 
@@ -288,7 +297,7 @@ def _check_labels(name: str, table: pa.Table, chosen: Sequence[str], settled: st
     beside = [column for column in table.column_names if column not in chosen and not _is_beside(table, column)]
     asked = []
     for column in beside:
-        if any(word in column.casefold() for word in (*GRADE_WORDS, *OPPOSITES)):
+        if any(word in column.casefold() for word in (*GRADE_WORDS, *OPPOSITES)) and not is_list(table, column):
             cells = {str(cell).strip().casefold() for cell in table[column].to_pylist() if cell is not None} - {""}
             if len(cells) > 1 or cells & {"0", "0.0", "false"}:
                 is_opposite = any(word in column.casefold() for word in OPPOSITES)

@@ -227,7 +227,7 @@ def test_words_of_the_west_are_read_as_windows_writes_them(tmp_path: Path, answe
             "answer is string in some rows and number in row 2",
         ),
         ("own.jsonl", '{"question": "a", "answer": "b"}\n["c", "d"]\n', """line 2: found ["c", "d"]; expected a JSON object"""),
-        ("own.jsonl", '{"query": "a", "pos": ["b", "c"]}\n', "Write a row for each text in a list"),
+        ("own.jsonl", '{"query": ["a"], "pos": ["b", "c"]}\n', "Write a row for each text in a list"),
         (
             "own.jsonl",
             '{"anchor": "a", "positives": ["b"], "no": ["c"]}\n',

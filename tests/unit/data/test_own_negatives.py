@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sentdist.data.own.recognise import OwnFileOptions, recognise
+from sentdist.data.own.rows import read_rows
+from sentdist.data.own.sides import DEV, TEST, TRAIN
 from sentdist.errors import DataError
 
 
@@ -16,24 +21,35 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "shape", "third"),
+    ("names", "shape", "num_columns"),
     [
-        ("anchor,positive,negative_1", "triplets", "negative_1"),
-        ("anchor,positive,neg_0,neg_1,neg_2", "triplets", "neg_0"),
-        ("question,answer,Hard Negative 1,Hard Negative 2", "triplets", "Hard Negative 1"),
-        ("question,answer,wrong_answer", "triplets", "wrong_answer"),
-        ("titel,teaser,negative_1,negative_2", "triplets", "negative_1"),
-        ("sent0,sent1,sent2", "triplets", "sent2"),
-        ("question,answer,hardware", "faq", None),
+        ("anchor,positive,negative_1", "triplets", 3),
+        ("anchor,positive,neg_0,neg_1,neg_2", "triplets", 5),
+        ("question,answer,Hard Negative 1,Hard Negative 2", "triplets", 4),
+        ("question,answer,wrong_answer", "triplets", 3),
+        ("titel,teaser,negative_1,negative_2", "triplets", 4),
+        ("sent0,sent1,sent2", "triplets", 3),
+        ("question,answer,hardware", "faq", 2),
     ],
 )
-def test_negatives_are_known_by_any_of_their_names(names: str, shape: str, third: str | None, tmp_path: Path) -> None:
-    """`negative_1` beside an anchor and a positive was dropped, and pairs were trained."""
+def test_negatives_are_known_by_any_of_their_names(names: str, shape: str, num_columns: int, tmp_path: Path) -> None:
+    """`negative_1` beside an anchor and a positive was dropped, and pairs were trained; of several the first was read alone."""
     path, columns = tmp_path / "own.csv", names.split(",")
     path.write_text(names + "\n" + "".join(",".join(f"the text {place} of {n}" for place in range(len(columns))) + "\n" for n in range(60)))
     found = recognise("own.csv", path, OwnFileOptions(near=None))
-    assert found.file.shape == shape and found.file.columns == (*columns[:2], *([third] if third else []))
-    assert ("a row has one negative" in found.notes[0]) == (columns[3:] != [])
+    assert found.file.shape == shape and found.file.columns == tuple(columns[:num_columns])
+    assert sum(found.sizes) == 60 * max(1, num_columns - 2)
+    assert ("60 rows with several read as a row for each positive and negative" in found.notes[0]) == (num_columns > 3)
+
+
+def test_columns_that_are_named_are_read_alone(tmp_path: Path) -> None:
+    path, names = tmp_path / "own.csv", ("anchor", "positive", "negative_1", "negative_2")
+    path.write_text(",".join(names) + "\n" + "".join(f"how is {n},so {n},not {n},never {n}\n" for n in range(60)))
+    one = recognise("own.csv", path, OwnFileOptions(near=None, columns=names[:3]))
+    assert sum(one.sizes) == 60 and "to read all negatives, name their columns behind negative_1" in one.notes[0]
+    assert recognise("own.csv", path, OwnFileOptions(near=None, columns=names)).file.columns == names
+    pairs = recognise("own.csv", path, OwnFileOptions(near=None, shape="pairs"))
+    assert pairs.file.columns == names[:2]
 
 
 @pytest.mark.parametrize("cell", ["yes,no", "3,1"])
@@ -43,9 +59,54 @@ def test_labels_that_are_called_as_negatives_are_none(cell: str, tmp_path: Path)
     assert recognise("own.csv", path, OwnFileOptions(near=None)).file.shape == "faq"
 
 
-def test_lists_of_negatives_are_asked_about(tmp_path: Path) -> None:
+def write_lists(path: Path) -> None:
+    """As FlagEmbedding writes them: 0 to 3 negatives, 1 or 2 positives."""
+    rows = [
+        {"query": f"how is {n}", "pos": [f"so {n}", f"thus {n}"][: 1 + n % 2], "neg": [f"no {n}", f"not {n}", f"never {n}", " "][: n % 4]}
+        for n in range(60)
+    ]
+    path.write_text("".join(json.dumps(row | {"pos_scores": [1.0], "neg_scores": [0.5]}) + "\n" for row in rows))
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".parquet"])
+def test_lists_of_positives_and_negatives_are_read_whole(suffix: str, tmp_path: Path) -> None:
+    """A list of negatives was to be written out by hand."""
+    path = tmp_path / f"own{suffix}"
+    write_lists(tmp_path / "lines.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "lines.jsonl").read_text().splitlines()]
+    match suffix:
+        case ".parquet":
+            pq.write_table(pa.Table.from_pylist(rows), path)
+        case ".json":
+            path.write_text(json.dumps(rows))
+        case _:
+            write_lists(path)
+    found = recognise(path.name, path, OwnFileOptions(near=None))
+    assert (found.file.shape, found.file.columns) == ("triplets", ("query", "pos", "neg"))
+    assert "15 rows without a text left out" in found.notes[0]
+    read = {
+        tuple(row.values())
+        for side in (TRAIN, DEV, TEST)
+        for row in read_rows(path.name, path, found.file, side, revision=found.revision).to_pylist()
+    }
+    assert {row[1:] for row in read if row[0] == "how is 3"} == {("so 3", "no 3"), ("thus 3", "not 3"), ("so 3", "never 3")}
+    assert {row[1:] for row in read if row[0] == "how is 1"} == {("so 1", "no 1"), ("thus 1", "no 1")}
+    assert len(read) == sum(found.sizes) == 15 * (2 + 2 + 3)
+
+
+def test_negatives_of_one_anchor_stay_on_one_side(tmp_path: Path) -> None:
+    write_lists(path := tmp_path / "own.jsonl")
+    found = recognise(path.name, path, OwnFileOptions(near=None))
+    anchors = [
+        set(read_rows(path.name, path, found.file, side, revision=found.revision)["sent0"].to_pylist()) for side in (TRAIN, DEV, TEST)
+    ]
+    assert all(anchors) and not anchors[0] & anchors[1] and not anchors[0] & anchors[2] and not anchors[1] & anchors[2]
+
+
+def test_lists_that_no_name_calls_positives_or_negatives_are_asked_about(tmp_path: Path) -> None:
     path = tmp_path / "own.jsonl"
-    path.write_text("".join(f'{{"anchor": "how is {n}", "positive": "so {n}", "hard_negatives": ["no {n}"]}}\n' for n in range(60)))
-    with pytest.raises(DataError, match=r"hard_negatives with lists beside anchor, positive.*--columns anchor,positive"):
-        recognise("own.jsonl", path, OwnFileOptions())
-    assert recognise("own.jsonl", path, OwnFileOptions(columns=("anchor", "positive"), near=None)).file.shape == "pairs"
+    path.write_text("".join(f'{{"set": ["how is {n}", "so {n}"]}}\n' for n in range(60)))
+    with pytest.raises(DataError, match="texts in lists, under set"):
+        recognise(path.name, path, OwnFileOptions())
+    path.write_text("".join(f'{{"anchor": "how is {n}", "positive": "so {n}", "negatives": []}}\n' for n in range(60)))
+    assert recognise(path.name, path, OwnFileOptions(near=None)).file.shape == "pairs"
