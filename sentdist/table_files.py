@@ -10,6 +10,7 @@ from typing import IO
 
 GZIP = ".gz"
 LINES, SEPARATED, OBJECTS, PARQUET = ".jsonl", (".csv", ".tsv"), ".json", ".parquet"
+ARROW = ".arrow"  # of one's own file alone
 PLAIN_SUFFIX = ".txt"  # a sentence a line, or values that something separates
 PACKABLE = (*SEPARATED, LINES, OBJECTS, PLAIN_SUFFIX)
 _PLAIN_TABLES = (PARQUET, *SEPARATED, LINES, OBJECTS)

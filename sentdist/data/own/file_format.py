@@ -7,18 +7,19 @@ from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
+from sentdist.data.sources.arrow_files import read_arrow
 from sentdist.data.sources.files import read_text_table, with_large_strings
 from sentdist.data.sources.separated import FileFormat
 from sentdist.data.text_errors import is_pattern
 from sentdist.errors import DataError
 from sentdist.reading import reading
 from sentdist.spelling import near_file
-from sentdist.table_files import PACKABLE, PARQUET, SHOWN_TABLES, suffix_of
+from sentdist.table_files import ARROW, PACKABLE, PARQUET, SHOWN_TABLES, suffix_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-READABLE = f".txt, {SHOWN_TABLES}"
+READABLE = f".txt, {ARROW}, {SHOWN_TABLES}"
 NOTHING = (
     "\\N",
     "NULL",
@@ -33,12 +34,14 @@ NOTHING = (
 )  # what data bases, pandas and Excel write for no value
 
 
-SAID_BY_SUFFIX = {".json": "JSON, a list of objects", ".jsonl": "JSON, an object a line", ".parquet": "a Parquet file"}
+SAID_BY_SUFFIX = {
+    ".json": "JSON, a list of objects", ".jsonl": "JSON, an object a line", PARQUET: "a Parquet file", ARROW: "a file or stream of Arrow",
+}  # fmt: skip
 
 
 def is_own_name(name: str) -> bool:
     """Whether a file of that name can be read here."""
-    return suffix_of(PurePath(name)) in (*PACKABLE, PARQUET)
+    return suffix_of(PurePath(name)) in (*PACKABLE, PARQUET, ARROW)
 
 
 def no_such_file(path: Path, file: str) -> DataError:
@@ -87,6 +90,8 @@ def part_table(name: str, path: Path, file_format: FileFormat, *, named: Sequenc
             import pyarrow.parquet as pq
 
             table = pq.read_table(path)
+        elif suffix_of(path) == ARROW:
+            table = read_arrow(path)
         else:
             table = read_text_table(path, file_format, may_repeat=True)
         table = _without_blank_end(with_large_strings(_with_fields(table, named)))

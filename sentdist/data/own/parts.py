@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 from sentdist.data.cells import row_name
 from sentdist.data.own.file_format import READABLE, is_own_name, no_rows, own_table, part_table
+from sentdist.data.own.saved_datasets import is_saved, saved_files
 from sentdist.data.own.sides import OWN_NAMES, SIDES
 from sentdist.data.sources.file_facts import content_digest
 from sentdist.data.sources.separated import FileFormat, recognised
 from sentdist.errors import DataError, counted, listed
 from sentdist.reading import reading, unreadable
-from sentdist.table_files import LINES, OBJECTS, PARQUET, PLAIN_SUFFIX, is_packed, open_bytes, suffix_of
+from sentdist.table_files import ARROW, LINES, OBJECTS, PARQUET, PLAIN_SUFFIX, is_packed, open_bytes, suffix_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,13 +30,23 @@ BLOCK = 1 << 20  # bytes that are looked at in one piece
 
 @dataclass(frozen=True, kw_only=True)
 class TableParts:
-    """files: in the order of their names. is_folder: whether they are the parts in one. splits: which split each is by its name; () where
-    names say none. unread: what else lies in the folder."""
+    """files: in the order of their names. is_folder: whether they are the parts in one. splits: which split each is by its name, or by
+    the folder that save_to_disk of `datasets` gave it; () where none is said. unread: what else lies in the folder."""
 
     files: tuple[Path, ...]
     is_folder: bool = False
     splits: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+
+    @property
+    def is_in_folders(self) -> bool:
+        """Whether each split lies in a folder of its own."""
+        return len({file.parent for file in self.files}) > 1
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What a person calls the files, as seen from the folder."""
+        return tuple(f"{file.parent.name}/{file.name}" if self.is_in_folders else file.name for file in self.files)
 
     def digest(self) -> str:
         """What pins the content: of a folder that of all its parts, in order, with their splits."""
@@ -53,10 +64,11 @@ class TableParts:
         """What a person should know of a folder, in words."""
         if not self.is_folder:
             return []
-        ends = f"{self.files[0].name}{f' to {self.files[-1].name}' if self.files[1:] else ''}"
+        first, last = self.names[0], self.names[-1]
+        ends = f"{first}{f' to {last}' if self.files[1:] else ''}"
         said = [f"{counted(len(self.files), 'file')}{' as one table' if self.files[1:] else ''}, {ends}"]
         if self.splits:
-            said.append("splits by the names of the files")
+            said.append(f"splits by the names of the {'folders' if self.is_in_folders else 'files'}")
         return [*said, *([f"{listed(self.unread)} beside not read"] if self.unread else [])]
 
 
@@ -84,6 +96,8 @@ def parts_of(name: str, path: Path) -> TableParts:
         if (kind := unreadable(path)) is not None:
             raise DataError(where=name, found=kind, expected="a file", remedy="Correct corpus.file.")
         return TableParts(files=(path,))
+    if is_saved(path):
+        return _saved_parts(name, path)
     seen = sorted(entry for entry in path.iterdir() if not entry.name.startswith(HIDDEN))
     tables = [entry for entry in seen if entry.is_file() and is_own_name(entry.name) and entry.name not in DESCRIPTIONS]
     tables = [entry for entry in tables if suffix_of(entry) != PLAIN_SUFFIX] or tables  # a readme.txt beside tables is none
@@ -102,6 +116,22 @@ def parts_of(name: str, path: Path) -> TableParts:
         raise no_rows(name)
     unread = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in seen if entry not in tables]
     return TableParts(files=files, is_folder=True, splits=_splits(name, files), unread=tuple(unread))
+
+
+def _saved_parts(name: str, folder: Path) -> TableParts:
+    """The files of a data set that `datasets` has saved, with its splits. DataError as `saved_files`, and for splits of other names."""
+    saved = saved_files(folder)
+    if not saved:
+        raise no_rows(name)
+    names = list(dict.fromkeys(split for _, split in saved))
+    sides = {split: OWN_NAMES.get(split.casefold()) for split in names}
+    if len(names) > 1 and (unknown := [split for split, side in sides.items() if side is None]):
+        raise DataError(
+            where=name, found=f"splits {listed(names)}", expected=f"splits called by some of {', '.join(OWN_NAMES)}",
+            remedy=f"Name the folder of one: {folder / unknown[0]}.",
+        )  # fmt: skip
+    splits = tuple(SIDES[sides[split] or 0] for _, split in saved) if len({*sides.values()}) > 1 else ()
+    return TableParts(files=tuple(file for file, _ in saved), is_folder=True, splits=splits)
 
 
 def format_of_parts(name: str, parts: TableParts, given: FileFormat, known_names: Sequence[str]) -> FileFormat:
@@ -164,11 +194,11 @@ def read_parts(name: str, parts: TableParts, file_format: FileFormat, *, named: 
             for table, split in zip(tables, parts.splits, strict=True)
         ]
     whole = pa.concat_tables(tables, promote_options="permissive")
-    return whole, RowPlaces(starts=tuple(starts[:-1]), names=tuple(file.name for file in parts.files))
+    return whole, RowPlaces(starts=tuple(starts[:-1]), names=parts.names)
 
 
 def _named(name: str, parts: TableParts, number: int) -> str:
-    return f"{name}/{parts.files[number].name}" if parts.is_folder else name
+    return f"{name}/{parts.names[number]}" if parts.is_folder else name
 
 
 def _check_same_columns(where: str, table: pa.Table, first: pa.Table, first_name: str) -> None:
@@ -220,27 +250,14 @@ def _splits(name: str, files: Sequence[Path]) -> tuple[str, ...]:
 def _no_table(name: str, folder: Path, seen: Sequence[Path]) -> DataError:
     """The error for a folder without a table, with where there is one."""
     expected = f"a table of texts, or the parts of one: {READABLE}"
-    names = {entry.name for entry in seen}
-    if "dataset_dict.json" in names or any(entry.suffix == ".arrow" for entry in seen):
-        return DataError(
-            where=name, found="a data set as save_to_disk of `datasets` writes it", expected=expected, remedy=_exported(folder, names)
-        )
     inside = [entry for entry in seen if entry.is_dir() and any(is_own_name(one.name) for one in entry.iterdir())]
     remedy = f"Name a folder in it: {listed([str(entry) for entry in inside[:3]])}." if inside else "Name the file, or its folder."
     return DataError(where=name, found="a folder without a table", expected=expected, remedy=remedy)
 
 
-def _exported(folder: Path, names: set[str]) -> str:
-    """How a data set that was saved by `datasets` is written as Parquet; its splits by their names."""
-    if "dataset_dict.json" not in names:
-        return f"""Write it as Parquet: python -c "import datasets; datasets.load_from_disk('{folder}').to_parquet('{folder}.parquet')"."""
-    code = f"[part.to_parquet(f'{folder}-parquet/{{name}}.parquet') for name, part in datasets.load_from_disk('{folder}').items()]"
-    return f"""Write its splits as Parquet: mkdir {folder}-parquet; python -c "import datasets; {code}"; then name {folder}-parquet."""
-
-
 def _is_empty(file: Path) -> bool:
     """Whether nothing stands in a part, as Spark writes those that had no row."""
-    if suffix_of(file) == PARQUET:
+    if suffix_of(file) in (PARQUET, ARROW):
         return False
     with reading(file, expected="a part of a table"), open_bytes(file) as opened:
         return not opened.read(1)

@@ -76,7 +76,8 @@ def recognise(name: str, path: Path | None, options: OwnFileOptions, *, hub_revi
     num_texts = len({text for row in rows.texts for text in row})
     file = OwnFile(
         **asdict(file_format), shape=layout.shape, columns=layout.columns, group=layout.group, split=layout.split, low=low, high=high,
-        dev=options.dev, test=options.test, seed=options.seed, most=options.most, near=None, num_linking=min(3, len(layout.texts)), sides="",
+        dev=options.dev, test=options.test, seed=options.seed, most=options.most, near=None, num_linking=min(3, len(layout.texts)),
+        sides="",
     )  # fmt: skip
     file, sides, loosened = _first_possible(
         name, rows, [replace(file, near=near, num_linking=num) for near, num in _ways(options, layout, num_texts)], revision

@@ -28,12 +28,13 @@ from sentdist.data.sources.parting import (
 )
 from sentdist.errors import DataError, brief, listed
 from sentdist.reading import SAVE_AS_UTF8, reading
-from sentdist.table_files import PARQUET, PLAIN_SUFFIX, SEPARATED, is_packed, open_bytes, open_text, suffix_of, whole_text
+from sentdist.table_files import ARROW, PARQUET, PLAIN_SUFFIX, SEPARATED, is_packed, open_bytes, open_text, suffix_of, whole_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 MAY_BE_SEPARATED = (*SEPARATED, PLAIN_SUFFIX)
+BINARY = {PARQUET: "a Parquet file", ARROW: "an Arrow file"}
 LOOKED_AT = 1 << 20  # bytes at the beginning, by which the format is recognised
 LONGEST_CELL = 1 << 24  # bytes of a block of CSV, in which a row must have room; pyarrow takes 1 MiB, unless it is told otherwise
 SEPARATOR_LINE = re.compile(r'\ufeff?"?sep=(.)"?', re.IGNORECASE)
@@ -101,11 +102,11 @@ def _refuse_separated(name: str, given: FileFormat, path: Path) -> None:
     """Raise DataError where a separator, a header or an encoding was named for a table that has none."""
     for field, said in (("separator", given.separator), ("header", given.has_header)):
         if said is not None:
-            kind = "a Parquet file" if suffix_of(path) == ".parquet" else "JSON"
+            kind = BINARY.get(suffix_of(path), "JSON")
             found = f"{field} {brief(said)} for {kind}, which names its columns itself"
             raise _complaint(name, found, "neither separator nor header", f"Leave {field} out, or save it as CSV.")
-    if given.encoding is not None and suffix_of(path) == ".parquet":
-        found = f"encoding {given.encoding} for a Parquet file, whose texts are UTF-8"
+    if given.encoding is not None and suffix_of(path) in BINARY:
+        found = f"encoding {given.encoding} for {BINARY[suffix_of(path)]}, whose texts are UTF-8"
         raise _complaint(name, found, "no encoding", "Leave encoding out.")
 
 
@@ -128,13 +129,13 @@ def source_format(name: str, path: Path) -> FileFormat:
 def _beginning(name: str, path: Path, encoding: str | None, *, remedy: str) -> tuple[str | None, str | None, list[str]]:
     """Encoding of a file, the separator that it names itself, and its first lines; no lines of one that is not of separated values.
     remedy: for letters of an unknown encoding."""
-    is_parquet = suffix_of(path) == PARQUET
+    is_binary = suffix_of(path) in BINARY
     with reading(path, expected="a table of texts", where=name), open_bytes(path) as file:
-        begin = file.read(BEGIN if is_parquet else LOOKED_AT)
+        begin = file.read(BEGIN if is_binary else LOOKED_AT)
     if not begin.strip():
         raise _complaint(name, "an empty file", "rows of texts", "Write the file again.")
     refuse_other_content(name, path, begin)
-    if is_parquet:
+    if is_binary:
         return None, None, []
     encoding = encoding or _encoding(name, path, begin, remedy=remedy)
     if suffix_of(path) not in MAY_BE_SEPARATED:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -192,14 +190,52 @@ def test_a_pattern_is_told_to_be_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_split", [False, True])
-def test_what_datasets_has_saved_is_told_with_a_command(tmp_path: Path, is_split: bool) -> None:
+def test_what_datasets_has_saved_is_read_with_its_splits(tmp_path: Path, is_split: bool) -> None:
+    """It was to be written as Parquet first."""
     datasets = pytest.importorskip("datasets")
-    data = datasets.Dataset.from_list(some_rows(0, 60))
-    saved = datasets.DatasetDict({"train": data.select(range(40)), "test": data.select(range(40, 60))}) if is_split else data
-    saved.save_to_disk(tmp_path / "own")
-    with pytest.raises(DataError, match="as save_to_disk of `datasets` writes it") as refused:
-        recognise("own", tmp_path / "own", NEAR)
-    command = refused.value.remedy.partition("as Parquet: ")[2].rpartition('"')[0] + '"'
-    subprocess.run(command.replace("python -c", f"{sys.executable} -c"), shell=True, check=True, cwd=tmp_path)
-    path = tmp_path / ("own-parquet" if is_split else "own.parquet")
-    assert sum(recognise(path.name, path, NEAR).sizes) == 60
+    data, folder = datasets.Dataset.from_list(some_rows(0, 60)), tmp_path / "own"
+    parts = {"train": data.select(range(40)), "validation": data.select(range(40, 50)), "test": data.select(range(50, 60))}
+    (datasets.DatasetDict(parts) if is_split else data).save_to_disk(folder, **({} if is_split else {"num_shards": 2}))
+    (folder / "cache-1.arrow").write_bytes(b"what map keeps")
+    found = recognise("own", folder, NEAR)
+    assert found.file.shape == "faq" and sum(found.sizes) == 60
+    if is_split:
+        assert found.sizes == (40, 10, 10) and of_side(folder, found, TEST) == [f"how is {n}" for n in range(50, 60)]
+        assert "splits by the names of the folders" in found.notes[0]
+    else:
+        assert "2 files as one table, data-00000-of-00002.arrow to" in found.notes[0]
+        data.save_to_disk(tmp_path / "whole")
+        file = tmp_path / "whole/data-00000-of-00001.arrow"
+        assert recognise(file.name, file, NEAR).sizes == found.sizes
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_arrow_files_are_read_as_file_or_stream(tmp_path: Path, is_stream: bool) -> None:
+    table, path = pa.Table.from_pylist(some_rows(0, 60)), tmp_path / "own.arrow"
+    with (pa.ipc.new_stream if is_stream else pa.ipc.new_file)(path, table.schema) as writer:
+        writer.write_table(table)
+    assert sum(recognise("own.arrow", path, NEAR).sizes) == 60
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(DataError, match=r"own\.arrow .*found .*; expected a file or stream of Arrow"):
+        recognise("own.arrow", path, NEAR)
+    with pytest.raises(DataError, match="encoding cp1252 for an Arrow file"):
+        recognise("own.arrow", path, OwnFileOptions(encoding="cp1252"))
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ({"state.json": "{}"}, "no names of files"),
+        ({"state.json": '{"_data_files": [{"filename": "../other.arrow"}]}'}, "no names of files"),
+        ({"state.json": '{"_data_files": [{"filename": "gone.arrow"}]}'}, "no such file"),
+        ({"dataset_dict.json": '{"splits": "train"}'}, "no names of splits"),
+        ({"dataset_dict.json": '{"splits": ["../train"]}'}, "no names of splits"),
+        ({"dataset_dict.json": '{"splits": ["train"]}'}, "no such file"),
+    ],
+)
+def test_saved_folders_that_lack_something_are_refused(tmp_path: Path, broken: dict[str, str], said: str) -> None:
+    for name, content in broken.items():
+        (tmp_path / name).write_text(content)
+    with pytest.raises(DataError) as refused:
+        recognise("own", tmp_path, NEAR)
+    assert said.lower() in str(refused.value).lower()
