@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from sentdist.data.cells import number_in, row_name
 from sentdist.data.graded import NLI_LABELS
 from sentdist.errors import DataError, brief
 
 SCALES = ((0.0, 1.0), (1.0, 5.0), (-1.0, 1.0), (0.0, 5.0), (1.0, 7.0), (1.0, 10.0), (0.0, 10.0), (0.0, 100.0))
+YES_NO: Mapping[str, float] = {"no": 0.0, "n": 0.0, "nein": 0.0, "yes": 1.0, "y": 1.0, "ja": 1.0}
 PERCENT, DECIMALS = "%", 12  # 7 % is 0.07, not 0.07000000000000001
 
 
@@ -24,22 +25,26 @@ def scale_of(name: str, column: str, cells: Sequence[object]) -> tuple[float, fl
     if low == high:
         found = f"{low:g} in every row" if numbers else "no score in any row"
         raise DataError(where=f"{name}, {column}", found=found, expected="scores that differ", remedy="Name the column of the scores.")
-    if are_words(cells):
+    if words_of(cells) is NLI_LABELS:
         return 0.0, 2.0
     usual = [scale for scale in SCALES if scale[0] <= low and high <= scale[1]]
     return min(usual, key=lambda scale: scale[1] - scale[0], default=(low, high))
 
 
-def are_words(cells: Sequence[object]) -> bool:
-    """Whether scores are the words of NLI labels."""
-    return any(isinstance(cell, str) and cell.strip().casefold() in NLI_LABELS for cell in cells)
+def words_of(cells: Sequence[object]) -> Mapping[str, float]:
+    """The words that scores are: those of NLI labels where one is, yes and no where all are; none for numbers."""
+    found = {cell.strip().casefold() if isinstance(cell, str) else None for cell in cells if not _is_nothing(cell)}
+    if found & NLI_LABELS.keys():
+        return NLI_LABELS
+    return YES_NO if found and found <= YES_NO.keys() else {}
 
 
 def grades_of(name: str, column: str, cells: Sequence[object], place: Callable[[int], str] = row_name) -> list[float]:
-    """Scores as numbers, NaN where there is none: with a point or a comma, all or none in percent, or the words of NLI labels. DataError
-    for anything else. place: where a person finds a row."""
+    """Scores as numbers, NaN where there is none: with a point or a comma, all or none in percent, or the words of NLI labels, or yes and
+    no alone. DataError for anything else. place: where a person finds a row."""
     _check_percent(name, column, cells, place)
-    return [_grade(name, column, row, cell, place) for row, cell in enumerate(cells)]
+    words = words_of(cells)
+    return [_grade(name, column, row, cell, place, words) for row, cell in enumerate(cells)]
 
 
 def score_in(text: str) -> float | None:
@@ -68,17 +73,15 @@ def _check_percent(name: str, column: str, cells: Sequence[object], place: Calla
         )
 
 
-def _grade(name: str, column: str, row: int, cell: object, place: Callable[[int], str]) -> float:
-    if cell is None or (isinstance(cell, str) and not cell.strip()):
-        return math.nan
-    if isinstance(cell, float) and math.isnan(cell):
+def _grade(name: str, column: str, row: int, cell: object, place: Callable[[int], str], words: Mapping[str, float]) -> float:
+    if _is_nothing(cell):
         return math.nan
     text = str(cell).strip().casefold()
-    if text in NLI_LABELS:
-        return NLI_LABELS[text]
+    if text in words:
+        return words[text]
     number = score_in(text)
     if number is None:
-        expected = f"a number, a percentage, or one of {', '.join(NLI_LABELS)}"
+        expected = f"a number, a percentage, or one of {', '.join(NLI_LABELS)}; or yes or no in each row"
         raise DataError(
             where=f"{name}, {column}",
             found=f"{brief(cell)} in {place(row)}",
@@ -86,3 +89,7 @@ def _grade(name: str, column: str, row: int, cell: object, place: Callable[[int]
             remedy="Correct the row or leave it out.",
         )
     return number
+
+
+def _is_nothing(cell: object) -> bool:
+    return cell is None or (isinstance(cell, str) and not cell.strip()) or (isinstance(cell, float) and math.isnan(cell))

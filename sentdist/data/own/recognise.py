@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 
-from sentdist.data.graded import NLI_LABELS
 from sentdist.data.own.file_format import may_lack_header
 from sentdist.data.own.file_rows import FileRows, OwnFile, file_rows, grade_cells
-from sentdist.data.own.grades import are_words, scale_of, score_in
+from sentdist.data.own.grades import scale_of, score_in, words_of
 from sentdist.data.own.noted_sides import digest_of_sides, sides_of_file
 from sentdist.data.own.parts import RowPlaces, TableParts, format_of_parts, parts_of, read_parts
 from sentdist.data.own.remarks import remarks
@@ -130,7 +129,7 @@ def _words_of_reading(
     read = [
         f"{layout.shape} in {listed(layout.columns)}",
         *([] if parts is None else [*parts.told(), *format_notes(file_format, parts.files[0])]),
-        *([_words_of_scores(layout.columns[2], rows.grades, *scale, are_words=are_words(grade_cells(table, layout)))] if scale else []),
+        *([_words_of_scores(layout.columns[2], rows.grades, *scale, words_of(grade_cells(table, layout)))] if scale else []),
         *([f"{listed([column or 'unnamed' for column in unread])} not read{_why_unread(table, layout, unread)}"] if unread else []),
         *([_words_of_parting(layout, table.num_rows, rows)] if rows.num_parted else []),
         *([f"{counted(rows.num_empty, 'row')} without a text{' or a score' if scale else ''} left out"] if rows.num_empty else []),
@@ -162,12 +161,13 @@ def _sentences_of_sides(layout: Layout, rows: FileRows, sides: Sides, sizes: Seq
         )
 
 
-def _words_of_scores(column: str, grades: Sequence[float], low: float, high: float, *, are_words: bool) -> str:
+def _words_of_scores(column: str, grades: Sequence[float], low: float, high: float, words: Mapping[str, float]) -> str:
     """One score that is mistyped widens the scale, and all others come together at its low end. Few that differ are counted: a person sees
     whether these are classes."""
     each = Counter(grades)
-    if are_words:
-        counts = ", ".join(f"{word} ({counted(each[grade], 'row')})" for word, grade in NLI_LABELS.items() if grade in each)
+    if words:
+        by_grade = {grade: word for word, grade in reversed(words.items())}  # the first word of each
+        counts = ", ".join(f"{by_grade[grade]} ({counted(each[grade], 'row')})" for grade in sorted(each))
         return f"{column} read as how alike the texts are, the last most: {counts}"
     counts = ", ".join(f"{grade:g} ({counted(number, 'row')})" for grade, number in sorted(each.items()))
     told = f"; {column} read as how alike the texts are, the highest most: {counts}" if len(each) <= MOST_COUNTED else ""

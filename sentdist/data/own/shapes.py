@@ -30,7 +30,7 @@ from sentdist.data.own.doubts import (
     which_is_which,
 )
 from sentdist.data.own.file_format import flattened
-from sentdist.data.own.grades import SCALES, score_in
+from sentdist.data.own.grades import SCALES, YES_NO, score_in, words_of
 from sentdist.data.own.usual_names import (
     ANCHORS,
     ANSWERS,
@@ -97,7 +97,7 @@ def layout_of(name: str, table: pa.Table, *, shape: str | None, columns: Sequenc
         chosen = _by_name(name, table, by_name, shape) or _by_content(name, table, shape, without=own_group)
     if own_group is not None:
         check_columns(name, found, [own_group])
-    settled = shape or _shape_of(name, table, chosen)
+    settled = shape or _shape_of(name, table, chosen, is_named=columns is not None)
     wanted = {"pairs": 2, "faq": 2, "triplets": max(3, len(chosen))}.get(settled, 3)
     if settled not in SHAPES or len(chosen) != wanted or len(set(chosen)) != wanted:
         raise unclear(name, f"columns {listed(chosen)} for {settled}", longest_texts(table))
@@ -270,7 +270,7 @@ def _is_beside(table: pa.Table, column: str) -> bool:
     return counted or (not any(cells) and not any(cell and str(cell).strip() for cell in table[column].to_pylist()))
 
 
-def _shape_of(name: str, table: pa.Table, chosen: tuple[str, ...]) -> str:
+def _shape_of(name: str, table: pa.Table, chosen: tuple[str, ...], *, is_named: bool) -> str:
     """The shape, where none was given: by the names of the columns, then by whether the third one holds numbers or labels."""
     if len(chosen) == 2:
         plain = [column.strip().casefold() for column in chosen]
@@ -282,14 +282,22 @@ def _shape_of(name: str, table: pa.Table, chosen: tuple[str, ...]) -> str:
     third = chosen[2].strip().casefold()
     is_called_graded = third in GRADES or any(word in third for word in GRADE_WORDS)
     is_graded = not (is_called_negative(third, surely=True) or is_texts(table, chosen[2]))
-    is_graded = is_graded and (is_called_graded or is_numbers(table, chosen[2]))
+    are_labels = is_numbers(table, chosen[2]) or (is_named and _are_yes_no(table, chosen[2]))
+    is_graded = is_graded and (is_called_graded or are_labels)
     return "graded" if is_graded else "triplets"
+
+
+def _are_yes_no(table: pa.Table, column: str) -> bool:
+    """Whether a column holds yes and no, and nothing else."""
+    return words_of(table[column].to_pylist()) is YES_NO
 
 
 def _check_labels(name: str, table: pa.Table, chosen: Sequence[str], settled: str, *, is_named: bool) -> None:
     """Refuse labels that would be negatives, and labels beside pairs that are found and not read: pairs that they call different would be
     positives. One label that all rows have says nothing, unless it is 0."""
     is_triplets = settled == "triplets" and not is_called_negative(chosen[2], surely=True)
+    if is_triplets and _are_yes_no(table, chosen[2]):
+        raise whether_grades(name, chosen[:2], chosen[2], f"{one_line(chosen[2], 60)} with yes or no")
     if is_triplets and (label := label_in(table, chosen[2])) is not None:
         raise unclear(name, f"{one_line(chosen[2], 60)} with {brief(label)}, which is no negative", chosen[:2])
     if settled not in ("pairs", "faq") or is_named:

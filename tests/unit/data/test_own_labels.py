@@ -31,7 +31,7 @@ def with_column(folder: Path, names: str, cells: Sequence[object], **asked: obje
 
 
 @pytest.mark.parametrize(
-    "cells", [("yes", "no"), ("de", "en", "fr"), ("10 %", "20 %", "unclear"), ("0.5", "0.7", "missing"), ("very good", "bad")]
+    "cells", [("yes", "no", "maybe"), ("de", "en", "fr"), ("10 %", "20 %", "unclear"), ("0.5", "0.7", "missing"), ("very good", "bad")]
 )
 def test_labels_are_no_negatives(tmp_path: Path, cells: tuple[str, ...]) -> None:
     with pytest.raises(DataError, match=r"third with '.*', which is no negative"):
@@ -72,6 +72,27 @@ def test_numbers_that_stand_for_entailment_are_refused(tmp_path: Path, cells: tu
     assert with_column(tmp_path, "sentence1,sentence2,label", cells, shape="graded").shape == "graded"
     assert with_column(tmp_path, "premise,hypothesis,label", ("0", "0.5", "3.5")).shape == "graded"
     assert with_column(tmp_path, "premise,hypothesis,label", ("neutral", "entailment")).shape == "graded"
+
+
+@pytest.mark.parametrize("cells", [("yes", "no"), ("Nein", "ja", ""), ("Y", "N")])
+def test_yes_and_no_are_scores_where_labels_are_meant(tmp_path: Path, cells: tuple[str, ...]) -> None:
+    """They were refused: expected a number."""
+    for names in ("question1,question2,is_duplicate", "sentence1,sentence2,label"):
+        file = with_column(tmp_path, names, cells)
+        assert (file.shape, file.low, file.high) == ("graded", 0.0, 1.0)
+    notes = recognise("own.csv", tmp_path / "own.csv", OwnFileOptions()).notes
+    number = 60 // len(cells)
+    ends = f"label read as how alike the texts are, the last most: no ({number} rows), yes ({number} rows)"
+    assert ends in notes[0] and (f"{number} rows without a text or a score left out" in notes[0]) == ("" in cells)
+    with pytest.raises(DataError, match=r"third with yes or no beside first, second; expected to be told whether it says how alike"):
+        with_column(tmp_path, "first,second,third", cells)
+    assert with_column(tmp_path, "first,second,third", cells, columns=("first", "second", "third")).shape == "graded"
+
+
+@pytest.mark.parametrize("other", ["0.5", "maybe"])
+def test_yes_and_no_beside_others_are_refused(tmp_path: Path, other: str) -> None:
+    with pytest.raises(DataError, match="or yes or no in each row"):
+        with_column(tmp_path, "sentence1,sentence2,label", ("yes", "no", other))
 
 
 CLASSES = [
