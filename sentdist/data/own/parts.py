@@ -69,6 +69,8 @@ class TableParts:
         said = [f"{counted(len(self.files), 'file')}{' as one table' if self.files[1:] else ''}, {ends}"]
         if self.splits:
             said.append(f"splits by the names of the {'folders' if self.is_in_folders else 'files'}")
+        elif 0 < len(words := [file.name for file in self.files if _sides_in(file)]) < len(self.files):
+            said.append(f"{listed(words)} taken for no split")
         return [*said, *([f"{listed(self.unread)} beside not read"] if self.unread else [])]
 
 
@@ -231,10 +233,15 @@ def _plain(field: pa.Field) -> str:
 
 
 def _splits(name: str, files: Sequence[Path]) -> tuple[str, ...]:
-    """The splits that the names of files say: train-00000-of-00004.parquet, snli_dev.csv; () where all are of one, or of none."""
-    sides = [{OWN_NAMES[word] for word in re.findall("[a-z]+", file.name.lower()) if word in OWN_NAMES} for file in files]
+    """The splits that the names of files say: train-00000-of-00004.parquet, snli_dev.csv; () where all are of one, or of none, and where
+    words of one split alone stand in names that are no other file's with that word: crash_test.csv beside crash_report.csv."""
+    sides = [_sides_in(file) for file in files]
     splits = [SIDES[next(iter(side))] if len(side) == 1 else "" for side in sides]
     if len(set(splits)) == 1:
+        return ()
+    plain_stems = [_stem(file) for file, split in zip(files, splits, strict=True) if not split]
+    stems = [_stem(file) for file, split in zip(files, splits, strict=True) if split]
+    if len({*splits} - {""}) == 1 and all(stem and stem not in plain_stems for stem in stems):
         return ()
     if "" in splits:
         plain, of_split = files[splits.index("")].name, next(file.name for file, split in zip(files, splits, strict=True) if split)
@@ -245,6 +252,20 @@ def _splits(name: str, files: Sequence[Path]) -> tuple[str, ...]:
             remedy=f"Name one file, or call them train, dev and test: train-{plain}.",
         )
     return tuple(splits)
+
+
+def _words(file: Path) -> list[str]:
+    return re.findall("[a-z]+", file.name.lower())
+
+
+def _sides_in(file: Path) -> set[int]:
+    """The sides that words in a file's name say."""
+    return {OWN_NAMES[word] for word in _words(file) if word in OWN_NAMES}
+
+
+def _stem(file: Path) -> tuple[str, ...]:
+    """The words of a file's name without those of splits, of counts of parts and of its kind."""
+    return tuple(word for word in _words(file.with_name(file.name.partition(".")[0])) if word not in (*OWN_NAMES, "of", "part", "v"))
 
 
 def _no_table(name: str, folder: Path, seen: Sequence[Path]) -> DataError:

@@ -184,6 +184,31 @@ def test_a_recipe_and_tune_name_the_folder(tmp_path: Path, is_below: bool, monke
     assert place_of(pin.name, pin.revision, resolver.folders, root) == (root if is_below else tmp_path) / "faq"
 
 
+@pytest.mark.parametrize("names", [("crash_test", "crash_report"), ("bus_tickets", "train_tickets"), ("a_test",)])
+def test_a_word_in_a_name_is_no_split_unless_another_file_is_one(tmp_path: Path, names: tuple[str, ...]) -> None:
+    """crash_test.csv was asked about beside any other file."""
+    for number, name in enumerate(names):
+        write(tmp_path / "own" / f"{name}.csv", some_rows(60 * number, 60))
+    found = recognise("own", tmp_path / "own", NEAR)
+    assert found.file.split is None and sum(found.sizes) == 60 * len(names) and "splits by" not in found.notes[0]
+    assert ("taken for no split" in found.notes[0]) == (len(names) > 1)
+    write(tmp_path / "own" / "new_train.csv", some_rows(600, 60))
+    write(tmp_path / "own" / "test-00000-of-00002.csv", some_rows(660, 60))
+    if len(names) > 1:
+        with pytest.raises(DataError, match="which is a split by its name, beside"):
+            recognise("own", tmp_path / "own", NEAR)
+    else:
+        assert recognise("own", tmp_path / "own", NEAR).file.split == "split"
+
+
+@pytest.mark.parametrize(("one", "plain"), [("snli_dev", "snli"), ("test", "faq"), ("test_v2", "trainer"), ("test_faq", "faq")])
+def test_a_split_beside_the_same_name_without_it_is_asked_about(tmp_path: Path, one: str, plain: str) -> None:
+    for number, name in enumerate((one, plain)):
+        write(tmp_path / "own" / f"{name}.csv", some_rows(60 * number, 60))
+    with pytest.raises(DataError, match=rf"{one}\.csv, which is a split by its name, beside {plain}\.csv"):
+        recognise("own", tmp_path / "own", NEAR)
+
+
 def test_a_pattern_is_told_to_be_a_folder(tmp_path: Path) -> None:
     write(tmp_path / "own/a.csv", some_rows(0))
     assert "own: its files are read as one table" in no_such_file(tmp_path / "own/*.csv", "own/*.csv").remedy
