@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from sentdist.data.own.grades import score_in
-from sentdist.errors import DataError, counted, listed, one_line
+from sentdist.errors import DataError, brief, counted, listed, one_line
 
 _PLAIN_YAML = re.compile(r"\w(?:[\w .()/-]*[\w.)/-])?")
 CHATS = ({"role", "content"}, {"from", "value"})  # fields of a turn
@@ -45,6 +45,17 @@ def classes_or_scores(name: str, columns: Sequence[str], cells: Mapping[str, int
         expected="to be told whether these are classes, or say how alike the texts are",
         remedy=f"If a higher number is more alike: {named(columns)}; if they are classes, write the words of NLI's "
         f"(entailment, neutral, contradiction), or name {' and '.join(columns[:2])} alone.",
+    )
+
+
+def classes_of_texts(name: str, column: str, label: str, texts: Sequence[str]) -> DataError:
+    """The error for labels in one of two columns, which would be the texts that the others are alike to. texts: both columns."""
+    return DataError(
+        where=name,
+        found=f"{one_line(column, 60)} with {brief(label)} and few others, as classes are called",
+        expected="two texts in each row",
+        remedy="Write a row for each pair of texts of one class, in columns of their own; "
+        f"if these are texts that belong together: {named(texts)}.",
     )
 
 
@@ -90,6 +101,16 @@ def unclear(name: str, found: str, likely: Sequence[str]) -> DataError:
         found=found,
         expected="two columns of texts (pairs, FAQ), three (triplets), or two and a score (graded)",
         remedy=f"Name them in this order: {named(two)}.",
+    )
+
+
+def without_texts(name: str, columns: Sequence[str]) -> DataError:
+    """The error for a table of numbers or keys alone."""
+    return DataError(
+        where=name,
+        found=f"columns {listed(columns)}, none of which holds texts",
+        expected="two columns of texts (pairs, FAQ), three (triplets), or two and a score (graded)",
+        remedy="Write the texts themselves where their numbers or keys stand.",
     )
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from sentdist.data.cells import number_in, row_name
-from sentdist.data.graded import NLI_LABELS
+from sentdist.data.graded import NLI_LABELS, NO_GOLD
 from sentdist.errors import DataError, brief
 
 SCALES = ((0.0, 1.0), (1.0, 5.0), (-1.0, 1.0), (0.0, 5.0), (1.0, 7.0), (1.0, 10.0), (0.0, 10.0), (0.0, 100.0))
@@ -44,7 +44,8 @@ def grades_of(name: str, column: str, cells: Sequence[object], place: Callable[[
     no alone. DataError for anything else. place: where a person finds a row."""
     _check_percent(name, column, cells, place)
     words = words_of(cells)
-    return [_grade(name, column, row, cell, place, words) for row, cell in enumerate(cells)]
+    are_some = bool(words) or any(score_in(str(cell)) is not None for cell in cells)
+    return [_grade(name, column, row, cell, place, words, are_some) for row, cell in enumerate(cells)]
 
 
 def score_in(text: str) -> float | None:
@@ -73,12 +74,17 @@ def _check_percent(name: str, column: str, cells: Sequence[object], place: Calla
         )
 
 
-def _grade(name: str, column: str, row: int, cell: object, place: Callable[[int], str], words: Mapping[str, float]) -> float:
+def _grade(
+    name: str, column: str, row: int, cell: object, place: Callable[[int], str], words: Mapping[str, float], are_some: bool
+) -> float:
+    """are_some: whether other cells hold scores."""
     if _is_nothing(cell):
         return math.nan
     text = str(cell).strip().casefold()
     if text in words:
         return words[text]
+    if words is NLI_LABELS and text in NO_GOLD:
+        return math.nan
     number = score_in(text)
     if number is None:
         expected = f"a number, a percentage, or one of {', '.join(NLI_LABELS)}; or yes or no in each row"
@@ -86,7 +92,9 @@ def _grade(name: str, column: str, row: int, cell: object, place: Callable[[int]
             where=f"{name}, {column}",
             found=f"{brief(cell)} in {place(row)}",
             expected=expected,
-            remedy="Correct the row or leave it out.",
+            remedy="Correct the row or leave it out."
+            if are_some
+            else "Write numbers in their place, higher for texts that are more alike.",
         )
     return number
 

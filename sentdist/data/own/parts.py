@@ -101,6 +101,7 @@ def parts_of(name: str, path: Path) -> TableParts:
     if is_saved(path):
         return _saved_parts(name, path)
     seen = sorted(entry for entry in path.iterdir() if not entry.name.startswith(HIDDEN))
+    _refuse_collection(name, path, seen)
     tables = [entry for entry in seen if entry.is_file() and is_own_name(entry.name) and entry.name not in DESCRIPTIONS]
     tables = [entry for entry in tables if suffix_of(entry) != PLAIN_SUFFIX] or tables  # a readme.txt beside tables is none
     if not tables:
@@ -118,6 +119,19 @@ def parts_of(name: str, path: Path) -> TableParts:
         raise no_rows(name)
     unread = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in seen if entry not in tables]
     return TableParts(files=files, is_folder=True, splits=_splits(name, files), unread=tuple(unread))
+
+
+def _refuse_collection(name: str, folder: Path, seen: Sequence[Path]) -> None:
+    """Raise DataError for queries and documents with judgements, whose files would be taken for parts of one table."""
+    stems = {entry.name.partition(".")[0] for entry in seen}
+    if {"corpus", "queries"} <= stems:
+        raise DataError(
+            where=name,
+            found="queries, documents and judgements in files of their own, as BEIR has them",
+            expected="the parts of one table, a row for each pair of texts",
+            remedy="Write a row for each query with a relevant document, in columns query and document. A recipe reads the folder as it is: "
+            f"corpus: {{source: {folder.name}}}, with --data {folder.parent}.",
+        )
 
 
 def _saved_parts(name: str, folder: Path) -> TableParts:

@@ -21,6 +21,7 @@ from sentdist.data.own.column_contents import (
     longest_texts,
 )
 from sentdist.data.own.doubts import (
+    classes_of_texts,
     classes_or_scores,
     less_alike,
     lists_of_objects,
@@ -28,6 +29,7 @@ from sentdist.data.own.doubts import (
     unclear,
     whether_grades,
     which_is_which,
+    without_texts,
 )
 from sentdist.data.own.file_format import flattened
 from sentdist.data.own.grades import SCALES, YES_NO, score_in, words_of
@@ -209,7 +211,22 @@ def _by_content(name: str, table: pa.Table, shape: str | None, *, without: str |
     if lists and not likely:
         raise lists_of_texts(name, lists)
     of_lists = f", of which {listed(lists)} {'hold' if lists[1:] else 'holds'} lists: a row for each text in them is read" if lists else ""
+    if not likely and not lists and shape is None:
+        raise without_texts(name, flat.column_names)
+    grading = [column for column in numbers if _are_grades(table, column)]
+    if len(likely) == 2 and len(grading) == 1 and shape in (None, "graded"):
+        raise whether_grades(
+            name, likely, grading[0], f"columns {listed(flat.column_names)}, with numbers of a usual scale in {grading[0]},"
+        )
     raise unclear(name, f"columns {listed(flat.column_names)}{of_lists}", likely)
+
+
+def _are_grades(table: pa.Table, column: str) -> bool:
+    """Whether numbers are scores by what they are: on a usual scale, and not all whole."""
+    numbers = [score_in(str(cell)) for cell in table[column].to_pylist() if cell is not None and str(cell).strip()]
+    found = [number for number in numbers if number is not None]
+    is_usual = bool(found) and any(low <= min(found) and max(found) <= high for low, high in SCALES)
+    return is_usual and not all(number.is_integer() for number in found)
 
 
 def _is_a_negative(table: pa.Table, column: str) -> bool:
@@ -302,6 +319,9 @@ def _check_labels(name: str, table: pa.Table, chosen: Sequence[str], settled: st
         raise unclear(name, f"{one_line(chosen[2], 60)} with {brief(label)}, which is no negative", chosen[:2])
     if settled not in ("pairs", "faq") or is_named:
         return
+    for column in chosen if settled == "pairs" else ():
+        if is_text(table, column) and (label := label_in(table, column)) is not None:
+            raise classes_of_texts(name, column, label, chosen)
     beside = [column for column in table.column_names if column not in chosen and not _is_beside(table, column)]
     asked = []
     for column in beside:

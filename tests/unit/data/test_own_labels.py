@@ -95,6 +95,49 @@ def test_yes_and_no_beside_others_are_refused(tmp_path: Path, other: str) -> Non
         with_column(tmp_path, "sentence1,sentence2,label", ("yes", "no", other))
 
 
+def test_words_of_no_known_order_are_to_be_numbers(tmp_path: Path) -> None:
+    """The remedy was to correct row 1, or to leave it out: all rows are so."""
+    with pytest.raises(DataError, match=r"'duplicate' in row 1.*Write numbers in their place, higher for texts that are more alike"):
+        with_column(tmp_path, "text1,text2,label", ("duplicate", "other"))
+    with pytest.raises(DataError, match=r"'maybe' in row 2.*Correct the row or leave it out"):
+        with_column(tmp_path, "text1,text2,label", ("0", "maybe", "1"))
+
+
+def test_rows_on_which_annotators_did_not_agree_are_left_out(tmp_path: Path) -> None:
+    """SNLI's - was refused: each of some 785 rows was to be taken out by hand."""
+    columns = ("sentence1", "sentence2", "gold_label")
+    with_column(tmp_path, ",".join(columns), ("entailment", "-", "neutral"), columns=columns)
+    assert (
+        "20 rows without a text or a score left out" in recognise("own.csv", tmp_path / "own.csv", OwnFileOptions(columns=columns)).notes[0]
+    )
+
+
+def test_classes_of_texts_are_no_pairs(tmp_path: Path) -> None:
+    """Each text was trained to be like the name of its class."""
+    path = tmp_path / "own.csv"
+    for names in ("text,label", "utterance,intent", "title,body"):
+        path.write_text(f"{names}\n" + "".join(f"how is {n} of {n},class {n % 100}\n" for n in range(2000)))
+        with pytest.raises(DataError, match=rf"with 'class \d' and few others, as classes are called.*--columns {names} "):
+            recognise("own.csv", path, OwnFileOptions(near=None))
+        assert recognise("own.csv", path, OwnFileOptions(near=None, columns=tuple(names.split(",")))).file.shape in ("pairs", "faq")
+
+
+def test_a_release_without_header_is_asked_which_column_grades(tmp_path: Path) -> None:
+    """STSb: to name the texts alone was the advice, which trains on unlike pairs as on like ones."""
+    path = tmp_path / "sts.tsv"
+    path.write_text("".join(f"main\tvid\t2012test\t{n:04d}\t{n % 11 / 2}\tone is {n}\tother is {n}\n" for n in range(60)))
+    with pytest.raises(DataError, match=r"numbers of a usual scale in 5, beside 6, 7; .*If it does: --columns 6,7,5 "):
+        recognise("sts.tsv", path, OwnFileOptions(near=None))
+
+
+def test_keys_alone_are_no_texts(tmp_path: Path) -> None:
+    """`--columns question,answer` was the advice for columns 1, 2, 3."""
+    path = tmp_path / "triples.tsv"
+    path.write_text("".join(f"{n + 1000}\t{n * 7 + 90}\t{n * 3 + 77}\n" for n in range(60)))
+    with pytest.raises(DataError, match=r"columns 1, 2, 3, none of which holds texts.*Write the texts themselves"):
+        recognise("triples.tsv", path, OwnFileOptions(near=None))
+
+
 CLASSES = [
     ("sentence1,sentence2,label", ("0", "1", "2")), ("sentence1,sentence2,label", ("2.0", "1.0", "3.0")), ("a1,b1,gold_label", ("0", "1", "2")),
     ("a1,b1,Gold Label", ("-1", "0", "1")), ("a1,b1,class", ("0", "1")), ("a1,b1,Category", ("1", "2", "3", "4", "5")), ("a1,b1,c", ("0", "1", "2")),

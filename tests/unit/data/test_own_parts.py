@@ -209,6 +209,17 @@ def test_a_split_beside_the_same_name_without_it_is_asked_about(tmp_path: Path, 
         recognise("own", tmp_path / "own", NEAR)
 
 
+def test_a_collection_for_retrieval_is_no_table(tmp_path: Path) -> None:
+    """Titles and texts of documents were pairs, and queries were left out as rows without a text."""
+    for name in ("corpus", "queries"):
+        texts: Rows = [{"_id": str(n), "title": f"{name} {n}", "text": f"a text of {n} in {name}"} for n in range(60)]
+        write(tmp_path / "beir" / f"{name}.jsonl", texts)
+    (tmp_path / "beir/qrels").mkdir()
+    with pytest.raises(DataError, match="queries, documents and judgements in files of their own, as BEIR has them") as refused:
+        recognise("beir", tmp_path / "beir", NEAR)
+    assert f"corpus: {{source: beir}}, with --data {tmp_path}." in refused.value.remedy
+
+
 def test_a_pattern_is_told_to_be_a_folder(tmp_path: Path) -> None:
     write(tmp_path / "own/a.csv", some_rows(0))
     assert "own: its files are read as one table" in no_such_file(tmp_path / "own/*.csv", "own/*.csv").remedy
