@@ -14,18 +14,19 @@ POSITIVES = (
 )  # fmt: skip
 NEGATIVE_WORDS = re.compile(r"(?<![^\W\d_])(?:(?:neg|hard|hardneg|wrong|falsch)(?![^\W\d_])|negativ|distract|contradict|irrelevant)")
 NEGATIVES = ("sent2", *(f"{hard}{word}" for hard in ("", "hard_", "hard") for word in ("negative", "negatives", "neg", "negs")))
-GRADES = ("score", "similarity", "similarity_score", "label", "grade", "gold", "rating", "relatedness", "sim")
+GRADES = ("score", "similarity", "similarity_score", "label", "labels", "grade", "gold", "rating", "relatedness", "sim")
 GROUPS = ("group", "group_id")
 SPLITS = ("split",)
 ROW_NAMES = ("id", "index", "")  # of columns that name or count rows, as pandas' index does; so do these beginnings and this end
 ROW_BEGINNINGS, ROW_END = ("__index_level_", "unnamed:"), "_id"
+NUMBERED_ID = re.compile("q?id_?[0-9]*")  # qid1, qid2: of Quora's questions
 GRADE_WORDS = (
     "score", "label", "similar", "relat", "duplicate", "paraphrase", "entail", "grade", "gold", "judg", "rating", "rater", "annotat",
     "match", "ähnlich", "duplikat", "bewertung",
 )  # fmt: skip
 MEANS = ("mean", "average", "avg", "mittel", "durchschnitt")  # of several people's scores, where numbers stand below
 CLASSES = ("class", "category", "klasse", "kategorie", "target", "type", "topic", "intent")  # said of a text, hardly of how alike two are
-LABELS = ("label", "gold", "gold_label", *CLASSES)  # may number classes that are in no order
+LABELS = ("label", "labels", "gold", "gold_label", *CLASSES)  # may number classes that are in no order
 OPPOSITES = ("differ", "distan", "dissimil", "unähnlich", "abstand")  # a higher number is less alike
 KNOWN_NAMES = frozenset((*ANCHORS, *POSITIVES, *NEGATIVES, *GRADES, *GROUPS, *SPLITS))
 
@@ -42,4 +43,9 @@ def is_called_negative(column: str, *, surely: bool = False) -> bool:
 def is_called_beside(column: str) -> bool:
     """Whether a column is called as groups, splits or names of rows are."""
     plain = column.strip().casefold()
-    return plain in (*GROUPS, *SPLITS, *ROW_NAMES) or plain.startswith(ROW_BEGINNINGS) or plain.endswith(ROW_END)
+    return (
+        plain in (*GROUPS, *SPLITS, *ROW_NAMES)
+        or plain.startswith(ROW_BEGINNINGS)
+        or plain.endswith(ROW_END)
+        or NUMBERED_ID.fullmatch(plain) is not None
+    )

@@ -46,7 +46,7 @@ def test_labels_are_no_negatives(tmp_path: Path, cells: tuple[str, ...]) -> None
 @pytest.mark.parametrize(
     ("names", "cells"),
     [
-        ("question1,question2,is_duplicate,qid", ("0", "1")),
+        ("question1,question2,is_duplicate,votes", ("0", "1")),
         ("sentence1,sentence2,gold_label", ("entailment", "contradiction")),
         ("sentence_A,sentence_B,relatedness_score", ("1.5", "4.5")),
         ("question,answer,Rater 1", ("1", "5")),
@@ -56,7 +56,9 @@ def test_labels_are_no_negatives(tmp_path: Path, cells: tuple[str, ...]) -> None
 )
 def test_labels_beside_pairs_are_asked_about(tmp_path: Path, names: str, cells: tuple[str, ...]) -> None:
     path, columns = tmp_path / "own.csv", names.split(",")[:3]
-    path.write_text(names + "\n" + "".join(f"a {n} b,c {n} d,{cells[n % len(cells)]}{f',{n}7' * names.count('qid')}\n" for n in range(60)))
+    path.write_text(
+        names + "\n" + "".join(f"a {n} b,c {n} d,{cells[n % len(cells)]}{f',{n}7' * names.count('votes')}\n" for n in range(60))
+    )
     with pytest.raises(DataError, match=f"{columns[2]} beside {columns[0]}, {columns[1]}.*--columns '?{','.join(columns)}"):
         recognise(path.name, path, OwnFileOptions())
     assert recognise(path.name, path, OwnFileOptions(columns=tuple(columns[:2]))).file.shape in ("pairs", "faq")
@@ -93,6 +95,15 @@ def test_yes_and_no_are_scores_where_labels_are_meant(tmp_path: Path, cells: tup
 def test_yes_and_no_beside_others_are_refused(tmp_path: Path, other: str) -> None:
     with pytest.raises(DataError, match="or yes or no in each row"):
         with_column(tmp_path, "sentence1,sentence2,label", ("yes", "no", other))
+
+
+@pytest.mark.parametrize(("names", "before"), [("id,qid1,qid2,question1,question2,is_duplicate", 3), ("idx,sentence1,sentence2,labels", 1)])
+def test_releases_of_pairs_with_labels_are_graded(tmp_path: Path, names: str, before: int) -> None:
+    """Quora's file, and pairs as mteb has them, were asked about, where the same columns without their numbers were read."""
+    path = tmp_path / "own.csv"
+    path.write_text(f"{names}\n" + "".join(f"{','.join([str(n * 7 % 50)] * before)},a {n} b,c {n} d,{n % 2}\n" for n in range(60)))
+    found = recognise("own.csv", path, OwnFileOptions(near=None))
+    assert found.file.columns == tuple(names.split(",")[before:]) and "read as how alike the texts are" in found.notes[0]
 
 
 def test_words_of_no_known_order_are_to_be_numbers(tmp_path: Path) -> None:
