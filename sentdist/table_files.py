@@ -10,13 +10,14 @@ from typing import IO
 
 GZIP = ".gz"
 LINES, SEPARATED, OBJECTS, PARQUET = ".jsonl", (".csv", ".tsv"), ".json", ".parquet"
-ARROW = ".arrow"  # of one's own file alone
+ARROW = ".arrow"  # of one's own file and of sentences, not of sources
 PLAIN_SUFFIX = ".txt"  # a sentence a line, or values that something separates
 PACKABLE = (*SEPARATED, LINES, OBJECTS, PLAIN_SUFFIX)
 _PLAIN_TABLES = (PARQUET, *SEPARATED, LINES, OBJECTS)
 TABLES = (*_PLAIN_TABLES, *(f"{suffix}{GZIP}" for suffix in _PLAIN_TABLES if suffix in PACKABLE))
-READ = (*TABLES, PLAIN_SUFFIX)  # what sentences are read from
+READ = (*TABLES, ARROW, PLAIN_SUFFIX)  # what sentences are read from
 SHOWN_TABLES = f"{', '.join(_PLAIN_TABLES)} (text may be packed: .csv{GZIP})"
+SHOWN_READ = f"{PLAIN_SUFFIX}, {ARROW}, {SHOWN_TABLES}"
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 GZIP_BEGINS = b"\x1f\x8b"
 

@@ -58,7 +58,7 @@ DIRECTIONS = ("max_both", "one")  # the first where none is named
 def encode(
     encoder: EncoderName,
     file: Annotated[
-        str, typer.Argument(help="Sentences: .txt (one a line), .parquet, .csv(.gz), .tsv, .jsonl, .json; - for standard input.")
+        str, typer.Argument(help="Sentences: .txt (one a line), .parquet, .arrow, .csv(.gz), .tsv, .jsonl, .json; - for standard input.")
     ],
     out: Annotated[Path, typer.Option("--out", help="OUT.npy, or OUT.parquet with ids.", show_default=False)],
     column: TextColumn = None,

@@ -8,7 +8,7 @@ from pathlib import Path
 from sentdist.data.cells import is_utf8
 from sentdist.errors import DataError, brief, listed
 from sentdist.spelling import near_file
-from sentdist.table_files import GZIP, LINES, PARQUET, PLAIN_SUFFIX, SEPARATED, SHOWN_TABLES, is_called_a_file, suffix_of
+from sentdist.table_files import ARROW, GZIP, LINES, PARQUET, PLAIN_SUFFIX, SEPARATED, SHOWN_TABLES, is_called_a_file, suffix_of
 
 PARQUET_PARTS = "import sys, pyarrow.dataset as d, pyarrow.parquet as p; p.write_table(d.dataset(sys.argv[1]).to_table(), sys.argv[2])"
 
@@ -23,7 +23,7 @@ def what_is_wanted(sentence: object) -> str:
 
 
 def missing(path: Path) -> DataError:
-    folder, expected = path.parent, f"a file of sentences: .txt with one a line, {SHOWN_TABLES}"
+    folder, expected = path.parent, f"a file of sentences: .txt with one a line, {ARROW}, {SHOWN_TABLES}"
     if path.is_dir():
         return DataError(where=str(path), found="a folder", expected=expected, remedy=file_of_folder(path))
     if len(path.name.split()) > 1 and not is_called_a_file(path) and folder == Path():

@@ -14,6 +14,7 @@ from typing import IO, Protocol, TypeVar
 
 from sentdist.data.cells import row_name, with_inner_fields
 from sentdist.data.quotes import long_fields, refuse_escaped_marks, refuse_open_quote, unquoted_cell
+from sentdist.data.sources.arrow_files import read_arrow
 from sentdist.data.sources.column_names import refuse_repeated
 from sentdist.data.sources.files import read_objects
 from sentdist.data.sources.json_lines import no_object
@@ -21,7 +22,7 @@ from sentdist.data.sources.separated import FileFormat, are_in_marks, header_nam
 from sentdist.data.text_errors import no_rows
 from sentdist.errors import DataError, brief
 from sentdist.reading import bounded_lines
-from sentdist.table_files import LINES, OBJECTS, PARQUET, PLAIN_SUFFIX, SEPARATED, open_text, suffix_of
+from sentdist.table_files import ARROW, LINES, OBJECTS, PARQUET, PLAIN_SUFFIX, SEPARATED, open_text, suffix_of
 
 PLAIN = ("", PLAIN_SUFFIX)  # one sentence a line; without a suffix, as a shell's <(command) is
 SENTENCE = "sentence"  # what the only column of a plain file is called here
@@ -48,7 +49,8 @@ def row_reader(path: Path | None, file_format: FileFormat) -> RowReader:
     """The reader of a file, by its suffix; None is standard input."""
     if path is None or suffix_of(path) in PLAIN:
         return _PlainLines(path, file_format)
-    kinds: dict[str, Callable[[Path, FileFormat], RowReader]] = {LINES: _JsonLines, OBJECTS: _JsonObjects, PARQUET: _Parquet}
+    kinds: dict[str, Callable[[Path, FileFormat], RowReader]] = {LINES: _JsonLines, OBJECTS: _JsonObjects}
+    kinds |= {PARQUET: _Parquet, ARROW: _Arrow}
     return (kinds | dict.fromkeys(SEPARATED, _SeparatedValues))[suffix_of(path)](path, file_format)
 
 
@@ -196,6 +198,25 @@ class _Parquet:
         with pq.ParquetFile(self.path) as file:
             for batch in file.iter_batches(batch_size=num_rows, columns=list(dict.fromkeys(wanted))):
                 yield {column: batch.column(column).to_pylist() for column in wanted}
+
+
+@dataclass(frozen=True)
+class _Arrow:
+    """A file or a stream of Arrow, which stays mapped while it is read."""
+
+    path: Path
+    file_format: FileFormat
+
+    def shape(self) -> FileShape:
+        table = read_arrow(self.path)
+        if not table.num_rows:
+            raise no_rows(str(self.path))
+        return tuple(table.column_names), table.num_rows
+
+    def batches(self, wanted: Sequence[str], num_rows: int) -> Iterator[RowValues]:
+        table = read_arrow(self.path).select(list(dict.fromkeys(wanted)))
+        for first in range(0, table.num_rows, num_rows):
+            yield {column: table[column].slice(first, num_rows).to_pylist() for column in wanted}
 
 
 def _batched(rows: Iterator[tuple[object, ...]], wanted: Sequence[str], num_rows: int) -> Iterator[RowValues]:

@@ -18,7 +18,7 @@ from sentdist.data.text_errors import missing, no_rows, what_is_wanted
 from sentdist.data.text_rows import PLAIN, SENTENCE, row_reader
 from sentdist.errors import DataError, brief, counted, listed
 from sentdist.reading import reading, unreadable
-from sentdist.table_files import GZIP, SEPARATED, SHOWN_TABLES, TABLES, is_called_a_file, open_text, other_kind, suffix_of
+from sentdist.table_files import GZIP, READ, SEPARATED, SHOWN_READ, SHOWN_TABLES, is_called_a_file, open_text, other_kind, suffix_of
 
 STDIN = "-"
 LOOKED_AT = 1 << 16  # letters at the beginning of a file
@@ -172,10 +172,10 @@ def open_texts(
         encoding = encoding_of(name, path)
         _check_no_table(name, path, encoding)
         return Texts(path=path, columns=(SENTENCE,), file_format=FileFormat(encoding=encoding))
-    if suffix_of(path) not in TABLES:
+    if suffix_of(path) not in READ:
         what_is_packed = "; what is packed so, a sentence a line: zcat FILE | sentdist … -" if suffix_of(path) == GZIP else ""
         raise DataError(
-            where=name, found=f"suffix {path.suffix}", expected=f"one of .txt, {SHOWN_TABLES}",
+            where=name, found=f"suffix {path.suffix}", expected=f"one of {SHOWN_READ}",
             remedy=f"{other_kind(path)}{what_is_packed}.",
         )  # fmt: skip
     file_format = source_format(name, path)

@@ -14,12 +14,12 @@ from sentdist.data.text_errors import is_pattern
 from sentdist.errors import DataError
 from sentdist.reading import reading
 from sentdist.spelling import near_file
-from sentdist.table_files import ARROW, PACKABLE, PARQUET, SHOWN_TABLES, suffix_of
+from sentdist.table_files import ARROW, PACKABLE, PARQUET, SHOWN_READ, suffix_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-READABLE = f".txt, {ARROW}, {SHOWN_TABLES}"
+READABLE = SHOWN_READ
 NOTHING = (
     "\\N",
     "NULL",

@@ -32,6 +32,9 @@ def _written(folder: Path, suffix: str, sentences: list[str]) -> Path:
             path.write_text("\n".join(sentences) + "\n")
         case ".parquet":
             pq.write_table(table, path, row_group_size=2)
+        case ".arrow":
+            with pa.ipc.new_stream(path, table.schema) as writer:
+                writer.write_table(table, max_chunksize=2)
         case ".csv":
             pyarrow.csv.write_csv(table, path)
         case ".tsv":
@@ -41,7 +44,7 @@ def _written(folder: Path, suffix: str, sentences: list[str]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("suffix", [".txt", ".parquet", ".csv", ".tsv", ".jsonl"])
+@pytest.mark.parametrize("suffix", [".txt", ".parquet", ".arrow", ".csv", ".tsv", ".jsonl"])
 @pytest.mark.parametrize("num_rows", [1, 2, 100])
 def test_every_kind_of_file_gives_its_sentences_in_order(suffix: str, num_rows: int, tmp_path: Path) -> None:
     sentences = [sentence.replace("\t", " ") for sentence in SENTENCES]
@@ -52,7 +55,7 @@ def test_every_kind_of_file_gives_its_sentences_in_order(suffix: str, num_rows: 
     assert [sentence for batch in batches for sentence in batch["sentence"]] == sentences
     if not plain:
         assert [one for batch in batches for one in batch["id"]] == ["10", "11", "12", "13", "14"]
-    assert texts.num_rows == (5 if suffix == ".parquet" else None)
+    assert texts.num_rows == (5 if suffix in (".parquet", ".arrow") else None)
 
 
 @pytest.mark.parametrize(("name", "text"), [("a.txt", "\ufeffone\ntwo\n"), ("a.csv", "\ufeffsentence\none\ntwo\n")])
@@ -85,7 +88,7 @@ _SENTENCE = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\x0b\x0
 @given(sentences=st.lists(_SENTENCE.filter(lambda text: bool(text.strip())), min_size=1, max_size=8))
 def test_what_was_written_is_read(sentences: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("texts")
-    for suffix in (".txt", ".csv", ".jsonl", ".parquet"):
+    for suffix in (".txt", ".csv", ".jsonl", ".parquet", ".arrow"):
         written = [text.replace("\t", "→") for text in sentences] if suffix == ".txt" else sentences  # as many tabs a line are a table's
         texts = open_texts(str(_written(folder, suffix, written)), columns=[] if suffix == ".txt" else ["sentence"])
         assert [one for batch in texts.batches(3) for one in batch["sentence"]] == written
@@ -138,7 +141,7 @@ def test_packed_json_lines_are_read_and_damage_is_told(tmp_path: Path) -> None:
         open_texts(str(tmp_path / "corpus.gz"))
 
 
-@pytest.mark.parametrize("suffix", [".txt", ".csv", ".jsonl", ".parquet"])
+@pytest.mark.parametrize("suffix", [".txt", ".csv", ".jsonl", ".parquet", ".arrow"])
 def test_a_file_is_looked_through_for_its_rows_and_mistakes(suffix: str, tmp_path: Path) -> None:
     found = open_texts(str(_written(tmp_path, suffix, SENTENCES * 4000)), columns=() if suffix == ".txt" else ("sentence",))
     assert list(found.looked_through()) == [16_384, 20_000]
@@ -242,6 +245,7 @@ def test_files_are_read_as_recipes_read_them(name: str, content: bytes, notes: l
             "2 columns parted by tabs; expected a sentence a line. Call the file a.tsv",
         ),
         ("a.parquet", "no parquet", ["sentence"], "a file that cannot be read"),
+        ("a.arrow", "no arrow", ["sentence"], "a file that cannot be read"),
         ("a.txt", b"\xff\xfe\xfa", [], "a file that cannot be read"),
     ],
 )
