@@ -166,7 +166,7 @@ def _words_of_scores(column: str, grades: Sequence[float], low: float, high: flo
     whether these are classes."""
     each = Counter(grades)
     if words:
-        by_grade = {grade: word for word, grade in reversed(words.items())}  # the first word of each
+        by_grade = {grade: word for word, grade in reversed([*words.items()])}  # the first word of each
         counts = ", ".join(f"{by_grade[grade]} ({counted(each[grade], 'row')})" for grade in sorted(each))
         return f"{column} read as how alike the texts are, the last most: {counts}"
     counts = ", ".join(f"{grade:g} ({counted(number, 'row')})" for grade, number in sorted(each.items()))

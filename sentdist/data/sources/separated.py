@@ -208,6 +208,14 @@ def said_separator(line: str) -> str | None:
 def _separator(name: str, path: Path, lines: Sequence[str], known_names: Sequence[str]) -> str:
     """The first of `separators`; DataError where there is none."""
     found = separators(path, lines, known_names)
+    if not found and all(2 * sum(separator in line for line in lines) <= len(lines) for separator in SEPARATORS):
+        raise _complaint(
+            name,
+            f"one text a row, such as {brief(lines[-1].strip())}",
+            "two texts a row that belong together, or two and a score",
+            f"Write both into each row, separated by one of {', '.join(SEPARATORS.values())}. Sentences alone train as unsupervised SimCSE "
+            "does: rayjobs/recipes/simcse.yaml.",
+        )
     if not found:
         raise _complaint(
             name,

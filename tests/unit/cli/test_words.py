@@ -86,7 +86,7 @@ FILES = {
         (("tune", "good.csv", "--shape", "pair"), '--shape: found pair; expected one of pairs, triplets, graded, faq. Did you mean "pairs"?'),
         (("tune", "other"), "other: found a folder without a table; expected a table of texts"),
         (("tune", "five.csv"), "Name them in this order: --columns a,b (tune), or --set 'corpus.columns=[a, b]' (a recipe)."),
-        (("tune", "one.csv"), "found one column, or another number of them in each line, such as 'question'; expected two columns or more"),
+        (("tune", "one.csv"), "found one text a row, such as "),
         (("evaluate", "minilm-l6", "--tasks", "faqir", "--data", "other"), "expected retrieval/faqir/FAQIR*.xml there, as its authors released it."),
         (("tune", "bad.jsonl"), "bad.jsonl: line 2: found {a: 2}; expected a JSON object. Correct that line."),
         (("tune", "bad.json"), "(Expecting value in line 1); expected JSON, a list of objects."),

@@ -218,6 +218,14 @@ def test_words_of_the_west_are_read_as_windows_writes_them(tmp_path: Path, answe
     assert [row["Antwort"] for row in cells(path)] == [answer.format(n=n) for n in range(40)]
 
 
+@pytest.mark.parametrize("name", ["own.txt", "own.csv"])
+def test_sentences_alone_are_told_to_be_no_pairs(tmp_path: Path, name: str) -> None:
+    """A person with a sentence a line was told to quote fields that hold the separator."""
+    (tmp_path / name).write_text("text\n" + "".join(f"This is sentence {n}{', with more' * (n % 3 == 0)}.\n" for n in range(60)))
+    with pytest.raises(DataError, match=r"one text a row, such as 'This is .*expected two texts a row .*unsupervised SimCSE"):
+        recognise(name, tmp_path / name, OwnFileOptions())
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
