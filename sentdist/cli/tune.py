@@ -123,7 +123,7 @@ def tune(
     encoders = [_split_commit(one) for one in encoder or ["minilm-l6"]]
     values = tuning_values(
         name=name or _as_name(f"tune-{Path(place).name.partition('.')[0]}"), file=place, shape=pin.rows.shape, num_rows=pin.num_rows,
-        corpus=given,
+        num_apart=pin.num_apart, corpus=given,
         encoders=encoders, poolings=_poolings(encoders, resolver), hours=hours, trials=trials,
         methods=[one for one in _by_commas(methods) if one],
         max_length=max_length,

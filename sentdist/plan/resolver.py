@@ -35,12 +35,15 @@ class Pin:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnPin:
-    """A person's own file. num_rows: that train. notes: what was recognised and held out, in sentences."""
+    """A person's own file. num_rows: that train; num_apart: of them without a text in common, at most.
+    notes: what was recognised and held out, in sentences.
+    """
 
     name: str
     revision: str
     rows: OwnRows
     num_rows: int
+    num_apart: int
     notes: tuple[str, ...] = ()
 
 

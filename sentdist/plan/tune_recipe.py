@@ -114,6 +114,7 @@ def tuning_values(
     file: str,
     shape: Shape,
     num_rows: int,
+    num_apart: int,
     corpus: dict[str, Json],
     encoders: Sequence[tuple[str, str | None]],
     hours: float,
@@ -122,16 +123,22 @@ def tuning_values(
     methods: Sequence[str] = (),
     max_length: int = 128,
 ) -> dict[str, Json]:
-    """The values of the recipe. num_rows: that train. corpus: what a person said of the file. encoders: checkpoint and commit; each has
+    """The values of the recipe. num_rows: that train; num_apart: of them without a text in common, as those of a batch
+    are, at most. corpus: what a person said of the file. encoders: checkpoint and commit; each has
     its own methods, so that all get the same number of trials. poolings: of those that declare another than the mean.
     trials: of each method at most.
 
     Raises:
         RecipeError: as `methods_for`; fewer rows than the smallest batch.
     """
-    batches = [size for size in BATCHES if size * 4 <= num_rows] or [BATCHES[0]]
+    batches = [size for size in BATCHES if size * 4 <= num_rows and size <= num_apart] or [BATCHES[0]]
     if num_rows < BATCHES[0]:
         raise RecipeError(where=file, found=f"{num_rows} rows to train on", expected=f"{BATCHES[0]} at least", remedy="Give more rows.")
+    if num_apart < BATCHES[0]:
+        raise RecipeError(
+            where=file, found=f"{num_apart} different texts in a column of the {num_rows} rows to train on",
+            expected=f"{BATCHES[0]} at least, for no two rows of a batch share a text", remedy="Give rows with other texts.",
+        )  # fmt: skip
     fitting = methods_for(shape, methods)
     choices = [_choice_of(one, poolings) for one in encoders]
     space: dict[str, Json] = {"training.learning_rate": RATES}

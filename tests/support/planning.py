@@ -59,7 +59,7 @@ class FixedResolver:
             num_linking=2,
             sides="0" * 16,
         )
-        return OwnPin(name=file.file, revision="sha256:0000000000000000", rows=rows, num_rows=self.num_rows)
+        return OwnPin(name=file.file, revision="sha256:0000000000000000", rows=rows, num_rows=self.num_rows, num_apart=self.num_rows)
 
     def tagger(self, name: str, *, where: str) -> str:
         return "sha256:3333333333333333"

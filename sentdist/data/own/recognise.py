@@ -45,12 +45,14 @@ class OwnFileOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class RecognisedFile:
-    """What was found. revision: of the content. sizes: rows of train, dev and test. notes: sentences for a person."""
+    """What was found. revision: of the content. sizes: rows of train, dev and test. notes: sentences for a person.
+    num_apart: of the rows that train, how many at most share no text, as those of a batch must not."""
 
     revision: str
     file: OwnFile
     sizes: tuple[int, int, int]
     notes: tuple[str, ...]
+    num_apart: int
 
 
 def recognise(name: str, path: Path | None, options: OwnFileOptions, *, hub_revision: str | None = None) -> RecognisedFile:
@@ -89,7 +91,9 @@ def recognise(name: str, path: Path | None, options: OwnFileOptions, *, hub_revi
         *_sentences_of_likeness(options, file, loosened, num_texts),
         *remarks(rows.texts),
     )
-    return RecognisedFile(revision=revision, file=file, sizes=(sizes[0], sizes[1], sizes[2]), notes=notes)
+    training = [texts for texts, side in zip(rows.texts, sides.of_rows.tolist(), strict=True) if side == TRAIN]
+    num_apart = min(len(set(texts)) for texts in zip(*training, strict=True))
+    return RecognisedFile(revision=revision, file=file, sizes=(sizes[0], sizes[1], sizes[2]), notes=notes, num_apart=num_apart)
 
 
 def _known_names(options: OwnFileOptions) -> list[str]:

@@ -127,7 +127,9 @@ class FileResolver:
             if path is not None and name == path.name and (self.data_root is None or path != self.data_root / name):
                 self.folders[found.revision] = str(path.parent)
             rows = OwnRows.model_validate(asdict(found.file))
-            self._own[asked] = OwnPin(name=name, revision=found.revision, rows=rows, num_rows=found.sizes[0], notes=found.notes)
+            self._own[asked] = OwnPin(
+                name=name, revision=found.revision, rows=rows, num_rows=found.sizes[0], num_apart=found.num_apart, notes=found.notes
+            )
         return self._own[asked]
 
     def _own_file(self, file: str) -> tuple[str, Path | None]:

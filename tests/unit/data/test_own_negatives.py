@@ -91,6 +91,9 @@ def test_lists_of_positives_and_negatives_are_read_whole(suffix: str, tmp_path: 
     }
     assert {row[1:] for row in read if row[0] == "how is 3"} == {("so 3", "no 3"), ("thus 3", "not 3"), ("so 3", "never 3")}
     assert {row[1:] for row in read if row[0] == "how is 1"} == {("so 1", "no 1"), ("thus 1", "no 1")}
+    assert found.num_apart == len(
+        {row["sent0"] for row in read_rows(path.name, path, found.file, TRAIN, revision=found.revision).to_pylist()}
+    )
     assert len(read) == sum(found.sizes) == 15 * (2 + 2 + 3)
 
 

@@ -16,10 +16,19 @@ from tests.support.planning import FixedResolver, plan_of
 
 def values(**changes: Any) -> dict[str, Any]:
     given: dict[str, Any] = {
-        "name": "tune-my file", "file": "my.csv", "shape": "pairs", "num_rows": 1000, "corpus": {"shape": "pairs"}, "encoders": [("minilm-l6", None)],
-        "hours": 0.5,
+        "name": "tune-my file", "file": "my.csv", "shape": "pairs", "num_rows": 1000, "num_apart": 1000, "corpus": {"shape": "pairs"},
+        "encoders": [("minilm-l6", None)], "hours": 0.5,
     }  # fmt: skip
     return tuning_values(**(given | changes))
+
+
+@pytest.mark.parametrize(("num_apart", "sizes"), [(1000, [16, 32, 64]), (63, [16, 32]), (31, None)])
+def test_batches_are_no_larger_than_rows_without_a_text_in_common(num_apart: int, sizes: list[int] | None) -> None:
+    """Each anchor stands in as many rows as it has negatives, and in one of a batch: 64 of 48 anchors were tried, and failed."""
+    found = values(shape="triplets", num_apart=num_apart)
+    assert found["search"]["space"].get("training.batch_size") == ({"choice": sizes} if sizes else None)
+    with pytest.raises(RecipeError, match="15 different texts in a column of the 1000 rows to train on"):
+        values(num_apart=15)
 
 
 @pytest.mark.parametrize(
