@@ -114,7 +114,7 @@ def encode(
     from sentdist.inference.ready_encoder import LoadedEncoder
 
     with shared_out(num_rows or None, workers=workers, gpus=gpus) as runtime:
-        loaded, done = LoadedEncoder.load(use, None if runtime is None else "cpu"), 0  # this machine's GPUs are the workers'
+        loaded, done = LoadedEncoder.load(use) if runtime is None else LoadedEncoder.beside_workers(use), 0
         devices, batches = _how_encoded(loaded, runtime)
         typer.echo(f"Encoding {devices}.")
         started = time.perf_counter()

@@ -109,16 +109,17 @@ def search(
     from sentdist.inference.ready_encoder import LoadedEncoder
 
     mapped = None if embeddings is None else embeddings.absolute()  # as workers on other nodes look for it
-    searched, reader = SearchedFiles(texts=texts, embeddings=mapped), TileReader(use=use, embeddings=mapped)
+    searched = SearchedFiles(texts=texts, embeddings=mapped)
     with shared_out(num_rows or None, workers=workers, gpus=gpus) as runtime:
-        loaded = LoadedEncoder.load(use, device=None if runtime is None else "cpu")  # this machine's GPUs are the workers'
+        loaded = LoadedEncoder.load(use) if runtime is None else LoadedEncoder.beside_workers(use)
         searched.check(loaded)
         vectors = embed_queries(loaded, asked, weights)
         found, started, devices = CorpusSearch(vectors, depth=depth), time.perf_counter(), ""
         if runtime is None:
             devices = f", {devices_here()}"
-            steps = search_here(found, searched, reader.open(loaded))
+            steps = search_here(found, searched, TileReader(use=use, embeddings=mapped).open(loaded))
         else:
+            reader = TileReader(use=loaded.use_elsewhere, embeddings=mapped)
             steps = _over_workers(found, searched, reader, vectors, depth=depth, runtime=runtime)
         with sentence_progress("searching", num_rows or searched.num_rows) as advance:
             for done in steps:

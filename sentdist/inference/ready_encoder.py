@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import torch
 from sentdist.errors import EncoderError, ResourceError
 from sentdist.learning.encoder.encode import TOKENS_ON_GPU, encode
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
+from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS
 from sentdist.learning.encoder.pretrained import saved_head
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.unknown_words import UnknownWords
@@ -44,6 +45,20 @@ class LoadedEncoder:
         Raises:
             EncoderError: no such checkpoint, no tokenizer, a length that it does not take, or a pooling whose dense layer it lacks.
         """
+        return cls._loaded(use, device, use.precision)
+
+    @classmethod
+    def beside_workers(cls, use: EncoderUse) -> LoadedEncoder:
+        """The encoder on the CPU, for a process whose workers embed by it on devices of their own. What they do in tf32, which CPUs have
+        not, this process does in float32, of which tf32 is the rounded form.
+
+        Raises:
+            EncoderError: as `load`.
+        """
+        return cls._loaded(use, "cpu", "fp32" if use.precision == "tf32" else use.precision)
+
+    @classmethod
+    def _loaded(cls, use: EncoderUse, device: str | None, precision: str) -> LoadedEncoder:
         folder = find_checkpoint(use.checkpoint, revision=use.revision)
         encoder = SentenceEncoder.load(folder, pooling=use.pooling)
         encoder.checked_length(use.max_length)
@@ -56,11 +71,17 @@ class LoadedEncoder:
             )
         keep_gpu_memory_whole()  # before torch is asked anything of the GPU
         place = torch.device(device or ("cpu" if why_unusable() else "cuda"))
-        matmul = apply_matmul_precision(place, use.precision)
+        matmul = apply_matmul_precision(place, precision)
         digest = folder_digest(folder, "encoder")
         with explained_if_full(partial(_full_gpu, use, use.max_length or encoder.max_length)):
             encoder.to(place).eval()
         return cls(use=use, folder=folder, encoder=encoder, digest=digest, matmul=matmul)
+
+    @property
+    def use_elsewhere(self) -> EncoderUse:
+        """The use for processes that work in another folder: those of a cluster do in that in which it was started."""
+        is_folder = self.use.checkpoint not in PACKAGED_ENCODERS and Path(self.use.checkpoint).expanduser().is_dir()
+        return replace(self.use, checkpoint=str(self.folder.absolute())) if is_folder else self.use
 
     @property
     def width(self) -> int:

@@ -24,7 +24,8 @@ def own_cluster(*, cpus: int, gpus: int = 0) -> Iterator[None]:
     if "ray" not in sys.modules:
         _token.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
     with (
-        tempfile.TemporaryDirectory(prefix="sd-ray-", dir="/tmp") as folder,  # short: paths of sockets may have 107 letters
+        # Short: paths of sockets may have 107 letters. Workers outlive Ray by a moment, and may write there while it is removed.
+        tempfile.TemporaryDirectory(prefix="sd-ray-", dir="/tmp", ignore_cleanup_errors=True) as folder,
         environment_with(_token),
     ):
         import ray

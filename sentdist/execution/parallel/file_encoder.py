@@ -87,7 +87,7 @@ class WorkerEncoding:
         demand = pool_demand(self.runtime, gpus=self.runtime.gpus_per_worker)
         made: dict[int, EncodedPart] = {}
         turn = 0
-        arguments = (self.loaded.use, self.runtime)
+        arguments = (self.loaded.use_elsewhere, self.runtime)
         answers = over_workers(FileEncoder, arguments, parts(), demand=demand, where="encode", ahead_per_worker=AHEAD_PER_WORKER)
         for (number, _), answer in answers:
             made[number] = answer

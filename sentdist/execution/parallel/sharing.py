@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from sentdist.execution.cluster.address import local_nodes
+from sentdist.learning.freed_memory import keep_gpu_memory_whole
 from sentdist.plan.runtime import Runtime
 from sentdist.stages.devices import usable_gpus
 
@@ -40,5 +41,6 @@ def _gpus_to_share(num_sentences: int | None) -> int:
     """GPUs of this machine over which a work is shared out that nobody asked workers for; 0: it is not."""
     if num_sentences is None or num_sentences < MANY_SENTENCES or os.environ.get("RAY_ADDRESS"):
         return 0
+    keep_gpu_memory_whole()  # before torch is asked anything of the GPU: this process may yet do it alone
     num_gpus = usable_gpus()
     return num_gpus if num_gpus > 1 and not local_nodes() else 0

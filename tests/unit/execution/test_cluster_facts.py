@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -141,6 +144,21 @@ def test_a_cluster_for_a_measurement_has_no_gpus_and_ends_with_it_also_by_an_err
         raise ValueError("wrong")
     assert (done[0]["num_cpus"], done[0]["num_gpus"], done[0]["include_dashboard"]) == (3, 0, False) and done[1:] == ["ended"]
     assert not Path(done[0]["_temp_dir"]).exists()
+
+
+def test_what_rays_processes_still_write_at_the_end_is_no_error_of_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Embeddings were written, and the command ended with a traceback: "Directory not empty"."""
+
+    def not_empty(path: object, **where: object) -> None:
+        raise OSError(errno.ENOTEMPTY, "Directory not empty", str(path))
+
+    folders: list[str] = []
+    monkeypatch.setattr(ray, "init", lambda **asked: folders.append(asked["_temp_dir"]))
+    monkeypatch.setattr(ray, "shutdown", lambda: monkeypatch.setattr(os, "rmdir", not_empty))
+    with own_cluster.own_cluster(cpus=3):
+        pass
+    monkeypatch.undo()
+    shutil.rmtree(folders[0])
 
 
 def test_what_a_body_raised_comes_out_of_all_of_rays_wrappers() -> None:

@@ -116,7 +116,7 @@ def test_a_file_that_workers_encode_is_written_in_its_order(monkeypatch: pytest.
     monkeypatch.setattr(file_encoder.LoadedEncoder, "load", load)
     texts = tmp_path / "texts.csv"
     texts.write_text("text,name\n" + "".join(f"{number},n{number}\n" for number in range(1_300)))
-    loaded: Any = SimpleNamespace(use=use, facts={}, width=1, unknown=UnknownWords())
+    loaded: Any = SimpleNamespace(use=use, use_elsewhere=use, facts={}, width=1, unknown=UnknownWords())
     runtime = Runtime(engine="torch", workers=2, cpus_per_worker=0.5)
     on_cluster = file_encoder.WorkerEncoding.on_cluster(loaded, runtime)
     assert on_cluster.devices == "over 2 workers, on 2 GPU(s); idle: 2 (bound by --workers)"
@@ -142,7 +142,7 @@ def test_batches_that_come_before_their_turn_do_not_pile_up_behind_a_slow_worker
     monkeypatch.setattr(reserved, "use_reserved", Mock())
     monkeypatch.setattr(file_encoder, "SENTENCES_AT_ONCE", 10)
     one: Any = SimpleNamespace(
-        embed=lambda sentences: np.array([[float(text)] for text in sentences], np.float32), unknown=UnknownWords(), use=None
+        embed=lambda sentences: np.array([[float(text)] for text in sentences], np.float32), unknown=UnknownWords(), use_elsewhere=None
     )
     monkeypatch.setattr(file_encoder.LoadedEncoder, "load", lambda use, device: one)
     texts = tmp_path / "texts.csv"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -66,3 +67,18 @@ def test_workers_that_are_asked_for_are_those_of_the_cluster(started: list[tuple
     with shared_out(3, workers=2, gpus={"gpus_per_worker": 0.5}) as runtime:
         assert runtime is not None and (runtime.workers, runtime.gpus_per_worker) == (2, 0.5)
     assert not started
+
+
+def test_how_a_gpus_memory_is_kept_is_said_before_torch_is_asked(started: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch reads it once, and on one GPU this process encodes itself."""
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "")  # put back after the test
+    monkeypatch.delenv("PYTORCH_ALLOC_CONF")
+    read: list[str | None] = []
+
+    def usable_gpus() -> int:
+        read.append(os.environ.get("PYTORCH_ALLOC_CONF"))
+        return 1
+
+    monkeypatch.setattr(sharing, "usable_gpus", usable_gpus)
+    with shared_out(MANY_SENTENCES, workers=None, gpus={}):
+        assert read == ["expandable_segments:True"]

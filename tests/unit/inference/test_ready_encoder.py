@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
 
@@ -53,3 +54,22 @@ def test_a_gpu_that_is_full_is_told_with_a_length_that_takes_less(planted_encode
     monkeypatch.setattr(SentenceEncoder, "to", Mock(side_effect=torch.OutOfMemoryError))
     with pytest.raises(ResourceError, match=found):
         LoadedEncoder.load(EncoderUse(checkpoint=str(planted_encoder_dir), max_length=20))
+
+
+def test_beside_workers_in_tf32_this_process_computes_in_float32(planted_encoder_dir: Path) -> None:
+    """`encode --workers 2 --precision tf32` was refused: the encoder was loaded on the CPU, too, which has no tf32."""
+    use = EncoderUse(checkpoint=str(planted_encoder_dir), precision="tf32")
+    loaded = LoadedEncoder.beside_workers(use)
+    assert loaded.use == loaded.use_elsewhere == use and loaded.facts["precision"] == "tf32", "workers do as was asked"
+    plain = LoadedEncoder.load(EncoderUse(checkpoint=str(planted_encoder_dir)), "cpu")
+    np.testing.assert_array_equal(loaded.embed(["a man sleeps"]), plain.embed(["a man sleeps"]))
+    with pytest.raises(ResourceError, match="precision=tf32"):
+        LoadedEncoder.load(use, "cpu")
+
+
+def test_processes_in_another_folder_find_the_encoder(planted_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster's workers looked for ./encoder in the folder in which the cluster was started."""
+    monkeypatch.chdir(planted_encoder_dir.parent)
+    loaded = LoadedEncoder.beside_workers(EncoderUse(checkpoint=f"./{planted_encoder_dir.name}"))
+    assert loaded.use_elsewhere.checkpoint == str(planted_encoder_dir)
+    assert loaded.use.checkpoint == f"./{planted_encoder_dir.name}", "as the person says it"
