@@ -111,9 +111,11 @@ def search(
     mapped = None if embeddings is None else embeddings.absolute()  # as workers on other nodes look for it
     searched = SearchedFiles(texts=texts, embeddings=mapped)
     with shared_out(num_rows or None, workers=workers, gpus=gpus) as runtime:
-        loaded = LoadedEncoder.load(use) if runtime is None else LoadedEncoder.beside_workers(use)
+        loaded = LoadedEncoder.load(use) if workers is None else LoadedEncoder.beside_workers(use)
         searched.check(loaded)
         vectors = embed_queries(loaded, asked, weights)
+        if runtime is not None:
+            loaded.leave_gpu()
         found, started, devices = CorpusSearch(vectors, depth=depth), time.perf_counter(), ""
         if runtime is None:
             devices = f", {devices_here()}"

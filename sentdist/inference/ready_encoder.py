@@ -16,7 +16,7 @@ from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS
 from sentdist.learning.encoder.pretrained import saved_head
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.unknown_words import UnknownWords
-from sentdist.learning.freed_memory import keep_gpu_memory_whole
+from sentdist.learning.freed_memory import give_back_gpu_memory, keep_gpu_memory_whole
 from sentdist.learning.precision import apply_matmul_precision
 from sentdist.plan.specs import EncoderUse
 from sentdist.plan.stage import Json
@@ -76,6 +76,11 @@ class LoadedEncoder:
         with explained_if_full(partial(_full_gpu, use, use.max_length or encoder.max_length)):
             encoder.to(place).eval()
         return cls(use=use, folder=folder, encoder=encoder, digest=digest, matmul=matmul)
+
+    def leave_gpu(self) -> None:
+        """Go to the CPU, and leave the GPU to workers of this machine."""
+        self.encoder.to("cpu")
+        give_back_gpu_memory()
 
     @property
     def use_elsewhere(self) -> EncoderUse:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from sentdist.cli import app
+from sentdist.execution.parallel import nearest, sharing
+from sentdist.inference.nearest import search_here
+from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.relation_file import Relations, write_relations
@@ -211,3 +216,32 @@ def test_other_columns_of_the_corpus_are_shown_beside_a_hit(files: dict[str, Pat
     assert "[who]" in shown.stdout and "ada" in shown.stdout and "--show" not in shown.stderr
     assert "other columns, too: nr, [who]. --show nr shows one." in _call(*search).stderr
     assert "columns" in _call(*search, "--show", "gone").stderr
+
+
+def test_where_workers_share_this_machines_gpus_queries_are_embedded_on_one_before(
+    files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the CPU ten thousand queries took longer than the corpus on the GPUs."""
+    done: list[str] = []
+
+    @contextmanager
+    def shared_out(*_: object, **__: object) -> Iterator[Runtime]:
+        yield Runtime(engine="torch", workers=2)
+
+    def over_workers(found: Any, searched: Any, reader: Any, *_: object, **__: object) -> Iterator[int]:
+        done.append("search")
+        yield from search_here(found, searched, reader.open())
+
+    def load(use: Any, device: str | None = None) -> LoadedEncoder:
+        done.append(f"load on {device}")
+        return real(use, device)
+
+    real = LoadedEncoder.load
+    monkeypatch.setattr(sharing, "shared_out", shared_out)
+    monkeypatch.setattr(nearest, "search_over_workers", over_workers)
+    monkeypatch.setattr(LoadedEncoder, "load", load)
+    monkeypatch.setattr(LoadedEncoder, "leave_gpu", lambda self: done.append("leave"))
+    here = _hits(files["encoder"], *QUERIES, "--corpus", files["plain"])
+    assert done == ["load on None", "leave", "search", "load on None"], "the last is a worker's"
+    monkeypatch.undo()
+    assert here == _hits(files["encoder"], *QUERIES, "--corpus", files["plain"])

@@ -73,3 +73,14 @@ def test_processes_in_another_folder_find_the_encoder(planted_encoder_dir: Path,
     loaded = LoadedEncoder.beside_workers(EncoderUse(checkpoint=f"./{planted_encoder_dir.name}"))
     assert loaded.use_elsewhere.checkpoint == str(planted_encoder_dir)
     assert loaded.use.checkpoint == f"./{planted_encoder_dir.name}", "as the person says it"
+
+
+def test_who_leaves_the_gpu_gives_its_memory_back(planted_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = Mock()
+    monkeypatch.setattr(ready_encoder, "give_back_gpu_memory", gone)
+    loaded = LoadedEncoder.load(EncoderUse(checkpoint=str(planted_encoder_dir)), "cpu")
+    moved = Mock(side_effect=lambda device: gone.assert_not_called())
+    monkeypatch.setattr(loaded.encoder, "to", moved)
+    loaded.leave_gpu()
+    moved.assert_called_once_with("cpu")
+    gone.assert_called_once_with()
