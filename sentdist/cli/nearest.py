@@ -107,6 +107,7 @@ def search(
     from sentdist.execution.parallel.sharing import shared_out
     from sentdist.inference.nearest import CorpusSearch, SearchedFiles, TileReader, embed_queries, search_here
     from sentdist.inference.ready_encoder import LoadedEncoder
+    from sentdist.inference.same_encoder import SameEncoder
 
     mapped = None if embeddings is None else embeddings.absolute()  # as workers on other nodes look for it
     searched = SearchedFiles(texts=texts, embeddings=mapped)
@@ -116,12 +117,12 @@ def search(
         vectors = embed_queries(loaded, asked, weights)
         if runtime is not None:
             loaded.leave_gpu()
+        reader = TileReader(encoder=SameEncoder.of(loaded), embeddings=mapped)
         found, started, devices = CorpusSearch(vectors, depth=depth), time.perf_counter(), ""
         if runtime is None:
             devices = f", {devices_here()}"
-            steps = search_here(found, searched, TileReader(use=use, embeddings=mapped).open(loaded))
+            steps = search_here(found, searched, reader.open(loaded))
         else:
-            reader = TileReader(use=loaded.use_elsewhere, embeddings=mapped)
             steps = _over_workers(found, searched, reader, vectors, depth=depth, runtime=runtime)
         with sentence_progress("searching", num_rows or searched.num_rows) as advance:
             for done in steps:

@@ -17,7 +17,7 @@ from sentdist.data.texts import Texts
 from sentdist.errors import DataError
 from sentdist.evaluation.nearest import ROWS_PER_TILE, NearestDocuments
 from sentdist.inference.embedding_file import TEXTS, TextsDigest, check_made_by, facts_of, open_embeddings
-from sentdist.plan.specs import EncoderUse
+from sentdist.inference.same_encoder import SameEncoder
 from sentdist.plan.stage import Json
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class SearchedFiles:
 class TileReader:
     """How the embeddings of a tile are had, here or on a worker: from a file, or by the encoder."""
 
-    use: EncoderUse
+    encoder: SameEncoder
     embeddings: Path | None
 
     def open(self, loaded: LoadedEncoder | None = None, *, device: str | None = None) -> ReadTile:
@@ -115,9 +115,7 @@ class TileReader:
         if self.embeddings is not None:
             mapped_SD = open_embeddings(self.embeddings)
             return lambda tile: mapped_SD[tile.first_row : tile.first_row + tile.num_rows]
-        from sentdist.inference.ready_encoder import LoadedEncoder
-
-        encoder = loaded or LoadedEncoder.load(self.use, device)
+        encoder = loaded or self.encoder.load(device)
 
         def embedded(tile: Tile) -> np.ndarray:
             assert tile.sentences is not None, "what has no embeddings has sentences"

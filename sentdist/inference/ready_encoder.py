@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +12,6 @@ import torch
 from sentdist.errors import EncoderError, ResourceError
 from sentdist.learning.encoder.encode import TOKENS_ON_GPU, encode
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
-from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS
 from sentdist.learning.encoder.pretrained import saved_head
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.unknown_words import UnknownWords
@@ -81,12 +80,6 @@ class LoadedEncoder:
         """Go to the CPU, and leave the GPU to workers of this machine."""
         self.encoder.to("cpu")
         give_back_gpu_memory()
-
-    @property
-    def use_elsewhere(self) -> EncoderUse:
-        """The use for processes that work in another folder: those of a cluster do in that in which it was started."""
-        is_folder = self.use.checkpoint not in PACKAGED_ENCODERS and Path(self.use.checkpoint).expanduser().is_dir()
-        return replace(self.use, checkpoint=str(self.folder.absolute())) if is_folder else self.use
 
     @property
     def width(self) -> int:

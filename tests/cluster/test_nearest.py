@@ -35,6 +35,7 @@ def scene(corpus_file: Path, tiny_encoder_dir: Path, tmp_path: Path, monkeypatch
     from sentdist.inference.embedding_file import embedding_writer
     from sentdist.inference.nearest import CorpusSearch, SearchedFiles, TileReader, embed_queries
     from sentdist.inference.ready_encoder import LoadedEncoder
+    from sentdist.inference.same_encoder import SameEncoder
     from sentdist.plan.specs import EncoderUse
 
     monkeypatch.setattr(SearchedFiles.tiles, "__defaults__", (ROWS_PER_TILE,))
@@ -55,7 +56,7 @@ def scene(corpus_file: Path, tiny_encoder_dir: Path, tmp_path: Path, monkeypatch
             return SearchedFiles(texts=texts, embeddings=path)
 
         def reader(self, corpus: SearchedFiles) -> TileReader:
-            return TileReader(use=use, embeddings=corpus.embeddings)
+            return TileReader(encoder=SameEncoder.of(self.loaded), embeddings=corpus.embeddings)
 
         def search(self) -> CorpusSearch:
             return CorpusSearch(self.queries, depth=DEPTH)
@@ -96,9 +97,10 @@ def test_a_lost_worker_is_replaced(cluster: Any, scene: Any) -> None:
 def test_what_a_worker_raises_arrives_as_it_was(cluster: Any, scene: Any, tmp_path: Path) -> None:
     from sentdist.execution.parallel.nearest import search_over_workers
     from sentdist.inference.nearest import TileReader
+    from sentdist.inference.same_encoder import SameEncoder
 
     corpus = scene.corpus("sentences")
-    gone = TileReader(use=scene.loaded.use, embeddings=tmp_path / "gone.npy")
+    gone = TileReader(encoder=SameEncoder.of(scene.loaded), embeddings=tmp_path / "gone.npy")
     with pytest.raises(DataError, match=r"gone\.npy: found no such file"):
         list(search_over_workers(scene.search(), corpus, gone, scene.queries.vectors, depth=DEPTH, runtime=RUNTIME))
 

@@ -13,9 +13,9 @@ from sentdist.execution.demand import pool_demand
 from sentdist.execution.parallel.pool import over_workers, rows_per_part, with_cluster_devices
 from sentdist.inference.encode_file import SENTENCES_AT_ONCE
 from sentdist.inference.ready_encoder import LoadedEncoder
+from sentdist.inference.same_encoder import SameEncoder
 from sentdist.learning.encoder.unknown_words import UnknownWords
 from sentdist.plan.runtime import Runtime
-from sentdist.plan.specs import EncoderUse
 
 AHEAD_PER_WORKER = 2  # 16,384 sentences of width 768 are 50 MB
 
@@ -31,8 +31,8 @@ class EncodedPart:
 class FileEncoder:
     """A worker: loads the encoder once, then embeds one part of the sentences after the other."""
 
-    def __init__(self, use: EncoderUse, runtime: Runtime) -> None:
-        self._use, self._runtime = use, runtime
+    def __init__(self, encoder: SameEncoder, runtime: Runtime) -> None:
+        self._encoder, self._runtime = encoder, runtime
 
     @cached_property
     def _loaded(self) -> LoadedEncoder:
@@ -40,7 +40,7 @@ class FileEncoder:
         from sentdist.execution.reserved import use_reserved
 
         use_reserved(pool_demand(self._runtime, gpus=self._runtime.gpus_per_worker))
-        return LoadedEncoder.load(self._use, "cuda" if self._runtime.gpus_per_worker else "cpu")
+        return self._encoder.load("cuda" if self._runtime.gpus_per_worker else "cpu")
 
     def work(self, part: tuple[int, list[str]]) -> EncodedPart:
         """The embeddings of the sentences of a part, which has a number."""
@@ -87,7 +87,7 @@ class WorkerEncoding:
         demand = pool_demand(self.runtime, gpus=self.runtime.gpus_per_worker)
         made: dict[int, EncodedPart] = {}
         turn = 0
-        arguments = (self.loaded.use_elsewhere, self.runtime)
+        arguments = (SameEncoder.of(self.loaded), self.runtime)
         answers = over_workers(FileEncoder, arguments, parts(), demand=demand, where="encode", ahead_per_worker=AHEAD_PER_WORKER)
         for (number, _), answer in answers:
             made[number] = answer

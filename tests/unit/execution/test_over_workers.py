@@ -22,6 +22,7 @@ from sentdist.execution.demand import pool_demand, stage_demand
 from sentdist.execution.parallel import embed, file_encoder, nearest, pool, shards
 from sentdist.inference.encode_file import encode_file
 from sentdist.inference.nearest import TileReader
+from sentdist.inference.same_encoder import SameEncoder
 from sentdist.learning.encoder.unknown_words import UnknownWords
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.runtime import Runtime
@@ -78,7 +79,7 @@ def test_who_searches_a_file_of_embeddings_takes_no_gpu(embeddings: Path | None,
     _there(monkeypatch, nearest, given)
     monkeypatch.setattr(nearest.ray, "put", lambda value: value)
     corpus = SimpleNamespace(tiles=lambda: iter(()))
-    reader = TileReader(use=EncoderUse(checkpoint="x"), embeddings=embeddings)
+    reader = TileReader(encoder=SameEncoder(use=EncoderUse(checkpoint="x"), digest=None), embeddings=embeddings)
     told: list[str] = []
     search: Any = nearest.search_over_workers(
         Mock(),
@@ -101,7 +102,7 @@ def test_a_file_that_workers_encode_is_written_in_its_order(monkeypatch: pytest.
     given, reserves, opened = Mock(), Mock(), Mock()
     _there(monkeypatch, file_encoder, given)
     monkeypatch.setattr(reserved, "use_reserved", reserves)
-    use = EncoderUse(checkpoint="toy")
+    use = EncoderUse(checkpoint="minilm-l6")
 
     def load(use: EncoderUse, device: str) -> Any:
         def embed(sentences: list[str]) -> np.ndarray:
@@ -116,7 +117,7 @@ def test_a_file_that_workers_encode_is_written_in_its_order(monkeypatch: pytest.
     monkeypatch.setattr(file_encoder.LoadedEncoder, "load", load)
     texts = tmp_path / "texts.csv"
     texts.write_text("text,name\n" + "".join(f"{number},n{number}\n" for number in range(1_300)))
-    loaded: Any = SimpleNamespace(use=use, use_elsewhere=use, facts={}, width=1, unknown=UnknownWords())
+    loaded: Any = SimpleNamespace(use=use, folder=Path(), digest=None, facts={}, width=1, unknown=UnknownWords())
     runtime = Runtime(engine="torch", workers=2, cpus_per_worker=0.5)
     on_cluster = file_encoder.WorkerEncoding.on_cluster(loaded, runtime)
     assert on_cluster.devices == "over 2 workers, on 2 GPU(s); idle: 2 (bound by --workers)"
@@ -142,7 +143,11 @@ def test_batches_that_come_before_their_turn_do_not_pile_up_behind_a_slow_worker
     monkeypatch.setattr(reserved, "use_reserved", Mock())
     monkeypatch.setattr(file_encoder, "SENTENCES_AT_ONCE", 10)
     one: Any = SimpleNamespace(
-        embed=lambda sentences: np.array([[float(text)] for text in sentences], np.float32), unknown=UnknownWords(), use_elsewhere=None
+        embed=lambda sentences: np.array([[float(text)] for text in sentences], np.float32),
+        unknown=UnknownWords(),
+        use=EncoderUse(checkpoint="minilm-l6"),
+        folder=Path(),
+        digest=None,
     )
     monkeypatch.setattr(file_encoder.LoadedEncoder, "load", lambda use, device: one)
     texts = tmp_path / "texts.csv"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import pickle
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -10,9 +13,10 @@ import numpy as np
 import pytest
 import torch
 
-from sentdist.errors import ResourceError
+from sentdist.errors import EncoderError, ResourceError
 from sentdist.inference import ready_encoder
 from sentdist.inference.ready_encoder import LoadedEncoder
+from sentdist.inference.same_encoder import SameEncoder
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.plan.specs import EncoderUse
 
@@ -60,7 +64,7 @@ def test_beside_workers_in_tf32_this_process_computes_in_float32(planted_encoder
     """`encode --workers 2 --precision tf32` was refused: the encoder was loaded on the CPU, too, which has no tf32."""
     use = EncoderUse(checkpoint=str(planted_encoder_dir), precision="tf32")
     loaded = LoadedEncoder.beside_workers(use)
-    assert loaded.use == loaded.use_elsewhere == use and loaded.facts["precision"] == "tf32", "workers do as was asked"
+    assert loaded.use == SameEncoder.of(loaded).use == use and loaded.facts["precision"] == "tf32", "workers do as was asked"
     plain = LoadedEncoder.load(EncoderUse(checkpoint=str(planted_encoder_dir)), "cpu")
     np.testing.assert_array_equal(loaded.embed(["a man sleeps"]), plain.embed(["a man sleeps"]))
     with pytest.raises(ResourceError, match="precision=tf32"):
@@ -71,7 +75,7 @@ def test_processes_in_another_folder_find_the_encoder(planted_encoder_dir: Path,
     """A cluster's workers looked for ./encoder in the folder in which the cluster was started."""
     monkeypatch.chdir(planted_encoder_dir.parent)
     loaded = LoadedEncoder.beside_workers(EncoderUse(checkpoint=f"./{planted_encoder_dir.name}"))
-    assert loaded.use_elsewhere.checkpoint == str(planted_encoder_dir)
+    assert SameEncoder.of(loaded).use.checkpoint == str(planted_encoder_dir)
     assert loaded.use.checkpoint == f"./{planted_encoder_dir.name}", "as the person says it"
 
 
@@ -84,3 +88,25 @@ def test_who_leaves_the_gpu_gives_its_memory_back(planted_encoder_dir: Path, mon
     loaded.leave_gpu()
     moved.assert_called_once_with("cpu")
     gone.assert_called_once_with()
+
+
+def test_a_worker_takes_no_other_encoder_of_that_name(tiny_encoder_dir: Path, planted_encoder_dir: Path, tmp_path: Path) -> None:
+    """Of another host's folder, or of one that was written anew, embeddings went into the same file without a word."""
+    folder = tmp_path / "encoder"
+    shutil.copytree(tiny_encoder_dir, folder)
+    asked = pickle.loads(pickle.dumps(SameEncoder.of(LoadedEncoder.beside_workers(EncoderUse(checkpoint=str(folder))))))
+    assert asked.load("cpu").digest == asked.digest
+    shutil.rmtree(folder)
+    shutil.copytree(planted_encoder_dir, folder)
+    with pytest.raises(EncoderError, match="other weights"):
+        asked.load("cpu")
+
+
+def test_a_worker_takes_the_commit_of_a_hub_encoder_that_is_here(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    """The main branch may have gone on since, and hosts keep what they fetched."""
+    folder = tmp_path / "models--owner--name" / "snapshots" / ("0" * 39 + "1")
+    shutil.copytree(tiny_encoder_dir, folder)
+    loaded = replace(LoadedEncoder.load(EncoderUse(checkpoint=str(folder)), "cpu"), use=EncoderUse(checkpoint="owner/name"))
+    assert SameEncoder.of(loaded).use == EncoderUse(checkpoint="owner/name", revision=folder.name)
+    named = SameEncoder.of(LoadedEncoder.load(EncoderUse(checkpoint=str(folder)), "cpu"))
+    assert (named.use.checkpoint, named.use.revision) == (str(folder), None)
