@@ -221,7 +221,7 @@ def test_other_columns_of_the_corpus_are_shown_beside_a_hit(files: dict[str, Pat
 def test_where_workers_share_this_machines_gpus_queries_are_embedded_on_one_before(
     files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On the CPU ten thousand queries took longer than the corpus on the GPUs."""
+    """On the CPU many queries take long."""
     done: list[str] = []
 
     @contextmanager
