@@ -221,7 +221,7 @@ def _cluster(named: str | None) -> Finding:
     """The cluster that commands such as `sentdist sweep` use, asked as they ask it."""
     try:
         nodes = local_nodes()
-        if not nodes and not named:
+        if not named and all(node.is_private for node in nodes):
             text = f"no cluster of yours on this machine; {WITHOUT_CLUSTER}"
             return Finding(subject="Ray", state="note", text=text)
         chosen = choose(named, nodes)

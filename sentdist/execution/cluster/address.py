@@ -14,6 +14,7 @@ from sentdist.errors import ResourceError
 
 TCP_S = 2.0  # for the connection; a host on the other side of the world takes 0.3 s
 ANSWER_S = 10.0  # for the answer of a head that is there and busy
+PRIVATE = "sd-own-"  # how folders of clusters begin that one command has for itself: no other can work there
 START_ONE = "Start one (`sentdist up`, or see cluster/README.md), or take `sentdist run --local`."
 
 HeadAnswer = Literal["good", "nothing", "no token", "refused", "foreign", "no node here"]
@@ -21,10 +22,12 @@ HeadAnswer = Literal["good", "nothing", "no token", "refused", "foreign", "no no
 
 @dataclass(frozen=True, kw_only=True)
 class LocalNode:
-    """A Ray node that runs on this machine; address: that of its cluster's head, host:port."""
+    """A Ray node that runs on this machine; address: that of its cluster's head, host:port. is_private: of a cluster that a command has for
+    itself."""
 
     address: str
     node_id: str
+    is_private: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +46,7 @@ def choose(named: str | None, local: Iterable[LocalNode]) -> ChosenHead:
     """
     if named and named != "auto":
         return ChosenHead(address=_head(named), because="named by RAY_ADDRESS")
-    addresses = sorted({node.address for node in local})
+    addresses = sorted({node.address for node in local if not node.is_private})
     if not addresses:
         raise ResourceError(
             where="Ray",
@@ -86,7 +89,8 @@ def local_nodes() -> list[LocalNode]:
         options = dict(re.findall(r"--(gcs-address|node_id)=(\S+)", " ".join(words)))
         uids = process.info["uids"]
         if len(options) == 2 and (uids is None or uids.real == os.getuid()) and _shares_our_network(process.pid):
-            found.append(LocalNode(address=options["gcs-address"], node_id=options["node_id"]))
+            is_private = any(f"/{PRIVATE}" in word for word in words)
+            found.append(LocalNode(address=options["gcs-address"], node_id=options["node_id"], is_private=is_private))
     return found
 
 

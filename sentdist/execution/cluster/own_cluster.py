@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sentdist.environment import environment_with
+from sentdist.execution.cluster.address import PRIVATE
 
 _token: dict[str, str] = {}
 
@@ -25,7 +26,7 @@ def own_cluster(*, cpus: int, gpus: int = 0) -> Iterator[None]:
         _token.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
     with (
         # Short: paths of sockets may have 107 letters. Workers outlive Ray by a moment, and may write there while it is removed.
-        tempfile.TemporaryDirectory(prefix="sd-ray-", dir="/tmp", ignore_cleanup_errors=True) as folder,
+        tempfile.TemporaryDirectory(prefix=PRIVATE, dir="/tmp", ignore_cleanup_errors=True) as folder,
         environment_with(_token),
     ):
         import ray

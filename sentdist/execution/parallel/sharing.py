@@ -30,9 +30,11 @@ def shared_out(num_sentences: int | None, *, workers: int | None, gpus: Mapping[
     if not num_gpus:
         yield None
         return
+    import joblib
+
     from sentdist.execution.cluster.own_cluster import own_cluster
 
-    num_cpus = max(os.cpu_count() or 1, num_gpus)
+    num_cpus = max(joblib.cpu_count(), num_gpus)  # what a container or a scheduler leaves this process
     with own_cluster(cpus=num_cpus, gpus=num_gpus):
         yield Runtime(engine="torch", workers=num_gpus, cpus_per_worker=num_cpus // num_gpus)
 

@@ -313,6 +313,20 @@ def test_only_ray_nodes_of_the_user_in_this_network_are_theirs(
     assert cluster_address.local_nodes() == [LocalNode(address="10.0.0.1:6379", node_id="aa")] * is_mine
 
 
+def test_the_cluster_of_one_command_is_no_other_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside `sentdist encode` on all GPUs of a machine, `sentdist run` was refused over a token instead of being told that it has none."""
+    socket_of = "--raylet_socket_name=/tmp/sd-own-ab12/session_1/sockets/raylet"
+    words = ["/opt/ray/raylet", socket_of, "--gcs-address=10.0.0.1:6379", "--node_id=aa"]
+    monkeypatch.setattr("psutil.process_iter", lambda fields: [SimpleNamespace(pid=7, info={"cmdline": words, "uids": None})])
+    monkeypatch.setattr(cluster_address, "_shares_our_network", lambda pid: True)
+    (node,) = cluster_address.local_nodes()
+    assert node.is_private
+    with pytest.raises(ResourceError, match="no cluster of yours"):
+        choose(None, [node])
+    mine = LocalNode(address="10.0.0.2:6379", node_id="bb")
+    assert choose(None, [node, mine]).address == mine.address
+
+
 def test_each_certificate_is_shown_as_what_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[Any] = []
     monkeypatch.setenv("RAY_USE_TLS", "1")

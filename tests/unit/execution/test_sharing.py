@@ -28,7 +28,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     monkeypatch.setattr(own_cluster, "own_cluster", begun)
     monkeypatch.setattr(sharing, "usable_gpus", lambda: 4)
     monkeypatch.setattr(sharing, "local_nodes", list)
-    monkeypatch.setattr(sharing.os, "cpu_count", lambda: 16)
+    monkeypatch.setattr("joblib.cpu_count", lambda: 16)
     return given
 
 
