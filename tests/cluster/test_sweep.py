@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -105,6 +104,18 @@ def test_prometheus_learns_of_stages_and_sentences(grid: Any) -> None:
     assert rows(IN_FLIGHT)
 
 
+@pytest.fixture
+def no_board(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sweep that asks the cluster for its board fails at once."""
+    from sentdist.execution import sweep
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a board was asked for")
+
+    monkeypatch.setattr(sweep, "BoardClient", refuse)
+
+
+@pytest.mark.usefixtures("no_board")
 def test_submitting_again_builds_nothing(grid: Any) -> None:
     from sentdist.execution.sweep import run_sweep
 
@@ -115,7 +126,7 @@ def test_submitting_again_builds_nothing(grid: Any) -> None:
     assert again.found == first.built
     assert not left.exists()
     assert not +again.built
-    assert again.seconds < 15  # no board, no Tune: only the store is read
+    assert again.seconds < first.seconds / 4  # neither a board nor Tune: only the store is read
 
 
 def test_one_more_seed_builds_only_what_is_new(grid: Any, data: Path, tiny_encoder_dir: Path) -> None:
@@ -227,14 +238,13 @@ def test_a_diverging_cell_is_named_and_the_others_are_kept(cluster: Any, data: P
     assert all(trial.config == config_of(by_key[trial.config["trial"]]) for trial in kept.trials)
 
 
+@pytest.mark.usefixtures("no_board")
 def test_a_mis_sized_request_is_refused_before_anything_starts(cluster: Any, data: Path, tiny_encoder_dir: Path, tmp_path: Path) -> None:
     from sentdist.execution.sweep import run_sweep
 
     values = tiny_values(tiny_encoder_dir, runtime={"workers": 4, "cpus_per_worker": 2})
     plan, context = tiny_plan(values, data=data, store=tmp_path / "store")
-    started = time.monotonic()
     with pytest.raises(ResourceError, match=r"4 × 2 CPUs = 8 CPUs, on 1 node.* with 2 CPUs"):
         run_sweep(plan, context)
-    assert time.monotonic() - started < 30  # on a busy machine; that nothing started, the store says
     assert list(context.store.artifacts()) == []
     assert context.store.files.names("sweeps") == []

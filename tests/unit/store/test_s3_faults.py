@@ -7,7 +7,6 @@ import gc
 import os
 import shutil
 import signal
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -36,6 +35,8 @@ SENTENCES = {
     "no right": "no right",
     "cut": "a connection that fails",
 }
+PASSING = ("internal error", "throttled", "cut")  # worth another attempt
+MOST_ATTEMPTS, MOST_OF_WHAT_STAYS = 40, 4  # requests of one commit until it is given up: 32 and 2 with PyArrow 25
 
 
 @pytest.fixture(scope="module")
@@ -80,10 +81,12 @@ def _meets_a_long_trouble(mood: str, name: str) -> None:
     with faulty_s3() as s3:
         store = ArtifactStore(s3.root(name))
         s3.be(mood, only=("PUT", "POST"))
-        began = time.monotonic()
+        before = s3.num_requests
         with pytest.raises(StoreError, match=SENTENCES[mood]) as caught:
             _commit(store)
-        assert time.monotonic() - began < 60
+        assert s3.num_requests - before <= (
+            MOST_ATTEMPTS if mood in PASSING else MOST_OF_WHAT_STAYS
+        )  # an end that does not depend on the clock
         assert len(str(caught.value)) < 700 and "\n" not in str(caught.value)
         assert "What is finished is kept" in caught.value.remedy
         s3.be(None)
