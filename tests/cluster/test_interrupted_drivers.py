@@ -12,7 +12,7 @@ import pytest
 from sentdist.errors import ResourceError
 from sentdist.execution.searching.in_process import search_in_process
 from sentdist.plan.stage import Json
-from sentdist.store.searches import RungReached, SearchEvent, TrialSuggested
+from sentdist.store.searches import RungReached, SearchEvent, SubmissionSeen, TrialSuggested
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.tiny_search import outcome, tiny_search
 from tests.support.waiting import wait_for
@@ -23,10 +23,13 @@ ONLY: dict[str, Json] = {"methods": {"fine_tuned": {"objective": {"name": "info_
 SPACE: Json = {"training.learning_rate": {"choice": [1e-4, 1e-3, 1e-2]}}
 
 
-def ends_at(kind: type[SearchEvent], number: int, error: BaseException) -> Callable[[Sequence[SearchEvent]], None]:
-    """Raises an error in the driver when so many events of a kind are noted."""
+def ends_at(
+    kind: type[SearchEvent], number: int, error: BaseException, noted: list[SearchEvent]
+) -> Callable[[Sequence[SearchEvent]], None]:
+    """Raises an error in the driver when so many events of a kind are noted. noted: takes each event, those after the error, too."""
 
     def watch(events: Sequence[SearchEvent]) -> None:
+        noted.append(events[-1])
         if isinstance(events[-1], kind) and sum(isinstance(event, kind) for event in events) == number:
             raise error
 
@@ -49,16 +52,21 @@ def test_a_search_whose_driver_ends_inside_tune(
     planned, here = tiny_search(tiny_encoder_dir, data, tmp_path / "here", **options)
     alone = search_in_process(planned, here, print_line=lambda line: None)
     planned, there = tiny_search(tiny_encoder_dir, data, tmp_path / "there", **options)
+    noted: list[SearchEvent] = []
     started = time.monotonic()
     with pytest.raises(type(error)):
-        search_on_cluster(planned, there, print_line=lambda line: None, watch=ends_at(kind, number, error), at_once=at_once)
-    assert time.monotonic() - started < 240
+        search_on_cluster(planned, there, print_line=lambda line: None, watch=ends_at(kind, number, error, noted), at_once=at_once)
+    interrupted_s = time.monotonic() - started
+    last = [place for place, event in enumerate(noted) if isinstance(event, kind)][number - 1]
+    assert {type(event) for event in noted[last + 1 :]} <= {SubmissionSeen}  # no trial goes on
     wait_for(
         lambda: not any(map(cluster.actors, ("_TrialMailbox", "ImplicitFunc", "BoardActor"))),
         what="Tune and the board to end",
         seconds=30.0,
     )
+    started = time.monotonic()
     found = search_on_cluster(planned, there, print_line=lambda line: None, at_once=1)
+    assert interrupted_s < 4 * (time.monotonic() - started)  # the rest of the search takes about as long
     assert outcome(found) == outcome(alone)
 
 
