@@ -19,7 +19,7 @@ Size = Literal["num_tokens", "num_positions", "num_layers", "width", "inner_widt
 class Family:
     """What is known of the encoders of one model_type. The defaults are what holds for all that the table does not name.
 
-    positions: how a token's place is told: by a table; by one whose first rows are for padding ("table_behind_padding"); by turning queries
+    positions: how places are encoded: by a table; by one whose first rows are for padding ("table_behind_padding"); by turning queries
     and keys; or by a number for each distance, which is added to scores. defaults: what a config.json means that does not say it, of the
     words that are read here. refused: why none is taken: the embedding of a sentence changes
     with the length of those that lie beside it, or cannot be had otherwise.

@@ -21,7 +21,7 @@ from sentdist.gc_thresholds import collect_rarely
 
 # The files that take long, longest first: where several processes share the tests, none of them is begun last.
 # What is nightly comes after all, by files in another order each day: where time is left for some of them only, each has its turn.
-LONGEST = ("test_other_users", "test_sweep", "test_two_hosts", "test_board", "test_embedding_bank")
+LONGEST = ("test_sweep", "test_other_users", "test_two_hosts", "test_embedding_bank", "test_board", "test_gpus", "test_encoding")
 LAST = len(LONGEST) + 1
 UNTIL = float(os.environ.get("SENTDIST_NIGHTLY_UNTIL", "inf"))  # seconds since 1970, set by infra/test.sh
 DAY = str(UNTIL // 86400)  # the same in all processes of a run
@@ -66,7 +66,8 @@ is_painted = True
 @pytest.fixture(scope="session", autouse=True)
 def _pictures_nobody_looks_at() -> None:
     """Painting a figure takes as long as placing its parts, which is always done."""
-    if (style := sys.modules.get("sentdist.report.style")) is not None:
+    style: Any = sys.modules.get("sentdist.report.style")
+    if style is not None:
         paint = style._painted
         style._painted = lambda raster: paint(raster) if is_painted else b"not painted"
 

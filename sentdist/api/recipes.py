@@ -61,7 +61,7 @@ def _build(recipe: Recipe, store: Place, data: Place, print_line: PrintLine) -> 
 
     found = given_data(data)
     place = store_root(given_store(store))
-    asked, context = requested(recipe, store=place, data=found)  # before torch is loaded: a mistake is told at once
+    asked, context = requested(recipe, store=place, data=found)  # before torch is loaded: a mistake is reported at once
 
     from sentdist.execution.build_recipe import build_recipe
     from sentdist.execution.workplaces import ThisProcess

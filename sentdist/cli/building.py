@@ -76,7 +76,7 @@ def plan(
     check_choice("--format", output, FORMATS)
     is_json = output == "json"
     check_in_use({"--trials": trials or None}, needs="--format table", is_given=not is_json)
-    devices = None if on is None else _devices(on)  # what is wrong with it is told before the table
+    devices = None if on is None else _devices(on)  # what is wrong with it is reported before the table
     unrolled, context = _planned(recipe, overrides or [], store, data, is_quiet=is_json)
     keep_schema_of(recipe)
     if not isinstance(unrolled, Plan):
@@ -196,7 +196,7 @@ def stop(
 
 def _build(command: str, recipe: Path, overrides: list[str], store: str | None, data: Path | None, *, local: bool) -> None:
     without_grid = ["sweep={}"] if command == "run" else []
-    # Before torch and Ray are loaded: a mistake is told at once.
+    # Before torch and Ray are loaded: a mistake is reported at once.
     asked, context = _planned(recipe, [*overrides, *without_grid], store, data)
     changes = [word for override in overrides for word in ("--set", override)]
     job = job_command(command, recipe, *changes, store=store, data=data)

@@ -101,7 +101,7 @@ def encode(
         raise DataError(where="--id", found=f"{out.name}", expected="OUT.parquet, which has room for ids", remedy="Leave --id out.")
     _check_order(encoder, file)
     left_out = None if id_column is None else LeftOut()  # ids say which row is which
-    # Before torch is loaded: a mistake is told at once.
+    # Before torch is loaded: a mistake is reported at once.
     texts = found_texts(file, columns=given_names(column), id_column=id_column, left_out=left_out)
     if texts.others:
         texts = replace(texts, or_else=f" With ids they are left out: --id {shlex.quote(texts.others[0])} --out {out.stem}.parquet.")
@@ -204,7 +204,7 @@ def export(
     """
     check_choice("--format", kind, ("sentence-transformers", "onnx"))
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=None, precision="fp32")
-    find_checkpoint(use.checkpoint, revision=use.revision)  # before torch is loaded: a mistake is told at once
+    find_checkpoint(use.checkpoint, revision=use.revision)  # before torch is loaded: a mistake is reported at once
 
     if kind == "onnx":
         from sentdist.inference.export_formats import export_graph

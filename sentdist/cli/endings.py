@@ -1,4 +1,4 @@
-"""What is told once a recipe has been carried out: scores, what to type next, and what an MLflow server is given."""
+"""What is printed once a recipe has been carried out: scores, what to type next, and what an MLflow server is given."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def score_by_mteb(use: EncoderUse, tasks: list[str], out: Path | None, *, output
     from sentdist.inference.mteb_tasks import mteb_tasks, score_on_mteb
     from sentdist.inference.ready_encoder import LoadedEncoder
 
-    found_tasks = mteb_tasks(tasks)  # mistakes in names are told before anything is loaded
+    found_tasks = mteb_tasks(tasks)  # mistakes in names are reported before anything is loaded
     scores = score_on_mteb(LoadedEncoder.load(use), found_tasks, out)
     if output == "json":
         print_json({"encoder": use.checkpoint, "tasks": list(map(asdict, scores)), "folder": str(out)})
@@ -80,7 +80,7 @@ def compare_by_mteb(
     from sentdist.report.evaluated import compare_evaluated
 
     named = tasks or [name for side in folders if side.kept is not None for name in side.kept.files]
-    asked = mteb_tasks(named) if encoders else []  # mistakes in names are told before anything is loaded
+    asked = mteb_tasks(named) if encoders else []  # mistakes in names are reported before anything is loaded
     first, second = (side.kept or _run(side.use(), asked, out) for side in sides)
     if first.folder.resolve() == second.folder.resolve():
         raise DataError(where="sentdist compare", found=f"{sides[0].name} twice", expected="two encoders", remedy="Name another one.")

@@ -109,7 +109,7 @@ def made_folder(path: Path) -> Path:
 
 @contextmanager
 def named_file(where: str) -> Iterator[None]:
-    """DataError where a file that a user names for output cannot be written; a disk that fails is told as everywhere."""
+    """DataError where a file that a user names for output cannot be written; a disk that fails is reported as everywhere."""
     try:
         yield
     except OSError as error:

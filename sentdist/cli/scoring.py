@@ -85,7 +85,7 @@ def evaluate(
         typer.echo(note, err=is_json)
     artifact = _scored(planned, over_workers=workers is not None, is_quiet=is_json)
 
-    from sentdist.report.evaluated import score_lines  # brings scipy: a mistake in a name is told before
+    from sentdist.report.evaluated import score_lines  # brings scipy: a mistake in a name is reported before
 
     folder = opened.folder(artifact)
     lines = list(score_lines(planned.names, artifact.record.results, folder))

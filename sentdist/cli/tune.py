@@ -131,7 +131,7 @@ def tune(
     recipe = recipe_from_values(values, where=f"sentdist tune {file}")
     folder = out or Path(".sentdist") / "tuned" / recipe.name
     _check_folder(folder / "recipe.yaml", place)
-    asked, context = planned_search(recipe, store=store_root(store), data=data)  # what is wrong is told before a file is written
+    asked, context = planned_search(recipe, store=store_root(store), data=data)  # what is wrong is reported before a file is written
     path = _write(folder / "recipe.yaml", f"# sentdist tune {file} --budget {budget}\n{recipe_text(values)}")
     typer.echo(f"Recipe: {path}")
     _warn_of_another(asked, context.store)

@@ -1,4 +1,4 @@
-"""What is told of files of sentences that are not there or hold none, and of cells that are no sentences."""
+"""What errors say of files of sentences that are not there or hold none, and of cells that are no sentences."""
 
 from __future__ import annotations
 

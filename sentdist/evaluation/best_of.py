@@ -18,7 +18,7 @@ from sentdist.errors import DataError
 Floats = NDArray[np.float64]
 BAND = (0.1, 0.9)  # eight searches of ten lie within
 ORDERS = 1000  # of trials: a quantile of 0.1 is known to 0.01
-COSTS = 160  # at which the best so far is told: more than a drawing shows
+COSTS = 160  # at which the best so far is given: more than a drawing shows
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

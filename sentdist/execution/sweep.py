@@ -33,7 +33,14 @@ from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan, Trial
 from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
-from sentdist.stages.planning.worker_memory import embedding_widths, gpu_bytes, planned_bank_bytes, size_of, worker_bytes
+from sentdist.stages.planning.worker_memory import (
+    TOKENS_PER_SENTENCE,
+    embedding_widths,
+    gpu_bytes,
+    planned_bank_bytes,
+    size_of,
+    worker_bytes,
+)
 from sentdist.stages.precisions import check_precisions
 from sentdist.store.sweep import begin_sweep, sweep_record
 from sentdist.tracking.tracker import NullTracker, Tracker
@@ -222,10 +229,15 @@ def _largest_worker(plan: Plan, context: Context, to_build: Set[str], *, gpu_mem
     def on_gpu(stage: Train) -> float:
         size = sizes[stage.encoder]
         in_banks = planned_bank_bytes(stage, plan.rows, widths)
-        return gpu_bytes(stage, size, context.runtime, bank_bytes=in_banks, gpu_memory=gpu_memory)
+        return gpu_bytes(stage, size, context.runtime, bank_bytes=in_banks, gpu_memory=gpu_memory, tokens=tokens(stage))
 
-    on_host = max((worker_bytes(stage, sizes[stage.encoder], context.runtime) for stage in trainings), default=0.0)
-    return on_host, max(map(on_gpu, trainings), default=0.0)
+    def on_host(stage: Train) -> float:
+        return worker_bytes(stage, sizes[stage.encoder], context.runtime, tokens=tokens(stage))
+
+    def tokens(stage: Train) -> float:
+        return plan.tokens.get(stage.corpus.key, TOKENS_PER_SENTENCE)
+
+    return max(map(on_host, trainings), default=0.0), max(map(on_gpu, trainings), default=0.0)
 
 
 def _opening(plan: Plan, missing: list[Trial], allocation: ClusterAllocation) -> str:

@@ -106,6 +106,6 @@ class PlannedScores:
 
     def encoded(self, make_embed: MakeEmbed = embed_here, on_fit: Callable[[str], None] | None = None) -> Artifact:
         """Made now. make_embed: what embeds sentences. on_fit: as `build_scores`."""
-        from sentdist.stages.scores.build import build_scores  # brings scipy: a mistake in a name is told before
+        from sentdist.stages.scores.build import build_scores  # brings scipy: a mistake in a name is reported before
 
         return build_scores(self.stage, self.context, make_embed=make_embed, on_fit=on_fit)

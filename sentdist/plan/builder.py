@@ -9,6 +9,7 @@ from sentdist.plan.compatibility import check_encoder, check_fit, check_frozen, 
 from sentdist.plan.corpora import AnyCorpus, CorpusSection
 from sentdist.plan.corpora.kind import Planning
 from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus, link_task
+from sentdist.plan.corpus_sizes import CorpusSizes
 from sentdist.plan.dev_tasks import dev_parts
 from sentdist.plan.method_checks import check_lexical
 from sentdist.plan.objectives import AnyObjective, names_with, phi_of, uses_targets
@@ -50,10 +51,10 @@ def _check_limit(section: CorpusSection, *, where: str) -> None:
 class Builder:
     """The stages of one recipe without a sweep; each distinct value is asked of the resolver once."""
 
-    def __init__(self, recipe: Recipe, resolver: Resolver, rows: dict[str, int]) -> None:
+    def __init__(self, recipe: Recipe, resolver: Resolver, sizes: CorpusSizes) -> None:
         self.recipe = recipe
         self.resolver = resolver
-        self.rows = rows
+        self.sizes = sizes  # what is found out about corpora is added
         self.tasks = RecipeTasks(recipe, resolver)
         self.remarks: dict[str, None] = {}  # in the order in which methods were planned
         self.folds: tuple[int | None, ...] = (None,) if recipe.folds is None else tuple(range(recipe.folds.num))
@@ -84,7 +85,9 @@ class Builder:
         section, where = (self.recipe.corpus, "corpus") if name is None else (self.recipe.corpora[name], f"corpora.{name}")
         given = Planning(resolver=self.resolver, fold=self.tasks.fold(fold), pairs_of=self.tasks.graded_pairs)
         corpus, rows = section.planned(given, where=where)
-        self.rows[corpus.key] = rows
+        self.sizes.rows[corpus.key] = rows
+        if (tokens := section.tokens(given, where=where)) is not None:
+            self.sizes.tokens[corpus.key] = tokens
         return corpus
 
     def training(self, method: Method) -> Training:
@@ -111,7 +114,7 @@ class Builder:
         self.remarks |= dict.fromkeys(remarks(objective, corpus, where=f"methods.{name}"))
         self.remarks |= dict.fromkeys(unheeded(method.objective, corpus, where=f"methods.{name}"))
         self.remarks |= dict.fromkeys(rate_remarks(training, where=f"methods.{name}"))
-        check_batch(training, self.recipe.runtime, self.rows[corpus.key], where=f"methods.{name}")
+        check_batch(training, self.recipe.runtime, self.sizes.rows[corpus.key], where=f"methods.{name}")
         start = None if method.start is None else self.train(method.start, seed=seed, fold=fold, chain=chain)
         check_start(objective, corpus, start, where=f"methods.{name}.objective")
         encoder = self.encoder(method)

@@ -10,6 +10,7 @@ from pathlib import Path
 from sentdist.errors import DataError, RecipeError, SentdistError
 from sentdist.plan.builder import Builder
 from sentdist.plan.corpora.own import OwnSection
+from sentdist.plan.corpus_sizes import CorpusSizes
 from sentdist.plan.own_tasks import OWN
 from sentdist.plan.recipe import load_recipe, recipe_from_values
 from sentdist.plan.resolver import Resolver
@@ -45,7 +46,7 @@ def evaluation_of(use: EncoderUse, tasks: Sequence[str], resolver: Resolver, *, 
         recipe = recipe_from_values(values, where=where)
         if isinstance(recipe.corpus, OwnSection):
             _check_understood(recipe.corpus, resolver)
-        return Builder(recipe, resolver, {}).scores("base", seed=0, fold=None)
+        return Builder(recipe, resolver, CorpusSizes()).scores("base", seed=0, fold=None)
 
 
 @contextmanager

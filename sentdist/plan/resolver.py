@@ -36,6 +36,7 @@ class Pin:
 @dataclass(frozen=True, kw_only=True)
 class OwnPin:
     """A person's own file. num_rows: that train; num_apart: of them without a text in common, at most.
+    tokens: of a text of those on average, before it is cut, by estimate.
     notes: what was recognised and held out, in sentences.
     """
 
@@ -44,6 +45,7 @@ class OwnPin:
     rows: OwnRows
     num_rows: int
     num_apart: int
+    tokens: float | None = None
     notes: tuple[str, ...] = ()
 
 

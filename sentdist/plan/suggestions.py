@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from sentdist.errors import RecipeError, counted, listed
 from sentdist.plan.builder import Builder
+from sentdist.plan.corpus_sizes import CorpusSizes
 from sentdist.plan.grid import recipe_at
 from sentdist.plan.left_over import told_of_all
 from sentdist.plan.own_rows import for_its_rows
@@ -40,7 +41,8 @@ class PlannedSearch:
     fields: dict[str, tuple[str, ...]]
     references: tuple[str, ...]
     notes: tuple[str, ...]
-    rows: dict[str, int] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)  # see `CorpusSizes`, as the next one
+    tokens: dict[str, float] = field(default_factory=dict)
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -88,7 +90,7 @@ class PlannedSearch:
         ):
             scores = self.scores(method, suggestion, seed=seed)
             trials.setdefault(scores.key, Trial.of(self.recipe, method, suggestion.items(), scores))
-        return Plan(recipe=self.recipe, trials=tuple(trials.values()), rows=self.rows)
+        return Plan(recipe=self.recipe, trials=tuple(trials.values()), rows=self.rows, tokens=self.tokens)
 
     @property
     def identity(self) -> str:
@@ -100,7 +102,8 @@ class PlannedSearch:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def _builder(self, suggestion: Suggestion) -> Builder:
-        return Builder(recipe_at(self.recipe, suggestion, section="search.space"), self.resolver, self.rows)
+        sizes = CorpusSizes(rows=self.rows, tokens=self.tokens)
+        return Builder(recipe_at(self.recipe, suggestion, section="search.space"), self.resolver, sizes)
 
 
 def searched(recipe: Recipe, resolver: Resolver) -> PlannedSearch:
@@ -115,9 +118,9 @@ def searched(recipe: Recipe, resolver: Resolver) -> PlannedSearch:
     for path in search.space:
         check_method_in_path(path, list(recipe.methods), where=f"search.space.{path}")
     trained = [name for name, method in recipe.methods.items() if method.reported and method.objective is not None]
-    rows: dict[str, int] = {}
+    sizes = CorpusSizes()
     builders = {
-        spelt: Builder(recipe_at(recipe, point, section="search.space"), resolver, rows) for spelt, point in _points(search.space).items()
+        spelt: Builder(recipe_at(recipe, point, section="search.space"), resolver, sizes) for spelt, point in _points(search.space).items()
     }
     keys = {spelt: dict(_keys(builder, trained)) for spelt, builder in builders.items()}
     remarked = dict.fromkeys(itertools.chain.from_iterable(builder.remarks for builder in builders.values()))
@@ -136,7 +139,8 @@ def searched(recipe: Recipe, resolver: Resolver) -> PlannedSearch:
         fields=fields,
         references=tuple(name for name, method in recipe.methods.items() if method.reported and method.objective is None),
         notes=(*own_notes, *resolver.notes, *remarked, *_notes(search, fields)),
-        rows=rows,
+        rows=sizes.rows,
+        tokens=sizes.tokens,
     )
     _check_dev_is_not_test(planned)
     _check_rungs(planned)

@@ -24,7 +24,7 @@ class ClassificationTask(Frozen):
     kind: Literal["classification"] = "classification"
     source: str
     revision: str
-    columns: tuple[str, ...] = ("text",)  # two: a pair, told by |u − v| and u ∗ v
+    columns: tuple[str, ...] = ("text",)  # two: a pair, of which |u − v| and u ∗ v are read
     label: str = "label"
     split: str | None = None  # that is tested, after training on `train`; None: all rows, in nested folds
     dev: str | None = None  # the split that chooses the penalty; None: folds

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from sentdist.errors import RecipeError, counted
 from sentdist.plan.builder import Builder
+from sentdist.plan.corpus_sizes import CorpusSizes
 from sentdist.plan.dotted import short_names
 from sentdist.plan.grid import grid_points, paths_that_matter, recipe_at
 from sentdist.plan.left_over import told_of_all
@@ -61,7 +62,8 @@ class Plan:
 
     recipe: Recipe
     trials: tuple[Trial, ...]
-    rows: dict[str, int]  # corpus key -> training rows; name of a task of a person's own -> texts; as far as planning can know
+    rows: dict[str, int]  # see `CorpusSizes`
+    tokens: dict[str, float] = field(default_factory=dict)  # see there
     notes: tuple[str, ...] = ()  # what was found out about own files, which methods are not for them, what could not be looked at
 
     def __repr__(self) -> str:  # a notebook would show pages
@@ -85,7 +87,7 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
         RecipeError, DataError, EncoderError: what can be known to be wrong before any work starts.
     """
     recipe, own_notes = for_its_rows(recipe, resolver)
-    rows: dict[str, int] = {}
+    sizes = CorpusSizes()
     remarked: dict[str, None] = {}
     scored: dict[tuple[str, str], tuple[dict[str, Json], int | None, Scores]] = {}
     varying: dict[str, set[str]] = {name: set() for name in recipe.methods}
@@ -94,7 +96,7 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
     for point in grid_points(recipe):
         at_point = recipe_at(recipe, point)
         points.append(at_point)
-        builder = Builder(at_point, resolver, rows)
+        builder = Builder(at_point, resolver, sizes)
         for name, seed, fold in itertools.product(recipe.methods, recipe.seeds, builder.folds):
             if not recipe.methods[name].reported:
                 continue
@@ -117,4 +119,4 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
     remarked |= dict.fromkeys(told_of_all(points))
     order = {name: place for place, name in enumerate(recipe.methods)}
     ordered = tuple(sorted(trials, key=lambda trial: order[trial.method]))
-    return Plan(recipe=recipe, trials=ordered, rows=rows, notes=(*own_notes, *resolver.notes, *remarked))
+    return Plan(recipe=recipe, trials=ordered, rows=sizes.rows, tokens=sizes.tokens, notes=(*own_notes, *resolver.notes, *remarked))

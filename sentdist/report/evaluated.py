@@ -178,13 +178,13 @@ def _compared_line(name: str, columns: TableColumns, found: Comparison, labels: 
 
 
 def _task_by_task(lines: Sequence[ComparedLine], labels: tuple[str, str], measures: Mapping[str, Measure], num_tests: int) -> str:
-    """What the table says of tasks that have no mean. Those without a test are told elsewhere."""
+    """What the table says of tasks that have no mean. Those without a test are reported elsewhere."""
     tested = [line for line in lines if line.difference.p is not None]
-    told = [line for line in tested if line.difference.is_significant]
+    significant = [line for line in tested if line.difference.is_significant]
     groups = {
-        "above": [line for line in told if line.difference.difference > 0],
-        "below": [line for line in told if line.difference.difference <= 0],
-        "not distinguished from chance": [line for line in tested if line not in told],
+        "above": [line for line in significant if line.difference.difference > 0],
+        "below": [line for line in significant if line.difference.difference <= 0],
+        "not distinguished from chance": [line for line in tested if line not in significant],
     }
     found = "; ".join(
         f"{verdict} in {listed([f'{line.task} ({measures[line.task].title} {line.difference.difference:+.2f})' for line in some])}"

@@ -167,7 +167,7 @@ class _Told:
 def _without_search(told: _Told, fresh: _Told | None) -> tuple[SearchPart, str]:
     """The finding of a sweep, where a search would tell its own, and what it rests on.
 
-    Of a row that dev chose, fresh seeds speak, once some are scored; without them it is told that those which chose do. fresh: their sweep.
+    Of a row that dev chose, fresh seeds speak, once some are scored; without them it is said that those which chose do. fresh: their sweep.
     """
     line = headline(told.sweep, told.table, told.records)
     lead = finding(told.sweep, told.table, told.records) or told.sweep.about

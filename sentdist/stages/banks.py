@@ -45,7 +45,7 @@ class BankBody:
             tokens_per_batch=self._context.runtime.tokens_per_batch,
             precision=stage.precision,
         )
-        with np.errstate(over="ignore"):  # told below, with the sentence
+        with np.errstate(over="ignore"):  # reported below, with the sentence
             stored_SD = embeddings_SD.astype(stage.dtype)
         check_rows(stored_SD, first_id=rows.start, where=f"bank {stage.label}")
         np.save(file, stored_SD)

@@ -17,7 +17,7 @@ from tests.cluster.tracked_sweep import Tracked
 from tests.support.mlflow_fixtures import MlflowServer, drive
 from tests.support.planning import plan_of, small_recipe
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 RCL: dict[str, Json] = {
     "entropy": {"objective": {"name": "entropy", "phi": 0.01}, "select": False, "reported": False},
@@ -35,7 +35,6 @@ def driven(plan: Plan, store: ArtifactStore, client: MlflowClient, server: Mlflo
     return found
 
 
-@pytest.mark.nightly
 def test_the_sweep_shows_the_scores_of_what_dev_chooses_now(server: MlflowServer, client: MlflowClient, tmp_path: Path) -> None:
     """MLflow shows the value of the latest step: with fewer trials than before it was that of a cell that is gone."""
     methods: dict[str, Json] = {"fine_tuned": {"objective": {"name": "info_nce"}}, **RCL}

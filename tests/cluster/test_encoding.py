@@ -93,6 +93,7 @@ def test_a_file_is_encoded_over_workers_as_in_one_process(cluster: Any, tiny_enc
     np.testing.assert_allclose(there, here, atol=2e-6)  # as above
 
 
+@pytest.mark.nightly
 def test_many_sentences_go_over_all_gpus_of_a_machine_without_a_cluster(tiny_encoder_dir: Path, tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")} | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-W", "ignore", "-m", "tests.cluster.own_workers", str(tmp_path), str(tiny_encoder_dir)]

@@ -183,6 +183,7 @@ def test_a_killed_driver_loses_no_finished_stage(cluster: Any, data: Path, tiny_
     assert all(records[key] == created_at for key, created_at in finished.items())
 
 
+@pytest.mark.nightly
 def test_a_stopped_sweep_says_so_and_goes_on_when_it_is_submitted_again(
     cluster: Any, data: Path, tiny_encoder_dir: Path, tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ def test_the_whole_recipe_with_a_worker_on_each_host_gives_the_parameters_of_one
     assert not list((store / "running").glob("*"))
 
 
+@pytest.mark.nightly
 def test_a_host_with_another_token_stays_outside(two_hosts: Hosts) -> None:
     with pytest.raises(RuntimeError, match=r"(?s)host 2 did not start.*InvalidAuthToken"):
         two_hosts.join(2, token="0" * 64)

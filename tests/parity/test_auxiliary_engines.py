@@ -85,7 +85,7 @@ def test_equal_after_some_steps(micro_batch: int | None, kinds: tuple[str | int,
         assert "heads.terms.2.head.decoder.weight" not in found_weights, kind  # the encoder's matrix, which is compared above
 
 
-@pytest.mark.parametrize("micro_batch", [None, 3], ids=["whole", "micro-batches"])
+@pytest.mark.parametrize("micro_batch", [pytest.param(None, marks=pytest.mark.nightly), 3], ids=["whole", "micro-batches"])
 def test_bf16_is_autocast_over_float32_weights(micro_batch: int | None, tmp_path: Path) -> None:
     folder = str(maskable_encoder(tmp_path))
     exact, _, _ = train(0, 1, folder, ("torch",), None)["torch"]

@@ -96,8 +96,8 @@ def bytes_of(rank: int, world_size: int, model: type[nn.Module], kind: str | int
     return min(peaks[1:]) / num_parameters
 
 
-@pytest.mark.parametrize("world_size", [1, 2])
-@pytest.mark.parametrize(("model", "share"), [(Wide, 1.0), (Wide, 0.125), (Unequal, 0.25)])
+@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.nightly), 2])
+@pytest.mark.parametrize(("model", "share"), [pytest.param(Wide, 1.0, marks=pytest.mark.nightly), (Wide, 0.125), (Unequal, 0.25)])
 @pytest.mark.parametrize("kind", ["torch", *ZERO_STAGES])
 def test_an_engine_holds_what_it_is_estimated_to(
     kind: str | int, model: type[nn.Module], share: float, world_size: int, monkeypatch: pytest.MonkeyPatch

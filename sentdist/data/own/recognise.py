@@ -46,13 +46,15 @@ class OwnFileOptions:
 @dataclass(frozen=True, kw_only=True)
 class RecognisedFile:
     """What was found. revision: of the content. sizes: rows of train, dev and test. notes: sentences for a person.
-    num_apart: of the rows that train, how many at most share no text, as those of a batch must not."""
+    num_apart: of the rows that train, how many at most share no text, as those of a batch must not. text_bytes: of a text of those rows,
+    on average."""
 
     revision: str
     file: OwnFile
     sizes: tuple[int, int, int]
     notes: tuple[str, ...]
     num_apart: int
+    text_bytes: float
 
 
 def recognise(name: str, path: Path | None, options: OwnFileOptions, *, hub_revision: str | None = None) -> RecognisedFile:
@@ -93,7 +95,11 @@ def recognise(name: str, path: Path | None, options: OwnFileOptions, *, hub_revi
     )
     training = [texts for texts, side in zip(rows.texts, sides.of_rows.tolist(), strict=True) if side == TRAIN]
     num_apart = min(len(set(texts)) for texts in zip(*training, strict=True))
-    return RecognisedFile(revision=revision, file=file, sizes=(sizes[0], sizes[1], sizes[2]), notes=notes, num_apart=num_apart)
+    num_bytes = [len(text.encode()) for texts in training for text in texts]
+    return RecognisedFile(
+        revision=revision, file=file, sizes=(sizes[0], sizes[1], sizes[2]), notes=notes, num_apart=num_apart,
+        text_bytes=sum(num_bytes) / len(num_bytes),
+    )  # fmt: skip
 
 
 def _known_names(options: OwnFileOptions) -> list[str]:

@@ -26,7 +26,7 @@ class EncoderCard:
 
     base_model: hub id or name of what training started from, and its revision. is_on_hub: the name is a hub id, which cards link to.
     data: names of the training tables. objective: what was minimized; None: nothing, the weights are those of the base model.
-    hyperparameters: as they were set; None: not set, and not told.
+    hyperparameters: as they were set; None: not set, and not shown.
     scores: task -> value (Spearman × 100 and the like; the name says the metric).
     language: as the base model's own card says it.
     """

@@ -39,6 +39,10 @@ class Section(Frozen):
         """The stage, and its rows as far as planning can know. where: the place in the recipe, for errors."""
         raise NotImplementedError
 
+    def tokens(self, given: Planning, *, where: str) -> float | None:
+        """Of a sentence on average, before it is cut; None: planning reads no texts of this kind."""
+        return None
+
     @property
     def shown(self) -> str:
         """What an error calls it."""

@@ -46,6 +46,9 @@ class OwnSection(OwnFileSection, Section):
         )
         return corpus, num_rows
 
+    def tokens(self, given: Planning, *, where: str) -> float | None:
+        return self.pinned(given.resolver, where=where).tokens
+
 
 def own_section(values: dict[str, Json], *, where: str) -> OwnSection:
     """Check the values of a section.

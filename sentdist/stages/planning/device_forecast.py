@@ -97,7 +97,7 @@ class DeviceForecast:
             f"On {one.count} {one.name}: about {work}, {duration(self.seconds)} if all are at work, one training on one GPU. Assumed, not "
             f"measured: {FORWARD + BACKWARD} FLOP a parameter and token ({FORWARD + BACKWARD + FORWARD} in micro-batches), "
             f"{one.speed / TERA:.0f} TFLOP/s a GPU ({UTILISATION:.0%} of {one.peak:g}), {TOKENS} tokens a sentence ({FAQ_TOKENS} of FAQs "
-            "that are trained on); without starts, dev scores and downloads."
+            "that are trained on; of your own file what its texts come to); without starts, dev scores and downloads."
         )
 
 
@@ -119,16 +119,16 @@ def operations_of(stage: Stage, plan: Plan, parameters: Parameters) -> float:
             each = FORWARD + BACKWARD + (FORWARD if in_parts else 0)
             each = FORWARD if stage.training.freeze_encoder else each
             share = 1.0 if stage.stopping is None else STOPPED_SHARE / stage.training.epochs
-            tokens = _tokens(stage.training.max_length, stage.corpus)
+            tokens = _tokens(stage.training.max_length, stage.corpus, plan)
             return each * share * parameters(stage.encoder) * stage.num_sentences(plan.rows) * tokens
         case Bank():
-            tokens = _tokens(stage.max_length, stage.corpus)
+            tokens = _tokens(stage.max_length, stage.corpus, plan)
             return FORWARD * parameters(stage.encoder.encoder) * stage.num_sentences(plan.rows) * tokens
         case Scores(encoder=LexicalSpec()) | CorpusStage() | Targets():  # no encoder
             return 0.0
         case Scores(encoder=(Train() | EncoderSpec()) as encoder):
             spec = encoder.encoder if isinstance(encoder, Train) else encoder
-            return FORWARD * parameters(spec) * stage.num_sentences(plan.rows) * _tokens(stage.max_length, None)
+            return FORWARD * parameters(spec) * stage.num_sentences(plan.rows) * _tokens(stage.max_length, None, plan)
     raise TypeError(f"nobody said how much the stage {stage.kind} computes")
 
 
@@ -182,7 +182,10 @@ def forecast_check(plan: Plan, devices: Devices, parameters: Parameters, records
     return ForecastCheck(stages=len(done), forecast_s=forecast_s, taken_s=taken_s, on_gpu=on_gpu)
 
 
-def _tokens(longest: int | None, corpus: CorpusStage | None) -> int:
-    """Tokens of a sentence, by experience; those of an FAQ are longer. longest: where sentences are cut."""
-    tokens = FAQ_TOKENS if isinstance(corpus, RowsCorpus) and corpus.fold is not None else TOKENS
+def _tokens(longest: int | None, corpus: CorpusStage | None, plan: Plan) -> float:
+    """Tokens of a sentence, where planning has not read the corpus by experience; those of an FAQ are longer. longest: where sentences are
+    cut."""
+    tokens = float(FAQ_TOKENS if isinstance(corpus, RowsCorpus) and corpus.fold is not None else TOKENS)
+    if corpus is not None:
+        tokens = plan.tokens.get(corpus.key, tokens)
     return tokens if longest is None else min(tokens, longest)

@@ -34,6 +34,7 @@ from sentdist.learning.encoder.declared import (
 )
 from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS
 from sentdist.learning.encoder.refused import check_can_embed
+from sentdist.plan.corpus_sizes import tokens_in
 from sentdist.plan.own_file import OwnFileSection
 from sentdist.plan.resolver import OwnPin, Pin
 from sentdist.plan.specs import EncoderSpec, OwnRows
@@ -128,7 +129,13 @@ class FileResolver:
                 self.folders[found.revision] = str(path.parent)
             rows = OwnRows.model_validate(asdict(found.file))
             self._own[asked] = OwnPin(
-                name=name, revision=found.revision, rows=rows, num_rows=found.sizes[0], num_apart=found.num_apart, notes=found.notes
+                name=name,
+                revision=found.revision,
+                rows=rows,
+                num_rows=found.sizes[0],
+                num_apart=found.num_apart,
+                tokens=tokens_in(found.text_bytes),
+                notes=found.notes,
             )
         return self._own[asked]
 

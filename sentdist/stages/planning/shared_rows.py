@@ -1,4 +1,4 @@
-"""Which of a person's own tasks have rows in common, that a mean over them counts in each: told while planning."""
+"""Which of a person's own tasks have rows in common, that a mean over them counts in each: reported while planning."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ GATED_SHARE = 1.6  # of what a BERT's layer keeps, where feed-forward multiplies
 DROPPED_SHARE = 0.3  # as much again, where feed-forward drops between its matrices, as a T5's: counted likewise
 # There the derivative of attention in float32 takes so much for each sentence, head and 64 tokens of the longest (see fused_attention.py).
 ATTENTION_BYTES = {"fp32": 16 * 2**10, "tf32": 16 * 2**10, "bf16": 0}
-TOKENS_PER_SENTENCE = 24  # NLI has 16 on average, Wikipedia 30; the corpus is not read yet
+TOKENS_PER_SENTENCE = 24.0  # NLI has 16 on average, Wikipedia 30: of a corpus that planning has not read
 MICRO_BATCH_HEAP = 1.5  # a heap that is asked for ever other sizes gives back late: 512 rows in micro-batches of 192 sentences, 2.4 GiB
 # On a GPU: its context, the libraries' workspaces; not measured alone. Logits come on top: LOGITS_SHARE of anchor_blocks.py
 CUDA_BYTES = 1.0 * 2**30
@@ -116,33 +116,44 @@ def sentences_of_a_worker(stage: Train, runtime: Runtime) -> int:
     return -(-stage.training.batch_size // runtime.fewest_workers) * stage.num_columns
 
 
-def worker_bytes(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
-    """Peak host memory of one worker. With GPUs the activations lie there and are not counted."""
+def worker_bytes(stage: Train, size: EncoderSize, runtime: Runtime, *, tokens: float = TOKENS_PER_SENTENCE) -> float:
+    """Peak host memory of one worker. With GPUs the activations lie there and are not counted. tokens: of a sentence, before it is cut."""
     if runtime.gpus_per_worker:
         return PROCESS_BYTES + _held_bytes(stage, size, PLAIN)
     held = PROCESS_BYTES + _held_bytes(stage, size, runtime)
     at_a_time = sentences_at_a_time(stage, runtime)
     heap = MICRO_BATCH_HEAP if at_a_time < sentences_of_a_worker(stage, runtime) else 1.0
-    activations = at_a_time * _sentence_bytes(stage, size, runtime, BYTES_PER_UNIT)
+    activations = at_a_time * _sentence_bytes(stage, size, runtime, BYTES_PER_UNIT, tokens)
     return held + HEAP_BYTES + heap * activations
 
 
-def gpu_bytes(stage: Train, size: EncoderSize, runtime: Runtime, *, bank_bytes: float = 0.0, gpu_memory: float = math.inf) -> float:
+def gpu_bytes(
+    stage: Train,
+    size: EncoderSize,
+    runtime: Runtime,
+    *,
+    bank_bytes: float = 0.0,
+    gpu_memory: float = math.inf,
+    tokens: float = TOKENS_PER_SENTENCE,
+) -> float:
     """Peak memory of one worker on its GPU.
 
-    bank_bytes: of all its banks, wherever they lie. gpu_memory: of the whole GPU.
+    bank_bytes: of all its banks, wherever they lie. gpu_memory: of the whole GPU. tokens: of a sentence, before it is cut.
     """
-    beside = _gpu_bytes_beside_banks(stage, size, runtime)
-    return beside + bank_bytes * bank_lies_on_gpu(stage, size, runtime, bank_bytes=bank_bytes, gpu_memory=gpu_memory)
+    beside = _gpu_bytes_beside_banks(stage, size, runtime, tokens)
+    lies_there = bank_lies_on_gpu(stage, size, runtime, bank_bytes=bank_bytes, gpu_memory=gpu_memory, tokens=tokens)
+    return beside + bank_bytes * lies_there
 
 
-def bank_lies_on_gpu(stage: Train, size: EncoderSize, runtime: Runtime, *, bank_bytes: float, gpu_memory: float) -> bool:
+def bank_lies_on_gpu(
+    stage: Train, size: EncoderSize, runtime: Runtime, *, bank_bytes: float, gpu_memory: float, tokens: float = TOKENS_PER_SENTENCE
+) -> bool:
     """Whether the banks of a training lie on its worker's GPU, of so much memory: they take no more than BANK_SHARE of what the worker has
     of it, and by estimate all else fits beside them. So they never make a worker larger than its share, which other workers need."""
     if not runtime.gpus_per_worker:
         return False
     mine = gpu_memory * min(1.0, runtime.gpus_per_worker)
-    return 0 < bank_bytes <= BANK_SHARE * mine and _gpu_bytes_beside_banks(stage, size, runtime) + bank_bytes <= mine
+    return 0 < bank_bytes <= BANK_SHARE * mine and _gpu_bytes_beside_banks(stage, size, runtime, tokens) + bank_bytes <= mine
 
 
 def embedding_widths(trainings: Iterable[Train], context: Context) -> dict[EncoderSpec, int]:
@@ -166,8 +177,8 @@ def planned_bank_bytes(stage: Train, rows: Mapping[str, int], widths: Mapping[En
     return bytes_together(shapes) if shapes else 0
 
 
-def _gpu_bytes_beside_banks(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
-    activations = sentences_at_a_time(stage, runtime) * _sentence_bytes_on_gpu(stage, size, runtime)
+def _gpu_bytes_beside_banks(stage: Train, size: EncoderSize, runtime: Runtime, tokens: float) -> float:
+    activations = sentences_at_a_time(stage, runtime) * _sentence_bytes_on_gpu(stage, size, runtime, tokens)
     at_a_step = 0.0 if stage.training.freeze_encoder else step_bytes(size.num_parameters, runtime, largest=size.largest)
     return _gpu_bytes_at_rest(stage, size, runtime) + max(activations, at_a_step)
 
@@ -179,7 +190,7 @@ def _gpu_bytes_at_rest(stage: Train, size: EncoderSize, runtime: Runtime) -> flo
 def fitting_micro_batch(stage: Train, size: EncoderSize, runtime: Runtime, *, num_bytes: float) -> int:
     """Sentences whose activations fit into so much of a GPU's memory, by estimate; at least 1."""
     left = num_bytes - _gpu_bytes_at_rest(stage, size, runtime)
-    return max(1, int(left // _sentence_bytes_on_gpu(stage, size, runtime)))
+    return max(1, int(left // _sentence_bytes_on_gpu(stage, size, runtime, TOKENS_PER_SENTENCE)))
 
 
 def _held_bytes(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
@@ -190,15 +201,16 @@ def _held_bytes(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
     return copies + state_bytes(size.num_parameters, runtime, largest=size.largest)
 
 
-def _sentence_bytes_on_gpu(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
+def _sentence_bytes_on_gpu(stage: Train, size: EncoderSize, runtime: Runtime, tokens: float) -> float:
     """Activations of one sentence, and what the derivative of its attention takes in one layer after the other."""
     attention = 0 if stage.training.freeze_encoder else ATTENTION_BYTES[stage.training.precision]
-    return _sentence_bytes(stage, size, runtime, BYTES_PER_UNIT_ON_GPU) + attention * size.num_heads * -(-stage.training.max_length // 64)
+    kept = _sentence_bytes(stage, size, runtime, BYTES_PER_UNIT_ON_GPU, tokens)
+    return kept + attention * size.num_heads * -(-stage.training.max_length // 64)
 
 
-def _sentence_bytes(stage: Train, size: EncoderSize, runtime: Runtime, bytes_per_unit: Mapping[str, float]) -> float:
+def _sentence_bytes(stage: Train, size: EncoderSize, runtime: Runtime, bytes_per_unit: Mapping[str, float], tokens: float) -> float:
     """Activations of one sentence."""
-    units = min(TOKENS_PER_SENTENCE, stage.training.max_length) * size.width
+    units = min(tokens, stage.training.max_length) * size.width
     of_a_layer = bytes_per_unit[stage.training.precision] * size.kept_share * units
     if stage.training.freeze_encoder:  # nothing is kept for a backward pass: one layer's at a time
         return of_a_layer

@@ -29,7 +29,7 @@ class LoadedSts:
     pairs: Pairs
 
     def __post_init__(self) -> None:
-        # Of the table's pairs, the geometry of their embeddings is told beside a score, and without one.
+        # Of the table's pairs, the geometry of their embeddings is reported beside a score, and without one.
         if is_own_task(self.task) and len(set(self.pairs.score.tolist())) < 2:
             alike = counted(self.pairs.num_pairs, "pair")
             raise DataError(

@@ -41,7 +41,7 @@ class Driver:
         monkeypatch.setattr(driver, "printed_events", lambda *_, **__: nullcontext())
         monkeypatch.setattr(driver, "_build_overlaps", self.overlaps)
         monkeypatch.setattr(driver, "size_of", lambda *_: SimpleNamespace(parameters=1, width=8))
-        monkeypatch.setattr(driver, "worker_bytes", lambda stage, *_: 1.0)
+        monkeypatch.setattr(driver, "worker_bytes", lambda stage, *_, **__: 1.0)
         monkeypatch.setattr(driver, "gpu_bytes", lambda stage, *_, **__: 1.0)
         monkeypatch.setattr(driver, "disk_estimate", self._estimate)
         monkeypatch.setattr("sentdist.execution.trials.run_trials", lambda *given, **more: self.trials(*given, **more))
@@ -133,18 +133,31 @@ def test_a_cluster_that_may_grow_is_told_of_and_the_board_knows_how_far(driven: 
 
 def test_only_what_is_still_to_be_trained_asks_for_memory(driven: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {stage.key: 10.0 * number for number, stage in enumerate(driven.plan.stages) if isinstance(stage, Train)}
-    monkeypatch.setattr(driver, "worker_bytes", lambda stage, *_: sizes[stage.key])
+    monkeypatch.setattr(driver, "worker_bytes", lambda stage, *_, **__: sizes[stage.key])
     assert driver._largest_worker(driven.plan, driven.context, sizes.keys())[0] == max(sizes.values())
     smallest = min(sizes, key=lambda key: sizes[key])
     assert driver._largest_worker(driven.plan, driven.context, {smallest})[0] == sizes[smallest]
 
 
+def test_a_worker_takes_more_where_planning_has_read_long_texts(driven: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    for asked in ("worker_bytes", "gpu_bytes"):
+        monkeypatch.setattr(driver, asked, lambda *_, tokens, **__: tokens)
+    trainings = {stage.key: stage for stage in driven.plan.stages if isinstance(stage, Train)}
+    corpora = {stage.corpus.key: 100.0 + number for number, stage in enumerate(trainings.values())}
+    unread = driver._largest_worker(driven.plan, driven.context, trainings.keys())
+    read = driver._largest_worker(replace(driven.plan, tokens=corpora), driven.context, trainings.keys())
+    assert unread == (24.0, 24.0) and read == (max(corpora.values()), max(corpora.values()))
+
+
 def test_banks_count_in_what_a_worker_takes_of_a_gpu(driven: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the training, over all its sentences, in float16; and held against the smallest GPU."""
     asked: dict[str, tuple[float, float]] = {}
-    monkeypatch.setattr(
-        driver, "gpu_bytes", lambda stage, *_, bank_bytes, gpu_memory: asked.update({stage.key: (bank_bytes, gpu_memory)}) or 1.0
-    )
+
+    def takes(stage: Train, *_: object, bank_bytes: float, gpu_memory: float, tokens: float) -> float:
+        asked[stage.key] = (bank_bytes, gpu_memory)
+        return 1.0
+
+    monkeypatch.setattr(driver, "gpu_bytes", takes)
     monkeypatch.setattr("sentdist.stages.planning.worker_memory.embedding_width", lambda encoder, folders: 8)
     driven.nodes = ClusterNodes(living=(Node(cpus=8.0, gpus=1.0, gpu_bytes=8e10), Node(cpus=8.0, gpus=1.0, gpu_bytes=4e10)))
     driven.run()

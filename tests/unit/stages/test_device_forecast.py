@@ -48,6 +48,9 @@ def test_operations_are_those_of_the_formula() -> None:
     frozen = train.model_copy(update={"training": train.training.model_copy(update={"freeze_encoder": True})})
     assert operations_of(frozen, plan, lambda encoder: 1e6) == operations_of(frozen, again, lambda encoder: 1e6) == once / 3
     assert operations_of(bank, plan, lambda encoder: 1e6) == 2 * 1e6 * rows * 3 * 16
+    read = dataclasses.replace(plan, tokens={train.corpus.key: 4.0})
+    assert operations_of(train, read, lambda encoder: 1e6) == once / 4
+    assert operations_of(train, dataclasses.replace(plan, tokens={train.corpus.key: 400.0}), lambda encoder: 1e6) == once, "they are cut"
     stopped = operations_of(entropy, plan, lambda encoder: 1e6) / once
     assert stopped == pytest.approx(1.0 if entropy.stopping is None else 0.05)
 

@@ -64,6 +64,24 @@ def test_the_rows_of_each_side_are_all_that_the_file_holds(
     assert all(isinstance(scores[task.name], float) for task in plan.trials[-1].scores.tasks)
 
 
+def test_planning_knows_about_how_long_texts_are(tmp_path: Path, minilm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker's memory was forecast as if all sentences had 24 tokens."""
+    from transformers import AutoTokenizer
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    prose = " ".join((RECIPES.parents[1] / "LICENSE").read_text().split()[40:1240]).replace('"', "").replace(",", "")
+    lengths = range(20, 60)
+    answers = [" ".join(prose.split()[place : place + length]) for place, length in zip(range(0, 1200, 30), lengths, strict=True)]
+    file = tmp_path / "faq.csv"
+    file.write_text("\n".join(["question,answer", *(f"What is number {place}?,{text}" for place, text in enumerate(answers))]) + "\n")
+    plan, _ = planned_recipe(
+        load_recipe(RECIPES / "own.yaml", (f"corpus.file={file}", "training.batch_size=8")), store=str(tmp_path / "store")
+    )
+    (found,) = plan.tokens.values()
+    ids = AutoTokenizer.from_pretrained(minilm)([f"What is number {place}?" for place in range(40)] + answers)["input_ids"]
+    assert found == pytest.approx(sum(map(len, ids)) / len(ids), rel=0.2)
+
+
 @pytest.mark.parametrize(("batch_size", "is_said"), [(16, True), (19, False)])
 def test_rows_that_fill_no_batch_are_said(batch_size: int, is_said: bool, tmp_path: Path, tiny_encoder_dir: Path) -> None:
     """38 rows train: 16 fill two batches and 6 are left; 19 leave none."""

@@ -171,6 +171,21 @@ def test_a_bank_is_as_wide_as_what_its_encoder_gives(pooling: str, width: int, t
     assert found == 10 * 3 * width * 4
 
 
+def test_what_is_kept_of_sentences_grows_as_they_do_until_they_are_cut() -> None:
+    def of_sentences(tokens: float, **training: int) -> list[float]:
+        stage = _stage(**training)
+        return [
+            asked(stage, MINILM, PLAIN, tokens=tokens) - asked(stage, MINILM, PLAIN.model_copy(update={"micro_batch": 1}), tokens=tokens)
+            for asked in (gpu_bytes, worker_bytes)
+        ]
+
+    short, long, longer = (of_sentences(tokens) for tokens in (24.0, 96.0, 384.0))
+    assert long[1] == pytest.approx(4 * short[1], rel=0.02)
+    assert 3 < long[0] / short[0] < 4, "of a GPU what attention takes is that of the longest"
+    assert longer == of_sentences(128.0), "of max_length"
+    assert of_sentences(384.0, max_length=512)[1] == pytest.approx(16 * short[1], rel=0.02)
+
+
 def test_attention_in_float32_takes_more_the_longer_a_sentence_may_be() -> None:
     """Of a GPU: 16 KiB for each sentence, head and 64 tokens while a layer is differentiated, which at 512 tokens is half of it all."""
     short, long = (gpu_bytes(_stage(max_length=length), MINILM, Runtime()) for length in (128, 512))
