@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-# English by WordPiece: 4.1 to 5.4 in twelve of thirteen data sets, mostly 4.6. Letters of other scripts take more bytes, and more of a token.
+# English by WordPiece: 4.1 to 5.4 in 12 of 13 data sets, mostly 4.6. Letters of other scripts take more bytes, and more of a token.
 BYTES_PER_TOKEN = 4.6
 SPECIAL_TOKENS = 2
 
