@@ -25,6 +25,9 @@ LONGEST = ("test_sweep", "test_other_users", "test_two_hosts", "test_embedding_b
 LAST = len(LONGEST) + 1
 UNTIL = float(os.environ.get("SENTDIST_NIGHTLY_UNTIL", "inf"))  # seconds since 1970, set by infra/test.sh
 DAY = str(UNTIL // 86400)  # the same in all processes of a run
+UNPAINTED = {"unit", "parity", "random_recipes"}  # folders of tests of which those marked with `pixels` alone look at pictures
+
+is_painted = True  # whether the test that runs looks at them
 
 # What is imported while tests are collected stays: the garbage collector need not walk through it, which took a tenth of the time.
 gc.disable()
@@ -57,10 +60,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("no time was left for it: `infra/test.sh --all` runs it")
     global is_painted
     is_painted = item.get_closest_marker("pixels") is not None or not UNPAINTED & set(item.path.parts)
-
-
-UNPAINTED = {"unit", "parity", "random_recipes"}  # folders of tests of which those marked with `pixels` alone look at pictures
-is_painted = True
 
 
 @pytest.fixture(scope="session", autouse=True)

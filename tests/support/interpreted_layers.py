@@ -1,6 +1,6 @@
 """Run as a program where Triton interprets its kernels (TRITON_INTERPRET=1): a GPU's layers beside torch. A line of JSON a case.
 
-Without an argument the cheap cases; "mpnet" and "dropped" are those.
+Without an argument what takes seconds; with "mpnet" its layers, with "dropped" the gradients under dropout, each as long as all else.
 """
 
 from __future__ import annotations
