@@ -11,6 +11,7 @@ from sentdist.plan.corpora.kind import Planning
 from sentdist.plan.corpora.relations import LinkTask, RelationalCorpus, link_task
 from sentdist.plan.corpus_sizes import CorpusSizes
 from sentdist.plan.dev_tasks import dev_parts
+from sentdist.plan.memoized import memoized
 from sentdist.plan.method_checks import check_lexical
 from sentdist.plan.objectives import AnyObjective, names_with, phi_of, uses_targets
 from sentdist.plan.recipe import Recipe
@@ -56,30 +57,35 @@ class Builder:
         self.resolver = resolver
         self.sizes = sizes  # what is found out about corpora is added
         self.tasks = RecipeTasks(recipe, resolver)
+        self._under_way: list[str] = []  # methods whose trainings are being planned, each for the one before it
         self.remarks: dict[str, None] = {}  # in the order in which methods were planned
         self.folds: tuple[int | None, ...] = (None,) if recipe.folds is None else tuple(range(recipe.folds.num))
         for where, section in {"corpus": recipe.corpus, **{f"corpora.{name}": one for name, one in recipe.corpora.items()}}.items():
             _check_folds(section, resolver, has_folds=recipe.folds is not None)
             _check_limit(section, where=where)
 
-    def encoder(self, method: Method) -> EncoderSpec:
+    @memoized
+    def encoder(self, name: str) -> EncoderSpec:
         """The checkpoint that a method starts from."""
-        section, pin = self._pinned(method)
+        section, pin = self._pinned(name)
         check_checkpoint(section, pin)
-        if "pooling" not in {*self.recipe.encoder.model_fields_set, *method.encoder}:
+        if "pooling" not in {*self.recipe.encoder.model_fields_set, *self.recipe.methods[name].encoder}:
             check_pooling(section, self.resolver.declared_pooling(section.checkpoint, revision=section.revision))
         return EncoderSpec.model_validate(section.model_dump() | {"checkpoint": pin.name, "revision": pin.revision})
 
-    def _pinned(self, method: Method) -> tuple[EncoderSection, Pin]:
-        section = EncoderSection.model_validate(self.recipe.encoder.model_dump() | method.encoder)
+    @memoized
+    def _pinned(self, name: str) -> tuple[EncoderSection, Pin]:
+        section = EncoderSection.model_validate(self.recipe.encoder.model_dump() | self.recipe.methods[name].encoder)
         return section, self.resolver.encoder(section.checkpoint, revision=section.revision, where="encoder.checkpoint")
 
+    @memoized
     def _targets(self, corpus: AnyCorpus) -> Targets:
         """Tags and words of a corpus."""
         section = self.recipe.targets or TargetsSection()
         revision = self.resolver.tagger(section.tagger, where="targets.tagger")
         return Targets(corpus=corpus, tagger=section.tagger, tagger_revision=revision, num_words=section.num_words)
 
+    @memoized
     def corpus(self, name: str | None, fold: int | None) -> AnyCorpus:
         """The training rows of a method: the recipe's corpus, or the one of that name under `corpora`."""
         section, where = (self.recipe.corpus, "corpus") if name is None else (self.recipe.corpora[name], f"corpora.{name}")
@@ -90,24 +96,33 @@ class Builder:
             self.sizes.tokens[corpus.key] = tokens
         return corpus
 
-    def training(self, method: Method) -> Training:
-        return Training.model_validate(self.recipe.training.model_dump() | method.training)
+    @memoized
+    def training(self, name: str) -> Training:
+        return Training.model_validate(self.recipe.training.model_dump() | self.recipe.methods[name].training)
 
-    def train(self, name: str, *, seed: int, fold: int | None, phi: float | None = None, chain: tuple[str, ...] = ()) -> Train | None:
+    @memoized
+    def train(self, name: str, *, seed: int, fold: int | None, phi: float | None = None) -> Train | None:
         """The training of a method; None for the untouched checkpoint."""
-        if name in chain:
-            circle = " → ".join((*chain, name))
+        if name in self._under_way:
+            circle = " → ".join((*self._under_way, name))
             raise RecipeError(
                 where=f"methods.{name}", found=circle, expected="no circle", remedy="Let one of them start from the checkpoint."
             )
+        self._under_way.append(name)
+        try:
+            return self._train(name, seed=seed, fold=fold, phi=phi)
+        finally:
+            self._under_way.pop()
+
+    def _train(self, name: str, *, seed: int, fold: int | None, phi: float | None) -> Train | None:
         method = self.recipe.methods[name]
         if method.objective is None:
             return None
-        seed, chain = seed if method.seed is None else method.seed, (*chain, name)
+        seed = seed if method.seed is None else method.seed
         corpus = self.corpus(method.corpus, fold)
-        training = self.training(method)
+        training = self.training(name)
         check_fit(method.objective, corpus, where=f"methods.{name}.objective")
-        section, pin = self._pinned(method)
+        section, pin = self._pinned(name)
         check_encoder(method.objective, pooling=section.pooling, pin=pin, where=f"methods.{name}.objective")
         check_training(training, method.regularizers, self.recipe.runtime, pin, where=f"methods.{name}")
         objective = settled(method.objective, corpus, phi=phi)
@@ -115,9 +130,9 @@ class Builder:
         self.remarks |= dict.fromkeys(unheeded(method.objective, corpus, where=f"methods.{name}"))
         self.remarks |= dict.fromkeys(rate_remarks(training, where=f"methods.{name}"))
         check_batch(training, self.recipe.runtime, self.sizes.rows[corpus.key], where=f"methods.{name}")
-        start = None if method.start is None else self.train(method.start, seed=seed, fold=fold, chain=chain)
+        start = None if method.start is None else self.train(method.start, seed=seed, fold=fold)
         check_start(objective, corpus, start, where=f"methods.{name}.objective")
-        encoder = self.encoder(method)
+        encoder = self.encoder(name)
         check_encoder_of_start(encoder, start, where=f"methods.{name}")
         selection = self._selection(name, fold, objective, corpus, width=pin.width_with(encoder.pooling)) if method.select else None
         check_frozen(training, objective, selection, where=f"methods.{name}")
@@ -128,7 +143,7 @@ class Builder:
             start=start,
             corpus=corpus,
             objective=objective,
-            banks=self._banks(name, method, training, corpus, seed=seed, fold=fold, chain=chain),
+            banks=self._banks(name, method, training, corpus, seed=seed, fold=fold),
             targets=self._targets(corpus) if uses_targets(objective) else None,
             training=training,
             regularizers=method.regularizers,
@@ -147,7 +162,7 @@ class Builder:
             ranks = bool(relations) and section.links is not None
             check_space(train.encoder.pooling, train.objective, method.view, ranks_by_relations=ranks, where=f"methods.{name}")
         probes = section.probes if method.of is None and method.lexical is None else None
-        used, pin = self._pinned(self.recipe.methods[method.of or name])
+        used, pin = self._pinned(method.of or name)
         width = pin.width_with(used.pooling)
         check_length("evaluation.max_length", section.max_length, pin)
         check_channels(method.view, probes, width=width, where=f"methods.{name}.view")
@@ -155,7 +170,7 @@ class Builder:
         found = self.tasks.tested(fold)
         check_lexical(method.lexical, found, where=f"methods.{name}")
         return Scores(
-            encoder=(LexicalSpec(name=method.lexical) if method.lexical else self.encoder(method)) if train is None else train,
+            encoder=(LexicalSpec(name=method.lexical) if method.lexical else self.encoder(name)) if train is None else train,
             tasks=(*found, *self._links(name, fold, train)),
             max_length=section.max_length,
             precision=section.precision,
@@ -164,9 +179,7 @@ class Builder:
             targets=None if probes is None else self._targets(self.corpus(method.corpus, fold)),
         )
 
-    def _banks(
-        self, name: str, method: Method, training: Training, corpus: AnyCorpus, *, seed: int, fold: int | None, chain: tuple[str, ...]
-    ) -> tuple[Bank, ...]:
+    def _banks(self, name: str, method: Method, training: Training, corpus: AnyCorpus, *, seed: int, fold: int | None) -> tuple[Bank, ...]:
         if method.bank is None and method.bank_dtype != type(method).model_fields["bank_dtype"].default:
             raise RecipeError(
                 where=f"methods.{name}.bank_dtype", found="no bank", expected="a bank, which is kept in it", remedy="Leave it out."
@@ -183,7 +196,7 @@ class Builder:
                 expected=f"a bank whose objective has a phi: {names_with('phi')}",
                 remedy="Leave phis out.",
             )
-        encoders = [self.train(method.bank, seed=seed, fold=fold, phi=phi, chain=chain) for phi in phis]
+        encoders = [self.train(method.bank, seed=seed, fold=fold, phi=phi) for phi in phis]
         return tuple(
             Bank(encoder=encoder, corpus=corpus, dtype=method.bank_dtype, max_length=training.max_length, precision=training.precision)
             for encoder in encoders

@@ -115,11 +115,11 @@ def check_names(tasks: Sequence[AnyTask], resolver: Resolver, *, where: str) -> 
 
 def _one_and_the_same(one: ScoredTask, other: ScoredTask, resolver: Resolver) -> str | None:
     """Why two tasks would score the same rows, to stand behind their names; None where they are two."""
-    if _in_one_way(one) != _in_one_way(other):
-        return None
     is_one_file = _file_of(one) == _file_of(other)
     is_one_content = is_own_task(one) and is_own_task(other) and one.revision.startswith("sha256:")
     if not is_one_file and not is_one_content:
+        return None
+    if _in_one_way(one) != _in_one_way(other):
         return None
     if split_of(one) != split_of(other) and not (_is_whole(one, resolver) and _is_whole(other, resolver)):
         return None

@@ -8,6 +8,7 @@ from sentdist.errors import RecipeError
 from sentdist.plan.corpora import CorpusSection
 from sentdist.plan.corpora.own import OwnSection
 from sentdist.plan.dev_tasks import limited
+from sentdist.plan.memoized import memoized
 from sentdist.plan.own_tasks import OWN, own_task, own_test_tasks
 from sentdist.plan.pinned_tasks import check_names, pinned_task, selectable_task
 from sentdist.plan.recipe import Recipe
@@ -27,11 +28,13 @@ class RecipeTasks:
         self._recipe = recipe
         self._resolver = resolver
 
+    @memoized
     def tested(self, fold: int | None) -> tuple[ChosenTask, ...]:
         """The tasks of `evaluation.tasks`."""
         found = (chosen for name in task_names(self._recipe.evaluation.tasks) for chosen in self._tested(name, fold))
         return tuple(check_names(tuple(found), self._resolver, where="evaluation.tasks"))
 
+    @memoized
     def choosing(self, section: SelectionSection, fold: int | None) -> Sequence[DevTask]:
         """The tasks whose mean chooses checkpoints."""
         asked = [limited(self._dev_task(name, fold), section.limit) for name in section.names]
@@ -55,6 +58,7 @@ class RecipeTasks:
         found = (self._selectable(name, None, role="test") for name in task_names(names))
         return tuple(task for task in found if isinstance(task, Task))  # all: their kind was looked at
 
+    @memoized
     def fold(self, number: int | None) -> Fold | None:
         """One of the recipe's folds by its number."""
         if number is None or self._recipe.folds is None:
