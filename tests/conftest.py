@@ -64,10 +64,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _pictures_nobody_looks_at() -> None:
-    """Painting a figure takes as long as placing its parts, which is always done."""
+    """Placing the parts of a figure and painting it takes two thirds of its time; what it says is the same without."""
     style: Any = sys.modules.get("sentdist.report.style")
     if style is not None:
-        paint = style._painted
+        place, paint = style._place, style._painted
+        style._place = lambda figure, below: place(figure, below) if is_painted else None
         style._painted = lambda raster: paint(raster) if is_painted else b"not painted"
 
 

@@ -14,7 +14,7 @@ Answer = TypeVar("Answer")
 def memoized(method: Callable[Concatenate[Self, Given], Answer]) -> Callable[Concatenate[Self, Given], Answer]:
     """Keep what a method answers, for each object by what it is given, as long as the object lives.
 
-    For methods whose answers are values that nobody changes and follow from the object and from hashable arguments. What raises is not kept.
+    For answers that nobody changes and that follow from the object and from hashable arguments. What raises is not kept.
     """
     name = f"_answers_of_{method.__name__}"
 

@@ -188,16 +188,21 @@ def save(
     svg, raster = io.StringIO(), FigureCanvasAgg(figure)
     figure.set_dpi(DOTS_AN_INCH)  # of small letters drawn with fewer dots, the widths are wrong by a twentieth
     figure.set_facecolor("white")
-    layout = figure.get_layout_engine()
-    assert layout is not None  # canvas gives one
-    layout.execute(figure)  # once for both formats; `savefig` would do it for each
-    if below is not None and _break_where_cut(below, figure.bbox.width):
-        layout.execute(figure)
+    _place(figure, below)
     figure.set_layout_engine("none")
     png = _painted(raster)
     FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None, "Creator": None})  # sets the figure's dots an inch to 72
     rows = ([_in_table(value) for value in record] for record in records)
     return Drawing(name=name, caption=caption, svg=svg.getvalue(), png=png, table=csv_text([header, *rows]), hover=hover or {})
+
+
+def _place(figure: Figure, below: Text | None) -> None:
+    """Give all parts their places, once for both formats; `savefig` would do it for each."""
+    layout = figure.get_layout_engine()
+    assert layout is not None  # canvas gives one
+    layout.execute(figure)
+    if below is not None and _break_where_cut(below, figure.bbox.width):
+        layout.execute(figure)
 
 
 def _painted(raster: FigureCanvasAgg) -> bytes:
