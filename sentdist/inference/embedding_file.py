@@ -100,7 +100,7 @@ def check_made_by(path: Path, embeddings_SD: np.ndarray, *, width: int, facts: d
             remedy="Name the encoder that made them, or encode the corpus again.",
         )
     made_with = facts_of(path)
-    for name in ("encoder", "pooling", "max_length"):
+    for name in ("encoder", "tokenizer_and_modules", "pooling", "max_length"):
         if name in made_with and made_with[name] != facts[name]:
             raise DataError(
                 where=str(path),

@@ -22,18 +22,18 @@ from sentdist.plan.stage import Json
 from sentdist.poolings import POOLINGS
 from sentdist.stages.devices import why_unusable
 from sentdist.stages.gpu_memory import explained_if_full, whole_gpu
-from sentdist.stages.planning.resolve import folder_digest
+from sentdist.stages.planning.encoder_digest import EncoderDigest, digest_of_encoder
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedEncoder:
-    """An encoder in memory. folder: where it lies. digest: of its configuration and weights. matmul: what torch calls its float32
+    """An encoder in memory. folder: where it lies. digest: of its files. matmul: what torch calls its float32
     products. unknown: sentences that were embedded without a word of them being known."""
 
     use: EncoderUse
     folder: Path
     encoder: SentenceEncoder
-    digest: str
+    digest: EncoderDigest
     matmul: str
     unknown: UnknownWords = field(default_factory=UnknownWords, compare=False)
 
@@ -71,7 +71,7 @@ class LoadedEncoder:
         keep_gpu_memory_whole()  # before torch is asked anything of the GPU
         place = torch.device(device or ("cpu" if why_unusable() else "cuda"))
         matmul = apply_matmul_precision(place, precision)
-        digest = folder_digest(folder, "encoder")
+        digest = digest_of_encoder(folder, "encoder")
         with explained_if_full(partial(_full_gpu, use, use.max_length or encoder.max_length)):
             encoder.to(place).eval()
         return cls(use=use, folder=folder, encoder=encoder, digest=digest, matmul=matmul)
@@ -94,7 +94,8 @@ class LoadedEncoder:
     def facts(self) -> dict[str, Json]:
         """Everything that its embeddings depend on; equal facts, equal embeddings (to rounding)."""
         return {
-            "encoder": self.digest,
+            "encoder": self.digest.model,
+            "tokenizer_and_modules": self.digest.further,
             "pooling": self.encoder.pooling,
             "max_length": self.max_length,
             "precision": self.use.precision,

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class SameEncoder:
-    """use: as it is found from any folder; one of the hub at the commit that was loaded. digest: of its configuration and weights; None of
-    the hub, where the commit says it."""
+    """use: as it is found from any folder; one of the hub at the commit that was loaded. digest: of its files; None of the hub, where
+    the commit says it."""
 
     use: EncoderUse
     digest: str | None
@@ -28,9 +28,9 @@ class SameEncoder:
         another commit there."""
         use, folder = loaded.use, loaded.folder
         if use.checkpoint in PACKAGED_ENCODERS:
-            return cls(use=use, digest=loaded.digest)
+            return cls(use=use, digest=loaded.digest.whole)
         if Path(use.checkpoint).expanduser() == folder:
-            return cls(use=replace(use, checkpoint=str(folder.absolute())), digest=loaded.digest)
+            return cls(use=replace(use, checkpoint=str(folder.absolute())), digest=loaded.digest.whole)
         return cls(use=replace(use, revision=folder.name), digest=None)  # huggingface_hub: snapshots/COMMIT
 
     def load(self, device: str | None = None) -> LoadedEncoder:
@@ -42,11 +42,17 @@ class SameEncoder:
         from sentdist.inference.ready_encoder import LoadedEncoder
 
         loaded = LoadedEncoder.load(self.use, device)
-        if self.digest is not None and loaded.digest != self.digest:
+        if self.digest is not None and loaded.digest.whole != self.digest:
+            packaged = PACKAGED_ENCODERS.get(self.use.checkpoint)
+            remedy = (
+                "Put the same folder on all hosts, or on a disk that they share"
+                if packaged is None
+                else (f"Install the same version of {packaged.distribution} on all hosts")
+            )
             raise EncoderError(
                 where=f"encoder {self.use.checkpoint}",
-                found="another configuration or other weights in a worker's folder of that name than here",
+                found="another configuration, tokenizer or pooling, or other weights under that name on a worker's host than here",
                 expected="one encoder on all hosts, which stays as it is",
-                remedy="Put the same folder on all hosts, or on a disk that they share, and begin again.",
+                remedy=f"{remedy}, and begin again.",
             )
         return loaded

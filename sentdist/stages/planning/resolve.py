@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
-import json
-import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO
 
 from sentdist.data.nltk_folder import nltk_folder
 from sentdist.data.own.file_format import READABLE, is_own_name, no_such_file
@@ -38,13 +34,12 @@ from sentdist.plan.corpus_sizes import tokens_in
 from sentdist.plan.own_file import OwnFileSection
 from sentdist.plan.resolver import OwnPin, Pin
 from sentdist.plan.specs import EncoderSpec, OwnRows
-from sentdist.reading import read_json_object, reading
+from sentdist.reading import read_json_object
 from sentdist.spelling import near
+from sentdist.stages.planning.encoder_digest import SAVE, digest_of_encoder
 from sentdist.table_files import other_kind
 
-SAVE = "Give a folder written by save_pretrained."
 COMMIT = re.compile("[0-9a-f]{40}")
-LONGEST_HEADER = 100_000_000  # bytes, of a safetensors file; the format's own limit
 
 
 @dataclass(kw_only=True)
@@ -190,7 +185,7 @@ class FileResolver:
             return _pinned(checkpoint, revision, _folder_here(checkpoint))
         folder = _folder_here(checkpoint)
         if folder is not None:
-            digest = folder_digest(folder, where)
+            digest = digest_of_encoder(folder, where).whole
             self.folders[digest] = str(folder.absolute())
             _check_files(folder, where)
             return _pinned(folder.absolute().name, digest, folder)
@@ -338,41 +333,3 @@ def _check_files(folder: Path, where: str) -> None:
     tokens, embeddings = num_tokens(folder), configured(_configuration(folder), "num_tokens")
     if tokens is not None and embeddings is not None:
         check_has_embeddings(tokens, embeddings, where=f"{where}: {folder}")
-
-
-def folder_digest(folder: Path, where: str) -> str:
-    """What pins an encoder given by path: its configuration and weights. EncoderError where there are none."""
-    weights = [path for path in sorted(folder.iterdir()) if path.suffix in (".safetensors", ".bin")] if folder.is_dir() else []
-    if not weights or not os.path.lexists(folder / "config.json"):
-        found = "no such folder" if not folder.is_dir() else "no config.json" if weights else "no weights (*.safetensors)"
-        raise EncoderError(
-            where=f"{where}: {folder}",
-            found=found,
-            expected="a saved Hugging Face encoder",
-            remedy=SAVE,
-        )
-    digest = hashlib.sha256()
-    for path in [folder / "config.json", *weights]:
-        expected = "weights that are whole" if path in weights else "the configuration of an encoder"
-        with reading(path, expected=expected, remedy=SAVE, kind=EncoderError, where=where), path.open("rb") as file:
-            if path.suffix == ".safetensors":
-                _check_length(file, path.stat().st_size)
-            digest.update(f"{path.name}:{path.stat().st_size}:".encode())
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    return f"sha256:{digest.hexdigest()[:16]}"
-
-
-def _check_length(file: IO[bytes], size: int) -> None:
-    """ValueError for a safetensors file that is cut off or has no header; leaves the file at its beginning.
-
-    Its first 8 bytes are the length of a header in JSON, which says where each tensor ends behind it.
-    So a mistake is found before a worker is asked for.
-    """
-    length = int.from_bytes(file.read(8), "little")
-    if not 0 < length <= min(size - 8, LONGEST_HEADER):
-        raise ValueError(f"a header of {length:,} bytes in a file of {size:,}")
-    tensors = {name: tensor for name, tensor in json.loads(file.read(length)).items() if name != "__metadata__"}
-    needed = 8 + length + max((int(tensor["data_offsets"][1]) for tensor in tensors.values()), default=0)
-    if size != needed:
-        raise ValueError(f"{size:,} bytes, where its header says {needed:,}")
-    file.seek(0)

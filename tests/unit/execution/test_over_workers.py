@@ -117,7 +117,7 @@ def test_a_file_that_workers_encode_is_written_in_its_order(monkeypatch: pytest.
     monkeypatch.setattr(file_encoder.LoadedEncoder, "load", load)
     texts = tmp_path / "texts.csv"
     texts.write_text("text,name\n" + "".join(f"{number},n{number}\n" for number in range(1_300)))
-    loaded: Any = SimpleNamespace(use=use, folder=Path(), digest=None, facts={}, width=1, unknown=UnknownWords())
+    loaded: Any = SimpleNamespace(use=use, folder=Path(), digest=SimpleNamespace(whole=None), facts={}, width=1, unknown=UnknownWords())
     runtime = Runtime(engine="torch", workers=2, cpus_per_worker=0.5)
     on_cluster = file_encoder.WorkerEncoding.on_cluster(loaded, runtime)
     assert on_cluster.devices == "over 2 workers, on 2 GPU(s); idle: 2 (bound by --workers)"

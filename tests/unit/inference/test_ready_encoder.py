@@ -12,13 +12,17 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
-from sentdist.errors import EncoderError, ResourceError
+from sentdist.errors import DataError, EncoderError, ResourceError
 from sentdist.inference import ready_encoder
+from sentdist.inference.embedding_file import check_made_by, embedding_writer, open_embeddings
 from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.inference.same_encoder import SameEncoder
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.plan.specs import EncoderUse
+from sentdist.stages.planning.resolve import FileResolver
+from tests.support.tiny_encoders import released_t5
 
 
 def test_a_gpu_that_torch_has_no_kernels_for_is_left_alone(planted_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,11 +99,33 @@ def test_a_worker_takes_no_other_encoder_of_that_name(tiny_encoder_dir: Path, pl
     folder = tmp_path / "encoder"
     shutil.copytree(tiny_encoder_dir, folder)
     asked = pickle.loads(pickle.dumps(SameEncoder.of(LoadedEncoder.beside_workers(EncoderUse(checkpoint=str(folder))))))
-    assert asked.load("cpu").digest == asked.digest
+    assert asked.load("cpu").digest.whole == asked.digest
     shutil.rmtree(folder)
     shutil.copytree(planted_encoder_dir, folder)
     with pytest.raises(EncoderError, match="other weights"):
         asked.load("cpu")
+
+
+@pytest.mark.parametrize("file", ["tokenizer.json", "sentence_bert_config.json", "1_Pooling/config.json", "2_Dense/model.safetensors"])
+def test_what_stands_beside_the_weights_makes_another_encoder(file: str, tmp_path: Path) -> None:
+    """With another tokenizer, length or pooling, scores and embeddings of the folder as it had been were taken for its own."""
+    folder = released_t5(tmp_path / "encoder")
+    before = LoadedEncoder.load(EncoderUse(checkpoint=str(folder)), "cpu")
+    pinned = FileResolver().encoder(str(folder), revision=None, where="encoder.checkpoint")
+    old = tmp_path / "old.npy"
+    with embedding_writer(old, width=before.width, dtype="float32", facts=before.facts, with_ids=False) as writer:
+        writer.write(before.embed(["a man sleeps"]), None)
+    if file.endswith(".json"):
+        with (folder / file).open("a") as changed:
+            changed.write("\n")
+    else:
+        save_file({name: -weight for name, weight in load_file(folder / file).items()}, folder / file)
+    after = LoadedEncoder.load(EncoderUse(checkpoint=str(folder)), "cpu")
+    assert FileResolver().encoder(str(folder), revision=None, where="encoder.checkpoint").revision != pinned.revision
+    with pytest.raises(EncoderError, match="another configuration, tokenizer or pooling"):
+        SameEncoder.of(before).load("cpu")
+    with pytest.raises(DataError, match="embeddings made with tokenizer_and_modules"):
+        check_made_by(old, open_embeddings(old), width=after.width, facts=after.facts)
 
 
 def test_a_worker_takes_the_commit_of_a_hub_encoder_that_is_here(tiny_encoder_dir: Path, tmp_path: Path) -> None:
