@@ -119,7 +119,13 @@ def parameter_groups(module: nn.Module, optimization: Optimization) -> list[Para
 
 
 def _layer_of(name: str) -> int | None:
-    """Number of the transformer layer that a parameter belongs to, from 0 next to the embeddings; None outside all layers."""
+    """Number of the transformer layer that a parameter belongs to, from 0 next to the embeddings; None outside all layers.
+
+    None, too, for the table of distances that T5 keeps in its first layer and reads in all: MPNet keeps its own outside, and the released
+    code of BEiT (arXiv 2106.08254, `get_num_layer_for_vit`) gives a shared table the last layer's rate.
+    """
+    if ".relative_attention_bias." in name:
+        return None
     found = re.search(r"\.(?:block|layers?)\.(\d+)\.", name)  # the first: in a T5's block parts are numbered, too
     return None if found is None else int(found.group(1))
 

@@ -24,12 +24,17 @@ def scratch_folder(parent: Path, purpose: str, *, mode: int = 0o700) -> Iterator
     purpose: small letters, for those who look into `parent`.
     """
     remove_left(parent)
-    folder = parent / f"sentdist-{purpose}~{_machine()}~{os.getpid()}~{uuid.uuid4().hex[:8]}"
+    folder = parent / scratch_name(purpose)
     folder.mkdir(mode=mode)
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def scratch_name(purpose: str) -> str:
+    """A new name that says which process of which machine gave it; see `maker_of`."""
+    return f"sentdist-{purpose}~{_machine()}~{os.getpid()}~{uuid.uuid4().hex[:8]}"
 
 
 def remove_left(parent: Path) -> list[Path]:

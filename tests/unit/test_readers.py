@@ -60,7 +60,7 @@ ALLOWED = {
     "table_files.py:open_text": "what calls it is looked at here",
     "table_files.py:whole_text": "what calls it is looked at here",
     "stages/banks.py:finish": "what this process has just written",
-    "stages/planning/resolve.py:_check_length": "called under reading",
+    "stages/planning/encoder_digest.py:_check_length": "called under reading",
     "processor.py:_values": "/proc/cpuinfo",
     "stages/rungs.py:save_on_ranks": "what this rank has just written",
 }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ray
 from ray.exceptions import LocalRayletDiedError, NodeDiedError, OutOfMemoryError, RayActorError, RayTaskError, WorkerCrashedError
 
 from sentdist.addresses import without_secrets
+from sentdist.errors import EncoderError, ResourceError
 
 
 class HostTakenAwayError(Exception):
@@ -26,6 +28,14 @@ def cause_of(error: BaseException) -> BaseException:
     while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
         error = error.cause
     return error
+
+
+def on_node(error: RayTaskError) -> BaseException:
+    """As `cause_of`; an error of a GPU, a memory or an encoder on another host than this says on which: they differ."""
+    cause = cause_of(error)
+    if not isinstance(cause, ResourceError | EncoderError) or error.ip == ray.util.get_node_ip_address():
+        return cause
+    return cause.told(where=f"node {error.ip}: {cause.where}")
 
 
 def reason(error: BaseException) -> str:

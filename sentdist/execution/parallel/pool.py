@@ -15,7 +15,7 @@ from sentdist.errors import ResourceError
 from sentdist.execution.capacity import capacity, with_devices
 from sentdist.execution.cluster.connection import connect
 from sentdist.execution.cluster.growth import cluster_growth
-from sentdist.execution.cluster.ray_errors import cause_of, reason
+from sentdist.execution.cluster.ray_errors import on_node, reason
 from sentdist.execution.demand import Demand
 from sentdist.execution.device_lines import workers_line
 from sentdist.execution.gpu_types import with_gpu_type
@@ -168,7 +168,7 @@ class _Pool(Generic[TaskPart, Answer]):
             answer: Answer = ray.get(ready)
         except RayTaskError as error:
             ray.kill(worker)
-            raise cause_of(error) from None
+            raise on_node(error) from None
         except RayError as error:
             ray.kill(worker)  # it may live on a node that is only out of reach
             task.num_lost += 1

@@ -15,10 +15,11 @@ import ray
 from ray.autoscaler._private.kuberay import node_provider
 from ray.exceptions import RayTaskError
 
-from sentdist.errors import ResourceError
+from sentdist.errors import DataError, ResourceError
 from sentdist.execution.cluster import growth, leaving, own_cluster, snapshot
-from sentdist.execution.cluster.ray_errors import cause_of, reason
+from sentdist.execution.cluster.ray_errors import cause_of, on_node, reason
 from sentdist.execution.demand import Demand
+from sentdist.store.scratch import maker_of, scratch_name
 
 ROWS = [
     {"Alive": True, "NodeID": "aa", "NodeManagerAddress": "10.0.0.2", "Resources": {"CPU": 8.0, "GPU": 2.0}},
@@ -161,10 +162,43 @@ def test_what_rays_processes_still_write_at_the_end_is_no_error_of_the_work(monk
     shutil.rmtree(folders[0])
 
 
+def test_what_a_killed_process_left_of_its_cluster_goes_with_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders of hundreds of MB stayed in /tmp; those of living processes, of others and of unknown ones stay."""
+    mine = scratch_name("cluster")
+    dead = mine.replace(f"~{os.getpid()}~", f"~{2**22 + 1}~")  # beyond the largest process id of Linux
+    names = {"living": mine, "dead": dead, "elsewhere": f"sentdist-cluster~other-machine~{2**22 + 1}~00000000", "unknown": "session"}
+    for name, marked in names.items():
+        (tmp_path / f"sd-own-{name}").mkdir()
+        (tmp_path / f"sd-own-{name}" / marked).touch()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / dead).touch()
+    (tmp_path / "sd-own-link").symlink_to(tmp_path / "outside")
+    monkeypatch.setattr(own_cluster, "PLACE", str(tmp_path))
+    monkeypatch.setattr(ray, "init", lambda **asked: None)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    with own_cluster.own_cluster(cpus=1):
+        (ours,) = {path.name for path in tmp_path.iterdir()} - {"outside", "sd-own-link", *(f"sd-own-{name}" for name in names)}
+        assert [maker_of(path.name) for path in (tmp_path / ours).iterdir()] == ["living"]
+    left = {"outside", "sd-own-link", "sd-own-living", "sd-own-elsewhere", "sd-own-unknown"}
+    assert {path.name for path in tmp_path.iterdir()} == left and (tmp_path / "outside" / dead).exists()
+
+
 def test_what_a_body_raised_comes_out_of_all_of_rays_wrappers() -> None:
     error = ValueError("of the body")
     once = RayTaskError("inner", "trace", error)
     assert cause_of(RayTaskError("outer", "trace", once)) is error and cause_of(once) is error and cause_of(error) is error
+
+
+def test_an_error_of_another_hosts_gpu_names_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ "a GPU of 80 GB, 1 GB free, full": of ten hosts, nobody knew which to look at."""
+    monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "10.0.0.1")
+    full = ResourceError(where="encoder minilm-l6", found="a full GPU", expected="work that fits", remedy="Take another.")
+    there, here = (RayTaskError("work", "trace", full, ip=ip) for ip in ("10.0.0.2", "10.0.0.1"))
+    told = on_node(there)
+    assert isinstance(told, ResourceError) and str(told).startswith("node 10.0.0.2: encoder minilm-l6: found a full GPU")
+    assert on_node(here) is full
+    of_all = DataError(where="corpus.csv", found="no such file", expected="a file", remedy="Correct it.")
+    assert on_node(RayTaskError("work", "trace", of_all, ip="10.0.0.2")) is of_all
 
 
 def test_the_reason_of_a_loss_shows_no_password() -> None:

@@ -147,7 +147,7 @@ def test_batches_that_come_before_their_turn_do_not_pile_up_behind_a_slow_worker
         unknown=UnknownWords(),
         use=EncoderUse(checkpoint="minilm-l6"),
         folder=Path(),
-        digest=None,
+        digest=SimpleNamespace(whole=None),
     )
     monkeypatch.setattr(file_encoder.LoadedEncoder, "load", lambda use, device: one)
     texts = tmp_path / "texts.csv"

@@ -45,8 +45,9 @@ def rates_of(module: nn.Module, layer_decay: float) -> dict[str, float]:
 
 def expected_rate(family: str, name: str) -> float:
     """The released code's loop: from the last layer, which has the base rate, each layer below has 0.95 of it;
-    all the rest has the base rate."""
-    layer = re.search(LAYERS[family], name)
+    all the rest has the base rate. So has the table of distances, which all of T5's layers read: with the first layer's rate, it had less
+    than MPNet's, which lies outside the layers."""
+    layer = None if "relative_attention_bias" in name else re.search(LAYERS[family], name)
     rate = RATE
     for _ in range(0 if layer is None else 3 - int(layer.group(1))):
         rate *= DECAY
