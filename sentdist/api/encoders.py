@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -56,6 +57,7 @@ class Encoder:
         revision: commit of a hub id. pooling: as `encoder.pooling` of a recipe names it ("mean", "cls", …); None: what the encoder
             declares.
         max_length: tokens of a sentence, special ones included; None: the encoder's own limit.
+        Prompts that the folder has for sentence-transformers are not added to sentences; a warning names them.
         precision: fp32; tf32 for products in TensorFloat-32, on an NVIDIA GPU; bf16 for products in bfloat16.
 
         Raises:
@@ -67,11 +69,14 @@ class Encoder:
         length = None if max_length is None else given_count("Encoder.load: max_length", max_length)
 
         from sentdist.inference.ready_encoder import LoadedEncoder
+        from sentdist.learning.encoder.declared import prompts_left_out
 
         use = encoder_use(
             checked, given_store(store), revision=revision, pooling=pooling, max_length=length, precision=precision, normalize=False
         )
         made = cls(LoadedEncoder.load(use))
+        if left_out := prompts_left_out(made.loaded.folder):
+            warnings.warn(f"encoder {name}: {left_out}", stacklevel=2)
         made._store = given_store(store)
         return made
 

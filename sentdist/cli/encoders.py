@@ -35,8 +35,8 @@ from sentdist.cli.printing import (
     look_through,
     open_console,
     sentence_progress,
+    tell_of_encoder,
     tell_rows,
-    tell_unknown,
 )
 from sentdist.encoder_export import export_encoder
 from sentdist.errors import DataError, brief, counted
@@ -122,7 +122,7 @@ def encode(
             for done in encode_file(loaded, texts, out, dtype=dtype, batches=batches):
                 advance(done)
         seconds = time.perf_counter() - started
-    tell_unknown(loaded)
+    tell_of_encoder(loaded)
     tell_rows(texts)
     typer.echo(f"{out}: {counted(done, 'embedding')} of width {loaded.width}, {dtype}; {seconds:.1f} s, {done / seconds:,.0f} sentences/s")
 
@@ -227,7 +227,7 @@ def _print_pair(use: EncoderUse, first: str, second: str, weights: dict[str, flo
 
     loaded = LoadedEncoder.load(use)
     score = float(pair_scorer(loaded, weights, directions=directions).scores([first], [second])[0])
-    tell_unknown(loaded)
+    tell_of_encoder(loaded)
     by_relation = [] if weights else cosines_by_relation(loaded, first, second)
     if not by_relation:
         typer.echo(f"{score:.6f}")
@@ -263,7 +263,7 @@ def _score_files(use: EncoderUse, files: tuple[Texts, Texts | None], weights: di
 
 
 def _tell_of_pairs(loaded: LoadedEncoder, files: tuple[Texts, Texts | None]) -> None:
-    tell_unknown(loaded)
+    tell_of_encoder(loaded)
     for file in files:
         if file is not None:
             tell_rows(file)

@@ -34,8 +34,8 @@ from sentdist.cli.printing import (
     look_through,
     open_console,
     sentence_progress,
+    tell_of_encoder,
     tell_rows,
-    tell_unknown,
 )
 from sentdist.errors import DataError, counted, listed
 from sentdist.inference.opening import encoder_use
@@ -108,6 +108,7 @@ def search(
     from sentdist.inference.nearest import CorpusSearch, SearchedFiles, TileReader, embed_queries, search_here
     from sentdist.inference.ready_encoder import LoadedEncoder
     from sentdist.inference.same_encoder import SameEncoder
+    from sentdist.learning.encoder.declared import ranks_otherwise
 
     mapped = None if embeddings is None else embeddings.absolute()  # as workers on other nodes look for it
     searched = SearchedFiles(texts=texts, embeddings=mapped)
@@ -127,7 +128,9 @@ def search(
         with sentence_progress("searching", num_rows or searched.num_rows) as advance:
             for done in steps:
                 advance(done)
-    tell_unknown(loaded)
+    tell_of_encoder(loaded)
+    if (measure := ranks_otherwise(loaded.folder)) and not weights:
+        typer.echo(f"The encoder asks sentence-transformers for {measure}, not cosines, which rank by direction alone.", err=True)
     if texts is not None:
         tell_rows(texts)
         if texts.nothing.rows or (left_out is not None and left_out.rows):

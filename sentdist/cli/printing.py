@@ -143,8 +143,12 @@ def tell_rows(texts: Texts) -> None:
             typer.echo(line, err=True)
 
 
-def tell_unknown(loaded: LoadedEncoder) -> None:
-    """Say on stderr how many of the embedded sentences hold no word that the encoder knows."""
+def tell_of_encoder(loaded: LoadedEncoder) -> None:
+    """Say on stderr which prompts the encoder would have elsewhere, and how many of the embedded sentences hold no word that it knows."""
+    from sentdist.learning.encoder.declared import prompts_left_out
+
+    if left_out := prompts_left_out(loaded.folder):
+        typer.echo(f"encoder {loaded.use.checkpoint}: {left_out}", err=True)
     number = loaded.unknown.num_sentences
     if number:
         which = f"{counted(number, 'sentence')} without a word that the encoder's tokenizer knows"

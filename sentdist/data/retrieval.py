@@ -41,6 +41,17 @@ class Retrieval:
     empty_document_ids: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
 
+    @property
+    def are_documents(self) -> frozenset[str]:
+        """Queries that are themselves a document, and no answer: of the same id, with a text that it holds, and not judged relevant
+        (ArguAna's are arguments of its collection). An id alone says nothing: many number both from 1 on."""
+        text_of = dict(zip(self.document_ids, self.documents, strict=True))
+        return frozenset(
+            query
+            for query, text in zip(self.query_ids, self.queries, strict=True)
+            if text.strip() in text_of.get(query, "") and not self.qrels[query].get(query)
+        )
+
 
 def read_retrieval(name: str, *, split: str | None = None, data_root: Path | None = None, document_field: str = "answer") -> Retrieval:
     """Return a retrieval source with the judged queries of a split (None: of all) and its whole collection.

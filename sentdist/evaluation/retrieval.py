@@ -52,12 +52,14 @@ def score_ranking(
     document_ids: Sequence[str],
     qrels: Mapping[str, Mapping[str, int]],
     unranked: Collection[str] = (),
+    are_documents: Collection[str] = (),
     recall_at: Sequence[int] = (10, 100),
     where: str = "retrieval",
 ) -> RetrievalScore:
     """Score a ranking, found by whatever means; `qrels[query][document]` is a grade, 0 = not relevant.
 
     unranked: documents that may be judged though they were not searched, for they have no text; a relevant one counts as not found.
+    are_documents: queries that are the document of the same id, which is no hit of theirs, as BEIR (arXiv 2104.08663) scores them.
     Raises DataError as `judgements_of` does, and for a ranking of other queries or documents.
     """
     judged = judgements_of(query_ids, document_ids, qrels, unranked=unranked, where=where)
@@ -73,7 +75,8 @@ def score_ranking(
     rows_of_query = []
     for query, rows in zip(query_ids, ranking.documents, strict=True):
         grades = judged[query]
-        rank_of = {int(row): place + 1 for place, row in enumerate(rows.tolist())}
+        itself = row_of[query] if query in are_documents else None
+        rank_of = {row: place for place, row in enumerate((row for row in rows.tolist() if row != itself), 1)}
         found = {rank_of[row_of[document]]: grade for document, grade in grades.items() if row_of.get(document) in rank_of}
         rows_of_query.append(_measures(found, list(grades.values()), recall_at))
     per_query = {name: np.array([100.0 * row[name] for row in rows_of_query]) for name in rows_of_query[0]}

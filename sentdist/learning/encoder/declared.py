@@ -14,9 +14,14 @@ from sentdist.reading import read_json, reading
 REMEDY = "Point to the folder that has config.json, the weights and the tokenizer files, or fetch it again."
 # What a checkpoint on the hub says of itself: some kilobytes.
 DECLARATIONS = [
-    "config.json", "tokenizer_config.json", "special_tokens_map.json", "sentence_bert_config.json", "modules.json", "*/config.json",
+    "config.json", "tokenizer_config.json", "special_tokens_map.json", "sentence_*_config.json", "modules.json", "*/config.json",
+    "config_sentence_transformers.json",
     "adapter_config.json", "*/adapter_config.json",
 ]  # fmt: skip
+# Where sentence-transformers keep the longest sentence of a transformer and its case; the first that is there counts.
+OF_SENTENCES = tuple(
+    f"sentence_{family}_config.json" for family in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
 # Classes of tokenizers that know no mask token but that of the files.
 CLASSES_WITHOUT_MASK = ("PreTrainedTokenizerFast", "TokenizersBackend", "T5Tokenizer", "T5TokenizerFast")
 
@@ -98,10 +103,35 @@ def json_object(path: Path) -> dict[str, object]:
     return values
 
 
+def of_sentences(folder: Path) -> dict[str, object]:
+    """What a folder tells sentence-transformers of sentences, "max_seq_length" and "do_lower_case"; none where it does not."""
+    return json_object(next((folder / name for name in OF_SENTENCES if os.path.lexists(folder / name)), folder / OF_SENTENCES[0]))
+
+
+def prompts_left_out(folder: Path) -> str:
+    """A sentence on what sentence-transformers put before sentences, always or when asked, and sentdist does not; "": nothing."""
+    values = json_object(folder / "config_sentence_transformers.json")
+    prompts, default = values.get("prompts"), values.get("default_prompt_name")
+    texts = {name: text for name, text in prompts.items() if isinstance(text, str) and text} if isinstance(prompts, dict) else {}
+    if not texts:
+        return ""
+    if default in texts:
+        return f"sentence-transformers put {brief(texts[default])} before every sentence; here none is added: write it before them."
+    shown = ", ".join(f"{name} {brief(text)}" for name, text in list(texts.items())[:2])
+    more = ", …" if len(texts) > 2 else ""
+    return f"it has prompts for sentence-transformers ({shown}{more}); here none is added: write yours before the sentences."
+
+
+def ranks_otherwise(folder: Path) -> str:
+    """By what sentence-transformers compare its embeddings, where that ranks them otherwise than cosines do; "": as cosines do."""
+    name = json_object(folder / "config_sentence_transformers.json").get("similarity_fn_name")
+    return str(name) if name in ("dot", "euclidean", "manhattan") and not (name != "manhattan" and ends_in_normalize(folder)) else ""
+
+
 def most_tokens(folder: Path) -> int | None:
     """Tokens that a sentence may have, as far as the files say it: None where they do not. See `most_tokens_of_loaded`, too."""
     config = json_object(folder / "config.json")
-    declared = json_object(folder / "sentence_bert_config.json").get("max_seq_length")
+    declared = of_sentences(folder).get("max_seq_length")
     declared = declared or json_object(folder / "tokenizer_config.json").get("model_max_length")
     positions = configured(config, "num_positions")
     return tokens_within(family_of(config), positions=positions, padding=config.get("pad_token_id", 1), declared=declared)
@@ -159,8 +189,8 @@ def check_has_embeddings(num_tokens: int, num_embeddings: int, *, where: str) ->
 
 def declare_length(folder: Path, max_length: int) -> None:
     """Write down how many tokens a sentence may have, for us and for sentence-transformers."""
-    path = folder / "sentence_bert_config.json"
-    path.write_text(json.dumps(json_object(path) | {"max_seq_length": max_length}, indent=4))
+    path = folder / OF_SENTENCES[0]
+    path.write_text(json.dumps(of_sentences(folder) | {"max_seq_length": max_length}, indent=4))
 
 
 def modules_without_weights(folder: Path) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
+from tokenizers import normalizers
 from torch import Tensor
 from transformers import (
     AutoConfig,
@@ -23,10 +24,11 @@ from transformers import (
 from sentdist.errors import EncoderError, brief, first_line
 from sentdist.families import Family, family_of, has_unread_decoder, why_padded, with_decoder
 from sentdist.learning.encoder.declared import (
+    OF_SENTENCES,
     REMEDY,
     dense_width,
-    json_object,
     modules,
+    of_sentences,
     tokens_within,
     unlike_ours,
 )
@@ -54,6 +56,8 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     check_files(folder)
     with _reading(folder, "tokenizer"):
         tokenizer = AutoTokenizer.from_pretrained(folder)
+        if of_sentences(folder).get("do_lower_case"):
+            _read_in_lower_case(tokenizer)
     # transformers 5 makes one out of nothing, to which all words are unknown.
     if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
         raise EncoderError(
@@ -63,6 +67,14 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
             remedy="Put the tokenizer files that belong to the model beside its weights.",
         )
     return tokenizer
+
+
+def _read_in_lower_case(tokenizer: PreTrainedTokenizerBase) -> None:
+    """As sentence-transformers do where a folder asks for it, whatever the tokenizer's own files say."""
+    if not tokenizer.is_fast:
+        raise ValueError("do_lower_case of sentence-transformers for a tokenizer that is not of the library tokenizers")
+    own = tokenizer.backend_tokenizer.normalizer
+    tokenizer.backend_tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *([] if own is None else [own])])
 
 
 def load_model(
@@ -281,10 +293,11 @@ def most_tokens_of_loaded(folder: Path, config: PreTrainedConfig, tokenizer: Pre
     Raises:
         EncoderError: what is declared is no number of tokens.
     """
-    path = folder / "sentence_bert_config.json"
-    declared = json_object(path).get("max_seq_length") or tokenizer.model_max_length
+    declared = of_sentences(folder).get("max_seq_length") or tokenizer.model_max_length
     if not isinstance(declared, int | float) or declared < 1:
-        raise EncoderError(where=str(path), found=f"max_seq_length {brief(declared)}", expected="a number of tokens", remedy=REMEDY)
+        raise EncoderError(
+            where=str(folder / OF_SENTENCES[0]), found=f"max_seq_length {brief(declared)}", expected="a number of tokens", remedy=REMEDY
+        )
     positions = int(getattr(config, "max_position_embeddings", 512))
     family = family_of(config.to_dict())
     return tokens_within(family, positions=positions, padding=config.pad_token_id, declared=declared) or 512

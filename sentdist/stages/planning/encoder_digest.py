@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from sentdist.errors import EncoderError
-from sentdist.learning.encoder.declared import modules
+from sentdist.learning.encoder.declared import OF_SENTENCES, modules
 from sentdist.reading import reading
 
 SAVE = "Give a folder written by save_pretrained."
@@ -20,7 +20,7 @@ WEIGHTS = (".safetensors", ".bin")
 # Of tokenizers, beside *.model of sentencepiece; and what sentence-transformers reads behind the transformer.
 FURTHER = (
     "added_tokens.json", "bpe.codes", "merges.txt", "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json", "vocab.json",
-    "vocab.txt", "modules.json", "sentence_bert_config.json",
+    "vocab.txt", "modules.json", *OF_SENTENCES,
 )  # fmt: skip
 
 

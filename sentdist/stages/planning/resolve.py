@@ -27,6 +27,7 @@ from sentdist.learning.encoder.declared import (
     lacks_mask_token,
     most_tokens,
     num_tokens,
+    prompts_left_out,
 )
 from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS
 from sentdist.learning.encoder.refused import check_can_embed
@@ -83,6 +84,9 @@ class FileResolver:
         asked = ("encoder", checkpoint, revision)
         if asked not in self._seen:
             self._seen[asked] = self._pin_encoder(checkpoint, revision, where)
+            folder = _folder_here(checkpoint) or self._asked_hub.get((checkpoint, revision or ""))
+            if isinstance(folder, Path) and (left_out := prompts_left_out(folder)):
+                self.notes.append(f"encoder {checkpoint}: {left_out}")
         return self._seen[asked]
 
     def declared_pooling(self, checkpoint: str, *, revision: str | None) -> str | None:

@@ -88,6 +88,7 @@ class LoadedRetrieval:
             document_ids=self.collection.document_ids,
             qrels=self.collection.qrels,
             unranked=self.collection.empty_document_ids,
+            are_documents=self.collection.are_documents,
             where=self.task.name,
         )
         items = pa.table({name: list(values) for name, values in found.items().items()})

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
+from contextlib import nullcontext
 from pathlib import Path
 
 import huggingface_hub
+import numpy as np
 import pytest
 import yaml
+from sentence_transformers import SentenceTransformer
 from typer.testing import CliRunner, Result
 
+import sentdist
 from sentdist.cli import app
 from sentdist.errors import EncoderError
 from sentdist.learning.encoder.declared import most_tokens
@@ -198,3 +203,53 @@ def test_the_note_stands_in_the_plan_of_a_recipe(folders: dict[str, Path], tmp_p
 def test_a_hub_checkpoint_is_pinned_by_a_commit(revision: str | None) -> None:
     with pytest.raises(EncoderError, match="expected a commit of 40 hex digits"):
         FileResolver().encoder("owner/name", revision=revision, where="encoder")
+
+
+PROMPTS = {"prompts": {"query": "query: ", "document": ""}}
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (PROMPTS, "it has prompts for sentence-transformers (query 'query: '); here none is added"),
+        (PROMPTS | {"default_prompt_name": "query"}, "sentence-transformers put 'query: ' before every sentence; here none is added"),
+        (PROMPTS | {"default_prompt_name": "document", "similarity_fn_name": "dot"}, "it has prompts"),
+        ({"prompts": {"query": ""}, "default_prompt_name": None, "similarity_fn_name": "cosine"}, ""),
+    ],
+)
+def test_prompts_that_are_not_added_are_told(
+    values: dict[str, object], said: str, folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Embeddings differed from sentence-transformers' without a word."""
+    folder = tmp_path / "encoder"
+    shutil.copytree(folders["cls"], folder)
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(values))
+    resolver = FileResolver()
+    resolver.encoder(str(folder), revision=None, where="encoder.checkpoint")
+    assert said in " ".join(resolver.notes) and bool(resolver.notes) == bool(said)
+    with pytest.warns(UserWarning, match="prompts|put 'query") if said else nullcontext():
+        sentdist.Encoder.load(folder)
+    (tmp_path / "corpus.txt").write_text("a man sings\nthe dog runs\n")
+    told = call("search", folder, "a man", "--corpus", tmp_path / "corpus.txt")
+    assert (
+        told.exit_code == 0 and said in told.stderr and ("asks sentence-transformers for dot" in told.stderr) == ("dot" in values.values())
+    )
+
+
+@pytest.mark.parametrize("file", ["sentence_bert_config.json", "sentence_roberta_config.json"])
+def test_sentences_are_read_in_lower_case_where_the_folder_asks_for_it(file: str, folders: dict[str, Path], tmp_path: Path) -> None:
+    """As sentence-transformers read them, whatever the tokenizer's files say; written in capitals they had other embeddings, or none."""
+    folder = tmp_path / "encoder"
+    shutil.copytree(folders["cls"], folder)
+    values = json.loads((folder / "tokenizer.json").read_text())
+    (folder / "tokenizer.json").write_text(json.dumps(values | {"normalizer": None}))
+    (folder / file).write_text(json.dumps({"max_seq_length": 7, "do_lower_case": True}))
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"embedding_dimension": 32, "pooling_mode": "cls"}))
+    ours = sentdist.Encoder.load(folder)
+    assert ours.loaded.max_length == 7
+    sentences = ["A Man SINGS", "the dog runs"]
+    theirs = SentenceTransformer(str(folder), device="cpu").encode(sentences)
+    np.testing.assert_allclose(ours.encode(sentences), theirs, atol=1e-6)
+    np.testing.assert_array_equal(ours.encode("A Man SINGS"), ours.encode("a man sings"))
+    ours.export(tmp_path / "exported")
+    np.testing.assert_array_equal(sentdist.Encoder.load(tmp_path / "exported").encode(sentences), ours.encode(sentences))

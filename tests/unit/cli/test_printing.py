@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,7 @@ from rich.console import Console
 
 from sentdist.cli import printing
 from sentdist.cli.options import check_in_use, named_gpus, weights_of
-from sentdist.cli.printing import LOG_WIDTH, empty_table, open_console, sentence_progress, tell_unknown, two_decimals
+from sentdist.cli.printing import LOG_WIDTH, empty_table, open_console, sentence_progress, tell_of_encoder, two_decimals
 from sentdist.errors import DataError
 
 
@@ -71,8 +72,8 @@ def test_a_log_has_no_bar_and_is_told_how_far_it_is_every_half_minute(
     ],
 )
 def test_sentences_that_no_word_is_known_of_are_counted(number: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    loaded: Any = SimpleNamespace(unknown=SimpleNamespace(num_sentences=number, first="xx"))
-    tell_unknown(loaded)
+    loaded: Any = SimpleNamespace(folder=Path(), unknown=SimpleNamespace(num_sentences=number, first="xx"))
+    tell_of_encoder(loaded)
     assert capsys.readouterr().err.startswith(said) and bool(said) == bool(number)
 
 

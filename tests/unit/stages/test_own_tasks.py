@@ -135,6 +135,26 @@ def test_scores_of_a_shipped_task_are_from_0_to_5_and_ones_own_on_any_scale(data
         load_sts(own.model_copy(update={"name": "stsb"}), data)
 
 
+@pytest.mark.parametrize(
+    ("ids", "texts", "relevant", "place"),
+    [
+        (("a", "b", "c"), ("dogs bark", "Cats. cats purr", "x"), {"c": 1}, 1),  # as ArguAna has it, where documents have a title, too
+        (("a", "b", "c"), ("dogs bark", "Cats. cats purr", "x"), {"b": 1}, 1),  # its own document answers it
+        (("a", "b", "c"), ("dogs bark", "birds sing", "x"), {"c": 1}, 2),  # numbered alike by chance
+        (("a", "d", "c"), ("dogs bark", "cats purr", "x"), {"c": 1}, 2),
+    ],
+)
+def test_a_query_that_is_a_document_does_not_find_itself(
+    ids: tuple[str, ...], texts: tuple[str, ...], relevant: dict[str, int], place: int
+) -> None:
+    """BEIR leaves such a document out of the ranking: with it each query of ArguAna had a wrong first hit."""
+    collection = Retrieval(query_ids=("b",), queries=("cats purr",), document_ids=ids, documents=texts, qrels={"b": relevant})
+    task = Task(name="own", kind="retrieval", source="any", revision="any")
+    angles = np.array([0.0, 1.0, 0.0, 0.5])
+    found = LoadedRetrieval(task=task, collection=collection, rows=(0,)).score(np.stack([np.cos(angles), np.sin(angles)], axis=1), COSINE)
+    assert found.main == pytest.approx(100 / place) and found.measures["acc@1"] == (100.0 if place == 1 else 0.0)
+
+
 def test_a_document_counts_however_far_behind_others_it_stands() -> None:
     names = tuple(f"d{number}" for number in range(200))
     collection = Retrieval(query_ids=("q",), queries=("which",), document_ids=names, documents=names, qrels={"q": {"d159": 1}})
