@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
+from sentdist.data.own.passages import with_passages
 from sentdist.data.sources.arrow_files import read_arrow
 from sentdist.data.sources.files import read_text_table, with_large_strings
 from sentdist.data.sources.separated import FileFormat
@@ -94,7 +95,7 @@ def part_table(name: str, path: Path, file_format: FileFormat, *, named: Sequenc
             table = read_arrow(path)
         else:
             table = read_text_table(path, file_format, may_repeat=True)
-        table = _without_blank_end(with_large_strings(_with_fields(table, named)))
+        table = _without_blank_end(with_large_strings(with_passages(_with_fields(table, named))))
         table.validate(full=True)
     return _emptied(table)
 

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import re
 
+from sentdist.data.own.passages import NEGATIVE_PASSAGES, POSITIVE_PASSAGES
+
 # Names of columns, by which they are known; case and spaces around do not count.
 QUESTIONS = ("question", "query", "frage", "q", "user_query")
 ANSWERS = ("answer", "response", "antwort", "reply", "a")
 ANCHORS = ("anchor", "sent0", "sentence1", "sentence_1", "text1", "text_1", "sentence_a", "premise", "title", *QUESTIONS)
 POSITIVES = (
+    *POSITIVE_PASSAGES,
     "positive", "pos", "sent1", "sentence2", "sentence_2", "text2", "text_2", "sentence_b", "hypothesis", "document", "passage",
     "paraphrase", "body", *ANSWERS,
 )  # fmt: skip
 NEGATIVE_WORDS = re.compile(r"(?<![^\W\d_])(?:(?:neg|hard|hardneg|wrong|falsch)(?![^\W\d_])|negativ|distract|contradict|irrelevant)")
-NEGATIVES = ("sent2", *(f"{hard}{word}" for hard in ("", "hard_", "hard") for word in ("negative", "negatives", "neg", "negs")))
-GRADES = ("score", "similarity", "similarity_score", "label", "labels", "grade", "gold", "rating", "relatedness", "sim")
+NEGATIVES = (
+    "sent2",
+    *NEGATIVE_PASSAGES,
+    *(f"{hard}{word}" for hard in ("", "hard_", "hard") for word in ("negative", "negatives", "neg", "negs")),
+)
+GRADES = ("score", "similarity", "similarity_score", "label", "labels", "gold_label", "grade", "gold", "rating", "relatedness", "sim")
 GROUPS = ("group", "group_id")
 SPLITS = ("split",)
 ROW_NAMES = ("id", "index", "")  # of columns that name or count rows, as pandas' index does; so do these beginnings and this end

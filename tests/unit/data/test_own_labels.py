@@ -47,7 +47,7 @@ def test_labels_are_no_negatives(tmp_path: Path, cells: tuple[str, ...]) -> None
     ("names", "cells"),
     [
         ("question1,question2,is_duplicate,votes", ("0", "1")),
-        ("sentence1,sentence2,gold_label", ("entailment", "contradiction")),
+        ("sentence1,sentence2,gold_of_two", ("entailment", "contradiction")),
         ("sentence_A,sentence_B,relatedness_score", ("1.5", "4.5")),
         ("question,answer,Rater 1", ("1", "5")),
         ("Frage,Antwort,Ähnlichkeit", ("0.5", "0.7")),
@@ -121,6 +121,12 @@ def test_rows_on_which_annotators_did_not_agree_are_left_out(tmp_path: Path) -> 
     assert (
         "20 rows without a text or a score left out" in recognise("own.csv", tmp_path / "own.csv", OwnFileOptions(columns=columns)).notes[0]
     )
+
+
+def test_snlis_labels_are_scores_by_their_name(tmp_path: Path) -> None:
+    """The releases of SNLI and MultiNLI were asked about, whose labels are words that everybody knows."""
+    found = with_column(tmp_path, "sentence1,sentence2,gold_label", ("entailment", "-", "neutral"))
+    assert (found.shape, found.columns) == ("graded", ("sentence1", "sentence2", "gold_label"))
 
 
 def test_classes_of_texts_are_no_pairs(tmp_path: Path) -> None:

@@ -113,3 +113,30 @@ def test_lists_that_no_name_calls_positives_or_negatives_are_asked_about(tmp_pat
         recognise(path.name, path, OwnFileOptions())
     path.write_text("".join(f'{{"anchor": "how is {n}", "positive": "so {n}", "negatives": []}}\n' for n in range(60)))
     assert recognise(path.name, path, OwnFileOptions(near=None)).file.shape == "pairs"
+
+
+@pytest.mark.parametrize(
+    ("anchor", "positives", "negatives", "further"),
+    [
+        ("query", "positive_passages", "negative_passages", {"query_id": "q"}),
+        ("question", "positive_ctxs", "hard_negative_ctxs", {"answers": ["x"], "negative_ctxs": []}),
+    ],
+    ids=["Tevatron", "DPR"],
+)
+def test_passages_beside_a_query_are_read_with_their_titles(
+    anchor: str, positives: str, negatives: str, further: dict[str, object], tmp_path: Path
+) -> None:
+    """They were refused: "lists of objects", and a row for each pair was to be written."""
+    path = tmp_path / "train.json"
+    passage = {"docid": "1", "title": " Cities "}
+    rows = [
+        {anchor: f"where is {n}", positives: [{"text": f"{n} lies here", **passage}], **further}
+        | {negatives: [{"text": f"not {n}", "title": ""}, {"text": f"nor {n}", "title": None}]}
+        for n in range(60)
+    ]
+    path.write_text(json.dumps(rows))
+    found = recognise(path.name, path, OwnFileOptions(near=None))
+    assert found.file.shape == "triplets" and found.file.columns[:2] == (anchor, positives) and negatives in found.file.columns
+    read = [read_rows(path.name, path, found.file, side, revision=found.revision).to_pylist() for side in (TRAIN, DEV, TEST)]
+    texts = {tuple(row.values()) for side in read for row in side}
+    assert texts == {(f"where is {n}", f"Cities {n} lies here", f"{word} {n}") for n in range(60) for word in ("not", "nor")}
