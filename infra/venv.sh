@@ -81,7 +81,8 @@ follow_pip() {
         if grep -q '^Installing collected packages' "$2"; then
             doing="unpacking $(grep '^Installing collected packages' "$2" | tail -n 1 | tr , '\n' | wc -l) packages"
         else
-            doing="packages found so far: $num_found; $(grep -E '^ *(Collecting|Processing|Downloading|Using cached|Building|Preparing)' "$2" | tail -n 1 | sed 's|^ *||; s|[^ ]*/||; s| (from .*||' | cut -c1-80)"
+            doing="$(grep -E '^ *(Collecting|Processing|Downloading|Using cached|Building|Preparing)' "$2" | tail -n 1 | sed 's|^ *||; s|[^ ]*/||; s| (from .*||' | cut -c1-80 || true)"
+            doing="packages found so far: $num_found${doing:+; $doing}"
         fi
         say "  $((SECONDS - began)) s: $doing"
     done

@@ -101,7 +101,6 @@ def _tell(sentence: str) -> None:
 
 
 COMMANDS = (
-    building.schema,
     building.plan,
     building.run,
     building.sweep,
@@ -111,6 +110,7 @@ COMMANDS = (
     catalogue.tasks,
     catalogue.recipes,
     catalogue.models,
+    building.schema,
     leaks.leaks,
     scoring.evaluate,
     scoring.compare,

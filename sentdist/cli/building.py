@@ -38,20 +38,22 @@ Local = Annotated[bool, typer.Option("--local", help="In this process, without R
 
 
 def schema(
-    output: Annotated[Path | None, typer.Option("--output", help="Write it to this file.", show_default=False)] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Write it to this file.", show_default=False)] = None,
 ) -> None:
     """Print the JSON schema of a recipe.
 
-    An editor uses it for every recipe whose first line names it: # yaml-language-server: $schema=FILE
+    An editor uses it for every recipe whose first line names it:
+
+    # yaml-language-server: $schema=FILE
     """
     from sentdist.plan.schema import schema_text
 
-    if output is None:
+    if out is None:
         typer.echo(schema_text(), nl=False)
         return
-    with named_file(f"--output {output}"):
-        output.write_text(schema_text(), encoding="utf-8")
-    typer.echo(f"Written: {output}")
+    with named_file(f"--out {out}"):
+        out.write_text(schema_text(), encoding="utf-8")
+    typer.echo(f"Written: {out}")
 
 
 def plan(

@@ -75,7 +75,7 @@ Next:
 def down() -> None:
     """End the servers that `up` started.
 
-    Those of this folder and nothing else, by the notes in ./.sentdist. Artifacts, MLflow's data base and logs stay in ./.sentdist.
+    Those of this folder and nothing else, by the notes in ./.sentdist. Artifacts, MLflow's database and logs stay in ./.sentdist.
     """
     from sentdist.services.servers import down as stop
     from sentdist.services.state import state_of

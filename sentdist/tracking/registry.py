@@ -89,7 +89,7 @@ def _first_version(client: MlflowClient, name: str, key: str) -> ModelVersion | 
 def _register(client: MlflowClient, runs: SweepRuns, best: SummaryRow, *, about: str, folder: Path, train: Record) -> ModelVersion:
     """Upload an encoder and make it a version, unless another driver does so at the same time.
 
-    MLflow cannot be asked for a version only if there is none, but its data base gives every number once and never again. So each driver
+    MLflow cannot be asked for a version only if there is none, but its database gives every number once and never again. So each driver
     makes its version, looks, and takes its own back when the same encoder has a lower number: whoever was given the lowest never does.
     """
     from mlflow.exceptions import MlflowException

@@ -28,7 +28,7 @@ def verified_copy(model: str, uri: str, target: Path) -> Path:
     """Download a registered model and compare every file with what was registered, before anything of it is loaded.
 
     An MLflow model names the code that loads it, so whoever can change its files runs code where it is served.
-    The digests stand in the data base, the files in another place. What is served is the copy that was compared.
+    The digests stand in the database, the files in another place. What is served is the copy that was compared.
 
     model: `models:/NAME@ALIAS` or `models:/NAME/VERSION`. target: an empty folder that only this user may open.
 

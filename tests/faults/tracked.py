@@ -1,4 +1,4 @@
-"""What an MLflow server keeps of a sweep, read from its data base: it can be asked whatever becomes of the server."""
+"""What an MLflow server keeps of a sweep, read from its database: it can be asked whatever becomes of the server."""
 
 from __future__ import annotations
 

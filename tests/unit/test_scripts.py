@@ -295,15 +295,16 @@ sys.exit(1)
 
 @pytest.mark.parametrize("status", [0, 1])
 def test_an_installation_says_what_it_does_and_ends_as_pip_does(status: int, tmp_path: Path) -> None:
-    (tmp_path / "log").write_text(
-        "Collecting torch==2.13.0 (from sentdist)\n  Downloading https://host/torch-2.13.0-cp311.whl (190.3 MB)\n"
-    )
-    pip = f"(sleep 1.5; echo 'Installing collected packages: torch, ray, mlflow' >>log; sleep 1.5; exit {status}) &"
-    done = _bash(f'. {ROOT}/infra/venv.sh; {pip} follow_pip "$!" log', cwd=tmp_path, INSTALL_TOLD_EVERY_S="1")
+    (tmp_path / "log").write_text("Obtaining file:///checkout\n")
+    found = "Collecting torch==2.13.0 (from sentdist)\n  Downloading https://host/torch-2.13.0-cp311.whl (190.3 MB)"
+    pip = f"""said() {{ until grep -q "$1" told; do sleep 0.1; done; }}
+        (said 'far: 0'; echo '{found}' >>log; said 'far: 1'; echo 'Installing collected packages: torch, ray, mlflow' >>log; said unpacking; exit {status}) &"""
+    done = _bash(f'. {ROOT}/infra/venv.sh; : >told\n{pip}\nfollow_pip "$!" log >told', cwd=tmp_path, INSTALL_TOLD_EVERY_S="1")
     assert done.returncode == status, done.stderr
-    first, *_, last = done.stdout.splitlines()
-    assert first == "  1 s: packages found so far: 1; Downloading torch-2.13.0-cp311.whl (190.3 MB)"
-    assert last.endswith(" s: unpacking 3 packages")
+    first, *middle, last = [line.split(" s: ")[1] for line in (tmp_path / "told").read_text().splitlines()]
+    assert first == "packages found so far: 0"
+    assert "packages found so far: 1; Downloading torch-2.13.0-cp311.whl (190.3 MB)" in middle
+    assert last == "unpacking 3 packages"
 
 
 def test_lines_of_a_job_are_shown_as_they_come(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_brackets_in_an_error_are_shown_as_they_are(tmp_path: Path, monkeypatch:
     assert "a[bold]b[/bold]: found [red]; expected that" in done.stderr and done.exit_code == 2
 
 
-@pytest.mark.parametrize("words", [("leaks", DEMO, "--out"), ("schema", "--output")], ids=" ".join)
+@pytest.mark.parametrize("words", [("leaks", DEMO, "--out"), ("schema", "--out")], ids=" ".join)
 @pytest.mark.parametrize("place", ["folder", ""])
 def test_a_folder_where_a_file_is_to_be_written_is_a_mistake(
     words: tuple[str, ...], place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

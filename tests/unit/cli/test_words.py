@@ -39,7 +39,7 @@ FILES = {
     ("words", "said"),
     [
         (("plan", "tab.yaml"), "tab.yaml: found line 2: a tab at its beginning; expected blanks there, by which YAML indents."),
-        (("schema", "--output", "no/schema.json"), "--output no/schema.json: found no such folder; expected a file that can be written."),
+        (("schema", "--out", "no/schema.json"), "--out no/schema.json: found no such folder; expected a file that can be written."),
         (("report", "any", "--out", "empty.yaml"), "--out empty.yaml: found a file of that name; expected a folder, which is made."),
         (("report", "any", "--out", "empty.yaml/a"), "--out empty.yaml/a: found empty.yaml, which is no folder; expected a folder"),
         (("plan", "twice.yaml"), 'found line 3: the key "seeds" stands twice; expected valid YAML. Correct the line named.'),

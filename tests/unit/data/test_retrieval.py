@@ -92,7 +92,7 @@ def test_a_split_column(tmp_path: Path) -> None:
 
 
 def test_columns_that_are_named_for_a_part_go_before_those_that_may_be_anything(tmp_path: Path) -> None:
-    """Rows of a data base have an `_id` of their own, candidates of a search a score."""
+    """Rows of a database have an `_id` of their own, candidates of a search a score."""
     other = {"_id": ["r0", "r1", "r2"]}
     queries = QUERIES | {"text": ["other", "words"], "_id": ["r0", "r1"]}
     root = _written(tmp_path, faqs=FAQS | other, queries=queries, qrels=QRELS | other | {"score": [0, 7, 7]})

@@ -192,8 +192,8 @@ def test_no_field_is_free_text_where_the_loader_knows_the_names() -> None:
 
 def test_the_command_prints_and_writes_it(tmp_path: Path) -> None:
     printed = CliRunner().invoke(app, ["schema"])
-    written = CliRunner().invoke(app, ["schema", "--output", str(tmp_path / "schema.json")])
+    written = CliRunner().invoke(app, ["schema", "--out", str(tmp_path / "schema.json")])
     assert printed.exit_code == written.exit_code == 0
     assert json.loads(printed.output) == recipe_schema() == json.loads((tmp_path / "schema.json").read_text(encoding="utf-8"))
-    failed = CliRunner().invoke(app, ["schema", "--output", str(tmp_path / "nowhere" / "schema.json")])
+    failed = CliRunner().invoke(app, ["schema", "--out", str(tmp_path / "nowhere" / "schema.json")])
     assert failed.exit_code == 2 and len(failed.stderr.splitlines()) == 1

@@ -137,7 +137,7 @@ def test_servers_listen_on_loopback_want_secrets_and_use_no_other_cluster(
 def test_servers_take_no_settings_of_other_servers_from_a_shell(
     started: list[tuple[list[str], Mapping[str, str]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a shell that has those of a team's server, a prefix kept MLflow from answering, and its registry lay in the team's data base."""
+    """In a shell that has those of a team's server, a prefix kept MLflow from answering, and its registry lay in the team's database."""
     with warnings.catch_warnings(action="ignore"):  # of SQLAlchemy, about what MLflow imports
         from mlflow.cli import server
 
@@ -173,7 +173,7 @@ def test_mlflow_gets_a_password_of_its_own_once(
     assert made[0] == (made[1][0], False)
     assert made[1][1]
     assert made[2][0] != made[0][0]
-    assert not made[2][1]  # the users of a data base keep their passwords: it must go with the file
+    assert not made[2][1]  # the users of a database keep their passwords: it must go with the file
 
 
 def test_a_page_that_is_read_and_a_sweep_that_writes_do_not_wait_for_each_other(
@@ -215,15 +215,15 @@ def test_servers_that_cannot_be_noted_do_not_stay(tmp_path: Path, monkeypatch: p
 
 
 def test_a_database_that_is_none_is_left_to_mlflow(tmp_path: Path) -> None:
-    (tmp_path / "mlflow.db").write_bytes(b"no data base" * 1000)
+    (tmp_path / "mlflow.db").write_bytes(b"no database" * 1000)
     servers.write_ahead(tmp_path / "mlflow.db")
-    assert (tmp_path / "mlflow.db").read_bytes() == b"no data base" * 1000
+    assert (tmp_path / "mlflow.db").read_bytes() == b"no database" * 1000
 
 
 def test_servers_of_before_an_upgrade_are_told_with_what_to_do(
     started: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Jobs would end with half a sentence of Ray's, and MLflow's own advice names no data base."""
+    """Jobs would end with half a sentence of Ray's, and MLflow's own advice names no database."""
     monkeypatch.setattr(Port, "need", lambda port: None)
     with listening(text='{"ray_version": "2.58.0"}') as dashboard:
         state = _prepared(tmp_path, **FREE | {"dashboard": dashboard.port})
