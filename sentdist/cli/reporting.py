@@ -140,8 +140,8 @@ def track(
     With --rebuild; without it nothing is done.
     """
     if not rebuild:
-        typer.echo("Nothing done: `sentdist track --rebuild` writes the store's records into MLflow.")
-        raise typer.Exit(1)
+        typer.echo("Nothing done: `sentdist track --rebuild` writes the store's records into MLflow.", err=True)
+        raise typer.Exit(2)
     from sentdist.tracking.rebuild import rebuild as rebuild_runs
 
     opened = open_store(store)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from sentdist.cli.printing import empty_table, open_console
-from sentdist.errors import counted
+from sentdist.errors import counted, duration
 
 if TYPE_CHECKING:
     from sentdist.execution.build_recipe import FinishedSearch
@@ -36,7 +36,7 @@ def print_space(planned: PlannedSearch, context: Context) -> None:
     for method in planned.methods:
         train = planned.train(method, planned.first(method))
         seconds = forecasts.seconds(train)
-        took = "no speed is known yet" if seconds is None else f"about {seconds / 60:.1f} minutes"
+        took = "no speed is known yet" if seconds is None else f"about {duration(seconds)}"
         sentences = forecasts.sentences(train)
         console.print(f"One trial of {method}: {sentences:,} sentences to train on, {took}.", highlight=False, soft_wrap=True)
     console.print(finalists_line(planned, context), highlight=False, soft_wrap=True)

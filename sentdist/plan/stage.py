@@ -22,6 +22,7 @@ Processes = Literal["one", "pool", "group"]
 # Sources `generated/…` were once called `embedded/…`. Keys and places of artifacts keep that word, so that finished work stays finished.
 _SOURCE, _SOURCE_IN_KEYS = '"generated/', '"embedded/'
 _SOURCE_IN_PLACES = (re.compile(r"(^|\+|-on-)generated-(?=(?:nli|sts|faq)\b)"), r"\1embedded-")
+_SOURCE_IN_LABELS = (re.compile(r"(^|\+|-on-)embedded-(?=(?:nli|sts|faq)\b)"), r"\1generated-")
 KEY_LENGTH = 16  # hex digits: 64 bits, a chance of 3e-8 that two of a million stages collide
 
 
@@ -95,6 +96,12 @@ def in_words_of_today(canonical: dict[str, Json]) -> dict[str, Json]:
     """The canonical values of a stage that an older version wrote, with sources as they are called now, so that records compare."""
     renamed: dict[str, Json] = json.loads(json.dumps(canonical).replace(_SOURCE_IN_KEYS, _SOURCE))
     return renamed
+
+
+def label_of(place: str) -> str:
+    """The label of the stage whose artifact lies in such a place: the folder without the key, with sources as they are called now."""
+    pattern, replacement = _SOURCE_IN_LABELS
+    return pattern.sub(replacement, place.partition("/")[2].rpartition("-")[0])
 
 
 def as_number(value: object) -> float | None:

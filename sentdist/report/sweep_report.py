@@ -310,7 +310,8 @@ def _geometry_rows(sweep: SweepRecord, records: dict[str, Record]) -> list[list[
         names = [f"{task}.{measure}" for measure in TASK_KINDS["geometry"].shown]
         values = [[one for results in done if (one := as_number(results.get(name))) is not None] for name in names]
         if all(values):
-            rows.append([cell, *(f"{sum(value) / len(value):.3f}" for value in values)])
+            means = [sum(value) / len(value) for value in values]
+            rows.append([cell, *(f"{mean:.1f}" if abs(mean) >= 10 else f"{mean:.3f}" for mean in means)])
     return rows
 
 

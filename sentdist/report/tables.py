@@ -279,7 +279,7 @@ def _notes(given: TableRows, systems: Sequence[SystemRows], statistics: TableCol
     """What stands small beneath a table: what its marks and numbers mean."""
     seeds = sorted({len(system.rows) for system in systems if not system.is_fixed})
     spread = "" if seeds in ([], [1]) else f"; mean ± standard deviation over {_range(seeds)} seeds"
-    notes = [f"{given.measure.unit}{spread}."]
+    notes = [f"{given.measure.unit[:1].upper()}{given.measure.unit[1:]}{spread}."]
     if rows_of.title:
         notes.append(f"↑ ↓: above or below {rows_of.words}, more than chance explains (5 %, over all comparisons of the table).")
     if rows_of.note:

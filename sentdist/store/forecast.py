@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from sentdist.errors import counted
+from sentdist.errors import duration
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import STAGES, Bank, Scores, Train
 from sentdist.plan.task_kinds import has_known_size
@@ -75,8 +75,7 @@ class Forecast:
             return "Nothing to build."
         if self.seconds is None:
             return "How long that takes is not known yet: this store holds no earlier training or bank to judge by."
-        minutes = max(1, round(self.seconds / 60))
-        return f"About {counted(minutes, 'minute')} of work, one stage after another, at the speed of earlier runs in this store."
+        return f"About {duration(max(1.0, self.seconds))} of work, one stage after another, at the speed of earlier runs in this store."
 
 
 def forecast(plan: Plan, store: ArtifactStore) -> Forecast:

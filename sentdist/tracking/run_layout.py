@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from sentdist.plan.stage import Stage
+from sentdist.plan.stage import Stage, label_of
 from sentdist.store.record import Record
 from sentdist.store.restored import restored
 from sentdist.store.sweep import SweepRecord, TrialRecord
@@ -74,7 +74,7 @@ class RunLayout:
         return self.sweep.places[key].partition("/")[0]
 
     def label(self, key: str) -> str:
-        return self.sweep.places[key].partition("/")[2].removesuffix(f"-{key}")
+        return label_of(self.sweep.places[key])
 
     def parameters(self, owner: str) -> dict[str, str]:
         if owner in self.trials:

@@ -102,7 +102,7 @@ class FinalistsPrice:
     @property
     def line(self) -> str:
         """The price as a phrase."""
-        took = "no speed is known yet" if self.seconds is None else f"about {self.seconds[-1] / 60:.1f} minutes, scores included"
+        took = "no speed is known yet" if self.seconds is None else f"about {duration(self.seconds[-1])}, scores included"
         return f"{counted(self.trainings, 'training')} more, {self.sentences:,} sentences, {took}"
 
 

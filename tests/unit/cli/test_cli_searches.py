@@ -97,7 +97,7 @@ def test_a_plan_says_minutes_and_how_many_trials_of_this_very_search_there_are(
     monkeypatch.setattr(searches, "find_search", find)
     command = ["plan", str(RECIPES / "search.yaml"), "--store", str(tmp_path)]
     first = CliRunner().invoke(app, command, env={"COLUMNS": "200"})
-    assert first.exit_code == 0 and "about 2.5 minutes." in first.output and "In the store" not in first.output, first.output
+    assert first.exit_code == 0 and "about 2 min." in first.output and "In the store" not in first.output, first.output
     before.identity = asked[0].identity if is_same else "a third"
     again = CliRunner().invoke(app, command, env={"COLUMNS": "200"})
     assert ("In the store: 3 trials of this search; it goes on from there." in again.output) == is_same

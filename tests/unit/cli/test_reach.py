@@ -112,6 +112,8 @@ def test_banks_are_listed_under_their_headings_and_dropped_by_name(listen: Calla
         "bank": "phi-0.01", "key": "abc123", "sentences": "12,345", "width": "384", "dtype": "float16", "MB": "9.5", "shards": "3",
         "on disk": "2", "idle s": "71", "nodes": "10.0.0.1, 10.0.0.2",
     }  # fmt: skip
+    listen(owner, "list_banks", [])
+    assert _call("bank", "list").output == "No banks are in the memory of this cluster: they are freed 15 min after their last use.\n"
     told = listen(owner, "drop_bank", bank)
     assert _call("bank", "drop", "phi").output == "phi-0.01 dropped.\n" and told == [(("phi",), {})]
 
@@ -323,7 +325,7 @@ def test_mlflow_is_brought_up_to_date_for_the_sweep_that_is_named(listen: Callab
 
 def test_nothing_is_tracked_without_being_told_to_and_the_exit_code_says_so(tmp_path: Path) -> None:
     done = _call("track", "--store", tmp_path)
-    assert done.exit_code == 1 and "Nothing done" in done.output
+    assert done.exit_code == 2 and "Nothing done" in done.stderr
 
 
 def test_every_option_of_tune_stands_in_the_recipe_that_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,7 @@ def test_every_kind_has_its_table(planted_encoder_dir: Path, data: Path, tmp_pat
     made = report_sweep(store, "kinds")
     for title in ("Labels from frozen embeddings", "Paraphrases", "Re-ranking", "Clusters", "Geometry"):
         assert title in made.markdown and title in made.html
-    assert "accuracy × 100" in made.markdown and "V-measure × 100" in made.markdown
+    assert "Accuracy × 100" in made.markdown and "V-measure × 100" in made.markdown
     assert {f"table{number}.csv" for number in range(1, 5)} <= made.files.keys()
     assert "classification-my-labels" in brief_table(sweep, sweep.records(store)).columns
     tests = {"jackknife", "max_t", "confidence_set"}

@@ -73,7 +73,7 @@ def test_earlier_runs_say_how_long_the_rest_takes(plan: Plan, tmp_path: Path) ->
     assert ahead.saved == 4, "whatever is finished"
     assert seconds["bank"] == pytest.approx(30)
     assert ahead.seconds == pytest.approx(2 * 9984 * 3 / 200 + 30 + 4 * 2 * 1379 / 1000)
-    assert ahead.work_left.startswith("About ")
+    assert ahead.work_left.startswith(f"About {ahead.seconds / 60:.0f} min of work, one stage after another, ")
 
 
 def test_a_store_without_banks_judges_encoding_by_its_trainings(tmp_path: Path) -> None:
