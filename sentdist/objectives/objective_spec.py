@@ -134,12 +134,16 @@ class ObjectiveSpec(Frozen):
     """An objective as a recipe names it. A subclass in a file of this package is an objective: plan/objectives.py finds it.
 
     title: for a model card. about: what it is, in a line of a table. citations: whose work it is. needs: see `Needs`.
+    regulators_per_bank: terms that hold embeddings near those of one entropy encoder. without_bank: the objective that it is where the
+    bank is empty; None: none that has a name, or it uses no bank.
     """
 
     title: ClassVar[str]
     about: ClassVar[str]
     citations: ClassVar[tuple[Citation, ...]]
     needs: ClassVar[Needs]
+    regulators_per_bank: ClassVar[int] = 0
+    without_bank: ClassVar[type[ObjectiveSpec] | None] = None
 
     name: str
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from sentdist.citation import Citation
-from sentdist.objectives.info_nce import PAPER, info_nce
+from sentdist.objectives.info_nce import PAPER, InfoNCE, info_nce
 from sentdist.objectives.objective_spec import LossInputs, Needs, ObjectiveSpec, Rows, Temperature, Weight
 from sentdist.objectives.regulators import augmented_by, regulators
 
@@ -22,6 +22,8 @@ class RCL(ObjectiveSpec):
     about: ClassVar[str] = "an encoder held near the banks of N entropy encoders: RCL's Eq. 3"
     citations: ClassVar[tuple[Citation, ...]] = (PAPER,)
     needs: ClassVar[Needs] = Needs(columns=2, positives=1, labels="refused", bank=True)
+    regulators_per_bank: ClassVar[int] = 2
+    without_bank: ClassVar[type[ObjectiveSpec] | None] = InfoNCE
 
     name: Literal["rcl"] = "rcl"
     temperature: Temperature = 1.0  # cosines are divided by it

@@ -27,6 +27,7 @@ class Regulators(ObjectiveSpec):
     about: ClassVar[str] = "the regulators of RCL's Eq. 3 alone, to stand under any objective"
     citations: ClassVar[tuple[Citation, ...]] = (PAPER,)
     needs: ClassVar[Needs] = Needs(columns=2, positives=None, labels="ignored", bank=True, alone=False)
+    regulators_per_bank: ClassVar[int] = 2
 
     name: Literal["regulators"] = "regulators"
     temperature: Temperature = 1.0  # cosines are divided by it

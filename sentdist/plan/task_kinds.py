@@ -150,7 +150,8 @@ class TaskKind:
     is_graded_pairs: its items are pairs with a score. has_documents: its queries are looked for among all documents of a source, on which
     an encoder may be trained, too: a cross-validation goes over its queries. needs_train: a card that names a split is fitted on `train`.
     averages: what its scores are on; tasks that choose together must agree in it. None: its own name.
-    counts_candidates: a card's number of items is that of its candidates.
+    counts_candidates: a card's number of items is that of its candidates. has_intervals: its items are kept with a score each, so
+    that there is an interval over other items.
     shown: measures that stand for a task whose main one does not say how good an encoder is, all in units of their own.
     make: the pinned task. encodes: sentences that a task of so many items encodes.
     """
@@ -168,6 +169,7 @@ class TaskKind:
     has_documents: bool = False
     needs_train: bool = False
     counts_candidates: bool = False
+    has_intervals: bool = True
     averages: str | None = None
     shown: tuple[str, ...] = ()
     make: Callable[[ResolvedTask], ChosenTask] | None
@@ -303,7 +305,7 @@ TASK_KINDS: dict[str, TaskKind] = {
         TaskKind(
             name="links", main=Measure(name="mrr", title="MRR", unit="mean over triples × 100"),
             floors=("word_overlap", "bm25"), table=None,
-            make=None, encodes=_of_links,
+            has_intervals=False, make=None, encodes=_of_links,
         ),
     )
 }  # fmt: skip

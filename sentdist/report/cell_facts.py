@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sentdist.frozen import Frozen
 from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.objectives import Sum, phi_of
+from sentdist.plan.objectives import Sum, phi_of, terms_of
 from sentdist.plan.selection import chosen_and_scored
 from sentdist.plan.specs import EncoderSpec, Regularizers, View
 from sentdist.plan.stages import Bank, Scores, Train
@@ -55,7 +55,14 @@ class CellFacts:
 
     @property
     def num_regulators(self) -> int:
-        return 2 * len(self.phis) if self.objective == "rcl" else 0
+        """Of all its banks together."""
+        return 0 if self.train is None else len(self.phis) * sum(term.regulators_per_bank for term in terms_of(self.train.objective))
+
+    @property
+    def without_bank(self) -> str | None:
+        """The objective that its own is without regulators, by name; None: it has none, or that has no name."""
+        objective = None if self.train is None or isinstance(self.train.objective, Sum) else self.train.objective.without_bank
+        return None if objective is None else objective.model_fields["name"].default
 
     @property
     def batch_size(self) -> int | None:

@@ -10,7 +10,6 @@ from sentdist.citation import Citation
 from sentdist.errors import StoreError
 from sentdist.plan.corpora import CORPORA
 from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.objectives import terms_of
 from sentdist.plan.selection import chosen_and_scored
 from sentdist.plan.specs import EncoderSpec, View
@@ -173,8 +172,7 @@ def _scores(store: ArtifactStore, train: Train, known: Mapping[str, Record]) -> 
         kinds = {task.name: task.kind for task in scores.tasks if TASK_KINDS[task.kind].is_compared}
         values = {task: value for task in kinds if (value := as_number(artifact.record.results.get(task))) is not None}
         folder = store.folder(artifact)
-        ranked = {task.name for task in scores.tasks if isinstance(task, LinkTask)}  # ranks of triples: no interval is made of them
-        items = {task: folder / "items" / f"{task}.parquet" for task in values if task not in ranked}
+        items = {task: folder / "items" / f"{task}.parquet" for task in values if TASK_KINDS[kinds[task]].has_intervals}
         there = {task: path for task, path in items.items() if path.is_file()}
         measures = {task: TASK_KINDS[kind].main for task, kind in kinds.items()}
         columns = table_columns(group_rows([_row(values, there)]), {task: measures[task] for task in there}, average=False)

@@ -141,19 +141,25 @@ def _readable(curves: list[LearningCurve], systems: Sequence[str]) -> list[Learn
 def _regulators(
     rows: Sequence[ResultRow], score: Score, facts: dict[str, CellFacts], unit: str, *, paper: Mapping[int, float] | None
 ) -> Iterator[Drawing]:
-    """Score against the number of regulators, at the batch size and dropouts that have most numbers; Eq. 1 is the point at 0."""
-    of_rcl = Counter(_setting(facts[row.label]) for row in rows if facts[row.label].objective == "rcl")
-    if not of_rcl:
+    """Score against the number of regulators, of the objective, batch size and dropouts that have most numbers; the point at 0 is what
+    that objective is without any: of RCL Eq. 1."""
+    regulated = [known for row in rows if _is_regulated(known := facts[row.label])]
+    if not regulated:
         return
-    setting = of_rcl.most_common(1)[0][0]
+    (objective, none, setting), _ = Counter((one.objective, one.without_bank, _setting(one)) for one in regulated).most_common(1)[0]
     places: dict[int, list[ResultRow]] = {}
     for row in rows:
         known = facts[row.label]
-        if known.objective in ("rcl", "info_nce") and _setting(known) == setting:
+        if _setting(known) == setting and (known.objective == none or (known.objective == objective and _is_regulated(known))):
             places.setdefault(known.num_regulators, []).append(row)
     scores = _scores_of_cells(places, score)
     if len([count for count in scores if count]) > 1:
         yield regulators_curve(scores, paper=paper, unit=unit)
+
+
+def _is_regulated(facts: CellFacts) -> bool:
+    """Whether it was trained with regulators that its objective might as well do without."""
+    return facts.without_bank is not None and facts.num_regulators > 0
 
 
 def _setting(facts: CellFacts) -> tuple[int | None, Regularizers | None]:
@@ -164,7 +170,7 @@ def _grid(rows: Sequence[ResultRow], score: Score, facts: dict[str, CellFacts], 
     """Score over batch size and φ set."""
     places: dict[tuple[str, str], list[ResultRow]] = {}
     for row in rows:
-        if (known := facts[row.label]).objective == "rcl":
+        if _is_regulated(known := facts[row.label]):
             places.setdefault((str(known.batch_size), "{" + ", ".join(f"{phi:g}" for phi in known.phis) + "}"), []).append(row)
     scores = _scores_of_cells(places, score)
     if len(scores) > 1:

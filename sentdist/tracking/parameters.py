@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 
 from sentdist.frozen import Frozen
 from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.objectives import AnyObjective, Sum, phi_of
 from sentdist.plan.selection import Selection
 from sentdist.plan.specs import EncoderSpec, LexicalSpec, Task
@@ -74,7 +73,7 @@ def _corpus(stage: CorpusStage) -> dict[str, Json]:
         "corpus": " + ".join(dict.fromkeys(one.source for one in stage.sources)),
         "corpus.revision": ", ".join(one.source_revision for one in stage.sources),
     }
-    return names | _under("corpus", own) | {"fold": stage.fold.number if isinstance(stage, RowsCorpus) and stage.fold is not None else None}
+    return names | _under("corpus", own) | {"fold": None if stage.training_fold is None else stage.training_fold.number}
 
 
 def _train(stage: Train) -> dict[str, Json]:

@@ -110,6 +110,11 @@ class CorpusStage(Stage):
         return 0  # an encoder sees none of them here
 
     @property
+    def training_fold(self) -> Fold | None:
+        """The part of a cross-validation over the queries of its source that its rows are from; None outside of one."""
+        return None
+
+    @property
     def uses_gpu(self) -> bool:
         """Whether a model writes some of its sentences."""
         return False

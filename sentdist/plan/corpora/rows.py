@@ -50,6 +50,10 @@ class RowsCorpus(CorpusStage):
     def num_positives(self) -> int:
         return min(1, len(self.columns) - 1)
 
+    @property
+    def training_fold(self) -> Fold | None:
+        return self.fold
+
     def follows(self, name: str) -> bool:
         return name == "split" and self.split == "train"
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from sentdist.errors import RecipeError, counted, duration
 from sentdist.gpus import GPUS
 from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.specs import EncoderSpec, LexicalSpec
 from sentdist.plan.stage import Stage, as_number, longest_path
 from sentdist.plan.stages import Bank, Scores, Targets, Train
@@ -185,7 +184,7 @@ def forecast_check(plan: Plan, devices: Devices, parameters: Parameters, records
 def _tokens(longest: int | None, corpus: CorpusStage | None, plan: Plan) -> float:
     """Tokens of a sentence, where planning has not read the corpus by experience; those of an FAQ are longer. longest: where sentences are
     cut."""
-    tokens = float(FAQ_TOKENS if isinstance(corpus, RowsCorpus) and corpus.fold is not None else TOKENS)
+    tokens = float(FAQ_TOKENS if corpus is not None and corpus.training_fold is not None else TOKENS)
     if corpus is not None:
         tokens = plan.tokens.get(corpus.key, tokens)
     return tokens if longest is None else min(tokens, longest)

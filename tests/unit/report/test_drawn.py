@@ -315,9 +315,11 @@ def test_of_many_systems_those_are_named_that_no_cheaper_one_equals_as_stages_ar
 
 
 def test_the_curve_of_regulators_is_drawn_at_the_setting_that_has_most_numbers(drawn: Drawn) -> None:
-    cells = [("rcl", 64, 2), ("rcl", 64, 4), ("rcl", 64, 6), ("rcl", 32, 2), ("rcl", 32, 8), ("info_nce", 64, 0), ("info_nce", 32, 0)]
+    cells = [("held", 64, 2), ("held", 64, 4), ("held", 64, 6), ("held", 32, 2), ("held", 32, 8), ("plain", 64, 0), ("plain", 32, 0)]
     facts: Any = {
-        f"{name} {batch} {number}": SimpleNamespace(objective=name, batch_size=batch, regularizers=None, num_regulators=number)
+        f"{name} {batch} {number}": SimpleNamespace(
+            objective=name, without_bank="plain" if number else None, batch_size=batch, regularizers=None, num_regulators=number
+        )
         for name, batch, number in cells
     }
     rows = [ResultRow(method="m", label=label, params={}, seed=0, scores={"t": 70.0 + place}) for place, label in enumerate(facts)]

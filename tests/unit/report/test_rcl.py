@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sentdist.plan.objectives import OBJECTIVES
 from sentdist.plan.specs import EncoderSpec, LexicalSpec, View
 from sentdist.plan.stages import Scores, Train
 from sentdist.plan.task_kinds import TASK_KINDS
@@ -27,7 +28,9 @@ def untouched(view: dict[str, str] | None = None, **encoder: str | int) -> CellF
 
 
 def trained(objective: str, *, phis: tuple[float, ...] = (), heads: float = 0.0, attention: float | None = None) -> CellFacts:
-    found = type("Trained", (CellFacts,), {"objective": objective, "phis": phis, "drophead": heads, "attention_dropout": attention})()
+    regulators = len(phis) * OBJECTIVES[objective].regulators_per_bank
+    facts = {"objective": objective, "phis": phis, "num_regulators": regulators, "drophead": heads, "attention_dropout": attention}
+    found = type("Trained", (CellFacts,), facts)()
     assert isinstance(found, CellFacts)
     return found
 
