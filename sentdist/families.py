@@ -29,6 +29,7 @@ class Family:
     is_decoder: bool = False  # no token sees what follows it
     is_read_without_decoder: bool = False  # the encoder of an encoder-decoder
     positions: Literal["table", "table_behind_padding", "rotated", "distances"] = "table"
+    adds_distances: bool = False  # a number for each distance to the scores of attention, which torch's kernels for GPUs do not take
     has_one_kind_of_positions: bool = False  # whatever `position_embedding_type` says, which could name others until transformers 5
     is_gated: bool = False  # feed-forward multiplies two linear layers, one of them activated: three matrices
     drops_within: bool = False  # between the matrices of feed-forward, too
@@ -47,7 +48,15 @@ _GATED = replace(_ROTATED, is_gated=True)
 _DECODER = replace(_GATED, is_decoder=True)
 _WITH_WINDOWS = replace(_DECODER, defaults={"sliding_window": 4096})
 _WITH_WINDOWS_IF_ASKED = replace(_DECODER, defaults={"use_sliding_window": False, "sliding_window": 4096})
-_T5 = Family(is_flat=True, is_read_without_decoder=True, positions="distances", drops_within=True, most_tokens=512, own_code="t5")
+_T5 = Family(
+    is_flat=True,
+    is_read_without_decoder=True,
+    positions="distances",
+    adds_distances=True,
+    drops_within=True,
+    most_tokens=512,
+    own_code="t5",
+)
 _MT5 = replace(_T5, defaults={"feed_forward_proj": "gated-gelu"})
 _PADDED_BERT = replace(_BERT, is_flat=False)
 _PADDED_ROBERTA = replace(_ROBERTA, is_flat=False)
@@ -88,7 +97,7 @@ FAMILIES: Mapping[str, Family] = {
     "mistral": _WITH_WINDOWS,
     "modernbert": _GATED,
     "modernbert-decoder": replace(_DECODER, defaults={"sliding_window": 64}),
-    "mpnet": Family(is_flat=True, positions="table_behind_padding", own_code="mpnet"),
+    "mpnet": Family(is_flat=True, positions="table_behind_padding", adds_distances=True, own_code="mpnet"),
     "mra": Family(refused="its attention is zero where CUDA kernels of its own are not built"),
     "mt5": _MT5,
     "nomic_bert": _GATED,

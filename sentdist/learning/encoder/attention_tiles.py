@@ -10,9 +10,8 @@ from torch import Tensor
 
 from sentdist.learning.encoder.batch import sent_to
 from sentdist.learning.kernels.interface import Launches
+from sentdist.learning.kernels.tile_sizes import TILES, longest_tile
 
-TILES = (16, 32, 64, 128)  # tokens; below 16 there is no product of matrices
-LARGEST_TILE_BYTES = 16 * 2**10  # of one of its operands: five and the weights must lie in a multiprocessor's own memory
 FEWEST_PROGRAMS = 4096  # a launch of fewer does not fill a GPU: its sentences join those of the next tile
 
 
@@ -35,10 +34,8 @@ def tile_launches(lengths: Sequence[int], device: torch.device, *, num_heads: in
 
 
 def largest_tile(width: int, dtype: torch.dtype) -> int:
-    """The longest sentence for which there is a tile, with heads of a width; 0 where there is none."""
-    if width not in (16, 32, 64, 128):
-        return 0
-    return max((tile for tile in TILES if tile * width * dtype.itemsize <= LARGEST_TILE_BYTES), default=0)
+    """As `longest_tile`, of a type."""
+    return longest_tile(width, dtype.itemsize)
 
 
 def is_faster_than_torch(query: Tensor, *, num_sentences: int) -> bool:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface
 
-from sentdist.learning.encoder.attention_tiles import TILES, is_faster_than_torch, tile_launches
+from sentdist.learning.encoder.attention_tiles import is_faster_than_torch, tile_launches
 from sentdist.learning.encoder.batch import inverse, sent_to
 from sentdist.learning.encoder.compiled_attention import compiled_attention
 from sentdist.learning.encoder.fused_attention import (
@@ -31,6 +31,7 @@ from sentdist.learning.kernels import cpp_kernels
 from sentdist.learning.kernels.band import Band, band_of
 from sentdist.learning.kernels.interface import AttentionKernel, Kernels, Launches
 from sentdist.learning.kernels.lazy_triton import load_triton_kernels
+from sentdist.learning.kernels.tile_sizes import TILES
 
 FLAT_ATTENTION = "sentdist_flat"
 

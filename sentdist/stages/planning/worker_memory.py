@@ -8,10 +8,12 @@ from dataclasses import dataclass
 
 from sentdist.families import configured, family_of, is_gated
 from sentdist.learning.bank_shape import BankShape, bytes_together
+from sentdist.learning.kernels.tile_sizes import longest_tile
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
+from sentdist.stages.planning.attention_memory import WeightedLayers
 from sentdist.stages.planning.engine_memory import NUMBER, group_bytes, state_bytes, step_bytes
 from sentdist.stages.planning.resolve import embedding_width, encoder_configuration
 
@@ -21,8 +23,10 @@ from sentdist.stages.planning.resolve import embedding_width, encoder_configurat
 PROCESS_BYTES = 0.8 * 2**30  # Python, torch, transformers, Ray
 HEAP_BYTES = 0.5 * 2**30  # what the C library keeps of steps of ever other sizes: 64 rows take 1.9 GiB after three of them, 2.6 after forty
 COPY_BYTES = {"fp32": 0, "tf32": 0, "bf16": 2}  # of each parameter, the copy that is computed with
+NUMBER_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2}  # of queries, keys and values
 PLAIN = Runtime(engine="torch")
-BYTES_PER_UNIT = {"fp32": 98, "tf32": 98, "bf16": 170}  # kept for the backward pass, of each token, layer and unit of width
+# Kept for the backward pass, of each token, layer and unit of width, beside the weights of attention (see attention_memory.py).
+BYTES_PER_UNIT = {"fp32": 90, "tf32": 90, "bf16": 166}
 # The same on a GPU, counted from what autograd keeps of a BERT (64 to 72, 40 to 44), with room for the layer that is being differentiated.
 # On an H100 MiniLM took 23.4 GiB of NLI at 4,096 rows in bf16 where this says 33.0, for it thinks sentences longer; by kernels for whole
 # layers 16.9 (gpu.md): a plan knows neither whether a host has them nor how long sentences are.
@@ -54,6 +58,7 @@ class EncoderSize:
     head_width: int | None = None  # None: of all heads together, the width
     is_gated: bool = False  # three matrices in feed-forward
     drops_within: bool = False  # dropout between the matrices of feed-forward
+    adds_distances: bool = False  # to the scores of attention, a number each
 
     @property
     def num_parameters(self) -> int:
@@ -97,6 +102,7 @@ def encoder_size(configuration: Mapping[str, object], *, layers: int | None = No
         head_width=configured(configuration, "head_width"),
         is_gated=is_gated(configuration),
         drops_within=family.drops_within,
+        adds_distances=family.adds_distances,
     )
 
 
@@ -123,7 +129,8 @@ def worker_bytes(stage: Train, size: EncoderSize, runtime: Runtime, *, tokens: f
     held = PROCESS_BYTES + _held_bytes(stage, size, runtime)
     at_a_time = sentences_at_a_time(stage, runtime)
     heap = MICRO_BATCH_HEAP if at_a_time < sentences_of_a_worker(stage, runtime) else 1.0
-    activations = at_a_time * _sentence_bytes(stage, size, runtime, BYTES_PER_UNIT, tokens)
+    of_attention = _weighted_layers(stage, size, runtime).sentence_bytes(tokens, longest=stage.training.max_length)
+    activations = at_a_time * (_sentence_bytes(stage, size, runtime, BYTES_PER_UNIT, tokens) + of_attention)
     return held + HEAP_BYTES + heap * activations
 
 
@@ -187,10 +194,10 @@ def _gpu_bytes_at_rest(stage: Train, size: EncoderSize, runtime: Runtime) -> flo
     return CUDA_BYTES + group_bytes(runtime) + _held_bytes(stage, size, runtime)
 
 
-def fitting_micro_batch(stage: Train, size: EncoderSize, runtime: Runtime, *, num_bytes: float) -> int:
-    """Sentences whose activations fit into so much of a GPU's memory, by estimate; at least 1."""
+def fitting_micro_batch(stage: Train, size: EncoderSize, runtime: Runtime, *, num_bytes: float, tokens: float = TOKENS_PER_SENTENCE) -> int:
+    """Sentences whose activations fit into so much of a GPU's memory, by estimate; at least 1. tokens: of a sentence, before it is cut."""
     left = num_bytes - _gpu_bytes_at_rest(stage, size, runtime)
-    return max(1, int(left // _sentence_bytes_on_gpu(stage, size, runtime, TOKENS_PER_SENTENCE)))
+    return max(1, int(left // _sentence_bytes_on_gpu(stage, size, runtime, tokens)))
 
 
 def _held_bytes(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
@@ -202,10 +209,20 @@ def _held_bytes(stage: Train, size: EncoderSize, runtime: Runtime) -> float:
 
 
 def _sentence_bytes_on_gpu(stage: Train, size: EncoderSize, runtime: Runtime, tokens: float) -> float:
-    """Activations of one sentence, and what the derivative of its attention takes in one layer after the other."""
+    """Activations of one sentence, and what its attention takes: where distances are added, weights of what is too long for kernels in
+    Triton; else what the derivative takes in one layer after the other."""
+    kept, longest = _sentence_bytes(stage, size, runtime, BYTES_PER_UNIT_ON_GPU, tokens), stage.training.max_length
+    if size.adds_distances:
+        tile = longest_tile(size.head_width or size.width // size.num_heads, NUMBER_BYTES[stage.training.precision])
+        return kept + _weighted_layers(stage, size, runtime).sentence_bytes(tokens, longest=longest, shortest=tile)
     attention = 0 if stage.training.freeze_encoder else ATTENTION_BYTES[stage.training.precision]
-    kept = _sentence_bytes(stage, size, runtime, BYTES_PER_UNIT_ON_GPU, tokens)
-    return kept + attention * size.num_heads * -(-stage.training.max_length // 64)
+    return kept + attention * size.num_heads * -(-longest // 64)
+
+
+def _weighted_layers(stage: Train, size: EncoderSize, runtime: Runtime) -> WeightedLayers:
+    num_kept = 0 if stage.training.freeze_encoder else 1 if runtime.recompute_layers else size.num_layers
+    has_dropout = stage.regularizers.attention_dropout != 0.0
+    return WeightedLayers(num_heads=size.num_heads, num_kept=num_kept, has_dropout=has_dropout, precision=stage.training.precision)
 
 
 def _sentence_bytes(stage: Train, size: EncoderSize, runtime: Runtime, bytes_per_unit: Mapping[str, float], tokens: float) -> float:
