@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from sentdist.errors import ResourceError, counted
+from sentdist.errors import ResourceError, StoreError, counted
 from sentdist.learning.device_bank import bytes_of_banks
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Bank, Encoded, Rung, Scores, Targets, Train
+from sentdist.plan.stages import Bank, Encoded, Rung, Scores, Targets, Tokens, Train
 from sentdist.sizes import memory_size
 from sentdist.stages.context import Context
 from sentdist.stages.planning.engine_memory import best_zero_stage, state_bytes
-from sentdist.stages.planning.worker_memory import EncoderSize, fitting_micro_batch, gpu_bytes, sentences_at_a_time, size_of
+from sentdist.stages.planning.worker_memory import (
+    TOKENS_PER_SENTENCE,
+    EncoderSize,
+    fitting_micro_batch,
+    gpu_bytes,
+    sentences_at_a_time,
+    size_of,
+)
 
 FEW_WORKERS = 4  # on which ZeRO saves memory, of all but small encoders
 WORTH_IT = 0.9  # of the bytes; what saves less is not named
@@ -86,15 +93,27 @@ def _training(stage: Train, context: Context, num_bytes: float) -> tuple[str, st
             return tried, "Set runtime.recompute_layers=true, which changes no result, or lower training.max_length."
         return tried, f"Lower training.max_length, or take a smaller encoder{_zero_hint(size, context.runtime)}."
     num_bytes -= bytes_of_banks()
-    # By estimate, and if that had it fit by half: the estimate knows nothing of long sentences, and nothing of who else uses the GPU.
-    fewer = min(at_a_time // 2, fitting_micro_batch(stage, size, context.runtime, num_bytes=num_bytes))
+    # By estimate, and if that had it fit by half: the estimate knows nothing of who else uses the GPU.
+    tokens = _mean_tokens(stage, context)
+    fewer = min(at_a_time // 2, fitting_micro_batch(stage, size, context.runtime, num_bytes=num_bytes, tokens=tokens))
     rows = max(1, fewer * context.runtime.fewest_workers // stage.num_columns)
     remedy = f"Set runtime.micro_batch={fewer}, which changes no result, or training.batch_size={rows}, which does."
     recomputed = context.runtime.model_copy(update={"recompute_layers": True})
-    if not context.runtime.recompute_layers and gpu_bytes(stage, size, recomputed) < num_bytes:  # a third slower, small parts several times
+    if (
+        not context.runtime.recompute_layers and gpu_bytes(stage, size, recomputed, tokens=tokens) < num_bytes
+    ):  # a third slower, small parts more
         slower = f"runtime.micro_batch={fewer}, which is slower"
         remedy = f"Set runtime.recompute_layers=true, or {slower}: neither changes a result. training.batch_size={rows} does."
     return tried, f"{remedy} What is finished is kept."
+
+
+def _mean_tokens(stage: Train, context: Context) -> float:
+    """Of a sentence, by the tables of tokens that trainings made of its corpus, the one that cuts least; else as planning assumes."""
+    with suppress(StoreError, OSError):  # what is to be said is that the GPU is full
+        records = [one.record for one in context.store.artifacts(Tokens.kind) if stage.corpus.key in one.record.inputs]
+        counts = [(record.number("num_tokens"), record.number("num_sentences")) for record in records]
+        return max((tokens / sentences for tokens, sentences in counts if tokens and sentences), default=TOKENS_PER_SENTENCE)
+    return TOKENS_PER_SENTENCE
 
 
 def _zero_hint(size: EncoderSize, runtime: Runtime) -> str:

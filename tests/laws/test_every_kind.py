@@ -17,6 +17,7 @@ from sentdist.stages.gpu_memory import explain_full_gpu
 from sentdist.stages.planning.device_forecast import operations_of
 from sentdist.stages.planning.worker_memory import EncoderSize, encoder_size
 from sentdist.stages.sharded import Sharded
+from sentdist.store.store import ArtifactStore
 from sentdist.tracking.parameters import data_sets, stage_parameters
 from tests.support.every_stage import one_of_each, plan_of_all_kinds
 
@@ -26,8 +27,7 @@ UNKNOWN = "nobody said"
 
 
 def _context() -> Context:
-    nothing: Any = None
-    return Context(store=nothing, runtime=Runtime(gpus_per_worker=1))
+    return Context(store=ArtifactStore("/nowhere"), runtime=Runtime(gpus_per_worker=1))
 
 
 def _written(stage: Stage) -> int:

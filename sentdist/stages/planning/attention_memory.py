@@ -10,7 +10,7 @@ from math import erf, exp, log, sqrt
 SPREAD = 0.6
 # Bytes of a weight, counted in grouped_attention.py: what the backward pass needs, once and once more as dropout's factors; and what it
 # makes of one layer after the other.
-# Peaks of three steps on a CPU without kernels, MiniLM's shape, 32 texts of 200 tokens (24 of MPNet, 24 in bf16), GiB measured and estimated:
+# Peaks of three steps on a CPU without kernels, MiniLM's shape, 32 texts of 200 tokens (24 of MPNet, 24 in bf16), GiB measured, estimated:
 # BERT 3.72, 3.79; T5 4.29, 4.16; MPNet 2.92, 3.21; BERT in bf16 2.50, 3.74.
 KEPT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2}
 DIFFERENTIATED_BYTES = {"fp32": 12, "tf32": 12, "bf16": 16}

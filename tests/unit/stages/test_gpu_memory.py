@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,11 +13,13 @@ import torch
 from sentdist.errors import DataError, ResourceError
 from sentdist.execution.training import member, rank
 from sentdist.plan.runtime import Runtime
-from sentdist.plan.stages import Bank
+from sentdist.plan.stage import Json
+from sentdist.plan.stages import Bank, Tokens
 from sentdist.stages import gpu_memory
 from sentdist.stages.context import Context
 from sentdist.stages.gpu_memory import explain_full_gpu
 from sentdist.stages.planning.worker_memory import EncoderSize
+from sentdist.store.store import ArtifactStore
 from sentdist.tracking.tracker import NullRun
 from tests.unit.stages.test_worker_memory import MINILM, _stage
 
@@ -27,9 +31,8 @@ def gpu_of_8_gib(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (GIB, 8 * GIB))
 
 
-def context(**runtime: Any) -> Context:
-    nothing: Any = None
-    return Context(store=nothing, runtime=Runtime.model_validate(runtime))
+def context(store: ArtifactStore | None = None, **runtime: Any) -> Context:
+    return Context(store=store or ArtifactStore("/nowhere"), runtime=Runtime.model_validate(runtime))
 
 
 def told(stage: Any, where: Context) -> str:
@@ -83,6 +86,31 @@ def test_a_bank_that_lies_there_leaves_less_for_sentences(monkeypatch: pytest.Mo
     monkeypatch.undo()
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (GIB, 6 * GIB))
     assert found.partition("Set ")[2] == told(_stage(rows=4096), context(gpus_per_worker=1)).partition("Set ")[2] != ""
+
+
+@pytest.mark.usefixtures("gpu_of_8_gib")
+def test_sentences_are_as_long_as_the_tables_of_tokens_say(tmp_path: Path) -> None:
+    """Of its own corpus, and of the tokenizer that cut least; a store that cannot be read is no other error than the full GPU."""
+    stage, store = _stage(rows=4096), ArtifactStore(tmp_path)
+    other = stage.corpus.model_copy(update={"source": "nli/snli"})
+
+    def asked() -> str:
+        return told(stage, context(store, gpus_per_worker=1))
+
+    def keep_table(corpus: Any, longest: int, tokens: int) -> None:
+        with store.staged() as folder:
+            results: dict[str, Json] = {"num_tokens": 10 * tokens, "num_sentences": 10}
+            table = Tokens(corpus=corpus, tokenizer="d", max_length=longest)
+            store.commit(table, folder, seconds=1.0, runtime={}, environment={}, results=results)
+
+    assumed = asked()
+    keep_table(other, 512, 500)
+    assert asked() == assumed
+    keep_table(stage.corpus, 32, 24)
+    assert asked() == assumed, "as many as are assumed"
+    keep_table(stage.corpus, 128, 96)
+    fewer = [int(re.findall(r"runtime.micro_batch=(\d+)", one)[0]) for one in (assumed, asked())]
+    assert 0.2 < fewer[1] / fewer[0] < 0.4
 
 
 @pytest.mark.usefixtures("gpu_of_8_gib")
