@@ -1,4 +1,4 @@
-"""What a person is told of the GPUs that work is given."""
+"""What is printed about the GPUs that work is given."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from sentdist.learning.freed_memory import keep_gpu_memory_whole
 from sentdist.learning.subnormals import flush_subnormals
 from sentdist.stages.devices import why_unusable
 
-# A process keeps so much on a GPU beside what torch allocates: CUDA's context and kernels. About as much as is told of A100 and H100;
+# A process keeps so much on a GPU beside what torch allocates: CUDA's context and kernels. About as much as is reported of A100 and H100;
 # not measured here.
 CONTEXT_BYTES = 0.6 * 2**30
 

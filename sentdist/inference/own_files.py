@@ -56,7 +56,7 @@ def _are_elsewhere(tasks: Sequence[str], sources: Mapping[str, str], data: Path)
     for task, path in absent.items():
         if task not in elsewhere and TASK_KINDS[own_parts(task).kind].has_documents:
             raise _no_collection(task, path, data)
-        if task not in elsewhere and path.name.endswith(TABLES):  # others may be told by the reader
+        if task not in elsewhere and path.name.endswith(TABLES):  # the reader may name others
             raise _nowhere(task, path, data)
     return bool(elsewhere)
 

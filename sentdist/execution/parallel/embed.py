@@ -25,7 +25,7 @@ class SentenceEmbedder:
 
     @cached_property
     def _embed(self) -> Embed:
-        # Not in the constructor: there an error would be told as the death of an actor.
+        # Not in the constructor: there an error would be reported as the death of an actor.
         from sentdist.execution.reserved import use_reserved  # torch, which who waits for the workers does not need
 
         runtime = self._context.runtime

@@ -36,7 +36,7 @@ class FileEncoder:
 
     @cached_property
     def _loaded(self) -> LoadedEncoder:
-        # Not in the constructor: there an error would be told as the death of an actor.
+        # Not in the constructor: there an error would be reported as the death of an actor.
         from sentdist.execution.reserved import use_reserved
 
         use_reserved(pool_demand(self._runtime, gpus=self._runtime.gpus_per_worker))

@@ -24,7 +24,7 @@ class TileSearcher:
 
     @cached_property
     def _read(self) -> ReadTile:
-        # Not in the constructor: there an error would be told as the death of an actor.
+        # Not in the constructor: there an error would be reported as the death of an actor.
         if self._reader.embeddings is not None:
             return self._reader.open()
         from sentdist.execution.reserved import use_reserved  # torch, which a file of embeddings does not need

@@ -44,7 +44,7 @@ class ShardMaker:
 
     @cached_property
     def _body(self) -> ShardedBody:
-        # Not in the constructor: there an error would be told as the death of an actor.
+        # Not in the constructor: there an error would be reported as the death of an actor.
         return worker_body(self._stage, self._context)
 
     def work(self, shard: int) -> bytes:
