@@ -37,6 +37,9 @@ class Family:
     most_tokens: int | None = None  # what it was pretrained with, where files say no other length and there is no table of positions
     own_code: Literal["mpnet", "t5"] | None = None  # the module of learning/encoder through which a loaded model goes
     defaults: Mapping[str, object] = field(default_factory=dict)
+    looks_both_ways_if_asked: bool = False  # a decoder that `use_bidirectional_attention` makes an encoder, without padding, too
+    padding_token: int | None = None  # that numbers of positions mean, whatever `pad_token_id` says
+    frequencies: Mapping[str, str] = field(default_factory=dict)  # what transformers reads for a kind of its older files
     refused: str | None = None
 
 
@@ -80,7 +83,7 @@ FAMILIES: Mapping[str, Family] = {
     "funnel": Family(refused="it pools tokens together with what pads them"),
     "gemma": _DECODER,
     "gemma2": replace(_DECODER, defaults={"attn_logit_softcapping": 50.0, "sliding_window": 4096}),
-    "gemma3_text": _WITH_WINDOWS,
+    "gemma3_text": replace(_WITH_WINDOWS, looks_both_ways_if_asked=True),
     "granite": _DECODER,
     "gte": _GATED,
     "ibert": Family(positions="table_behind_padding", may_recompute_layers=False),
@@ -97,14 +100,14 @@ FAMILIES: Mapping[str, Family] = {
     "mistral": _WITH_WINDOWS,
     "modernbert": _GATED,
     "modernbert-decoder": replace(_DECODER, defaults={"sliding_window": 64}),
-    "mpnet": Family(is_flat=True, positions="table_behind_padding", adds_distances=True, own_code="mpnet"),
+    "mpnet": Family(is_flat=True, positions="table_behind_padding", adds_distances=True, padding_token=1, own_code="mpnet"),
     "mra": Family(refused="its attention is zero where CUDA kernels of its own are not built"),
     "mt5": _MT5,
     "nomic_bert": _GATED,
     "nystromformer": Family(refused="landmarks of its attention are means over what pads a sentence, too"),
     "olmo2": _DECODER,
     "olmo3": _WITH_WINDOWS,
-    "phi3": _DECODER,
+    "phi3": replace(_DECODER, frequencies={"yarn": "longrope"}),
     "qwen2": _WITH_WINDOWS_IF_ASKED,
     "qwen3": _WITH_WINDOWS_IF_ASKED,
     "reformer": Family(refused="its attention hashes tokens by chance, and what pads them with them"),
@@ -145,7 +148,6 @@ _WORDS: Mapping[Size, tuple[str, ...]] = {
 }
 # Frequencies of positions that change with the longest sentence of a batch, as transformers computes them.
 _FREQUENCIES_OF_A_BATCH = ("dynamic", "longrope")
-_KINDS_OF_PHI3 = {"yarn": "longrope"}  # as transformers reads its older files
 
 
 def name_of(config: Mapping[str, object]) -> str:
@@ -200,18 +202,18 @@ def why_padded(config: Mapping[str, object]) -> str | None:
         return f"what is_decoder={brief(config['is_decoder'])} hides from the tokens of a {name} is known with padding alone"
     if config.get("attn_logit_softcapping") is not None:
         return f"attention without padding cannot bound its scores, as attn_logit_softcapping={config['attn_logit_softcapping']} asks"
-    if config.get("use_bidirectional_attention") and name != "gemma3_text":
+    if config.get("use_bidirectional_attention") and not family.looks_both_ways_if_asked:
         return f"what use_bidirectional_attention does to a {name} is known with padding alone"
     has_windows = config.get("sliding_window") is not None and config.get("use_sliding_window") is not False
     if family.is_decoder and config.get("is_causal") is False and has_windows:
         return f"what is_causal=false does to the windows of a {name} is known with padding alone"
-    if name == "mpnet" and config.get("pad_token_id", 1) != 1:
-        return f"an mpnet numbers positions from token 1, which is not its padding, pad_token_id={config['pad_token_id']}"
+    if family.padding_token not in (None, padding := config.get("pad_token_id", family.padding_token)):
+        return f"a {name} numbers positions from token {family.padding_token}, which is not its padding, pad_token_id={padding}"
     rope = config.get("rope_parameters") or config.get("rope_scaling")
     kinds = [part.get("rope_type") or part.get("type") for part in _each(rope)]
-    if name == "phi3":
-        kinds = [_KINDS_OF_PHI3.get(str(kind), kind) for kind in kinds]
-    if found := next((kind for kind in kinds if kind in _FREQUENCIES_OF_A_BATCH), None):
+    if found := next(
+        (kind for kind in (family.frequencies.get(str(kind), kind) for kind in kinds) if kind in _FREQUENCIES_OF_A_BATCH), None
+    ):
         return f"frequencies of positions of the kind {found!r} depend on the longest sentence of a batch"
     return None
 
