@@ -43,9 +43,9 @@ TimeBudget = Annotated[
     str,
     typer.Option(
         "--budget",
-        help="Time for trials and for what dev chose, such as 30m or 2h. The latter is forecast by the speed so far: on a machine that "
-        "slows down it takes longer. A first trial that is under way has half of it more. To start and to write the report take some "
-        "seconds beside.",
+        help="Time for trials and for the trainings of what dev chose, such as 30m or 2h. The trainings are forecast by the speed of the "
+        "trials: on a machine that slows down they take longer. The very first trial may take half the budget more. Starting and writing "
+        "the report take some seconds on top.",
     ),
 ]
 Encoders = Annotated[

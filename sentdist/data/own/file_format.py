@@ -32,7 +32,7 @@ NOTHING = (
     "N/A",
     "n/a",
     "None",
-)  # what data bases, pandas and Excel write for no value
+)  # what databases, pandas and Excel write for no value
 
 
 SAID_BY_SUFFIX = {
