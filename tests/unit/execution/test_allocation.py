@@ -58,6 +58,20 @@ def test_gpus_of_another_kind_than_is_asked_for_are_told_as_idle(tmp_path: Path,
         assert sweep.allocate(plan, context, frozenset(stage.key for stage in plan.stages)).devices == line
 
 
+@pytest.mark.parametrize(("gib", "enough"), [(80, True), (4, False)])
+def test_a_worker_has_as_much_of_a_gpu_as_it_takes_by_estimate(
+    gib: int, enough: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would be stopped there by the bound of its part."""
+    monkeypatch.setattr(sweep, "cluster_growth", lambda: ClusterNodes(living=(Node(cpus=16, gpus=1, gpu_bytes=gib * 2**30),)))
+    plan, context = demo(tmp_path, "runtime.gpus_per_worker=0.1")
+    found = sweep.allocate(plan, context, frozenset(stage.key for stage in plan.stages))
+    share = found.context.runtime.gpus_per_worker
+    _, takes = sweep._largest_worker(plan, found.context, frozenset(stage.key for stage in plan.stages))
+    assert (share == 0.1) == enough and share * gib * 2**30 >= takes
+    assert any("A worker takes about" in note for note in found.notes) != enough
+
+
 @pytest.mark.parametrize(
     ("settings", "line"),
     [

@@ -20,6 +20,7 @@ from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.resizable_semaphore import ResizableSemaphore
 from sentdist.execution.board.submission import Submission
+from sentdist.execution.demand import stage_demand
 from sentdist.objectives.entropy import Entropy
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.runtime import Runtime
@@ -163,6 +164,24 @@ def test_what_the_most_waits_for_is_known_by_its_distance(fake_ray: FakeRay, tmp
         board = BoardActor(mock.Mock(), 1.0)
         await board.request(stages[-1], _submission(ArtifactStore(tmp_path)))
         assert {work.stage.key: work.distance for work in board._work} == ways and max(ways.values()) > 2
+
+    _within(scene())
+
+
+def test_workers_that_stay_are_told_how_long_the_way_of_a_stage_is(fake_ray: FakeRay, tmp_path: Path) -> None:
+    """They take what has the longest way first."""
+    stages = topological(plan_of(small_recipe()).trials[-1].scores.inputs)
+    trainings = [stage for stage in stages if isinstance(stage, Train)]
+
+    async def scene() -> None:
+        board, submission = BoardActor(mock.Mock(), 1.0), _submission(ArtifactStore(tmp_path), workers=2)
+        await board.request(stages[-1], submission)
+        board._groups.build = mock.AsyncMock()  # type: ignore[method-assign]
+        for stage in trainings:
+            await board._attempt(stage, submission, stage_demand(stage, submission.context.runtime))
+        ways = [call.kwargs["distance"] for call in board._groups.build.call_args_list]
+        assert ways == [next(work.distance for work in board._work if work.stage == stage) for stage in trainings]
+        assert max(ways) > min(ways)
 
     _within(scene())
 

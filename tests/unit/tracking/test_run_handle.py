@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from mlflow.system_metrics.metrics import gpu_monitor
 
 from sentdist.tracking import run_handle
 from sentdist.tracking.run_handle import MlflowRun
@@ -84,6 +86,38 @@ class Monitor:
 
     def clear_metrics(self) -> None:
         self.kept.clear()
+
+
+class Nvml(SimpleNamespace):
+    """nvidia-ml-py on a machine with two GPUs."""
+
+    NVMLError = RuntimeError
+
+    def __init__(self) -> None:
+        super().__init__(
+            nvmlInit=lambda: None,
+            nvmlDeviceGetCount=lambda: 2,
+            nvmlDeviceGetHandleByIndex=lambda index: index,
+            nvmlDeviceGetMemoryInfo=lambda index: SimpleNamespace(used=2e9, total=8e9),
+            nvmlDeviceGetUtilizationRates=lambda index: SimpleNamespace(gpu=40 + index),
+            nvmlDeviceGetPowerUsage=lambda index: 350_000,
+            nvmlDeviceGetEnforcedPowerLimit=lambda index: 700_000,
+        )
+
+
+def test_the_load_of_every_gpu_reaches_mlflow(handle: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml())
+    monkeypatch.setattr(gpu_monitor, "pynvml", sys.modules["pynvml"], raising=False)
+    client = Client()
+    run = handle(client)
+    run.watch_system()
+    run._is_closing = True
+    run._serve()
+    found = {name: value for name, value, _ in _sent(client) if "/gpu_" in name}
+    for index, load in enumerate((40.0, 41.0)):
+        assert found[f"system/gpu_{index}_utilization_percentage"] == load
+        assert found[f"system/gpu_{index}_memory_usage_percentage"] == 25.0
+        assert found[f"system/gpu_{index}_power_usage_percentage"] == 50.0
 
 
 def test_each_sample_of_the_machine_is_of_its_own_moment_and_has_its_own_step(handle: Any, monkeypatch: pytest.MonkeyPatch) -> None:
