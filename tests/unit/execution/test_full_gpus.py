@@ -80,3 +80,13 @@ def test_a_full_gpu_is_told_with_a_field_and_a_number(name: str, tmp_path: Path,
     context = Context(store=ArtifactStore(tmp_path), runtime=Runtime(engine="torch", gpus_per_worker=1))
     with pytest.raises(ResourceError, match=rf"8\.0 GiB, 1\.0 GiB free, full with .*runtime\.{place.field}=\d"):
         place.build(one_of_each()[place.kind], context)
+
+
+@pytest.mark.parametrize("kind", ["train", "scores"])
+def test_what_a_stage_held_of_a_gpu_is_given_back_before_the_next_one(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That one may be built by another process, which finds the GPU full otherwise."""
+    happened: list[str] = []
+    for module, name in ((train_here, "train_here"), (local, "build_in_process"), (local, "give_back_gpu_memory")):
+        monkeypatch.setattr(module, name, Mock(side_effect=lambda *_, name=name, **__: happened.append(name)))
+    local.build_here(one_of_each()[kind], Context(store=ArtifactStore(tmp_path), runtime=Runtime(engine="torch")))
+    assert happened == ["train_here" if kind == "train" else "build_in_process", "give_back_gpu_memory"]
