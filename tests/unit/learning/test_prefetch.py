@@ -137,17 +137,23 @@ def test_the_thread_that_sends_leaves_the_first_gpu_alone(monkeypatch: pytest.Mo
     assert driver.contexts == {1}
 
 
-def test_a_copy_is_over_when_the_stream_that_copies_has_come_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An event that another stream records says nothing of the copy."""
+def test_a_copy_runs_on_a_stream_of_its_own_and_is_over_when_that_has_come_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the stream that computes it would wait for all work before it. An event of another stream says nothing of the copy."""
     happened: list[str] = []
+
+    @contextmanager
+    def within(stream: str) -> Iterator[None]:
+        happened.append(f"begins on {stream}")
+        yield
+
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
-    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+    monkeypatch.setattr(torch.cuda, "stream", within)
     monkeypatch.setattr(torch.cuda, "Stream", lambda device: "copying")
     monkeypatch.setattr(torch.cuda, "Event", lambda: SimpleNamespace(record=lambda stream: happened.append(f"ends on {stream}")))
     there = SimpleNamespace()
     batch: Any = SimpleNamespace(pinned=lambda: SimpleNamespace(to=lambda device: happened.append("copied") or there))
     assert Sender(torch.device("cuda", 0)).send(batch).batch is there
-    assert happened == ["copied", "ends on copying"]
+    assert happened == ["begins on copying", "copied", "ends on copying"]
 
 
 def test_who_computes_waits_for_the_copy_and_keeps_its_memory_from_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
