@@ -168,7 +168,7 @@ def test_what_the_most_waits_for_is_known_by_its_distance(fake_ray: FakeRay, tmp
     _within(scene())
 
 
-def test_workers_that_stay_are_told_how_long_the_way_of_a_stage_is(fake_ray: FakeRay, tmp_path: Path) -> None:
+def test_workers_that_stay_know_how_long_the_way_of_a_stage_is(fake_ray: FakeRay, tmp_path: Path) -> None:
     """They take what has the longest way first."""
     stages = topological(plan_of(small_recipe()).trials[-1].scores.inputs)
     trainings = [stage for stage in stages if isinstance(stage, Train)]

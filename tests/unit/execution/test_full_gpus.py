@@ -72,7 +72,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("name", PLACES)
-def test_a_full_gpu_is_told_with_a_field_and_a_number(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_full_gpu_names_a_field_and_a_number(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = PLACES[name]
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (2**30, 2**33))
     monkeypatch.setattr(reserved, "use_reserved", Mock())

@@ -22,19 +22,23 @@ def _threads() -> int:
     return sum(thread.name == "batches" for thread in threading.enumerate())
 
 
-def test_items_come_in_order_and_no_more_than_two_are_made_before_they_are_drawn() -> None:
+def test_items_come_in_order_and_two_of_them_are_made_before_they_are_drawn() -> None:
     made: list[int] = []
     drawn = 0
     too_many: list[tuple[int, int]] = []
+    two_are_made = threading.Event()
 
     def items() -> Iterator[int]:
         for number in range(20):
             made.append(number)
+            if len(made) == 2:
+                two_are_made.set()
             if len(made) > drawn + 3:  # two that wait, and the one that is asked for
                 too_many.append((len(made), drawn))
             yield number
 
     with made_ahead(items) as found:
+        assert two_are_made.wait(60.0)
         for number, item in enumerate(found):
             assert item == number
             drawn += 1
