@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
+from sentdist.learning.encoder.batch import Batch
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.engine import TorchEngine
+from sentdist.learning.learner import Learner
+from sentdist.learning.loop import train_steps
+from sentdist.learning.optimization import Optimization
 from sentdist.objectives.supmpn import supmpn
+from tests.parity.word_batches import word_batches
+from tests.support import make
 from tests.support.mask_tokens import maskable_encoder
 from tests.support.objective_steps import NAMES, step_within
 from tests.support.pretend_gpu import nobody_waits, pretended_gpu
@@ -31,6 +40,25 @@ def test_within_a_step(name: str, micro_batch: int | None, folder: Path) -> None
 def test_within_a_step_of_a_family_whose_attention_has_no_kernel_there(tmp_path: Path) -> None:
     for family in ("mpnet", "t5"):
         step_within(nobody_waits, "info_nce", maskable_encoder(tmp_path / family, family), pretended_gpu(), micro_batch=None)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_within_the_loop_while_no_step_is_read(folder: Path) -> None:
+    """The first step and the last are read. The norm is stood in for: torch's own asks where a gradient really lies."""
+    encoder = SentenceEncoder.load(folder, hidden_dropout=0.0, attention_dropout=0.0)
+    objective = make.info_nce(temperature=0.05)
+
+    def batches() -> Iterator[Batch]:
+        first, *others, last = word_batches(encoder, 4)
+        yield first
+        with nobody_waits():
+            yield from others
+        yield last
+
+    with pretended_gpu() as gpu:
+        engine = TorchEngine(Learner(encoder, objective), Optimization(num_steps=4, lr=1e-3, clip_norm=None), device=gpu)
+        engine.step_unread = lambda loss, *, vote=0.0: torch.ones(3, dtype=torch.float64, device=gpu)  # type: ignore[method-assign]
+        assert [one.step for one in train_steps(engine, objective, batches(), is_read=lambda step: step in (0, 3))] == [0, 1, 2, 3]
 
 
 def test_within_supmpn_as_the_authors_mask() -> None:
