@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
+from sentdist.errors import DataError
 from sentdist.inference.given import (
     given_count,
     given_embeddings,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from sentdist.inference.embedding_loss import EmbeddingLoss
+    from sentdist.inference.prompts import Prompts
     from sentdist.inference.ready_encoder import LoadedEncoder
     from sentdist.plan.stage import Json
 
@@ -57,7 +59,6 @@ class Encoder:
         revision: commit of a hub id. pooling: as `encoder.pooling` of a recipe names it ("mean", "cls", …); None: what the encoder
             declares.
         max_length: tokens of a sentence, special ones included; None: the encoder's own limit.
-        Prompts that the folder has for sentence-transformers are not added to sentences; a warning names them.
         precision: fp32; tf32 for products in TensorFloat-32, on an NVIDIA GPU; bf16 for products in bfloat16.
 
         Raises:
@@ -69,14 +70,11 @@ class Encoder:
         length = None if max_length is None else given_count("Encoder.load: max_length", max_length)
 
         from sentdist.inference.ready_encoder import LoadedEncoder
-        from sentdist.learning.encoder.declared import prompts_left_out
 
         use = encoder_use(
             checked, given_store(store), revision=revision, pooling=pooling, max_length=length, precision=precision, normalize=False
         )
         made = cls(LoadedEncoder.load(use))
-        if left_out := prompts_left_out(made.loaded.folder):
-            warnings.warn(f"encoder {name}: {left_out}", stacklevel=2)
         made._store = given_store(store)
         return made
 
@@ -85,19 +83,25 @@ class Encoder:
         """D, the numbers of an embedding."""
         return self.loaded.width
 
-    def encode(self, sentences: str | Iterable[str], *, normalize: bool = False) -> np.ndarray:
+    @property
+    def prompts(self) -> dict[str, str]:
+        """The prompts that its folder has for sentence-transformers, name to text."""
+        return dict(_prompts(self.loaded).texts)
+
+    def encode(self, sentences: str | Iterable[str], *, prompt: str | None = None, normalize: bool = False) -> np.ndarray:
         """(S, D) float32 embeddings of S sentences in their order, or (D,) of one `str`.
 
+        prompt: what stands before each sentence: a name among `prompts`, a text, "" for nothing; None takes the folder's default prompt, if
+            it has one, as `SentenceTransformer.encode` does; a warning names its prompts where none is the default.
         normalize: of length 1. Else their length is what pooling gives, also where the checkpoint asks sentence-transformers to normalize.
 
         Raises:
-            DataError: no sentence, or one without a visible character. EncoderError: embeddings that are not finite.
+            DataError: no sentence, or one without a visible character; no such prompt.
+            EncoderError: embeddings that are not finite; a prompt that leaves no token for a sentence.
         """
-        loaded = (
-            self.loaded
-            if not given_flag("encode: normalize", normalize)
-            else replace(self.loaded, use=replace(self.loaded.use, normalize=True))
-        )
+        loaded = _of_sentences(self.loaded, prompt, "encode: prompt")
+        if given_flag("encode: normalize", normalize):
+            loaded = replace(loaded, use=replace(loaded.use, normalize=True))
         embeddings_SD = loaded.embed(given_sentences("encode: sentences", sentences))
         embedding: np.ndarray = embeddings_SD[0] if isinstance(sentences, str) else embeddings_SD
         return embedding
@@ -124,28 +128,48 @@ AnyEncoder = Encoder | str | Path
 
 @overload
 def similarity(  # type: ignore[overload-overlap]  # a str is an Iterable[str], too; here it is one sentence
-    encoder: AnyEncoder, first: str, second: str, *, relations: Weights = None, directions: str = "max_both"
+    encoder: AnyEncoder,
+    first: str,
+    second: str,
+    *,
+    relations: Weights = None,
+    directions: str = "max_both",
+    prompt: str | None = None,
 ) -> float: ...
 @overload
 def similarity(
-    encoder: AnyEncoder, first: Iterable[str], second: Iterable[str], *, relations: Weights = None, directions: str = "max_both"
+    encoder: AnyEncoder,
+    first: Iterable[str],
+    second: Iterable[str],
+    *,
+    relations: Weights = None,
+    directions: str = "max_both",
+    prompt: str | None = None,
 ) -> np.ndarray: ...
 def similarity(
-    encoder: AnyEncoder, first: str | Iterable[str], second: str | Iterable[str], *, relations: Weights = None, directions: str = "max_both"
+    encoder: AnyEncoder,
+    first: str | Iterable[str],
+    second: str | Iterable[str],
+    *,
+    relations: Weights = None,
+    directions: str = "max_both",
+    prompt: str | None = None,
 ) -> float | np.ndarray:
     """How alike sentences are, in [−1, 1]: (S,) float64 of S pairs, row by row, or a float of two `str`.
 
     relations: None gives cosines; relation to weight scores by what a relational encoder has learned, Σ_k w_k cos(h_1 + r_k, h_2)
     (RSE, arXiv 2212.08802). directions: of relations, `max_both`, the greater of both directions, or `one`, the first sentence as head.
+    prompt: before each sentence of both, as in `Encoder.encode`.
 
     Raises:
-        DataError: two lists of different lengths, no sentence, a relation that the encoder lacks.
-        EncoderError: relations of an encoder without any.
+        DataError: two lists of different lengths, no sentence, a relation that the encoder lacks, no such prompt.
+        EncoderError: relations of an encoder without any; a prompt, as `Encoder.encode`.
     """
     from sentdist.inference.similarity import pair_scorer
 
     heads, tails = given_pairs("similarity", first, second)
-    scores_S = pair_scorer(_loaded(encoder), relations or {}, directions=directions).scores(heads, tails)
+    loaded = _of_sentences(_loaded(encoder), prompt, "similarity: prompt")
+    scores_S = pair_scorer(loaded, relations or {}, directions=directions).scores(heads, tails)
     return float(scores_S[0]) if isinstance(first, str) else scores_S
 
 
@@ -167,6 +191,8 @@ def search(  # type: ignore[overload-overlap]
     top: int = 10,
     embeddings: ArrayLike | None = None,
     relations: Weights = None,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
 ) -> list[Hit]: ...
 @overload
 def search(
@@ -177,6 +203,8 @@ def search(
     top: int = 10,
     embeddings: ArrayLike | None = None,
     relations: Weights = None,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
 ) -> list[list[Hit]]: ...
 def search(
     encoder: AnyEncoder,
@@ -186,15 +214,21 @@ def search(
     top: int = 10,
     embeddings: ArrayLike | None = None,
     relations: Weights = None,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
 ) -> list[Hit] | list[list[Hit]]:
     """The `top` sentences of a corpus nearest to each query, exactly, best first; all, where it has fewer. Of one `str`, its hits alone.
 
     embeddings: (S, D), what `encode` gave for the corpus; None encodes it. relations: as in `similarity`, the query as head.
+    query_prompt, document_prompt: before each query and each sentence of the corpus: a name, a text, "" for nothing; None takes what
+        `SentenceTransformer.encode_query` and `encode_document` take, the folder's prompts "query" and "document". Embeddings bring theirs
+        with them: `encode(corpus, prompt="document")`.
     Memory is that of the corpus itself; a corpus in a file of any size is searched by `sentdist search`.
 
     Raises:
-        DataError: no query, an empty corpus, a `top` below 1, embeddings of another number or width.
-        EncoderError: relations of an encoder without any.
+        DataError: no query, an empty corpus, a `top` below 1, embeddings of another number or width, a prompt that there is not, or one
+            for documents that are embeddings.
+        EncoderError: relations of an encoder without any; a prompt, as `Encoder.encode`.
     """
     from sentdist.evaluation.nearest import ROWS_PER_TILE
     from sentdist.evaluation.nearest import search as exact_search
@@ -203,8 +237,17 @@ def search(
     asked, documents = given_sentences("search: queries", queries), given_sentences("search: corpus", corpus, one_will_do=False)
     given = None if embeddings is None else given_embeddings("search: embeddings", embeddings, of=len(documents))
     depth = given_count("search: top", top)
+    if given is not None and document_prompt is not None:
+        raise DataError(
+            where="search: document_prompt", found="embeddings of the corpus", expected="a corpus that is still to be encoded",
+            remedy="Leave document_prompt out, and encode the corpus with it: encode(corpus, prompt=…).",
+        )  # fmt: skip
     loaded = _loaded(encoder)
-    vectors = embed_queries(loaded, asked, relations or {})
+    prompts = _prompts(loaded)
+    of_queries = prompts.of_queries(query_prompt, option="search: query_prompt")
+    vectors = embed_queries(loaded.with_prompt(of_queries.text), asked, relations or {})
+    if given is None:
+        loaded = loaded.with_prompt(prompts.of_documents(document_prompt, option="search: document_prompt").text)
     tiles = (loaded.embed(documents[first : first + ROWS_PER_TILE]) for first in range(0, len(documents), ROWS_PER_TILE))
     ranking = exact_search(vectors.vectors, tiles if given is None else given, depth=depth)
     scores_QK = (ranking.cosines * vectors.scale[:, None]).round(6)
@@ -235,3 +278,18 @@ def objective(name: str, *, width: int | None = None, relations: Sequence[str] =
 
 def _loaded(encoder: AnyEncoder) -> LoadedEncoder:
     return encoder.loaded if isinstance(encoder, Encoder) else Encoder.load(encoder).loaded
+
+
+def _prompts(loaded: LoadedEncoder) -> Prompts:
+    from sentdist.inference.prompts import Prompts
+
+    return Prompts.of(loaded.folder, encoder=f"encoder {loaded.use.checkpoint}")
+
+
+def _of_sentences(loaded: LoadedEncoder, asked: str | None, option: str) -> LoadedEncoder:
+    """The encoder with the prompt that `encode` puts before sentences; a warning where nobody said that it shall take none of those that
+    there are."""
+    prompt = _prompts(loaded).of_sentences(asked, option=option)
+    if asked is None and prompt.line and not prompt.text:
+        warnings.warn(prompt.line, stacklevel=3)
+    return loaded.with_prompt(prompt.text)

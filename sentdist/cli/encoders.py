@@ -20,6 +20,7 @@ from sentdist.cli.options import (
     Overwrite,
     OwnPooling,
     RelationWeights,
+    SentencePrompt,
     StoreRoot,
     TextColumn,
     check_choice,
@@ -36,6 +37,7 @@ from sentdist.cli.printing import (
     open_console,
     sentence_progress,
     tell_of_encoder,
+    tell_prompts,
     tell_rows,
 )
 from sentdist.encoder_export import export_encoder
@@ -48,6 +50,7 @@ from sentdist.table_files import is_file_of_sentences
 if TYPE_CHECKING:
     from sentdist.data.texts import Texts
     from sentdist.inference.encode_file import EmbeddedBatches
+    from sentdist.inference.prompts import Prompt
     from sentdist.inference.ready_encoder import LoadedEncoder
     from sentdist.plan.runtime import Runtime
     from sentdist.plan.specs import EncoderUse
@@ -74,6 +77,7 @@ def encode(
             "sentence-transformers to normalize.",
         ),
     ] = False,
+    prompt: SentencePrompt = None,
     dtype: Annotated[str, typer.Option("--dtype", help="float32 or float16, on disk.")] = "float32",
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="Encode on that many workers of the Ray cluster.")] = None,
     gpus_per_worker: GpusPerWorker = None,
@@ -106,7 +110,7 @@ def encode(
     if texts.others:
         texts = replace(texts, or_else=f" With ids they are left out: --id {shlex.quote(texts.others[0])} --out {out.stem}.parquet.")
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision, normalize=normalize)
-    find_checkpoint(use.checkpoint, revision=use.revision)
+    use, before = _with_prompt(use, prompt)
     num_rows = look_through(texts) or texts.num_rows
 
     from sentdist.execution.parallel.sharing import shared_out
@@ -117,6 +121,7 @@ def encode(
         loaded, done = LoadedEncoder.load(use) if runtime is None else LoadedEncoder.beside_workers(use), 0
         devices, batches = _how_encoded(loaded, runtime)
         typer.echo(f"Encoding {devices}.")
+        tell_prompts(before, err=False)
         started = time.perf_counter()
         with sentence_progress("encoding", num_rows) as advance:
             for done in encode_file(loaded, texts, out, dtype=dtype, batches=batches):
@@ -151,6 +156,7 @@ def similarity(
             "--directions", help=f"Of relations: max_both, the greater of both directions, or one, A as head.  [default: {DIRECTIONS[0]}]"
         ),
     ] = None,
+    prompt: SentencePrompt = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the pairs with their scores to OUT.csv or OUT.parquet.")] = None,
     precision: EncodingPrecision = "fp32",
     max_length: MaxLength = None,
@@ -183,9 +189,10 @@ def similarity(
         if out is not None or column:
             given = "--column" if column else "--out"
             raise DataError(where=given, found="two sentences", expected="files of sentences", remedy=f"Leave {given} out.")
-        _print_pair(use, first, second, weights, directions)
+        _print_pair(*_with_prompt(use, prompt), first, second, weights, directions)
         return
-    _score_files(use, _pair_files(first, second, column or []), weights, directions, out)
+    files = _pair_files(first, second, column or [])
+    _score_files(*_with_prompt(use, prompt), files, weights, directions, out)
 
 
 def export(
@@ -220,12 +227,22 @@ def export(
         typer.echo(f'{to}: load it with SentenceTransformer("{to}"){length}')
 
 
-def _print_pair(use: EncoderUse, first: str, second: str, weights: dict[str, float], directions: str) -> None:
+def _with_prompt(use: EncoderUse, asked: str | None) -> tuple[EncoderUse, Prompt]:
+    """The use of an encoder with the prompt of its sentences, and which that is; looked for before torch is loaded."""
+    from sentdist.inference.prompts import Prompts
+
+    folder = find_checkpoint(use.checkpoint, revision=use.revision)
+    prompt = Prompts.of(folder, encoder=f"encoder {use.checkpoint}").of_sentences(asked)
+    return replace(use, prompt=prompt.text), prompt
+
+
+def _print_pair(use: EncoderUse, prompt: Prompt, first: str, second: str, weights: dict[str, float], directions: str) -> None:
     """One score, or, where nobody weighted the encoder's relations, the cosine and what each of them makes of the pair."""
     from sentdist.inference.ready_encoder import LoadedEncoder
     from sentdist.inference.similarity import cosines_by_relation, pair_scorer
 
     loaded = LoadedEncoder.load(use)
+    tell_prompts(prompt)
     score = float(pair_scorer(loaded, weights, directions=directions).scores([first], [second])[0])
     tell_of_encoder(loaded)
     by_relation = [] if weights else cosines_by_relation(loaded, first, second)
@@ -239,7 +256,9 @@ def _print_pair(use: EncoderUse, first: str, second: str, weights: dict[str, flo
     open_console().print(table)
 
 
-def _score_files(use: EncoderUse, files: tuple[Texts, Texts | None], weights: dict[str, float], directions: str, out: Path | None) -> None:
+def _score_files(
+    use: EncoderUse, prompt: Prompt, files: tuple[Texts, Texts | None], weights: dict[str, float], directions: str, out: Path | None
+) -> None:
     """Print the score of every pair, or write pairs and scores to `out`."""
     from sentdist.inference.ready_encoder import LoadedEncoder
     from sentdist.inference.similarity import check_lengths, pair_batches, pair_scorer, write_scores
@@ -249,6 +268,7 @@ def _score_files(use: EncoderUse, files: tuple[Texts, Texts | None], weights: di
     if second is not None:
         check_lengths((first, second), (num_rows, look_through(second)))
     scorer, done = pair_scorer(LoadedEncoder.load(use), weights, directions=directions), 0
+    tell_prompts(prompt)
     if out is None:
         for batch in pair_batches(*files):
             typer.echo("\n".join(f"{score:.6f}" for score in scorer.scores(*batch)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,10 +36,12 @@ from sentdist.cli.printing import (
     open_console,
     sentence_progress,
     tell_of_encoder,
+    tell_prompts,
     tell_rows,
 )
 from sentdist.errors import DataError, counted, listed
 from sentdist.inference.opening import encoder_use
+from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.table_files import is_file_of_sentences
 
 if TYPE_CHECKING:
@@ -67,6 +70,23 @@ def search(
     show: Annotated[
         list[str] | None, typer.Option("--show", help="Another column of the corpus, shown beside each hit; may be repeated.")
     ] = None,
+    query_prompt: Annotated[
+        str | None,
+        typer.Option(
+            "--query-prompt",
+            help="What stands before each query: the name of a prompt of the encoder, or a text; '' for nothing.  "
+            "[default: its prompt named query, if it has one]",
+            show_default=False,
+        ),
+    ] = None,
+    document_prompt: Annotated[
+        str | None,
+        typer.Option(
+            "--document-prompt",
+            help="The same of the corpus; --embeddings must have been made with it.  [default: its prompt named document, if it has one]",
+            show_default=False,
+        ),
+    ] = None,
     depth: Annotated[int, typer.Option("-k", "--top", min=1, help="How many to find for each query.")] = 10,
     output: Annotated[str, typer.Option("--format", help="table, or jsonl: a line with all hits for each query.")] = "table",
     relation: RelationWeights = None,
@@ -85,6 +105,7 @@ def search(
     """
     from sentdist.data.left_out import LeftOut
     from sentdist.data.texts import STDIN
+    from sentdist.inference.prompts import Prompts
 
     weights = weights_of(relation or [])
     check_choice("--format", output, ("table", "jsonl"))
@@ -102,6 +123,9 @@ def search(
     _tell_of_files(queries or [])
     asked = list(queries or []) or _all_sentences(found_texts(query_file or STDIN, columns=given_names(query_column)))
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision)
+    prompts = Prompts.of(find_checkpoint(use.checkpoint, revision=use.revision), encoder=f"encoder {use.checkpoint}")
+    of_queries, of_documents = prompts.of_queries(query_prompt), prompts.of_documents(document_prompt)
+    use = replace(use, prompt=of_documents.text)
     num_rows = look_through(texts) if texts is not None and embeddings is None else 0  # what is not encoded takes no longer than that
 
     from sentdist.execution.parallel.sharing import shared_out
@@ -115,7 +139,8 @@ def search(
     with shared_out(num_rows or None, workers=workers, gpus=gpus) as runtime:
         loaded = LoadedEncoder.load(use) if workers is None else LoadedEncoder.beside_workers(use)
         searched.check(loaded)
-        vectors = embed_queries(loaded, asked, weights)
+        tell_prompts(of_queries, of_documents)
+        vectors = embed_queries(loaded.with_prompt(of_queries.text), asked, weights)
         if runtime is not None:
             loaded.leave_gpu()
         reader = TileReader(encoder=SameEncoder.of(loaded), embeddings=mapped)

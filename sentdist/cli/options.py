@@ -55,6 +55,16 @@ TextColumn = Annotated[str | None, typer.Option("--column", help="Where a table 
 POOLING_NAMES = f"{', '.join(POOLINGS)}.  [default: what the encoder declares, else mean]"
 OwnPooling = Annotated[str | None, typer.Option("--pooling", metavar="TEXT", help=POOLING_NAMES)]
 MaxLength = Annotated[int | None, typer.Option("--max-length", min=3, help="Tokens; the encoder's own limit if left out.")]
+# Of what stands before sentences, in encode and similarity.
+SentencePrompt = Annotated[
+    str | None,
+    typer.Option(
+        "--prompt",
+        help="What stands before each sentence: the name of a prompt of the encoder, or a text; '' for nothing.  "
+        "[default: the encoder's default prompt, if it has one]",
+        show_default=False,
+    ),
+]
 RelationWeights = Annotated[
     list[str] | None,
     typer.Option("--relation", metavar="NAME[=WEIGHT]", help="Score by this relation of the encoder; may be repeated."),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from sentdist.data.left_out import LeftOut
     from sentdist.data.texts import Texts
+    from sentdist.inference.prompts import Prompt
     from sentdist.inference.ready_encoder import LoadedEncoder
     from sentdist.store.store import ArtifactStore
 
@@ -143,12 +144,15 @@ def tell_rows(texts: Texts) -> None:
             typer.echo(line, err=True)
 
 
-def tell_of_encoder(loaded: LoadedEncoder) -> None:
-    """Say on stderr which prompts the encoder would have elsewhere, and how many of the embedded sentences hold no word that it knows."""
-    from sentdist.learning.encoder.declared import prompts_left_out
+def tell_prompts(*prompts: Prompt, err: bool = True) -> None:
+    """Say which prompts are used and why; err: on stderr."""
+    for prompt in prompts:
+        if prompt.line:
+            typer.echo(prompt.line, err=err)
 
-    if left_out := prompts_left_out(loaded.folder):
-        typer.echo(f"encoder {loaded.use.checkpoint}: {left_out}", err=True)
+
+def tell_of_encoder(loaded: LoadedEncoder) -> None:
+    """Say on stderr how many of the embedded sentences hold no word that the encoder knows."""
     number = loaded.unknown.num_sentences
     if number:
         which = f"{counted(number, 'sentence')} without a word that the encoder's tokenizer knows"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentdist.durable import whole_file
-from sentdist.errors import LONGEST_VALUE, DataError, one_line
+from sentdist.errors import LONGEST_VALUE, DataError, brief, one_line
 from sentdist.plan.stage import Json
 from sentdist.reading import read_array, read_json_object
 
@@ -24,6 +25,7 @@ SUFFIXES = (".npy", ".parquet")
 EXPECTED = "a .npy file with one (sentences, width) array of floats"
 MAKE = "Make it: sentdist encode ENCODER CORPUS --out FILE.npy"
 TEXTS = "texts_blake2b"  # among the facts: `TextsDigest` of what was encoded
+PROMPT = "prompt"  # among the facts: what stood before each sentence; "": nothing
 FACTS = "sentdist"  # metadata key in Parquet; suffix of the file beside a .npy
 
 
@@ -88,7 +90,8 @@ def open_embeddings(path: Path) -> np.ndarray:
 
 
 def check_made_by(path: Path, embeddings_SD: np.ndarray, *, width: int, facts: dict[str, Json]) -> None:
-    """DataError for embeddings that another encoder gave: those of another width, or whose facts differ where they are there.
+    """DataError for embeddings that another encoder gave: those of another width, or whose facts differ where they are there; and for
+    those of another prompt, of which files that do not name one have none.
 
     Precision and normalization may differ: cosines are the same but for rounding.
     """
@@ -108,6 +111,20 @@ def check_made_by(path: Path, embeddings_SD: np.ndarray, *, width: int, facts: d
                 expected=f"{name} {facts[name]}, as the queries have",
                 remedy="Use the same encoder in the same way, or encode the corpus again.",
             )
+    made, asked = (str(of.get(PROMPT, "")) for of in (made_with, facts))
+    if made != asked:
+        is_known = "" if PROMPT in made_with else ", for nothing is said of one"
+        raise DataError(
+            where=str(path),
+            found=f"embeddings made with {_prompt(made)}{is_known}",
+            expected=f"{_prompt(asked)} before documents",
+            remedy=f"Take them as they are: sentdist search … --document-prompt {shlex.quote(made)}; or encode the corpus again: "
+            f"sentdist encode … --prompt {shlex.quote(asked)}",
+        )
+
+
+def _prompt(text: str) -> str:
+    return f"the prompt {brief(text)}" if text else "no prompt"
 
 
 def facts_of(path: Path) -> dict[str, object]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from sentdist.data.texts import TextColumns, Texts
-from sentdist.inference.embedding_file import TEXTS, TextsDigest, embedding_writer
+from sentdist.inference.embedding_file import PROMPT, TEXTS, TextsDigest, embedding_writer
 from sentdist.inference.ready_encoder import LoadedEncoder
 
 SENTENCES_AT_ONCE = 16_384  # embedded and written together: sorting by length has nothing to gain beyond that
@@ -31,7 +31,8 @@ def encode_file(
     """
     done, digest = 0, TextsDigest()
     with_ids = texts.id_column is not None
-    facts = {**loaded.facts, "checkpoint": loaded.use.checkpoint, "source": texts.name, "dtype": dtype}
+    use = loaded.use
+    facts = {**loaded.facts, PROMPT: use.prompt, "checkpoint": use.checkpoint, "source": texts.name, "dtype": dtype}
     with embedding_writer(out, width=loaded.width, dtype=dtype, facts=facts, with_ids=with_ids) as writer:
         for batch, embeddings_SD in (batches or partial(_embedded_here, loaded))(texts):
             sentences = batch[texts.columns[0]]

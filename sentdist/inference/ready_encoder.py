@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from sentdist.errors import EncoderError, ResourceError
+from sentdist.errors import EncoderError, ResourceError, brief
+from sentdist.inference.embedding_file import PROMPT
+from sentdist.learning.encoder.batch import TokenBatch
+from sentdist.learning.encoder.declared import declared_pooling, leaves_prompt_out
 from sentdist.learning.encoder.encode import TOKENS_ON_GPU, encode
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.learning.encoder.pretrained import saved_head
@@ -74,7 +78,43 @@ class LoadedEncoder:
         digest = digest_of_encoder(folder, "encoder")
         with explained_if_full(partial(_full_gpu, use, use.max_length or encoder.max_length)):
             encoder.to(place).eval()
-        return cls(use=use, folder=folder, encoder=encoder, digest=digest, matmul=matmul)
+        made = cls(use=use, folder=folder, encoder=encoder, digest=digest, matmul=matmul)
+        made._check_prompt()
+        return made
+
+    def with_prompt(self, text: str) -> LoadedEncoder:
+        """The same encoder, with this text before each sentence; "": without one.
+
+        Raises:
+            EncoderError: a prompt that leaves no token for the sentence.
+        """
+        made = replace(self, use=replace(self.use, prompt=text))
+        made._check_prompt()
+        return made
+
+    def _check_prompt(self) -> None:
+        longest, length = self.max_length, self._tokens_of_prompt
+        if length + 1 >= longest:  # a special token closes most sentences
+            raise EncoderError(
+                where=f"encoder {self.use.checkpoint}",
+                found=f"the prompt {brief(self.use.prompt)} of {length} tokens",
+                expected=f"one that leaves room for a sentence within {longest} tokens",
+                remedy="Shorten it, or allow for longer sentences.",
+            )
+
+    @property
+    def _tokens_of_prompt(self) -> int:
+        """Tokens before those of the sentence, that which opens it among them; 0 without a prompt."""
+        if not self.use.prompt:
+            return 0
+        tokenizer = self.encoder.tokenizer
+        ids: list[int] = tokenizer(self.use.prompt)["input_ids"]
+        return len(ids) - (bool(ids) and ids[-1] in tokenizer.all_special_ids)
+
+    @property
+    def _leaves_prompt_out(self) -> bool:
+        folder = self.folder
+        return leaves_prompt_out(folder, self.use.checkpoint) and self.encoder.pooling == declared_pooling(folder)
 
     def leave_gpu(self) -> None:
         """Go to the CPU, and leave the GPU to workers of this machine."""
@@ -100,20 +140,24 @@ class LoadedEncoder:
             "max_length": self.max_length,
             "precision": self.use.precision,
             "normalized": self.use.normalize,
+            **({PROMPT: self.use.prompt} if self.use.prompt else {}),
         }
 
     def embed(self, sentences: list[str]) -> np.ndarray:
-        """(S, D) float32 embeddings, of length 1 if the use asks for it.
+        """(S, D) float32 embeddings, of length 1 if the use asks for it. The use's prompt is put before each sentence;
+        its tokens are not pooled where the folder says so (`include_prompt`) and its own pooling is used.
 
         Raises:
             EncoderError: embeddings that are not finite, or of length 0 where they shall be normalized.
             ResourceError: the GPU's memory is full.
         """
         torch.set_float32_matmul_precision(self.matmul)  # of the process: another encoder may have been loaded since
+        of_prompt = self._tokens_of_prompt
         with explained_if_full(partial(_full_gpu, self.use, self.max_length)):
+            read = [f"{self.use.prompt}{sentence}" for sentence in sentences]
             embeddings_SD = encode(
-                self.encoder, sentences, max_length=self.use.max_length, precision=self.use.precision,
-                on_tokens=partial(self.unknown.count, self.encoder.tokenizer),
+                self.encoder, read, max_length=self.use.max_length, precision=self.use.precision,
+                on_tokens=self._counted(of_prompt), behind=of_prompt if self._leaves_prompt_out else 0,
             )  # fmt: skip
         lengths_S = np.linalg.norm(embeddings_SD, axis=1)
         if not np.isfinite(lengths_S).all() or (self.use.normalize and not lengths_S.all()):
@@ -125,6 +169,15 @@ class LoadedEncoder:
                 remedy="The encoder has diverged: look at its training loss, or use another.",
             )
         return embeddings_SD / lengths_S[:, None] if self.use.normalize else embeddings_SD
+
+    def _counted(self, behind: int) -> Callable[[TokenBatch, Sequence[str]], None]:
+        """Counts sentences without a word that is known, behind so many tokens of a prompt."""
+
+        def count(tokens: TokenBatch, read: Sequence[str]) -> None:
+            sentences = [text.removeprefix(self.use.prompt) for text in read]
+            self.unknown.count(self.encoder.tokenizer, tokens, sentences, behind=behind)
+
+        return count
 
 
 def _full_gpu(use: EncoderUse, longest: int, free: int, total: int) -> ResourceError:

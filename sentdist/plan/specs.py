@@ -35,6 +35,7 @@ class EncoderUse:
     """Which finished encoder is used, and how, as a person says it: not yet pinned, so no part of a stage.
 
     checkpoint: a folder, a packaged name or a hub id. pooling, max_length: None takes what the checkpoint declares.
+    prompt: the text that stands before each sentence.
     """
 
     checkpoint: str
@@ -43,6 +44,7 @@ class EncoderUse:
     max_length: int | None = None
     precision: str = "fp32"
     normalize: bool = False
+    prompt: str = ""
 
 
 class LexicalSpec(Frozen):

@@ -77,6 +77,22 @@ class TokenBatch:
             lengths=tuple(lengths_S.tolist()),
         )
 
+    def places_behind(self, num: int) -> tuple[Tensor, Tensor]:
+        """The places of all tokens but the first `num` of each sentence, and the boundaries (S + 1,) of sentences among them; DataError
+        for a sentence without further tokens."""
+        lengths_S = np.asarray(self.lengths, dtype=np.int64) - num
+        if lengths_S.min() < 1:
+            raise DataError(
+                where="pooling behind a prompt",
+                found=f"{num} tokens of prompt and nothing behind them",
+                expected="a token of the sentence",
+                remedy="Allow for longer sentences, or shorten the prompt.",
+            )
+        ends_S = np.cumsum(lengths_S)
+        places = np.arange(ends_S[-1]) + np.repeat(num * np.arange(1, len(lengths_S) + 1), lengths_S)
+        boundaries = torch.from_numpy(np.concatenate([[0], ends_S]).astype(np.int32))
+        return torch.from_numpy(places).to(self.token_ids.device), boundaries.to(self.token_ids.device)
+
     def filled(self, multiple: int) -> TokenBatch:
         """Return the batch with sentences of no meaning behind its own, none longer than these, so that T is a multiple of `multiple`."""
         missing = -self.num_tokens % multiple

@@ -18,6 +18,9 @@ DECLARATIONS = [
     "config_sentence_transformers.json",
     "adapter_config.json", "*/adapter_config.json",
 ]  # fmt: skip
+CONFIG_OF_PROMPTS = "config_sentence_transformers.json"
+# Encoders on the hub of which sentence-transformers leave the prompt out of the mean, whatever their files say.
+INSTRUCTORS = ("hkunlp/instructor-base", "hkunlp/instructor-large", "hkunlp/instructor-xl")
 # Where sentence-transformers keep the longest sentence of a transformer and its case; the first that is there counts.
 OF_SENTENCES = tuple(
     f"sentence_{family}_config.json" for family in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
@@ -108,9 +111,28 @@ def of_sentences(folder: Path) -> dict[str, object]:
     return json_object(next((folder / name for name in OF_SENTENCES if os.path.lexists(folder / name)), folder / OF_SENTENCES[0]))
 
 
+def named_prompts(folder: Path) -> tuple[dict[str, str], str | None]:
+    """The prompts that a folder has for sentence-transformers, name to text, and the name of the default one; EncoderError for what are no
+    texts."""
+    values, where = json_object(folder / CONFIG_OF_PROMPTS), str(folder / CONFIG_OF_PROMPTS)
+    prompts, default = values.get("prompts") or {}, values.get("default_prompt_name")
+    if not isinstance(prompts, dict) or not all(text is None or isinstance(text, str) for text in prompts.values()):
+        raise EncoderError(where=f"{where}: prompts", found=brief(prompts), expected="names with their texts", remedy=REMEDY)
+    if default is not None and not isinstance(default, str):
+        raise EncoderError(where=f"{where}: default_prompt_name", found=brief(default), expected="a name, or null", remedy=REMEDY)
+    return {name: text or "" for name, text in prompts.items()}, default
+
+
+def leaves_prompt_out(folder: Path, checkpoint: str) -> bool:
+    """Whether sentence-transformers pool without the tokens of the prompt, which the last token never is. checkpoint: as it was named."""
+    configs = [json_object(folder / module["path"] / "config.json") for module in modules(folder) if _kind(module) == "Pooling"]
+    is_told = any(config.get("include_prompt") is False for config in configs)
+    return (is_told or checkpoint in INSTRUCTORS) and _pooling_mode(folder, modules(folder)) != "lasttoken"
+
+
 def prompts_left_out(folder: Path) -> str:
     """A sentence on what sentence-transformers put before sentences, always or when asked, and sentdist does not; "": nothing."""
-    values = json_object(folder / "config_sentence_transformers.json")
+    values = json_object(folder / CONFIG_OF_PROMPTS)
     prompts, default = values.get("prompts"), values.get("default_prompt_name")
     texts = {name: text for name, text in prompts.items() if isinstance(text, str) and text} if isinstance(prompts, dict) else {}
     if not texts:
@@ -124,7 +146,7 @@ def prompts_left_out(folder: Path) -> str:
 
 def ranks_otherwise(folder: Path) -> str:
     """By what sentence-transformers compare its embeddings, where that ranks them otherwise than cosines do; "": as cosines do."""
-    name = json_object(folder / "config_sentence_transformers.json").get("similarity_fn_name")
+    name = json_object(folder / CONFIG_OF_PROMPTS).get("similarity_fn_name")
     return str(name) if name in ("dot", "euclidean", "manhattan") and not (name != "manhattan" and ends_in_normalize(folder)) else ""
 
 

@@ -31,12 +31,14 @@ def encode(
     precision: str = "fp32",
     on_progress: Callable[[int], None] | None = None,
     on_tokens: Callable[[TokenBatch, Sequence[str]], None] | None = None,
+    behind: int = 0,
 ) -> np.ndarray:
     """Return the test-time embeddings (S, D) float32 of S sentences, in their order, not normalized.
 
     tokens_per_batch: budget of a forward; None: `tokens_at_once` of the encoder's device.
     precision: fp32 (or tf32, which the process decides, see precision.py), or bf16 for bfloat16 products over the float32 weights.
     on_progress: is given the number of sentences done, after each forward. on_tokens: is given each part of the sentences with its tokens.
+    behind: tokens at the beginning of each sentence that are not pooled, see `SentenceEncoder.forward`.
 
     A GPU never waits for the host: batches are made in a thread meanwhile, and embeddings are read one forward late.
     """
@@ -63,7 +65,9 @@ def encode(
         packed = packed_linears(encoder.model, precision) if len(sentences) >= _SENTENCES_WORTH_PACKING else nullcontext()
         ahead = made_ahead(batches) if on_gpu else nullcontext(batches())
         with torch.inference_mode(), autocast(precision, encoder.device), packed, ahead as made:
-            for rows, embeddings in _read_late((rows, encoder(tokens)) for rows, tokens in made):
+            for rows, embeddings in _read_late(
+                (rows, encoder(tokens, behind=behind) if behind else encoder(tokens)) for rows, tokens in made
+            ):
                 embeddings_SD[rows] = embeddings
                 num_done += len(rows)
                 if on_progress is not None:

@@ -31,10 +31,14 @@ class PoolingHead(nn.Module):
         return states_SD
 
 
-def pool(layers: Sequence[Tensor], tokens: TokenBatch, *, pooling: str, training: bool) -> Tensor:
+def pool(layers: Sequence[Tensor], tokens: TokenBatch, *, pooling: str, training: bool, behind: int = 0) -> Tensor:
     """Pool flat token states (T, D) into embeddings (S, D) float32, before any dense layer.
 
-    layers: what the model calls hidden_states (embeddings first, last layer last), or only the last layer where that is enough.
+    layers: what the model calls hidden_states (embeddings first, last layer last), or only the last layer where that is enough; their
+    states may go on behind those of the batch. behind: so many tokens at the beginning of each sentence are left out.
     """
     known = POOLINGS[pooling]
-    return known.reduction.flat(known.read(layers, training=training), tokens.boundaries)
+    if not behind:
+        return known.reduction.flat(known.read(layers, training=training), tokens.boundaries)
+    places, boundaries = tokens.places_behind(behind)
+    return known.reduction.flat([states_TD.index_select(0, places) for states_TD in known.read(layers, training=training)], boundaries)

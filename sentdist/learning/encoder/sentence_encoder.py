@@ -193,11 +193,14 @@ class SentenceEncoder(nn.Module):
         self._word_rows = WordRows(words, padding=self._padding) if words.requires_grad and len(users) == 1 else None
         return self._word_rows
 
-    def forward(self, tokens: TokenBatch) -> Tensor:
-        """Return the embeddings (S, D) in float32, in the order of the sentences, not normalized."""
+    def forward(self, tokens: TokenBatch, *, behind: int = 0) -> Tensor:
+        """Return the embeddings (S, D) in float32, in the order of the sentences, not normalized.
+
+        behind: so many tokens at the beginning of each, those of a prompt, are read and not pooled."""
         filled = self._filled(tokens)
-        embeddings_SD = pool(self._layers(filled), filled, pooling=self.pooling, training=self.training)
-        if filled.num_sentences > tokens.num_sentences:
+        pooled = tokens.to(self.device) if behind else filled  # what fills a batch may be shorter than the prompt
+        embeddings_SD = pool(self._layers(filled), pooled, pooling=self.pooling, training=self.training, behind=behind)
+        if pooled.num_sentences > tokens.num_sentences:
             embeddings_SD = embeddings_SD[: tokens.num_sentences]
         if self.head is not None and (self.training or POOLINGS[self.pooling].head == "always"):
             embeddings_SD = self.head(embeddings_SD).float()

@@ -17,16 +17,17 @@ class UnknownWords:
     def __init__(self) -> None:
         self.num_sentences, self.first = 0, ""
 
-    def count(self, tokenizer: PreTrainedTokenizerBase, tokens: TokenBatch, sentences: Sequence[str]) -> None:
-        """Look at the tokens of these sentences."""
+    def count(self, tokenizer: PreTrainedTokenizerBase, tokens: TokenBatch, sentences: Sequence[str], *, behind: int = 0) -> None:
+        """Look at the tokens of these sentences. behind: so many tokens at the beginning of each, those of a prompt."""
         if tokenizer.unk_token_id is None or not tokens.num_sentences:
             return
         ids, starts = tokens.token_ids.numpy(), tokens.boundaries.numpy()[:-1]
-        is_unknown = ids == tokenizer.unk_token_id
+        is_own = np.arange(len(ids)) - np.repeat(starts, tokens.lengths) >= behind
+        is_unknown = (ids == tokenizer.unk_token_id) & is_own
         if not is_unknown.any():
             return
         has_unknown = np.maximum.reduceat(is_unknown, starts)
-        has_word = np.maximum.reduceat(_is_word(tokenizer)[ids], starts)
+        has_word = np.maximum.reduceat(_is_word(tokenizer)[ids] & is_own, starts)
         found = np.flatnonzero(has_unknown & ~has_word)
         if len(found):
             self.first = self.first or sentences[int(found[0])]
