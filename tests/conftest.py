@@ -16,6 +16,7 @@ from typing import Any
 
 import _pytest.logging
 import pytest
+from hypothesis import HealthCheck, settings
 
 from sentdist.gc_thresholds import collect_rarely
 
@@ -26,6 +27,10 @@ LAST = len(LONGEST) + 1
 UNTIL = float(os.environ.get("SENTDIST_NIGHTLY_UNTIL", "inf"))  # seconds since 1970, set by infra/test.sh
 DAY = str(UNTIL // 86400)  # the same in all processes of a run
 UNPAINTED = {"unit", "parity", "random_recipes"}  # folders of tests of which those marked with `pixels` alone look at pictures
+
+# How long an example takes says something about the machine alone.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 is_painted = True  # whether the test that runs looks at them
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -14,7 +14,6 @@ from sentdist.learning.targets import WordShares
 from sentdist.objectives.channels import Channels
 
 seeds = st.integers(0, 2**31)
-cold_start = settings(deadline=None)  # torch's first call of a kernel takes longer than hypothesis allows an example
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}  # float64, a dozen terms of size 1 to 10
 
 
@@ -30,7 +29,6 @@ def sparse(shares: Tensor) -> WordShares:
     return WordShares(rows=rows, words=words, shares=shares[rows, words], num_rows=len(shares))
 
 
-@cold_start
 @given(seeds)
 def test_sparse_words_count_as_dense_ones(seed: int) -> None:
     logits, shares = logits_and_shares(seed)
@@ -40,7 +38,6 @@ def test_sparse_words_count_as_dense_ones(seed: int) -> None:
     torch.testing.assert_close(*(torch.autograd.grad(loss, logits)[0] for loss in (thin, dense)), **CLOSE)
 
 
-@cold_start
 @given(seeds)
 def test_cross_entropy_is_least_at_the_targets(seed: int) -> None:
     """CE(t, ŷ) = H(t) + KL(t ‖ ŷ) ≥ H(t)."""
@@ -52,7 +49,6 @@ def test_cross_entropy_is_least_at_the_targets(seed: int) -> None:
     assert cross_entropy_of_tags(logits, shares) >= own - 1e-12
 
 
-@cold_start
 @given(seeds, st.floats(-50, 50))
 def test_a_shift_of_all_logits_changes_nothing(seed: int, shift: float) -> None:
     logits, shares = logits_and_shares(seed)
@@ -61,7 +57,6 @@ def test_a_shift_of_all_logits_changes_nothing(seed: int, shift: float) -> None:
     torch.testing.assert_close(entropy(logits + shift, counted), entropy(logits, counted), **CLOSE)
 
 
-@cold_start
 @given(seeds)
 def test_entropy_lies_between_zero_and_that_of_guessing(seed: int) -> None:
     logits, _ = logits_and_shares(seed)
@@ -70,7 +65,6 @@ def test_entropy_lies_between_zero_and_that_of_guessing(seed: int) -> None:
     assert math.isclose(float(entropy(torch.zeros_like(logits), ones)), math.log(logits.shape[1]), rel_tol=1e-12)
 
 
-@cold_start
 @given(seeds, st.integers(1, 5))
 def test_rows_of_a_batch_average_to_the_batch(seed: int, cut: int) -> None:
     logits, shares = logits_and_shares(seed)
@@ -84,7 +78,6 @@ def test_rows_of_a_batch_average_to_the_batch(seed: int, cut: int) -> None:
         torch.testing.assert_close(parts, loss(slice(0, 6)), **CLOSE)
 
 
-@cold_start
 @given(st.integers(3, 4096))
 def test_channels_of_any_width_add_up(width: int) -> None:
     channels = Channels.of(width)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -17,7 +17,6 @@ from sentdist.objectives.regulators import regulators
 
 seeds = st.integers(0, 2**31)
 temperatures = st.sampled_from([1.0, 0.3, 0.05])
-cold_start = settings(deadline=None)  # torch's first call of a kernel takes longer than hypothesis allows an example
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}  # float64; cosines to 1e-15, divided by temperatures down to 0.05
 
 
@@ -32,7 +31,6 @@ def rcl_at(anchors: Tensor, positives: Tensor, bank_q: Tensor, bank_ind: Tensor,
     )  # fmt: skip
 
 
-@cold_start
 @given(seeds, temperatures)
 def test_phi_zero_is_eq_1(seed: int, temperature: float) -> None:
     anchors, candidates = randn(seed, 7, 5), randn(seed + 1, 14, 5)
@@ -40,7 +38,6 @@ def test_phi_zero_is_eq_1(seed: int, temperature: float) -> None:
     torch.testing.assert_close(entropy_info_nce(anchors, candidates, first_row=0, temperature=temperature, phi=0.0), plain, **CLOSE)
 
 
-@cold_start
 @given(seeds, temperatures, st.floats(-1, 1), st.floats(0.001, 1))
 def test_eq_2_rises_with_phi(seed: int, temperature: float, phi: float, more: float) -> None:
     """J = Eq. 1 + φ·H with H ≥ 0."""
@@ -65,7 +62,6 @@ def test_descending_eq_2_with_positive_phi_makes_the_rest_more_certain(phi: floa
     assert bool(rest_entropy() < before) is is_more_certain
 
 
-@cold_start
 @given(seeds, temperatures)
 def test_an_empty_bank_turns_rcl_into_eq_1(seed: int, temperature: float) -> None:
     anchors, positives = randn(seed, 7, 5), randn(seed + 1, 7, 5)
@@ -74,7 +70,6 @@ def test_an_empty_bank_turns_rcl_into_eq_1(seed: int, temperature: float) -> Non
     torch.testing.assert_close(rcl_at(anchors, positives, empty, empty, temperature), plain, **CLOSE)
 
 
-@cold_start
 @given(seeds, temperatures)
 def test_a_common_rotation_changes_nothing(seed: int, temperature: float) -> None:
     anchors, positives, bank_q, bank_ind = randn(seed, 7, 5), randn(seed + 1, 7, 5), randn(seed + 2, 2, 7, 5), randn(seed + 3, 2, 7, 5)
@@ -83,7 +78,6 @@ def test_a_common_rotation_changes_nothing(seed: int, temperature: float) -> Non
     torch.testing.assert_close(rotated, rcl_at(anchors, positives, bank_q, bank_ind, temperature), **CLOSE)
 
 
-@cold_start
 @given(seeds, st.floats(0.01, 100))
 def test_lengths_do_not_count(seed: int, factor: float) -> None:
     anchors, positives, bank_q, bank_ind = randn(seed, 7, 5), randn(seed + 1, 7, 5), randn(seed + 2, 2, 7, 5), randn(seed + 3, 2, 7, 5)
@@ -92,7 +86,6 @@ def test_lengths_do_not_count(seed: int, factor: float) -> None:
     )
 
 
-@cold_start
 @given(seeds, seeds)
 def test_the_order_of_rows_changes_nothing(seed: int, shuffle: int) -> None:
     anchors, positives, bank_q, bank_ind = randn(seed, 7, 5), randn(seed + 1, 7, 5), randn(seed + 2, 2, 7, 5), randn(seed + 3, 2, 7, 5)
@@ -104,7 +97,6 @@ def test_the_order_of_rows_changes_nothing(seed: int, shuffle: int) -> None:
     )
 
 
-@cold_start
 @given(seeds, st.integers(0, 4))
 def test_rows_of_a_batch_average_to_the_batch(seed: int, first: int) -> None:
     """first_row picks the right target: anchors scored in two parts give the whole's mean."""

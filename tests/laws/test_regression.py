@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from sentdist.objectives.regression import l1, mse, prediction_errors, smooth_k2, translated_relu
 
-cold_start = settings(deadline=None)  # torch's first call of a kernel takes longer than hypothesis allows an example
 seeds = st.integers(0, 2**31)
 slopes = st.floats(0.01, 10)
 thresholds = st.floats(0, 0.5)
@@ -29,7 +28,6 @@ def errors(predictions: Tensor, labels: Tensor, boundary: str = "none") -> Tenso
     return prediction_errors(predictions, labels, boundary=boundary, low=0.0, high=2.0)
 
 
-@cold_start
 @given(seeds)
 def test_without_buffer_and_slope_the_losses_are_the_baselines(seed: int) -> None:
     predictions, labels = drawn(seed)
@@ -48,7 +46,6 @@ def test_without_buffer_and_slope_the_losses_are_the_baselines(seed: int) -> Non
             torch.testing.assert_close(gradient, gradients[2], **CLOSE)
 
 
-@cold_start
 @given(seeds, slopes, st.floats(0.001, 0.5), st.sampled_from(list(LOSSES)))
 def test_predictions_nearer_than_the_threshold_are_let_be(seed: int, slope: float, threshold: float, loss: str) -> None:
     predictions, labels = drawn(seed)
@@ -58,7 +55,6 @@ def test_predictions_nearer_than_the_threshold_are_let_be(seed: int, slope: floa
     assert value == 0 and not gradient.any()
 
 
-@cold_start
 @given(seeds, slopes, thresholds, st.sampled_from(list(LOSSES)), st.floats(0.1, 10))
 def test_slope_is_a_factor(seed: int, slope: float, threshold: float, loss: str, factor: float) -> None:
     predictions, labels = drawn(seed)
@@ -66,7 +62,6 @@ def test_slope_is_a_factor(seed: int, slope: float, threshold: float, loss: str,
     torch.testing.assert_close(more, factor * once, **CLOSE)
 
 
-@cold_start
 @given(seeds, slopes, thresholds, st.sampled_from(list(LOSSES)), st.floats(0.001, 0.5))
 def test_a_wider_buffer_never_costs_more(seed: int, slope: float, threshold: float, loss: str, wider: float) -> None:
     predictions, labels = drawn(seed)
@@ -74,7 +69,6 @@ def test_a_wider_buffer_never_costs_more(seed: int, slope: float, threshold: flo
     assert 0 <= wide <= narrow
 
 
-@cold_start
 @given(seeds, st.sampled_from(["none", "left_mask", "clamp", "one_sided"]))
 def test_boundaries_agree_inside_the_range_and_forgive_outside(seed: int, boundary: str) -> None:
     predictions, labels = drawn(seed)
@@ -84,7 +78,6 @@ def test_boundaries_agree_inside_the_range_and_forgive_outside(seed: int, bounda
     assert bool((treated <= plain).all())
 
 
-@cold_start
 @given(seeds)
 def test_wrong_predictions_outside_keep_their_gradient_only_where_one_sided(seed: int) -> None:
     """Label 2, p = −0.4: the released mask and the paper's clamp leave it where it is for ever; one_sided pulls it back."""
@@ -98,7 +91,6 @@ def test_wrong_predictions_outside_keep_their_gradient_only_where_one_sided(seed
         assert boundary == "none" or not gradient[forgiven].any()
 
 
-@cold_start
 @given(seeds, st.integers(1, 31), st.sampled_from(list(LOSSES)))
 def test_rows_of_a_batch_average_to_the_batch(seed: int, cut: int, loss: str) -> None:
     predictions, labels = drawn(seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from torch import Tensor
@@ -19,7 +19,6 @@ from tests.support import make
 
 seeds = st.integers(0, 2**31)
 temperatures = st.sampled_from([1.0, 0.3, 0.05])
-cold_start = settings(deadline=None)  # torch's first call of a kernel takes longer than hypothesis allows an example
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}  # float64; cosines to 1e-15, divided by temperatures down to 0.05
 M, D = 7, 5
 
@@ -44,7 +43,6 @@ def batch_of(relations: list[int] | None, *, num_columns: int = 3, num_positives
     )
 
 
-@cold_start
 @given(seeds, temperatures, st.sampled_from([0.0, 0.3]))
 def test_relations_of_length_zero_are_no_relations(seed: int, temperature: float, phi: float) -> None:
     heads, candidates, none = randn(seed, M, D), randn(seed + 1, 2 * M, D), torch.zeros(M, D, dtype=torch.float64)
@@ -57,7 +55,6 @@ def test_relations_of_length_zero_are_no_relations(seed: int, temperature: float
     torch.testing.assert_close(found, plain, **CLOSE)
 
 
-@cold_start
 @given(seeds, st.integers(1, 3))
 def test_a_table_of_zeros_turns_the_objective_into_info_nce(seed: int, num_relations: int) -> None:
     objective = make.relational(relations=names(num_relations), width=D, temperature=0.05)
@@ -67,7 +64,6 @@ def test_a_table_of_zeros_turns_the_objective_into_info_nce(seed: int, num_relat
     torch.testing.assert_close(objective(embeddings, batch), make.info_nce(temperature=0.05)(embeddings, batch), **CLOSE)
 
 
-@cold_start
 @given(seeds, st.integers(0, M - 1))
 def test_the_relation_of_a_row_shifts_that_row_alone(seed: int, row: int) -> None:
     """The other heads' losses do not see it: neither their own shift nor their candidates change."""
@@ -82,7 +78,6 @@ def test_the_relation_of_a_row_shifts_that_row_alone(seed: int, row: int) -> Non
         assert bool(before == after) is (i != row)
 
 
-@cold_start
 @given(seeds, st.integers(0, 4), st.sampled_from([0.0, 0.3]))
 def test_rows_of_a_batch_average_to_the_batch(seed: int, first: int, phi: float) -> None:
     heads, relations, candidates, cut = randn(seed, 6, D), randn(seed + 1, 6, D), randn(seed + 2, 12, D), first + 1
@@ -93,7 +88,6 @@ def test_rows_of_a_batch_average_to_the_batch(seed: int, first: int, phi: float)
     torch.testing.assert_close((cut * loss(0, cut) + (6 - cut) * loss(cut, 6)) / 6, loss(0, 6), **CLOSE)
 
 
-@cold_start
 @given(seeds)
 def test_a_common_rotation_changes_nothing(seed: int) -> None:
     parts = randn(seed, M, D), randn(seed + 1, M, D), randn(seed + 2, 2 * M, D)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -17,7 +17,6 @@ from sentdist.objectives.supmpn import supmpn
 seeds = st.integers(0, 2**31)
 temperatures = st.sampled_from([1.0, 0.3, 0.05])
 counts = st.integers(1, 4)
-cold_start = settings(deadline=None)  # torch's first call of a kernel takes longer than hypothesis allows an example
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}  # float64; cosines to 1e-15, divided by temperatures down to 0.05
 
 
@@ -29,7 +28,6 @@ def columns(seed: int, num_positives: int, num_negatives: int, num_rows: int = 6
     return randn(seed, num_rows, 5), randn(seed + 1, num_rows, num_positives, 5), randn(seed + 2, num_rows, num_negatives, 5)
 
 
-@cold_start
 @given(seeds, temperatures, st.integers(0, 3), st.sampled_from([0.0, 0.04, -0.5]), st.sampled_from(["excluded", "zero"]))
 def test_one_positive_is_multiple_negatives_ranking(seed: int, temperature: float, num_negatives: int, phi: float, masked: str) -> None:
     anchors, positives, negatives = columns(seed, 1, num_negatives)
@@ -41,7 +39,6 @@ def test_one_positive_is_multiple_negatives_ranking(seed: int, temperature: floa
         torch.testing.assert_close(found, entropy_info_nce(anchors, candidates, first_row=0, temperature=temperature, phi=phi), **CLOSE)
 
 
-@cold_start
 @given(seeds, temperatures, counts)
 def test_equal_positives_count_as_one_positive_against_their_copies(seed: int, temperature: float, num_positives: int) -> None:
     """P copies of one positive: the mean over k is one term, while those of other anchors are rivals P times."""
@@ -56,7 +53,6 @@ def test_equal_positives_count_as_one_positive_against_their_copies(seed: int, t
     torch.testing.assert_close(found, (torch.log1p(rivals / own.exp())).mean(), **CLOSE)
 
 
-@cold_start
 @given(seeds, temperatures, counts, st.integers(0, 3))
 def test_the_released_mask_is_never_below_and_equal_for_one_positive(
     seed: int, temperature: float, num_positives: int, negatives: int
@@ -73,7 +69,6 @@ def test_the_released_mask_is_never_below_and_equal_for_one_positive(
         assert zero - excluded <= (num_positives - 1) / (rivals * math.exp(-1 / temperature))
 
 
-@cold_start
 @given(seeds, counts, counts)
 def test_a_common_rotation_and_lengths_change_nothing(seed: int, num_positives: int, num_negatives: int) -> None:
     inputs = columns(seed, num_positives, num_negatives)
@@ -84,7 +79,6 @@ def test_a_common_rotation_and_lengths_change_nothing(seed: int, num_positives: 
     torch.testing.assert_close(supmpn(*moved, **settings_), supmpn(*inputs, **settings_), **CLOSE)  # type: ignore[arg-type]
 
 
-@cold_start
 @given(seeds, seeds)
 def test_the_order_of_rows_and_of_an_anchors_own_sentences_changes_nothing(seed: int, shuffle: int) -> None:
     anchors, positives, negatives = columns(seed, 3, 2)
@@ -94,7 +88,6 @@ def test_the_order_of_rows_and_of_an_anchors_own_sentences_changes_nothing(seed:
     torch.testing.assert_close(moved, supmpn(anchors, positives, negatives, first_row=0, temperature=0.3, phi=0.1), **CLOSE)
 
 
-@cold_start
 @given(seeds, st.integers(1, 5), st.sampled_from(["excluded", "zero"]), st.sampled_from([0.0, 0.3]))
 def test_rows_of_a_batch_average_to_the_batch(seed: int, cut: int, masked: str, phi: float) -> None:
     anchors, positives, negatives = columns(seed, 3, 2)
@@ -105,7 +98,6 @@ def test_rows_of_a_batch_average_to_the_batch(seed: int, cut: int, masked: str, 
     torch.testing.assert_close((cut * loss(anchors[:cut], 0) + (6 - cut) * loss(anchors[cut:], cut)) / 6, loss(anchors, 0), **CLOSE)
 
 
-@cold_start
 @given(seeds, st.floats(-1, 1), st.floats(0.001, 1))
 def test_the_loss_rises_with_phi(seed: int, phi: float, more: float) -> None:
     """L + φ·H with H ≥ 0."""

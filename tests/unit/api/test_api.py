@@ -49,7 +49,7 @@ def test_the_lines_of_the_readme_run(
         exec(text, names)
     assert names["embeddings"].shape == (2, 384) and names["loss"].ndim == 0  # type: ignore[attr-defined]
     said = capsys.readouterr().out
-    assert "A choir sings." in said and "# demo" in said
+    assert "A choir sings." in said and "# small" in said
 
 
 def test_importing_the_package_loads_nothing() -> None:

@@ -54,7 +54,7 @@ def test_the_files_are_mapped_and_cannot_be_written(tmp_path: Path) -> None:
         corpus.ids[0, 0] = 1
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(st.tuples(*[st.text("ab é", min_size=1, max_size=3).filter(str.strip)] * 3), min_size=1, max_size=30))
 def test_every_row_comes_back(tmp_path: Path, rows: list[tuple[str, str, str]]) -> None:
     facts = build_corpus(_table(rows, ("x", "y", "z")), columns=("x", "y", "z"), folder=tmp_path)

@@ -25,7 +25,7 @@ def _repeats(ids_CR: np.ndarray, batch: np.ndarray) -> bool:
     return len(sentences) != len(set(sentences))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     rows=st.lists(st.tuples(*[st.integers(0, 25)] * 3), min_size=1, max_size=60),
     batch_size=st.integers(1, 8),
@@ -141,7 +141,7 @@ def _one_by_one(order: np.ndarray, ids_CR: np.ndarray, batch_size: int) -> list[
         batches.append(batch)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     num_rows=st.integers(1, 120),
     num_sentences=st.sampled_from([5, 30, 300, 3000]),

@@ -84,7 +84,7 @@ def test_empty_lines_at_the_beginning_are_passed_over(name: str, text: str, tmp_
 _SENTENCE = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029\ufeff\x00"), min_size=1)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(sentences=st.lists(_SENTENCE.filter(lambda text: bool(text.strip())), min_size=1, max_size=8))
 def test_what_was_written_is_read(sentences: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("texts")
@@ -317,7 +317,7 @@ def test_a_mark_that_is_never_closed_loses_no_rows(tmp_path: Path) -> None:
     assert batch == {"sentence": ["one\ntwo", "three"]}
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     fields=st.lists(
         st.text("\"a'", max_size=8).map(lambda text: f"x{text}") | st.text('"a', max_size=8).map(lambda text: f'"{text}"'), min_size=1

@@ -22,7 +22,7 @@ def _sorted(queries_QD: np.ndarray, documents_RD: np.ndarray, depth: int) -> tup
     return order, np.take_along_axis(cosines_QR, order, axis=1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32 - 1),
     num_documents=st.integers(1, 60),

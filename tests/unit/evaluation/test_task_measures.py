@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import v_measure_score
 
@@ -20,7 +20,6 @@ def _average_precision(scores: list[float], labels: list[int]) -> float:
     return 100 * float(np.mean([sum(ranked[: place + 1]) / (place + 1) for place, label in enumerate(ranked) if label]))
 
 
-@settings(deadline=None)  # the first call imports scikit-learn
 @given(st.lists(st.tuples(st.floats(-1, 1), st.integers(0, 1)), min_size=2, max_size=30, unique_by=lambda pair: round(pair[0], 3)))
 def test_average_precision_equals_its_definition(pairs: list[tuple[float, int]]) -> None:
     scores, labels = [round(score, 3) for score, _ in pairs], [label for _, label in pairs]

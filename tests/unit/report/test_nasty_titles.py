@@ -38,7 +38,7 @@ def base(tmp_path_factory: pytest.TempPathFactory, tiny_encoder_dir: Path) -> Pa
     return root
 
 
-@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=2, suppress_health_check=list(HealthCheck))
 @given(TITLES)
 @example(("<script>alert(1)</script>|*a*", '=HYPERLINK("http://a")'))
 @example(("@SUM(A1)|b|</td>", "# x $\\frac$ [x](javascript:1)"))
