@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import ray
 from ray.exceptions import LocalRayletDiedError, NodeDiedError, OutOfMemoryError, RayActorError, RayTaskError, WorkerCrashedError
 
@@ -32,10 +34,16 @@ def cause_of(error: BaseException) -> BaseException:
 
 def on_node(error: RayTaskError) -> BaseException:
     """As `cause_of`; an error of a GPU, a memory or an encoder on another host than this says on which: they differ."""
-    cause = cause_of(error)
-    if not isinstance(cause, ResourceError | EncoderError) or error.ip == ray.util.get_node_ip_address():
+    cause, node = cause_of(error), _node_of(error)
+    if not isinstance(cause, ResourceError | EncoderError) or node in (None, ray.util.get_node_ip_address()):
         return cause
-    return cause.told(where=f"node {error.ip}: {cause.where}")
+    return cause.told(where=f"node {node}: {cause.where}")
+
+
+def _node_of(error: RayTaskError) -> str | None:
+    """The address of the node on which a body raised; what `ray.get` raises, of the body's type too, has it in its text alone."""
+    found = re.search(r"\(pid=\d+, ip=([^,)\s]+)", str(error))
+    return found[1] if found else vars(error).get("ip")
 
 
 def reason(error: BaseException) -> str:

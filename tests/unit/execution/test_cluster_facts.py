@@ -193,12 +193,20 @@ def test_an_error_of_another_hosts_gpu_names_the_host(monkeypatch: pytest.Monkey
     """ "a GPU of 80 GB, 1 GB free, full": of ten hosts, nobody knew which to look at."""
     monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "10.0.0.1")
     full = ResourceError(where="encoder minilm-l6", found="a full GPU", expected="work that fits", remedy="Take another.")
-    there, here = (RayTaskError("work", "trace", full, ip=ip) for ip in ("10.0.0.2", "10.0.0.1"))
+    there, here = (_raised(full, ip) for ip in ("10.0.0.2", "10.0.0.1"))
     told = on_node(there)
     assert isinstance(told, ResourceError) and str(told).startswith("node 10.0.0.2: encoder minilm-l6: found a full GPU")
     assert on_node(here) is full
     of_all = DataError(where="corpus.csv", found="no such file", expected="a file", remedy="Correct it.")
-    assert on_node(RayTaskError("work", "trace", of_all, ip="10.0.0.2")) is of_all
+    assert on_node(_raised(of_all, "10.0.0.2")) is of_all
+    assert on_node(RayTaskError("work", "no address in it", full).as_instanceof_cause()) is full
+
+
+def _raised(cause: Exception, ip: str) -> RayTaskError:
+    """As `ray.get` raises what a worker's body raised on a node."""
+    trace = f"ray::SentenceEmbedder.work() (pid=7, ip={ip}, actor_id=ab, repr=<embed>)\n  File embed.py"
+    error: RayTaskError = RayTaskError("work", trace, cause, ip=ip).as_instanceof_cause()
+    return error
 
 
 def test_the_reason_of_a_loss_shows_no_password() -> None:
