@@ -210,10 +210,9 @@ def why_padded(config: Mapping[str, object]) -> str | None:
     if family.padding_token not in (None, padding := config.get("pad_token_id", family.padding_token)):
         return f"a {name} numbers positions from token {family.padding_token}, which is not its padding, pad_token_id={padding}"
     rope = config.get("rope_parameters") or config.get("rope_scaling")
-    kinds = [part.get("rope_type") or part.get("type") for part in _each(rope)]
-    if found := next(
-        (kind for kind in (family.frequencies.get(str(kind), kind) for kind in kinds) if kind in _FREQUENCIES_OF_A_BATCH), None
-    ):
+    kinds = [str(part.get("rope_type") or part.get("type")) for part in _each(rope)]
+    kinds_read = [family.frequencies.get(kind, kind) for kind in kinds]
+    if found := next((kind for kind in kinds_read if kind in _FREQUENCIES_OF_A_BATCH), None):
         return f"frequencies of positions of the kind {found!r} depend on the longest sentence of a batch"
     return None
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from sentdist.inference.embedding_loss import EmbeddingLoss
-    from sentdist.inference.prompts import Prompts
     from sentdist.inference.ready_encoder import LoadedEncoder
     from sentdist.plan.stage import Json
 
@@ -86,7 +85,7 @@ class Encoder:
     @property
     def prompts(self) -> dict[str, str]:
         """The prompts that its folder has for sentence-transformers, name to text."""
-        return dict(_prompts(self.loaded).texts)
+        return dict(self.loaded.prompts.texts)
 
     def encode(self, sentences: str | Iterable[str], *, prompt: str | None = None, normalize: bool = False) -> np.ndarray:
         """(S, D) float32 embeddings of S sentences in their order, or (D,) of one `str`.
@@ -243,11 +242,10 @@ def search(
             remedy="Leave document_prompt out, and encode the corpus with it: encode(corpus, prompt=…).",
         )  # fmt: skip
     loaded = _loaded(encoder)
-    prompts = _prompts(loaded)
-    of_queries = prompts.of_queries(query_prompt, option="search: query_prompt")
+    of_queries = loaded.prompts.of_queries(query_prompt, option="search: query_prompt")
     vectors = embed_queries(loaded.with_prompt(of_queries.text), asked, relations or {})
     if given is None:
-        loaded = loaded.with_prompt(prompts.of_documents(document_prompt, option="search: document_prompt").text)
+        loaded = loaded.with_prompt(loaded.prompts.of_documents(document_prompt, option="search: document_prompt").text)
     tiles = (loaded.embed(documents[first : first + ROWS_PER_TILE]) for first in range(0, len(documents), ROWS_PER_TILE))
     ranking = exact_search(vectors.vectors, tiles if given is None else given, depth=depth)
     scores_QK = (ranking.cosines * vectors.scale[:, None]).round(6)
@@ -280,16 +278,10 @@ def _loaded(encoder: AnyEncoder) -> LoadedEncoder:
     return encoder.loaded if isinstance(encoder, Encoder) else Encoder.load(encoder).loaded
 
 
-def _prompts(loaded: LoadedEncoder) -> Prompts:
-    from sentdist.inference.prompts import Prompts
-
-    return Prompts.of(loaded.folder, encoder=f"encoder {loaded.use.checkpoint}")
-
-
 def _of_sentences(loaded: LoadedEncoder, asked: str | None, option: str) -> LoadedEncoder:
     """The encoder with the prompt that `encode` puts before sentences; a warning where nobody said that it shall take none of those that
     there are."""
-    prompt = _prompts(loaded).of_sentences(asked, option=option)
+    prompt = loaded.prompts.of_sentences(asked, option=option)
     if asked is None and prompt.line and not prompt.text:
         warnings.warn(prompt.line, stacklevel=3)
     return loaded.with_prompt(prompt.text)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ import torch
 
 from sentdist.errors import EncoderError, ResourceError, brief
 from sentdist.inference.embedding_file import PROMPT
+from sentdist.inference.prompts import Prompts
 from sentdist.learning.encoder.batch import TokenBatch
 from sentdist.learning.encoder.declared import declared_pooling, leaves_prompt_out
 from sentdist.learning.encoder.encode import TOKENS_ON_GPU, encode
@@ -88,9 +89,16 @@ class LoadedEncoder:
         Raises:
             EncoderError: a prompt that leaves no token for the sentence.
         """
+        if text == self.use.prompt:
+            return self
         made = replace(self, use=replace(self.use, prompt=text))
         made._check_prompt()
         return made
+
+    @cached_property
+    def prompts(self) -> Prompts:
+        """Those that its folder has for sentence-transformers. Raises EncoderError as `Prompts.of`."""
+        return Prompts.of(self.folder, encoder=f"encoder {self.use.checkpoint}")
 
     def _check_prompt(self) -> None:
         longest, length = self.max_length, self._tokens_of_prompt
@@ -102,7 +110,7 @@ class LoadedEncoder:
                 remedy="Shorten it, or allow for longer sentences.",
             )
 
-    @property
+    @cached_property
     def _tokens_of_prompt(self) -> int:
         """Tokens before those of the sentence, that which opens it among them; 0 without a prompt."""
         if not self.use.prompt:
@@ -111,10 +119,13 @@ class LoadedEncoder:
         ids: list[int] = tokenizer(self.use.prompt)["input_ids"]
         return len(ids) - (bool(ids) and ids[-1] in tokenizer.all_special_ids)
 
-    @property
-    def _leaves_prompt_out(self) -> bool:
+    @cached_property
+    def _tokens_not_pooled(self) -> int:
+        """Those of the prompt, where its folder has them left out of the pooling that it declares."""
         folder = self.folder
-        return leaves_prompt_out(folder, self.use.checkpoint) and self.encoder.pooling == declared_pooling(folder)
+        if not self.use.prompt or self.encoder.pooling != declared_pooling(folder) or not leaves_prompt_out(folder, self.use.checkpoint):
+            return 0
+        return self._tokens_of_prompt
 
     def leave_gpu(self) -> None:
         """Go to the CPU, and leave the GPU to workers of this machine."""
@@ -152,12 +163,11 @@ class LoadedEncoder:
             ResourceError: the GPU's memory is full.
         """
         torch.set_float32_matmul_precision(self.matmul)  # of the process: another encoder may have been loaded since
-        of_prompt = self._tokens_of_prompt
         with explained_if_full(partial(_full_gpu, self.use, self.max_length)):
             read = [f"{self.use.prompt}{sentence}" for sentence in sentences]
             embeddings_SD = encode(
                 self.encoder, read, max_length=self.use.max_length, precision=self.use.precision,
-                on_tokens=self._counted(of_prompt), behind=of_prompt if self._leaves_prompt_out else 0,
+                on_tokens=self._count_unknown, behind=self._tokens_not_pooled,
             )  # fmt: skip
         lengths_S = np.linalg.norm(embeddings_SD, axis=1)
         if not np.isfinite(lengths_S).all() or (self.use.normalize and not lengths_S.all()):
@@ -170,14 +180,10 @@ class LoadedEncoder:
             )
         return embeddings_SD / lengths_S[:, None] if self.use.normalize else embeddings_SD
 
-    def _counted(self, behind: int) -> Callable[[TokenBatch, Sequence[str]], None]:
-        """Counts sentences without a word that is known, behind so many tokens of a prompt."""
-
-        def count(tokens: TokenBatch, read: Sequence[str]) -> None:
-            sentences = [text.removeprefix(self.use.prompt) for text in read]
-            self.unknown.count(self.encoder.tokenizer, tokens, sentences, behind=behind)
-
-        return count
+    def _count_unknown(self, tokens: TokenBatch, read: Sequence[str]) -> None:
+        """Count sentences of which no word behind the prompt is known."""
+        sentences = [text.removeprefix(self.use.prompt) for text in read]
+        self.unknown.count(self.encoder.tokenizer, tokens, sentences, behind=self._tokens_of_prompt)
 
 
 def _full_gpu(use: EncoderUse, longest: int, free: int, total: int) -> ResourceError:

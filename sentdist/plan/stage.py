@@ -21,8 +21,7 @@ Processes = Literal["one", "pool", "group"]
 
 # Sources `generated/…` were once called `embedded/…`. Keys and places of artifacts keep that word, so that finished work stays finished.
 _SOURCE, _SOURCE_IN_KEYS = '"generated/', '"embedded/'
-_SOURCE_IN_PLACES = (re.compile(r"(^|\+|-on-)generated-(?=(?:nli|sts|faq)\b)"), r"\1embedded-")
-_SOURCE_IN_LABELS = (re.compile(r"(^|\+|-on-)embedded-(?=(?:nli|sts|faq)\b)"), r"\1generated-")
+_SOURCE_IN_LABELS = re.compile(r"(^|\+|-on-)(?:generated|embedded)-(?=(?:nli|sts|faq)\b)")
 KEY_LENGTH = 16  # hex digits: 64 bits, a chance of 3e-8 that two of a million stages collide
 
 
@@ -78,8 +77,8 @@ class Stage(Frozen):
     @property
     def place(self) -> str:
         """Folder of the artifact below the root of a store."""
-        pattern, replacement = _SOURCE_IN_PLACES
-        return f"{self.kind}/{pattern.sub(replacement, self.label)}-{self.key}"
+        label = _SOURCE_IN_LABELS.sub(r"\1embedded-", self.label)
+        return f"{self.kind}/{label}-{self.key}"
 
     def canonical(self) -> dict[str, Json]:
         """Kind, revision and fields as JSON values, every input stage replaced by its key."""
@@ -100,8 +99,7 @@ def in_words_of_today(canonical: dict[str, Json]) -> dict[str, Json]:
 
 def label_of(place: str) -> str:
     """The label of the stage whose artifact lies in such a place: the folder without the key, with sources as they are called now."""
-    pattern, replacement = _SOURCE_IN_LABELS
-    return pattern.sub(replacement, place.partition("/")[2].rpartition("-")[0])
+    return _SOURCE_IN_LABELS.sub(r"\1generated-", place.partition("/")[2].rpartition("-")[0])
 
 
 def as_number(value: object) -> float | None:

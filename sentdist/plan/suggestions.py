@@ -72,7 +72,7 @@ class PlannedSearch:
         Raises:
             RecipeError: these values do not go together.
         """
-        found = self._builder(suggestion).train(method, seed=self.recipe.seeds[0] if seed is None else seed, fold=None)
+        found = self._builder(suggestion).train(method, seed=self.recipe.seeds[0] if seed is None else seed, fold=None, phi=None)
         assert found is not None, "methods that are searched are trained"
         return found
 
@@ -163,7 +163,7 @@ def _spelt(point: Suggestion) -> str:
 
 def _keys(builder: Builder, methods: Sequence[str]) -> Iterator[tuple[str, str]]:
     for name in methods:
-        train = builder.train(name, seed=builder.recipe.seeds[0], fold=None)
+        train = builder.train(name, seed=builder.recipe.seeds[0], fold=None, phi=None)
         assert train is not None
         yield name, train.key
 

@@ -94,9 +94,8 @@ def singular_spectra(spectra: Mapping[str, Sequence[np.ndarray]], *, styles: Sys
             )  # fmt: skip
             records += [[system, int(rank), float(mean), len(seeds)] for rank, mean in zip(ranks, means, strict=True)]
         axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(
-            FuncFormatter(lambda value, _: np.format_float_positional(value, trim="-"))
-        )  # its own would be markup, which figures show as it is
+        # Its own formatter would write markup, which figures show as it is.
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: np.format_float_positional(value, trim="-")))
         axes.set_xlabel("rank of the singular value")
         axes.set_ylabel("singular value / largest")
         axes.margins(x=0.01)

@@ -99,9 +99,8 @@ def _training(stage: Train, context: Context, num_bytes: float) -> tuple[str, st
     rows = max(1, fewer * context.runtime.fewest_workers // stage.num_columns)
     remedy = f"Set runtime.micro_batch={fewer}, which changes no result, or training.batch_size={rows}, which does."
     recomputed = context.runtime.model_copy(update={"recompute_layers": True})
-    if (
-        not context.runtime.recompute_layers and gpu_bytes(stage, size, recomputed, tokens=tokens) < num_bytes
-    ):  # a third slower, small parts more
+    # Recomputing is a third slower, small parts are slower by more.
+    if not context.runtime.recompute_layers and gpu_bytes(stage, size, recomputed, tokens=tokens) < num_bytes:
         slower = f"runtime.micro_batch={fewer}, which is slower"
         remedy = f"Set runtime.recompute_layers=true, or {slower}: neither changes a result. training.batch_size={rows} does."
     return tried, f"{remedy} What is finished is kept."

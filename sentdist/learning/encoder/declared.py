@@ -126,15 +126,15 @@ def named_prompts(folder: Path) -> tuple[dict[str, str], str | None]:
 def leaves_prompt_out(folder: Path, checkpoint: str) -> bool:
     """Whether sentence-transformers pool without the tokens of the prompt, which the last token never is. checkpoint: as it was named."""
     configs = [json_object(folder / module["path"] / "config.json") for module in modules(folder) if _kind(module) == "Pooling"]
-    is_told = any(config.get("include_prompt") is False for config in configs)
-    return (is_told or checkpoint in INSTRUCTORS) and _pooling_mode(folder, modules(folder)) != "lasttoken"
+    asks = any(config.get("include_prompt") is False for config in configs)
+    return (asks or checkpoint in INSTRUCTORS) and _pooling_mode(folder, modules(folder)) != "lasttoken"
 
 
 def prompts_left_out(folder: Path) -> str:
-    """A sentence on what sentence-transformers put before sentences, always or when asked, and sentdist does not; "": nothing."""
-    values = json_object(folder / CONFIG_OF_PROMPTS)
-    prompts, default = values.get("prompts"), values.get("default_prompt_name")
-    texts = {name: text for name, text in prompts.items() if isinstance(text, str) and text} if isinstance(prompts, dict) else {}
+    """A sentence on what sentence-transformers put before sentences, always or when asked, and sentdist does not; "": nothing.
+    EncoderError as `named_prompts`."""
+    prompts, default = named_prompts(folder)
+    texts = {name: text for name, text in prompts.items() if text}
     if not texts:
         return ""
     if default in texts:

@@ -35,7 +35,8 @@ class WeightedLayers:
 
 
 def mean_square(tokens: float, *, longest: int, shortest: int = 0) -> float:
-    """The mean of squared lengths, those up to `shortest` taken for 0 and those above `longest` for that. tokens: the mean of lengths."""
+    """The mean of squared lengths, those up to `shortest` taken for 0 and those above `longest` for that: by the
+    partial moments of a log-normal distribution. tokens: the mean of lengths."""
     if shortest >= longest:
         return 0.0
     center = log(tokens) - SPREAD**2 / 2
