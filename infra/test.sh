@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The checks of the project, as `.ci/run` calls them: format, lint, types, import rules and all tests that need no GPU.
-#   bash infra/test.sh                      all checks, in .venv (SENTDIST_VENV names another); tests marked nightly come last, while there is time
+#   bash infra/test.sh                      all checks, in .venv (SENTDIST_VENV names another); tests marked nightly come last, while there is
+#                                           time, and of those marked in_turns a third runs, another each day
 #   bash infra/test.sh --all                everything, however long it takes
 #   bash infra/test.sh tests/unit -k plan   the same checks, with these arguments for pytest instead of all tests
 #   SENTDIST_DATA=DIR bash infra/test.sh    also the tests on the real data sets
@@ -12,11 +13,11 @@ cd "$root"
 # Tests marked nightly take long, and most of what they prove others prove in less: they come last, and begin within so many minutes of now
 # or are left out, which is said.
 nightly_within_min=20
-unset SENTDIST_NIGHTLY_UNTIL
+unset SENTDIST_NIGHTLY_UNTIL SENTDIST_TURN
 if [ "${1:-}" = --all ]; then
     shift
 elif [ "$#" -eq 0 ]; then
-    export SENTDIST_NIGHTLY_UNTIL="$(($(date +%s) + nightly_within_min * 60))"
+    export SENTDIST_NIGHTLY_UNTIL="$(($(date +%s) + nightly_within_min * 60))" SENTDIST_TURN="$(($(date +%s) / 86400))"
 fi
 unset PYTHONDONTWRITEBYTECODE # hundreds of processes would compile the same libraries
 

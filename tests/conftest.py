@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from sentdist.gc_thresholds import collect_rarely
+from tests.support.turns import others
 
 # The files that take long, longest first: where several processes share the tests, none of them is begun last.
 # What is nightly comes after all, by files in another order each day: where time is left for some of them only, each has its turn.
@@ -26,6 +27,7 @@ LONGEST = ("test_sweep", "test_other_users", "test_two_hosts", "test_embedding_b
 LAST = len(LONGEST) + 1
 UNTIL = float(os.environ.get("SENTDIST_NIGHTLY_UNTIL", "inf"))  # seconds since 1970, set by infra/test.sh
 DAY = str(UNTIL // 86400)  # the same in all processes of a run
+TURN = os.environ.get("SENTDIST_TURN")  # the day whose tests of those in turns are wanted, set by infra/test.sh; all of them without
 UNPAINTED = {"unit", "parity", "random_recipes"}  # folders of tests of which those marked with `pixels` alone look at pictures
 
 # How long an example takes says something about the machine alone.
@@ -50,7 +52,18 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         gc.unfreeze()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_report_header() -> str | None:
+    if TURN is None:
+        return None
+    return f"of tests that run in turns those of day {TURN}, a third: `infra/test.sh --all` runs all"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if TURN is not None and (left := others(items, int(TURN))):
+        config.hook.pytest_deselected(items=left)
+        gone = set(left)
+        items[:] = [item for item in items if item not in gone]
+
     def place(item: pytest.Item) -> tuple[int, str]:
         if item.get_closest_marker("nightly") is not None:
             return LAST, hashlib.sha256(f"{DAY} {item.path.stem}".encode()).hexdigest()

@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("one_thread")]
 LIGHT: Json = {"engine": "torch", "bank_in_object_store": False, "max_failures": 0}
 
 
+@pytest.mark.in_turns(2)
 def test_a_sweep_builds_damaged_inputs_again(cluster: Any, tiny_encoder_dir: Path, tmp_path: Path) -> None:
     from sentdist.execution.sweep import run_sweep
 

@@ -76,6 +76,7 @@ def expected(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -
     return _table(context, build_in_shards(STAGE, context, body=body_of(STAGE, context)))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("kind", [pytest.param("local", marks=pytest.mark.nightly), "s3"])
 def test_workers_make_the_bank_of_one_process(
     kind: str,

@@ -179,6 +179,7 @@ def test_no_request_is_lost_to_an_owner_that_ends(own_context: Context, monkeypa
         time.sleep(1.0 + 0.06 * number)
 
 
+@pytest.mark.in_turns(1)
 def test_a_lost_node_and_a_short_memory(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path / "store")
     for number in range(3):  # 34 MiB each, for object stores of 80 MiB

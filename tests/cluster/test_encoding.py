@@ -104,6 +104,7 @@ def test_many_sentences_go_over_all_gpus_of_a_machine_without_a_cluster(tiny_enc
     assert found["rows"] == 1_100 and found["apart"] < 2e-6  # as above
 
 
+@pytest.mark.in_turns(2)
 def test_what_a_worker_raises_arrives_as_it_was(cluster: Any, tiny_encoder_dir: Path, data: Path, tmp_path: Path) -> None:
     from sentdist.execution.parallel.embed import embed_over_workers
 

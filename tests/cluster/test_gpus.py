@@ -29,6 +29,7 @@ def _said(program: str, *arguments: str) -> list[str]:
         return done.stdout.splitlines()
 
 
+@pytest.mark.in_turns(0)
 def test_a_process_stays_with_its_gpu_and_serves_stage_after_stage() -> None:
     seen = [tuple(line) for line in json.loads(_said("fake_gpus")[-1])]
     scored = [(process, gpu) for kind, process, gpu, _ in seen if kind == "scores"]

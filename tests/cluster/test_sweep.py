@@ -25,7 +25,7 @@ from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 
-PHIS = [0.01, 0.02, 0.03, 0.04, 0.05]
+PHIS = [0.01, 0.02, 0.03]
 LIGHT: Json = {"engine": "torch", "bank_in_object_store": False, "max_failures": 0}
 
 
@@ -43,14 +43,14 @@ class LastWord(NullTracker):
 
 
 def grid_values(encoder: Path, **changes: Json) -> dict[str, Json]:
-    """The paper's grid, 2 batch sizes × 5 φ sets, on the tiny encoder: only rcl is reported."""
+    """The paper's grid with three φ in place of five, 2 batch sizes × 3 φ sets, on the tiny encoder: only rcl is reported."""
     methods = tiny_values(encoder)["methods"]
     assert isinstance(methods, dict)
     values: dict[str, Json] = {
         "name": "grid",
         "methods": {name: methods[name] for name in ("entropy", "rcl")},
         "baseline": None,
-        "sweep": {"training.batch_size": [4, 8], "methods.rcl.phis": [PHIS[:number] for number in range(1, 6)]},
+        "sweep": {"training.batch_size": [4, 8], "methods.rcl.phis": [PHIS[:number] for number in range(1, 4)]},
         "runtime": LIGHT,
     }
     return tiny_values(encoder, **(values | changes))
@@ -75,16 +75,16 @@ def trained(plan: Plan, objective: str) -> list[Train]:
     return [stage for stage in plan.stages if isinstance(stage, Train) and stage.objective.name == objective]
 
 
-def test_the_papers_grid_builds_10_entropy_encoders_not_30(grid: Any) -> None:
+def test_the_papers_grid_builds_6_entropy_encoders_not_12(grid: Any) -> None:
     plan, context, summary, _ = grid
     assert not summary.failures, summary.lines
-    assert len(plan.trials) == 10
+    assert len(plan.trials) == 6
     entropy = trained(plan, "entropy")
-    assert sum(plan.mentions[stage.key] for stage in entropy) == 30
+    assert sum(plan.mentions[stage.key] for stage in entropy) == 12
     built = Counter(record["fields"]["objective"]["name"] for record in (a.record.stage for a in context.store.artifacts("train")))
-    assert built == {"entropy": 10, "rcl": 10}
-    assert summary.mentioned == {"corpus": 10, "train": 40, "bank": 30, "scores": 10}
-    assert summary.built == {"corpus": 1, "train": 20, "bank": 10, "scores": 10}
+    assert built == {"entropy": 6, "rcl": 6}
+    assert summary.mentioned == {"corpus": 6, "train": 18, "bank": 12, "scores": 6}
+    assert summary.built == {"corpus": 1, "train": 12, "bank": 6, "scores": 6}
 
 
 def test_every_cell_is_told_with_its_scores(grid: Any) -> None:
@@ -155,6 +155,7 @@ run_sweep(plan, context, print_line=lambda line: print(line, flush=True))
 """
 
 
+@pytest.mark.in_turns(2)
 def test_a_killed_driver_loses_no_finished_stage(cluster: Any, data: Path, tiny_encoder_dir: Path, tmp_path: Path) -> None:
     from sentdist.execution.sweep import run_sweep
 

@@ -45,6 +45,7 @@ MODELS = {
 }
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 def test_the_test_of_significance_errs_in_one_case_of_twenty_at_most(model: NullModel) -> None:
     """300 tables each: 5 % is counted as 15 ± 3.8; two and a half of those above. The page of the benchmark has 4000."""
@@ -52,6 +53,7 @@ def test_the_test_of_significance_errs_in_one_case_of_twenty_at_most(model: Null
     assert errors(by_seeds_and_items, model, count=300).one_row <= 0.081
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("num_rows", [3, 10, 30])
 def test_a_table_of_equals_has_a_mark_in_one_case_of_twenty_at_most(num_rows: int) -> None:
     """120 tables: 5 % is counted as 6 ± 2.4."""
@@ -60,6 +62,7 @@ def test_a_table_of_equals_has_a_mark_in_one_case_of_twenty_at_most(num_rows: in
         assert not_best(model, count=20) <= 0.2
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("num_groups", [2, 3, 5])
 def test_a_few_groups_of_items_do_not_make_many_rows_one(num_groups: int) -> None:
     """200 tables of 20 single encoders: 5 % is counted as 10 ± 3.1. With correlations as they came out 59, 23 and 11 % had a mark."""
@@ -73,6 +76,7 @@ def test_the_test_of_significance_finds_what_is_there() -> None:
     assert errors(over_table, model, count=100).last_row > 0.6
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("sizes", PARTS)
 def test_a_mean_over_parts_errs_in_one_case_of_twenty_at_most(sizes: tuple[int, ...]) -> None:
     """500 tables: 5 % is counted as 25 ± 4.9. Taken as one stratum a part of 4 items beside one of 500 told 16 %, ten of 3 told 12 %."""

@@ -23,6 +23,7 @@ def compiled(capability: int, dtype: str, width: int, *tiles: int, cache: Path) 
     return run_with_triton("tests.support.compiled_kernels", *arguments, TRITON_CACHE_DIR=str(cache))
 
 
+@pytest.mark.in_turns(1)
 def test_a_compiler_takes_them(tmp_path: Path) -> None:
     found = compiled(80, "bfloat16", 32, 16, ROWS, cache=tmp_path)
     assert [one["name"] for one in found if one["tile"]] == ["_attend", "_attend_backward"]

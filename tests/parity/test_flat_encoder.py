@@ -70,6 +70,7 @@ def assert_equal_gradients(encoder: SentenceEncoder, model: torch.nn.Module) -> 
         assert difference <= 2e-5 * float(expected[name].norm()) + 1e-6 * float(total), name
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("family", sorted(FLAT_FAMILIES))
 def test_loss_and_gradients_of_every_flat_family(family: str, tmp_path: Path) -> None:
     folder = tiny_encoder(tmp_path, family)
@@ -118,6 +119,7 @@ WINDOWED = {
 }
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", WINDOWED)
 def test_loss_and_gradients_of_windows_and_shared_heads(name: str, tmp_path: Path) -> None:
     family, settings = WINDOWED[name]
@@ -269,6 +271,7 @@ def test_bfloat16_stays_near_float32(pooling: str, tiny_encoder_dir: Path) -> No
     assert float(cosine.min()) > 0.999  # bfloat16 keeps 8 bits: 4e-3 a value, averaged over 32 axes
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("family", sorted(FLAT_FAMILIES))
 def test_bfloat16_stays_near_float32_in_every_flat_family(family: str, tmp_path: Path) -> None:
     """Where positions are rotated, queries and keys are, by angles in float32; values are not."""

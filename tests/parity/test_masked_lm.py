@@ -89,6 +89,7 @@ def test_loss_and_gradient_of_the_tied_embeddings_equal_transformers(folder: Pat
     torch.testing.assert_close(gradient, expected_gradient, **FLOAT32)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("family", sorted(FLAT_FAMILIES))
 def test_every_flat_family_guesses_from_the_states_of_a_padded_model(family: str, tmp_path: Path) -> None:
     encoder = SentenceEncoder.load(maskable_encoder(tmp_path, family)).eval()

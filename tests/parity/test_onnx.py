@@ -88,6 +88,7 @@ def bert_mean(tmp_path_factory: pytest.TempPathFactory) -> Exported:
 SEVERAL = ("first_last", "cls_last_five")
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(
     ("family", "pooling"),
     [

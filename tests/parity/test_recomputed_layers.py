@@ -54,6 +54,7 @@ def _gradients(folder: Path, *, recompute: bool, micro_batch: int | None = None)
     return embeddings.detach(), found, float(torch.rand(())), num_bytes
 
 
+@pytest.mark.in_turns
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(
     ("family", "micro_batch"),
@@ -79,6 +80,7 @@ def test_value_gradient_and_random_numbers_are_the_same(family: str, micro_batch
         assert again[3] < whole[3] / 3, "six layers' insides against what goes into them"
 
 
+@pytest.mark.in_turns
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("has_instructions", [True, False])
 @pytest.mark.parametrize("family", ["bert", "distilbert", "nomic_bert", "megatron-bert", "t5", "qwen3"])

@@ -99,6 +99,7 @@ def test_a_rung_of_no_use_is_not_gone_on_from(tmp_path: Path, tiny_encoder_dir: 
     assert half.record.results["step"] == 6 and "seconds_before" not in half.record.results
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("damaged", ["rng-00000.pt", "engine.pt"])
 def test_a_training_that_begins_anew_has_nothing_of_the_rung(tmp_path: Path, tiny_encoder_dir: Path, damaged: str) -> None:
     train, context = prepared(values_of(tiny_encoder_dir), write_data(tmp_path / "data"), tmp_path / "store")

@@ -64,6 +64,7 @@ def _states_equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], 
         torch.testing.assert_close(one[name], other[name], msg=lambda text, name=name: f"{name}: {text}", **tolerance)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("killed_after", [pytest.param(1, marks=pytest.mark.nightly), 4, 5, pytest.param(7, marks=pytest.mark.nightly)])
 def test_killed_and_resumed_ends_like_uninterrupted(tmp_path: Path, tiny_encoder_dir: Path, killed_after: int) -> None:
     """Dropout on, two epochs, dev selection, the kill in mid-epoch, behind a dev score, at an epoch's first step: bit for bit the same."""

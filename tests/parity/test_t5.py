@@ -136,6 +136,7 @@ def test_a_trained_one_is_saved_whole_and_read_by_sentence_transformers(folder: 
                                torch.nn.functional.normalize(by_hand(folder), dim=1).detach().numpy(), **FLOAT32)  # fmt: skip
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("family", READ_WITHOUT_DECODER)
 @pytest.mark.parametrize("pooling", [name for name, known in POOLINGS.items() if known.in_folder])
 def test_each_pooling_is_saved_and_read_by_sentence_transformers(pooling: str, family: str, tmp_path: Path) -> None:
@@ -221,6 +222,7 @@ def test_planning_names_the_pooling_and_refuses_what_it_lacks(folder: Path, tmp_
         plan(tiny_encoder(tmp_path / "umt5", "umt5"), tmp_path, pooling="mean", methods=drops_heads, baseline=None)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("family", READ_WITHOUT_DECODER)
 def test_one_of_each_family_is_trained_by_a_recipe(family: str, tmp_path: Path) -> None:
     folder = tiny_encoder(tmp_path / family, family)
@@ -232,6 +234,7 @@ def test_one_of_each_family_is_trained_by_a_recipe(family: str, tmp_path: Path) 
     assert widths_in(tmp_path / "store") == {32}
 
 
+@pytest.mark.in_turns
 def test_one_is_trained_as_it_was_released(folder: Path, tmp_path: Path) -> None:
     """By entropy encoders, their bank, and RCL."""
     values = tiny_values(folder, runtime={"engine": "torch"})

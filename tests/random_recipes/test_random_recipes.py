@@ -35,6 +35,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path]]:
     return draw.world(tmp_path_factory.mktemp("world"))
 
 
+@pytest.mark.in_turns
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_a_recipe_is_refused_while_planning_or_ends(number: int, world: tuple[Path, list[Path]], tmp_path: Path) -> None:

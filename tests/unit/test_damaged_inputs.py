@@ -300,6 +300,7 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Reader], Path]:
     return root
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("damage", [*CERTAIN, *POSSIBLE])
 @pytest.mark.parametrize("name", READERS)
 def test_damage_is_told_in_a_sentence(

@@ -216,6 +216,7 @@ def test_rows_of_one_spread_know_it_together() -> None:
     np.testing.assert_array_equal(moderated(few, np.full(3, 2.0))[0], few)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("sizes", [(4, 500), (3, 3, 3), (8,) * 7, (30,)])
 def test_a_mean_over_tiny_test_sets_keeps_its_level(sizes: tuple[int, ...]) -> None:
     """2,000 tables: 5 % is counted as 5 ± 1. Taken for one test set, four groups beside five hundred are told in 15 %."""

@@ -288,6 +288,7 @@ def _weights(stage: Train, context: Context) -> dict[str, torch.Tensor]:
 FILES = ["best.pt", "engine.pt", "history.jsonl", "progress.json", "rng-00000.pt", "seal-00000.json"]
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize(
     ("damage", "both"), [(_flip, False), (_halve, False), (Path.unlink, False), (lambda path: path.write_bytes(b""), False), (_halve, True)]

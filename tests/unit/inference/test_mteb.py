@@ -88,6 +88,7 @@ def test_every_different_text_is_embedded_once(planted_encoder_dir: Path) -> Non
     np.testing.assert_allclose(embeddings, loaded.embed(["a dog runs", "a cat sleeps", "a dog runs"]), atol=1e-6)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -26,6 +26,7 @@ sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *sys.argv[2:]]))
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="levels of x86-64")
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("level", LANES)
 def test_no_vector_is_wider_than_a_register(level: str, tmp_path: Path) -> None:
     """A wider one lies in memory, so that attention took four to seven times as long. GCC warns of it (-Wpsabi), which is an error here."""

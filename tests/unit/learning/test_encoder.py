@@ -62,6 +62,7 @@ def test_collate_refuses_nothing(sentences: list[list[int]]) -> None:
         collate(sentences)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(
     ("family", "pooling"),
     [

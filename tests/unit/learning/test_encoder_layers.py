@@ -41,6 +41,7 @@ def test_the_first_layers_are_kept_as_they_are(family: str, request: pytest.Fixt
         torch.testing.assert_close(again(again.tokenize(SENTENCES)), cut(cut.tokenize(SENTENCES)), rtol=0, atol=0)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("family", ["bert", "mpnet", "qwen3"])
 def test_what_a_layer_gives_goes_once_the_next_has_read_it(family: str, tmp_path: Path) -> None:
     """Without a derivative: of twelve layers eleven would be held for nothing."""

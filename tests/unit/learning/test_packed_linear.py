@@ -30,6 +30,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("family", ["bert", "roberta", "electra", "distilbert", "albert", "mpnet", *LATER])
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-6), ("bf16", 2e-2)])
 def test_embeddings_stay_as_they_are(family: str, precision: str, tolerance: float, plain: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -91,6 +91,7 @@ ROTATED: dict[str, dict[str, object]] = {
 }
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("family", ROTATED)
 def test_attention_of_what_is_no_bert_is_one_operation(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many lengths a step has: nobody prepares groups of them."""

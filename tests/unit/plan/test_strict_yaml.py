@@ -65,6 +65,7 @@ def test_what_people_write_is_read_as_before() -> None:
     assert DEEPEST > 20
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(
     ("changes", "found"),
     [

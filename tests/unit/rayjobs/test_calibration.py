@@ -19,6 +19,7 @@ def test_luck_has_mean_zero_and_the_standard_errors_that_are_asked_for(luck: str
     assert moved.std() == pytest.approx(expected, rel=0.06) and abs(moved.mean()) < 4 * expected / 2000**0.5
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("measure", list(MEASURES))
 def test_every_measure_keeps_the_level_on_thirty_items(measure: str) -> None:
     """100 tables: 5 % is counted as 5 ± 2.2."""

@@ -74,6 +74,7 @@ def _reads_banks(stage: Stage) -> bool:
     return isinstance(stage, Train) and bool(stage.banks)
 
 
+@pytest.mark.in_turns
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("kind", FILES)

@@ -102,6 +102,7 @@ def _kept(folder: Path, *, layers: int, sentences: int, precision: str, dropout:
     return sum(storage.nbytes() for storage in kept.values())
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 def test_what_a_gpu_keeps_of_a_layer_is_what_was_counted(precision: str, dropout: float, tmp_path: Path) -> None:
@@ -112,6 +113,7 @@ def test_what_a_gpu_keeps_of_a_layer_is_what_was_counted(precision: str, dropout
     assert counted < BYTES_PER_UNIT_ON_GPU[precision] < 1.34 * counted
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("family", ["modernbert", "nomic_bert", "gte", "eurobert", "qwen3", "phi3"])
 def test_what_a_gpu_keeps_of_a_gated_layer_is_no_more_than_was_thought(family: str, precision: str, tmp_path: Path) -> None:
@@ -121,6 +123,7 @@ def test_what_a_gpu_keeps_of_a_gated_layer_is_no_more_than_was_thought(family: s
     assert 0.6 * BYTES_PER_UNIT_ON_GPU[precision] * GATED_SHARE < counted < BYTES_PER_UNIT_ON_GPU[precision] * GATED_SHARE
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("family", READ_WITHOUT_DECODER)
 def test_what_a_gpu_keeps_of_a_layer_that_drops_within_is_what_was_thought(family: str, precision: str, tmp_path: Path) -> None:

@@ -171,6 +171,7 @@ def _copied(built: Place, folder: Path, *, lacks: tuple[str, ...]) -> Place:
     return place
 
 
+@pytest.mark.in_turns
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(("operation", "command"), [(name, command) for name, commands in TABLE.items() for command in commands], ids=str)
 def test_a_failing_disk_is_told_in_one_sentence_and_costs_nothing(

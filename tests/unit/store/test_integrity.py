@@ -259,6 +259,7 @@ def test_files_have_the_mode_that_the_users_umask_asks_for(tmp_path: Path) -> No
     assert (tmp_path / artifact.record.place / "data.txt").stat().st_mode & 0o777 == 0o644
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("kind", ["corpus", "train", "bank"])
 def test_a_run_with_a_damaged_input_builds_it_again_and_ends_as_an_undisturbed_one(
     tmp_path: Path, tiny_encoder_dir: Path, fresh_process: Callable[[], None], kind: str
