@@ -21,7 +21,7 @@ from sentdist.durable import whole_file
 from sentdist.errors import brief, first_line
 
 SOURCES = ("rows.cpp", "attention.cpp")
-HEADERS = ("lanes.h",)
+HEADERS = ("lanes.h", "heads.h")
 # Sums keep their order and NaN stays NaN: nothing of -ffast-math.
 FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fno-math-errno", "-Wall")
 _COMPILERS = ("g++", "c++")  # what Clang calls for a parallel loop is in no library of torch
