@@ -1,10 +1,10 @@
-"""Colours that tell the rows of a comparison apart, in figures and on pages alike."""
+"""Colours that distinguish the rows of a comparison, in figures and on pages alike."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-# Okabe & Ito (2008), darkest and most distant first: colour-blind readers can tell them apart.
+# Okabe & Ito (2008), darkest and most distant first: colour-blind readers can distinguish them.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 

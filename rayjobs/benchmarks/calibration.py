@@ -44,8 +44,8 @@ def by_items_alone(values_RKNI: NDArray[np.float64], model: NullModel) -> NDArra
 
 def errors(rule: TestRule, model: NullModel, *, count: int, seed: int = 0, level: float = LEVEL) -> Errors:
     """How often a rule errs in `count` tables of a model."""
-    told = np.concatenate([rule(tables, model) < level for tables in model.tables(count, np.random.default_rng(seed))])
-    return Errors(one_row=float(told.mean()), any_row=float(told.any(axis=1).mean()), last_row=float(told[:, -1].mean()))
+    found = np.concatenate([rule(tables, model) < level for tables in model.tables(count, np.random.default_rng(seed))])
+    return Errors(one_row=float(found.mean()), any_row=float(found.any(axis=1).mean()), last_row=float(found[:, -1].mean()))
 
 
 def monte_carlo_error(share: float, count: int, *, level: float = 0.95) -> float:

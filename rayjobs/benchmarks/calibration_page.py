@@ -82,7 +82,7 @@ def _head(count: int) -> Iterator[str]:
     yield ""
     yield (
         "`sentdist/evaluation/significance.py` on made-up tables in which no system is better than another "
-        "(`rayjobs/benchmarks/null_models.py`). A difference is told at 5 %."
+        "(`rayjobs/benchmarks/null_models.py`). The level is 5 %."
     )
     yield (
         "The interval of a difference leaves out the truth exactly where its p < 0.05, so coverage is 100 % less the false positives (but "
@@ -178,7 +178,7 @@ def _page(count: int) -> Iterator[str]:
     yield ""
     yield "| | " + " | ".join(f"{' and '.join(map(str, sizes))}, {share:.0%}" for sizes, share in SHARING) + " |"
     yield "|---|" + "---:|" * len(SHARING)
-    for title, is_joined in (("as it is told", True), ("taken as independent", False)):
+    for title, is_joined in (("as reports take them", True), ("taken as independent", False)):
         shares = [false_positives_of_shared(sizes, share, is_joined=is_joined, count=4 * count) for sizes, share in SHARING]
         yield f"| {title} | " + " | ".join(f"{100 * one:.1f}" for one in shares) + " |"
     yield ""
@@ -191,8 +191,8 @@ def _page(count: int) -> Iterator[str]:
     yield "## Checkpoints, uneven rows, power"
     yield ""
     yield (
-        "Against a checkpoint few seeds of one row are told by their signs alone: below 6 seeds never. Uneven rows, every second one "
-        "three times as variable:"
+        "Against a checkpoint few seeds of one row are tested by their signs alone: never significant below 6 seeds. Uneven rows, every "
+        "second one three times as variable:"
     )
     yield ""
     for rows in (3, 10, 30):

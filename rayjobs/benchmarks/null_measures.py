@@ -49,7 +49,7 @@ def false_positives(measure: str, *, num_items: int, count: int, num_seeds: int 
     """The share of `count` tables in which two encoders differ at 5 % that are equally good over all items and seeds."""
     score, contribution = MEASURES[measure]
     generator = np.random.default_rng(seed)
-    told = 0
+    num_found = 0
     for _ in range(count):
         gold = generator.normal(size=num_items)
         entries = []
@@ -65,5 +65,5 @@ def false_positives(measure: str, *, num_items: int, count: int, num_seeds: int 
                 )
             )
         p = against([Column(entries, np.full(num_items, 1 / num_items))], [[("one", "other")]])[0][0].p
-        told += p is not None and p < 0.05
-    return told / count
+        num_found += p is not None and p < 0.05
+    return num_found / count

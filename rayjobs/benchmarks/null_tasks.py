@@ -23,23 +23,23 @@ def false_positives_of_means(sizes: Sequence[int], *, count: int, seed: int = 0)
     generator = np.random.default_rng(seed)
     task_of = np.repeat(np.arange(len(sizes)), sizes)
     weights = np.concatenate([np.full(size, 1 / size / len(sizes)) for size in sizes])
-    told = 0
+    num_found = 0
     for _ in range(count):
         apart = [generator.normal(0, 10, size) for size in sizes]  # of each item, what one gains over the other
-        told += _is_told(apart, weights, task_of, lambda added: added)
-    return told / count
+        num_found += _differ_in_mean(apart, weights, task_of, lambda added: added)
+    return num_found / count
 
 
 def false_positives_of_parts(sizes: Sequence[int], *, count: int, seed: int = 0) -> float:
     """As `false_positives_of_means`, of one task whose score is a mean over parts. sizes: as PARTS."""
     generator = np.random.default_rng(seed)
-    told = 0
+    num_found = 0
     for _ in range(count):
         apart = [generator.normal(50, 10, size) for size in sizes]
         parts = [items_of({"map": own}, task="parts:map", where="made up") for own in apart]
         both = joined([part for part in parts if part is not None])
-        told += _told(float(np.mean([own.mean() for own in apart])) - 50, both.by_group(), both.group_weights(), both.strata)
-    return told / count
+        num_found += _is_significant(float(np.mean([own.mean() for own in apart])) - 50, both.by_group(), both.group_weights(), both.strata)
+    return num_found / count
 
 
 def false_positives_of_shared(sizes: Sequence[int], share: float, *, is_joined: bool, count: int, seed: int = 0) -> float:
@@ -50,26 +50,26 @@ def false_positives_of_shared(sizes: Sequence[int], share: float, *, is_joined: 
     numbers = [np.arange(max(num_shared)), *map(np.arange, num_shared)]
     joint = joint_groups([np.zeros(size, dtype=np.intp) for size in sizes], [np.stack([one, one], axis=1) for one in numbers])
     weights = np.concatenate([np.full(size, 1 / size / len(sizes)) for size in sizes])
-    told = 0
+    num_found = 0
     for _ in range(count):
         apart = [generator.normal(0, 10, size) for size in sizes]
         for own, number in zip(apart[1:], num_shared, strict=True):
             own[:number] = apart[0][:number]
         if is_joined:
-            told += _is_told(apart, joint.sums(weights), joint.strata, joint.sums)
+            num_found += _differ_in_mean(apart, joint.sums(weights), joint.strata, joint.sums)
         else:
-            told += _is_told(apart, weights, np.repeat(np.arange(len(sizes)), sizes), lambda added: added)
-    return told / count
+            num_found += _differ_in_mean(apart, weights, np.repeat(np.arange(len(sizes)), sizes), lambda added: added)
+    return num_found / count
 
 
-def _is_told(apart: Sequence[Floats], weights: Floats, task_of: NDArray[np.intp], grouped: Callable[[Floats], Floats]) -> bool:
-    """Whether two encoders are told apart by the mean over tasks. apart: of each item of each task, what one gains over the other.
+def _differ_in_mean(apart: Sequence[Floats], weights: Floats, task_of: NDArray[np.intp], grouped: Callable[[Floats], Floats]) -> bool:
+    """Whether two encoders differ significantly in the mean over tasks. apart: of each item of each task, what one gains over the other.
     grouped: from items to groups."""
     added = grouped(np.concatenate([(own - own.mean()) / len(own) for own in apart]) / len(apart))
-    return _told(float(np.mean([own.mean() for own in apart])), added, weights, task_of)
+    return _is_significant(float(np.mean([own.mean() for own in apart])), added, weights, task_of)
 
 
-def _told(difference: float, added: Floats, weights: Floats, strata: NDArray[np.intp]) -> bool:
+def _is_significant(difference: float, added: Floats, weights: Floats, strata: NDArray[np.intp]) -> bool:
     """added: (G,) what each group of items adds to the difference."""
     entries = [
         Entry(label=label, scores=np.array([score]), seeds=(), contributions=one[None])

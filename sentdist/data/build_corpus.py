@@ -103,7 +103,7 @@ def same_strings(digests: np.ndarray) -> np.ndarray:
     """Return for each cell the number of its string: (…, 2) uint64 digests → (…) int64, equal where and only where the strings are.
 
     Sorting goes by the first 64 bits; the other 64 tell whether two strings happen to share them (expected 0.0003 times among 10⁸ strings),
-    in which case those cells are told apart by both halves.
+    in which case both halves distinguish those cells.
     """
     first, second = digests[..., 0].reshape(-1), digests[..., 1].reshape(-1)
     _, representative, number = np.unique(first, return_index=True, return_inverse=True)

@@ -26,7 +26,7 @@ class RelationSource:
     construction, columns: "pairs": (head, tail) as they stand.
     "nli": (premise, hypothesis, label): premises and what they entail, with contradictions as hard negatives.
     "captions": (group, text): each two texts of a group, the earlier one as the head.
-    "same": (text,): a sentence with itself; only the encoder's dropout tells the two apart.
+    "same": (text,): a sentence with itself; the two differ by the encoder's dropout alone.
     only: (column, value) of the rows that count, for files that hold other pairs too; None: all. cap: how many pairs to keep; None: all.
     """
 

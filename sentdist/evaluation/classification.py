@@ -109,7 +109,7 @@ def split_rows(
     if len(known := set(gold_S[parts["train"]].tolist())) < 2:
         raise DataError(
             where=where, found=f"one label, {brief(known.pop())}, in all rows of train", expected="two or more",
-            remedy="A classifier needs something to tell apart.",
+            remedy="A classifier needs classes to distinguish.",
         )  # fmt: skip
     unseen = sorted(set(gold_S[parts["test"]]) - set(gold_S[parts["train"]]))
     if unseen:
@@ -201,7 +201,7 @@ def checked_rows(features_SD: ArrayLike, labels: Sequence[str], where: str) -> t
         )
     if len(np.unique(gold)) < 2:
         raise DataError(
-            where=where, found=f"one label, {str(gold[0])!r}", expected="at least two", remedy="A classifier needs something to tell apart."
+            where=where, found=f"one label, {str(gold[0])!r}", expected="at least two", remedy="A classifier needs classes to distinguish."
         )
     return features, gold
 

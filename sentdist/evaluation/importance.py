@@ -35,7 +35,7 @@ class Importance:
 
     low, high: where it lies in 8 of 10 cases if a third of the trials is left out. by_luck: what the greatest of all fields passes in 1 of
     20 searches whose scores have nothing to do with the fields (scores dealt out anew). everywhere: its share of the variance over the
-    whole space (fANOVA), where `share` asks what tells the best quarter of trials from the others (PED-ANOVA).
+    whole space (fANOVA), where `share` asks what distinguishes the best quarter of trials from the others (PED-ANOVA).
     """
 
     field: str

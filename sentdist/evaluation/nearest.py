@@ -14,7 +14,7 @@ from sentdist.evaluation.metrics import checked_embeddings, normalized
 ROWS_PER_TILE = 8192
 QUERIES_PER_BLOCK = 1024
 PAIRS_PER_BLOCK = 16_384
-# Two documents whose cosines agree to this many decimals tie: float32 embeddings do not tell them apart.
+# Two documents whose cosines agree to this many decimals tie: float32 embeddings do not distinguish them.
 COSINE_DECIMALS = 6
 STEPS = 10**COSINE_DECIMALS
 

@@ -1,4 +1,4 @@
-"""How well similarities tell paraphrases from other pairs: average precision."""
+"""How well similarities distinguish paraphrases from other pairs: average precision."""
 
 from __future__ import annotations
 

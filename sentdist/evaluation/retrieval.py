@@ -21,7 +21,7 @@ class RetrievalScore:
     """The mean over queries of each measure × 100, and its value for every query (for paired tests).
 
     `acc@k`: share of queries with a relevant document among the first k. `map`, `mrr`: to `depth`. A document counts as relevant from
-    grade 1 on; `ndcg@10` uses the grades. is_constant: no query tells its first document from its last,
+    grade 1 on; `ndcg@10` uses the grades. is_constant: no query distinguishes its first document from its last,
     so that the order is the corpus's own.
     """
 

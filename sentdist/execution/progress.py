@@ -137,7 +137,7 @@ def progress_of(plan: Plan, missing: frozenset[str], *, clock: Callable[[], floa
 
 
 def _distinguishing_words(plan: Plan, stages: Iterable[Stage]) -> dict[str, str]:
-    """Words that tell apart stages of one kind and label: the grid values of the trials that need each, as far as they differ between the
+    """Words that distinguish stages of one kind and label: the grid values of the trials that need each, as far as they differ between the
     stages; where these are no different, the first letters of the keys."""
     alike: dict[tuple[str, str], list[str]] = {}
     for stage in stages:

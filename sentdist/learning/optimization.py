@@ -43,7 +43,7 @@ class Optimization:
     layer_decay: factor of the learning rate from each transformer layer to the one below it;
         the last layer, the embeddings and all heads have the full rate (as the STS regression paper's code has it, arXiv 2406.05326). 1:
         one rate for all.
-    precision: "fp32" or "tf32", which the process tells apart (see precision.py), or "bf16": bfloat16 autocast over float32 weights
+    precision: "fp32" or "tf32", which the process distinguishes (see precision.py), or "bf16": bfloat16 autocast over float32 weights
         (embeddings come out in float32 either way).
     RecipeError for a value out of range.
     """

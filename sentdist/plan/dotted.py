@@ -44,7 +44,7 @@ def with_key(values: dict[str, Json], sections: Sequence[str], key: str, value: 
 
 
 def short_names(groups: Iterable[Sequence[str]]) -> dict[str, str]:
-    """Dotted path -> its last part; as many of its last parts as tell it from the other paths of each group it is in."""
+    """Dotted path -> its last part; as many of its last parts as distinguish it from the other paths of each group it is in."""
     found: dict[str, str] = {}
     for group in groups:
         for path in group:

@@ -224,7 +224,7 @@ def _space_at(place: _Place, methods: Mapping[str, Tunable]) -> dict[str, Json]:
 
 
 def _short_names(checkpoints: Sequence[str]) -> list[str]:
-    """As much of the end of each path as tells all apart; of one that stands there twice (two commits), with its number."""
+    """As much of the end of each path as distinguishes all; of one that stands there twice (two commits), with its number."""
     parts = [checkpoint.rstrip("/").split("/") for checkpoint in checkpoints]
     for size in range(1, max(map(len, parts)) + 1):
         names = ["/".join(one[-size:]) for one in parts]

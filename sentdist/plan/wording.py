@@ -14,7 +14,7 @@ from sentdist.plan.stage import Json
 from sentdist.spelling import did_you_mean, near
 
 TAGS = frozenset({*OBJECTIVE_NAMES, *SECTION_KINDS})  # pydantic puts the chosen member of a union into the place of an error
-ALIKE = 0.83  # letters of a key, with which all that are known can be told: precision (0.82) is no misspelt revision
+ALIKE = 0.83  # letters of a key, that distinguish all known keys: precision (0.82) is no misspelt revision
 MOST_PROBLEMS = 8  # named for one recipe: more of them are one mistake in many places
 PATTERNS = {NAME: "small letters, digits, - and _", ONE_LINE: "one line without control characters"}
 ABSENT = {

@@ -81,8 +81,8 @@ def _standing(line: Line, table: ResultTable) -> str:
         others = list(printed.values()).count(printed[best]) - 1
         too = f"; {counted(others, 'other row')} {'has' if others == 1 else 'have'} it, too" if others else ""
         return f", the highest of the table{too}"
-    told = ", which is distinguished from it" if line.cells[column].is_below_best else ""
-    return f"; {best} has the highest, {printed[best]}{told}"
+    verdict = ", which is distinguished from it" if line.cells[column].is_below_best else ""
+    return f"; {best} has the highest, {printed[best]}{verdict}"
 
 
 def column_words(table: ResultTable) -> str:

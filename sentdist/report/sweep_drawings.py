@@ -199,7 +199,7 @@ def _thresholds(rows: Sequence[ResultRow], score: Score, facts: dict[str, CellFa
 
 
 def _loss_shapes(scored: SweepRows) -> Iterator[Drawing]:
-    """The shapes of the regression losses that a sweep compares; a grid of slopes has too many to tell apart."""
+    """The shapes of the regression losses that a sweep compares; a grid of slopes has too many to distinguish."""
     regressions = [regression_facts(facts) for facts in scored.facts.values()]
     shapes = list(dict.fromkeys(one.shape for one in regressions if one is not None and one.shape is not None))
     if 1 < len(shapes) <= len(PALETTE):

@@ -220,7 +220,7 @@ def _lines(
 ) -> Iterator[Line]:
     against_baseline = {comparison.system: comparison.differences for comparison in comparisons}
     best = {
-        name: _bold(column, _told_below(comparisons, name), num_columns=len(columns))
+        name: _bold(column, _significantly_below(comparisons, name), num_columns=len(columns))
         for name, column in statistics.by_name.items()
         if len(column.entries) > 1
     }
@@ -249,7 +249,7 @@ def _lines(
         )
 
 
-def _told_below(comparisons: Sequence[Comparison], name: str) -> frozenset[str]:
+def _significantly_below(comparisons: Sequence[Comparison], name: str) -> frozenset[str]:
     """Rows that an arrow in a column puts below another: those with ↓, and the reference of those with ↑."""
     found = [(one, one.differences[name]) for one in comparisons if name in one.differences and one.differences[name].is_significant]
     return frozenset(one.system if difference.difference < 0 else one.other for one, difference in found)
@@ -258,8 +258,8 @@ def _told_below(comparisons: Sequence[Comparison], name: str) -> frozenset[str]:
 def _bold(column: Column, below: frozenset[str], *, num_columns: int) -> BestRows:
     """`may_be_best`, with the rows that print the same as the best beside those that may be: one that cannot be tested is no worse.
 
-    below: rows that the table's other correction tells from a higher one. Either alone errs in 5 of 100 tables; a cell that is said to be
-    below another and perhaps the best of all would say nothing, so that what one of them tells counts.
+    below: rows that the table's other correction distinguishes from a higher one. Either alone errs in 5 of 100 tables; a cell that is
+    said to be below another and perhaps the best of all would say nothing, so what one of them finds counts.
     """
     found = may_be_best(column, num_columns=num_columns)
     worse = found.worse | (below - {found.highest})

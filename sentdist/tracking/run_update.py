@@ -61,7 +61,7 @@ class RunUpdate:
             self._dropped.append(tag)
 
     def figures(self, values: Mapping[str, float], at_ms: int, *, step: int = 0) -> None:
-        """Metrics that are no curve; `step` tells apart the values of one that may change."""
+        """Metrics that are no curve; `step` distinguishes the values of one that may change."""
         self._metrics += [Point(name, value, at_ms, step) for name, value in values.items() if self.run.data.metrics.get(name) != value]
 
     def curve(self, points: Iterable[Point]) -> None:

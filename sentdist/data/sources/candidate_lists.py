@@ -22,7 +22,7 @@ def columns_as_rows(columns: Sequence[str]) -> tuple[str, ...]:
 
 def as_rows(name: str, table: pa.Table) -> pa.Table:
     """A table with lists as a row a candidate; any other as it is. Each row is a query of its own, its group that of its candidates.
-    Negatives come first: an encoder that cannot tell candidates apart keeps the order of rows, and must not win by it.
+    Negatives come first: an encoder that cannot distinguish candidates keeps the order of rows, and must not win by it.
 
     Raises:
         DataError: a candidate that is no text.

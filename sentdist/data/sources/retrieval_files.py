@@ -34,7 +34,7 @@ LONGEST_JUDGEMENT = 10_000  # bytes of its line
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalFiles:
-    """judgements: (split, file); the split is None where a column `split`, or nothing, tells the splits apart.
+    """judgements: (split, file); the split is None where a column `split`, or nothing, distinguishes the splits.
     release: who reads the files, where they are those of a known release."""
 
     documents: Path

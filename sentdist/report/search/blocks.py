@@ -166,7 +166,7 @@ def _optimism(facts: SearchFacts) -> Iterator[str]:
         whose = " and ".join(others) if len(others) < 3 else f"{'the others' if lucky else 'all methods'}"
         where = "" if len(others) == 1 else f" at most ({most})"
         yield (
-            f"For {whose} fresh seeds of what dev chose do not tell the optimism of the choice from 0: it is "
+            f"For {whose} fresh seeds of what dev chose do not distinguish the optimism of the choice from 0: it is "
             f"{others[most]:+.2f} points{where}."
         )
     yield (

@@ -55,7 +55,7 @@ def importance_drawing(facts: SearchFacts, found: Mapping[str, Sequence[Importan
         for axes in every[len(panels) :]:
             axes.set_visible(False)
         caption = (
-            "Which fields tell the best quarter of trials from the others (PED-ANOVA), in shares of a method's fields. Line: 8 of 10 "
+            "Which fields distinguish the best quarter of trials (PED-ANOVA), in shares of a method's fields. Line: 8 of 10 "
             "cases where a third of the trials is left out. Dashed: what luck alone passes in 1 of 20 searches, over all fields; bars "
             "that stay below are pale."
         )
@@ -73,12 +73,12 @@ def importance_sentences(facts: SearchFacts, found: Mapping[str, Sequence[Import
             said.append(
                 f"{method.title}: nothing is said of its fields. {counted(count, 'trial')} with scores: that takes {LEAST_TRIALS}."
                 if count < LEAST_TRIALS
-                else f"{method.title}: nothing is said of its fields, since its scores tell no field from another."
+                else f"{method.title}: nothing is said of its fields, since its scores distinguish no field from another."
             )
             continue
         names = [f"{facts.short[one.field]} ({100 * one.share:.0f} %)" for one in by_share if one.is_significant]
         said.append(
-            f"{method.title}: what tells the best quarter is {' and '.join(names)}."
+            f"{method.title}: what distinguishes the best quarter is {' and '.join(names)}."
             if names
             else f"{method.title}: no field is distinguished from luck by {len(method.scored)} trials."
         )

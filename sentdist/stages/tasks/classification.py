@@ -82,7 +82,7 @@ def load_classification(task: ClassificationTask, root: Path | None) -> LoadedCl
     if len(set(rows.labels)) < 2:
         raise DataError(
             where=task.source, found=f"one label, {brief(rows.labels[0])}, in all rows", expected="two or more",
-            remedy="A classifier needs something to tell apart.",
+            remedy="A classifier needs classes to distinguish.",
         )  # fmt: skip
     _check_parts(task, rows)
     return LoadedClassification(task=task, rows=rows)

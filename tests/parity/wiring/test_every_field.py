@@ -13,7 +13,7 @@ from tests.parity.wiring.declared import declared, named_of_the_project
 from tests.parity.wiring.fields import COVERED, all_fields
 
 ROOT = Path(__file__).parents[3]
-NAMES = "names and pins: they tell values apart and change keys, not results"
+NAMES = "names and pins: they distinguish values and change keys, not results"
 SETTLED = "what the corpus has, written out; another value is refused (tests/unit/plan/test_regression.py)"
 PAPERWORK = "titles, and what a report shows"
 PLACEMENT = "how the work is spread; parity tests hold results the same"

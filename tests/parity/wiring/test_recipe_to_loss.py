@@ -44,4 +44,4 @@ def test_a_value_changes_loss_and_gradient_as_said(case: Case, place: Place) -> 
     for ours, theirs in (before, after):
         assert len(ours.losses) in (STEPS, STEPS - 1)
         assert ours.numbers() == pytest.approx(theirs.numbers(), rel=TOLERANCE), case.name
-    assert not is_like(before[1], after[1], 10 * TOLERANCE), f"{case.name}: the two recipes of this case cannot be told apart"
+    assert not is_like(before[1], after[1], 10 * TOLERANCE), f"{case.name}: the two recipes of this case cannot be distinguished"

@@ -45,7 +45,7 @@ def test_a_recipe_unrolls_under_a_name_of_its_own(path: Path) -> None:
     plan = shipped_plan(path)
     assert plan.trials
     names = [trial.name for trial in plan.trials]
-    assert len(names) == len(set(names)), "two trials cannot be told apart"
+    assert len(names) == len(set(names)), "two trials cannot be distinguished"
 
 
 def test_the_grid_mentions_thirty_entropy_encoders_a_seed_and_builds_ten() -> None:

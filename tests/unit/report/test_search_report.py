@@ -1,4 +1,4 @@
-"""The report of a search: who wins at which budget, what dev chose, how far that flatters; failed and pruned trials told apart."""
+"""The report of a search: who wins at which budget, what dev chose, how far that flatters; failed and pruned trials distinguished."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_all_finalists_are_compared_with_what_dev_chose_of_the_baseline(reported
 def test_the_optimism_of_the_choice_is_that_of_fresh_seeds(reported: Report) -> None:
     # Seeds 1 and 2 of rcl at 1e-4 give 77 - 0.001 + 0.1 and + 0.2 on dev, and the search had found 77.5.
     assert "| 77.50 | 77.15 (n=2) | +0.35 [" in reported.markdown
-    assert "fresh seeds of what dev chose do not tell the optimism of the choice from 0: it is " in reported.markdown
+    assert "fresh seeds of what dev chose do not distinguish the optimism of the choice from 0: it is " in reported.markdown
     assert "| RCL | learning\\_rate 0.0001" in reported.markdown or "| RCL | learning_rate 0.0001" in reported.markdown
 
 
@@ -232,7 +232,7 @@ def test_only_an_optimism_that_is_told_has_a_sentence_of_its_own() -> None:
     methods = [SimpleNamespace(title=title, chosen=SimpleNamespace(optimism=one)) for title, one in found.items()]
     said = list(_optimism(cast(SearchFacts, SimpleNamespace(methods=methods, num_seeds=5))))
     assert said[0].startswith("A: 78.00 won the search, and 4 fresh seeds of the same settings give 77.00 on dev: +1.00 points of optimism")
-    assert said[1].startswith("For B and C fresh seeds of what dev chose do not tell") and said[1].endswith(
+    assert said[1].startswith("For B and C fresh seeds of what dev chose do not distinguish") and said[1].endswith(
         "it is +0.30 points at most (C)."
     )
     assert len(said) == 3

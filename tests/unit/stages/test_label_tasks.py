@@ -28,7 +28,7 @@ ANIMALS = ("a dog", "a cat", "the red bird", "the big dog", "the small cat", "a 
 
 
 def _rows() -> list[dict[str, object]]:
-    """Who does it, people or animals: a planted encoder's bags of words tell them apart."""
+    """Who does it, people or animals: a planted encoder's bags of words distinguish them."""
     people = [{"text": f"{who} {verb}", "label": 1} for who in SUBJECTS for verb in VERBS]
     return people + [{"text": f"{who} {verb}", "label": 0} for who in ANIMALS for verb in VERBS]
 

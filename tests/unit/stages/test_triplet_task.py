@@ -51,7 +51,7 @@ def test_accuracy_is_that_of_loops_and_ties_are_wrong() -> None:
     right = [float(unit[row] @ unit[4 + row] > unit[row] @ unit[8 + row]) for row in range(3)] + [0.0]
     assert found.items["accuracy"].to_pylist() == [100.0 * one for one in right]
     assert found.main == found.measures["accuracy"] == pytest.approx(100 * sum(right) / 4)
-    assert triplets(*ROWS).score(np.ones((12, 5)), COSINE).main is None, "an encoder that tells nothing apart"
+    assert triplets(*ROWS).score(np.ones((12, 5)), COSINE).main is None, "an encoder that distinguishes nothing"
     wide = rng.standard_normal((3 * 4000, 8))
     many = triplets(*(("a", "b", "c") for _ in range(4000)))
     assert many.score(wide, COSINE).main == pytest.approx(50, abs=3)  # chance; a standard deviation is 0.8
