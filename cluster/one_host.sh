@@ -3,8 +3,8 @@
 #   HEAD_IP=10.0.0.5 bash cluster/one_host.sh            the head; prints what clients need
 #   GPUS=8 CPUS=64 HEAD_IP=10.0.0.5 bash cluster/one_host.sh
 #   TLS=1 HEAD_IP=10.0.0.5 bash cluster/one_host.sh      encrypted between hosts; cluster/README.md says what that takes
-# Told to end (SIGTERM, as by systemd or a machine that shuts down), it has trainings on this host write checkpoints first, for NOTICE_S seconds (20).
-# As a unit of systemd it needs User=…, KillMode=mixed (else all processes are told at once) and TimeoutStopSec=60 (40 more than NOTICE_S).
+# Asked to end (SIGTERM, as by systemd or a machine that shuts down), it has trainings on this host write checkpoints first, for NOTICE_S seconds (20).
+# As a unit of systemd it needs User=…, KillMode=mixed (else all processes get the signal at once) and TimeoutStopSec=60 (40 more than NOTICE_S).
 # The dashboard is reached through `ssh -L 8265:127.0.0.1:8265 HOST`.
 set -euo pipefail
 : "${HOME:=$(getent passwd "$(id -u)" | cut -d: -f6)}" # which a unit of systemd may lack
@@ -26,7 +26,7 @@ echo "  export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$RAY_AUTH_TOKEN_PATH"
 [ -z "${RAY_USE_TLS:-}" ] || echo "  export RAY_USE_TLS=1 RAY_TLS_SERVER_CERT=$RAY_TLS_SERVER_CERT RAY_TLS_SERVER_KEY=$RAY_TLS_SERVER_KEY RAY_TLS_CA_CERT=$RAY_TLS_CA_CERT"
 echo "  export RAY_API_SERVER_ADDRESS=http://127.0.0.1:8265   # for \`ray job submit\`, through the tunnel"
 # shellcheck disable=SC2016
-echo '  export no_proxy="127.0.0.1,localhost,${no_proxy:-${NO_PROXY:-}}"   # else a proxy is asked, and told the token'
+echo '  export no_proxy="127.0.0.1,localhost,${no_proxy:-${NO_PROXY:-}}"   # else a proxy is asked, and sees the token'
 echo "  export RAY_ADDRESS=$HEAD_IP:6379   # for commands on the hosts themselves, such as \`sentdist stop\`"
 leaves_in_time "$HEAD_IP:6379" ray start --head --block --node-ip-address "$HEAD_IP" --port 6379 --dashboard-host 127.0.0.1 --dashboard-port 8265 \
     --include-dashboard true \

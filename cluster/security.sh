@@ -50,7 +50,7 @@ tls_failed() {
     return 1
 }
 
-# leaves_in_time ADDRESS COMMAND …: runs a node of the cluster at ADDRESS. Told to end, it first tells the cluster, and gives trainings on this host
+# leaves_in_time ADDRESS COMMAND …: runs a node of the cluster at ADDRESS. Asked to end, it first notifies the cluster, and gives trainings on this host
 # NOTICE_S seconds (20) for their checkpoints.
 leaves_in_time() {
     local address="$1" notice_s="${NOTICE_S:-20}" node

@@ -3,8 +3,8 @@
 #   scp HEAD:~/.sentdist_ray_token ~/                      the same token everywhere
 #   HEAD_IP=10.0.0.5 NODE_IP=10.0.0.6 bash cluster/several_hosts.sh
 #   TLS=1 HEAD_IP=… NODE_IP=… bash cluster/several_hosts.sh      if the head has TLS=1; copy its authority first: scp HEAD:.sentdist_tls/ca.* ~/.sentdist_tls/
-# Told to end (SIGTERM, as by systemd or a machine that shuts down), it has trainings on this host write checkpoints first, for NOTICE_S seconds (20).
-# As a unit of systemd it needs User=…, KillMode=mixed (else all processes are told at once) and TimeoutStopSec=60 (40 more than NOTICE_S).
+# Asked to end (SIGTERM, as by systemd or a machine that shuts down), it has trainings on this host write checkpoints first, for NOTICE_S seconds (20).
+# As a unit of systemd it needs User=…, KillMode=mixed (else all processes get the signal at once) and TimeoutStopSec=60 (40 more than NOTICE_S).
 # All hosts need the same environment (infra/constraints.txt, or the image of infra/Dockerfile), and a store that all of them reach:
 # a shared folder or s3://. Where a host has several networks, tell the collectives which one:
 #   ray job submit --runtime-env-json '{"env_vars": {"GLOO_SOCKET_IFNAME": "eth1", "NCCL_SOCKET_IFNAME": "eth1"}}' ...

@@ -46,7 +46,7 @@ on_each_host='. cluster/security.sh && folder="$(ray_folder "$SLURM_JOB_ID")" &&
 to_leave='. cluster/security.sh && use_tls "$(hostname -I)" node && RAY_ADDRESS="$1" python3 -P -m sentdist leave --all --within 150'
 leave() {
     echo "$(date "+%F %T"): Slurm takes these hosts; trainings write their checkpoints."
-    srun --overlap --ntasks=1 --nodes=1 --nodelist="$head" bash -c "$to_leave" sentdist "$head_ip:6379" || echo "The cluster could not be told."
+    srun --overlap --ntasks=1 --nodes=1 --nodelist="$head" bash -c "$to_leave" sentdist "$head_ip:6379" || echo "The cluster could not be notified."
 }
 trap 'leave; sleep 30; scontrol requeue "$SLURM_JOB_ID"' USR1
 srun --ntasks-per-node=1 --nodes="$SLURM_JOB_NUM_NODES" bash -c "$on_each_host" sentdist "$head_ip:6379" "$@" &

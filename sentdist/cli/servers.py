@@ -93,8 +93,10 @@ def leave(
     elsewhere. Nothing is ended by this.
     """
     from sentdist.execution.cluster.connection import connect
-    from sentdist.execution.cluster.leaving import leave as tell
+    from sentdist.execution.cluster.leaving import leave as announce
 
     connect()
-    told = tell(within_s=within, everywhere=everywhere)
-    typer.echo(f"{counted(len(told), 'host')} to go within {within} s: {', '.join(told)}. Trainings there write their checkpoints now.")
+    leaving = announce(within_s=within, everywhere=everywhere)
+    typer.echo(
+        f"{counted(len(leaving), 'host')} to go within {within} s: {', '.join(leaving)}. Trainings there write their checkpoints now."
+    )

@@ -24,7 +24,7 @@ class Runtime(Frozen):
     recompute_layers: bool = False  # keep what goes into each transformer layer, and compute the rest again in the backward pass
     zero_stage: Annotated[int, Field(ge=0, le=3)] = 0  # how much of the optimizer, gradients and weights is spread over workers; 0: none
     max_concurrent_trials: Annotated[int, Field(ge=1)] | None = None  # None: what the cluster can run at once
-    max_failures: Annotated[int, Field(ge=0)] = 1  # losses of process or host that a stage may take without getting on; told to go: 5
+    max_failures: Annotated[int, Field(ge=0)] = 1  # losses of process or host that a stage may take without getting on; after notice: 5
     checkpoint_every_s: Annotated[float, Field(gt=0)] = 120.0  # seconds between two checkpoints of a training
     log_every: Annotated[int, Field(ge=1)] = 5  # optimizer steps between two points of a learning curve
     tokens_per_batch: Annotated[int, Field(ge=512)] | None = None  # when encoding; None: what suits a CPU (4,096) or a GPU (32,768)

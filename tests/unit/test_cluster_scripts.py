@@ -103,7 +103,7 @@ def test_a_slurm_job_has_its_devices_time_to_start_and_leaves_no_token(short: Pa
 
 
 def test_slurm_tells_a_job_in_time_and_queues_it_again() -> None:
-    """`--within` ends before the signal's time does, and the trainings of every host are told."""
+    """`--within` ends before the signal's time does, and the trainings of every host are notified."""
     text = (ROOT / "cluster" / "slurm.sh").read_text()
     options = dict(re.findall(r"^#SBATCH --([\w-]+)(?:=(\S+))?$", text, re.MULTILINE))
     assert {"requeue", "exclusive", "signal", "ntasks-per-node"} <= options.keys()
@@ -117,7 +117,7 @@ def _heeds_ctrl_c() -> None:
 
 
 def _node(short: Path, number: int) -> tuple[int, list[str]]:
-    """A node that is told to end by a signal: its exit code, and what happened in which order."""
+    """A node that is asked to end by a signal: its exit code, and what happened in which order."""
     log = short / "log"
     programs = {
         "node": f'trap "echo ended >>{log}; exit 7" TERM; echo up >>{log}; while :; do sleep 0.05; done',
@@ -139,7 +139,7 @@ def _node(short: Path, number: int) -> tuple[int, list[str]]:
     return code, log.read_text().splitlines()[1:]
 
 
-def test_a_node_that_is_told_to_end_tells_the_cluster_and_waits_for_checkpoints(short: Path) -> None:
+def test_a_node_that_is_asked_to_end_notifies_the_cluster_and_waits_for_checkpoints(short: Path) -> None:
     code, happened = _node(short, signal.SIGTERM)
     assert code == 7, "as its node does"
     assert happened == ["10.0.0.5:6379 sentdist leave --within 30", "slept 20", "ended"]

@@ -15,7 +15,7 @@ from sentdist.store.store import ArtifactStore
 
 
 class GroupLostError(Exception):
-    """A worker group ended before it was told to.
+    """A worker group ended before it was asked to.
     origin: what a worker raised, which may be no more than that it lost another; or how Ray says that a worker is gone."""
 
     def __init__(self, origin: BaseException) -> None:
@@ -24,7 +24,7 @@ class GroupLostError(Exception):
 
 
 LOSSES = (*PROCESS_LOST, GroupLostError)
-MOST_ANNOUNCED = 5  # hosts in a row that were told to go before a training had got on: then it would begin for ever
+MOST_ANNOUNCED = 5  # hosts in a row that were given notice before a training had got on: then it would begin for ever
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class Attempts:
     """Losses are counted since the last checkpoint that advanced:
     a training on machines that come and go ends if it gets on between two of them.
 
-    max_failures: losses that are put up with without getting on. num_announced: of hosts that had been told to go, which says nothing
+    max_failures: losses that are put up with without getting on. num_announced: of hosts that had been given notice, which says nothing
     against the training: of these MOST_ANNOUNCED are put up with. step: of the newest checkpoint; 0 where there is none.
     """
 
@@ -71,7 +71,7 @@ class Attempts:
         if self.num_lost <= self.max_failures:
             return ResourceError(
                 where=where,
-                found=f"that a host of it was told to go {self.num_announced} times {since} ({reason(cause)})",
+                found=f"that a host of it was given notice to leave {self.num_announced} times {since} ({reason(cause)})",
                 expected=f"at most {self._most_announced} such losses without getting on",
                 remedy="Take hosts that stay longer, or set a shorter runtime.checkpoint_every_s. Submit again: it goes on where it was.",
             )

@@ -75,7 +75,7 @@ class Heartbeats:
         self._at = (step, num_steps)
 
     def is_leaving(self) -> bool:
-        """Whether the host has been told to go: a notice of a spot machine, `ray drain-node`, a cluster that shrinks.
+        """Whether the host has been given notice to leave: preemption of a spot machine, `ray drain-node`, a cluster that shrinks.
         It never comes back."""
         return self._is_leaving
 

@@ -17,7 +17,7 @@ def leave(*, within_s: float, everywhere: bool) -> list[str]:
     Trainings there write a checkpoint within seconds. Nothing is ended: that is for whoever takes the host away.
 
     Raises:
-        ResourceError: a host cannot be told.
+        ResourceError: a host cannot be given notice.
     """
     context = ray.get_runtime_context()
     head = GcsClient(address=context.gcs_address)
@@ -29,7 +29,7 @@ def leave(*, within_s: float, everywhere: bool) -> list[str]:
         if not is_accepted:
             raise ResourceError(
                 where=f"host {node['NodeManagerAddress']}",
-                found=f"that it cannot be told to go ({why})",
+                found=f"that it cannot be given notice to leave ({why})",
                 expected="a host of this cluster",
                 remedy="Trainings on it go on from their last checkpoint.",
             )

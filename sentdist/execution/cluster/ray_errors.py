@@ -12,7 +12,7 @@ from sentdist.errors import EncoderError, ResourceError
 
 
 class HostTakenAwayError(Exception):
-    """Hosts of a group were told to go, and went. Ray Train's own word for it costs whoever reads it seconds of imports."""
+    """Hosts of a group were given notice to leave, and left. Ray Train's own word for it costs whoever reads it seconds of imports."""
 
 
 # What takes a process away without a word of its own; whatever a body raises is final.
@@ -21,7 +21,7 @@ GONE = (*PROCESS_LOST, RayActorError, HostTakenAwayError)
 
 
 def was_announced(loss: BaseException) -> bool:
-    """Whether a host had been told to go before it was lost, as spot machines are."""
+    """Whether a host had been given notice before it was lost, as spot machines are."""
     return isinstance(loss, HostTakenAwayError) or (isinstance(loss, RayActorError) and loss.preempted)
 
 

@@ -72,7 +72,7 @@ def test_a_group_whose_hosts_are_told_to_go_again_and_again_is_given_up_in_the_e
     assert found == "built" and [event.what for event in events] == ["retry"] * 5
     found, events, noted = driven(*[gone] * 6)
     assert isinstance(found, ResourceError) and [event.what for event in events] == ["retry"] * 5 + ["failed"] and len(noted) == 1
-    assert "a host of it was told to go 6 times before its first checkpoint (HostTakenAwayError: Training was" in str(found)
+    assert "a host of it was given notice to leave 6 times before its first checkpoint (HostTakenAwayError: Training was" in str(found)
     assert "runtime.checkpoint_every_s" in str(found) and "max_failures" not in str(found)
     found, _, _ = driven(gone, GroupLostError(ActorDiedError()), gone, GroupLostError(ActorDiedError()))
     assert "lost 2 times before its first checkpoint (ActorDiedError" in str(found), "others count as ever"

@@ -83,7 +83,7 @@ def test_the_living_hosts_that_go_are_told_with_the_time_that_is_left(
 
 def test_a_host_that_cannot_be_told_to_go_is_named(told: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leaving.ray, "nodes", lambda: [*ROWS, ROWS[0] | {"NodeID": "dd", "NodeManagerAddress": "10.0.0.9"}])
-    with pytest.raises(ResourceError, match=r"host 10\.0\.0\.9: found that it cannot be told to go \(it is busy\)"):
+    with pytest.raises(ResourceError, match=r"host 10\.0\.0\.9: found that it cannot be given notice to leave \(it is busy\)"):
         leaving.leave(within_s=90.0, everywhere=True)
 
 

@@ -281,7 +281,7 @@ def test_a_pulse_notices_that_its_host_is_about_to_leave() -> None:
         draining = False
         seen = len(beats)
         wait_for(lambda: len(beats) > seen + 2, what="more beats")
-        assert heartbeats.is_leaving(), "a host that is told to go does not come back"
+        assert heartbeats.is_leaving(), "a host that got notice does not come back"
 
 
 def test_what_is_finished_does_not_wait_for_a_head_that_does_not_answer() -> None:
