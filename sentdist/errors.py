@@ -114,7 +114,7 @@ class SentdistError(Exception):
             return f"{self.where}: found {self.found}; expected {self.expected}{'' if self.expected.endswith(('.', '?')) else '.'}"
         return f"{self.where}: {self.found}{'' if self.found.endswith(('.', '?')) else '.'}"
 
-    def told(self, *, where: str | None = None, remedy: str | None = None) -> Self:
+    def with_context(self, *, where: str | None = None, remedy: str | None = None) -> Self:
         """The same error with a place or remedy that whoever passes it on knows better."""
         return type(self)(where=where or self.where, found=self.found, expected=self.expected, remedy=remedy or self.remedy)
 

@@ -17,7 +17,7 @@ from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep
 
-TOLD_S = 1.0  # records say their end to the second, so two stages of one slot may seem to overlap by so much
+RESOLUTION_S = 1.0  # records note their end to the second, so two stages of one slot may seem to overlap by so much
 BAR = 0.8  # height, in slots
 
 
@@ -54,7 +54,7 @@ def bars(records: Sequence[Record]) -> list[Bar]:
     found = []
     for begin, record in spans:
         start, end = begin - first, begin - first + record.seconds
-        slot = next((number for number, free in enumerate(slots) if free <= start + TOLD_S), len(slots))
+        slot = next((number for number, free in enumerate(slots) if free <= start + RESOLUTION_S), len(slots))
         slots[slot : slot + 1] = [end]
         found.append(Bar(kind=record.kind, label=record.label, start_s=start, end_s=end, slot=slot))
     return found

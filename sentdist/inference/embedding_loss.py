@@ -54,7 +54,7 @@ class EmbeddingLoss(nn.Module):
 
         columns: (B, D) each: anchors, then the positives, then the hard negatives, where there are some.
         labels: (B,), of graded pairs; looked at in each call: keep them on the CPU.
-        relations: (B,) int64, the number of the relation between anchor and positive; on the CPU a number of no relation is told.
+        relations: (B,) int64, the number of the relation between anchor and positive; on the CPU a number of no relation is refused.
         augmented: for objectives with regulators, (N, B, D) embeddings by N frozen encoders: of the anchors, then of each positive.
 
         Raises:

@@ -1,6 +1,6 @@
 """Prompts: what stands before each sentence that an encoder reads, as its folder names it for sentence-transformers or as it is asked for.
 
-Without torch: a mistake is told before an encoder is loaded.
+Without torch: a mistake is reported before an encoder is loaded.
 """
 
 from __future__ import annotations

@@ -190,11 +190,11 @@ class TorchEngine:
 
 
 def watched_words(learner: nn.Module) -> list[WordRows]:
-    """What the encoders of a learner tell which rows of their word embeddings they read; nothing where there is one rank."""
+    """Where the encoders of a learner note which rows of their word embeddings they read; nothing where there is one rank."""
     if rank_and_world_size()[1] == 1:
         return []
-    told = [part.watched_words(learner) for part in learner.modules() if isinstance(part, SentenceEncoder)]
-    return [rows for rows in told if rows is not None]
+    watched = [part.watched_words(learner) for part in learner.modules() if isinstance(part, SentenceEncoder)]
+    return [rows for rows in watched if rows is not None]
 
 
 def host_copy(state: dict[str, Tensor]) -> dict[str, Tensor]:

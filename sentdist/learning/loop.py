@@ -184,7 +184,7 @@ class _Clock:
 
 
 def _in_step(step: int, error: TrainingDiverged) -> TrainingDiverged:
-    return error.told(where=f"step {step}, {error.where}")
+    return error.with_context(where=f"step {step}, {error.where}")
 
 
 def _non_finite(embeddings: Tensor, batch: Batch) -> str:

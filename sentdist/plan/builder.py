@@ -44,7 +44,7 @@ def _check_folds(section: CorpusSection, resolver: Resolver, *, has_folds: bool)
 
 
 def _check_limit(section: CorpusSection, *, where: str) -> None:
-    """A seed that draws no rows would change the key alone. Told here, so that the report of an old sweep with one can be made."""
+    """A seed that draws no rows would change the key alone. Checked here, so that the report of an old sweep with one can be made."""
     if getattr(section, "limit_seed", 0) and getattr(section, "limit", None) is None:
         raise RecipeError(where=f"{where}.limit_seed", found="no limit", expected="a limit, whose rows it draws", remedy="Leave it out.")
 

@@ -95,4 +95,4 @@ def _check_understood(section: OwnSection, resolver: Resolver) -> None:
     except DataError as error:
         if "corpus." not in error.remedy:
             raise
-        raise error.told(remedy=f"{error.remedy} Such a recipe is named here as own=RECIPE.yaml.") from None
+        raise error.with_context(remedy=f"{error.remedy} Such a recipe is named here as own=RECIPE.yaml.") from None

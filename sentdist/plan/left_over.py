@@ -10,7 +10,7 @@ from sentdist.plan.recipe import Recipe
 from sentdist.plan.sections import Method
 
 
-def told_of_all(points: Sequence[Recipe]) -> list[str]:
+def left_over_at_all(points: Sequence[Recipe]) -> list[str]:
     """What is left over at every point of a grid or of a search, a line each."""
     first, *others = (list(_left_over(recipe)) for recipe in points)
     return [line for line in first if all(line in lines for lines in others)]

@@ -13,7 +13,7 @@ from sentdist.errors import RecipeError, counted, listed
 from sentdist.plan.builder import Builder
 from sentdist.plan.corpus_sizes import CorpusSizes
 from sentdist.plan.grid import recipe_at
-from sentdist.plan.left_over import told_of_all
+from sentdist.plan.left_over import left_over_at_all
 from sentdist.plan.own_rows import for_its_rows
 from sentdist.plan.recipe import Recipe, check_method_in_path
 from sentdist.plan.resolver import Resolver
@@ -124,7 +124,7 @@ def searched(recipe: Recipe, resolver: Resolver) -> PlannedSearch:
     }
     keys = {spelt: dict(_keys(builder, trained)) for spelt, builder in builders.items()}
     remarked = dict.fromkeys(itertools.chain.from_iterable(builder.remarks for builder in builders.values()))
-    remarked |= dict.fromkeys(told_of_all([builder.recipe for builder in builders.values()]))
+    remarked |= dict.fromkeys(left_over_at_all([builder.recipe for builder in builders.values()]))
     fields = {name: tuple(path for path in search.space if _matters(path, name, search.space, keys)) for name in trained}
     for path, axis in search.space.items():
         if len(axis.samples) > 1 and not any(path in found for found in fields.values()):

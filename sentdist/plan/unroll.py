@@ -13,7 +13,7 @@ from sentdist.plan.builder import Builder
 from sentdist.plan.corpus_sizes import CorpusSizes
 from sentdist.plan.dotted import short_names
 from sentdist.plan.grid import grid_points, paths_that_matter, recipe_at
-from sentdist.plan.left_over import told_of_all
+from sentdist.plan.left_over import left_over_at_all
 from sentdist.plan.own_rows import for_its_rows
 from sentdist.plan.recipe import Recipe
 from sentdist.plan.resolver import Resolver
@@ -116,7 +116,7 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
         Trial.of(recipe, name, ((path, value) for path, value in point.items() if path in varying[name]), scores, fold=fold)
         for (name, _), (point, fold, scores) in scored.items()
     )
-    remarked |= dict.fromkeys(told_of_all(points))
+    remarked |= dict.fromkeys(left_over_at_all(points))
     order = {name: place for place, name in enumerate(recipe.methods)}
     ordered = tuple(sorted(trials, key=lambda trial: order[trial.method]))
     return Plan(recipe=recipe, trials=ordered, rows=sizes.rows, tokens=sizes.tokens, notes=(*own_notes, *resolver.notes, *remarked))

@@ -36,12 +36,12 @@ class TableColumns:
     @property
     def remarks(self) -> list[str]:
         """Sentences on the items, which a reader of the tests must know."""
-        told = []
+        remarks = []
         if self.without_groups:
-            told.append(f"Taken as independent, since their items do not say which belong together: {', '.join(self.without_groups)}.")
+            remarks.append(f"Taken as independent, since their items do not say which belong together: {', '.join(self.without_groups)}.")
         if self.joined:
-            told.append(f"In the mean, items that share texts count as one group across tasks, too: {', '.join(self.joined)}.")
-        return told
+            remarks.append(f"In the mean, items that share texts count as one group across tasks, too: {', '.join(self.joined)}.")
+        return remarks
 
     @property
     def has_items(self) -> bool:

@@ -122,7 +122,7 @@ def report_sweep(store: ArtifactStore, name: str, *, links: Mapping[str, str] | 
     tables = list(result_tables(sweep, scored, _shared(sweep, records), leaks, baseline=baseline, grid=grid))
     if search is None:
         fresh = _confirmed(store, sweep)
-        part, behind = _without_search(_Told(sweep=sweep, table=tables[0], records=records), fresh)
+        part, behind = _without_search(_FirstTable(sweep=sweep, table=tables[0], records=records), fresh)
         chosen = confirmation_sentence(sweep, records, None if fresh is None else fresh.table)
     else:
         part, chosen = search_part(search, tables[0], dev_unit=dev_unit(sweep.recipe), links=links or {}), ""
@@ -156,7 +156,7 @@ def _printed(sweep: SweepRecord, scored: SweepRows, tables: Sequence[ResultTable
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Told:
+class _FirstTable:
     """A sweep with its first table."""
 
     sweep: SweepRecord
@@ -164,26 +164,26 @@ class _Told:
     records: Mapping[str, Record]
 
 
-def _without_search(told: _Told, fresh: _Told | None) -> tuple[SearchPart, str]:
-    """The finding of a sweep, where a search would tell its own, and what it rests on.
+def _without_search(scored: _FirstTable, fresh: _FirstTable | None) -> tuple[SearchPart, str]:
+    """The finding of a sweep, where a search would report its own, and what it rests on.
 
     Of a row that dev chose, fresh seeds speak, once some are scored; without them it is said that those which chose do. fresh: their sweep.
     """
-    line = headline(told.sweep, told.table, told.records)
-    lead = finding(told.sweep, told.table, told.records) or told.sweep.about
+    line = headline(scored.sweep, scored.table, scored.records)
+    lead = finding(scored.sweep, scored.table, scored.records) or scored.sweep.about
     part = SearchPart(lead=lead, headline="" if line is None else line.label)
     if line is None:
         return part, ""
-    cells = challengers(told.sweep, told.records)
+    cells = challengers(scored.sweep, scored.records)
     if fresh is not None and len(cells) > 1 and line.label == cells[0].label:
         new = headline(fresh.sweep, fresh.table, fresh.records)
         if new is not None:
             said = finding(fresh.sweep, fresh.table, fresh.records)
-            return replace(part, lead=f"{said} Told by fresh seeds alone ({fresh.sweep.name})."), rests_on(fresh.table, new)
+            return replace(part, lead=f"{said} By fresh seeds alone ({fresh.sweep.name})."), rests_on(fresh.table, new)
     rivals = sum(cell.trials[0].method == line.method for cell in cells)
     if rivals > 1 and line.label in {cell.label for cell in cells}:
         part = replace(part, lead=f"{lead} Exploratory: dev chose it among {rivals} cells by these very seeds.")
-    return part, rests_on(told.table, line)
+    return part, rests_on(scored.table, line)
 
 
 def _search_alone(facts: SearchFacts, links: Mapping[str, str]) -> Report:
@@ -238,7 +238,7 @@ def result_tables(
         )
 
 
-def _confirmed(store: ArtifactStore, sweep: SweepRecord) -> _Told | None:
+def _confirmed(store: ArtifactStore, sweep: SweepRecord) -> _FirstTable | None:
     """The sweep of fresh seeds; None before one of its trials is finished."""
     if confirmed_name(sweep.name) not in sweep_names(store):
         return None
@@ -246,7 +246,7 @@ def _confirmed(store: ArtifactStore, sweep: SweepRecord) -> _Told | None:
     records = fresh.records(store)
     scored = sweep_rows(fresh, store, records)
     table = next(result_tables(fresh, scored, None, sweep_leaks(fresh, store, records)), None)
-    return None if table is None else _Told(sweep=fresh, table=table, records=records)
+    return None if table is None else _FirstTable(sweep=fresh, table=table, records=records)
 
 
 def _grid_baseline(sweep: SweepRecord, records: Mapping[str, Record]) -> GridBaseline | None:

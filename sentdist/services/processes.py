@@ -27,7 +27,7 @@ class RunningServer:
 
     began: seconds since 1970, by the system; it differs where another process has the number by now. ports: by name.
     folder: what goes with the server, or "". mark: see MARK. home, host: the folder and the machine that it was started for, store: the
-    store that it was told.
+    store that it was given.
     """
 
     name: str

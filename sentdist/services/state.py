@@ -33,7 +33,7 @@ FOREIGN = (
     "MLFLOW_WORKSPACE_STORE_URI",
 )  # fmt: skip
 QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "1", "RAY_USAGE_STATS_ENABLED": "0", "TOKENIZERS_PARALLELISM": "false"}
-DIRECT = "127.0.0.1,localhost"  # a proxy of the company has no way to them, and would be told token and password
+DIRECT = "127.0.0.1,localhost"  # a proxy of the company has no way to them, and would see token and password
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +145,7 @@ class State:
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN_PATH": str(self.token_file),
             "RAY_API_SERVER_ADDRESS": self.dashboard,
-            # Ray replaces 127.0.0.1 by the outer address and then listens on all interfaces, unless it is told that this is no cluster.
+            # Ray replaces 127.0.0.1 by the outer address and then listens on all interfaces, unless it is set that this is no cluster.
             "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
             **QUIET,
         }

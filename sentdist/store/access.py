@@ -25,7 +25,7 @@ REASONS: dict[int | None, str] = {
     errno.ELOOP: "symbolic links that lead round in a circle",
 }
 BRING_BACK = "Was its file system unmounted, or the folder moved? Bring it back and submit again: what is finished in it is kept."
-# What a store's server answers, as the libraries of AWS and Google put it; a request that asks for no body (HEAD) is told only the status.
+# What a store's server answers, as the libraries of AWS and Google put it; a request that asks for no body (HEAD) gets the status alone.
 REMOTE_REASONS = (
     (r"OAuth2 access token", "no credentials of Google's, or none that work"),
     (r"ExpiredToken|EXPIRED_TOKEN|HTTP status 400", "credentials that have expired or that the server refuses"),

@@ -167,7 +167,7 @@ class SearchRecord(_Value):
     finalists: tuple[Finalist, ...]
     reason: str | None  # why it is over; None: it is not
     spent_hours: float  # between the first and the last line of each submission
-    events: tuple[SearchEvent, ...]  # as they happened: what a searcher is told again
+    events: tuple[SearchEvent, ...]  # as they happened: what is reported to a searcher again
 
     def of_method(self, method: str) -> tuple[SearchTrial, ...]:
         """The trials of a method, in the order of `trials`."""

@@ -36,11 +36,11 @@ class CheckedSentences:
         given = column[0] if len(column) == 1 and isinstance(column[0], list) else column  # predict({"text": [...]})
         for number, sentence in enumerate(given, start=1):
             if not isinstance(sentence, str) or not sentence.strip():
-                raise MlflowException(_told(number, sentence), error_code=INVALID_PARAMETER_VALUE)
+                raise MlflowException(_refusal(number, sentence), error_code=INVALID_PARAMETER_VALUE)
         return self._wrapped.predict(given, params)
 
 
-def _told(number: int, sentence: object) -> str:
+def _refusal(number: int, sentence: object) -> str:
     is_missing = sentence is None or sentence != sentence  # a null in JSON is NaN in a table
     found = "null" if is_missing else "no visible character" if isinstance(sentence, str) else f"{sentence!r}, which is no text"
     return f"sentence {number}: found {found}; expected text with at least one visible character. {SEND}"
@@ -57,8 +57,8 @@ def _refuse_further_columns() -> None:
 
     def checked(table: Any, schema: Any) -> Any:
         if [type(one).__name__ for one in schema.input_types()] == ["AnyType"] and table.shape[1] > 1:
-            told = f"found several columns, or lists within the list; expected sentences, each a text. {SEND}"
-            raise MlflowException(told, error_code=INVALID_PARAMETER_VALUE)
+            refusal = f"found several columns, or lists within the list; expected sentences, each a text. {SEND}"
+            raise MlflowException(refusal, error_code=INVALID_PARAMETER_VALUE)
         return keeps_first(table, schema)
 
     checked.sentdist = True  # type: ignore[attr-defined]

@@ -19,7 +19,7 @@ def whether_grades(name: str, texts: Sequence[str], column: str, found: str) -> 
     return DataError(
         where=name,
         found=f"{found} beside {listed(texts)}",
-        expected="to be told whether it says how alike they are",
+        expected="to know whether it says how alike they are",
         remedy=f"If it does: {named([*texts, column])}; if not, name {' and '.join(texts)} alone.",
     )
 
@@ -30,7 +30,7 @@ def which_is_which(name: str, texts: Sequence[str], likely: Sequence[str]) -> Da
     return DataError(
         where=name,
         found=f"three columns of texts, {listed(texts)}",
-        expected="to be told which are alike, and whether one is a negative (a text that does not go with the first)",
+        expected="to know which are alike, and whether one is a negative (a text that does not go with the first)",
         remedy=f"Name two that are alike: {named(likely)}; or, for triplets, anchor, positive and negative in this order: {named(texts)}.",
     )
 
@@ -42,7 +42,7 @@ def classes_or_scores(name: str, columns: Sequence[str], cells: Mapping[str, int
     return DataError(
         where=name,
         found=f"{one_line(columns[2], 60)} with {shown}{', …' if in_order[8:] else ''} beside {listed(columns[:2])}",
-        expected="to be told whether these are classes, or say how alike the texts are",
+        expected="to know whether these are classes, or say how alike the texts are",
         remedy=f"If a higher number is more alike: {named(columns)}; if they are classes, write the words of NLI's "
         f"(entailment, neutral, contradiction), or name {' and '.join(columns[:2])} alone.",
     )

@@ -72,7 +72,7 @@ def may_lack_header(is_guessed: bool) -> Iterator[None]:
         if not is_guessed:
             raise
         remedy = f"{error.remedy} If the first line names the columns: --header (tune), or --set corpus.header=true (a recipe)."
-        raise error.told(remedy=remedy) from None
+        raise error.with_context(remedy=remedy) from None
 
 
 def own_table(name: str, path: Path, file_format: FileFormat, *, named: Sequence[str | None] = ()) -> pa.Table:

@@ -60,7 +60,7 @@ class TableParts:
         """When each was changed, in ns."""
         return tuple(file.stat().st_mtime_ns for file in self.files)
 
-    def told(self) -> list[str]:
+    def notes(self) -> list[str]:
         """What a person should know of a folder, in words."""
         if not self.is_folder:
             return []

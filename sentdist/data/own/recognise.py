@@ -138,7 +138,7 @@ def _words_of_reading(
     unread = [column for column in table.column_names if column not in (*layout.columns, layout.group, layout.split)]
     read = [
         f"{layout.shape} in {listed(layout.columns)}",
-        *([] if parts is None else [*parts.told(), *format_notes(file_format, parts.files[0])]),
+        *([] if parts is None else [*parts.notes(), *format_notes(file_format, parts.files[0])]),
         *([_words_of_scores(layout.columns[2], rows.grades, *scale, words_of(grade_cells(table, layout)))] if scale else []),
         *([f"{listed([column or 'unnamed' for column in unread])} not read{_why_unread(table, layout, unread)}"] if unread else []),
         *([_words_of_parting(layout, table.num_rows, rows)] if rows.num_parted else []),
@@ -180,10 +180,10 @@ def _words_of_scores(column: str, grades: Sequence[float], low: float, high: flo
         counts = ", ".join(f"{by_grade[grade]} ({counted(each[grade], 'row')})" for grade in sorted(each))
         return f"{column} read as how alike the texts are, the last most: {counts}"
     counts = ", ".join(f"{grade:g} ({counted(number, 'row')})" for grade, number in sorted(each.items()))
-    told = f"; {column} read as how alike the texts are, the highest most: {counts}" if len(each) <= MOST_COUNTED else ""
+    reading = f"; {column} read as how alike the texts are, the highest most: {counts}" if len(each) <= MOST_COUNTED else ""
     why = ", the narrowest usual one that holds them: rank correlations do not depend on it, losses that fit the scores do"
     scale = f"scores from {min(grades):g} to {max(grades):g}, on a scale from {low:g} to {high:g}"
-    return f"{scale}{'' if {low, high} <= {*grades} else why}{told}"
+    return f"{scale}{'' if {low, high} <= {*grades} else why}{reading}"
 
 
 def _why_unread(table: pa.Table, layout: Layout, unread: Sequence[str]) -> str:

@@ -24,13 +24,13 @@ RACY_S = 2.0  # a file changed this recently may change again within one tick of
 class FileFacts:
     """digest: "sha256:" and 16 hex digits of the content;
     splits: the values of a column `split` with their row counts, in order of appearance.
-    told: what of its encoding and separator is not as its suffix lets expect, in words."""
+    note: what of its encoding and separator is not as its suffix lets expect, in words."""
 
     digest: str
     num_rows: int
     columns: tuple[str, ...]
     splits: tuple[tuple[str, int], ...]
-    told: str = ""
+    note: str = ""
 
 
 def content_digest(path: Path) -> str:
@@ -78,7 +78,7 @@ def recall_note(identity: Sequence[str | int]) -> FileFacts | None:
             num_rows=noted["num_rows"],
             columns=tuple(noted["columns"]),
             splits=tuple((name, count) for name, count in noted["splits"]),
-            told=noted["told"],
+            note=noted["note"] if "note" in noted else noted["told"],  # as it was called until 1.0
         )
     except (OSError, ValueError, KeyError, TypeError):  # absent, unreadable or written by another version: look again
         return None

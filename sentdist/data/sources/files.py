@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 # pyarrow takes 0.2 s to import, which planning with remembered facts need not pay: hence the imports inside functions.
 
 WHOLE = "train"  # the split that a file without a column `split` is
-LONGEST_LINE = 1 << 26  # bytes of an object in JSON lines; pyarrow takes 1 MiB, unless it is told otherwise
+LONGEST_LINE = 1 << 26  # bytes of an object in JSON lines; pyarrow takes 1 MiB, unless it is given another
 TREC = (".qrels", ".trec", ".txt")  # judgements of a retrieval source alone
-PACKED = (".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst")  # otherwise than is read here; a zip is one of BEIR's, or told so
+PACKED = (".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst")  # otherwise than is read here; a zip is one of BEIR's, or named as such
 GENERATED_SOURCES = ("generated/nli", "generated/sts", "generated/faq")  # need no file
 
 
@@ -215,8 +215,8 @@ def _look(name: str, path: Path) -> FileFacts:
     if table is not None and "split" in columns:
         for entry in table["split"].value_counts().to_pylist():
             splits[str(entry["values"])] = entry["counts"]
-    told = "" if path.suffix in TREC else "; ".join(format_notes(source_format(f"{name} ({path})", path), path))
-    return FileFacts(digest=content_digest(path), num_rows=num_rows, columns=columns, splits=tuple(splits.items()), told=told)
+    note = "" if path.suffix in TREC else "; ".join(format_notes(source_format(f"{name} ({path})", path), path))
+    return FileFacts(digest=content_digest(path), num_rows=num_rows, columns=columns, splits=tuple(splits.items()), note=note)
 
 
 def _parquet_shape(name: str, path: Path) -> tuple[int, tuple[str, ...]]:

@@ -22,19 +22,25 @@ def refuse_other_content(name: str, path: Path, begin: bytes) -> None:
     that gzip has packed it."""
     kind, fetch = suffix_of(path)[1:] or "text", "Fetch the file itself"
     if begin.startswith(GIT_LFS):
-        raise _told(name, "a pointer of Git LFS to a file that was not fetched", kind, "Run `git lfs pull` in its repository.")
+        raise _other_content(name, "a pointer of Git LFS to a file that was not fetched", kind, "Run `git lfs pull` in its repository.")
     if begin.startswith(GIT_ANNEX):
-        raise _told(name, "a pointer of git-annex to a file that was not fetched", kind, f"Run `git annex get {path.name}` in its folder.")
+        raise _other_content(
+            name, "a pointer of git-annex to a file that was not fetched", kind, f"Run `git annex get {path.name}` in its folder."
+        )
     if PAGE.match(begin):
-        raise _told(name, f"a web page{_title(begin)}", kind, f"{fetch}: a server sent a page in its place, such as one to sign in.")
+        raise _other_content(
+            name, f"a web page{_title(begin)}", kind, f"{fetch}: a server sent a page in its place, such as one to sign in."
+        )
     if XML.match(begin):
-        raise _told(name, f"an XML document{_title(begin)}", kind, f"{fetch}, or write its texts as CSV.")
+        raise _other_content(name, f"an XML document{_title(begin)}", kind, f"{fetch}, or write its texts as CSV.")
     if begin.startswith(PACKED):
-        raise _told(name, "a spreadsheet or an archive", "a table of texts", "Save it as CSV in your spreadsheet program.")
+        raise _other_content(name, "a spreadsheet or an archive", "a table of texts", "Save it as CSV in your spreadsheet program.")
     if begin.startswith(GZIP_BEGINS):
-        raise _told(name, "what gzip has packed", f"{suffix_of(path) or 'text'}, as its name says", f"Call the file {path.name}.gz.")
+        raise _other_content(
+            name, "what gzip has packed", f"{suffix_of(path) or 'text'}, as its name says", f"Call the file {path.name}.gz."
+        )
     if begin.startswith(PARQUET_BEGINS) and suffix_of(path) != PARQUET:
-        raise _told(name, "a Parquet file", kind, f"Call the file {path.stem}{PARQUET}.")
+        raise _other_content(name, "a Parquet file", kind, f"Call the file {path.stem}{PARQUET}.")
 
 
 def _title(begin: bytes) -> str:
@@ -43,5 +49,5 @@ def _title(begin: bytes) -> str:
     return "" if found is None else f", {brief(html.unescape(found[2].decode(errors='replace')).strip())}"
 
 
-def _told(name: str, found: str, kind: str, remedy: str) -> DataError:
+def _other_content(name: str, found: str, kind: str, remedy: str) -> DataError:
     return DataError(where=name, found=found, expected=kind if " " in kind or "." in kind else f"{kind}, as its name says", remedy=remedy)

@@ -26,14 +26,14 @@ class SourceFacts:
     revision: pins the content: "sha256:…" of local files, the commit of a hub data set, the generator's version.
     num_rows: rows of the split asked for, of all splits when none was; judgements for a retrieval source.
     columns: names of the columns, of the documents for a retrieval source. splits: names of the splits, empty when the source has none.
-    told: of one file, how it is written where that is not as usual.
+    note: of one file, how it is written where that is not as usual.
     """
 
     revision: str
     num_rows: int
     columns: tuple[str, ...]
     splits: tuple[str, ...] = ()
-    told: str = ""
+    note: str = ""
 
 
 def inspect_source(
@@ -49,7 +49,7 @@ def inspect_source(
     """Say what `name` is without reading its sentences: fast enough for planning, and where a user's mistakes surface.
 
     `columns`: those that will be read; their absence is found here. may_name_columns: whether a person can say which.
-    judged: whether documents, queries and judgements are meant: what to put there is told of them.
+    judged: whether documents, queries and judgements are meant: an error says what to put there.
     Raises DataError for a missing, empty or unreadable file (with near names), an unknown split, absent columns, a hub out of reach.
     """
     if name.startswith(generated.PREFIX):
@@ -66,7 +66,7 @@ def inspect_source(
         release = released.find(name, data_root)
         file = released.facts(name, release) if release else files.file_facts(name, files.locate(name, data_root))
         sizes = dict(file.splits)
-        facts = _facts(name, file.digest, file.num_rows, file.columns, sizes, files.part_of(tuple(sizes), split), told=file.told)
+        facts = _facts(name, file.digest, file.num_rows, file.columns, sizes, files.part_of(tuple(sizes), split), note=file.note)
     if columns is not None:
         found = facts.columns if may_name_columns else columns_as_rows(facts.columns)
         check_columns(name, found, columns, may_name=may_name_columns)
@@ -149,8 +149,8 @@ def _retrieval_facts(name: str, parts: retrieval_files.RetrievalFiles, split: st
 
 
 def _facts(
-    name: str, revision: str, num_rows: int, columns: tuple[str, ...], splits: dict[str, int], split: str | None, *, told: str = ""
+    name: str, revision: str, num_rows: int, columns: tuple[str, ...], splits: dict[str, int], split: str | None, *, note: str = ""
 ) -> SourceFacts:
     files.check_split(name, tuple(splits), split)
     size = num_rows if split is None else splits[split]
-    return SourceFacts(revision=revision, num_rows=size, columns=columns, splits=tuple(splits), told=told)
+    return SourceFacts(revision=revision, num_rows=size, columns=columns, splits=tuple(splits), note=note)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 MAY_BE_SEPARATED = (*SEPARATED, PLAIN_SUFFIX)
 BINARY = {PARQUET: "a Parquet file", ARROW: "an Arrow file"}
 LOOKED_AT = 1 << 20  # bytes at the beginning, by which the format is recognised
-LONGEST_CELL = 1 << 24  # bytes of a block of CSV, in which a row must have room; pyarrow takes 1 MiB, unless it is told otherwise
+LONGEST_CELL = 1 << 24  # bytes of a block of CSV, in which a row must have room; pyarrow takes 1 MiB, unless it is given another
 SEPARATOR_LINE = re.compile(r'\ufeff?"?sep=(.)"?', re.IGNORECASE)
 SAY_ENCODING = (
     "Save it as that (Excel: CSV UTF-8), or say the encoding: --encoding cp1251 (tune), or --set corpus.encoding=cp1251 (a recipe); "
@@ -200,7 +200,7 @@ def _encoding(name: str, path: Path, begin: bytes, *, remedy: str) -> str:
 
 
 def said_separator(line: str) -> str | None:
-    """The separator that a first line `sep=;` tells Excel; it is no row."""
+    """The separator that a first line `sep=;` names for Excel; it is no row."""
     found = SEPARATOR_LINE.fullmatch(line.rstrip("\r\n"))
     return None if found is None else found[1]
 

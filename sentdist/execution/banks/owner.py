@@ -296,7 +296,7 @@ def _facts(held: _Held, addresses: Mapping[str, str]) -> BankFacts:
 
 
 def _spill_folder(nodes: list[dict[str, Any]], node_id: str) -> Path:
-    """The session folder of this node, which is where Ray spills unless told otherwise."""
+    """The session folder of this node, which is where Ray spills unless set otherwise."""
     (socket,) = [row["ObjectStoreSocketName"] for row in nodes if row["NodeID"] == node_id]
     return Path(socket).parents[1]
 

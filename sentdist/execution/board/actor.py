@@ -126,7 +126,7 @@ class BoardActor:
         """The events after number `since` (None: from now on) and the number of the last one; waits until there is one.
 
         Raises:
-            SweepStopped: the submission was stopped; told at once.
+            SweepStopped: the submission was stopped; raised at once.
         """
         news = await self._events.after(since, is_over=lambda: submission_id in self._stopped)
         self._refuse_stopped(submission_id)

@@ -48,7 +48,7 @@ def _build(body: Body, stage: Stage, submission: Submission, sink: EventSink) ->
     return body(stage, submission, sink)
 
 
-# Ray gives a process that is free to any stage and only changes which GPU it is told to use; CUDA reads that once. So a process that stays
+# Ray gives a process that is free to any stage and only changes which GPU it is given; CUDA reads that once. So a process that stays
 # with a GPU ends with it. Said here because Ray reads it only where a function is declared.
 @ray.remote(max_calls=1)
 def _stay(member: GroupMember) -> None:

@@ -61,7 +61,7 @@ def cluster_growth(environment: Mapping[str, str] = os.environ) -> ClusterNodes:
     """What the cluster that this process is connected to has, and may become.
 
     Read, the first that there is: the environment variable SENTDIST_GROWS_TO (a cluster launcher's file, or a JSON list of
-    `{"nodes": 4, "CPU": 8, "GPU": 1}`), the file that `ray up` leaves on the head, KubeRay's object of this cluster, what Ray was told.
+    `{"nodes": 4, "CPU": 8, "GPU": 1}`), the file that `ray up` leaves on the head, KubeRay's object of this cluster, what Ray reports.
 
     Raises:
         ResourceError: the variable says something else.
@@ -158,7 +158,7 @@ def _kuberay_spec(environment: Mapping[str, str]) -> Mapping[str, Any]:
 
 
 def _groups_of_ray() -> tuple[NodeGroup, ...]:
-    """What an autoscaler told Ray (those of some platforms do, that of `ray up` does not)."""
+    """What an autoscaler reported to Ray (those of some platforms do, that of `ray up` does not)."""
     from ray._private.state import state  # Ray Train and Ray Data read it here too
 
     config = state.get_cluster_config()

@@ -37,7 +37,7 @@ def on_node(error: RayTaskError) -> BaseException:
     cause, node = cause_of(error), _node_of(error)
     if not isinstance(cause, ResourceError | EncoderError) or node in (None, ray.util.get_node_ip_address()):
         return cause
-    return cause.told(where=f"node {node}: {cause.where}")
+    return cause.with_context(where=f"node {node}: {cause.where}")
 
 
 def _node_of(error: RayTaskError) -> str | None:

@@ -186,7 +186,7 @@ class SentenceEncoder(nn.Module):
         self._num_passes = PASSES_IN_STEP
 
     def watched_words(self, learner: nn.Module) -> WordRows | None:
-        """What is told from now on which rows of the word embeddings each pass of a training reads. None: they are not trained, or another
+        """What notes from now on which rows of the word embeddings each pass of a training reads. None: they are not trained, or another
         module of the learner has the same matrix, as the head of masked language modelling, from which all rows have a gradient."""
         words = cast(nn.Parameter, cast(nn.Embedding, self.model.get_input_embeddings()).weight)
         users = [module for module in learner.modules() if any(one is words for one in module.parameters(recurse=False))]

@@ -184,7 +184,7 @@ class TritonKernels(Kernels, Protocol):
 
     def can_run_attention(self, kernel: AttentionKernel, tiles: tuple[int, ...]) -> bool:
         """Whether this machine can compile and start it with these tiles: that takes a C compiler, and memory within a multiprocessor.
-        Not where tensors are fake, as in a trace. Layers ask in every step: all but the first get what the first was told.
+        Not where tensors are fake, as in a trace. Layers ask in every step: all but the first get the answer that the first got.
 
         Raises:
             torch.OutOfMemoryError: the GPU is full, which says nothing about the kernel.

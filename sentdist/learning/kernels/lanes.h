@@ -214,7 +214,7 @@ struct Dropout {
     }
 };
 
-// Lets `work` be told of which type the rows are, by a value of it: what Python calls has no templates.
+// Tells `work` of which type the rows are, by a value of it: what Python calls has no templates.
 template <typename Work>
 void with_element_type(int is_bfloat16, Work work) {
     if (is_bfloat16)

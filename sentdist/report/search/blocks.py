@@ -281,7 +281,7 @@ def _field_blocks(facts: SearchFacts, styles: SystemStyles) -> Iterator[Block]:
         said = importance_sentences(facts, found)
         bars = importance_drawing(facts, found, styles=styles)
         drawings += [] if bars is None else [bars]
-        order |= {name: [one.field for one in reversed(told)] for name, told in found.items() if told}
+        order |= {name: [one.field for one in reversed(shares)] for name, shares in found.items() if shares}
     drawings += [
         parallel_drawing(facts, method, order=order[method.name], name=f"search-parallel-{method.name}")
         for method in facts.methods

@@ -72,8 +72,8 @@ class FileResolver:
                     judged=judged,
                 )  # fmt: skip
             except DataError as error:
-                raise error.told(where=f"{where}: {error.where}") from None
-            if facts.told and (note := f"{name}: {facts.told}") not in self.notes:
+                raise error.with_context(where=f"{where}: {error.where}") from None
+            if facts.note and (note := f"{name}: {facts.note}") not in self.notes:
                 self.notes.append(note)
             self._seen[asked] = Pin(name=name, revision=facts.revision, num_rows=facts.num_rows, splits=facts.splits)
         return self._seen[asked]
@@ -168,7 +168,7 @@ class FileResolver:
             try:
                 self._seen[asked] = Pin(name=name, revision=tagger_revision(name, nltk_data=nltk_folder(self.data_root)))
             except (DataError, RecipeError) as error:
-                raise error.told(where=f"{where}: {error.where}") from None
+                raise error.with_context(where=f"{where}: {error.where}") from None
         return self._seen[asked].revision
 
     def wordnet(self, *, where: str) -> str:
@@ -180,7 +180,7 @@ class FileResolver:
             try:
                 self._seen[asked] = Pin(name="wordnet", revision=wordnet_revision(nltk_folder(self.data_root)))
             except DataError as error:
-                raise error.told(where=f"{where}: {error.where}") from None
+                raise error.with_context(where=f"{where}: {error.where}") from None
         return self._seen[asked].revision
 
     def _pin_encoder(self, checkpoint: str, revision: str | None, where: str) -> Pin:

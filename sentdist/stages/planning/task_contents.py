@@ -128,10 +128,10 @@ def _looked_at(task: ScoredTask, context: Context) -> tuple[int, str]:
         from sentdist.stages.tasks.load import load_task  # brings pyarrow and numpy, which planning can mostly do without
 
         loaded = load_task(task, context.data_root, context.folders)
-        told = _lacking(task, loaded)
-        known = FileFacts(digest="", num_rows=len(set(loaded.sentences)), columns=(), splits=(), told=told)
+        lacking = _lacking(task, loaded)
+        known = FileFacts(digest="", num_rows=len(set(loaded.sentences)), columns=(), splits=(), note=lacking)
         remember_note(identity, known)
-    return known.num_rows, known.told
+    return known.num_rows, known.note
 
 
 def _lacking(task: ScoredTask, loaded: LoadedTask) -> str:

@@ -48,7 +48,7 @@ def _found(probes: Probes, embeddings_SD: np.ndarray, targets: FileTargets, ids:
             tags = probe_distribution(part_SD, rows.pos, seed=probes.seed)
             words = probe_regression(part_SD, words_SV, seed=probes.seed)
         except DataError as error:
-            raise error.told(where=f"probes: {error.where}") from error
+            raise error.with_context(where=f"probes: {error.where}") from error
         results |= {
             f"probes.tags_from_{name}": tags.explained,
             f"probes.tags_from_{name}.cross_entropy": tags.cross_entropy,
