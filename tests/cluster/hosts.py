@@ -19,7 +19,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 SUBNETS = range(1, 255)
 DISK = "/tmp/ray"  # of each host its own, see `Hosts.disk`
-INTERFACE = "e0"  # of every host; gloo must be told, or it takes the loopback
+INTERFACE = "e0"  # of every host; gloo must be given it, or it takes the loopback
 STARTED_WITHIN_S = 180  # a Ray node takes 5 s on an idle machine
 RAY_PORT, DASHBOARD_PORT = 6379, 8265  # of their namespaces' own
 # When the head believes that a host is gone: after 4 checks without an answer, each waiting 3 s. Ray's own defaults take about 50 s.

@@ -1,4 +1,4 @@
-"""A search that hosts and this process carry out alike: as many trials as Optuna needs before it suggests by what it was told."""
+"""A search that hosts and this process carry out alike: as many trials as Optuna needs before it suggests by the results reported to it."""
 
 from __future__ import annotations
 

@@ -278,8 +278,8 @@ def test_a_sweep_is_stopped_and_what_another_needs_goes_on(gated: Gated) -> None
         # between the two: a driver that another test has killed a minute ago
         with pytest.raises(ResourceError, match=r'only .*first, .*second .* Did you mean "first"'):
             stop_sweeps("frist")
-        (told,) = stop_sweeps("first")
-        assert told.num_ended == 4  # the other entropy encoder, its bank, the training on both banks, its scores
+        (reported,) = stop_sweeps("first")
+        assert reported.num_ended == 4  # the other entropy encoder, its bank, the training on both banks, its scores
         for build in stopped:  # also the one whose stages all go on, for the other sweep
             with pytest.raises(SweepStopped, match=r"first: .* `sentdist stop`"):
                 build.result(timeout=60)
@@ -341,7 +341,7 @@ def test_work_of_a_killed_driver_ends_unless_another_needs_it(cluster: Any, gate
         driver.kill()
         wait_for(lambda: not _lives(needless), what="the end of the work that nobody needs")
         assert _lives(needed)
-        wait_for((tmp_path / "last-word of killed").exists, what="a tracker that is told")
+        wait_for((tmp_path / "last-word of killed").exists, what="a tracker that gets the end")
         assert (tmp_path / "last-word of killed").read_text() == "stopped"
         assert ray.get(other.actor.sweeps.remote()) == {"other": 4}
         gated.gate.touch()

@@ -27,12 +27,12 @@ def test_a_training_goes_on_with_the_hosts_that_are_left_and_takes_those_that_co
     lines = tmp_path / "lines"
 
     def line_with(words: str) -> str:
-        def told() -> list[str]:
+        def reported() -> list[str]:
             return [line for line in lines.read_text().splitlines() if words in line] if lines.exists() else []
 
-        wait_for(lambda: job.done() or bool(told()), what=words, seconds=240)
-        assert told(), f"{words}: {job.result()}" if job.done() else words
-        return told()[0]
+        wait_for(lambda: job.done() or bool(reported()), what=words, seconds=240)
+        assert reported(), f"{words}: {job.result()}" if job.done() else words
+        return reported()[0]
 
     with ThreadPoolExecutor(1) as pool:
         job = pool.submit(two_hosts.play, "change-hosts", str(tmp_path / "store"), num_hosts=2)

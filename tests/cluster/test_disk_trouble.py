@@ -75,8 +75,8 @@ def test_a_store_in_trouble_ends_the_sweep_in_one_sentence_and_submitting_again_
             summary = running.result(timeout=300)
         assert summary.failures
         assert all(isinstance(failure.error, StoreError) for failure in summary.failures), summary.lines
-        (told,) = [line for line in summary.lines if line.startswith("FAILED")]  # one cause, one line
-        assert ("no space left" if trouble == "full" else "a read-only file system") in told
+        (reported,) = [line for line in summary.lines if line.startswith("FAILED")]  # one cause, one line
+        assert ("no space left" if trouble == "full" else "a read-only file system") in reported
         if filler is not None:
             filler.unlink()
         else:

@@ -199,7 +199,7 @@ def test_banks_are_listed_with_what_they_are(own_context: Context) -> None:
 def test_prometheus_learns_how_large_the_banks_are(own_context: Context) -> None:
     open_bank(_stages(0, 3), own_context)
     num_bytes = sum(facts.num_bytes for facts in _listed(own_context))
-    wait_for(lambda: num_bytes in [value for _, value in rows(BANK_BYTES)], what=f"{num_bytes} bytes told")
+    wait_for(lambda: num_bytes in [value for _, value in rows(BANK_BYTES)], what=f"{num_bytes} bytes reported")
 
 
 def test_a_dropped_bank_is_gone_and_comes_back_when_asked_for(own_context: Context) -> None:

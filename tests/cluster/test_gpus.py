@@ -43,7 +43,7 @@ def test_a_process_stays_with_its_gpu_and_serves_stage_after_stage() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.skipif(torch.cuda.is_available(), reason="torch can use a GPU here")
-def test_gpus_that_torch_cannot_use_are_told_in_a_sentence_by_a_group_too(tiny_encoder_dir: Path) -> None:
+def test_gpus_that_torch_cannot_use_are_reported_in_a_sentence_by_a_group_too(tiny_encoder_dir: Path) -> None:
     """Of the default engine it was a traceback of Ray Train's and NCCL's."""
     lines = _said("unusable_gpus", str(tiny_encoder_dir))
     (failed,) = [line for line in lines if line.startswith("FAILED")]

@@ -135,5 +135,5 @@ def test_a_dead_server_costs_a_search_one_line(tiny_encoder_dir: Path, tmp_path:
     with live(f"http://127.0.0.1:{free_port()}", planned, context, lines.append) as following:
         record = search_in_process(planned, context, print_line=lines.append, watch=following.watch, tracker=following.tracker)
     assert [one.state for one in record.trials].count("failed") == 1
-    (told,) = [line for line in lines if line.startswith("tracking: ")]
-    assert "is away" in told and "sentdist track --rebuild" in told
+    (reported,) = [line for line in lines if line.startswith("tracking: ")]
+    assert "is away" in reported and "sentdist track --rebuild" in reported

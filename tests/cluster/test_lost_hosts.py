@@ -23,19 +23,19 @@ def test_a_host_that_is_cut_off_takes_no_bank_with_it(two_hosts: Hosts, tmp_path
     assert f"held on {two_hosts.address(0)}\n" in two_hosts.play("look-up", store.root, num_hosts=1)
 
 
-def test_a_host_that_is_taken_away_is_told_and_its_training_goes_on(two_hosts: Hosts, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+def test_a_host_that_is_taken_away_is_reported_and_its_training_goes_on(two_hosts: Hosts, tiny_encoder_dir: Path, tmp_path: Path) -> None:
     """Its machine shuts down, and another one comes: the checkpoint is of that moment, and every line is one of ours."""
     write_data(tmp_path / "data")
     shutil.copytree(tiny_encoder_dir, tmp_path / "encoder")
     lines = tmp_path / "lines"
 
-    def told(words: str) -> str | None:
+    def reported(words: str) -> str | None:
         found = [line for line in lines.read_text().splitlines() if words in line] if lines.exists() else []
         return found[0] if found else None
 
     def line_with(words: str) -> str:
-        wait_for(lambda: job.done() or told(words) is not None, what=words, seconds=240)
-        line = told(words)
+        wait_for(lambda: job.done() or reported(words) is not None, what=words, seconds=240)
+        line = reported(words)
         assert line is not None, job.result() if job.done() else words
         return line
 
@@ -46,7 +46,7 @@ def test_a_host_that_is_taken_away_is_told_and_its_training_goes_on(two_hosts: H
         line_with("step 600/6000")
         two_hosts.end_script(3)
         wait_for(lambda: any((tmp_path / "store/running").glob("*/*/seal-00001.json")), what="a checkpoint at once", seconds=120)
-        assert told(f"host    {two_hosts.address(3)}") is None, "it was written before the host was gone"
+        assert reported(f"host    {two_hosts.address(3)}") is None, "it was written before the host was gone"
         assert "lost, and with it train" in line_with(f"host    {two_hosts.address(3)}")
         line_with("waits for 2 × 1 CPUs, the cluster has 1 of which 1 are free")
         two_hosts.join(4)

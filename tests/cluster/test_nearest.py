@@ -72,9 +72,9 @@ def test_workers_find_what_one_process_finds(kind: str, cluster: Any, scene: Any
     corpus, here, there = scene.corpus(kind), scene.search(), scene.search()
     reader = scene.reader(corpus)
     assert list(search_here(here, corpus, reader.open(scene.loaded)))[-1] == 430
-    told = list(search_over_workers(there, corpus, reader, scene.queries.vectors, depth=DEPTH, runtime=RUNTIME))
-    assert len(told) == 9
-    assert told[-1] == 430
+    reported = list(search_over_workers(there, corpus, reader, scene.queries.vectors, depth=DEPTH, runtime=RUNTIME))
+    assert len(reported) == 9
+    assert reported[-1] == 430
     for query in range(3):
         assert there.hits(query) == here.hits(query)
         assert len({hit["score"] for hit in here.hits(query)}) < DEPTH, "there are ties to break"

@@ -96,9 +96,9 @@ def servers() -> Iterator[Servers]:
     (folder / "job" / "job.py").write_text(JOB)
     command = "python -m sentdist"
     try:
-        for told in ("Starting Ray", "Ray is up already"):
+        for reported in ("Starting Ray", "Ray is up already"):
             done = _bash(f"{command} up", folder, environment)
-            assert done.returncode == 0 and told in done.stdout, f"{done.stdout}\n{_ends_of_logs(folder)}"
+            assert done.returncode == 0 and reported in done.stdout, f"{done.stdout}\n{_ends_of_logs(folder)}"
         started = Servers(folder=folder, environment=environment, output="", command_lines="", link=done.stdout)
         output, command_lines = _job(started)
         link = re.findall(r"http://sentdist:\S+/login", done.stdout)[0]
@@ -169,8 +169,8 @@ print("replaced")
 def test_nobody_cannot_replace_the_code_of_a_job(servers: Servers) -> None:
     packages = sorted(servers.ray_folder.glob("session_2*/runtime_resources/working_dir_files/_ray_pkg_*/job.py"))
     assert packages
-    told = _as_nobody(REPLACE_PACKAGE, str(packages[0].parent))
-    assert "PermissionError" in told
+    reported = _as_nobody(REPLACE_PACKAGE, str(packages[0].parent))
+    assert "PermissionError" in reported
     assert packages[0].read_text() == JOB
 
 
@@ -215,8 +215,8 @@ def test_nobody_cannot_read_what_the_servers_keep(name: str, servers: Servers) -
 
 def test_nobody_cannot_read_the_secrets_of_processes(servers: Servers) -> None:
     for process in servers.processes():
-        told = _as_nobody(READ, f"/proc/{process.pid}/environ")
-        assert "PermissionError" in told or "FileNotFoundError" in told, (process, told)
+        reported = _as_nobody(READ, f"/proc/{process.pid}/environ")
+        assert "PermissionError" in reported or "FileNotFoundError" in reported, (process, reported)
 
 
 def test_no_secret_stands_in_a_command_line_or_a_log(servers: Servers) -> None:
@@ -247,7 +247,7 @@ def test_every_port_listens_on_loopback_and_wants_a_secret(servers: Servers) -> 
     assert set(listening) == everything
     assert len(listening) >= 6
     answers = {f"{name}:{port}": _without_secret(port) for port, name in listening.items()}
-    assert not {who: told for who, told in answers.items() if told not in ("401", "UNAUTHENTICATED")}
+    assert not {who: reported for who, reported in answers.items() if reported not in ("401", "UNAUTHENTICATED")}
 
 
 GRPC = (  # a call of each service that a port may have
@@ -270,17 +270,17 @@ def _without_secret(port: int) -> str:
             return str(error.code)
     except (OSError, http.client.HTTPException):
         pass  # no HTTP
-    told = "no answer"
+    reported = "no answer"
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         for call in GRPC:
             try:
                 channel.unary_unary(call)(b"", timeout=10)
                 return f"{call}: OK"
             except grpc.RpcError as error:
-                told = f"{error.code().name}"
-                if told != "UNIMPLEMENTED":
-                    return told
-    return told
+                reported = f"{error.code().name}"
+                if reported != "UNIMPLEMENTED":
+                    return reported
+    return reported
 
 
 def test_the_owners_shell_is_let_in_everywhere(servers: Servers) -> None:

@@ -1,4 +1,4 @@
-"""A store on a real mount whose server stands still or ends: what its user is told, and that the same command goes on when it is back."""
+"""A store on a real mount whose server stands still or ends: what its user learns, and that the same command goes on later."""
 
 from __future__ import annotations
 
@@ -90,28 +90,28 @@ class Command:
 
     process: subprocess.Popen[bytes]
     printed: Path
-    told: Path
+    reported: Path
 
     def end(self) -> tuple[int, str]:
-        """Its exit code and what it told on stderr, once it has ended."""
-        return self.process.wait(timeout=300), self.told.read_text()
+        """Its exit code and what it reported on stderr, once it has ended."""
+        return self.process.wait(timeout=300), self.reported.read_text()
 
 
 def _start(folder: Path, *arguments: str) -> Command:
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-    printed, told = folder / f"{time.monotonic_ns()}.out", folder / f"{time.monotonic_ns()}.err"
-    with printed.open("w") as out, told.open("w") as err:
+    printed, reported = folder / f"{time.monotonic_ns()}.out", folder / f"{time.monotonic_ns()}.err"
+    with printed.open("w") as out, reported.open("w") as err:
         process = subprocess.Popen([sys.executable, "-m", "sentdist", *arguments], stdout=out, stderr=err, env=environment, cwd=ROOT)
-    return Command(process=process, printed=printed, told=told)
+    return Command(process=process, printed=printed, reported=reported)
 
 
-def test_a_server_that_stands_still_is_told_of_within_a_minute_and_a_bit(server: Server, command: list[str], tmp_path: Path) -> None:
+def test_a_server_that_stands_still_is_reported_within_a_minute_and_a_bit(server: Server, command: list[str], tmp_path: Path) -> None:
     assert _start(tmp_path, "plan", *command).end()[0] == 0
     server.signal(signal.SIGSTOP)
     try:
         planning = _start(tmp_path, "plan", *command)
-        wait_for(lambda: planning.told.read_text(), what="a line", seconds=2 * TELL_AFTER_S)
-        assert f"{server.mount}/store has not answered for 6" in planning.told.read_text()
+        wait_for(lambda: planning.reported.read_text(), what="a line", seconds=2 * TELL_AFTER_S)
+        assert f"{server.mount}/store has not answered for 6" in planning.reported.read_text()
         assert planning.process.poll() is None
     finally:
         server.signal(signal.SIGCONT)
@@ -122,12 +122,12 @@ def test_a_server_that_ends_under_a_sweep_ends_it_in_one_sentence(server: Server
     running = _start(tmp_path, "run", "--local", *command)
     wait_for(lambda: " done in " in running.printed.read_text(), what="a stage", seconds=240)
     server.kill()
-    code, told = running.end()
-    assert code == 1, told
-    assert len(told.strip().splitlines()) == 1 and "a file system whose server has ended" in told and "Not foreseen" not in told
+    code, reported = running.end()
+    assert code == 1, reported
+    assert len(reported.strip().splitlines()) == 1 and "a file system whose server has ended" in reported and "Not foreseen" not in reported
     server.start()
-    code, told = _start(tmp_path, "run", "--local", *command).end()
-    assert code == 0, told
+    code, reported = _start(tmp_path, "run", "--local", *command).end()
+    assert code == 0, reported
 
 
 def test_a_file_system_that_is_unmounted_under_a_sweep_ends_it_and_nothing_is_written_below(
@@ -136,10 +136,10 @@ def test_a_file_system_that_is_unmounted_under_a_sweep_ends_it_and_nothing_is_wr
     running = _start(tmp_path, "run", "--local", *command)
     wait_for(lambda: " done in " in running.printed.read_text(), what="a stage", seconds=240)
     server.unmount()
-    code, told = running.end()
-    assert code == 1, told
-    assert len(told.strip().splitlines()) == 1 and "Was its file system unmounted" in told
+    code, reported = running.end()
+    assert code == 1, reported
+    assert len(reported.strip().splitlines()) == 1 and "Was its file system unmounted" in reported
     assert not list(server.mount.rglob("*")), "the folder below the mount is as empty as it was"
     server.start()
-    code, told = _start(tmp_path, "run", "--local", *command).end()
-    assert code == 0, told
+    code, reported = _start(tmp_path, "run", "--local", *command).end()
+    assert code == 0, reported

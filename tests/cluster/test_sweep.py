@@ -87,7 +87,7 @@ def test_the_papers_grid_builds_6_entropy_encoders_not_12(grid: Any) -> None:
     assert summary.built == {"corpus": 1, "train": 12, "bank": 6, "scores": 6}
 
 
-def test_every_cell_is_told_with_its_scores(grid: Any) -> None:
+def test_every_cell_is_reported_with_its_scores(grid: Any) -> None:
     plan, _, _, lines = grid
     assert all(any(trial.name in line and "stsb" in line for line in lines) for trial in plan.trials)
 
@@ -99,7 +99,9 @@ def test_prometheus_learns_of_stages_and_sentences(grid: Any) -> None:
     def finished() -> dict[str, float]:
         return {labels["kind"]: value for labels, value in rows(STAGES) if labels["what"] == "finished"}
 
-    wait_for(lambda: all(finished().get(kind, 0) >= number for kind, number in summary.built.items()), what=f"{summary.built} stages told")
+    wait_for(
+        lambda: all(finished().get(kind, 0) >= number for kind, number in summary.built.items()), what=f"{summary.built} stages reported"
+    )
     assert sum(value for _, value in rows(SENTENCES)) > 0
     assert rows(IN_FLIGHT)
 

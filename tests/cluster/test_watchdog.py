@@ -29,15 +29,15 @@ __all__ = ["gated", "store_with_board"]
 @contextmanager
 def _following(board: Any, stage: Any) -> Iterator[Callable[[str], StageEvent]]:
     """Have a stage built, to its end after the context; gives a function that waits for the first event with some words."""
-    told: list[StageEvent] = []
+    reported: list[StageEvent] = []
 
     def listen() -> None:
         for event in board.follow(stage):
-            told.append(event)
+            reported.append(event)
 
     def observed(words: str) -> StageEvent:
-        wait_for(lambda: any(words in event.what_happened for event in told) or following.done(), what=words)
-        return next(event for event in told if words in event.what_happened)
+        wait_for(lambda: any(words in event.what_happened for event in reported) or following.done(), what=words)
+        return next(event for event in reported if words in event.what_happened)
 
     with ThreadPoolExecutor(1) as pool:
         following = pool.submit(listen)
@@ -84,21 +84,21 @@ def test_losses_count_only_while_a_training_does_not_get_on(cluster: Any, tmp_pa
     train = _rcl((0.01,)).encoder
     assert isinstance(train, Train)
     (bank,) = train.banks
-    told: dict[int, list[str]] = {}
+    reported: dict[int, list[str]] = {}
     for getting_on, num_lost in ((True, 3), (False, 2)):
         context = Context(store=ArtifactStore(tmp_path / str(num_lost)), runtime=RUNTIME.model_copy(update={"max_failures": 1}))
         board = BoardClient(Submission(context=context), _dying_body(tmp_path / f"log{num_lost}", num_lost, getting_on=getting_on))
-        told[num_lost] = []
+        reported[num_lost] = []
         try:
             for event in board.follow(bank.encoder):
-                told[num_lost] += [event.what_happened] if event.what == "retry" else []
+                reported[num_lost] += [event.what_happened] if event.what == "retry" else []
         except ResourceError as error:
-            told[num_lost].append(error.found)
+            reported[num_lost].append(error.found)
         board.leave()
-    assert len(told[3]) == 3
-    assert all(line.endswith(f"goes on from its checkpoint of step {step}") for line, step in zip(told[3], (10, 20, 30), strict=True))
-    assert told[2][0].endswith("begins anew")
-    assert "was lost 2 times before its first checkpoint" in told[2][1]
+    assert len(reported[3]) == 3
+    assert all(line.endswith(f"goes on from its checkpoint of step {step}") for line, step in zip(reported[3], (10, 20, 30), strict=True))
+    assert reported[2][0].endswith("begins anew")
+    assert "was lost 2 times before its first checkpoint" in reported[2][1]
 
 
 def _dying_body(log: Path, num_lost: int, *, getting_on: bool) -> Any:

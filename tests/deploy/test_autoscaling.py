@@ -100,10 +100,10 @@ def test_a_sweep_asks_for_what_a_cluster_may_become(growing: GrowingCluster, tin
         most = max(most, growing.num_raylets())
         time.sleep(0.2)
     process.kill()
-    told, _ = process.communicate()
-    assert process.returncode == 0, told[-3000:]
-    assert "2 trainings at once" in told
-    assert "1 node of 3 is there; the autoscaler adds the others when work waits for them." in told
+    reported, _ = process.communicate()
+    assert process.returncode == 0, reported[-3000:]
+    assert "2 trainings at once" in reported
+    assert "1 node of 3 is there; the autoscaler adds the others when work waits for them." in reported
     assert most == 3, "both nodes came, for two trainings at once"
     wait_for(lambda: growing.num_raylets() == 1, what="the nodes to be taken away", seconds=120)
 

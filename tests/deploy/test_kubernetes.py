@@ -98,10 +98,10 @@ def test_every_field_is_one_that_kubernetes_and_kuberay_know(document: dict[str,
 
 
 @pytest.mark.parametrize(
-    ("change", "told"), [({"rayVersions": "2"}, "unknown"), ({"suspend": "yes"}, "no boolean"), ({"headGroupSpec": None}, "no mapping")]
+    ("change", "reported"), [({"rayVersions": "2"}, "unknown"), ({"suspend": "yes"}, "no boolean"), ({"headGroupSpec": None}, "no mapping")]
 )
-def test_the_check_finds_a_field_that_is_wrong(change: dict[str, Any], told: str) -> None:
-    assert told in " ".join(_unknown(_named("RayCluster", "sentdist")["spec"] | change, FIELDS["RayCluster"], ""))
+def test_the_check_finds_a_field_that_is_wrong(change: dict[str, Any], reported: str) -> None:
+    assert reported in " ".join(_unknown(_named("RayCluster", "sentdist")["spec"] | change, FIELDS["RayCluster"], ""))
 
 
 def _pods() -> Iterator[dict[str, Any]]:
@@ -209,9 +209,9 @@ def test_a_sweep_counts_what_kuberay_may_add(monkeypatch: pytest.MonkeyPatch) ->
     assert growth.groups_of_kuberay(cluster["spec"] | {"enableInTreeAutoscaling": False}) == ()
 
 
-@pytest.mark.parametrize(("status", "is_told"), [(403, False), (500, True)])
+@pytest.mark.parametrize(("status", "is_reported"), [(403, False), (500, True)])
 def test_a_head_that_may_not_ask_counts_what_is_there(
-    status: int, is_told: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    status: int, is_reported: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import requests
 
@@ -223,7 +223,7 @@ def test_a_head_that_may_not_ask_counts_what_is_there(
     monkeypatch.setattr("ray.autoscaler._private.kuberay.node_provider.KubernetesHttpApiClient", refuse)
     pod = {"RAY_CLUSTER_NAME": "sentdist", "RAY_CLUSTER_NAMESPACE": "team", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
     assert growth._kuberay_spec(pod) == {}
-    assert ("SENTDIST_GROWS_TO" in capsys.readouterr().err) == is_told
+    assert ("SENTDIST_GROWS_TO" in capsys.readouterr().err) == is_reported
 
 
 def test_every_port_that_a_command_forwards_is_one_of_the_heads() -> None:

@@ -44,7 +44,7 @@ def test_a_job_whose_time_ends_goes_on_from_a_checkpoint(queue: Slurm, tiny_enco
     wait_for(lambda: logged("step 600/6000"), what="steps", seconds=300)
     assert logged("idle: 2 GPU(s)"), "those that Slurm gave the job"
     queue.signal(job, "USR1")
-    wait_for(lambda: logged("2 hosts to go within 150 s"), what="the hosts told", seconds=60)
+    wait_for(lambda: logged("2 hosts to go within 150 s"), what="the hosts reported", seconds=60)
     wait_for(lambda: queue.facts(job)["JobState"] == "PENDING", what="the job queued again", seconds=120)
     assert list((tmp_path / "store/running").glob("*/*/seal-00001.json")), log.read_text()
     queue.begin(job)

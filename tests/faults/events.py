@@ -11,16 +11,16 @@ from sentdist.execution.board.events import What
 
 _LINE = re.compile(
     r"^\d\d:\d\d:\d\d  \[ *\d+/\d+\]  "
-    r"(?P<kind>\w+) +(?P<label>\S.*?)  (?P<told>started|goes on|step (?P<step>\d+)/(?P<num_steps>\d+)|done in|FAILED)"
+    r"(?P<kind>\w+) +(?P<label>\S.*?)  (?P<reported>started|goes on|step (?P<step>\d+)/(?P<num_steps>\d+)|done in|FAILED)"
 )
-SAME_NEWS_S = 5.0  # within which two drivers are told of one event
+SAME_NEWS_S = 5.0  # within which two drivers get reports of one event
 UNDER_WAY_S = 0.5  # of an event, from where it happens to here
 _WHAT: dict[str, What] = {"started": "started", "goes on": "started", "done in": "finished", "FAILED": "failed"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """One event of one stage as a driver told it. at: seconds on this machine's monotonic clock; driver: its number in the round."""
+    """One event of one stage as a driver reported it. at: seconds on this machine's monotonic clock; driver: its number in the round."""
 
     at: float
     driver: int
@@ -47,27 +47,27 @@ def observed(line: str, *, at: float, driver: int) -> Observed | None:
         driver=driver,
         kind=found["kind"],
         label=found["label"],
-        what=_WHAT.get(found["told"], "step"),
+        what=_WHAT.get(found["reported"], "step"),
         step=step,
         num_steps=num_steps,
     )
 
 
 def finished(events: Iterable[Observed]) -> set[tuple[str, str]]:
-    """The stages that are told to be done."""
+    """The stages that are reported to be done."""
     return {event.stage for event in events if event.what == "finished"}
 
 
 def built_twice(events: Iterable[Observed]) -> list[tuple[str, str]]:
-    """The stages that were told to be done more than once.
+    """The stages that were reported to be done more than once.
 
-    Two drivers at the same time are told of the same building within a moment, so that is told once.
+    Two drivers at the same time get reports of the same building within a moment, so that is reported once.
     """
-    told: dict[tuple[str, str], list[Observed]] = defaultdict(list)
+    reported: dict[tuple[str, str], list[Observed]] = defaultdict(list)
     for event in sorted(events, key=lambda event: event.at):
-        if event.what == "finished" and not any(_is_same_news(event, earlier) for earlier in told[event.stage]):
-            told[event.stage].append(event)
-    return sorted(stage for stage, times in told.items() if len(times) > 1)
+        if event.what == "finished" and not any(_is_same_news(event, earlier) for earlier in reported[event.stage]):
+            reported[event.stage].append(event)
+    return sorted(stage for stage, times in reported.items() if len(times) > 1)
 
 
 def _is_same_news(event: Observed, earlier: Observed) -> bool:

@@ -60,10 +60,10 @@ def main() -> None:
         sweeps = [_sweep_cost(folder, size, encoder, data) for size in asked.trials]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    told = page(stores, sweeps, machine=f"{os.cpu_count()} processors, load average {os.getloadavg()[1]:.0f}")
-    print(told)
+    reported = page(stores, sweeps, machine=f"{os.cpu_count()} processors, load average {os.getloadavg()[1]:.0f}")
+    print(reported)
     if asked.out:
-        asked.out.write_text(told)
+        asked.out.write_text(reported)
 
 
 def page(stores: Sequence[Cost], sweeps: Sequence[Cost], *, machine: str) -> str:
@@ -149,8 +149,8 @@ def _ended(shown: str, size: int, process: subprocess.Popen[str] | subprocess.Po
     peak_kb, status = 0, None
     while status is None:
         with suppress(OSError):  # it has just ended
-            told = Path(f"/proc/{process.pid}/status").read_text()
-            peak_kb = max(peak_kb, *(int(line.split()[1]) for line in told.splitlines() if line.startswith("VmHWM")), 0)
+            reported = Path(f"/proc/{process.pid}/status").read_text()
+            peak_kb = max(peak_kb, *(int(line.split()[1]) for line in reported.splitlines() if line.startswith("VmHWM")), 0)
         pid, ended, used = os.wait4(process.pid, os.WNOHANG)
         status = ended if pid else None
         time.sleep(LOOK_EVERY_S)

@@ -15,7 +15,7 @@ def page(outcomes: Sequence[Outcome], *, command: str, machine: str) -> str:
     """`infra/benchmarks/faults.md`. machine: what it ran on and what else ran there."""
     good = sum(not outcome.wrong for outcome in outcomes)
     submitted = sum(outcome.submissions for outcome in outcomes)
-    told = [
+    reported = [
         "# Faults",
         "",
         f"`{command}`: **{good} of {len(outcomes)} rounds** ended as the undisturbed run, bit for bit, with nothing built twice and nothing "
@@ -32,7 +32,7 @@ def page(outcomes: Sequence[Outcome], *, command: str, machine: str) -> str:
         "",
         *_wrong(outcomes),
     ]
-    return "\n".join(told).rstrip() + "\n"
+    return "\n".join(reported).rstrip() + "\n"
 
 
 def _row(name: str, then: str, outcomes: Sequence[Outcome]) -> str | None:

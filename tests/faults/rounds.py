@@ -210,14 +210,14 @@ def _bring_to_its_end(target: Target, started: float, *, may_submit: bool) -> li
 
 def _replace_damaged(target: Target) -> list[str]:
     """What was damaged after its last use nobody has noticed: the user lets the store check itself,
-    drops what it names and submits again. A record that the sweep's end found damaged has been told of and moved aside: what nothing
+    drops what it names and submits again. A record that the sweep's end found damaged has been reported and moved aside: what nothing
     needs any more is not built again."""
-    _, told = target.command("store", "check", "--store", str(target.store))
-    named = [line.partition(":")[0] for line in told.splitlines() if line.count("/") and ":" in line]
+    _, reported = target.command("store", "check", "--store", str(target.store))
+    named = [line.partition(":")[0] for line in reported.splitlines() if line.count("/") and ":" in line]
     wrong = [f"`store check` names {place}, which no fault damaged" for place in named if place not in target.damaged]
     for place in named:
-        _, told = target.command("store", "drop", place, "--yes", "--store", str(target.store))
-        target.damaged |= {line for line in told.splitlines() if "/" in line}  # with what was made from it
+        _, reported = target.command("store", "drop", place, "--yes", "--store", str(target.store))
+        target.damaged |= {line for line in reported.splitlines() if "/" in line}  # with what was made from it
     if not named:
         return wrong
     target.submit()
@@ -226,7 +226,7 @@ def _replace_damaged(target: Target) -> list[str]:
 
 def _rebuild_tracking(target: Target) -> list[str]:
     """Where MLflow was away at the sweep's end, the user does what the sweep's last line asks for."""
-    if not target.told(f"`{REBUILD}` brings it in"):
+    if not target.reported(f"`{REBUILD}` brings it in"):
         return []
     code, _ = target.command(*REBUILD.split()[1:], target.name, "--store", str(target.store), tracking=True)
     return [f"`{REBUILD}` ended with exit code {code}"] if code else []

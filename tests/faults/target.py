@@ -99,11 +99,11 @@ class Target:
     def command(self, *arguments: str, tracking: bool = False) -> tuple[int, str]:
         """A command of `sentdist` to its end: exit code and output."""
         done = self.environment.sentdist(*arguments, log=self.logs / "commands.err", tracking=tracking)
-        told, _ = done.communicate()
-        self.tell(f"sentdist {' '.join(arguments)}: {done.returncode}\n{told}")
-        return done.returncode, told
+        reported, _ = done.communicate()
+        self.tell(f"sentdist {' '.join(arguments)}: {done.returncode}\n{reported}")
+        return done.returncode, reported
 
-    def told(self, words: str) -> bool:
+    def reported(self, words: str) -> bool:
         """Whether a driver has said this to its user."""
         return any(words in (self.logs / f"driver-{number}.out").read_text() for number in range(len(self.drivers)))
 

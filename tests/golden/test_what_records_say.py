@@ -61,7 +61,7 @@ def test_runs_show_the_golden_parameters_and_data(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMPARED)
-def test_cells_are_told_and_set_beside_papers_as_in_the_golden_file(name: str) -> None:
+def test_cells_are_reported_and_set_beside_papers_as_in_the_golden_file(name: str) -> None:
     assert json.loads(json.dumps(compared(name))) == json.loads(GOLDEN.read_text())["compared"][name]
 
 

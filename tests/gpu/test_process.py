@@ -74,7 +74,7 @@ def train(folder: Path, *, num_rows: int) -> None:
     list(train_steps(engine, objective, word_batches(encoder, 2, num_rows=num_rows)))
 
 
-def test_a_memory_that_is_full_is_told_in_a_sentence_and_the_process_goes_on(folder: Path, tmp_path: Path) -> None:
+def test_a_memory_that_is_full_is_reported_in_a_sentence_and_the_process_goes_on(folder: Path, tmp_path: Path) -> None:
     corpus = RowsCorpus(source="words", source_revision="words", columns=("anchor", "positive", "negative"))
     stage = Train(
         encoder=EncoderSpec(checkpoint="tiny", revision="tiny"), corpus=corpus, objective=InfoNCE(temperature=0.05),

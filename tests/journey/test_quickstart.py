@@ -94,7 +94,7 @@ def test_the_shell_can_use_the_servers(first_run: tuple[str, float], installed: 
     assert "SUCCEEDED" in done.stdout
 
 
-def test_ports_in_use_are_told_in_one_sentence(installed: Newcomer) -> None:
+def test_ports_in_use_are_reported_in_one_sentence(installed: Newcomer) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -111,7 +111,9 @@ def test_ports_in_use_are_told_in_one_sentence(installed: Newcomer) -> None:
         ({"CXX": "", "PATH": "{venv}:{tools}"}, "no C++ compiler"),
     ],
 )
-def test_what_is_missing_is_told_in_one_sentence(environment: dict[str, str], sentence: str, installed: Newcomer, tmp_path: Path) -> None:
+def test_what_is_missing_is_reported_in_one_sentence(
+    environment: dict[str, str], sentence: str, installed: Newcomer, tmp_path: Path
+) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()
     for name in ("bash", "cat", "cksum", "cut", "dirname", "env", "grep", "head", "id", "mkdir", "ps", "python3", "sed", "tr", "uname"):
@@ -126,7 +128,7 @@ def test_what_is_missing_is_told_in_one_sentence(environment: dict[str, str], se
     assert sentence in done.stderr
 
 
-def test_no_network_is_told_in_one_sentence(installed: Newcomer, tmp_path: Path) -> None:
+def test_no_network_is_reported_in_one_sentence(installed: Newcomer, tmp_path: Path) -> None:
     nowhere = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0", "PIP_CONFIG_FILE": "/dev/null", "PIP_NO_CACHE_DIR": "1"}
     done = installed.types(f"git clone -q . {tmp_path / 'bare'} && cd {tmp_path / 'bare'} && bash infra/quickstart.sh", **nowhere)
     assert done.returncode == 1

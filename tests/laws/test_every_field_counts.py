@@ -1,4 +1,4 @@
-"""No field of a recipe is ignored: another value of it changes what is built, is refused, or is told while planning. What may stay as it is
+"""No field of a recipe is ignored: a new value of it changes what is built, is refused, or reported while planning. What may stay as it is
 stands here with the reason."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OF_NO_STAGE = {
 }  # fmt: skip
 MEANS_THE_SAME = {
     "Method.phis": "a set, whose order says nothing",
-    "hard_negatives": "false where rows have none; what is asked for there is told: tests/unit/plan/test_remarks.py",
+    "hard_negatives": "false where rows have none; what is asked for there is reported: tests/unit/plan/test_remarks.py",
     "Regression.boundary": "null is the boundary of its loss",
     "AugmentationSection.fraction": "null is that of its kind",
 }
@@ -76,7 +76,7 @@ def _changed(values: Json, place: tuple[str | int, ...], field: str, other: Json
 
 
 def _built(values: Json) -> object:
-    """What a recipe asks for, and what is told of it; None where it is refused. An error of another kind is none of its own."""
+    """What a recipe asks for, and what is reported of it; None where it is refused. An error of another kind is none of its own."""
     try:
         plan = plan_of(recipe_from_values(copy.deepcopy(values), where="changed.yaml"))  # type: ignore[arg-type]
     except SentdistError:

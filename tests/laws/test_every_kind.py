@@ -88,7 +88,7 @@ def test_who_builds_a_kind_together_has_a_body_for_it() -> None:
     assert {kind for kind in STAGES.values() if kind.built_by == "group"} == {Train, Rung}
 
 
-def test_a_full_gpu_is_told_of_what_was_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_gpu_is_reported_with_what_was_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (2**30, 2**33))
     found: dict[str, str] = {}
     for kind, stage in one_of_each().items():

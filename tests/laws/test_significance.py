@@ -79,5 +79,5 @@ def test_the_test_of_significance_finds_what_is_there() -> None:
 @pytest.mark.in_turns
 @pytest.mark.parametrize("sizes", PARTS)
 def test_a_mean_over_parts_errs_in_one_case_of_twenty_at_most(sizes: tuple[int, ...]) -> None:
-    """500 tables: 5 % is counted as 25 ± 4.9. Taken as one stratum a part of 4 items beside one of 500 told 16 %, ten of 3 told 12 %."""
+    """500 tables: 5 % is counted as 25 ± 4.9. Taken as one stratum a part of 4 items beside one of 500 had 16 %, ten of 3 had 12 %."""
     assert false_positives_of_parts(sizes, count=500) <= 0.075

@@ -92,7 +92,7 @@ def test_no_number_is_read_between_two_reports() -> None:
 
 
 def poisoned(rank: int, world_size: int) -> list[tuple[str, bool]]:
-    """What is told of a step that is not finite, on one rank alone, and whether the state is that of before."""
+    """What is reported of a step that is not finite, on one rank alone, and whether the state is that of before."""
     found = []
     for kind in ("loss", "gradient"):
         expected, engine = _engine(runs_ahead=False), _engine(runs_ahead=True)
@@ -107,10 +107,10 @@ def poisoned(rank: int, world_size: int) -> list[tuple[str, bool]]:
 
 @pytest.mark.parametrize("world_size", [1, 2])
 def test_nothing_moves_from_a_step_on_that_is_not_finite(world_size: int) -> None:
-    for rank, told in enumerate(run_in_processes(poisoned, world_size)):
+    for rank, reported in enumerate(run_in_processes(poisoned, world_size)):
         share = 8 // world_size
         rows = f"step 3, rows {rank * share} to {(rank + 1) * share - 1} of the batch"
-        assert told == [(rows, True), ("step 3, gradient", True)]
+        assert reported == [(rows, True), ("step 3, gradient", True)]
 
 
 @pytest.mark.parametrize(("device", "stages"), [("cuda:1", [0]), ("cpu", [])])

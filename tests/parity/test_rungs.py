@@ -56,10 +56,12 @@ def test_a_training_through_rungs_is_the_training(tmp_path: Path, tiny_encoder_d
     other, elsewhere = prepared(values_of(tiny_encoder_dir), data, tmp_path / "other")
     elsewhere = replace(elsewhere, shares=SHARES)
     assert other.key == train.key
-    told: list[int] = []
+    reported: list[int] = []
     total = 0.0
     for share in SHARES:
-        rung = build_here(to_share(other, share), elsewhere, listen=lambda stage, session, event: told.append(getattr(event, "step", -1)))
+        rung = build_here(
+            to_share(other, share), elsewhere, listen=lambda stage, session, event: reported.append(getattr(event, "step", -1))
+        )
         assert rung.record.kind == "rung"
         assert (rung.record.results["step"], rung.record.results["num_steps_planned"]) == ({0.2: 4, 0.5: 6}[share], 12)
         results: Any = rung.record.results
@@ -69,7 +71,7 @@ def test_a_training_through_rungs_is_the_training(tmp_path: Path, tiny_encoder_d
         assert [results["best_step"], results["best_dev_score"]] == next(point for point in results["dev_history"] if point[1] == best)
     again = build_here(other, elsewhere)
 
-    assert sorted(set(told)) == [-1, *range(7)], "each step once, none of it again"
+    assert sorted(set(reported)) == [-1, *range(7)], "each step once, none of it again"
     one, two = (load_file(Path(artifact.uri) / "model.safetensors") for artifact in (whole, again))
     assert one.keys() == two.keys()
     assert all(torch.equal(one[name], two[name]) for name in one)

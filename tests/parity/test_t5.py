@@ -65,7 +65,7 @@ def test_embeddings_are_those_of_its_encoder_and_its_dense_layer(folder: Path, c
         torch.testing.assert_close(encoder.eval()(encoder.tokenize(SENTENCES)), by_hand(folder).float(), **FLOAT32)
 
 
-def test_sentences_that_are_longer_than_the_distances_that_are_told_apart(folder: Path) -> None:
+def test_sentences_that_are_longer_than_the_distances_that_are_distinguished(folder: Path) -> None:
     encoder = SentenceEncoder.load(folder).eval()
     encoder.model.double()
     sentences = (" ".join(SENTENCES * 4), "a man", " ".join(SENTENCES[::-1] * 3))
@@ -229,8 +229,8 @@ def test_one_of_each_family_is_trained_by_a_recipe(family: str, tmp_path: Path) 
     assert not (SentenceEncoder.load(folder, layers=1).state_dict().keys() - SentenceEncoder.load(folder).state_dict().keys())
     (tmp_path / "r.yaml").write_text(json.dumps(tiny_values(folder, runtime={"engine": "torch", "recompute_layers": True})))
     words = ("run", tmp_path / "r.yaml", "--local", "--data", write_data(tmp_path / "data"), "--store", tmp_path / "store")
-    told = CliRunner().invoke(app, [str(word) for word in words])
-    assert told.exit_code == 0, told.output
+    reported = CliRunner().invoke(app, [str(word) for word in words])
+    assert reported.exit_code == 0, reported.output
     assert widths_in(tmp_path / "store") == {32}
 
 
@@ -241,8 +241,8 @@ def test_one_is_trained_as_it_was_released(folder: Path, tmp_path: Path) -> None
     values["encoder"] = {"checkpoint": str(folder), "pooling": "mean_dense"}
     (tmp_path / "r.yaml").write_text(json.dumps(values))
     words = ("run", tmp_path / "r.yaml", "--local", "--data", write_data(tmp_path / "data"), "--store", tmp_path / "store")
-    told = CliRunner().invoke(app, [str(word) for word in words])
-    assert told.exit_code == 0, told.output
+    reported = CliRunner().invoke(app, [str(word) for word in words])
+    assert reported.exit_code == 0, reported.output
     assert widths_in(tmp_path / "store") == {SentenceEncoder.load(folder).width}
 
 

@@ -1,4 +1,4 @@
-"""An S3 server in this process that misbehaves when it is told to: moto behind a proxy."""
+"""An S3 server in this process that misbehaves when it is asked to: moto behind a proxy."""
 
 from __future__ import annotations
 

@@ -12,18 +12,18 @@ class HostLost(BaseException):
 
 
 class RecordingSink(EventSink):
-    """Keeps the events; takes the process away when it is told of step `lost_at`."""
+    """Keeps the events; takes the process away at the report of step `lost_at`."""
 
-    told: list[StageEvent]
+    reported: list[StageEvent]
     lost_at: int | None
 
     def __init__(self, lost_at: int | None = None) -> None:
         super().__init__(board=None)
-        object.__setattr__(self, "told", [])
+        object.__setattr__(self, "reported", [])
         object.__setattr__(self, "lost_at", lost_at)
 
     def post(self, event: StageEvent) -> None:
-        self.told.append(event)
+        self.reported.append(event)
         if event.what == "step" and event.step == self.lost_at:
             raise HostLost
 

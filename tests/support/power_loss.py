@@ -46,7 +46,7 @@ class Disk:
     _kept: list[int] = field(default_factory=list)  # open descriptors: an inode is not used again meanwhile
 
     def promise(self) -> None:
-        """The caller has been told that what it asked for is done."""
+        """The caller has been notified that what it asked for is done."""
         self.num_promised += 1
         self.lose_power()
 

@@ -112,11 +112,11 @@ def _recomputed_there(checkpoint: Any) -> Any:
     """torch's backward pass switches off what tells a tensor's device here; what is recomputed in it asks for that."""
 
     def checkpointed(function: Any, *arguments: Any, **options: Any) -> Any:
-        def told(*arguments: Any) -> Any:
+        def reported(*arguments: Any) -> Any:
             with torch._C._EnableTorchFunction():  # type: ignore[attr-defined]
                 return function(*arguments)
 
-        return checkpoint(told, *arguments, determinism_check="none", **options)
+        return checkpoint(reported, *arguments, determinism_check="none", **options)
 
     return checkpointed
 

@@ -55,7 +55,7 @@ def _band(is_causal: bool, before: int | None, after: int | None) -> Band | None
 
 def _masked(states: States, bounds: Tensor, p: float, call: int, *, bits: int, keys: int | None = None) -> Iterator[tuple[slice, Tensor]]:
     """Of each sentence where it lies and its factors (H, L, L): 0 with probability p, else 1 / (1 - p); counted in so many bits.
-    keys: of the longest sentence, as the kernel is told; None: as it is."""
+    keys: of the longest sentence, as the kernel is given; None: as it is."""
     (_, num_heads, _), longest = states[0].shape, int(bounds.diff().max())
     keys = longest if keys is None else keys
     for number, (first, last) in enumerate(itertools.pairwise(bounds.tolist())):

@@ -44,7 +44,7 @@ def tiny_search(
 
 
 def pretended(planned: PlannedSearch, context: Context, **options: Any) -> Conductor:
-    """A conductor whose trials are told to it by the test."""
+    """A conductor whose trials are reported to it by the test."""
     return Conductor(
         planned, context, lambda axes: TunedSuggester(axes, suggest="random", seed=0), **({"print_line": lambda line: None} | options)
     )

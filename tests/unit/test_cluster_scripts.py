@@ -45,7 +45,7 @@ def _environment(short: Path, tools: dict[str, str], **given: str) -> dict[str, 
     return inherited | {"PATH": path, "HOME": str(short), "SENTDIST_TEMP": str(short), "PYTHONPATH": str(ROOT)} | given
 
 
-def _told_ray(script: str, short: Path, **given: str) -> tuple[list[str], dict[str, str]]:
+def _given_to_ray(script: str, short: Path, **given: str) -> tuple[list[str], dict[str, str]]:
     """The words that `ray` gets from a script, and its environment."""
     done = subprocess.run(
         ["bash", f"cluster/{script}", "recipe.yaml"],
@@ -68,7 +68,7 @@ def _option(words: list[str], name: str) -> str:
 def test_a_head_keeps_its_dashboard_on_loopback_and_makes_a_token_for_its_owner_alone(short: Path) -> None:
     old = os.umask(0o022)
     try:
-        words, found = _told_ray("one_host.sh", short, RAY_ADDRESS="10.9.9.9:6379", GPUS="8", CPUS="64", **HOSTS)
+        words, found = _given_to_ray("one_host.sh", short, RAY_ADDRESS="10.9.9.9:6379", GPUS="8", CPUS="64", **HOSTS)
     finally:
         os.umask(old)
     assert (_option(words, "--node-ip-address"), _option(words, "--dashboard-host")) == ("10.0.0.5", "127.0.0.1")
@@ -80,7 +80,7 @@ def test_a_head_keeps_its_dashboard_on_loopback_and_makes_a_token_for_its_owner_
 
 def test_another_host_joins_under_its_own_address_with_its_devices(short: Path) -> None:
     (short / ".sentdist_ray_token").write_text("secret")
-    words, found = _told_ray("several_hosts.sh", short, RAY_ADDRESS="10.9.9.9:6379", GPUS="8", **HOSTS)
+    words, found = _given_to_ray("several_hosts.sh", short, RAY_ADDRESS="10.9.9.9:6379", GPUS="8", **HOSTS)
     assert (_option(words, "--address"), _option(words, "--node-ip-address")) == ("10.0.0.5:6379", "10.0.0.6")
     assert _option(words, "--num-gpus") == "8" and "RAY_ADDRESS" not in found
 
@@ -89,13 +89,13 @@ def test_another_host_joins_under_its_own_address_with_its_devices(short: Path) 
 @pytest.mark.parametrize("metrics", ["0", "1"])
 def test_no_port_for_metrics_is_opened_unasked(script: str, metrics: str, short: Path) -> None:
     (short / ".sentdist_ray_token").write_text("secret")
-    _, found = _told_ray(script, short, METRICS=metrics, **(HOSTS if script != "slurm.sh" else SLURM))
+    _, found = _given_to_ray(script, short, METRICS=metrics, **(HOSTS if script != "slurm.sh" else SLURM))
     closed = {"RAY_enable_metrics_collection": "0", "AUTOSCALER_METRIC_PORT": "-1", "DASHBOARD_METRIC_PORT": "-1"}
     assert {name: value for name, value in found.items() if name in closed} == (closed if metrics == "0" else {})
 
 
 def test_a_slurm_job_has_its_devices_time_to_start_and_leaves_no_token(short: Path) -> None:
-    words, found = _told_ray("slurm.sh", short, SLURM_GPUS_ON_NODE="4", SLURM_CPUS_ON_NODE="32", RAY_ADDRESS="10.9.9.9:6379", **SLURM)
+    words, found = _given_to_ray("slurm.sh", short, SLURM_GPUS_ON_NODE="4", SLURM_CPUS_ON_NODE="32", RAY_ADDRESS="10.9.9.9:6379", **SLURM)
     assert (_option(words, "--num-gpus"), _option(words, "--num-cpus"), _option(words, "--min-nodes")) == ("4", "32", "1")
     assert found["RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT"] == "300" and found["RAY_AUTH_MODE"] == "token"
     assert found["RAY_ADDRESS"] == _option(words, "--address") != "10.9.9.9:6379"
@@ -113,7 +113,7 @@ def test_slurm_tells_a_job_in_time_and_queues_it_again() -> None:
 
 
 def _heeds_ctrl_c() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what runs behind an `&` was told not to
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what runs behind an `&` was set not to
 
 
 def _node(short: Path, number: int) -> tuple[int, list[str]]:

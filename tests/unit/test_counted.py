@@ -8,7 +8,7 @@ from sentdist.errors import counted
 
 
 @pytest.mark.parametrize(
-    ("number", "noun", "plural", "told"),
+    ("number", "noun", "plural", "reported"),
     [
         (0, "trial", None, "0 trials"),
         (1, "trial", None, "1 trial"),
@@ -16,5 +16,5 @@ from sentdist.errors import counted
         (1, "query", "queries", "1 query"),
     ],
 )
-def test_a_count_agrees_with_its_noun(number: int, noun: str, plural: str | None, told: str) -> None:
-    assert counted(number, noun, plural) == told
+def test_a_count_agrees_with_its_noun(number: int, noun: str, plural: str | None, reported: str) -> None:
+    assert counted(number, noun, plural) == reported

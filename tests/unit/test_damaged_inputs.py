@@ -303,7 +303,7 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Reader], Path]:
 @pytest.mark.in_turns
 @pytest.mark.parametrize("damage", [*CERTAIN, *POSSIBLE])
 @pytest.mark.parametrize("name", READERS)
-def test_damage_is_told_in_a_sentence(
+def test_damage_is_reported_in_a_sentence(
     name: str, damage: str, roots: Callable[[Reader], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -312,7 +312,7 @@ def test_damage_is_told_in_a_sentence(
     shutil.copytree(roots(reader), root)
     path = root / reader.file
     {**CERTAIN, **POSSIBLE}[damage](path)
-    error = _told(lambda: reader.read(root))
+    error = _reported(lambda: reader.read(root))
     if error is None:
         assert damage in reader.takes, "damage was used as if nothing were wrong"
         return
@@ -326,7 +326,7 @@ class _Endless(BaseException):
     """Reading did not end; not an Exception, which readers would take for damage."""
 
 
-def _told(read: Callable[[], object]) -> SentdistError | None:
+def _reported(read: Callable[[], object]) -> SentdistError | None:
     """The error that reading ends in; fails for any other exception, and for one that does not end."""
 
     def expired(number: int, frame: object) -> None:

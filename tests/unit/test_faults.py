@@ -101,7 +101,7 @@ def test_other_lines_tell_of_no_stage(line: str) -> None:
             2.0,
             2.0,
         ),
-        # What was told just before is observed a moment later.
+        # What was reported just before is observed a moment later.
         ([_event("step", 1.0, step=30), _event("step", 2.1, step=60), _event("step", 8.0, step=90)], 2.0, 6.0),
         # Nothing was being made: the next stage.
         ([_event("finished", 1.0), _event("started", 3.0, label="a"), _event("finished", 5.0, label="a")], 2.0, 3.0),
@@ -118,7 +118,7 @@ def test_a_stage_that_is_done_twice_was_built_twice() -> None:
     one, other = _event("finished", 1.0), _event("finished", 2.0, label="base")
     assert built_twice([one, other]) == []
     assert built_twice([one, _event("finished", 3.0)]) == [("train", "rcl-s0")]
-    # Two drivers at once are told of the same work; one after another they must not.
+    # Two drivers at once get reports of the same work; one after another they must not.
     assert built_twice([one, _event("finished", 1.1, driver=1)]) == []
     assert built_twice([one, _event("finished", 9.0, driver=1)]) == [("train", "rcl-s0")]
 
@@ -239,7 +239,7 @@ def test_the_page_counts_what_happened() -> None:
     def one(fault: str, recovery_s: float | None, at_s: float | None = 3.0) -> Injected:
         return Injected(fault=fault, moment="a bank is made", lasts_s=0.0, at_s=at_s, recovery_s=recovery_s)
 
-    told = page(
+    reported = page(
         [
             outcome(0, one("kill -9 driver", 4.0), one("two drivers", None, at_s=None)),
             outcome(1, one("kill -9 driver", 8.0), one("store full", None), wrong=("a record was replaced",)),
@@ -247,12 +247,12 @@ def test_the_page_counts_what_happened() -> None:
         command="python -m tests.faults",
         machine="An idle machine.",
     )
-    assert "**1 of 2 rounds**" in told
-    assert "submitted 4 times, a round took 20 (21) s" in told
-    assert "| kill -9 driver | 2 | 1 of 2 | 6 (8) | submits again |" in told
-    assert "| store full | 1 | 0 of 1 | – | submits again |" in told
-    assert "two drivers" not in told
-    assert "- round 1 (torch-1): a record was replaced" in told
+    assert "**1 of 2 rounds**" in reported
+    assert "submitted 4 times, a round took 20 (21) s" in reported
+    assert "| kill -9 driver | 2 | 1 of 2 | 6 (8) | submits again |" in reported
+    assert "| store full | 1 | 0 of 1 | – | submits again |" in reported
+    assert "two drivers" not in reported
+    assert "- round 1 (torch-1): a record was replaced" in reported
 
 
 def test_a_soak_that_was_ended_goes_on_behind_its_last_round(tmp_path: Path) -> None:

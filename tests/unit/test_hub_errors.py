@@ -13,7 +13,7 @@ from sentdist.hub_errors import hub_trouble
 
 def _http(kind: Callable[..., Exception], status: int) -> Exception:
     """As the library makes it of an answer."""
-    return kind("told", response=SimpleNamespace(status_code=status, headers={}, request=None))
+    return kind("reported", response=SimpleNamespace(status_code=status, headers={}, request=None))
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def _http(kind: Callable[..., Exception], status: int) -> Exception:
         (known.HFValidationError("a//b"), "no such repository on the hub, or a private one", True),
         (_http(known.HfHubHTTPError, 403), "no login that may do this", True),
         (known.LocalTokenNotFoundError("none"), "no login that may do this", True),
-        (_http(known.HfHubHTTPError, 503), "no answer from the hub (HfHubHTTPError: told)", False),
+        (_http(known.HfHubHTTPError, 503), "no answer from the hub (HfHubHTTPError: reported)", False),
         (known.OfflineModeIsEnabled("off"), "HF_HUB_OFFLINE, which forbids to ask the hub", False),
         (OSError("no route to host\nand more"), "no answer from the hub (OSError: no route to host)", False),
     ],

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 MAX_LINES = 400
 CROSSING = {"gather.py"}  # the only one that knows of other ranks
 
-# How anything is told, read and written; what values are.
+# How anything is reported, read and written; what values are.
 FOR_ALL = {
     "errors",
     "environment",

@@ -48,5 +48,5 @@ def test_values_are_cut_however_they_are_built() -> None:
     assert brief("rcl") == "'rcl'" and brief(0.5) == "0.5" and brief([1, 2]) == "[1, 2]"
 
 
-def test_an_error_without_a_text_is_told_by_its_name() -> None:
+def test_an_error_without_a_text_is_reported_by_its_name() -> None:
     assert first_line(EOFError()) == "EOFError" and first_line(ValueError("one\ntwo")) == "one"

@@ -21,7 +21,7 @@ from sentdist.stages.commit import environment
         ("model name\t: Older\nflags\t\t: sse2\n", "Older"),
     ],
 )
-def test_processors_of_one_name_are_told_apart_by_their_instructions(
+def test_processors_of_one_name_are_distinguished_by_their_instructions(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cpuinfo: str, said: str
 ) -> None:
     (tmp_path / "cpuinfo").write_text(cpuinfo)

@@ -124,7 +124,7 @@ def test_the_changelog_has_dates_and_known_headings() -> None:
 
 
 def test_scores_of_a_recipe_stand_in_the_report_that_it_names() -> None:
-    """Of two sweeps that were run again the recipes told the scores of before."""
+    """Of two sweeps that were run again the recipes named the scores of before."""
     checked = 0
     for path in sorted((ROOT / "rayjobs" / "recipes").rglob("*.yaml")):
         score = re.search(r"^#   score(.*\n(?:#     .*\n)*)", path.read_text(encoding="utf-8"), re.MULTILINE)

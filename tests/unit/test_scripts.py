@@ -100,7 +100,7 @@ def test_a_script_runs_no_module_of_the_folder_that_it_is_started_in(script: str
 
 
 def test_no_proxy_learns_the_token_from_clients_of_a_head(tmp_path: Path, short: Path) -> None:
-    """`ray job submit` shows it to the address that it is given, and asks a proxy about 127.0.0.1, too, unless it is told not to."""
+    """`ray job submit` shows it to the address that it is given, and asks a proxy about 127.0.0.1, too, unless it is set not to."""
     done = _starts_ray("one_host.sh", tmp_path, short)
     lines = "\n".join(line for line in done.stdout.splitlines() if line.startswith("  export "))
     for own, other in (("no_proxy", "NO_PROXY"), ("NO_PROXY", "no_proxy")):
@@ -259,7 +259,7 @@ def test_an_environment_gets_the_pinned_pip_or_is_made_with_the_one_there_is(tmp
 
 
 def _heeds_ctrl_c() -> None:
-    """Where the tests run behind an `&`, they were told not to, and so is what they start."""
+    """Where the tests run behind an `&`, they were set not to, and so is what they start."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -297,11 +297,11 @@ sys.exit(1)
 def test_an_installation_says_what_it_does_and_ends_as_pip_does(status: int, tmp_path: Path) -> None:
     (tmp_path / "log").write_text("Obtaining file:///checkout\n")
     found = "Collecting torch==2.13.0 (from sentdist)\n  Downloading https://host/torch-2.13.0-cp311.whl (190.3 MB)"
-    pip = f"""said() {{ until grep -q "$1" told; do sleep 0.1; done; }}
+    pip = f"""said() {{ until grep -q "$1" reported; do sleep 0.1; done; }}
         (said 'far: 0'; echo '{found}' >>log; said 'far: 1'; echo 'Installing collected packages: torch, ray, mlflow' >>log; said unpacking; exit {status}) &"""
-    done = _bash(f'. {ROOT}/infra/venv.sh; : >told\n{pip}\nfollow_pip "$!" log >told', cwd=tmp_path, INSTALL_TOLD_EVERY_S="1")
+    done = _bash(f'. {ROOT}/infra/venv.sh; : >reported\n{pip}\nfollow_pip "$!" log >reported', cwd=tmp_path, INSTALL_TOLD_EVERY_S="1")
     assert done.returncode == status, done.stderr
-    first, *middle, last = [line.split(" s: ")[1] for line in (tmp_path / "told").read_text().splitlines()]
+    first, *middle, last = [line.split(" s: ")[1] for line in (tmp_path / "reported").read_text().splitlines()]
     assert first == "packages found so far: 0"
     assert "packages found so far: 1; Downloading torch-2.13.0-cp311.whl (190.3 MB)" in middle
     assert last == "unpacking 3 packages"

@@ -309,7 +309,7 @@ def score_words(place: Place, kind: Any) -> tuple[float, ...]:
 
 
 @covers("Probes.channels", "Probes.num_sentences", "Probes.num_words", "Probes.seed", "Scores.probes", "Scores.targets")
-def test_probes_look_where_they_are_told(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probes_look_where_they_are_sent(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     from sentdist.stages.scores import probing
 
     seen: list[tuple[tuple[int, ...], tuple[int, ...], int, bytes]] = []

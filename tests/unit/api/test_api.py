@@ -185,7 +185,7 @@ def test_search_finds_what_numpy_finds(encoder: sentdist.Encoder) -> None:
         (lambda encoder: sentdist.report([1]), DataError, "report: found a list; expected a Recipe, or its name"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_told_in_one_sentence(
+def test_a_mistake_is_reported_in_one_sentence(
     call: object, kind: type[SentdistError], sentence: str, encoder: sentdist.Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -319,7 +319,9 @@ def _written(folder: Path, values: Mapping[str, Json]) -> Path:
     return path
 
 
-def test_one_encoder_twice_is_told_before_anything_is_encoded(encoder: sentdist.Encoder, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+def test_one_encoder_twice_is_reported_before_anything_is_encoded(
+    encoder: sentdist.Encoder, tiny_encoder_dir: Path, tmp_path: Path
+) -> None:
     with pytest.raises(DataError, match="twice; expected two encoders"):
         sentdist.compare(encoder, tiny_encoder_dir, "scenes-sts", store=tmp_path / "store")
     assert not list(tmp_path.rglob("*.parquet"))

@@ -171,13 +171,13 @@ def test_changes_beside_a_recipe_that_is_read_already_are_refused() -> None:
 
 
 @pytest.mark.parametrize("overrides", [{"seeds": [0]}, [("seeds", 0)], 3])
-def test_overrides_of_another_kind_are_told_how_they_are_written(overrides: object) -> None:
+def test_overrides_of_another_kind_are_shown_how_they_are_written(overrides: object) -> None:
     """The keys of a dict were taken for them, and `--set` was spoken of."""
     with pytest.raises(RecipeError, match=r"overrides: found .*; expected texts that change a field each\. For example \["):
         sentdist.Recipe.load(DEMO, overrides)  # type: ignore[arg-type]
 
 
-def test_two_uses_of_one_checkpoint_are_told_apart_by_their_order(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+def test_two_uses_of_one_checkpoint_are_distinguished_by_their_order(tiny_encoder_dir: Path, tmp_path: Path) -> None:
     mean, cls = (sentdist.Encoder.load(tiny_encoder_dir, pooling=pooling) for pooling in ("mean", "cls"))
     found = sentdist.compare(mean, cls, "scenes-sts", store=tmp_path)
     assert f"{tiny_encoder_dir} (first)" in found.sentence and f"{tiny_encoder_dir} (second)" in found.sentence

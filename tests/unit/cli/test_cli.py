@@ -61,7 +61,7 @@ def _script(*arguments: str) -> str:
         ("compare", "{tiny}", "minilm-l6", "--tasks", "nosuch", "--store", "{tmp}"),
     ],
 )
-def test_a_name_that_there_is_not_is_told_before_anything_heavy_is_loaded(
+def test_a_name_that_there_is_not_is_reported_before_anything_heavy_is_loaded(
     arguments: tuple[str, ...], tiny_encoder_dir: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "lines.txt").write_text("a line\n")
@@ -91,7 +91,7 @@ def test_quick_answers_are_quick_and_load_nothing_heavy(arguments: tuple[str, ..
 
 
 @pytest.mark.parametrize("group", [(), ("store",), ("bank",)])
-def test_every_command_is_told_in_one_line_of_a_narrow_terminal(group: tuple[str, ...]) -> None:
+def test_every_command_is_reported_in_one_line_of_a_narrow_terminal(group: tuple[str, ...]) -> None:
     listed = CliRunner().invoke(app, [*group, "--help"], env={"COLUMNS": "80"}).output.partition("Commands:")[2]
     assert len(listed.splitlines()) > 2
     assert "..." not in listed
@@ -121,7 +121,7 @@ def test_a_plan_says_what_is_shared(tmp_path: Path) -> None:
         (("stop", "demo", "--all"), "found demo and --all"),
     ],
 )
-def test_a_mistake_is_told_in_one_sentence(
+def test_a_mistake_is_reported_in_one_sentence(
     arguments: tuple[str, ...], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SENTDIST_STORE", str(tmp_path))
@@ -141,7 +141,7 @@ def test_debug_shows_where_an_error_came_from() -> None:
 
 @pytest.mark.parametrize("code", [None, "SystemExit is raised (sys.exit is called)."], ids=["plain", "as Ray raises it"])
 def test_sigterm_ends_a_local_run_in_order(code: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it has begun is put away, and its runs in MLflow are told: nothing of that happens where the signal ends the process."""
+    """What it has begun is put away, and its runs in MLflow are reported: nothing of that happens where the signal ends the process."""
     before, put_away = signal.getsignal(signal.SIGTERM), []
     monkeypatch.setattr(sigterm, "_received", None)
 
@@ -206,8 +206,8 @@ def test_a_sweep_in_which_dev_chose_nothing_names_its_report_all_the_same(tiny_r
 def test_a_plan_says_how_many_trials_confirm_what_dev_chooses(tmp_path: Path) -> None:
     """They were built without a word in the plan."""
     answer = _call("plan", DEMO, "--store", str(tmp_path), "--set", "confirm_seeds=3")
-    told = "Then the cell that dev chooses and the baseline are trained with 3 fresh seeds (confirm_seeds): not counted above."
-    assert told in " ".join(answer.output.split())
+    reported = "Then the cell that dev chooses and the baseline are trained with 3 fresh seeds (confirm_seeds): not counted above."
+    assert reported in " ".join(answer.output.split())
     assert "confirm_seeds" not in _call("plan", DEMO, "--store", str(tmp_path)).output
 
 
@@ -240,18 +240,21 @@ def test_a_plan_counts_what_is_there_and_what_is_to_build(tiny_run: dict[str, st
     ]
 
 
-def test_what_a_plan_only_guesses_is_told_as_a_guess(tmp_path: Path) -> None:
+def test_what_a_plan_only_guesses_is_reported_as_a_guess(tmp_path: Path) -> None:
     ahead = forecast(sentdist.plan(DEMO, store=tmp_path), ArtifactStore(tmp_path))
     output = _call("plan", DEMO, "--store", str(tmp_path)).output
-    told = {kind.kind: "about" in next(line for line in output.splitlines() if line.split()[:1] == [kind.kind]) for kind in ahead.kinds}
-    assert told == {kind.kind: kind.is_guessed and bool(kind.sentences) for kind in ahead.kinds} and set(told.values()) == {True, False}
+    reported = {kind.kind: "about" in next(line for line in output.splitlines() if line.split()[:1] == [kind.kind]) for kind in ahead.kinds}
+    assert reported == {kind.kind: kind.is_guessed and bool(kind.sentences) for kind in ahead.kinds} and set(reported.values()) == {
+        True,
+        False,
+    }
 
 
 def test_a_leak_stands_beside_the_score_that_a_run_prints(tiny_run: dict[str, str]) -> None:
     assert "leaked" in tiny_run["output"].partition("main score × 100")[2].partition("Best on dev")[0]
 
 
-def test_a_score_below_that_of_two_encoders_is_told_in_its_order_with_both_p(tiny_run: dict[str, str]) -> None:
+def test_a_score_below_that_of_two_encoders_is_reported_in_its_order_with_both_p(tiny_run: dict[str, str]) -> None:
     places = [
         line.split()[-1].rpartition("-")[2] for line in _call("store", "list", "train", "--store", tiny_run["store"]).output.splitlines()
     ]
@@ -269,11 +272,11 @@ def test_two_stages_are_explained_each_in_its_own_column(tiny_run: dict[str, str
     places = [line.split()[-1] for line in listed.output.splitlines()]
     entropy, rcl = (next(place for place in places if place.startswith(f"train/{name}")) for name in ("entropy", "rcl"))
     for first, second in ((entropy, rcl), (rcl, entropy)):
-        told = _call("explain", first, second, "--store", tiny_run["store"]).output
-        assert re.findall(r"train/\S+", told.partition("objective")[0]) == [first, second], told
-        rows = [re.split(r"[\s│]+", line.strip(" │")) for line in told.splitlines()]
+        reported = _call("explain", first, second, "--store", tiny_run["store"]).output
+        assert re.findall(r"train/\S+", reported.partition("objective")[0]) == [first, second], reported
+        rows = [re.split(r"[\s│]+", line.strip(" │")) for line in reported.splitlines()]
         (named,) = [row for row in rows if row[0] in ("objective.name", "objective.kind")]
-        assert named[1:] == [place.removeprefix("train/").partition("+")[0].partition("-")[0] for place in (first, second)], told
+        assert named[1:] == [place.removeprefix("train/").partition("+")[0].partition("-")[0] for place in (first, second)], reported
 
 
 def test_the_store_can_be_looked_at(tiny_run: dict[str, str]) -> None:
@@ -334,7 +337,7 @@ def test_a_report_is_printed_for_people_and_written_as_markdown(tiny_run: dict[s
     assert "<sub>" in (tmp_path / "report.md").read_text() and "## Citations" in (tmp_path / "report.md").read_text()
 
 
-def test_a_report_that_cannot_be_written_is_told(tiny_run: dict[str, str], tmp_path: Path) -> None:
+def test_a_report_that_cannot_be_written_is_reported(tiny_run: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
         refused = _call("report", "tiny", "--store", tiny_run["store"], "--out", str(place))

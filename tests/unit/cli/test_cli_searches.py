@@ -66,7 +66,7 @@ def test_a_recipe_with_a_search_is_planned_once(tmp_path: Path, monkeypatch: pyt
     assert done.exit_code == 0 and len(made) == 1, done.output
 
 
-def test_a_test_set_that_is_not_there_is_told_before_a_search(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+def test_a_test_set_that_is_not_there_is_reported_before_a_search(tmp_path: Path, tiny_encoder_dir: Path) -> None:
     values = tiny_values(tiny_encoder_dir, evaluation={"tasks": ["sts=pairs/absent"]}) | {
         "methods": {"fine_tuned": {"objective": {"name": "info_nce"}}},
         "search": {"suggest": "random", "samples": 2, "space": {"training.learning_rate": {"log": [1e-4, 1e-2]}}},
@@ -103,7 +103,7 @@ def test_a_plan_says_minutes_and_how_many_trials_of_this_very_search_there_are(
     assert ("In the store: 3 trials of this search; it goes on from there." in again.output) == is_same
 
 
-def test_what_dev_chose_is_told_with_its_own_price_and_that_of_its_method(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_dev_chose_is_reported_with_its_own_price_and_that_of_its_method(capsys: pytest.CaptureFixture[str]) -> None:
     trials = [SimpleNamespace(number=number, state=state, paid_s=paid)
               for number, state, paid in ((4, "finished", 10.0), (7, "finished", 20.0), (1, "pruned", 3.0), (2, "failed", 1.0))]  # fmt: skip
     finalists = [

@@ -39,10 +39,10 @@ def test_evaluate_and_compare_score_as_the_encoder_declares_and_say_so(folders: 
     where = ("--tasks", "stsb", "--data", folders["data"], "--store", tmp_path)
     scores = {}
     for name, more in {"declared": (), "cls": ("--pooling", "cls"), "mean": ("--pooling", "mean")}.items():
-        told = call("evaluate", folders["cls"], *more, *where)
-        assert told.exit_code == 0, told.output
-        assert f"pooling {'mean' if name == 'mean' else 'cls'}" in told.output
-        scores[name] = next(line.split()[2] for line in told.output.splitlines() if "spearman" in line)
+        reported = call("evaluate", folders["cls"], *more, *where)
+        assert reported.exit_code == 0, reported.output
+        assert f"pooling {'mean' if name == 'mean' else 'cls'}" in reported.output
+        scores[name] = next(line.split()[2] for line in reported.output.splitlines() if "spearman" in line)
     assert scores["declared"] == scores["cls"] != scores["mean"]
     plain = call("evaluate", folders["plain"], *where)
     assert "pooling mean" in plain.output and scores["mean"] in plain.output
@@ -87,8 +87,8 @@ def test_a_recipe_names_a_pooling_that_is_not_the_mean(
     values = tiny_values(folders["cls"])
     values["encoder"] = {"checkpoint": str(folders["cls"]), **encoder}
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(values))
-    told = call("plan", tmp_path / "tiny.yaml", "--data", folders["data"], "--store", tmp_path / "store")
-    assert (told.exit_code, said in told.stderr) == (2 if said else 0, True), told.output
+    reported = call("plan", tmp_path / "tiny.yaml", "--data", folders["data"], "--store", tmp_path / "store")
+    assert (reported.exit_code, said in reported.stderr) == (2 if said else 0, True), reported.output
 
 
 @pytest.mark.parametrize("field", ["training.max_length", "evaluation.max_length"])
@@ -102,13 +102,15 @@ def test_a_length_that_the_encoder_has_no_positions_for_is_refused_while_plannin
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_values(encoder)))
     words = ("plan", tmp_path / "tiny.yaml", "--data", folders["data"], "--store", tmp_path / "store", "--set", "encoder.pooling=cls")
     assert call(*words, "--set", f"{field}={longest}").exit_code == 0
-    told = call(*words, "--set", f"{field}={longest + 1}")
-    assert told.exit_code == 2 and f"{field}: found {longest + 1}, where encoder takes {longest} tokens" in told.stderr, told.output
+    reported = call(*words, "--set", f"{field}={longest + 1}")
+    assert reported.exit_code == 2 and f"{field}: found {longest + 1}, where encoder takes {longest} tokens" in reported.stderr, (
+        reported.output
+    )
 
 
 @pytest.mark.parametrize(("family", "is_refused"), [("albert", True), ("bert", False)])
 def test_a_rate_for_each_layer_needs_layers_of_their_own(family: str, is_refused: bool, tmp_path: Path) -> None:
-    """Told while planning: the first training may come hours later."""
+    """Reported while planning: the first training may come hours later."""
     values = tiny_values(tiny_encoder(tmp_path / family, family), training={"batch_size": 8, "max_length": 20, "layer_decay": 0.5})
     (tmp_path / "r.yaml").write_text(yaml.safe_dump(values))
     answer = call("plan", tmp_path / "r.yaml", "--data", write_data(tmp_path / "data"), "--store", tmp_path / "store")
@@ -194,8 +196,8 @@ def test_the_note_stands_in_the_plan_of_a_recipe(folders: dict[str, Path], tmp_p
     _hub_that(monkeypatch, OSError("no network"))
     values = tiny_values(folders["plain"]) | {"encoder": {"checkpoint": "owner/name", "revision": COMMIT}}
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(values))
-    told = call("plan", tmp_path / "tiny.yaml", "--data", folders["data"], "--store", tmp_path / "store")
-    assert told.exit_code == 0 and "owner/name is not on this machine" in told.output, told.output
+    reported = call("plan", tmp_path / "tiny.yaml", "--data", folders["data"], "--store", tmp_path / "store")
+    assert reported.exit_code == 0 and "owner/name is not on this machine" in reported.output, reported.output
 
 
 @pytest.mark.parametrize("revision", [None, "main", "abc123"])
@@ -216,7 +218,7 @@ PROMPTS = {"prompts": {"query": "query: ", "document": ""}}
         ({"prompts": {"query": ""}, "default_prompt_name": None, "similarity_fn_name": "cosine"}, ""),
     ],
 )
-def test_prompts_that_are_not_added_are_told(values: dict[str, object], said: str, folders: dict[str, Path], tmp_path: Path) -> None:
+def test_prompts_that_are_not_added_are_reported(values: dict[str, object], said: str, folders: dict[str, Path], tmp_path: Path) -> None:
     """Embeddings of trainings and scores differ from sentence-transformers'."""
     folder = tmp_path / "encoder"
     shutil.copytree(folders["cls"], folder)
@@ -225,9 +227,9 @@ def test_prompts_that_are_not_added_are_told(values: dict[str, object], said: st
     resolver.encoder(str(folder), revision=None, where="encoder.checkpoint")
     assert said in " ".join(resolver.notes) and bool(resolver.notes) == bool(said)
     (tmp_path / "corpus.txt").write_text("a man sings\nthe dog runs\n")
-    told = call("search", folder, "a man", "--corpus", tmp_path / "corpus.txt")
-    assert told.exit_code == 0 and "here none is added" not in told.stderr
-    assert ("asks sentence-transformers for dot" in told.stderr) == ("dot" in values.values())
+    reported = call("search", folder, "a man", "--corpus", tmp_path / "corpus.txt")
+    assert reported.exit_code == 0 and "here none is added" not in reported.stderr
+    assert ("asks sentence-transformers for dot" in reported.stderr) == ("dot" in values.values())
 
 
 @pytest.mark.parametrize("file", ["sentence_bert_config.json", "sentence_roberta_config.json"])

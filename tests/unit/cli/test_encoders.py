@@ -60,13 +60,13 @@ def test_encode_keeps_ids_and_normalizes(corpus: Path, expected: np.ndarray, tin
 
 @pytest.mark.parametrize(("more", "dtype"), [((), np.float32), (("--dtype", "float16"), np.float16)])
 def test_embeddings_are_of_the_type_that_is_asked_for(more: tuple[str, ...], dtype: type, tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    for name, told in (("out.npy", dtype), ("out.parquet", pa.from_numpy_dtype(dtype))):
+    for name, reported in (("out.npy", dtype), ("out.parquet", pa.from_numpy_dtype(dtype))):
         answer = _call("encode", tiny_encoder_dir, "-", *more, "--out", tmp_path / name, stdin="a man")
         assert answer.exit_code == 0 and np.dtype(dtype).name in answer.output, answer.output
         found = (
             np.load(tmp_path / name).dtype if name.endswith("npy") else pq.read_schema(tmp_path / name).field("embedding").type.value_type
         )
-        assert found == told
+        assert found == reported
 
 
 def test_precision_and_length_reach_the_encoder(expected: np.ndarray, tiny_encoder_dir: Path, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_mistake_leaves_one_sentence_and_no_file(
     assert not list(tmp_path.iterdir())
 
 
-def test_encode_does_not_write_over_a_file_unless_told_to(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+def test_encode_does_not_write_over_a_file_unless_asked_to(tiny_encoder_dir: Path, tmp_path: Path) -> None:
     (tmp_path / "out.npy").write_text("precious")
     answer = _call("encode", tiny_encoder_dir, "-", "--out", tmp_path / "out.npy", stdin="a man")
     assert "there already" in answer.stderr
@@ -124,7 +124,7 @@ def test_encode_does_not_write_over_a_file_unless_told_to(tiny_encoder_dir: Path
     assert np.load(tmp_path / "out.npy").shape == (1, 32)
 
 
-def test_texts_that_the_tokenizer_does_not_know_are_told(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+def test_texts_that_the_tokenizer_does_not_know_are_reported(tiny_encoder_dir: Path, tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text("你好\nthe dog runs\n再见 !\nthe zebra\n", encoding="utf-8")
     said = "without a word that the encoder's tokenizer knows, such as '你好'"
     encoded = _call("encode", tiny_encoder_dir, tmp_path / "texts.txt", "--out", tmp_path / "out.npy")
@@ -142,7 +142,7 @@ def test_texts_that_the_tokenizer_does_not_know_are_told(tiny_encoder_dir: Path,
     assert "without a word" not in _call("similarity", tiny_encoder_dir, "the zebra", "a dog !").stderr
 
 
-def test_how_a_file_is_written_is_found_and_told(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+def test_how_a_file_is_written_is_found_and_reported(tiny_encoder_dir: Path, tmp_path: Path) -> None:
     """A spreadsheet's own CSV: semicolons, letters of Windows."""
     (tmp_path / "mine.csv").write_bytes('id;sentence\n1;"a man; Bär"\n'.encode("cp1252"))
     answer = CliRunner().invoke(
@@ -162,7 +162,7 @@ def test_how_a_file_is_written_is_found_and_told(tiny_encoder_dir: Path, tmp_pat
         ("similarity {tiny} good.txt short.txt", "only 39,999 rows in short.txt; expected two files of one length"),
     ],
 )
-def test_a_mistake_at_the_end_is_told_before_an_encoder_begins(
+def test_a_mistake_at_the_end_is_reported_before_an_encoder_begins(
     command: str, said: str, tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """200,000 rows were encoded before the last one was looked at."""
@@ -191,7 +191,7 @@ def test_rows_that_a_spreadsheet_left_empty_are_none_or_named(tiny_encoder_dir: 
     assert pq.read_table(out.with_suffix(".parquet"))["id"].to_pylist() == ["1", "4"]
 
 
-def test_a_word_for_no_value_is_told(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+def test_a_word_for_no_value_is_reported(tiny_encoder_dir: Path, tmp_path: Path) -> None:
     """Rows of NULL, as databases export them, were embedded as any other without a word; training leaves them out."""
     table = tmp_path / "export.csv"
     table.write_text("text,n\na man,1\nNULL,2\nthe dog,3\n#N/A,4\n")

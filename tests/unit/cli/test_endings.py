@@ -29,7 +29,7 @@ SERVER = "http://127.0.0.1:9"
 
 @pytest.fixture
 def ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tuple[Result, list[tuple[str, Any]]]]:
-    """Runs a command whose building ends as it is told to; gives what it said, and what was done afterwards."""
+    """Runs a command whose building ends as it is set to; gives what it said, and what was done afterwards."""
     for name in ("SENTDIST_STORE", "SENTDIST_DATA", "RAY_ADDRESS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
@@ -57,7 +57,7 @@ def ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
                 raise ResourceError(where="MLflow", found="nobody", expected="an answer", remedy="Look.")
             done.append(("rebuilt", (tracking, name, failures)))
 
-        monkeypatch.setattr(endings, "print_outcome", lambda one, store: done.append(("told", one.name)))
+        monkeypatch.setattr(endings, "print_outcome", lambda one, store: done.append(("reported", one.name)))
         monkeypatch.setattr(endings, "print_next", lambda name, store: done.append(("next", name)))
         monkeypatch.setattr(endings, "publish_report", lambda name, store, tracking: done.append(("report", (name, tracking))))
         monkeypatch.setattr(rebuild, "rebuild", brought)
@@ -78,7 +78,7 @@ def test_the_exit_code_is_1_if_anything_failed_in_any_part(
 ) -> None:
     answer, done = ended(command, DEMO, *more, well=well)
     assert answer.exit_code == code, answer.output
-    assert [what for name, what in done if name == "told"] == [f"part{number}" for number in range(len(well))]
+    assert [what for name, what in done if name == "reported"] == [f"part{number}" for number in range(len(well))]
     assert done[-1] == ("next", "part0"), "also after a failure it is said how to go on"
 
 
@@ -121,7 +121,7 @@ def test_all_that_was_built_here_goes_to_mlflow(ended: Ended) -> None:
 @pytest.mark.parametrize("uri", [None, "", "127.0.0.1:9", "file:///tmp/runs"])
 def test_what_is_no_server_is_left_out_of_a_local_run_in_a_line(uri: str | None, ended: Ended) -> None:
     answer, done = ended("sweep", DEMO, "--local", uri=uri)
-    assert answer.exit_code == 0 and {name for name, _ in done} == {"carried out", "trials", "told", "next"}, answer.output
+    assert answer.exit_code == 0 and {name for name, _ in done} == {"carried out", "trials", "reported", "next"}, answer.output
     assert not dict(done)["carried out"]
     assert ("MLflow is left out: " in answer.stderr) == bool(uri)
 
@@ -132,16 +132,16 @@ def test_a_server_that_is_away_costs_a_line_and_not_the_run(ended: Ended) -> Non
     assert not [name for name, _ in done if name == "report"], "of what is not there"
 
 
-@pytest.mark.parametrize(("variable", "is_told"), [(None, True), ("SLURM_JOB_ID", False), (building.IN_A_JOB, False)])
+@pytest.mark.parametrize(("variable", "is_reported"), [(None, True), ("SLURM_JOB_ID", False), (building.IN_A_JOB, False)])
 def test_how_the_cluster_could_drive_it_is_said_where_it_does_not(
-    variable: str | None, is_told: bool, ended: Ended, monkeypatch: pytest.MonkeyPatch
+    variable: str | None, is_reported: bool, ended: Ended, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("SLURM_JOB_ID", building.IN_A_JOB):
         monkeypatch.delenv(name, raising=False)
     if variable is not None:
         monkeypatch.setenv(variable, "{}")
     answer, _ = ended("sweep", DEMO)
-    assert ("ray job submit" in answer.output) == is_told
+    assert ("ray job submit" in answer.output) == is_reported
 
 
 @pytest.mark.parametrize("is_search", [True, False])
@@ -183,7 +183,7 @@ WELL, ILL = {"base": 3.0, "fine_tuned": 1.0, "rcl": 0.8}, {"base": 0.5, "fine_tu
 
 @pytest.fixture
 def ending(tiny_encoder_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ending:
-    """What stands beneath the table of a sweep whose trials came out as they are told to, line by line."""
+    """What stands beneath the table of a sweep whose trials came out as they are set to, line by line."""
     monkeypatch.setenv("SENTDIST_STORE", str(tmp_path / "store"))
 
     def end(noise: dict[str, float], *, skip: Callable[[Trial], bool] = lambda trial: False, **changes: Json) -> list[str]:

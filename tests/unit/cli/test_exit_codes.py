@@ -1,4 +1,4 @@
-"""Exit codes, as a table over all commands: 2 for what can be corrected in what was typed, 1 for what fails; told in one line on stderr."""
+"""Exit codes, as a table over all commands: 2 for what can be corrected in what was typed, 1 for what fails; in one line on stderr."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_disk_that_fails_is_a_failure_and_a_file_that_is_not_there_a_mistake(
     assert done.exit_code == code and len(done.stderr.splitlines()) == 1 and not done.stdout, done.output
 
 
-def test_a_disk_that_fails_under_a_command_is_told_with_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fails_under_a_command_is_reported_with_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError(errno.EIO, "it clicks", "/mnt/file")
 
@@ -122,7 +122,7 @@ def test_a_disk_that_fails_under_a_command_is_told_with_its_file(tmp_path: Path,
 
 
 @pytest.mark.parametrize(("words", "is_said"), [(("plan", DEMO, DEMO), True), (("models", "minilm-l6", "mine"), False)])
-def test_who_names_two_recipes_is_told_that_a_command_takes_one(words: tuple[str, ...], is_said: bool) -> None:
+def test_who_names_two_recipes_is_shown_that_a_command_takes_one(words: tuple[str, ...], is_said: bool) -> None:
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 2 and ("one recipe a command" in done.stderr) == is_said, done.output
 

@@ -112,7 +112,7 @@ def test_without_the_onnx_packages_the_extra_is_named(tiny_encoder_dir: Path, tm
         (("{encoder}", "--to", "{full}/new", "--pooling", "none"), "one of mean, cls"),
     ],
 )
-def test_a_mistake_is_told_in_one_sentence(arguments: tuple[str, ...], words: str, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+def test_a_mistake_is_reported_in_one_sentence(arguments: tuple[str, ...], words: str, tiny_encoder_dir: Path, tmp_path: Path) -> None:
     (tmp_path / "precious").touch()
     answer = _call("export", *(argument.format(encoder=tiny_encoder_dir, full=tmp_path) for argument in arguments))
     assert answer.exit_code == 2, answer.output

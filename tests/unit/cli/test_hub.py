@@ -55,7 +55,7 @@ def test_pin_prints_the_commit_and_how_to_use_it(monkeypatch: pytest.MonkeyPatch
         ("owner/name", LocalTokenNotFoundError("none"), "hf auth login"),
     ],
 )
-def test_a_hub_that_cannot_be_asked_is_told_in_a_sentence(
+def test_a_hub_that_cannot_be_asked_is_reported_in_a_sentence(
     monkeypatch: pytest.MonkeyPatch, name: str, error: Exception | None, said: str
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -87,7 +87,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, tiny_encoder_dir: Path) ->
     return folder / "store", next(stage.key for stage in plan.stages if isinstance(stage, Train))
 
 
-def test_push_shows_the_card_and_sends_nothing_unless_told(trained: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_push_shows_the_card_and_sends_nothing_unless_asked(trained: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
     store, key = trained
     monkeypatch.setattr(huggingface_hub.HfApi, "create_repo", lambda *_, **__: pytest.fail("sent"))
     found = call("push", key[:8], "me/mine", "--licence", "apache-2.0", "--store", store)
@@ -185,7 +185,7 @@ def test_an_encoder_whose_package_is_not_installed_says_what_to_install(tmp_path
 
 
 @pytest.mark.parametrize(("more", "is_private"), [((), True), (("--private",), True), (("--public",), False)])
-def test_a_repository_is_private_unless_told_and_speaks_the_language_that_is_said(
+def test_a_repository_is_private_unless_asked_and_speaks_the_language_that_is_said(
     more: tuple[str, ...], is_private: bool, trained: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, key = trained

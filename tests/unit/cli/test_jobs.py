@@ -1,4 +1,4 @@
-"""What a job of a cluster is told: places that it can reach, whatever folder it runs in."""
+"""What a job of a cluster is given: places that it can reach, whatever folder it runs in."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sentdist.inference.opening import IN_A_JOB, store_root
 
 def test_the_command_for_a_job_names_places_from_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    told = job_command("sweep", Path("my recipes/a.yaml"), "--set", "about=it's mine", store="results", data=Path("data"))
+    reported = job_command("sweep", Path("my recipes/a.yaml"), "--set", "about=it's mine", store="results", data=Path("data"))
     expected = [
         "rayjobs.sweep",
         "my recipes/a.yaml",
@@ -25,7 +25,7 @@ def test_the_command_for_a_job_names_places_from_the_root(tmp_path: Path, monkey
         "--data",
         f"{tmp_path}/data",
     ]
-    assert shlex.split(told) == expected
+    assert shlex.split(reported) == expected
     tuned = job_command("sweep", Path(".sentdist/tuned/faq/recipe.yaml"), store="s3://bucket/store", data=None)
     assert shlex.split(tuned) == ["rayjobs.sweep", f"{tmp_path}/.sentdist/tuned/faq/recipe.yaml", "--store", "s3://bucket/store"]
 

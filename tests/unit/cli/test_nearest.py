@@ -115,13 +115,13 @@ def test_relations_move_the_query(weights: tuple[float, float], files: dict[str,
     np.testing.assert_allclose([hit["score"] for hit in found["hits"]], -np.sort(-scores), atol=3e-6)
 
 
-def test_a_file_that_is_searched_for_as_a_sentence_is_told(files: dict[str, Path]) -> None:
+def test_a_file_that_is_searched_for_as_a_sentence_is_reported(files: dict[str, Path]) -> None:
     """Its name was embedded, and hits were shown for it without a word."""
-    told = "is searched for as a sentence. The sentences of that file: --queries"
+    reported = "is searched for as a sentence. The sentences of that file: --queries"
     found = _call("search", files["encoder"], files["queries"], "--corpus", files["plain"])
-    assert found.exit_code == 0 and told in found.stderr
+    assert found.exit_code == 0 and reported in found.stderr
     for query in ("gone.txt", "~nobody/x.txt", f"{'long ' * 1000}.txt"):
-        assert told not in _call("search", files["encoder"], query, "--corpus", files["plain"], "--max-length", "9").stderr
+        assert reported not in _call("search", files["encoder"], query, "--corpus", files["plain"], "--max-length", "9").stderr
 
 
 def test_a_table_shows_brackets_as_they_are(files: dict[str, Path]) -> None:
@@ -159,7 +159,7 @@ def test_a_table_shows_brackets_as_they_are(files: dict[str, Path]) -> None:
         (("--queries", "how are you?", "--corpus", "{plain}"), "'how are you?': found a sentence; expected a file"),
     ],
 )
-def test_a_mistake_is_told_in_one_sentence(arguments: tuple[str, ...], words: str, files: dict[str, Path]) -> None:
+def test_a_mistake_is_reported_in_one_sentence(arguments: tuple[str, ...], words: str, files: dict[str, Path]) -> None:
     answer = _call("search", files["encoder"], *(argument.format(**files) for argument in arguments), stdin="")
     assert answer.exit_code == 2, answer.output
     assert words in answer.stderr
@@ -177,7 +177,7 @@ def test_embeddings_of_other_sentences_are_refused(files: dict[str, Path], tmp_p
 
 
 @pytest.mark.parametrize("name", ["corpus.csv", "corpus.jsonl", "corpus.txt"])
-def test_rows_without_a_sentence_are_left_out_counted_and_told(name: str, files: dict[str, Path], tmp_path: Path) -> None:
+def test_rows_without_a_sentence_are_left_out_counted_and_reported(name: str, files: dict[str, Path], tmp_path: Path) -> None:
     """As spreadsheets leave them behind. The corpus was refused."""
     texts = ["", SENTENCES[0], " ", *SENTENCES[1:4], "", SENTENCES[4], ""]
     path = tmp_path / name

@@ -55,8 +55,8 @@ def test_the_command_trains_on_the_file_and_scores_rows_held_out_of_it(
     assert re.search(r"75 rows: \d+ train, \d dev, \d test, in \d+ groups; the largest group has \d+ rows?", found.output), found.output
     table = found.output.partition("main score")[2]
     assert all(row in table for row in ("retrieval-pairs-csv-test", "Untouched encoder", "Shared words", "Contrastive"))
-    told, first = found.output.find("MLflow is left out: MLFLOW_TRACKING_URI"), found.output.find("stages to build")
-    assert 0 <= told < first, "before anything is built, and no failure"
+    reported, first = found.output.find("MLflow is left out: MLFLOW_TRACKING_URI"), found.output.find("stages to build")
+    assert 0 <= reported < first, "before anything is built, and no failure"
     encoder = re.search(r"^Encoder: (.+)$", found.output, re.MULTILINE)
     assert encoder is not None and (Path(encoder[1]) / "modules.json").is_file()
     has_gained = "No trained row is above the untouched encoder" not in found.output
@@ -82,7 +82,7 @@ def test_all_rows_are_trained_on_and_none_twice(command: list[str], tmp_path: Pa
         ("a b c\n", "separated by one of commas"),
     ],
 )
-def test_what_is_wrong_with_the_file_is_told_first(command: list[str], tmp_path: Path, content: str | None, said: str) -> None:
+def test_what_is_wrong_with_the_file_is_reported_first(command: list[str], tmp_path: Path, content: str | None, said: str) -> None:
     (tmp_path / ("pears.csv" if content is None else "pairs.csv")).write_text(content or "")
     found = done(command)
     assert found.exit_code == 2 and said in found.output

@@ -41,7 +41,7 @@ def test_names_stand_left_and_numbers_right() -> None:
     assert (two_decimals(1), two_decimals(2.345), two_decimals(None)) == ("1.00", "2.35", "–")
 
 
-def test_a_log_has_no_bar_and_is_told_how_far_it_is_every_half_minute(
+def test_a_log_has_no_bar_and_is_shown_how_far_it_is_every_half_minute(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It had one line for as many minutes as it took."""
@@ -99,7 +99,7 @@ def test_no_gpu_is_a_number_of_gpus() -> None:
 
 def test_relations_weigh_one_unless_said_and_are_named_once() -> None:
     assert weights_of(["a", "b=0.5", "c=0"]) == {"a": 1.0, "b": 0.5, "c": 0.0} and weights_of([]) == {}
-    for given, told in (
+    for given, reported in (
         (["a", "a=2"], "a=2 twice"),
         (["a=inf"], "a=inf"),
         (["a=-1"], "a=-1"),
@@ -107,5 +107,5 @@ def test_relations_weigh_one_unless_said_and_are_named_once() -> None:
         (["a=nan"], "a=nan"),
         (["a=x"], "a=x"),
     ):
-        with pytest.raises(DataError, match=f"--relation: found {told}; expected"):
+        with pytest.raises(DataError, match=f"--relation: found {reported}; expected"):
             weights_of(given)

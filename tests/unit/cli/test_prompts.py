@@ -190,7 +190,7 @@ def test_an_encoder_without_prompts_says_nothing_of_them(corpus: Path, tiny_enco
     ("command", "options"), [("encode", ["--prompt"]), ("similarity", ["--prompt"]), ("search", ["--query-prompt", "--document-prompt"])]
 )
 def test_help_names_the_options_and_what_is_taken_without_them(command: str, options: list[str]) -> None:
-    told = re.sub(r"[\s│]+", " ", _line(_call(command, "--help")))
+    reported = re.sub(r"[\s│]+", " ", _line(_call(command, "--help")))
     for option in options:
-        assert option in told
-    assert "[default: the encoder's default prompt, if it has one]" in told if command != "search" else "named document, if" in told
+        assert option in reported
+    assert "[default: the encoder's default prompt, if it has one]" in reported if command != "search" else "named document, if" in reported

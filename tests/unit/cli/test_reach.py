@@ -37,7 +37,7 @@ from sentdist.tracking import mlflow_tracker, rebuild
 from tests.support.planning import RECIPES
 from tests.support.tiny_encoders import SENTENCES
 
-Told = list[tuple[tuple[Any, ...], dict[str, Any]]]
+Calls = list[tuple[tuple[Any, ...], dict[str, Any]]]
 
 
 def _call(*words: str | Path) -> Result:
@@ -45,26 +45,26 @@ def _call(*words: str | Path) -> Result:
 
 
 @pytest.fixture
-def listen(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Told]:
+def listen(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Calls]:
     """Puts something that notes its arguments in the place of a function; answer: what it gives back."""
 
-    def put(module: object, name: str, answer: object = None) -> Told:
-        told: Told = []
+    def put(module: object, name: str, answer: object = None) -> Calls:
+        reported: Calls = []
 
         def note(*given: Any, **named: Any) -> object:
-            told.append((given, named))
+            reported.append((given, named))
             if isinstance(answer, BaseException):
                 raise answer
             return answer
 
         monkeypatch.setattr(module, name, note)
-        return told
+        return reported
 
     return put
 
 
 @pytest.fixture
-def joined(listen: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:
+def joined(listen: Callable[..., Calls], monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster that is not there."""
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     listen(connection, "connect")
@@ -73,34 +73,34 @@ def joined(listen: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.usefixtures("joined")
 @pytest.mark.parametrize(("words", "name"), [(("stop", "demo"), "demo"), (("stop", "--all"), None)])
 def test_the_sweep_that_is_named_is_stopped_and_all_only_where_that_is_said(
-    words: tuple[str, ...], name: str | None, listen: Callable[..., Told]
+    words: tuple[str, ...], name: str | None, listen: Callable[..., Calls]
 ) -> None:
-    told = listen(stop_sweeps, "stop_sweeps", [stop_sweeps.StoppedSweep(sweep="demo", num_ended=2)])
+    reported = listen(stop_sweeps, "stop_sweeps", [stop_sweeps.StoppedSweep(sweep="demo", num_ended=2)])
     done = _call(*words)
-    assert done.exit_code == 0 and told == [((name,), {})], done.output
+    assert done.exit_code == 0 and reported == [((name,), {})], done.output
     assert "demo: stopped, and with it 2 unfinished stages that nothing else needs." in done.output
 
 
 @pytest.mark.usefixtures("joined")
 @pytest.mark.parametrize(("more", "within_s", "everywhere"), [((), 60.0, False), (("--within", "30", "--all"), 30.0, True)])
-def test_a_host_leaves_in_the_time_that_is_said_and_takes_the_others_along_only_if_told(
-    more: tuple[str, ...], within_s: float, everywhere: bool, listen: Callable[..., Told]
+def test_a_host_leaves_in_the_time_that_is_said_and_takes_the_others_along_only_if_asked(
+    more: tuple[str, ...], within_s: float, everywhere: bool, listen: Callable[..., Calls]
 ) -> None:
-    told = listen(leaving, "leave", ["10.0.0.1", "10.0.0.2"])
+    reported = listen(leaving, "leave", ["10.0.0.1", "10.0.0.2"])
     done = _call("leave", *more)
-    assert done.exit_code == 0 and told == [((), {"within_s": within_s, "everywhere": everywhere})], done.output
+    assert done.exit_code == 0 and reported == [((), {"within_s": within_s, "everywhere": everywhere})], done.output
     assert f"2 hosts to go within {within_s:g} s: 10.0.0.1, 10.0.0.2." in done.output
 
 
 @pytest.mark.parametrize("within", ["inf", "nan", "1e9", "0", "90000"])
-def test_a_time_that_is_none_is_refused_before_a_cluster_is_asked(within: str, listen: Callable[..., Told]) -> None:
-    told = listen(leaving, "leave", ["10.0.0.1"])
+def test_a_time_that_is_none_is_refused_before_a_cluster_is_asked(within: str, listen: Callable[..., Calls]) -> None:
+    reported = listen(leaving, "leave", ["10.0.0.1"])
     done = _call("leave", "--within", within)
-    assert done.exit_code == 2 and not told and "--within" in done.output, done.output
+    assert done.exit_code == 2 and not reported and "--within" in done.output, done.output
 
 
 @pytest.mark.usefixtures("joined")
-def test_banks_are_listed_under_their_headings_and_dropped_by_name(listen: Callable[..., Told]) -> None:
+def test_banks_are_listed_under_their_headings_and_dropped_by_name(listen: Callable[..., Calls]) -> None:
     bank = owner.BankFacts(
         label="phi-0.01", key="abc123", owner="o", encoder="e", num_sentences=12_345, width=384, dtype="float16", num_bytes=9_500_000,
         num_shards=3, nodes=("10.0.0.1", "10.0.0.2"), num_spilled=2, age_s=9.0, idle_s=71.0,
@@ -114,8 +114,8 @@ def test_banks_are_listed_under_their_headings_and_dropped_by_name(listen: Calla
     }  # fmt: skip
     listen(owner, "list_banks", [])
     assert _call("bank", "list").output == "No banks are in the memory of this cluster: they are freed 15 min after their last use.\n"
-    told = listen(owner, "drop_bank", bank)
-    assert _call("bank", "drop", "phi").output == "phi-0.01 dropped.\n" and told == [(("phi",), {})]
+    reported = listen(owner, "drop_bank", bank)
+    assert _call("bank", "drop", "phi").output == "phi-0.01 dropped.\n" and reported == [(("phi",), {})]
 
 
 @pytest.fixture
@@ -169,18 +169,18 @@ def test_servers_are_not_started_where_no_compiler_is(
     assert done.exit_code == code and len(brought_up) == (code == 0), done.output
 
 
-def test_doctor_ends_with_1_if_one_finding_of_several_is_bad(listen: Callable[..., Told], tmp_path: Path) -> None:
+def test_doctor_ends_with_1_if_one_finding_of_several_is_bad(listen: Callable[..., Calls], tmp_path: Path) -> None:
     for states, code in ((("good", "note"), 0), (("good", "bad", "good"), 1), (("note",), 0), (("bad", "note"), 1)):
-        told = listen(health, "examine", [health.Finding(subject=state, state=state, text="it is so") for state in states])  # type: ignore[arg-type]
+        reported = listen(health, "examine", [health.Finding(subject=state, state=state, text="it is so") for state in states])  # type: ignore[arg-type]
         done = _call("doctor", "--store", tmp_path / "store", "--data", tmp_path)
-        assert done.exit_code == code and told == [((str(tmp_path / "store"), tmp_path), {})], (states, done.output)
+        assert done.exit_code == code and reported == [((str(tmp_path / "store"), tmp_path), {})], (states, done.output)
 
 
 def test_a_search_over_workers_has_their_number_gpus_and_depth(
-    tiny_encoder_dir: Path, tmp_path: Path, listen: Callable[..., Told], monkeypatch: pytest.MonkeyPatch
+    tiny_encoder_dir: Path, tmp_path: Path, listen: Callable[..., Calls], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "lines.txt").write_text("\n".join(SENTENCES))
-    told = listen(parallel_nearest, "search_over_workers", typer.Exit(7))
+    reported = listen(parallel_nearest, "search_over_workers", typer.Exit(7))
     made = _call("encode", tiny_encoder_dir, tmp_path / "lines.txt", "--out", tmp_path / "lines.npy")
     assert made.exit_code == 0, made.output
     monkeypatch.chdir(tmp_path)
@@ -188,22 +188,22 @@ def test_a_search_over_workers_has_their_number_gpus_and_depth(
     over = ("--workers", "2", "--gpus-per-worker", "0.5", "--gpu-type", "H100")
     done = _call("search", tiny_encoder_dir, "a dog", "--embeddings", "lines.npy", "-k", "3", *over)
     assert len(loads) == 1, "this machine's GPUs are the workers'"
-    ((_, searched, reader, _), named) = told[0]
+    ((_, searched, reader, _), named) = reported[0]
     assert done.exit_code == 7 and named["depth"] == 3, done.output
     assert (named["runtime"].workers, named["runtime"].gpus_per_worker, named["runtime"].gpu_type) == (2, 0.5, "H100")
     assert searched.embeddings == reader.embeddings == tmp_path / "lines.npy", "workers are started in other folders"
 
 
 def test_a_file_is_encoded_over_workers_only_where_that_is_asked(
-    tiny_encoder_dir: Path, tmp_path: Path, listen: Callable[..., Told]
+    tiny_encoder_dir: Path, tmp_path: Path, listen: Callable[..., Calls]
 ) -> None:
     (tmp_path / "lines.txt").write_text("\n".join(SENTENCES))
-    told = listen(file_encoder.WorkerEncoding, "on_cluster", typer.Exit(7))
+    reported = listen(file_encoder.WorkerEncoding, "on_cluster", typer.Exit(7))
     command = ("encode", tiny_encoder_dir, tmp_path / "lines.txt", "--out", tmp_path / "lines.npy")
     for more, code in (((), 0), (("--gpus-per-worker", "1"), 2), (("--workers", "3", "--gpus-per-worker", "0.5"), 7)):
         done = _call(*command, "--overwrite", *more)
         assert done.exit_code == code, done.output
-    (((loaded, runtime), _),) = told
+    (((loaded, runtime), _),) = reported
     assert loaded.encoder.device.type == "cpu", "this machine's GPUs are the workers'"
     assert (runtime.workers, runtime.gpus_per_worker) == (3, 0.5)
 
@@ -221,11 +221,11 @@ def test_a_file_is_encoded_over_workers_only_where_that_is_asked(
     ],
 )
 def test_scoring_over_workers_has_their_number_and_gpus(
-    more: tuple[str, ...], over_workers: bool, workers: int, gpus: float | None, listen: Callable[..., Told], tmp_path: Path
+    more: tuple[str, ...], over_workers: bool, workers: int, gpus: float | None, listen: Callable[..., Calls], tmp_path: Path
 ) -> None:
-    told = listen(scoring, "_scored", typer.Exit(7))
+    reported = listen(scoring, "_scored", typer.Exit(7))
     done = _call("evaluate", "minilm-l6", "--tasks", " scenes-sts , scenes-faq", "--store", tmp_path, *more)
-    (((asked,), named),) = told
+    (((asked,), named),) = reported
     assert done.exit_code == 7 and named == {"over_workers": over_workers, "is_quiet": False}, done.output
     assert [task.name for task in asked.stage.tasks] == ["scenes-sts", "scenes-faq"]
     assert asked.context.runtime.workers == workers and (gpus is None or asked.context.runtime.gpus_per_worker == gpus)
@@ -237,16 +237,16 @@ def test_a_precision_that_no_device_here_has_is_refused_before_anything_is_read(
     assert done.exit_code == 2 and "found a computation on CPUs" in done.output, done.output
 
 
-@pytest.mark.parametrize(("num_groups", "told"), [(3, "1,200 (3 apart)"), (1200, "1,200")])
+@pytest.mark.parametrize(("num_groups", "reported"), [(3, "1,200 (3 apart)"), (1200, "1,200")])
 def test_a_score_says_how_many_of_its_items_stand_for_themselves(
-    num_groups: int, told: str, listen: Callable[..., Told], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    num_groups: int, reported: str, listen: Callable[..., Calls], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     line = evaluated.ScoreLine(task="scenes-sts", measure="spearman", score=80.0, num_items=1200, num_groups=num_groups)
     listen(scoring, "_scored", SimpleNamespace(record=SimpleNamespace(results={})))
     listen(evaluated, "score_lines", [line])
     monkeypatch.setattr(ArtifactStore, "folder", lambda *_: tmp_path)
     shown = _call("evaluate", "minilm-l6", "--tasks", "scenes-sts", "--store", tmp_path).output
-    assert told in shown and ("apart" in told) == ("apart" in shown)
+    assert reported in shown and ("apart" in reported) == ("apart" in shown)
 
 
 @pytest.mark.parametrize("refused", [("--tasks", "sts"), ("--workers", "2"), ("--gpus-per-worker", "1"), ("--gpu-type", "L4")])
@@ -255,8 +255,8 @@ def test_what_mteb_takes_no_notice_of_is_refused_beside_it(refused: tuple[str, s
     assert done.exit_code == 2 and f"found {refused[0]} beside --mteb" in " ".join(done.output.split()), done.output
 
 
-def test_each_encoder_of_a_comparison_has_its_own_options(listen: Callable[..., Told], tmp_path: Path) -> None:
-    told = listen(planned_scores, "planned_evaluation", (SimpleNamespace(key="same"), None, ()))
+def test_each_encoder_of_a_comparison_has_its_own_options(listen: Callable[..., Calls], tmp_path: Path) -> None:
+    reported = listen(planned_scores, "planned_evaluation", (SimpleNamespace(key="same"), None, ()))
     mine, other = ("--revision", "1" * 40, "--pooling", "cls"), ("--other-revision", "2" * 40, "--other-pooling", "max")
     done = _call(
         "compare",
@@ -274,25 +274,25 @@ def test_each_encoder_of_a_comparison_has_its_own_options(listen: Callable[..., 
         tmp_path,
     )
     assert done.exit_code == 2 and "twice" in done.output, done.output
-    uses = [given[0] for given, _ in told]
+    uses = [given[0] for given, _ in reported]
     assert [(use.checkpoint, use.revision, use.pooling) for use in uses] == [("o/one", "1" * 40, "cls"), ("o/other", "2" * 40, "max")]
     assert {(use.max_length, use.precision) for use in uses} == {(9, "bf16")}
 
 
 @pytest.mark.parametrize(("uri", "links"), [(None, {}), ("http://127.0.0.1:5001", {"parallel": "a page"})])
 def test_the_report_of_a_search_links_to_the_server_that_is_named(
-    uri: str | None, links: dict[str, str], listen: Callable[..., Told], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    uri: str | None, links: dict[str, str], listen: Callable[..., Calls], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setattr(searches, "find_search", lambda store, name: "a search")
     asked = listen(mlflow_tracker, "make_tracker", SimpleNamespace(search_pages=lambda search: {"parallel": "a page"}))
-    told = listen(sweep_report, "report_sweep", typer.Exit(7))
+    reported = listen(sweep_report, "report_sweep", typer.Exit(7))
     done = _call("report", "demo", "--store", tmp_path, *(("--uri", uri) if uri else ()))
     assert done.exit_code == 7, done.output
-    assert told[0][1] == {"links": links} and [given[0] for given, _ in asked] == ([uri] if uri else [])
+    assert reported[0][1] == {"links": links} and [given[0] for given, _ in asked] == ([uri] if uri else [])
 
 
-def test_who_names_no_sweep_is_told_those_of_the_store_that_was_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_names_no_sweep_is_shown_those_of_the_store_that_was_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SENTDIST_STORE", raising=False)
     plan = sentdist.plan(RECIPES / "demo.yaml", store=tmp_path / "mine")
@@ -303,7 +303,7 @@ def test_who_names_no_sweep_is_told_those_of_the_store_that_was_named(tmp_path: 
 
 @pytest.mark.parametrize("paper", [False, True])
 def test_a_report_that_names_no_folder_lies_in_one_of_its_own(
-    paper: bool, listen: Callable[..., Told], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    paper: bool, listen: Callable[..., Calls], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.chdir(tmp_path)
@@ -314,16 +314,16 @@ def test_a_report_that_names_no_folder_lies_in_one_of_its_own(
     assert done.exit_code == 0 and (tmp_path / ".sentdist/reports/mine/report.md").read_text() == "# Mine\n", done.output
 
 
-def test_mlflow_is_brought_up_to_date_for_the_sweep_that_is_named(listen: Callable[..., Told], tmp_path: Path) -> None:
+def test_mlflow_is_brought_up_to_date_for_the_sweep_that_is_named(listen: Callable[..., Calls], tmp_path: Path) -> None:
     found = SimpleNamespace(name="demo", num_scored=3, num_trials=5, num_runs=9, not_understood=[])
     for words, name in (((), None), (("demo",), "demo")):
-        told = listen(rebuild, "rebuild", [found])
+        reported = listen(rebuild, "rebuild", [found])
         done = _call("track", "--rebuild", *words, "--store", tmp_path, "--uri", "http://me:secret@host:1")
-        assert done.exit_code == 0 and told[0][0][1:] == ("http://me:secret@host:1", name)
+        assert done.exit_code == 0 and reported[0][0][1:] == ("http://me:secret@host:1", name)
         assert done.output.startswith("demo: 3 of 5 trials with scores; 9 runs up to date\n") and "secret" not in done.output
 
 
-def test_nothing_is_tracked_without_being_told_to_and_the_exit_code_says_so(tmp_path: Path) -> None:
+def test_nothing_is_tracked_without_being_asked_to_and_the_exit_code_says_so(tmp_path: Path) -> None:
     done = _call("track", "--store", tmp_path)
     assert done.exit_code == 2 and "Nothing done" in done.stderr
 
@@ -331,9 +331,9 @@ def test_nothing_is_tracked_without_being_told_to_and_the_exit_code_says_so(tmp_
 def test_every_option_of_tune_stands_in_the_recipe_that_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from sentdist.cli import building, tune
 
-    told: list[str] = []
+    reported: list[str] = []
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(building, "build_on_cluster", lambda *_, job, reports: told.append(job))
+    monkeypatch.setattr(building, "build_on_cluster", lambda *_, job, reports: reported.append(job))
     monkeypatch.setattr(tune, "_print_winner", lambda *_: None)
     rows = [f"{number},a dog of {number} years,it is {number} years old" for number in range(60)]
     (tmp_path / "Meine Möbel.csv").write_text("id,one,two\n" + "\n".join(rows) + "\n")
@@ -346,16 +346,16 @@ def test_every_option_of_tune_stands_in_the_recipe_that_it_writes(tmp_path: Path
     corpus: Any = recipe.corpus
     assert (corpus.shape, list(corpus.columns), corpus.file) == ("pairs", ["one", "two"], str(tmp_path / "Meine Möbel.csv"))
     assert {name.partition("-")[0] for name in recipe.methods if recipe.methods[name].objective is not None} >= {"contrastive", "rcl"}
-    assert f"--store {tmp_path}/place" in told[0]
+    assert f"--store {tmp_path}/place" in reported[0]
 
 
 @pytest.mark.parametrize("name", ["run", "sweep", "report"])
 def test_a_job_is_the_command_of_its_name_with_all_that_follows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[list[str]] = []
-    monkeypatch.setattr(cli, "app", lambda words, prog_name: told.append(words))
+    reported: list[list[str]] = []
+    monkeypatch.setattr(cli, "app", lambda words, prog_name: reported.append(words))
     monkeypatch.setattr(sys, "argv", [f"rayjobs/{name}.py", "demo", "--set", "a=1"])
     runpy.run_module(f"rayjobs.{name}", run_name="__main__")
-    assert told == [[name, "demo", "--set", "a=1"]]
+    assert reported == [[name, "demo", "--set", "a=1"]]
 
 
 def test_the_recipes_of_one_folder_stand_together_those_of_subfolders_after_them() -> None:

@@ -132,7 +132,7 @@ def test_a_recipe_says_how_its_file_is_read(planted_encoder_dir: Path, here: Pat
         ("retrieval=beir/corpus.jsonl", "Name the folder: retrieval=beir."),
     ],
 )
-def test_what_cannot_be_scored_is_told_with_what_to_write(planted_encoder_dir: Path, here: Path, tasks: str, said: str) -> None:
+def test_what_cannot_be_scored_is_reported_with_what_to_write(planted_encoder_dir: Path, here: Path, tasks: str, said: str) -> None:
     (here / "plain.yaml").write_text(
         "name: plain\ncorpus: {source: generated/nli}\nmethods: {base: {}}\nevaluation: {tasks: [scenes-sts]}\n"
     )
@@ -152,7 +152,7 @@ def test_a_recipe_says_own_by_its_corpus() -> None:
 
 
 @pytest.mark.parametrize("command", ["evaluate", "compare"])
-def test_a_mistake_is_told_under_the_command_that_was_typed(command: str, planted_encoder_dir: Path, tiny_encoder_dir: Path) -> None:
+def test_a_mistake_is_reported_under_the_command_that_was_typed(command: str, planted_encoder_dir: Path, tiny_encoder_dir: Path) -> None:
     encoders = [planted_encoder_dir, tiny_encoder_dir][: 1 + (command == "compare")]
     for tasks in ("stss", "own"):
         found = call(command, *encoders, "--tasks", tasks)
@@ -160,17 +160,17 @@ def test_a_mistake_is_told_under_the_command_that_was_typed(command: str, plante
 
 
 @pytest.mark.parametrize(
-    ("encoding", "separator", "told"),
+    ("encoding", "separator", "reported"),
     [("utf-8", ",", None), ("cp1252", ";", "pairs.csv: text in cp1252; separated by semicolons"), ("utf-8-sig", ";", "text in utf-8-sig")],
 )
 def test_a_file_in_this_folder_is_scored_however_it_is_written_and_wherever_other_data_lie(
-    planted_encoder_dir: Path, here: Path, encoding: str, separator: str, told: str | None
+    planted_encoder_dir: Path, here: Path, encoding: str, separator: str, reported: str | None
 ) -> None:
     lines = [("sentence1", "sentence2", "score"), *((f"{one} für", other, str(place % 5)) for place, (one, other) in enumerate(ROWS))]
     (here / "pairs.csv").write_bytes("".join(f"{separator.join(line)}\n" for line in lines).encode(encoding))
     found = call("evaluate", planted_encoder_dir, "--tasks", "sts=pairs.csv")
     assert found.exit_code == 0 and "sts-pairs-csv" in found.output, found.output
-    assert told in found.output if told else "text in" not in found.output
+    assert reported in found.output if reported else "text in" not in found.output
     assert f"Read in {here}, for {here / 'data'} has no such file: sts=pairs.csv" in found.output
     assert queries("sts-pairs-csv") == len(ROWS)
 
@@ -204,12 +204,12 @@ def test_scores_and_comparisons_are_json_for_other_programs(planted_encoder_dir:
     assert wrong.exit_code == 2 and "--format: found jsno" in wrong.stderr
 
 
-def test_what_takes_longer_than_to_encode_is_told_before_it_begins(planted_encoder_dir: Path) -> None:
+def test_what_takes_longer_than_to_encode_is_reported_before_it_begins(planted_encoder_dir: Path) -> None:
     """Ten nested folds of a small file took half a minute in silence."""
     Path("mood.csv").write_text("text,label\n" + "".join(f"a {'good' if n % 2 else 'bad'} film number {n},{n % 2}\n" for n in range(40)))
     asked = ("evaluate", planted_encoder_dir, "--tasks", "classification=mood,own=faq.csv", "--format", "json")
     found = call(*asked)
     assert found.exit_code == 0, found.output
-    told = "classification-mood: fitting classifiers on its embeddings."
-    assert [line for line in found.stderr.splitlines() if "fitting" in line] == [told] and "fitting" not in found.stdout
+    reported = "classification-mood: fitting classifiers on its embeddings."
+    assert [line for line in found.stderr.splitlines() if "fitting" in line] == [reported] and "fitting" not in found.stdout
     assert "fitting" not in call(*asked).stderr, "it is in the store"

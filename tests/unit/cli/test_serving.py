@@ -16,7 +16,7 @@ from sentdist.services.ports import free_port
 from sentdist.tracking import served_model
 
 
-def test_a_server_that_is_away_is_told_with_what_to_do() -> None:
+def test_a_server_that_is_away_is_reported_with_what_to_do() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         uri = f"http://127.0.0.1:{nobody.getsockname()[1]}"
@@ -26,7 +26,7 @@ def test_a_server_that_is_away_is_told_with_what_to_do() -> None:
     assert "Start it (`sentdist up`), or name another: `sentdist serve MODEL --uri ADDRESS`." in done.output
 
 
-def test_a_port_that_is_taken_or_none_is_told_before_the_download(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_that_is_taken_or_none_is_reported_before_the_download(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(served_model, "verified_copy", lambda *_: pytest.fail("downloaded"))
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

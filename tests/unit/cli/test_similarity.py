@@ -144,7 +144,7 @@ def test_relations_of_other_embeddings_score_nothing(
         (("{encoder}", "a man", "a dog", "--out", "scores.csv"), "Leave --out out"),
     ],
 )
-def test_a_mistake_is_told_in_one_sentence(
+def test_a_mistake_is_reported_in_one_sentence(
     arguments: tuple[str, ...], words: str, tiny_encoder_dir: Path, related: Path, files: dict[str, Path]
 ) -> None:
     answer = _call("similarity", *(argument.format(encoder=tiny_encoder_dir, related=related, **files) for argument in arguments))
@@ -154,7 +154,7 @@ def test_a_mistake_is_told_in_one_sentence(
 
 
 @pytest.mark.parametrize(("more", "stays"), [((), True), (("--overwrite",), False)])
-def test_scores_that_are_there_stay_unless_told(
+def test_scores_that_are_there_stay_unless_asked(
     more: tuple[str, ...], stays: bool, tiny_encoder_dir: Path, files: dict[str, Path], tmp_path: Path
 ) -> None:
     (out := tmp_path / "scores.csv").write_text("kept")

@@ -53,8 +53,8 @@ def test_a_kind_is_listed_alone_and_one_that_there_is_not_is_refused(call: Calla
         assert done.exit_code == 2 and "Did you mean" in done.output
 
 
-def test_a_misspelt_key_or_label_is_told_what_it_may_have_been(call: Callable[..., Result]) -> None:
-    """Only that there is none was told."""
+def test_a_misspelt_key_or_label_is_shown_what_it_may_have_been(call: Callable[..., Result]) -> None:
+    """Only that there is none was said."""
     key, label = TRAIN.key[:10], TRAIN.place.partition("/")[2].rpartition("-")[0]
     for near in (f"{key[:-1]}{'0' if key[-1] != '0' else '1'}", label.replace("-b64", "-b46"), f"{TRAIN.place[:-1]}_"):
         assert f'Did you mean "{TRAIN.place}"?' in call("show", near).output, near

@@ -51,9 +51,9 @@ def test_the_tokenizer_of_another_model_is_refused_while_planning(tmp_path: Path
     folder = tiny_encoder(tmp_path / "encoder", "bert")
     assert num_tokens(folder) == 53
     word_tokenizer(words=tuple(f"word{number}" for number in range(500))).save_pretrained(folder)
-    told = CliRunner().invoke(app, ["evaluate", str(folder), "--tasks", "scenes-sts", "--store", str(tmp_path / "store")])
-    assert told.exit_code == 2 and not (tmp_path / "store").exists()
-    assert f"encoder: {folder}: found a tokenizer of 504 tokens and 53 word embeddings" in told.stderr
+    reported = CliRunner().invoke(app, ["evaluate", str(folder), "--tasks", "scenes-sts", "--store", str(tmp_path / "store")])
+    assert reported.exit_code == 2 and not (tmp_path / "store").exists()
+    assert f"encoder: {folder}: found a tokenizer of 504 tokens and 53 word embeddings" in reported.stderr
     values = {"name": "other", "encoder": {"checkpoint": str(folder)}, "corpus": {"source": "generated/nli", "split": "train"}}
     values |= {"evaluation": {"tasks": ["scenes-sts"]}, "methods": {"base": {}}}
     (tmp_path / "other.yaml").write_text(json.dumps(values))

@@ -49,7 +49,7 @@ def call(words: list[str]) -> Result:
     return CliRunner().invoke(app, words, env={"COLUMNS": "160"})
 
 
-def test_the_best_encoder_for_a_file_is_searched_told_and_written(words: list[str], tmp_path: Path) -> None:
+def test_the_best_encoder_for_a_file_is_searched_reported_and_written(words: list[str], tmp_path: Path) -> None:
     found = call(words)
     assert found.exit_code == 0, found.output
     folder = tmp_path / ".sentdist/tuned/tune-mine"
@@ -94,7 +94,7 @@ def test_what_is_stopped_is_kept_and_said(words: list[str], monkeypatch: pytest.
         (["--max-length", "100000"], "takes 40 tokens"),
     ],
 )
-def test_a_mistake_is_told_before_anything_is_built(words: list[str], more: list[str], said: str, tmp_path: Path) -> None:
+def test_a_mistake_is_reported_before_anything_is_built(words: list[str], more: list[str], said: str, tmp_path: Path) -> None:
     found = call([*words, *more])
     assert found.exit_code == 2 and said in found.output, found.output
     assert not (tmp_path / ".sentdist/store").exists() and not list(tmp_path.rglob("recipe.yaml"))
@@ -116,7 +116,9 @@ def test_another_search_is_not_written_over(words: list[str], tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("is_same", [True, False])
-def test_a_search_that_gives_way_to_one_of_other_options_is_told(words: list[str], is_same: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_that_gives_way_to_one_of_other_options_is_reported(
+    words: list[str], is_same: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[PlannedSearch] = []
     monkeypatch.setattr(building, "build_within", lambda planned, *_: asked.append(planned))
     monkeypatch.setattr(tune, "_print_winner", lambda *_: None)
@@ -167,7 +169,7 @@ def test_a_commit_stands_behind_the_at_of_a_name_and_not_of_a_folder(tmp_path: P
     assert tune._fields_of_file(shape=None, revision=None, columns=[], header=None, encoding=None) == {}
 
 
-def test_an_encoding_that_there_is_not_is_told_once(words: list[str]) -> None:
+def test_an_encoding_that_there_is_not_is_reported_once(words: list[str]) -> None:
     found = call([*words[:2], "--local", "--encoding", "klingon"])
     assert found.exit_code == 2 and "found 'klingon'; expected an encoding that Python knows" in found.stderr
     assert "Value error" not in found.stderr
@@ -182,7 +184,7 @@ def test_a_header_is_said_of_packed_files_and_of_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("quick", [0, tune.QUICK_BYTES])
-def test_who_waits_for_a_large_file_is_told_for_what(quick: int, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_waits_for_a_large_file_is_shown_for_what(quick: int, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Of thousands of rows nothing was said for a minute on a busy machine."""
     monkeypatch.setattr(tune, "QUICK_BYTES", quick)
     found = call([*words[:2], "--local", "--methods", "none"])

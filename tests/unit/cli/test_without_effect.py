@@ -47,17 +47,19 @@ def test_a_kind_of_gpu_for_workers_without_one_is_refused(command: str, tmp_path
 
 @pytest.mark.parametrize("command", ["plan", "leaks"])
 @pytest.mark.parametrize(
-    ("recipe", "override", "told"),
+    ("recipe", "override", "reported"),
     [
         ("demo.yaml", "methods.rcl.phis=[0.03]", "found a field that sweep.methods.rcl.phis varies: [[0.01], [0.01, 0.02]]"),
         ("demo.yaml", "methods.rcl.phis.0=0.03", "Say --set sweep.methods.rcl.phis=…, or leave the grid out by `sentdist run`."),
         ("search.yaml", "training.learning_rate=1e-4", "found a field that search.space.training.learning_rate varies: {'log': ["),
     ],
 )
-def test_a_value_that_the_grid_or_search_replaces_is_refused(command: str, recipe: str, override: str, told: str, tmp_path: Path) -> None:
+def test_a_value_that_the_grid_or_search_replaces_is_refused(
+    command: str, recipe: str, override: str, reported: str, tmp_path: Path
+) -> None:
     """The sweep ran its own values, under the name that was asked for another one."""
     done = CliRunner().invoke(app, [command, str(RECIPES / recipe), "--set", override, "--store", str(tmp_path)])
-    assert done.exit_code == 2 and f"--set {override}: " in done.output and told in " ".join(done.output.split()), done.output
+    assert done.exit_code == 2 and f"--set {override}: " in done.output and reported in " ".join(done.output.split()), done.output
 
 
 def test_without_its_grid_a_recipe_takes_such_a_value(tmp_path: Path) -> None:

@@ -97,7 +97,9 @@ FILES = {
         (("plan", DEMO, "--set", "encoder.checkpoint=owner/name", "--set", "encoder.revision=main"), "found owner/name at main, which may move"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_told_with_what_to_type(words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistake_is_reported_with_what_to_type(
+    words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "other").mkdir()
     for name, content in FILES.items():
         (tmp_path / name).write_bytes(content)
@@ -110,10 +112,10 @@ def test_a_mistake_is_told_with_what_to_type(words: tuple[str, ...], said: str, 
 
 
 def test_help_names_values_as_people_do() -> None:
-    def told(*words: str) -> str:
+    def reported(*words: str) -> str:
         return CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "160"}).output
 
-    pages = {words: told(*words) for words in (("run",), ("search",), ("similarity",), ("tune",), ("store", "list"), ("up",))}
+    pages = {words: reported(*words) for words in (("run",), ("search",), ("similarity",), ("tune",), ("store", "list"), ("up",))}
     for page in pages.values():
         usage, options = page.splitlines()[0], page.partition("Options:")[2]
         assert not re.search(r"\[\[|\{[a-z]", usage) and not re.search(r"<[a-z]", options), page
@@ -136,7 +138,7 @@ def test_what_there_is_is_listed(words: tuple[str, ...], said: str) -> None:
     assert answer.exit_code == 0 and said in answer.output, answer.output
 
 
-def test_recipes_are_told_in_whole_sentences() -> None:
+def test_recipes_are_reported_in_whole_sentences() -> None:
     lines = CliRunner().invoke(app, ["recipes"]).output.splitlines()
     assert len(lines) > 40 and not [line for line in lines if not line.endswith((".", ":", "?"))]
 
@@ -146,7 +148,7 @@ def test_two_recipes_are_not_one_command() -> None:
     assert answer.exit_code == 2 and "one recipe a command" in " ".join(answer.output.split())
 
 
-def test_a_column_of_scores_that_holds_words_is_told(tmp_path: Path) -> None:
+def test_a_column_of_scores_that_holds_words_is_reported(tmp_path: Path) -> None:
     who, what = ("dog", "cat", "man", "bird", "child", "fox"), ("runs", "eats", "sleeps", "sings", "reads", "walks")
     rows = "".join(f"a {one} {does},the {one} {does},high\n" for one in who for does in what)
     (tmp_path / "graded.csv").write_text(f"sentence1,sentence2,score\n{rows}")

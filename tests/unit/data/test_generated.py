@@ -128,8 +128,8 @@ def test_what_follows_contradicts_nothing_and_what_contradicts_differs() -> None
             assert getattr(weaker, slot) in (None, getattr(scene, slot))
         assert weaker.count == scene.count
         against, negated = scene_pairs.contradicted(scene, draw, "train")
-        told = [getattr(against, slot) != getattr(scene, slot) and getattr(against, slot) is not None for slot in vars(scene)]
-        assert negated or any(told)
+        reported = [getattr(against, slot) != getattr(scene, slot) and getattr(against, slot) is not None for slot in vars(scene)]
+        assert negated or any(reported)
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_a_key_that_comes_later_is_a_column_too(tmp_path: Path) -> None:
 def test_a_line_that_is_none_is_named_with_what_is_wrong_about_it(
     text: str, number: int, remedy: str, encoding: str, tmp_path: Path
 ) -> None:
-    """pyarrow's words were told: "The document is empty" of a comma behind an object."""
+    """pyarrow's words were reported: "The document is empty" of a comma behind an object."""
     path = tmp_path / "rows.jsonl"
     path.write_text(text, encoding=encoding)
     for read in (
@@ -85,7 +85,7 @@ def test_the_only_list_of_objects_may_stand_under_a_key(text: str, tmp_path: Pat
         ("7", "found 7; expected"),
     ],
 )
-def test_json_of_another_shape_is_told(text: str, said: str, tmp_path: Path) -> None:
+def test_json_of_another_shape_is_reported(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "faq.json").write_text(text)
     with pytest.raises(DataError, match=said):
         read_objects(tmp_path / "faq.json")
@@ -104,7 +104,7 @@ def test_objects_one_behind_the_other_are_a_list_of_them(text: str, tmp_path: Pa
     ("text", "said"),
     [('{"a": 1}\n{"a": 2}\n{a: 3}\n', "in line 3"), ('{"a": 1},\n{"a": 2}\n', "in line 1"), ("{} 7", "objects and others")],
 )
-def test_where_objects_end_is_told(text: str, said: str, tmp_path: Path) -> None:
+def test_where_objects_end_is_reported(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "rows.json").write_text(text)
     with pytest.raises(DataError, match=said):
         read_objects(tmp_path / "rows.json")

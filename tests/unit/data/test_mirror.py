@@ -121,7 +121,7 @@ def test_a_file_that_came_after_the_listing_stays(root: str) -> None:
     filesystem.delete_file(f"{BUCKET}/data/own_more.csv")
 
 
-def test_workers_are_told_the_address_and_not_this_machine_s_folder(root: str, tmp_path: Path) -> None:
+def test_workers_are_given_the_address_and_not_this_machine_s_folder(root: str, tmp_path: Path) -> None:
     plan, context = planned_recipe(
         load_recipe(RECIPES / "own.yaml", ("corpus.file=own.csv",)), store=str(tmp_path / "store"), data=data_folder(root)
     )
@@ -158,7 +158,7 @@ def test_the_command_line_takes_an_address(root: str, tmp_path: Path) -> None:
     assert found.exit_code == 2 and "nli/mine" in found.stderr
 
 
-def test_what_cannot_be_reached_is_told_in_a_sentence(root: str, s3: FaultyS3) -> None:
+def test_what_cannot_be_reached_is_reported_in_a_sentence(root: str, s3: FaultyS3) -> None:
     folder = data_folder(root)
     s3.be("no right")
     try:
@@ -171,7 +171,7 @@ def test_what_cannot_be_reached_is_told_in_a_sentence(root: str, s3: FaultyS3) -
 
 
 @pytest.mark.usefixtures("root")  # a cache of its own
-def test_a_bucket_of_google_s_that_does_not_answer_is_told_and_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bucket_of_google_s_that_does_not_answer_is_reported_and_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Google's library tries for a quarter of an hour, in silence."""
     monkeypatch.setattr(addresses, "GCS_GIVES_UP_S", 1.0)
     folder = data_folder(f"gs://anonymous@bucket/data?scheme=http&endpoint_override=127.0.0.1:{free_port()}")

@@ -113,7 +113,7 @@ def test_a_negative_is_called_so_in_a_word_of_its_own(tmp_path: Path, third: str
         ("CAFÃ©", True),
     ],
 )
-def test_letters_that_were_lost_before_are_told(tmp_path: Path, word: str, is_spoilt: bool) -> None:
+def test_letters_that_were_lost_before_are_reported(tmp_path: Path, word: str, is_spoilt: bool) -> None:
     path = tmp_path / "own.csv"
     path.write_text("question,answer\n" + "".join(f"one {n},{word if n < 3 else 'other'} {n}\n" for n in range(60)), encoding="utf-8")
     notes = recognise("own.csv", path, OwnFileOptions(near=None)).notes
@@ -121,7 +121,7 @@ def test_letters_that_were_lost_before_are_told(tmp_path: Path, word: str, is_sp
     assert len(notes) == 2 + is_spoilt
 
 
-@pytest.mark.parametrize(("number", "is_told"), [(40, True), (3, True), (2, False)])
+@pytest.mark.parametrize(("number", "is_reported"), [(40, True), (3, True), (2, False)])
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
@@ -131,12 +131,12 @@ def test_letters_that_were_lost_before_are_told(tmp_path: Path, word: str, is_sp
         ("it&#39;s so", "'&#39;' in"),
     ],
 )
-def test_html_in_many_texts_is_told_once(tmp_path: Path, number: int, is_told: bool, text: str, shown: str) -> None:
+def test_html_in_many_texts_is_reported_once(tmp_path: Path, number: int, is_reported: bool, text: str, shown: str) -> None:
     path = tmp_path / "own.tsv"
     path.write_text("question\tanswer\n" + "".join(f"one {n}\t{text if n < number else 'a < b & c; x > y'} {n}\n" for n in range(60)))
     notes = recognise("own.tsv", path, OwnFileOptions(near=None)).notes
-    assert len(notes) == 2 + is_told
-    if is_told:
+    assert len(notes) == 2 + is_reported
+    if is_reported:
         assert notes[-1].startswith(f"{number} texts with HTML, such as {shown}")
 
 
@@ -197,7 +197,7 @@ def test_a_file_that_is_a_mark_of_its_encoding_is_empty(tmp_path: Path, content:
     ],
 )
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
-def test_other_letters_than_those_that_were_written_are_read_only_when_told(
+def test_other_letters_than_those_that_were_written_are_read_only_when_asked(
     tmp_path: Path, encoding: str, question: str, answer: str, suffix: str
 ) -> None:
     rows = [(question.format(n=n), answer.format(n=n)) for n in range(40)]
@@ -207,8 +207,8 @@ def test_other_letters_than_those_that_were_written_are_read_only_when_told(
     with pytest.raises(DataError, match=r"neither UTF-8 nor of Western Europe.*--set corpus\.encoding="):
         cells(path)
     has_header = False if suffix == "csv" else None
-    told = recognised(path.name, path, FileFormat(encoding=encoding, has_header=has_header), sorted(KNOWN_NAMES))
-    assert [tuple(row.values()) for row in own_table(path.name, path, told).to_pylist()] == rows
+    reported = recognised(path.name, path, FileFormat(encoding=encoding, has_header=has_header), sorted(KNOWN_NAMES))
+    assert [tuple(row.values()) for row in own_table(path.name, path, reported).to_pylist()] == rows
 
 
 @pytest.mark.parametrize("answer", ["Drücken Sie „{n}“ … – fünf Füße", "Appuyez sur le bouton là-bas, s’il vous plaît, {n} fois à l’été"])
@@ -219,8 +219,8 @@ def test_words_of_the_west_are_read_as_windows_writes_them(tmp_path: Path, answe
 
 
 @pytest.mark.parametrize("name", ["own.txt", "own.csv"])
-def test_sentences_alone_are_told_to_be_no_pairs(tmp_path: Path, name: str) -> None:
-    """A person with a sentence a line was told to quote fields that hold the separator."""
+def test_sentences_alone_are_reported_to_be_no_pairs(tmp_path: Path, name: str) -> None:
+    """A person with a sentence a line was asked to quote fields that hold the separator."""
     (tmp_path / name).write_text("text\n" + "".join(f"This is sentence {n}{', with more' * (n % 3 == 0)}.\n" for n in range(60)))
     with pytest.raises(DataError, match=r"one text a row, such as 'This is .*expected two texts a row .*unsupervised SimCSE"):
         recognise(name, tmp_path / name, OwnFileOptions())
@@ -243,7 +243,7 @@ def test_sentences_alone_are_told_to_be_no_pairs(tmp_path: Path, name: str) -> N
         ),
     ],
 )
-def test_json_of_another_shape_is_told_with_what_to_do(tmp_path: Path, name: str, content: str, said: str) -> None:
+def test_json_of_another_shape_is_reported_with_what_to_do(tmp_path: Path, name: str, content: str, said: str) -> None:
     (tmp_path / name).write_text(content)
     with pytest.raises(DataError) as refused:
         recognise(name, tmp_path / name, OwnFileOptions())

@@ -29,6 +29,6 @@ def test_scores_in_percent_are_scores(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cells", [["45%", "7"], [None, "0", "", "10 %", "20%"]])
-def test_scores_of_which_some_are_in_percent_are_told(cells: Sequence[object]) -> None:
+def test_scores_of_which_some_are_in_percent_are_reported(cells: Sequence[object]) -> None:
     with pytest.raises(DataError, match=r"found '(45|10 )%' in row .* and '.' in row .; expected all in percent, or none"):
         grades_of("own.csv", "score", cells)

@@ -113,7 +113,7 @@ def test_a_header_or_separator_of_a_table_that_has_none_is_refused(
         ("sep=;\nOur FAQ\n", "question;answer;topic", "in line 3 .*Delete line 2"),
     ],
 )
-def test_a_title_above_the_header_is_told_with_the_line(tmp_path: Path, above: str, names: str, said: str) -> None:
+def test_a_title_above_the_header_is_reported_with_the_line(tmp_path: Path, above: str, names: str, said: str) -> None:
     """The names of columns were a row to train on, or a row of more fields than the title has."""
     path = tmp_path / "own.csv"
     path.write_text(f"{above}{names}\n" + "".join(f"how is {n};it is so {n};topic {n % 3}\n" for n in range(40)))

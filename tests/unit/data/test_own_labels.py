@@ -86,7 +86,7 @@ def test_yes_and_no_are_scores_where_labels_are_meant(tmp_path: Path, cells: tup
     number = 60 // len(cells)
     ends = f"label read as how alike the texts are, the last most: no ({number} rows), yes ({number} rows)"
     assert ends in notes[0] and (f"{number} rows without a text or a score left out" in notes[0]) == ("" in cells)
-    with pytest.raises(DataError, match=r"third with yes or no beside first, second; expected to be told whether it says how alike"):
+    with pytest.raises(DataError, match=r"third with yes or no beside first, second; expected to know whether it says how alike"):
         with_column(tmp_path, "first,second,third", cells)
     assert with_column(tmp_path, "first,second,third", cells, columns=("first", "second", "third")).shape == "graded"
 
@@ -214,7 +214,7 @@ def test_truths_and_decimals_are_scores(tmp_path: Path, name: str, cells: list[o
         assert sum(found.sizes) == sum(cell == cell for cell in cells)
 
 
-def test_labels_are_told_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+def test_labels_are_reported_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     """10 stood before 2."""
     with pytest.raises(DataError, match=r"label with 1 \(6 rows\), 2 \(6 rows\), 3 .*, 8 \(6 rows\), … beside"):
         with_column(tmp_path, "first,second,label", range(1, 11))
@@ -222,7 +222,7 @@ def test_labels_are_told_in_the_order_of_their_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("cells", "said"),
-    [((0.5, 3, 7.5), "scores that are higher for texts that are more alike"), (("same", "other"), "to be told whether it says how alike")],
+    [((0.5, 3, 7.5), "scores that are higher for texts that are more alike"), (("same", "other"), "to know whether it says how alike")],
 )
 def test_how_different_texts_are_is_asked_about(tmp_path: Path, cells: tuple[object, ...], said: str) -> None:
     with pytest.raises(DataError, match=said):
@@ -231,7 +231,7 @@ def test_how_different_texts_are_is_asked_about(tmp_path: Path, cells: tuple[obj
     assert with_column(tmp_path, "question,answer,difference", texts).shape == "faq"  # 1 minus a text was asked for
 
 
-def test_labels_in_words_are_told_in_words(tmp_path: Path) -> None:
+def test_labels_in_words_are_reported_in_words(tmp_path: Path) -> None:
     path = tmp_path / "own.csv"
     words = ("entailment", "Neutral", "contradiction")
     path.write_text("premise,hypothesis,label\n" + "".join(f"one {n},other {n},{words[n % 3]}\n" for n in range(60)))

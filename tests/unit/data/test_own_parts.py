@@ -1,4 +1,4 @@
-"""A folder of the parts of one table, as Spark, `datasets` and pandas write it: read as one, or told why not."""
+"""A folder of the parts of one table, as Spark, `datasets` and pandas write it: read as one, or refused with the reason."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def of_side(folder: Path, found: RecognisedFile, side: int) -> list[str]:
 
 @pytest.mark.parametrize("suffix", [".parquet", ".snappy.parquet", ".csv", ".jsonl", ".json", ".jsonl.gz"])
 def test_the_parts_in_a_folder_are_one_table(tmp_path: Path, suffix: str) -> None:
-    """A folder was told to be put into one file."""
+    """A folder was to be put into one file."""
     folder = tmp_path / "faq"
     for number in (2, 0, 1):
         write(folder / f"part-0000{number}{suffix}", some_rows(20 * number))
@@ -97,7 +97,7 @@ def test_splits_in_the_names_of_files_are_splits(tmp_path: Path) -> None:
     assert recognise("own", folder, NEAR).revision != before
 
 
-def test_the_place_of_a_row_is_told_with_its_file(tmp_path: Path) -> None:
+def test_the_place_of_a_row_is_reported_with_its_file(tmp_path: Path) -> None:
     for number in range(3):
         rows: Rows = [{"sentence1": f"a {n}", "sentence2": f"b {n}", "score": str(n % 5)} for n in range(20 * number, 20 * number + 20)]
         rows[7]["score"] = "four" if number == 1 else "4"
@@ -158,7 +158,7 @@ def nothing(folder: Path) -> None:
         (nothing, r"a folder without a table.*Name a folder in it: .*own/data"),
     ],
 )
-def test_parts_that_are_no_parts_of_one_table_are_told(tmp_path: Path, spoil: Callable[[Path], None], said: str) -> None:
+def test_parts_that_are_no_parts_of_one_table_are_reported(tmp_path: Path, spoil: Callable[[Path], None], said: str) -> None:
     write(tmp_path / "own/a.csv", some_rows(0))
     spoil(tmp_path / "own")
     with pytest.raises(DataError, match=said):
@@ -220,7 +220,7 @@ def test_a_collection_for_retrieval_is_no_table(tmp_path: Path) -> None:
     assert f"corpus: {{source: beir}}, with --data {tmp_path}." in refused.value.remedy
 
 
-def test_a_pattern_is_told_to_be_a_folder(tmp_path: Path) -> None:
+def test_a_pattern_is_reported_to_be_a_folder(tmp_path: Path) -> None:
     write(tmp_path / "own/a.csv", some_rows(0))
     assert "own: its files are read as one table" in no_such_file(tmp_path / "own/*.csv", "own/*.csv").remedy
 

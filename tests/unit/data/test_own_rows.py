@@ -63,7 +63,7 @@ def seen(path: Path, **asked: object) -> RecognisedFile:
 
 
 @pytest.mark.parametrize(
-    ("encoding", "separator", "name", "told"),
+    ("encoding", "separator", "name", "reported"),
     [
         ("utf-8", ",", "faq.csv", None),
         ("utf-8-sig", ";", "faq.csv", "text in utf-8-sig; separated by semicolons"),
@@ -73,11 +73,13 @@ def seen(path: Path, **asked: object) -> RecognisedFile:
         ("utf-8", "|", "faq.csv", "separated by bars"),
     ],
 )
-def test_encoding_and_separator_are_recognised_and_said(tmp_path: Path, encoding: str, separator: str, name: str, told: str | None) -> None:
+def test_encoding_and_separator_are_recognised_and_said(
+    tmp_path: Path, encoding: str, separator: str, name: str, reported: str | None
+) -> None:
     path = tmp_path / name
     path.write_bytes(written([("Question", "Answer"), *faq_rows()], separator).encode(encoding))
     found = seen(path)
-    assert found.notes[0] == f"{name}: faq in Question, Answer" + (f"; {told}" if told else "")
+    assert found.notes[0] == f"{name}: faq in Question, Answer" + (f"; {reported}" if reported else "")
     rows = [row for side in (TRAIN, DEV, TEST) for row in read_rows(name, path, found.file, side, revision=found.revision).to_pylist()]
     assert {(row["sent0"], row["sent1"]) for row in rows} == {(question, answer.strip()) for question, answer in faq_rows()}
 
@@ -153,7 +155,7 @@ def test_json_is_read_with_and_without_a_mark(tmp_path: Path, suffix: str) -> No
         ("question,answer,score\na b,c d,x\n", {"shape": "graded", "columns": ("question", "answer", "score")}, "'x' in row 1"),
     ],
 )
-def test_what_cannot_be_understood_is_told_in_a_sentence(tmp_path: Path, content: str, asked: dict[str, object], said: str) -> None:
+def test_what_cannot_be_understood_is_reported_in_a_sentence(tmp_path: Path, content: str, asked: dict[str, object], said: str) -> None:
     path = tmp_path / "own.csv"
     path.write_text(content)
     with pytest.raises(DataError) as refused:
@@ -320,7 +322,7 @@ def read_cells(path: Path) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("separator", [",", "\t"])
-def test_names_that_a_spreadsheet_repeats_are_told_apart(tmp_path: Path, separator: str) -> None:
+def test_names_that_a_spreadsheet_repeats_are_distinguished(tmp_path: Path, separator: str) -> None:
     path = tmp_path / "own.csv"
     rows = [(f"question {n}", f"answer {n}", f"other {n}", "", "") for n in range(30)]
     path.write_text(written([("question", "answer", "answer", "", ""), *rows], separator))
@@ -361,16 +363,16 @@ def test_a_name_may_hold_a_line_break(tmp_path: Path) -> None:
     assert read_cells(path) == [{"question": "a b", "answer\n(short)": "c d"}, {"question": "e f", "answer\n(short)": "g h"}]
 
 
-def test_pairs_with_two_scores_are_told(tmp_path: Path) -> None:
+def test_pairs_with_two_scores_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "graded.csv"
     rows = [("Satz A", "Satz B", "Note"), *graded_rows()]
     path.write_text(written(rows, ";"))
     assert not any("is another" in line for line in seen(path, near=None).notes)
     again = [(*rows[place][:2], f"{rows[place][2]}{digit}") for place, digit in ((1, "0"), (2, "1"), (3, "1"))]
     path.write_text(written([*rows, *again], ";"))
-    told = seen(path, near=None).notes
-    assert "3 repeated rows left out" in told[0]
-    assert "The score of 2 repeated rows is another than in the first row of that pair, which is taken." in told
+    reported = seen(path, near=None).notes
+    assert "3 repeated rows left out" in reported[0]
+    assert "The score of 2 repeated rows is another than in the first row of that pair, which is taken." in reported
 
 
 @pytest.mark.parametrize("name", ["own.jsonl", "own.jsonl.gz"])
@@ -381,7 +383,7 @@ def test_a_line_of_json_may_be_long(tmp_path: Path, name: str) -> None:
     assert len(read_cells(path)) == len(read_file("own", path)) == 4
 
 
-def test_the_scale_of_scores_is_told_with_what_lies_on_it(tmp_path: Path) -> None:
+def test_the_scale_of_scores_is_reported_with_what_lies_on_it(tmp_path: Path) -> None:
     path = tmp_path / "graded.csv"
     rows = [f"one {n},other {n},{45 if n == 7 else n % 6}\n" for n in range(60)]
     path.write_text("sentence1,sentence2,score\n" + "".join(rows))

@@ -1,4 +1,4 @@
-"""Shapes that other programs write: TREC's judgements, grades below 0, TSV by pandas; repetitions told all at once."""
+"""Shapes that other programs write: TREC's judgements, grades below 0, TSV by pandas; repetitions reported all at once."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_line_of_another_length_is_named(tmp_path: Path) -> None:
         read_retrieval("my/faq", data_root=bank(tmp_path, "q0 0 d1 2\nq0 d2 1\n"))
 
 
-def test_all_repetitions_are_told_at_once(tmp_path: Path) -> None:
+def test_all_repetitions_are_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"query q0 and document d1 judged twice, and 1 pair more.*Remove row 2, row 4\."):
         read_retrieval("my/faq", data_root=bank(tmp_path, "q0 0 d1 2\nq0 0 d1 1\nq1 0 d0 1\nq1 0 d0 1\n"))
     row = {"query_id": "q", "query": "a", "document_id": "d", "document": "b", "relevance": 1}
@@ -72,7 +72,7 @@ def test_all_repetitions_are_told_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("part", "what"), [("docs", "document id d0"), ("queries", "query id q0")])
-def test_all_repeated_ids_are_told_at_once(tmp_path: Path, part: str, what: str) -> None:
+def test_all_repeated_ids_are_reported_at_once(tmp_path: Path, part: str, what: str) -> None:
     root = bank(tmp_path, "q0 0 d1 2\n")
     (path,) = root.glob(f"my/faq_{part}.*")
     rows = pq.read_table(path).to_pylist()
@@ -330,7 +330,7 @@ def test_candidates_that_are_no_texts_are_named(tmp_path: Path) -> None:
         ('{"data": [{"question": "how", "answer": "so"}]}', r"a line of its own, as `jq -c '.data\[\]'` does"),
     ],
 )
-def test_lists_of_objects_are_told_as_what_they_are(row: str, said: str, tmp_path: Path) -> None:
+def test_lists_of_objects_are_reported_as_what_they_are(row: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "own.jsonl"
     path.write_text(f"{row}\n")
     with pytest.raises(DataError, match=said):
@@ -357,7 +357,7 @@ def test_the_mean_of_several_judgements_is_what_is_shown(tmp_path: Path) -> None
         recognise("own.csv", path, OwnFileOptions(near=None))
 
 
-def test_names_of_columns_are_told_as_a_shell_takes_them(tmp_path: Path) -> None:
+def test_names_of_columns_are_reported_as_a_shell_takes_them(tmp_path: Path) -> None:
     names = ["Title", "Body (HTML)", 'a "b", c', "d'e"]
     said = named(names)
     tune, recipe = shlex.split(said.replace(" (tune), or", "").replace(" (a recipe)", ""))[1::2]

@@ -67,7 +67,7 @@ def test_plain_lines_may_be_packed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".json"])
-def test_damage_is_told(suffix: str, tmp_path: Path) -> None:
+def test_damage_is_reported(suffix: str, tmp_path: Path) -> None:
     path, content = tmp_path / f"faq{suffix}.gz", _text(suffix).encode()
     for damaged in (gzip.compress(content)[:-12], content):
         path.write_bytes(damaged)
@@ -77,7 +77,7 @@ def test_damage_is_told(suffix: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".txt"])
-def test_what_is_packed_and_not_called_so_is_told(suffix: str, tmp_path: Path) -> None:
+def test_what_is_packed_and_not_called_so_is_reported(suffix: str, tmp_path: Path) -> None:
     """It was read as text in cp1252."""
     (path := tmp_path / f"faq{suffix}").write_bytes(gzip.compress(_text(suffix).encode()))
     for read in (lambda: recognised("faq", path, FileFormat(), ()), lambda: open_texts(str(path))):

@@ -18,7 +18,7 @@ PARTS = {".csv": "text,n\n{0},1\n", ".jsonl": '{{"text": "{0}"}}\n', ".txt": "{0
 
 @pytest.mark.parametrize("suffix", PARTS)
 @pytest.mark.parametrize("is_pattern", [True, False])
-def test_the_command_that_is_told_makes_one_table_of_the_parts(
+def test_the_command_that_is_reported_makes_one_table_of_the_parts(
     suffix: str, is_pattern: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was said of a folder to check the path, and of a pattern that there is no such file."""
@@ -33,9 +33,9 @@ def test_the_command_that_is_told_makes_one_table_of_the_parts(
     asked = f"shards/*{suffix}" if is_pattern else "shards"
     with pytest.raises(DataError) as refused:
         open_texts(asked)
-    told = refused.value.remedy
-    command = told.partition("put into one file first: ")[2].replace("python -c", f"{sys.executable} -c")
-    assert command, told
+    reported = refused.value.remedy
+    command = reported.partition("put into one file first: ")[2].replace("python -c", f"{sys.executable} -c")
+    assert command, reported
     subprocess.run(command, shell=True, check=True)
     whole = open_texts(f"shards{suffix}", columns=[] if suffix == ".txt" else ["text"])
     assert [text for batch in whole.batches(10) for text in batch[whole.columns[0]]] == ["A dog runs.", "A cat sleeps."]

@@ -27,7 +27,7 @@ from sentdist.errors import DataError
         ('a,b\nx,"who is he\nwhen,now\nx,"y"\n', 2),
         ('a,b\n"two\nlines",y\n"Hello" he said,y\n"who is he,a man\nwhen,"now"\n', 5),
         ('a,b\n"two\nlines",y\n"Hello" he said,y\nwhat is "this,y\n"say ""hi""\nto me","now"\n', None),
-        ('a,b\n"who is he,a man\n', None),  # a single line: it has too few fields, which is told as such
+        ('a,b\n"who is he,a man\n', None),  # a single line: it has too few fields, which is reported as such
         ("", None),
     ],
 )

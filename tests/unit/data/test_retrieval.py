@@ -147,7 +147,7 @@ def test_columns_are_looked_at_while_planning(tmp_path: Path, part: str, columns
         inspect_source("shop", data_root=tmp_path)
 
 
-def test_judgements_of_trec_in_a_tsv_are_told_what_to_be_called(tmp_path: Path) -> None:
+def test_judgements_of_trec_in_a_tsv_are_shown_what_to_be_called(tmp_path: Path) -> None:
     """As MS MARCO's qrels.tsv is: no header, so that its first line would be one."""
     (_written(tmp_path) / "shop_qrels.parquet").unlink()
     for text in ("q0\t0\tf0\t1\nq1\t0\tf2\t1\n", "1\t0\t0\t1\n", "q0 Q0 f0 1\n"):

@@ -97,8 +97,8 @@ def test_a_source_is_read_however_it_is_written(tmp_path: Path, encoding: str, s
     for _ in range(2):  # looked at, then remembered
         facts = inspect_source("some", data_root=tmp_path)
         assert facts.columns == tuple(rows[0])
-        assert (encoding in facts.told) == (encoding != "utf-8")
-        assert ("separated by" in facts.told) == (separator != {".csv": ",", ".tsv": "\t"}[suffix])
+        assert (encoding in facts.note) == (encoding != "utf-8")
+        assert ("separated by" in facts.note) == (separator != {".csv": ",", ".tsv": "\t"}[suffix])
         _made_long_ago(tmp_path / f"some{suffix}")
         inspect_source("some", data_root=tmp_path)
 

@@ -126,7 +126,7 @@ def test_a_first_line_of_sentences_is_no_header_of_pairs(suffix: str, tmp_path: 
     assert open_texts(str(path), num_columns=2).columns == ("query", "what was clicked")
 
 
-def test_packed_json_lines_are_read_and_damage_is_told(tmp_path: Path) -> None:
+def test_packed_json_lines_are_read_and_damage_is_reported(tmp_path: Path) -> None:
     """Tasks and `tune` read them; `search` and `encode` asked to convert them."""
     lines = "".join(json.dumps({"text": sentence}, ensure_ascii=False) + "\n" for sentence in SENTENCES)
     packed = gzip.compress(lines.encode())
@@ -189,7 +189,7 @@ def test_the_only_column_needs_no_name(tmp_path: Path) -> None:
     ],
 )
 def test_files_are_read_as_recipes_read_them(name: str, content: bytes, notes: list[str], tmp_path: Path) -> None:
-    """Separators, encodings and marks that spreadsheets write, and what of them is told."""
+    """Separators, encodings and marks that spreadsheets write, and what of them is reported."""
     (tmp_path / name).write_bytes(content)
     columns = [] if name == "a.txt" else ["answer"]
     texts = open_texts(str(tmp_path / name), columns=columns)
@@ -265,7 +265,7 @@ def test_nothing_on_standard_input_is_an_error(monkeypatch: pytest.MonkeyPatch) 
         list(open_texts("-").batches(2))
 
 
-def test_a_sentence_is_told_from_a_file() -> None:
+def test_a_sentence_is_distinguished_from_a_file() -> None:
     assert [looks_like_a_file(one) for one in ("-", "pairs.csv", "./a/b.parquet", "A man plays.", "I wrote notes.txt", "word")] == [
         True,
         True,
@@ -302,7 +302,7 @@ def test_a_suffix_may_have_capitals(suffix: str, tmp_path: Path) -> None:
     assert batch["sentence"] == ["one", 'a "b"']
 
 
-def _told(path: Path, content: str, **asked: str) -> str:
+def _reported(path: Path, content: str, **asked: str) -> str:
     path.write_text(content)
     with pytest.raises(DataError) as raised:
         list(open_texts(str(path), columns=["sentence"], **asked).batches(2))
@@ -311,7 +311,7 @@ def _told(path: Path, content: str, **asked: str) -> str:
 
 def test_a_mark_that_is_never_closed_loses_no_rows(tmp_path: Path) -> None:
     content = 'sentence,note\none,\ntwo,\n"three,\nfour,\n"five",\n'
-    assert "corpus.csv, line 4: found a field that a quotation mark opens and none closes" in _told(tmp_path / "corpus.csv", content)
+    assert "corpus.csv, line 4: found a field that a quotation mark opens and none closes" in _reported(tmp_path / "corpus.csv", content)
     (tmp_path / "corpus.csv").write_text('sentence,note\n"one\ntwo",\nthree,"say ""hi""\nnow"\n')
     (batch,) = open_texts(str(tmp_path / "corpus.csv"), columns=["sentence"]).batches(10)
     assert batch == {"sentence": ["one\ntwo", "three"]}
@@ -350,7 +350,7 @@ def test_a_long_text_is_read_from_every_kind_of_table(suffix: str, tmp_path: Pat
     ],
 )
 def test_an_id_that_is_missing_is_named(suffix: str, content: str, tmp_path: Path) -> None:
-    assert "row 4, id: found no id" in _told(tmp_path / f"corpus{suffix}", content, id_column="id")
+    assert "row 4, id: found no id" in _reported(tmp_path / f"corpus{suffix}", content, id_column="id")
 
 
 def test_what_a_shell_substitutes_is_read() -> None:
@@ -365,7 +365,7 @@ def test_what_a_shell_substitutes_is_read() -> None:
 
 
 @pytest.mark.parametrize("name", ["own.txt", "own.csv", "own.csv.gz", "own.jsonl"])
-def test_letters_of_an_unknown_encoding_are_told_with_a_command(tmp_path: Path, name: str) -> None:
+def test_letters_of_an_unknown_encoding_are_reported_with_a_command(tmp_path: Path, name: str) -> None:
     line = '{"text": "Как сбросить router"}\n' if "json" in name else "Как сбросить router\n"
     content = (("text\n" if ".csv" in name else "") + line * 40).encode("cp1251")
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)

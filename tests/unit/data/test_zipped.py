@@ -73,13 +73,13 @@ def test_what_was_left_half_unpacked_is_unpacked_again(tmp_path: Path, cache: Pa
         ({"corpus.jsonl": PARTS["corpus.jsonl"]}, r"found corpus\.jsonl alone; expected queries\.jsonl and qrels/SPLIT\.tsv"),
     ],
 )
-def test_a_zip_of_something_else_is_told(parts: dict[str, str], message: str, tmp_path: Path) -> None:
+def test_a_zip_of_something_else_is_reported(parts: dict[str, str], message: str, tmp_path: Path) -> None:
     _zipped(tmp_path / "a.zip", parts)
     with pytest.raises(DataError, match=message):
         inspect_source("a.zip", data_root=tmp_path)
 
 
-def test_a_damaged_zip_is_told(tmp_path: Path) -> None:
+def test_a_damaged_zip_is_reported(tmp_path: Path) -> None:
     _zipped(tmp_path / "a.zip", {name: text * 50 for name, text in PARTS.items()})
     whole = (tmp_path / "a.zip").read_bytes()
     place = whole.index(b"corpus.jsonl") + 20

@@ -38,13 +38,13 @@ def test_the_priors_are_flat() -> None:
 
 def test_probabilities_come_true() -> None:
     """Of other tasks of which at least so much is said, so many are as said."""
-    draw, told, right = np.random.default_rng(1), 0.0, 0.0
+    draw, reported, right = np.random.default_rng(1), 0.0, 0.0
     for _ in range(80):
         mean, errors = draw.normal(0, 1.0), draw.uniform(0.3, 0.8, 7)
         differences = draw.normal(draw.normal(mean, 0.7, 7), errors)
-        told += another_task(differences, errors, rope=0.3).better
+        reported += another_task(differences, errors, rope=0.3).better
         right += draw.normal(mean, 0.7) > 0.3
-    assert told / 80 == pytest.approx(right / 80, abs=0.1)
+    assert reported / 80 == pytest.approx(right / 80, abs=0.1)
 
 
 def test_one_task_is_a_normal_posterior() -> None:
@@ -64,11 +64,11 @@ def test_the_share_of_pairs_that_are_won() -> None:
     assert often.low > 0.5 and not often.is_meaningful, "above chance, and surely below three of four"
 
 
-@pytest.mark.parametrize(("won", "pairs", "told"), [(1, 1, 0), (2, 2, 0), (5, 5, 0), (6, 6, 1), (6, 7, 0), (0, 5, 0), (0, 7, -1)])
-def test_a_few_wins_tell_what_the_sign_test_tells(won: int, pairs: int, told: int) -> None:
+@pytest.mark.parametrize(("won", "pairs", "reported"), [(1, 1, 0), (2, 2, 0), (5, 5, 0), (6, 6, 1), (6, 7, 0), (0, 5, 0), (0, 7, -1)])
+def test_a_few_wins_tell_what_the_sign_test_tells(won: int, pairs: int, reported: int) -> None:
     found = outperforming([1.0] * won + [0.0] * (pairs - won), [0.5] * pairs)
-    assert (found.low > 0.5) - (found.high < 0.5) == told
-    assert (stats.binomtest(won, pairs).pvalue < 0.05) == (told != 0)
+    assert (found.low > 0.5) - (found.high < 0.5) == reported
+    assert (stats.binomtest(won, pairs).pvalue < 0.05) == (reported != 0)
 
 
 def test_what_says_nothing_is_refused() -> None:

@@ -28,7 +28,7 @@ def _trials(count: int) -> list[dict[str, float | str]]:
     ]
 
 
-def test_the_field_that_makes_the_scores_is_told_and_the_others_are_not() -> None:
+def test_the_field_that_makes_the_scores_is_found_and_the_others_are_not() -> None:
     trials = _trials(48)
     noise = np.random.default_rng(1).normal(0, 0.1, len(trials))
     scores = [70 - 3 * abs(np.log10(float(trial["learning_rate"])) + 4.5) + one for trial, one in zip(trials, noise, strict=True)]
@@ -51,11 +51,11 @@ def test_a_field_is_spread_as_the_space_says() -> None:
     assert weight == optuna.distributions.FloatDistribution(0.0, 1.0, log=False)
 
 
-def test_luck_is_not_told_as_importance() -> None:
+def test_luck_is_not_reported_as_importance() -> None:
     trials = _trials(32)
-    told = [importances(FIELDS, trials, np.random.default_rng(seed).normal(70, 1, 32).tolist()) for seed in range(2)]
-    assert sum(one.is_significant for found in told if found is not None for one in found) <= 1
-    shares = [[one.share for one in found or ()] for found in told]
+    reported = [importances(FIELDS, trials, np.random.default_rng(seed).normal(70, 1, 32).tolist()) for seed in range(2)]
+    assert sum(one.is_significant for found in reported if found is not None for one in found) <= 1
+    shares = [[one.share for one in found or ()] for found in reported]
     assert shares == [sorted(one, reverse=True) for one in shares]
 
 

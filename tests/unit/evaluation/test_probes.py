@@ -12,17 +12,17 @@ S, V = 600, 5
 DRAW = np.random.default_rng(0)
 SHARES = DRAW.dirichlet(np.full(V, 0.3), size=S)
 MIXED = DRAW.standard_normal((V, 9))
-TOLD = np.log(SHARES + 1e-2) @ MIXED  # a linear function away from the logits of the shares
+SIGNAL = np.log(SHARES + 1e-2) @ MIXED  # a linear function away from the logits of the shares
 NOISE = DRAW.standard_normal((S, 9))
 
 
 def test_a_distribution_that_is_there_is_found_and_noise_is_not() -> None:
-    told, noise = probe_distribution(TOLD, SHARES), probe_distribution(NOISE, SHARES)
-    assert told.explained > 0.9
+    reported, noise = probe_distribution(SIGNAL, SHARES), probe_distribution(NOISE, SHARES)
+    assert reported.explained > 0.9
     assert noise.explained < 0.05
-    assert told.best < told.cross_entropy < told.floor
-    assert told.floor == noise.floor
-    assert told.num_test == S // 4
+    assert reported.best < reported.cross_entropy < reported.floor
+    assert reported.floor == noise.floor
+    assert reported.num_test == S // 4
 
 
 def test_the_floor_is_the_cross_entropy_of_the_mean() -> None:
@@ -37,24 +37,24 @@ def test_the_floor_is_the_cross_entropy_of_the_mean() -> None:
 def test_hard_labels_are_classified_as_logistic_regression_does() -> None:
     from sklearn.linear_model import LogisticRegression
 
-    labels = (np.median(TOLD, axis=0) < TOLD)[:, :2].sum(axis=1)
+    labels = (np.median(SIGNAL, axis=0) < SIGNAL)[:, :2].sum(axis=1)
     order = np.random.default_rng(0).permutation(S)
     test, train = order[: S // 4], order[S // 4 :]
-    inputs = (TOLD - TOLD[train].mean(axis=0)) / TOLD[train].std(axis=0)
+    inputs = (SIGNAL - SIGNAL[train].mean(axis=0)) / SIGNAL[train].std(axis=0)
     model = LogisticRegression(max_iter=500).fit(inputs[train], labels[train])
     expected = -model.predict_log_proba(inputs[test])[np.arange(len(test)), labels[test]].mean()
-    assert probe_distribution(TOLD, np.eye(3)[labels]).cross_entropy == pytest.approx(expected, rel=1e-6)
+    assert probe_distribution(SIGNAL, np.eye(3)[labels]).cross_entropy == pytest.approx(expected, rel=1e-6)
 
 
 def test_ridge_equals_scikit_learns() -> None:
     from sklearn.linear_model import Ridge
     from sklearn.metrics import r2_score
 
-    targets = TOLD[:, :3] @ DRAW.standard_normal((3, 4)) + 0.3 * DRAW.standard_normal((S, 4))
-    found = probe_regression(TOLD, targets)
+    targets = SIGNAL[:, :3] @ DRAW.standard_normal((3, 4)) + 0.3 * DRAW.standard_normal((S, 4))
+    found = probe_regression(SIGNAL, targets)
     order = np.random.default_rng(0).permutation(S)
     test, train = order[: S // 4], order[S // 4 :]
-    inputs = (TOLD - TOLD[train].mean(axis=0)) / TOLD[train].std(axis=0)
+    inputs = (SIGNAL - SIGNAL[train].mean(axis=0)) / SIGNAL[train].std(axis=0)
     predicted = Ridge(alpha=1.0).fit(inputs[train], targets[train]).predict(inputs[test])
     # scikit-learn's R² takes the test sentences' own mean as floor, ours that of the training sentences: nearly the same.
     assert found.r2 == pytest.approx(r2_score(targets[test], predicted, multioutput="variance_weighted"), abs=0.02)
@@ -65,24 +65,24 @@ def test_ridge_equals_scikit_learns() -> None:
 
 
 def test_the_same_seed_gives_the_same_number_another_another() -> None:
-    first, again, other = (probe_distribution(TOLD, SHARES, seed=seed).cross_entropy for seed in (0, 0, 1))
+    first, again, other = (probe_distribution(SIGNAL, SHARES, seed=seed).cross_entropy for seed in (0, 0, 1))
     assert first == again != other
 
 
 def test_sentences_without_targets_and_classes_unseen_are_left_out() -> None:
     shares = np.concatenate([SHARES, np.zeros((50, V))])
     rare = np.concatenate([shares, np.zeros((650, 1))], axis=1)
-    channels = np.concatenate([TOLD, NOISE[:50]])
-    assert probe_distribution(channels, shares) == probe_distribution(TOLD, SHARES)
-    assert probe_distribution(channels, rare) == probe_distribution(TOLD, SHARES)
+    channels = np.concatenate([SIGNAL, NOISE[:50]])
+    assert probe_distribution(channels, shares) == probe_distribution(SIGNAL, SHARES)
+    assert probe_distribution(channels, rare) == probe_distribution(SIGNAL, SHARES)
 
 
 def test_bad_input_is_refused() -> None:
     with pytest.raises(DataError, match="2 sentences"):
-        probe_distribution(TOLD[:2], SHARES[:2])
+        probe_distribution(SIGNAL[:2], SHARES[:2])
     with pytest.raises(DataError, match="1 classes"):
-        probe_distribution(TOLD, np.ones((S, 1)))
+        probe_distribution(SIGNAL, np.ones((S, 1)))
     with pytest.raises(DataError, match="one row of targets"):
-        probe_regression(TOLD, SHARES[:-1])
+        probe_regression(SIGNAL, SHARES[:-1])
     with pytest.raises(DataError, match="never vary"):
-        probe_regression(TOLD, np.ones((S, 2)))
+        probe_regression(SIGNAL, np.ones((S, 2)))

@@ -74,8 +74,8 @@ def test_a_table_is_dunnetts_test_where_rows_share_nothing_but_the_baseline() ->
 def test_what_would_be_found_is_found_in_four_of_five() -> None:
     generator = np.random.default_rng(2)
     size = float(np.median([_drawn(generator, 0.0).detectable or 0.0 for _ in range(50)]))
-    told = np.mean([_drawn(generator, size).is_significant for _ in range(400)])
-    assert told == pytest.approx(0.8, abs=0.08)  # ± 0.02 by counting, the rest by the spread of what ten seeds say of themselves
+    reported = np.mean([_drawn(generator, size).is_significant for _ in range(400)])
+    assert reported == pytest.approx(0.8, abs=0.08)  # ± 0.02 by counting, the rest by the spread of what ten seeds say of themselves
 
 
 def _drawn(generator: np.random.Generator, gain: float) -> Difference:
@@ -92,8 +92,8 @@ def test_other_tasks_are_students_test_over_tasks() -> None:
 def test_who_may_be_best() -> None:
     generator = np.random.default_rng(3)
     column = Column([_trained(label, gain + generator.normal(0, 0.1, 5)) for label, gain in (("a", 0), ("b", 2), ("c", 2), ("d", 0))])
-    best, alive, told = may_be_best(column)
-    assert best in alive == {"b", "c"} and told == {"a", "d"}
+    best, alive, reported = may_be_best(column)
+    assert best in alive == {"b", "c"} and reported == {"a", "d"}
 
 
 @pytest.mark.parametrize("highest", [_trained("highest", [100.0] * 3), _trained("highest", [100.0])], ids=["copies", "one seed"])
@@ -103,7 +103,7 @@ def test_nothing_may_be_the_best_beside_a_higher_row_without_a_test(highest: Ent
     assert may_be_best(column) == ("highest", frozenset(), frozenset())
 
 
-def test_a_checkpoint_without_items_stands_among_the_best_until_it_is_told() -> None:
+def test_a_checkpoint_without_items_stands_among_the_best_until_it_is_distinguished() -> None:
     """By the signs of six seeds it is, as by the mark beside it; by those of three it is not."""
     rows = {seeds: _trained("ours", np.linspace(70, 71, seeds)) for seeds in (3, 6)}
     found = {}
@@ -136,9 +136,9 @@ def test_a_grid_with_a_baseline_at_each_point_errs_in_five_of_a_hundred_tables()
     generator, tables = np.random.default_rng(5), 400
     pairs = [("a", "base"), ("b", "base"), ("c", "other base"), ("d", "other base"), ("a", "other base")]
     labels = ["base", "a", "b", "other base", "c", "d"]
-    told = 0
+    reported = 0
     for _ in range(tables):
         scores = generator.normal(0, 1, (6, 5)) + generator.normal(0, 2, 5)
         column = Column([_trained(label, one) for label, one in zip(labels, scores, strict=True)])
-        told += any(one.is_significant for one in against([column], [pairs])[0])
-    assert 0.02 < told / tables < 0.085  # 5 % ± 2.2 % by counting, 1.3 % by 4000 draws and what five seeds say of themselves
+        reported += any(one.is_significant for one in against([column], [pairs])[0])
+    assert 0.02 < reported / tables < 0.085  # 5 % ± 2.2 % by counting, 1.3 % by 4000 draws and what five seeds say of themselves

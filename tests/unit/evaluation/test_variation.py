@@ -1,4 +1,4 @@
-"""What a column's scores vary by: each part of the variance where it can be told by hand."""
+"""What a column's scores vary by: each part of the variance where it can be computed by hand."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_what_no_draw_reaches_has_bonferronis_p() -> None:
     assert first.p is not None and first.table_p is not None and first.p < 1e-6 and first.table_p / first.p == pytest.approx(9)
 
 
-def test_who_may_be_best_is_told_over_all_columns() -> None:
+def test_who_may_be_best_is_decided_over_all_columns() -> None:
     scores = np.random.default_rng(3).normal(0, 1, 200)
     scores = (scores - scores.mean()) / scores.std(ddof=1)
     seeds = range(200)
@@ -219,7 +219,7 @@ def test_rows_of_one_spread_know_it_together() -> None:
 @pytest.mark.in_turns
 @pytest.mark.parametrize("sizes", [(4, 500), (3, 3, 3), (8,) * 7, (30,)])
 def test_a_mean_over_tiny_test_sets_keeps_its_level(sizes: tuple[int, ...]) -> None:
-    """2,000 tables: 5 % is counted as 5 ± 1. Taken for one test set, four groups beside five hundred are told in 15 %."""
+    """2,000 tables: 5 % is counted as 5 ± 1. Taken for one test set, four groups beside five hundred are significant in 15 %."""
     assert 0.02 <= false_positives_of_means(sizes, count=2000) <= 0.065
 
 

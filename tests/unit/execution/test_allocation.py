@@ -47,7 +47,7 @@ def test_what_would_end_on_a_gpu_is_refused_before_it_starts(
         sweep.allocate(plan, context, to_build)
 
 
-def test_gpus_of_another_kind_than_is_asked_for_are_told_as_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_of_another_kind_than_is_asked_for_are_reported_as_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = tuple(Node(cpus=8, gpus=gpus, gpu_types=(kind,)) for gpus, kind in ((2, "H100"), (3, "T4")))
     monkeypatch.setattr(sweep, "cluster_growth", lambda: ClusterNodes(living=nodes))
     for settings, line in (
@@ -88,7 +88,7 @@ def test_a_worker_has_as_much_of_a_gpu_as_it_takes_by_estimate(
         (["seeds=[0,1,2,3,4,5,6,7]", "runtime.max_concurrent_trials=1", "runtime.workers=8"], "on 8 GPU(s)"),
     ],
 )
-def test_gpus_for_which_a_recipe_has_no_work_are_told(
+def test_gpus_for_which_a_recipe_has_no_work_are_reported(
     settings: list[str], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A training and its scores follow one another, so one seed keeps one GPU busy, whatever the cluster has."""
@@ -141,7 +141,7 @@ def test_a_search_tells_the_same_of_its_trials(
 @pytest.mark.parametrize(
     ("settings", "said"), [(["runtime.engine=deepspeed", "runtime.workers=2", "runtime.zero_stage=2"], True), ([], False)]
 )
-def test_what_takes_no_effect_in_one_process_is_told(
+def test_what_takes_no_effect_in_one_process_is_reported(
     settings: list[str], said: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`--local` passed over both without a word."""
@@ -153,6 +153,6 @@ def test_what_takes_no_effect_in_one_process_is_told(
         monkeypatch.setattr(local_sweep, name, nothing)
     lines: list[str] = []
     local_sweep.build_locally(*demo(tmp_path, "runtime.device=cpu", *settings), print_line=lines.append)
-    told = "runtime.workers=2 and runtime.zero_stage=2 are for a Ray cluster"
-    assert any(told in line for line in lines) is said, lines
+    reported = "runtime.workers=2 and runtime.zero_stage=2 are for a Ray cluster"
+    assert any(reported in line for line in lines) is said, lines
     assert said or not any("Ray cluster" in line for line in lines)

@@ -65,7 +65,7 @@ def test_a_stage_whose_process_is_lost_is_built_again_until_that_was_too_often(d
     assert [(key, message.partition(":")[0]) for key, message in noted] == [(STAGE.key, "ResourceError")]
 
 
-def test_a_group_whose_hosts_are_told_to_go_again_and_again_is_given_up_in_the_end(driven: Driven) -> None:
+def test_a_group_whose_hosts_are_given_notice_again_and_again_is_given_up_in_the_end(driven: Driven) -> None:
     """Not at the second: on spot machines that is no failure. Nor never, where it never gets as far as a checkpoint."""
     gone = GroupLostError(HostTakenAwayError("Training was interrupted by node preemption"))
     found, events, _ = driven(*[gone] * 5, "built")
@@ -78,7 +78,7 @@ def test_a_group_whose_hosts_are_told_to_go_again_and_again_is_given_up_in_the_e
     assert "lost 2 times before its first checkpoint (ActorDiedError" in str(found), "others count as ever"
 
 
-def test_a_mistake_that_took_a_group_is_final_and_told_as_it_is(driven: Driven) -> None:
+def test_a_mistake_that_took_a_group_is_final_and_reported_as_it_is(driven: Driven) -> None:
     error = DataError(**SAID)
     found, events, noted = driven(GroupLostError(error), max_failures=5)
     assert found is error and [event.what for event in events] == ["failed"] and len(noted) == 1
@@ -127,7 +127,7 @@ def test_losses_are_counted_since_the_last_checkpoint_that_advanced(
         ([(0, False), (5, True), (5, False)], False),  # it had got on since
     ],
 )
-def test_hosts_that_were_told_to_go_are_counted_apart(losses: list[tuple[int, bool]], is_over: bool) -> None:
+def test_hosts_that_were_given_notice_are_counted_apart(losses: list[tuple[int, bool]], is_over: bool) -> None:
     attempts = Attempts(max_failures=1)
     for step, was_announced in losses:
         assert not attempts.are_over

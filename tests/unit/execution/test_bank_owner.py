@@ -101,7 +101,7 @@ def test_another_artifact_and_a_lost_generation_are_read_anew(scene: Scene) -> N
     assert found.generation != remade.generation
 
 
-def test_banks_are_told_with_age_idleness_and_shards_on_disk_and_prometheus_with_what_is_left(scene: Scene) -> None:
+def test_banks_are_reported_with_age_idleness_and_shards_on_disk_and_prometheus_with_what_is_left(scene: Scene) -> None:
     scene.banks.shards([_order(1), _order(2)], ())
     scene.now = 60.0
     scene.banks.read(("1",))
@@ -139,11 +139,11 @@ class Owner:
     """What a reader asks of an owner; its banks are lost so often."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, losses: int = 0, spilled: int = 0) -> None:
-        self.told_lost: list[tuple[str, ...]] = []
+        self.reported_lost: list[tuple[str, ...]] = []
         self.handle, self.losses, self.number = Mock(), losses, 0
 
         def ask(orders: Any, lost: tuple[str, ...]) -> tuple[list[HeldBank], BankPlacement]:
-            self.told_lost.append(lost)
+            self.reported_lost.append(lost)
             self.number += 1
             placed = BankPlacement(wanted_bytes=48, held_bytes=0, memory_bytes=100, spilled_bytes=spilled)
             return [HeldBank(shards=(), generation=f"{order.key}-{self.number}") for order in orders], placed
@@ -161,7 +161,7 @@ class Owner:
 def test_a_reader_asks_once_more_for_what_is_lost_and_names_what_it_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Owner(monkeypatch, losses=1)
     found = open_orders((_order(1), _order(2)))
-    assert asked.told_lost == [(), ("1-1", "2-1")]
+    assert asked.reported_lost == [(), ("1-1", "2-1")]
     np.testing.assert_array_equal(found.rows(np.array([3, 0])).numpy()[1], ROWS[[3, 0]])
     hopeless = Owner(monkeypatch, losses=9)
     with pytest.raises(StoreError):
@@ -186,8 +186,8 @@ def test_a_reader_says_now_and_then_which_banks_it_reads_all_of_them(monkeypatch
     bank = ObjectStoreBank([_order(1), _order(2)], [(ROWS,), (ROWS,)])
     for now[0] in (1.0, 301.0, 302.0, 602.0):
         bank.rows(np.array([0, 1]))
-    told = asked.handle.read.options.return_value.remote
-    assert [call.args for call in told.call_args_list] == [(("1", "2"),)] * 2
+    reported = asked.handle.read.options.return_value.remote
+    assert [call.args for call in reported.call_args_list] == [(("1", "2"),)] * 2
 
 
 def test_an_order_names_the_artifact_as_it_was_made(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_a_bank_that_nobody_has_read_for_long_makes_room_for_the_next_one(monkey
     banks.read(("1",))
     now[0] = 1_000.0
     with pytest.raises(ResourceError):
-        banks.shards([_order(2)], ())  # it is read: that was told 200 s ago
+        banks.shards([_order(2)], ())  # it is read: that was reported 200 s ago
     now[0] = 1_701.0
     _, placement = banks.shards([_order(2)], ())
     assert placement is not None and placement.spilled_bytes == 0

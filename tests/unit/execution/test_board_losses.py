@@ -74,7 +74,7 @@ def test_only_what_has_peers_can_have_lost_one(error: Exception, way: Literal["t
     assert may_be_a_lost_peer(error, _demand(way)) == may_be
 
 
-def test_a_worker_is_heard_several_times_before_its_silence_is_told() -> None:
+def test_a_worker_is_heard_several_times_before_its_silence_is_reported() -> None:
     assert 3 * EventSink(board=None).every_s < STANDSTILL_S
 
 
@@ -132,9 +132,9 @@ def test_a_client_puts_up_with_two_boards_that_die_and_with_some_damaged_inputs(
         followed(DataError(**SAID), "built")
 
 
-@pytest.mark.parametrize(("check", "told"), [(None, ValueError), (stopped("mine"), SweepStopped)])
+@pytest.mark.parametrize(("check", "reported"), [(None, ValueError), (stopped("mine"), SweepStopped)])
 def test_work_that_was_stopped_ends_as_stopped_whatever_it_raised(
-    check: SentdistError | None, told: type[Exception], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    check: SentdistError | None, reported: type[Exception], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     answers = {"last_number": 0, "request": ["wanted"], "events": None, "check": check, "wanted": ValueError("of an ended process")}
 
@@ -149,7 +149,7 @@ def test_work_that_was_stopped_ends_as_stopped_whatever_it_raised(
     monkeypatch.setattr(client, "ray", SimpleNamespace(get=get, wait=lambda refs, **_: (["wanted"], ["events"])))
     driver: Any = BoardClient.__new__(BoardClient)
     driver.submission, driver.actor = _submission(tmp_path), SimpleNamespace(**{name: remote(name) for name in answers})
-    with pytest.raises(told):
+    with pytest.raises(reported):
         list(driver.follow(STAGE))
 
 
@@ -238,13 +238,13 @@ def test_where_nothing_happens_the_store_is_asked_once_at_a_time_and_again_later
 
 def test_a_client_that_opens_another_board_parts_from_the_one_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Else a board that lives, and only did not answer in time, waits for a client that nobody is."""
-    told: list[tuple[str, str]] = []
+    reported: list[tuple[str, str]] = []
 
     def handle(name: str) -> Any:
         called = {
-            "register": lambda submission, client: told.append((f"{name} register", client)),
-            "watch": lambda client, answer: told.append((f"{name} watch", client)),
-            "unregister": lambda client: told.append((f"{name} unregister", client)),
+            "register": lambda submission, client: reported.append((f"{name} register", client)),
+            "watch": lambda client, answer: reported.append((f"{name} watch", client)),
+            "unregister": lambda client: reported.append((f"{name} unregister", client)),
         }
         return SimpleNamespace(**{method: SimpleNamespace(remote=call) for method, call in called.items()})
 
@@ -256,7 +256,7 @@ def test_a_client_that_opens_another_board_parts_from_the_one_before(monkeypatch
     old = driver._client_id
     driver.reopen()
     assert old != driver._client_id and old.partition("/")[0] == driver._client_id.partition("/")[0] == driver.submission.id
-    assert told == [
+    assert reported == [
         ("first register", old), ("first watch", old), ("first unregister", old),
         ("second register", driver._client_id), ("second watch", driver._client_id),
     ]  # fmt: skip

@@ -59,7 +59,7 @@ class Built:
 
     @property
     def events(self) -> list[str]:
-        return [event.what for event in self.sink.told]
+        return [event.what for event in self.sink.reported]
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Built:
 
 
 @pytest.mark.parametrize(("kind", "reserves"), [("corpus", 0), ("bank", 1), ("targets", 1), ("scores", 1)])
-def test_what_one_process_builds_is_told_and_kept_within_what_it_has_reserved(kind: str, reserves: int, build: Built) -> None:
+def test_what_one_process_builds_is_reported_and_kept_within_what_it_has_reserved(kind: str, reserves: int, build: Built) -> None:
     stage = one_of_each()[kind]
     assert build(stage) is ARTIFACT
     assert build.events == ["started", "finished"] and build.beats == [stage.key]
@@ -77,18 +77,19 @@ def test_what_one_process_builds_is_told_and_kept_within_what_it_has_reserved(ki
 
 
 @pytest.mark.parametrize(
-    ("error", "told", "failures"), [(DataError(**SAID), "failed", 1), (ValueError("a bug"), "failed", 1), (ArtifactLost(**SAID), "lost", 0)]
+    ("error", "reported", "failures"),
+    [(DataError(**SAID), "failed", 1), (ValueError("a bug"), "failed", 1), (ArtifactLost(**SAID), "lost", 0)],
 )
-def test_what_fails_is_a_failed_run_and_a_lost_input_is_none(error: Exception, told: str, failures: int, build: Built) -> None:
+def test_what_fails_is_a_failed_run_and_a_lost_input_is_none(error: Exception, reported: str, failures: int, build: Built) -> None:
     build.body.side_effect = error
     with pytest.raises(type(error)):
         build(one_of_each()["scores"])
-    assert build.events == ["started", told] and not build.tracker.finish.called
+    assert build.events == ["started", reported] and not build.tracker.finish.called
     assert [call.args[0] for call in build.tracker.fail.call_args_list] == failures * [one_of_each()["scores"].key]
 
 
 def test_an_error_that_may_be_a_lost_peer_is_for_the_board_to_judge(build: Built, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Told as a failure, a sweep would end where another attempt goes on."""
+    """Reported as a failure, a sweep would end where another attempt goes on."""
     monkeypatch.setattr(rank, "train_as_first_rank", Mock(side_effect=RuntimeError("connection closed by peer")))
     object.__setattr__(build.sink, "order", ("workers-1", 3))
     with pytest.raises(RuntimeError):
@@ -151,4 +152,4 @@ def test_a_bank_says_where_it_will_lie_before_it_is_made(build: Built, monkeypat
     monkeypatch.setattr("sentdist.execution.banks.reader.placement_of", lambda *_: Mock(line="in memory"))
     monkeypatch.setattr("sentdist.stages.gpu_memory.explain_full_gpu", lambda *_: nullcontext())
     build(one_of_each()["bank"], bank_in_object_store=True)
-    assert [event.message for event in build.sink.told] == ["in memory", None]
+    assert [event.message for event in build.sink.reported] == ["in memory", None]

@@ -110,7 +110,7 @@ def test_too_small_a_part_of_a_gpu_is_made_larger(
         ({"gpus_per_worker": 2}, [(16, 8)], 2, "on 4 GPU(s); idle: 4 (a worker computes on one of its 2: set runtime.gpus_per_worker=1)"),
     ],
 )
-def test_the_gpus_that_there_are_are_taken_and_those_that_lie_idle_are_told(
+def test_the_gpus_that_there_are_are_taken_and_those_that_lie_idle_are_reported(
     asked: dict[str, object], nodes: list[tuple[float, float]], gpus_per_worker: float, line: str
 ) -> None:
     before, there = Runtime.model_validate(asked), tuple(Node(cpus=cpus, gpus=gpus) for cpus, gpus in nodes)

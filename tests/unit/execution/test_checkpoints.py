@@ -1,4 +1,4 @@
-"""Checkpoints of a training that is lost: two are kept, damage is told and never gone on from, and none of it stops a training for ever."""
+"""Checkpoints of a training that is lost: two are kept, damage is reported and never resumed from, and none of it stops a training."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path: Path, nam
     if "not written to its end" not in note:
         (aside,) = (tmp_path / ASIDE).iterdir()
         assert str(aside) in note
-    assert _resumed(running) == ("step 5", [])  # told once
+    assert _resumed(running) == ("step 5", [])  # reported once
 
 
 def test_a_damaged_checkpoint_that_cannot_be_moved_aside_is_passed_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,14 +305,14 @@ def test_every_damage_of_a_real_checkpoint_ends_in_the_parameters_of_an_undistur
         damage(folder / name)
     sink = RecordingSink()
     train_as_first_rank(stage, Submission(context=context), sink, NullRun())
-    told = [event.what_happened for event in sink.told if event.what == "resumed"]
-    assert ("begins anew" in told[-1]) == both and len(told) == (3 if both else 2)
+    reported = [event.what_happened for event in sink.reported if event.what == "resumed"]
+    assert ("begins anew" in reported[-1]) == both and len(reported) == (3 if both else 2)
     found = _weights(stage, context)
     for weight, value in expected.items():
         torch.testing.assert_close(found[weight], value, rtol=0, atol=0)
 
 
-def test_a_checkpoint_of_another_engine_is_told_and_the_training_begins_anew(interrupted: Any, tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_engine_is_reported_and_the_training_begins_anew(interrupted: Any, tmp_path: Path) -> None:
     copy, expected = interrupted
     stage, context, running = copy(tmp_path / "store")
     for folder in running.iterdir():
@@ -330,8 +330,8 @@ def test_a_checkpoint_of_another_engine_is_told_and_the_training_begins_anew(int
         RunningFolder(context.store, stage, ALONE).save(write, step=int(folder.name))
     sink = RecordingSink()
     train_as_first_rank(stage, Submission(context=context), sink, NullRun())
-    told = [event.what_happened for event in sink.told if event.what == "resumed"]
-    assert "the deepspeed engine" in told[0] and "moved to" in told[0] and "begins anew" in told[-1]
+    reported = [event.what_happened for event in sink.reported if event.what == "resumed"]
+    assert "the deepspeed engine" in reported[0] and "moved to" in reported[0] and "begins anew" in reported[-1]
     found = _weights(stage, context)
     for weight, value in expected.items():
         torch.testing.assert_close(found[weight], value, rtol=0, atol=0)

@@ -1,4 +1,4 @@
-"""Which cluster a command talks to is never guessed among several, and one that does not answer is told in seconds, with the reason."""
+"""Which cluster a command talks to is never guessed among several, and one that does not answer is reported in seconds, with the reason."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_named_cluster_is_taken_else_the_only_one(named: str | None, local: 
 
 
 @pytest.mark.parametrize(
-    ("named", "local", "told"),
+    ("named", "local", "reported"),
     [
         (None, [], r"no cluster of yours on this machine.*cluster/README\.md"),
         (None, [MINE, SECOND], r"2 clusters on this machine \(127\.0\.0\.1:6379, 127\.0\.0\.1:6479\).*export RAY_ADDRESS="),
@@ -55,13 +55,13 @@ def test_the_named_cluster_is_taken_else_the_only_one(named: str | None, local: 
         ("127.0.0.1:head", [MINE], "HOST:PORT of a cluster's head"),
     ],
 )
-def test_nothing_is_guessed(named: str | None, local: list[LocalNode], told: str) -> None:
-    with pytest.raises(ResourceError, match=told):
+def test_nothing_is_guessed(named: str | None, local: list[LocalNode], reported: str) -> None:
+    with pytest.raises(ResourceError, match=reported):
         choose(named, local)
 
 
 @pytest.mark.parametrize(
-    ("answer", "mode", "told"),
+    ("answer", "mode", "reported"),
     [
         ("nothing", "token", "nothing that answers there"),
         ("no token", "token", r"no token in /nowhere/token.*source \.sentdist/env"),
@@ -71,12 +71,12 @@ def test_nothing_is_guessed(named: str | None, local: list[LocalNode], told: str
         ("no node here", "token", "ray job submit"),
     ],
 )
-def test_each_trouble_has_a_sentence_of_its_own(answer: HeadAnswer, mode: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_trouble_has_a_sentence_of_its_own(answer: HeadAnswer, mode: str, reported: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", mode)
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/nowhere/token")
     trouble = refusal(CHOSEN, answer)
     assert trouble is not None
-    assert re.search(told, str(trouble))
+    assert re.search(reported, str(trouble))
     assert CHOSEN.address in str(trouble)
 
 
@@ -156,11 +156,11 @@ def _has_ipv6() -> bool:
     return True
 
 
-@pytest.mark.parametrize(("said", "told"), [("wrong", "RAY_AUTH_TOKEN"), ("", "/its/token")])
-def test_of_a_token_that_is_refused_its_place_is_told(said: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("said", "reported"), [("wrong", "RAY_AUTH_TOKEN"), ("", "/its/token")])
+def test_of_a_token_that_is_refused_its_place_is_reported(said: str, reported: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": said, "RAY_AUTH_TOKEN_PATH": "/its/token"}.items():
         monkeypatch.setenv(name, value)
-    assert f"a token that it refuses (that of {told})" in str(refusal(CHOSEN, "refused"))
+    assert f"a token that it refuses (that of {reported})" in str(refusal(CHOSEN, "refused"))
 
 
 @pytest.fixture(params=["closed", "deaf", "another program"])
@@ -276,7 +276,7 @@ def test_a_driver_disconnects_before_ray_waits_for_prints(monkeypatch: pytest.Mo
     assert done == ["joined", connection.ray.shutdown]
 
 
-def test_versions_that_differ_are_told_with_both_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_versions_that_differ_are_reported_with_both_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray says it in lines, of which the first ends at "was started with:"."""
     from ray._private.utils import check_version_info
 
@@ -305,7 +305,7 @@ def test_the_doctor_looks_at_the_cluster_that_commands_use(head: str, tmp_path: 
 
 @pytest.mark.parametrize("lacks", ["RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT"])
 @pytest.mark.parametrize("is_named", [False, True])
-def test_a_certificate_that_is_not_there_is_told(lacks: str, is_named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_certificate_that_is_not_there_is_reported(lacks: str, is_named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A shell in which RAY_USE_TLS alone was set, or a host that has no copy yet, got a KeyError."""
     (tmp_path / "file").touch()
     for name in ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT"):
@@ -341,7 +341,7 @@ def test_only_ray_nodes_of_the_user_in_this_network_are_theirs(
 
 
 def test_the_cluster_of_one_command_is_no_other_s(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside `sentdist encode` on all GPUs of a machine, `sentdist run` was refused over a token instead of being told that it has none."""
+    """Beside `sentdist encode` on all GPUs of a machine, `sentdist run` was refused over a token instead of learning that it has none."""
     socket_of = "--raylet_socket_name=/tmp/sd-own-ab12/session_1/sockets/raylet"
     words = ["/opt/ray/raylet", socket_of, "--gcs-address=10.0.0.1:6379", "--node_id=aa"]
     monkeypatch.setattr("psutil.process_iter", lambda fields: [SimpleNamespace(pid=7, info={"cmdline": words, "uids": None})])
@@ -364,4 +364,4 @@ def test_each_certificate_is_shown_as_what_it_is(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(grpc, "secure_channel", lambda address, credentials, options: shown.append(dict(options)))
     cluster_address._channel("10.0.0.1:6379")
     assert shown[0] == (b"RAY_TLS_CA_CERT", b"RAY_TLS_SERVER_KEY", b"RAY_TLS_SERVER_CERT")
-    assert shown[1]["grpc.enable_http_proxy"] == 0, "a proxy would be told the token"
+    assert shown[1]["grpc.enable_http_proxy"] == 0, "a proxy would see the token"

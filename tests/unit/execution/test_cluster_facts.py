@@ -1,4 +1,4 @@
-"""What is asked of a cluster and told to it, with Ray stood in for: its state, who leaves it, how it may grow, what errors say."""
+"""What is asked of a cluster and reported to it, with Ray stood in for: its state, who leaves it, how it may grow, what errors say."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def test_there_is_room_where_one_node_has_it(nodes: list[dict[str, float]], has:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    """Nodes that a head was told will go, and until when (ms since 1970); it refuses the one that is called dd."""
+def reported(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Nodes that a head was notified will go, and until when (ms since 1970); it refuses the one that is called dd."""
     asked: list[tuple[str, int]] = []
 
     def drain_node(node: str, why: int, words: str, deadline_ms: int) -> tuple[bool, str]:
@@ -72,22 +72,22 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 @pytest.mark.parametrize(
     ("everywhere", "nodes", "addresses"), [(False, ["aa"], ["10.0.0.2"]), (True, ["aa", "cc"], ["10.0.0.1", "10.0.0.2"])]
 )
-def test_the_living_hosts_that_go_are_told_with_the_time_that_is_left(
-    everywhere: bool, nodes: list[str], addresses: list[str], told: list[tuple[str, int]]
+def test_the_living_hosts_that_go_are_reported_with_the_time_that_is_left(
+    everywhere: bool, nodes: list[str], addresses: list[str], reported: list[tuple[str, int]]
 ) -> None:
     before = time.time()
     assert leaving.leave(within_s=90.0, everywhere=everywhere) == addresses
-    assert [node for node, _ in told] == nodes
-    assert all(before + 89 < deadline / 1000 < time.time() + 91 for _, deadline in told)
+    assert [node for node, _ in reported] == nodes
+    assert all(before + 89 < deadline / 1000 < time.time() + 91 for _, deadline in reported)
 
 
-def test_a_host_that_cannot_be_told_to_go_is_named(told: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_cannot_be_given_notice_is_named(reported: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leaving.ray, "nodes", lambda: [*ROWS, ROWS[0] | {"NodeID": "dd", "NodeManagerAddress": "10.0.0.9"}])
     with pytest.raises(ResourceError, match=r"host 10\.0\.0\.9: found that it cannot be given notice to leave \(it is busy\)"):
         leaving.leave(within_s=90.0, everywhere=True)
 
 
-def test_an_autoscaler_that_told_ray_what_there_may_be_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_autoscaler_that_reported_to_ray_what_there_may_be_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     groups = [
         SimpleNamespace(max_count=3, resources={"CPU": 4}),
         SimpleNamespace(max_count=-1, resources={"CPU": 2, "GPU": 1}),  # without a bound
@@ -113,9 +113,9 @@ def test_a_raycluster_grows_only_where_its_autoscaler_is_on() -> None:
     assert growth.groups_of_kuberay(spec) == growth.groups_of_kuberay(spec | {"enableInTreeAutoscaling": False}) == ()
 
 
-@pytest.mark.parametrize(("status", "is_told"), [(403, False), (404, False), (500, True), (None, True)])
-def test_kubernetes_that_does_not_answer_is_told_and_one_that_gives_no_right_is_not(
-    status: int | None, is_told: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("status", "is_reported"), [(403, False), (404, False), (500, True), (None, True)])
+def test_kubernetes_that_does_not_answer_is_reported_and_one_that_gives_no_right_is_not(
+    status: int | None, is_reported: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def get(path: str) -> dict[str, Any]:
         error = OSError("it is away")
@@ -125,7 +125,7 @@ def test_kubernetes_that_does_not_answer_is_told_and_one_that_gives_no_right_is_
     monkeypatch.setattr(node_provider, "KubernetesHttpApiClient", lambda namespace: SimpleNamespace(get=get))
     pod = {"RAY_CLUSTER_NAME": "mine", "RAY_CLUSTER_NAMESPACE": "default", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
     assert growth._kuberay_spec(pod) == {}
-    assert ("it is away): nodes that are there count. SENTDIST_GROWS_TO can say it instead." in capsys.readouterr().err) == is_told
+    assert ("it is away): nodes that are there count. SENTDIST_GROWS_TO can say it instead." in capsys.readouterr().err) == is_reported
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1:6379", "127.0.0.1:6379", "localhost:6379", "10.0.0.7:6379"])
@@ -194,8 +194,8 @@ def test_an_error_of_another_hosts_gpu_names_the_host(monkeypatch: pytest.Monkey
     monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "10.0.0.1")
     full = ResourceError(where="encoder minilm-l6", found="a full GPU", expected="work that fits", remedy="Take another.")
     there, here = (_raised(full, ip) for ip in ("10.0.0.2", "10.0.0.1"))
-    told = on_node(there)
-    assert isinstance(told, ResourceError) and str(told).startswith("node 10.0.0.2: encoder minilm-l6: found a full GPU")
+    reported = on_node(there)
+    assert isinstance(reported, ResourceError) and str(reported).startswith("node 10.0.0.2: encoder minilm-l6: found a full GPU")
     assert on_node(here) is full
     of_all = DataError(where="corpus.csv", found="no such file", expected="a file", remedy="Correct it.")
     assert on_node(_raised(of_all, "10.0.0.2")) is of_all

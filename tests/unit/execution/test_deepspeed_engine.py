@@ -1,4 +1,4 @@
-"""What DeepSpeed is told as its engine is made; DeepSpeed itself is stood in for."""
+"""What DeepSpeed is given as its engine is made; DeepSpeed itself is stood in for."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Anywhere(nn.Linear):
 def test_it_computes_on_the_gpu_that_the_worker_was_given(device: str, named: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second worker of a host, where each has two GPUs: Ray Train gives it number 2 of the four that it sees."""
     monkeypatch.setenv("LOCAL_RANK", "1")
-    told: list[str] = []
+    reported: list[str] = []
 
     def initialize(*, model: nn.Module, **_: Any) -> tuple[Any, ...]:
-        told.append(os.environ["LOCAL_RANK"])  # which names the GPU: deepspeed/runtime/engine.py, _set_distributed_vars
+        reported.append(os.environ["LOCAL_RANK"])  # which names the GPU: deepspeed/runtime/engine.py, _set_distributed_vars
         return SimpleNamespace(module=model, destroy=lambda: None), None, None, None
 
     monkeypatch.setattr(dist, "is_initialized", lambda: True)
@@ -39,4 +39,4 @@ def test_it_computes_on_the_gpu_that_the_worker_was_given(device: str, named: st
         monkeypatch.setattr(module, "rank_and_world_size", lambda: (1, 2))
     monkeypatch.setattr(deepspeed_engine, "_import_deepspeed", lambda device: SimpleNamespace(initialize=initialize))
     DeepSpeedEngine(Anywhere(2, 2), Optimization(num_steps=1), device=torch.device(device))
-    assert told == [named]
+    assert reported == [named]

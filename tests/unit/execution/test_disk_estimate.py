@@ -49,7 +49,7 @@ def _trainings(stages: tuple[object, ...]) -> int:
     return sum(isinstance(stage, Train) for stage in stages)
 
 
-def test_a_disk_that_may_be_too_small_is_told_and_one_that_is_too_small_refused(tmp_path: Path) -> None:
+def test_a_disk_that_may_be_too_small_is_reported_and_one_that_is_too_small_refused(tmp_path: Path) -> None:
     estimate = DiskEstimate(encoders=1_500_000_000, checkpoints=500_000_000, others=3_000_000_000)
     assert (estimate.least, estimate.likely) == (2_000_000_000, 5_000_000_000)
     assert estimate.warning(6_000_000_000) is None
@@ -81,11 +81,11 @@ def test_a_search_whose_finalists_find_no_room_does_not_begin(
     tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned, context = tiny_search(tiny_encoder_dir, write_data(tmp_path / "data"), tmp_path / "store")
-    told: list[str] = []
+    reported: list[str] = []
     free = search_disk_estimate(planned, context, {}).least + 1
     monkeypatch.setattr(ArtifactStore, "free_bytes", lambda store: free)
-    pretended(planned, context, print_line=told.append).begin()
-    assert any("too little. It may stop on the way" in line for line in told)
+    pretended(planned, context, print_line=reported.append).begin()
+    assert any("too little. It may stop on the way" in line for line in reported)
     free = 10_000
     with pytest.raises(StoreError, match=r"found 10 kB free; expected about 1\.\d+ MB"):
-        pretended(planned, context, print_line=told.append).begin()
+        pretended(planned, context, print_line=reported.append).begin()

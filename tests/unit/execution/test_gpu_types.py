@@ -91,7 +91,7 @@ def test_workers_with_another_kind_of_gpu_do_not_build_a_stage() -> None:
     assert worker_groups._fits(worker_groups._Group(name="workers-1", demand=demand, started=None), anything)  # type: ignore[arg-type]
 
 
-def test_who_uses_several_kinds_as_they_come_is_told() -> None:
+def test_who_uses_several_kinds_as_they_come_is_reported() -> None:
     runtime = with_devices(Runtime(), MIXED)
     assert (note := gpu_types_note(runtime, MIXED)) is not None and "4 A100, 4 A100-80G, 2 T4" in note and "runtime.gpu_type" in note
     assert gpu_types_note(runtime, (A100, A100, HEAD)) is None

@@ -32,7 +32,7 @@ TWO = "NVIDIA T1, 81559 MiB, 570.1\nNVIDIA T1, 81559 MiB, 570.1"
         ("NVIDIA-SMI has failed because it couldn't communicate", 9, "", "bad", "nvidia-smi finds none (NVIDIA-SMI has failed"),
     ],
 )
-def test_gpus_are_told_with_driver_and_nccl(
+def test_gpus_are_reported_with_driver_and_nccl(
     answer: str | None, exit_code: int, why: str, state: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if answer is not None:
@@ -47,17 +47,17 @@ def test_gpus_are_told_with_driver_and_nccl(
     assert said in found.text, found.text
 
 
-def test_what_makes_gpus_slower_than_they_could_be_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_makes_gpus_slower_than_they_could_be_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "nvidia-smi").write_text(f'#!/bin/sh\necho "{TWO}"\n')
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin")
-    for slower, told in (("RuntimeError: Failed to find C compiler", True), ("", False)):
+    for slower, reported in (("RuntimeError: Failed to find C compiler", True), ("", False)):
         monkeypatch.setattr(health, "_torch_on_gpus", lambda slower=slower: TorchOnGpus(why_slow=slower, has_flash_attention=True))
         said = f"; slower than it could be: no kernels for short sentences ({slower})"
-        assert health.gpus().state == "good" and health.gpus().text.endswith(said) is told
+        assert health.gpus().state == "good" and health.gpus().text.endswith(said) is reported
 
 
-def test_flash_attention_is_told_and_what_keeps_the_load_of_gpus_from_mlflow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_flash_attention_is_reported_and_what_keeps_the_load_of_gpus_from_mlflow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "nvidia-smi").write_text(f'#!/bin/sh\necho "{TWO}"\n')
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin")

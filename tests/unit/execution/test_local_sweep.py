@@ -35,8 +35,8 @@ def test_a_trial_that_fails_stops_only_what_needs_it(tmp_path: Path, tiny_encode
     ]
     assert all(context.store.has(trial.scores) for trial in plan.trials if trial.key != summary.failures[0].key)
     assert sum("FAILED: TrainingDiverged" in line for line in lines) == 2, "of two entropy encoders, at once"
-    (told,) = [line for line in lines if line.startswith("FAILED")]
-    assert told.startswith("FAILED  rcl (learning_rate=1e+30) · seed 0: TrainingDiverged: step")
+    (reported,) = [line for line in lines if line.startswith("FAILED")]
+    assert reported.startswith("FAILED  rcl (learning_rate=1e+30) · seed 0: TrainingDiverged: step")
 
 
 def test_a_sweep_with_a_failed_trial_ends_with_its_table_and_exit_code_1(tmp_path: Path, tiny_encoder_dir: Path) -> None:
@@ -75,4 +75,4 @@ def test_a_run_without_any_score_is_a_failure_also_beside_mlflow(
     answer = CliRunner().invoke(app, ["run", str(recipe), "--local", *places])
     assert answer.exit_code == 1 and "FAILED  fine_tuned" in answer.output, answer.output
     ((reason, *others),) = [list(failures.values()) for failures in brought]
-    assert "diverged" in reason.lower() and len(others) == answer.output.count("FAILED  ") - 1, "MLflow is told why"
+    assert "diverged" in reason.lower() and len(others) == answer.output.count("FAILED  ") - 1, "MLflow gets the reason"

@@ -134,7 +134,7 @@ def test_an_input_that_changed_under_one_rank_alone_ends_its_group(monkeypatch: 
         _work(monkeypatch, planned, rank=1, body=train)
 
 
-def test_what_all_ranks_meet_is_told_by_the_first_alone(monkeypatch: pytest.MonkeyPatch, planned: tuple[Plan, Context]) -> None:
+def test_what_all_ranks_meet_is_reported_by_the_first_alone(monkeypatch: pytest.MonkeyPatch, planned: tuple[Plan, Context]) -> None:
     def train(*_: object) -> None:
         raise DataError(where="corpus", found="no rows", expected="rows", remedy="Give some.")
 

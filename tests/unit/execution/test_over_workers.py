@@ -60,11 +60,14 @@ def test_sentences_that_workers_embed_come_back_in_their_order(monkeypatch: pyte
     stage: Any = one_of_each()["scores"]
     runtime = Runtime(engine="torch", workers=2, gpus_per_worker=0.5)
     done: list[tuple[int, int]] = []
-    told: list[str] = []
+    reported: list[str] = []
     embedded = embed.embed_over_workers(
-        stage, Context(store=ArtifactStore(tmp_path), runtime=runtime), on_progress=lambda *so_far: done.append(so_far), tell=told.append
+        stage,
+        Context(store=ArtifactStore(tmp_path), runtime=runtime),
+        on_progress=lambda *so_far: done.append(so_far),
+        tell=reported.append,
     )
-    assert told == ["over 2 workers, on 1 GPU(s); idle: 3 (bound by --workers)"]
+    assert reported == ["over 2 workers, on 1 GPU(s); idle: 3 (bound by --workers)"]
     sentences = [str(number) for number in range(1_300)]
     assert embedded(sentences)[:, 0].tolist() == list(map(float, sentences))
     demand = pool_demand(runtime, gpus=0.5)
@@ -80,7 +83,7 @@ def test_who_searches_a_file_of_embeddings_takes_no_gpu(embeddings: Path | None,
     monkeypatch.setattr(nearest.ray, "put", lambda value: value)
     corpus = SimpleNamespace(tiles=lambda: iter(()))
     reader = TileReader(encoder=SameEncoder(use=EncoderUse(checkpoint="x"), digest=None), embeddings=embeddings)
-    told: list[str] = []
+    reported: list[str] = []
     search: Any = nearest.search_over_workers(
         Mock(),
         corpus,
@@ -88,10 +91,10 @@ def test_who_searches_a_file_of_embeddings_takes_no_gpu(embeddings: Path | None,
         np.zeros((1, 2)),
         depth=1,
         runtime=Runtime(workers=2),
-        tell=told.append,  # type: ignore[arg-type]
+        tell=reported.append,  # type: ignore[arg-type]
     )
     assert list(search) == []
-    (line,) = told
+    (line,) = reported
     assert line.startswith("over 2 workers, on 2 GPU(s)" if gpus else "over 2 workers, on CPUs; idle: 4 GPU(s)"), line
     assert given.call_args.kwargs["demand"].num_gpus == gpus
     assert given.call_args.args[0][-1].gpus_per_worker == gpus, "the worker opens its encoder on that device"
@@ -189,7 +192,7 @@ class Sink:
         self.beats.append(heartbeat)
 
 
-def test_workers_that_make_shards_are_told_apart_and_what_a_lost_one_left_is_no_part(
+def test_workers_that_make_shards_are_distinguished_and_what_a_lost_one_left_is_no_part(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     values = tiny_values(Path("minilm-l6")) | {

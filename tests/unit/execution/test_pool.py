@@ -150,7 +150,7 @@ def test_what_is_done_twice_is_given_out_once(lag: int, dies: list[int], monkeyp
     assert not cluster.living
 
 
-def test_the_oldest_part_that_kills_its_workers_is_told_though_two_do_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_part_that_kills_its_workers_is_reported_though_two_do_it(monkeypatch: pytest.MonkeyPatch) -> None:
     class Killing(Cluster):
         def get(self, ref: Any) -> Any:
             if ref.part == (0,):

@@ -49,15 +49,15 @@ def test_a_driver_that_is_done_leaves_while_another_sweep_goes_on(monkeypatch: p
     assert not driver.is_alive() and len(lines) <= len(asked) < 50
 
 
-def test_what_was_told_before_the_end_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[StageEvent] = []
+def test_what_was_reported_before_the_end_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    reported: list[StageEvent] = []
 
     def get(since: int) -> tuple[list[StageEvent], int]:
-        return told[since:], len(told)
+        return reported[since:], len(reported)
 
     def wait(refs: list[int], timeout: float) -> tuple[list[int], list[int]]:
         time.sleep(0.01)
-        return (refs, []) if len(told) > refs[0] else ([], refs)
+        return (refs, []) if len(reported) > refs[0] else ([], refs)
 
     monkeypatch.setattr(printer, "ray", SimpleNamespace(wait=wait, get=get))
     monkeypatch.setattr(printer, "LOOK_UP_S", 0.01)
@@ -65,5 +65,5 @@ def test_what_was_told_before_the_end_is_printed(monkeypatch: pytest.MonkeyPatch
     board: Any = SimpleNamespace(events=lambda since: since or 0, submission=submission, reopen=lambda: None)
     lines: list[str] = []
     with printer.printed_events(board, SweepProgress({}), lines.append):
-        told.extend(_event(f"stage {number}") for number in range(100))
+        reported.extend(_event(f"stage {number}") for number in range(100))
     assert sum("stage" in line for line in lines) == 100

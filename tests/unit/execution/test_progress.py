@@ -1,4 +1,4 @@
-"""What is told of a sweep while it runs."""
+"""What is reported of a sweep while it runs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_line_counts_the_stages_that_are_finished(progress: SweepProgress) -> 
     assert "[1/3]" in progress.line(_event("of another sweep", "finished", seconds=5.0))
 
 
-def test_the_time_left_is_told_after_the_first_training_by_the_work_that_is_left(progress: SweepProgress, clock: Clock) -> None:
+def test_the_time_left_is_reported_after_the_first_training_by_the_work_that_is_left(progress: SweepProgress, clock: Clock) -> None:
     clock.now += 5
     assert "left" not in progress.line(_event("bank", "finished", kind="bank", seconds=5.0))
     clock.now += 35
@@ -97,7 +97,7 @@ def test_durations_are_short(seconds: float, said: str) -> None:
     assert duration(seconds) == said
 
 
-def test_stages_of_one_label_are_told_apart_by_the_values_of_the_grid() -> None:
+def test_stages_of_one_label_are_distinguished_by_the_values_of_the_grid() -> None:
     """A label says batch size and seed, not each field that a grid may vary: all trainings of a sweep over rates read the same."""
     methods: Any = {
         "fine_tuned": {"objective": {"name": "info_nce"}},
@@ -109,8 +109,8 @@ def test_stages_of_one_label_are_told_apart_by_the_values_of_the_grid() -> None:
     progress = progress_of(plan, frozenset(stage.key for stage in plan.stages))
     lines = {}
     for stage in plan.stages:
-        told = progress.line(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="started", at=0.0))
-        lines[stage.key] = told[8:].partition("]  ")[2].removesuffix("  started")
+        shown = progress.line(StageEvent(key=stage.key, kind=stage.kind, label=stage.label, what="started", at=0.0))
+        lines[stage.key] = shown[8:].partition("]  ")[2].removesuffix("  started")
     assert len(set(lines.values())) == len(lines)
     entropy = {line for key, line in lines.items() if line.startswith("train   entropy")}
     assert {line[line.index("(") :] for line in entropy} == {"(learning_rate=1e-05)", "(learning_rate=2e-05)"}, (
@@ -122,7 +122,7 @@ def test_stages_of_one_label_are_told_apart_by_the_values_of_the_grid() -> None:
     assert "(" not in corpus
 
 
-def test_two_fields_of_one_last_word_are_told_apart_by_the_word_before_it() -> None:
+def test_two_fields_of_one_last_word_are_distinguished_by_the_word_before_it() -> None:
     terms: Any = [{"weight": 1.0, "objective": {"name": "info_nce"}}, {"weight": 1.0, "objective": {"name": "triplet"}}]
     weights: Any = {f"methods.fine_tuned.objective.terms.{number}.weight": [0.5, 2.0] for number in range(2)}
     plan = plan_of(small_recipe(methods={"fine_tuned": {"objective": {"name": "sum", "terms": terms}}}, sweep=weights))

@@ -65,23 +65,23 @@ def test_a_lost_training_goes_on_and_ends_with_the_same_parameters(prepared: Any
     began = time.perf_counter()
     artifact = train_as_first_rank(again, submission, sink, NullRun())
     assert artifact.record.seconds > time.perf_counter() - began, "what the lost attempt took until its last checkpoint counts"
-    assert sink.told[0].line.endswith("goes on from step 3 of 6")
-    assert min(event.step or 0 for event in sink.told[1:]) >= 4  # it did not begin again
+    assert sink.reported[0].line.endswith("goes on from step 3 of 6")
+    assert min(event.step or 0 for event in sink.reported[1:]) >= 4  # it did not begin again
     expected, found = _weights(stage, context), _weights(again, interrupted)
     for name, weight in expected.items():
         # one machine, one engine, one number of threads, hence one order of sums: nothing may differ
         torch.testing.assert_close(found[name], weight, rtol=0, atol=0)
 
 
-def test_a_training_that_goes_on_tells_of_the_steps_that_it_would_have_told_of(prepared: Any) -> None:
+def test_a_training_that_goes_on_reports_the_steps_that_it_would_have_reported(prepared: Any) -> None:
     training = {"batch_size": 8, "learning_rate": 1e-3, "max_length": 20, "epochs": 4}
-    stage, context = prepared("told", training=training)
+    stage, context = prepared("reported", training=training)
     lost, after = RecordingSink(lost_at=6), RecordingSink()
     with pytest.raises(HostLost):
         train_as_first_rank(stage, Submission(context=context), lost, NullRun())
     train_as_first_rank(stage, Submission(context=context), after, NullRun())
-    assert after.told[0].line.endswith("goes on from step 5 of 24")
-    assert [[event.step for event in sink.told if event.what == "step"] for sink in (lost, after)] == [[2, 4, 6], list(range(6, 25, 2))]
+    assert after.reported[0].line.endswith("goes on from step 5 of 24")
+    assert [[event.step for event in sink.reported if event.what == "step"] for sink in (lost, after)] == [[2, 4, 6], list(range(6, 25, 2))]
 
 
 def test_a_finished_training_leaves_no_checkpoint_behind(prepared: Any) -> None:
@@ -99,7 +99,7 @@ def test_an_engine_is_made_as_the_runtime_says() -> None:
         assert isinstance(made, partial) and (made.func, made.keywords) == expected
 
 
-def test_a_gpu_that_one_rank_cannot_use_is_told_by_all(monkeypatch: pytest.MonkeyPatch, prepared: Any) -> None:
+def test_a_gpu_that_one_rank_cannot_use_is_reported_by_all(monkeypatch: pytest.MonkeyPatch, prepared: Any) -> None:
     """In a cluster of unlike GPUs; else the others would wait for it in a collective until the process group gives up."""
     stage, context = prepared("unlike")
     here = threading.local()

@@ -63,14 +63,14 @@ def test_memory_of_a_gpu_stays_whole_unless_the_user_chose_otherwise(environment
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_a_gpu_that_torch_cannot_use_is_told_and_nothing_runs_on_the_cpu_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_torch_cannot_use_is_reported_and_nothing_runs_on_the_cpu_instead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     use_reserved(demand(0.0))
     with pytest.raises(ResourceError, match=r"runtime\.gpus_per_worker: found a node with a GPU that torch cannot use"):
         use_reserved(demand(1.0))
 
 
-def test_a_gpu_that_torch_has_no_kernels_for_is_told_before_one_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_torch_has_no_kernels_for_is_reported_before_one_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 0))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Tesla V100")

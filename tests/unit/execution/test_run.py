@@ -50,7 +50,7 @@ def test_being_stopped_ends_the_driver_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("event", "told"),
+    ("event", "reported"),
     [
         (StageEvent(key="k", kind="train", label="rcl", what="started"), "train   rcl  started"),
         (StageEvent(key="k", kind="bank", label="rcl", what="started", message="bank of 1.0 MiB"), "bank    rcl  started: bank of 1.0 MiB"),
@@ -66,5 +66,5 @@ def test_being_stopped_ends_the_driver_in_order() -> None:
         (StageEvent(key="k", kind="bank", label="rcl", what="failed", message="DataError: no"), "FAILED: DataError: no"),
     ],
 )
-def test_an_event_is_a_line_for_people(event: StageEvent, told: str) -> None:
-    assert event.line.endswith(told)
+def test_an_event_is_a_line_for_people(event: StageEvent, reported: str) -> None:
+    assert event.line.endswith(reported)

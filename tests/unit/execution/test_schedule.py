@@ -143,9 +143,9 @@ def test_what_has_the_longest_way_to_a_score_is_built_first(recipe: str) -> None
 )
 def test_slow_devices_hold_nobody_up(recipe: str, speeds: list[float], of_time: float, of_bound: float) -> None:
     """Where the last trainings of a chain begin on the slow half, all wait for them: four times as long as on the quick half."""
-    told, untold = (Sweep(_stages(recipe), speeds, LARGE, knows_devices=known) for known in (True, False))
-    assert told.ends_s < of_time * untold.ends_s
-    assert told.ends_s < of_bound * told.bound_s
+    reported, unreported = (Sweep(_stages(recipe), speeds, LARGE, knows_devices=known) for known in (True, False))
+    assert reported.ends_s < of_time * unreported.ends_s
+    assert reported.ends_s < of_bound * reported.bound_s
 
 
 def test_a_slow_device_is_taken_where_the_quick_one_has_too_much_to_do() -> None:

@@ -83,19 +83,19 @@ def test_a_search_that_ends_leaves_its_board_and_no_process(ends: BaseException 
 
 
 def test_a_rung_is_counted_once_also_where_its_trial_was_lost_and_began_anew(search: Search, score: RungScore) -> None:
-    told: list[str] = []
+    reported: list[str] = []
 
     def does(scheduler: Any, stopper: Any) -> None:
-        told.append(scheduler.on_trial_result(None, TRIAL, _at(0.3, score)))
+        reported.append(scheduler.on_trial_result(None, TRIAL, _at(0.3, score)))
         search.conductor.trial.return_value = SimpleNamespace(rungs=[SimpleNamespace(share=0.3)])
-        told.append(scheduler.on_trial_result(None, TRIAL, _at(0.3, score)))
+        reported.append(scheduler.on_trial_result(None, TRIAL, _at(0.3, score)))
         search.conductor.arrive.return_value = False
-        told.append(scheduler.on_trial_result(None, TRIAL, _at(1.0, score)))
+        reported.append(scheduler.on_trial_result(None, TRIAL, _at(1.0, score)))
 
     search.does = does
     search.run()
     assert [call.args for call in search.conductor.arrive.call_args_list] == [(7, 0.3, score), (7, 1.0, score)]
-    assert told == [TrialScheduler.CONTINUE, TrialScheduler.CONTINUE, TrialScheduler.STOP]
+    assert reported == [TrialScheduler.CONTINUE, TrialScheduler.CONTINUE, TrialScheduler.STOP]
 
 
 @pytest.mark.parametrize("meets", ["arrive", "fail"])

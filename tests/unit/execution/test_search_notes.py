@@ -189,7 +189,7 @@ def test_what_a_killed_submission_built_is_paid_for_by_the_next_which_asks_for_t
 
 
 def test_who_suggests_learns_what_became_of_all_that_was_suggested(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
-    told: list[tuple[str, float | None]] = []
+    reported: list[tuple[str, float | None]] = []
 
     class Suggester:
         rates: ClassVar[list[Json]] = [0.001, 0.002, 0.003, 0.004, 0.001]  # the last one again
@@ -200,7 +200,7 @@ def test_who_suggests_learns_what_became_of_all_that_was_suggested(tmp_path: Pat
         def tell(self, name: str, score: float, *, rung: int) -> None: ...
 
         def end(self, name: str, score: float | None, *, is_pruned: bool = False) -> None:
-            told.append((name, score))
+            reported.append((name, score))
 
     space: Json = {"training.learning_rate": {"log": [1e-4, 1e-2]}}
     planned, context = tiny_search(
@@ -217,11 +217,11 @@ def test_who_suggests_learns_what_became_of_all_that_was_suggested(tmp_path: Pat
     conductor.begin()
     trial = conductor.next()
     assert trial is not None and trial.suggestion == {"training.learning_rate": 0.001}, "all cost the same"
-    assert told == [("fine_tuned-1", None), ("fine_tuned-2", None), ("fine_tuned-3", None)], "they are no trials"
+    assert reported == [("fine_tuned-1", None), ("fine_tuned-2", None), ("fine_tuned-3", None)], "they are no trials"
     conductor.arrive(0, 0.5, RungScore(step=1, dev=50.0, last=50.0, sentences=1, seconds=1.0))
     conductor.fail(0, DataError(where="here", found="this", expected="that", remedy="None."))
     assert conductor.next() is None
-    assert told[3:] == [("fine_tuned-0", None), ("fine_tuned-4", None)], "what has failed has no score, nor has the same once more"
+    assert reported[3:] == [("fine_tuned-0", None), ("fine_tuned-4", None)], "what has failed has no score, nor has the same once more"
 
 
 def test_a_speed_that_nobody_knows_is_not_asked_for_at_each_step(

@@ -83,10 +83,10 @@ def test_a_bucket_that_refuses_ends_the_search_with_a_sentence(s3: FaultyS3, tmp
         if len(events) == 6:
             s3.be("expired credentials")
 
-    with pytest.raises(StoreError, match=re.escape("credentials")) as told:
+    with pytest.raises(StoreError, match=re.escape("credentials")) as raised:
         search_in_process(planned, in_bucket, print_line=lambda line: None, watch=expired)
     s3.be(None)
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(raised.value)
     record = load_search(in_bucket.store, "tiny")
     assert record.reason is None
     assert len(search_in_process(planned, in_bucket, print_line=lambda line: None).trials) == 2

@@ -112,7 +112,7 @@ def test_a_search_tries_prunes_chooses_and_builds_shared_stages_once(tmp_path: P
 
 
 def test_a_search_killed_anywhere_ends_as_one_left_alone(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
-    """With as many trials as Optuna needs before it suggests by what it was told."""
+    """With as many trials as Optuna needs before it suggests by the results reported to it."""
     changes: dict[str, Json] = {"methods": {"fine_tuned": {"objective": {"name": "info_nce"}}}, "baseline": None}
     space: Json = {"training.learning_rate": {"log": [1e-4, 1e-2]}}
     whole, context = tiny_search(tiny_encoder_dir, data, tmp_path / "one", changes=changes, suggest="tpe", samples=12, space=space)

@@ -149,7 +149,7 @@ def test_a_shard_of_an_input_that_changes_under_its_worker_is_not_handed_on(tagg
 def test_a_worker_loads_nothing_before_its_first_part_and_its_error_survives_the_way(tagging: tuple[Targets, Context]) -> None:
     stage, context = tagging
     missing = stage.model_copy(update={"tagger": "no_such_module:tag"})
-    maker = ShardMaker(missing, context, 40, None, None)  # an error here would be told as the death of an actor
+    maker = ShardMaker(missing, context, 40, None, None)  # an error here would be reported as the death of an actor
     with pytest.raises(DataError, match="no_such_module") as raised:
         maker.work(0)
     assert type(pickle.loads(pickle.dumps(raised.value))) is DataError

@@ -115,13 +115,13 @@ def test_what_finished_trainings_left_is_removed(driven: Driver) -> None:
     assert [folder.exists() for folder in folders] == [False, True]
 
 
-def test_the_summary_is_told_where_overlaps_cannot_be_counted(driven: Driver) -> None:
+def test_the_summary_is_reported_where_overlaps_cannot_be_counted(driven: Driver) -> None:
     driven.overlaps.side_effect = StoreError(**SAID)
     assert driven.run().name == driven.plan.recipe.name
     assert any(line.startswith("Test items in training data could not be counted") for line in driven.lines)
 
 
-def test_a_cluster_that_may_grow_is_told_of_and_the_board_knows_how_far(driven: Driver) -> None:
+def test_a_cluster_that_may_grow_is_reported_and_the_board_knows_how_far(driven: Driver) -> None:
     driven.run()
     assert any("1 node of 2 is there" in line for line in driven.lines)
     submission = driven.board.call_args.args[0]

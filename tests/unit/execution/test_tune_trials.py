@@ -97,14 +97,14 @@ def test_a_trial_tells_tune_of_its_own_training_alone(plan: Plan, submission: Su
     board = Mock(follow=lambda stage: [*events, SimpleNamespace(what="step", key=trial.scores.encoder.key, step=3)])
     monkeypatch.setattr(trials, "BoardClient", lambda *_: board)
     monkeypatch.setattr(trials, "report_end", lambda board: nullcontext())
-    told: list[dict[str, float]] = []
-    monkeypatch.setattr(tune, "report", told.append)
+    shown: list[dict[str, float]] = []
+    monkeypatch.setattr(tune, "report", shown.append)
     store = submission.context.store
     with store.staged() as folder:
         (folder / "data").write_text("")
         store.commit(trial.scores, folder, seconds=0.0, runtime={}, environment={}, results={"stsb": 81.0, "chosen": "by dev"})
     trials._run_trial({"trial": trial.key}, {trial.key: trial}, submission, Mock())
-    assert told == [{"step": 2, "dev_score": 20.0}, {"stsb": 81.0}]
+    assert shown == [{"step": 2, "dev_score": 20.0}, {"stsb": 81.0}]
 
 
 @pytest.fixture
@@ -150,14 +150,14 @@ def test_whatever_ends_tune_ends_the_processes_of_its_trials(error: BaseExceptio
 
 
 def test_a_trial_that_fails_is_not_begun_again_and_parts_from_its_board(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[dict[str, Any]] = []
-    monkeypatch.setattr(tune, "report", told.append)
+    shown: list[dict[str, Any]] = []
+    monkeypatch.setattr(tune, "report", shown.append)
     board, trial = Mock(), SimpleNamespace(max_failures=LOST_ACTORS)
     with pytest.raises(ValueError), report_end(board):
         raise ValueError("diverged")
     board.unregister.assert_called_once_with()
-    found = take_failure(trial, told[0])
+    found = take_failure(trial, shown[0])
     assert isinstance(found, ValueError) and trial.max_failures == 0
     with report_end(board):
         raise SweepStopped(where="here", found="this", expected="that", remedy="None.")
-    assert told[1:] == [{STOPPED: True}] and take_failure(SimpleNamespace(), told[1]) is None
+    assert shown[1:] == [{STOPPED: True}] and take_failure(SimpleNamespace(), shown[1]) is None

@@ -40,7 +40,7 @@ WAITS = "waits for 2 × 1 CPUs, the cluster has"
 
 
 @pytest.mark.parametrize(
-    ("piece", "cluster", "told"),
+    ("piece", "cluster", "reported"),
     [
         (_piece(since=950.0), BOTH, None),  # not for a minute yet
         (_piece(), BOTH, f"{WAITS} 2 of which 0 are free"),
@@ -72,8 +72,8 @@ WAITS = "waits for 2 × 1 CPUs, the cluster has"
          "host 10.0.0.1"),
     ],
 )  # fmt: skip
-def test_what_is_said_of_one_piece_of_work(piece: ActiveStage, cluster: ClusterState, told: str | None) -> None:
-    assert [notice.sentence for notice in notices([piece], cluster, 1000.0)] == ([] if told is None else [told])
+def test_what_is_said_of_one_piece_of_work(piece: ActiveStage, cluster: ClusterState, reported: str | None) -> None:
+    assert [notice.sentence for notice in notices([piece], cluster, 1000.0)] == ([] if reported is None else [reported])
 
 
 def test_work_that_waits_its_turn_is_not_spoken_of_unless_nothing_moves_or_it_can_never_run() -> None:
@@ -89,7 +89,7 @@ def test_work_that_waits_its_turn_is_not_spoken_of_unless_nothing_moves_or_it_ca
 STAGE = RowsCorpus(source="nli/triplets", source_revision="r")
 
 
-def _told(events: list[StageEvent]) -> list[str]:
+def _reported(events: list[StageEvent]) -> list[str]:
     return [f"{event.kind} {event.label}: {event.what_happened}" for event in events]
 
 
@@ -117,7 +117,7 @@ def test_what_is_followed_on_keeps_what_is_known_of_it_and_what_is_over_does_not
     dog = _followed(GROUP, ONE)
     for now in (20.0, 50.0):
         dog.follow([(STAGE, GROUP)], now)
-    assert f"{WAITS} 1 of which 1 are free" in _told(dog.look(ONE, 65.0))[0], "it waits for more than a minute"
+    assert f"{WAITS} 1 of which 1 are free" in _reported(dog.look(ONE, 65.0))[0], "it waits for more than a minute"
     dog.follow([], 210.0)
     assert not dog.follows(STAGE.key)
 
@@ -125,17 +125,17 @@ def test_what_is_followed_on_keeps_what_is_known_of_it_and_what_is_over_does_not
 def test_a_host_that_goes_and_the_training_that_goes_on() -> None:
     dog = _followed(GROUP, BOTH)
     _hear(dog, 10.0, step=60)
-    (lost,) = _told(dog.look(ONE, 15.0))
+    (lost,) = _reported(dog.look(ONE, 15.0))
     assert lost == f"host 10.0.0.2: lost, and with it corpus {STAGE.label} at step 60/240"
     assert dog.look(ONE, 70.0 - 1) == []
-    (waits,) = _told(dog.look(ONE, 75.0))
+    (waits,) = _reported(dog.look(ONE, 75.0))
     assert f"{WAITS} 1 of which 1 are free" in waits
     c = replace(B, node="node-c", address="10.0.0.3")
-    assert _told(dog.look(replace(BOTH, hosts=(A, c)), 80.0)) == ["host 10.0.0.3: joined"]
+    assert _reported(dog.look(replace(BOTH, hosts=(A, c)), 80.0)) == ["host 10.0.0.3: joined"]
     _hear(dog, 90.0, step=55, nodes=(A.node, c.node))
     resumed = StageEvent(key=STAGE.key, kind="train", label="rcl", what="resumed", step=55, num_steps=240)
     assert dog.completed(resumed).what_happened == "host 10.0.0.2 lost; goes on from step 55 of 240 on host 10.0.0.1, 10.0.0.3"
-    assert dog.completed(resumed).what_happened == "goes on from step 55 of 240 on host 10.0.0.1, 10.0.0.3"  # the loss is told once
+    assert dog.completed(resumed).what_happened == "goes on from step 55 of 240 on host 10.0.0.1, 10.0.0.3"  # the loss is reported once
     assert dog.look(replace(BOTH, hosts=(A, c)), 95.0) == []
 
 
@@ -144,7 +144,7 @@ def test_a_worker_that_stops_and_one_that_ends() -> None:
     _hear(dog, 0.0)
     dog.on_heartbeat(Heartbeat(key=STAGE.key, worker="rank 0", node=A.node, is_last=True), 50.0)  # a shard that is done
     assert dog.look(BOTH, 59.0) == []
-    assert "no sign of life of rank 1 for 60 s on host 10.0.0.2" in _told(dog.look(BOTH, 60.0))[0]
+    assert "no sign of life of rank 1 for 60 s on host 10.0.0.2" in _reported(dog.look(BOTH, 60.0))[0]
     _hear(dog, 61.0)
     assert dog.look(BOTH, 120.0) == []
 
@@ -166,7 +166,7 @@ def test_a_lost_attempt_takes_its_signs_with_it() -> None:
     _hear(dog, 0.0, step=1)
     dog.begins_again(STAGE.key, 30.0)
     assert dog.look(BOTH, 89.0) == []
-    assert f"{WAITS} 2 of which 0 are free" in _told(dog.look(BOTH, 91.0))[0]
+    assert f"{WAITS} 2 of which 0 are free" in _reported(dog.look(BOTH, 91.0))[0]
 
 
 def test_a_step_is_late_by_the_slowest_of_this_attempt() -> None:
@@ -175,18 +175,18 @@ def test_a_step_is_late_by_the_slowest_of_this_attempt() -> None:
         _hear(dog, now, step=step)
     assert dog.look(BOTH, 134.0) == [], "one took 30 s: five times as long is not over"
     _hear(dog, 180.0, step=3)
-    assert "no step for 150 s, though its processes live" in _told(dog.look(BOTH, 185.0))[0]
+    assert "no step for 150 s, though its processes live" in _reported(dog.look(BOTH, 185.0))[0]
     dog.begins_again(STAGE.key, 200.0)
     for now, step in ((210.0, 4), (211.0, 5), (350.0, 5)):
         _hear(dog, now, step=step)
-    assert "no step for 144 s, though its processes live" in _told(dog.look(BOTH, 355.0))[0]
+    assert "no step for 144 s, though its processes live" in _reported(dog.look(BOTH, 355.0))[0]
 
 
-def test_a_host_whose_loss_is_noticed_after_that_of_its_workers_is_told_with_them() -> None:
+def test_a_host_whose_loss_is_noticed_after_that_of_its_workers_is_reported_with_them() -> None:
     dog = _followed(GROUP, BOTH)
     _hear(dog, 10.0, step=60)
     dog.begins_again(STAGE.key, 12.0)
-    assert _told(dog.look(ONE, 15.0)) == [f"host 10.0.0.2: lost, and with it corpus {STAGE.label} at step 60/240"]
+    assert _reported(dog.look(ONE, 15.0)) == [f"host 10.0.0.2: lost, and with it corpus {STAGE.label} at step 60/240"]
     _hear(dog, 20.0, step=55, nodes=(A.node,))
     resumed = StageEvent(key=STAGE.key, kind="train", label="rcl", what="resumed", step=55, num_steps=240)
     assert dog.completed(resumed).what_happened == "host 10.0.0.2 lost; goes on from step 55 of 240 on host 10.0.0.1"
@@ -197,7 +197,7 @@ def test_the_host_of_workers_is_known_also_after_two_losses_in_a_row() -> None:
     _hear(dog, 10.0, step=60)
     dog.begins_again(STAGE.key, 12.0)
     dog.begins_again(STAGE.key, 13.0)  # the next attempt found no worker
-    assert _told(dog.look(ONE, 15.0)) == [f"host 10.0.0.2: lost, and with it corpus {STAGE.label} at step 60/240"]
+    assert _reported(dog.look(ONE, 15.0)) == [f"host 10.0.0.2: lost, and with it corpus {STAGE.label} at step 60/240"]
 
 
 def test_a_pulse_says_that_it_lives_how_far_it_is_and_when_it_ends() -> None:

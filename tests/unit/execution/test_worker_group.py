@@ -61,7 +61,7 @@ def test_what_a_group_is_lost_to_reaches_the_board(monkeypatch: pytest.MonkeyPat
     assert isinstance(found.value.origin, origin)
 
 
-def test_hosts_that_were_told_to_go_are_a_loss_that_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hosts_that_were_given_notice_are_a_loss_that_is_reported_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
     """In words that cross processes to whoever has not loaded Ray Train."""
     why = NodeDeathInfo(reason=NodeDeathInfo.AUTOSCALER_DRAIN_PREEMPTED)
     taken: Any = ActorDiedErrorContext(actor_id=bytes(16), node_death_info=why)
@@ -84,7 +84,7 @@ def test_what_ray_train_cannot_do_itself_is_no_loss(monkeypatch: pytest.MonkeyPa
 
 
 def test_what_a_worker_raises_while_the_group_is_set_up_reaches_the_board(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As an error of Ray Train's own it would be told as a traceback of its processes."""
+    """As an error of Ray Train's own it would be reported as a traceback of its processes."""
     unusable = ResourceError(where="runtime.gpus_per_worker", found="no CUDA", expected="one", remedy="Install it.")
     raised = RayTaskError("execute", "Traceback …", unusable).as_instanceof_cause()
     _end_with(monkeypatch, ControllerError(raised))
@@ -109,7 +109,7 @@ def test_workers_with_gpus_say_so_before_their_group_is_set_up_where_torch_canno
     assert _asked(monkeypatch, GROUP).torch_config.backend_cls is worker_group._TorchBackend
 
 
-def test_what_starts_ray_train_is_told_which_cluster_it_is_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_starts_ray_train_is_given_the_cluster_it_is_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray Train's helpers inherit it; tests/cluster/test_board.py sees it there."""
     drive = Mock()
     monkeypatch.setattr(stage_task, "_drive", drive)

@@ -120,7 +120,7 @@ def test_files_that_hold_no_embeddings_are_named(tmp_path: Path) -> None:
         open_embeddings(tmp_path / "b.npy")
 
 
-def test_where_nothing_can_be_written_is_told_before(tmp_path: Path) -> None:
+def test_where_nothing_can_be_written_is_reported_before(tmp_path: Path) -> None:
     (tmp_path / "a.npy").touch()
     for path, words in (
         (tmp_path / "a.npy", "there already"),

@@ -1,4 +1,4 @@
-"""What Python programs hand over: one sentence or many, vectors as arrays, tensors or lists; mistakes are told at once."""
+"""What Python programs hand over: one sentence or many, vectors as arrays, tensors or lists; mistakes are reported at once."""
 
 from __future__ import annotations
 

@@ -174,9 +174,9 @@ def test_broken_predictions_say_where(broken: Path, text: str, message: str, run
 
     broken.write_text(text)
     folders = Predictions.of(str(broken.parent)), Predictions.of(str(runs[1].folder))
-    with pytest.raises(DataError, match=message) as told:
+    with pytest.raises(DataError, match=message) as raised:
         predicted_scores(folders, ["tests.support.tiny_mteb:TinySts"], tmp_path / "items")
-    assert str(broken.parent) in str(told.value)
+    assert str(broken.parent) in str(raised.value)
 
 
 def test_parts_are_matched_by_their_names(runs: tuple[_Run, _Run], tmp_path: Path) -> None:

@@ -48,13 +48,13 @@ def test_queries_and_documents_that_the_root_lacks_are_found_here_too(here: Path
         assert own_files([task], here / "data") == ((task,), here / "here")
     assert own_files(["retrieval=beir/"], here / "data") == (("retrieval=beir",), here / "here")
     (here / "here/beir/queries.jsonl").unlink()
-    assert own_files(["retrieval=beir"], here / "data")[1] == here / "here", "what is missing there is told by who reads it"
+    assert own_files(["retrieval=beir"], here / "data")[1] == here / "here", "what is missing there is reported by who reads it"
 
 
 @pytest.mark.parametrize(
     ("task", "meant"), [("sts=pears.tsv", "pairs.tsv"), ("sts=below/moor.csv", "below/more.csv"), ("sts=nowhere/x.csv", "List the folder")]
 )
-def test_what_lies_nowhere_is_told_with_both_places(here: Path, task: str, meant: str) -> None:
+def test_what_lies_nowhere_is_reported_with_both_places(here: Path, task: str, meant: str) -> None:
     with pytest.raises(DataError, match=rf"no such file under {here / 'data'} and none in {here / 'here'}.*{meant}"):
         own_files([task], here / "data")
 

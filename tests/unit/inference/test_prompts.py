@@ -114,15 +114,15 @@ def test_prompts_of_a_search_and_of_pairs_can_be_asked_for(folder: Folder) -> No
     assert with_it != pytest.approx(without)
 
 
-def test_prompts_of_which_encode_takes_none_by_itself_are_told(folder: Folder) -> None:
+def test_prompts_of_which_encode_takes_none_by_itself_are_reported(folder: Folder) -> None:
     encoder = sentdist.Encoder.load(folder(NAMED))
     assert encoder.prompts == NAMED["prompts"]
     said = "no prompt before each sentence .it has no default prompt; its prompts are query, document, passage: see encode: prompt"
-    with pytest.warns(UserWarning, match=said) as told:
+    with pytest.warns(UserWarning, match=said) as reported:
         encoder.encode("a man")
     with pytest.warns(UserWarning, match="see similarity: prompt"):
         sentdist.similarity(encoder, "a man", "the dog")
-    assert told[0].filename == __file__, "where it was called"
+    assert reported[0].filename == __file__, "where it was called"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         encoder.encode("a man", prompt="")

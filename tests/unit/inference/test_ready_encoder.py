@@ -51,7 +51,7 @@ def test_how_a_gpus_memory_is_kept_is_said_before_torch_is_asked(planted_encoder
     assert set(read) == {"expandable_segments:True"}
 
 
-def test_a_gpu_that_is_full_is_told_with_a_length_that_takes_less(planted_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_is_full_is_reported_with_a_length_that_takes_less(planted_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others may use it, too: nobody has reserved it."""
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (2**30, 8 * 2**30))
     loaded = LoadedEncoder.load(EncoderUse(checkpoint=str(planted_encoder_dir), max_length=20))

@@ -150,8 +150,8 @@ def test_an_embedding_without_a_direction_becomes_no_bank(value: float, dtype: s
     stage: Any = SimpleNamespace(label="e", max_length=8, precision="fp32", dtype=dtype)
     body = BankBody(stage, Context(store=ArtifactStore(tmp_path)))
     body.__dict__ |= {"_corpus": SimpleNamespace(sentences=lambda ids: ["a"] * len(ids)), "_encoder": None}
-    told = pytest.raises(DataError, match="bank e: found 1 embeddings that are not finite or zero, first that of sentence 24")
-    with patch.object(banks, "encode", lambda *_, **__: embeddings), told, (tmp_path / "shard").open("wb") as file:
+    reported = pytest.raises(DataError, match="bank e: found 1 embeddings that are not finite or zero, first that of sentence 24")
+    with patch.object(banks, "encode", lambda *_, **__: embeddings), reported, (tmp_path / "shard").open("wb") as file:
         body.write(range(20, 30), file)
 
 

@@ -48,11 +48,11 @@ def test_processes_that_ask_at_once_build_it_once(tmp_path: Path, own_cache: Pat
         return subprocess.run([sys.executable, "-c", ASK], capture_output=True, text=True, check=True).stdout.strip()
 
     with ThreadPoolExecutor(2) as pool:
-        told = set(pool.map(ask, range(2)))
+        reported = set(pool.map(ask, range(2)))
     assert (tmp_path / "log").read_text().count("built") == len(cpp_library.SOURCES) + 1
-    assert told == {str(file) for file in own_cache.glob("*.so")} and len(told) == 1 and own_cache.stat().st_mode & 0o777 == 0o700
+    assert reported == {str(file) for file in own_cache.glob("*.so")} and len(reported) == 1 and own_cache.stat().st_mode & 0o777 == 0o700
     assert cpp_kernels.why_unavailable() is None and (tmp_path / "log").read_text().count("built") == len(cpp_library.SOURCES) + 1
-    assert used_kernels.used_kernels() in told.pop()
+    assert used_kernels.used_kernels() in reported.pop()
     cpp_library.load_library.cache_clear()
     Path(counted).write_text(Path(counted).read_text() + "# another compiler\n")
     assert cpp_kernels.why_unavailable() is None and len(list(own_cache.glob("*.so"))) == 2
@@ -60,8 +60,8 @@ def test_processes_that_ask_at_once_build_it_once(tmp_path: Path, own_cache: Pat
 
 def test_kernels_that_ran_on_a_gpu_are_named_behind_those_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     before = used_kernels.used_kernels()
-    told = iter(["Triton 3.7.1, tiles of 16 64", None])
-    monkeypatch.setitem(sys.modules, used_kernels._TRITON_KERNELS, SimpleNamespace(used_names=lambda: next(told)))
+    reported = iter(["Triton 3.7.1, tiles of 16 64", None])
+    monkeypatch.setitem(sys.modules, used_kernels._TRITON_KERNELS, SimpleNamespace(used_names=lambda: next(reported)))
     assert used_kernels.used_kernels() == (f"{before}; " if before else "") + "Triton 3.7.1, tiles of 16 64"
     assert used_kernels.used_kernels() == before
     assert Path(*used_kernels._TRITON_KERNELS.split(".")).with_suffix(".py").is_file(), "the module that it is"

@@ -184,7 +184,7 @@ def test_it_goes_where_there_is_room(num_bytes: int, gpus: float, is_there: bool
 
 
 def test_rows_on_their_way_are_not_overwritten_by_later_ones() -> None:
-    """Of ids, too, the copying stream must be told who reads them."""
+    """Of ids, too, the copying stream must know who reads them."""
     from sentdist.learning.prefetch import Sender, SentBatch
 
     ids = Mock(spec=Tensor)

@@ -202,9 +202,9 @@ def _fails(*_: object, **__: object) -> TokenBatch:
 
 
 def test_encode_tells_how_far_it_is(tiny_encoder_dir: Path) -> None:
-    told: list[int] = []
-    encode(SentenceEncoder.load(tiny_encoder_dir), SENTENCES, tokens_per_batch=16, on_progress=told.append)
-    assert len(told) > 1 and told == sorted(set(told)) and told[-1] == len(SENTENCES)
+    reported: list[int] = []
+    encode(SentenceEncoder.load(tiny_encoder_dir), SENTENCES, tokens_per_batch=16, on_progress=reported.append)
+    assert len(reported) > 1 and reported == sorted(set(reported)) and reported[-1] == len(SENTENCES)
 
 
 def test_planted_encoder_knows_the_right_answers(planted_encoder_dir: Path) -> None:
@@ -230,7 +230,7 @@ def test_long_sentences_are_truncated_and_counted(tiny_encoder_dir: Path) -> Non
 
 
 @pytest.mark.parametrize("family", ["bert", "distilbert"])  # which call it by different names
-def test_dropouts_act_in_training_as_told(family: str, tmp_path: Path) -> None:
+def test_dropouts_act_in_training_as_set(family: str, tmp_path: Path) -> None:
     tiny_encoder(tmp_path, family)
     for hidden, attention in ((0.0, 0.0), (0.3, 0.0), (0.0, 0.3)):
         encoder = SentenceEncoder.load(tmp_path, hidden_dropout=hidden, attention_dropout=attention).train()
@@ -293,7 +293,7 @@ def test_weights_of_another_model_are_refused(tiny_encoder_dir: Path, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("pooling", "module", "change", "told"),
+    ("pooling", "module", "change", "reported"),
     [
         ("cls_mlp", "2_Dense", {"activation_function": "torch.nn.modules.linear.Identity"}, "dense layer of 32 to 32 with .*Identity"),
         ("cls_mlp", "2_Dense", {"use_residual": True}, "dense layer of 32 to 32 with .*Tanh, around which its input goes"),
@@ -304,14 +304,14 @@ def test_weights_of_another_model_are_refused(tiny_encoder_dir: Path, tmp_path: 
     ],
 )
 def test_modules_that_compute_otherwise_than_ours_are_refused(
-    pooling: str, module: str, change: dict[str, object], told: str, tiny_encoder_dir: Path, tmp_path: Path
+    pooling: str, module: str, change: dict[str, object], reported: str, tiny_encoder_dir: Path, tmp_path: Path
 ) -> None:
     """Else another encoder's embeddings would come out, in silence."""
     SentenceEncoder.load(tiny_encoder_dir, pooling=pooling).save(tmp_path / "saved", card=CARD)
     assert SentenceEncoder.load(tmp_path / "saved").pooling == pooling
     config = tmp_path / "saved" / module / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | change))
-    with pytest.raises(EncoderError, match=told):
+    with pytest.raises(EncoderError, match=reported):
         SentenceEncoder.load(tmp_path / "saved")
 
 

@@ -35,7 +35,7 @@ print(while_kept, faults({PIECE}, {TIMES}))
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks glibc")
 def test_pages_are_asked_for_once_while_memory_is_kept_and_where_it_was() -> None:
-    """A worker that stays embeds after a training: where each tensor above 128 KB is given back at once, as glibc does once it was told
+    """A worker that stays embeds after a training: where each tensor above 128 KB is given back at once, as glibc does once it was set
     anything, this took a seventh longer."""
     answer = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     while_kept, afterwards = (int(number) for number in answer.stdout.split())

@@ -37,7 +37,7 @@ def test_more_sentences_than_a_grid_has_places(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.usefixtures("plain_layers")  # as above
-def test_a_call_is_told_of_its_own_longest_sentence_not_of_one_in_another_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_is_shown_its_own_longest_sentence_not_that_of_another_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch refuses a longest sentence that has more tokens than the call."""
     monkeypatch.setattr(fused_attention, "MOST_SENTENCES", 2)
     lengths, shape = [9, 1, 2, 1, 3], {"num_heads": 1, "width": 8, "p": 0.0, "dtype": torch.float32}

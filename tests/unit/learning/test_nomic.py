@@ -131,7 +131,7 @@ def test_the_saved_folder_gives_the_same_embeddings_everywhere_and_names_no_code
     assert "auto_map" not in json.loads((tmp_path / "saved/config.json").read_text())
 
 
-def test_layers_are_told_apart(released: Path) -> None:
+def test_layers_are_distinguished(released: Path) -> None:
     """By number: for rates that decay from layer to layer, and to keep the first ones."""
     groups = parameter_groups(SentenceEncoder.load(released), Optimization(num_steps=1, lr=1.0, layer_decay=0.5))
     sizes = {group["lr"]: sum(one.numel() for one in group["params"]) for group in groups if group["weight_decay"]}

@@ -162,7 +162,7 @@ def test_a_copy_runs_on_a_stream_of_its_own_and_is_over_when_that_has_come_to_it
 
 def test_who_computes_waits_for_the_copy_and_keeps_its_memory_from_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was copied belongs to the copying stream, which takes the memory for the next batch as soon as nobody holds the tensor,
-    though the computing stream has still to read it: it must be told of each."""
+    though the computing stream has still to read it: it must know of each."""
     done: list[tuple[str, object]] = []
     computing = SimpleNamespace(wait_event=lambda event: done.append(("waits", event)))
     monkeypatch.setattr(torch.cuda, "Stream", Mock())

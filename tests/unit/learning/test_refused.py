@@ -47,15 +47,15 @@ COMPUTED: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_loading_and_planning_say_the_same(name: str, tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    config, told = REFUSED[name]
+    config, reported = REFUSED[name]
     folder = tmp_path / "encoder"
     folder.mkdir()
     for file in tiny_encoder_dir.iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(EncoderError, match=told) as loading:
+    with pytest.raises(EncoderError, match=reported) as loading:
         SentenceEncoder.load(folder)
-    with pytest.raises(EncoderError, match=told) as planning:
+    with pytest.raises(EncoderError, match=reported) as planning:
         FileResolver().encoder(str(folder), revision=None, where="encoder.checkpoint")
     assert planning.value.where.startswith("encoder.checkpoint") and planning.value.remedy == loading.value.remedy
 

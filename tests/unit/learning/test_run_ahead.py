@@ -64,7 +64,7 @@ def test_waiting_for_the_device_counts_once_in_the_last_of_the_steps_that_are_re
     assert [report.seconds.optimizer for report in found] == [1, 1, 1, 2, 1, 1, 1, 2, 2]
 
 
-def test_waiting_for_other_ranks_is_told_apart_from_what_it_is_a_part_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_other_ranks_is_distinguished_from_what_it_is_a_part_of(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = {"all": 0.0, "waited": 0.0}
     monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: seconds["all"]))
     monkeypatch.setattr(loop, "seconds_waited", lambda: seconds["waited"])
@@ -103,19 +103,19 @@ class PoisonedAt(Objective):
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "reported"),
     [
         ("loss", "step 3, rows 0 to 7.*loss inf"),
         ("value", "step 3, rows 0 to 7.*loss inf"),
         ("gradient", "step 3, gradient: found norm nan"),
     ],
 )
-def test_nothing_moves_from_a_step_on_that_is_not_finite(kind: str, told: str) -> None:
+def test_nothing_moves_from_a_step_on_that_is_not_finite(kind: str, reported: str) -> None:
     """Six steps are taken before anybody looks; parameters, moments and their count are those after the third."""
     expected, engine = _engine(runs_ahead=False), _engine(runs_ahead=True)
     list(train_steps(expected, make.info_nce(temperature=0.05), toy_batches(6)[:3]))
     steps = train_steps(engine, PoisonedAt(3, kind), toy_batches(6), is_read=lambda step: step == 5)
     assert [next(steps).step for _ in range(3)] == [0, 1, 2]
-    with pytest.raises(TrainingDiverged, match=told):
+    with pytest.raises(TrainingDiverged, match=reported):
         next(steps)
     assert all(torch.equal(one, other) for one, other in zip(_state(engine), _state(expected), strict=True))

@@ -18,7 +18,7 @@ BATCH = Batch(tokens=collate([[1, 2], [3]]), num_columns=2, first_row=0, sentenc
 
 
 class Noting(Objective):
-    """Has the number of its steps as its state, and notes where it was told to start from."""
+    """Has the number of its steps as its state, and notes where it was set to start from."""
 
     def __init__(self, steps: int = 0) -> None:
         self.steps = steps

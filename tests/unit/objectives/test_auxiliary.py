@@ -132,14 +132,14 @@ def test_adversaries_learn_what_the_other_channel_gives_away() -> None:
     batch = batch_of(range(B))
     ids = batch.sentence_ids.ravel()
     losses = {}
-    for name, bow in (("told", 20 * torch.from_numpy(targets.pos_SV[ids])), ("silent", torch.zeros(len(ids), 4))):
+    for name, bow in (("reported", 20 * torch.from_numpy(targets.pos_SV[ids])), ("silent", torch.zeros(len(ids), 4))):
         torch.manual_seed(0)
         adversaries = Adversaries(channels=channels, targets=targets, learning_rate=0.01)
         embeddings = torch.cat([torch.zeros(len(ids), 3), bow], dim=1)
         for _ in range(100):
             adversaries.step(embeddings, batch)
         losses[name] = adversaries.loss(embeddings, batch).item()
-    assert losses["told"] < losses["silent"] - 0.05
+    assert losses["reported"] < losses["silent"] - 0.05
 
 
 def test_adversaries_are_as_wide_as_their_channel_up_to_640() -> None:
@@ -184,6 +184,6 @@ def test_a_projection_hands_on_steps_and_state() -> None:
     assert [Projected(one, width=D).keeps_heads for one in (objective, kept)] == [False, True]
 
 
-def test_a_projection_starts_as_wide_as_it_is_told() -> None:
+def test_a_projection_starts_as_wide_as_it_is_set() -> None:
     start = Projected(make.info_nce(temperature=0.05), width=64, initializer_range=0.5).head.dense.weight.detach()
     assert float(start.std()) == pytest.approx(0.5, rel=0.06)  # 4096 draws: the error of a standard deviation is 1 %

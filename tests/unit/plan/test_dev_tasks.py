@@ -44,8 +44,8 @@ def test_one_task_more_is_another_training_and_one_alone_is_the_same_as_ever() -
     ("task", "measure"), [("stsb-dev", "Spearman"), ("askubuntu-dev+twitter-pit", "mean of MAP and average precision")]
 )
 def test_a_card_names_the_measures_of_all_tasks(task: str, measure: str) -> None:
-    (told,) = training_card(_training(task), {"num_steps": 1, "best_dev_score": 50.0}, language=()).scores
-    assert told == f"{task} ({measure} × 100, chose the checkpoint)"
+    (reported,) = training_card(_training(task), {"num_steps": 1, "best_dev_score": 50.0}, language=()).scores
+    assert reported == f"{task} ({measure} × 100, chose the checkpoint)"
 
 
 def test_a_limit_is_another_training_and_none_is_the_same_as_ever() -> None:

@@ -106,7 +106,7 @@ def test_shapes_belong_to_a_corpus_of_kind_own() -> None:
 
 
 @pytest.mark.parametrize("values", [{"encoding": "klingon"}, {"encoding": "klingon", "held_out": {"dev": 0.1}}])
-def test_an_encoding_that_there_is_not_is_told_alike_by_a_recipe_and_by_tune(values: dict[str, Json]) -> None:
+def test_an_encoding_that_there_is_not_is_reported_alike_by_a_recipe_and_by_tune(values: dict[str, Json]) -> None:
     said = "'klingon'; expected an encoding that Python knows, such as utf-8, utf-16, cp1252 or shift-jis"
     with pytest.raises(RecipeError, match=rf"DATA\.encoding: found {said}\. Correct it\."):
         own_section({"kind": "own", "file": "a.csv", **values}, where="DATA")

@@ -8,9 +8,9 @@ from tests.support.planning import plan_of, small_recipe
 
 
 @pytest.mark.parametrize(("task", "unit"), [("sts=my/data@test", "rows"), ("pairs=my/data", "rows"), ("retrieval=my/bank", "judgements")])
-def test_rows_of_a_task_of_ones_own_are_told_once(task: str, unit: str) -> None:
+def test_rows_of_a_task_of_ones_own_are_reported_once(task: str, unit: str) -> None:
     methods = {"base": {}, "fine_tuned": {"objective": {"name": "info_nce"}}}
     notes = plan_of(small_recipe(evaluation={"tasks": ["scenes-sts", task]}, methods=methods)).notes
-    told = [note for note in notes if note.startswith(f"{task}: ")]
-    assert len(told) == 1 and told[0].endswith(f" {unit}") and told[0].split()[1].replace(",", "").isdigit()
+    reported = [note for note in notes if note.startswith(f"{task}: ")]
+    assert len(reported) == 1 and reported[0].endswith(f" {unit}") and reported[0].split()[1].replace(",", "").isdigit()
     assert not any("scenes" in note for note in notes)

@@ -164,7 +164,7 @@ def test_what_is_hardly_alike_is_not_what_was_meant(changes: dict[str, Json], sa
         ({"methods": {"m": {"objective": {"name": "RCL"}}}}, 'Did you mean "rcl"?'),
     ],
 )
-def test_what_is_written_in_another_way_than_here_is_told_how_it_is_written(changes: dict[str, Json], message: str) -> None:
+def test_what_is_written_in_another_way_than_here_is_shown_how_it_is_written(changes: dict[str, Json], message: str) -> None:
     """A value was wanted, or no such key known: the first recipe of one's own took many such rounds."""
     assert message in _refusal(small_values(**changes))
 
@@ -327,7 +327,7 @@ def test_training_rows_are_swept_and_searched() -> None:
         assert path in recipe_from_values(small_values(corpus=corpus, sweep={path: [5, 6]}), where="small.yaml").sweep
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     refusal = _refusal(small_values(evalution={}, training={"batch_size": 0}))
     assert "evalution" in refusal
     assert "batch_size" in refusal
@@ -345,7 +345,7 @@ def test_two_recipes_of_one_name_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("asked", ["small.yaml", "my copy.yaml"])
-def test_whoever_copied_a_recipe_is_told_which_file_to_rename_and_how(asked: str, tmp_path: Path) -> None:
+def test_whoever_copied_a_recipe_is_shown_which_file_to_rename_and_how(asked: str, tmp_path: Path) -> None:
     """Also where the original is asked for, which the copy beside it blocks."""
     for name in ("small.yaml", "my copy.yaml"):
         _write(tmp_path, "name: small\n", name)

@@ -178,7 +178,7 @@ def test_labels_are_safe_folder_names() -> None:
         encoder=EncoderSpec(checkpoint="Some Org/Model:x", revision="r"), objective=Entropy(phi=-0.01), training=Training(batch_size=32)
     )
     assert stage.place == f"train/entropy-0.01-some-org-model-x-b32-s0-{stage.key}"
-    assert _train(objective=Entropy(phi=0.01)).label.startswith("entropy+0.01-"), "either sign is told"
+    assert _train(objective=Entropy(phi=0.01)).label.startswith("entropy+0.01-"), "either sign is shown"
 
 
 def test_scores_call_an_encoder_untouched_where_it_is_known_to_be() -> None:

@@ -69,7 +69,7 @@ def test_several_encoders_have_methods_of_their_own() -> None:
         ([("owner/name", "c" * 40), ("owner/name", "d" * 40)], ["name (1)", "name (2)"]),
     ],
 )
-def test_encoders_of_one_name_are_told_apart(encoders: list[tuple[str, str | None]], titles: list[str]) -> None:
+def test_encoders_of_one_name_are_distinguished(encoders: list[tuple[str, str | None]], titles: list[str]) -> None:
     recipe = recipe_from_values(values(encoders=encoders, methods=["contrastive"]), where="tune")
     assert [method.title for name, method in recipe.methods.items() if method.objective] == [f"Contrastive, {title}" for title in titles]
 

@@ -71,7 +71,7 @@ def test_the_untouched_checkpoint_is_one_trial_for_all_seeds_and_grid_points() -
     assert [(trial.seed, trial.params) for trial in base] == [(None, ())]
 
 
-def test_two_grid_fields_with_one_last_word_are_told_apart() -> None:
+def test_two_grid_fields_with_one_last_word_are_distinguished() -> None:
     """A row said `temperature` twice, and nobody knew whose was which."""
     grid: dict[str, Json] = {f"methods.{name}.objective.temperature": [0.05, 0.1] for name in ("entropy", "rcl")}
     cells = [trial.cell for trial in plan_of(small_recipe(sweep=grid)).trials]
@@ -105,16 +105,16 @@ def test_a_default_that_is_written_out_is_the_default() -> None:
 
 
 @pytest.mark.parametrize(
-    ("corpus", "told"),
+    ("corpus", "shown"),
     [
         ({"source": "nli/triplets", "document_field": "question"}, r"corpus\.document_field: found a field without effect on rows"),
         ({"source": "retrieval/stackfaq", "split": None, "columns": ["question", "answer"]}, r"corpus\.columns: found a field without eff"),
     ],
 )
-def test_a_field_of_the_other_kind_of_source_is_refused(corpus: Json, told: str) -> None:
+def test_a_field_of_the_other_kind_of_source_is_refused(corpus: Json, shown: str) -> None:
     """It changed the key and nothing else, or nothing at all."""
     values = small(corpus=corpus, selection=None) | ({"folds": {"num": 5}} if "retrieval" in str(corpus) else {})
-    with pytest.raises(RecipeError, match=told):
+    with pytest.raises(RecipeError, match=shown):
         plan_of(recipe_from_values(values, where="here"))
 
 

@@ -54,7 +54,7 @@ def test_searchers_are_compared_in_pairs_of_seeds() -> None:
     assert "over 2 seeds" in said and said.count("+1.00 (+1.00 to +1.00)") == 2
 
 
-def test_a_search_that_differs_is_told() -> None:
+def test_a_search_that_differs_is_reported() -> None:
     counts = {"alone": 3, "killed": 3}
     same = killed_page(a_record([1.0]), a_record([1.0]), moments=[2.0], counts=counts, num_finished=2, num_again=0)
     assert "scores the same" in same and "0 were built again" in same and "0 of them twice" in same

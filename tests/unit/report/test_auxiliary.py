@@ -69,7 +69,7 @@ def test_the_first_channels_are_those_of_tags_and_the_others_those_of_words(chan
 
 
 @pytest.mark.parametrize("known", [{"one": SIMCSE}, {"one": WHOLE, "two": WHOLE, "simcse": SIMCSE}])
-def test_what_cannot_be_told_apart_stands_beside_nothing(known: dict[str, AuxiliaryFacts]) -> None:
+def test_what_cannot_be_distinguished_stands_beside_nothing(known: dict[str, AuxiliaryFacts]) -> None:
     assert list(TABLES.beside_facts(table_of(*known), known)) == []
 
 

@@ -24,7 +24,7 @@ SCORES = next(trial.scores for trial in shipped_plan(RECIPES / "simcse.yaml").tr
 PARTS = (GroupPart(source="nli/snli", source_revision="1"),)
 
 
-def told(objective: AnyObjective, corpus: CorpusStage | None = None) -> str:
+def reported(objective: AnyObjective, corpus: CorpusStage | None = None) -> str:
     corpus = corpus or RowsCorpus(source="nli/triplets", source_revision="1", split="train")
     return said_of({"objective": objective, "corpus": corpus}).removesuffix("selected on stsb-dev").removesuffix(", ")
 
@@ -50,18 +50,18 @@ def said_of(changes: dict[str, object], *, view: View | None = None) -> str:
     ],
 )
 def test_an_objective_says_what_it_has_of_its_own(objective: ObjectiveSpec, said: str) -> None:
-    assert told(objective) == said
+    assert reported(objective) == said
 
 
 def test_the_terms_of_a_sum_say_their_weights() -> None:
     terms = (Term(objective=InfoNCE(temperature=0.05)), Term(objective=Regulators(), weight=0.1))
-    assert told(Sum(terms=terms)) == "info_nce weight 1, info_nce temperature 0.05, regulators weight 0.1"
+    assert reported(Sum(terms=terms)) == "info_nce weight 1, info_nce temperature 0.05, regulators weight 0.1"
 
 
 def test_a_corpus_says_its_size_and_its_groups() -> None:
-    assert told(SupMPN(), RowsCorpus(source="nli/triplets", source_revision="1", limit=4000)) == "limit 4000"
-    assert told(SupMPN(), GroupedCorpus(parts=PARTS)) == ""
-    assert told(SupMPN(), GroupedCorpus(parts=PARTS, num_positives=3, num_negatives=1)) == "positives 3, negatives 1"
+    assert reported(SupMPN(), RowsCorpus(source="nli/triplets", source_revision="1", limit=4000)) == "limit 4000"
+    assert reported(SupMPN(), GroupedCorpus(parts=PARTS)) == ""
+    assert reported(SupMPN(), GroupedCorpus(parts=PARTS, num_positives=3, num_negatives=1)) == "positives 3, negatives 1"
 
 
 def test_what_chose_the_weights_is_said() -> None:

@@ -42,22 +42,24 @@ def _table(scores: dict[str, Sequence[float]], *, baseline: str | None = None, t
         ({"a": [100.0], "b": [100.0], "c": [99.0]}, ", the highest of the table; 1 other row has it, too."),
         ({"a": [80.0], "b": [79.0]}, ", the highest of the table."),
     ],
-    ids=["one seed", "told", "copies", "tied", "equal", "best"],
+    ids=["one seed", "reported", "copies", "tied", "equal", "best"],
 )
-def test_the_finding_says_of_the_highest_that_it_is_told_where_a_test_says_so(scores: dict[str, Sequence[float]], words: str) -> None:
+def test_the_finding_says_of_the_highest_that_it_is_distinguished_where_a_test_says_so(
+    scores: dict[str, Sequence[float]], words: str
+) -> None:
     assert finding(SWEEP, _table(scores), {}).endswith(words)
 
 
 def test_a_table_of_one_task_says_its_name_once() -> None:
     columns = ("faq:map", "faq:mrr")
     row = ResultRow(method="a", label="a", params={}, seed=0, scores=dict.fromkeys(columns, 1.0), is_fixed=False)
-    told = {
+    reported = {
         task: build_table(
             TableRows(title="t", rows=[row], columns=columns, average=False, of_task=task, measure=TASK_KINDS["sts"].main), baseline=None
         ).headings
         for task in ("faq", "")
     }
-    assert told == {"faq": ("map", "mrr"), "": columns}
+    assert reported == {"faq": ("map", "mrr"), "": columns}
 
 
 def test_notes_speak_of_what_stands_in_the_table() -> None:
@@ -70,7 +72,7 @@ def test_notes_speak_of_what_stands_in_the_table() -> None:
 
 
 def test_the_seeds_that_would_do_against_a_checkpoint_are_those_of_the_whole_table() -> None:
-    """Six seeds are told by their signs in a table of one comparison, and not among the eight of seven tasks and their average."""
+    """Six seeds are tested by their signs in a table of one comparison, and not among the eight of seven tasks and their average."""
     tasks = [f"t{number}" for number in range(7)]
     for few in (3, 6):
         table = _table({"base": [50.0], "a": np.linspace(70, 71, few).tolist()}, baseline="base", tasks=tasks)
@@ -78,8 +80,8 @@ def test_the_seeds_that_would_do_against_a_checkpoint_are_those_of_the_whole_tab
         assert not found.is_significant and found.detectable is None and "would be found" not in table.verdicts["a"]
         enough = found.enough_by_signs
         assert enough is not None and enough > 6 and f"; {enough} on one side would do" in table.verdicts["a"]
-    told = _table({"base": [50.0], "a": np.linspace(70, 71, enough).tolist()}, baseline="base", tasks=tasks)
-    assert told.comparisons[0].differences["Avg"].is_significant
+    reported = _table({"base": [50.0], "a": np.linspace(70, 71, enough).tolist()}, baseline="base", tasks=tasks)
+    assert reported.comparisons[0].differences["Avg"].is_significant
     one_fewer = _table({"base": [50.0], "a": np.linspace(70, 71, enough - 1).tolist()}, baseline="base", tasks=tasks)
     assert not one_fewer.comparisons[0].differences["Avg"].is_significant
     alone = _table({"base": [50.0], "a": [70.0, 70.5, 71.0]}, baseline="base")

@@ -134,7 +134,7 @@ def test_a_report_is_exploratory_until_fresh_seeds_speak(tmp_path: Path, tiny_en
     fill_store(context.store, fresh, noise=lambda trial: 0.8 if trial.method == "rcl" else 1.6, num_items={"stsb": 60})
     confirmed, alone = report_sweep(context.store, "tiny"), report_sweep(context.store, "tiny-confirmed")
     after = confirmed.markdown
-    assert confirmed.lead == f"{alone.lead} Told by fresh seeds alone (tiny-confirmed)." and confirmed.rests_on == alone.rests_on
+    assert confirmed.lead == f"{alone.lead} By fresh seeds alone (tiny-confirmed)." and confirmed.rests_on == alone.rests_on
     assert f"\n{confirmed.lead}\n" in after and alone.lead.startswith("rcl scores")
     assert (
         "Exploratory: dev chose" not in after

@@ -117,7 +117,7 @@ def _difference(points: float, *, p: float = 0.01, table_p: float = 0.2, half: f
 
 
 DIFFERENCES = {
-    "told": _difference(1.0, table_p=0.01),
+    "reported": _difference(1.0, table_p=0.01),
     "by itself alone": _difference(0.9),
     "worse": _difference(-0.7, p=0.3, table_p=0.9),
     "untested": Difference(difference=0.5),
@@ -342,8 +342,8 @@ def test_a_value_of_a_logarithmic_axis_stands_at_its_power(facts: SearchFacts) -
 
 def test_fields_that_luck_tells_as_well_are_pale(drawn: Drawn, facts: SearchFacts) -> None:
     shares = {"training.learning_rate": 0.8, "methods.rcl.phis": 0.2}
-    told = [Importance(field=field, share=share, low=0.0, high=1.0, by_luck=0.3, everywhere=0.5) for field, share in shares.items()]
-    found = {method.name: told if method.name == "rcl" else None for method in facts.methods}
+    reported = [Importance(field=field, share=share, low=0.0, high=1.0, by_luck=0.3, everywhere=0.5) for field, share in shares.items()]
+    found = {method.name: reported if method.name == "rcl" else None for method in facts.methods}
     styles = styles_of([method.title for method in facts.methods])
     figure, _ = drawn(lambda: importance.importance_drawing(facts, found, styles=styles))  # type: ignore[arg-type, return-value]
     first, second = (patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle))
@@ -396,5 +396,5 @@ def test_trials_that_lie_below_the_axis_of_dev_scores_are_counted_whatever_their
         )
 
 
-def test_large_counts_are_told_by_their_thousands() -> None:
+def test_large_counts_are_reported_by_their_thousands() -> None:
     assert [budgets.count_text(value) for value in (999, 1000, 250_000, 1e6, 1.5e6, 2e9)] == ["999", "1k", "250k", "1M", "1.5M", "2G"]

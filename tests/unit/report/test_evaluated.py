@@ -1,4 +1,4 @@
-"""What is told of an evaluation whose task has no score."""
+"""What is reported of an evaluation whose task has no score."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_task_without_a_score_says_why(tmp_path: Path) -> None:
     assert (line.score, line.why) == (None, "no two different gold scores among its 1 pair")
 
 
-def test_encoders_that_cannot_be_compared_are_told_why(tmp_path: Path) -> None:
+def test_encoders_that_cannot_be_compared_are_shown_why(tmp_path: Path) -> None:
     folders = [_of_one_pair(tmp_path / name) for name in "ab"]
     with pytest.raises(DataError, match=r"no score of both: sts-one \(no two different gold scores among its 1 pair\); expected"):
         measures = {"sts-one": TASK_KINDS["sts"].main}

@@ -67,7 +67,7 @@ def test_the_average_in_a_terminal_is_of_the_tasks_of_the_report(other: str, tmp
 
 
 def test_the_end_of_a_sweep_goes_by_the_average_of_the_reports_first_table(tmp_path: Path) -> None:
-    """Of tasks that are no graded pairs it went by the first alone, and told people to leave an encoder that is better on the average."""
+    """Of tasks that are no graded pairs it read the first alone, and advised people to leave an encoder that is better on the average."""
     sweep, _, records = _scored(tmp_path, ["mr", "cr"])
     for trial in sweep.trials:
         scores = {"mr": 70.0, "cr": 60.0} if trial.train is None else {"mr": 69.0, "cr": 80.0}

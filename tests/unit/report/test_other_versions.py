@@ -20,7 +20,9 @@ from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 
 @pytest.mark.parametrize("kind", [Train, Scores])
-def test_what_is_not_understood_is_said_and_the_rest_is_told(kind: type[Train | Scores], tmp_path: Path, tiny_encoder_dir: Path) -> None:
+def test_what_is_not_understood_is_said_and_the_rest_is_reported(
+    kind: type[Train | Scores], tmp_path: Path, tiny_encoder_dir: Path
+) -> None:
     values = tiny_values(tiny_encoder_dir, seeds=[0, 1])
     plan, context = tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")
     fill_store(context.store, plan, noise=lambda trial: 1.5, num_items={"stsb": 60})

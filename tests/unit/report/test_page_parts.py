@@ -114,8 +114,8 @@ def test_what_a_finding_rests_on_is_said_with_its_interval_or_why_there_is_none(
     table = _table(SEEDS, baseline="eq1")
     found, own = table.line("rcl").cells["t"].against_baseline, _table(SEEDS).line("rcl").cells["t"].interval
     assert found is not None and found.low is not None and found.high is not None and own is not None
-    told = f"95 % interval of the difference {found.low:+.2f} to {found.high:+.2f} over other seeds, on these very test items."
-    assert rests_on(table, table.line("rcl")) == f"It rests on 3 seeds: {told}"
+    reported = f"95 % interval of the difference {found.low:+.2f} to {found.high:+.2f} over other seeds, on these very test items."
+    assert rests_on(table, table.line("rcl")) == f"It rests on 3 seeds: {reported}"
     assert rests_on(_table(SEEDS), _table(SEEDS).line("rcl")) == (
         f"It rests on 3 seeds: 95 % interval of the score {own.low:.2f} to {own.high:.2f} over other seeds, on these very test items."
     )

@@ -47,8 +47,8 @@ def _drawings() -> list[Drawing]:
     grid = {
         (batch, phis): [80.0 + number, 80.4] for number, (batch, phis) in enumerate([("32", "{.01}"), ("64", "{.01}"), ("64", "{.02}")])
     }
-    told = Difference(difference=0.8, low=0.5, high=1.1, p=0.01, table_p=0.03, about="seeds and items")
-    differences = {"RCL": told, "single": Difference(difference=0.85, reason=NOTHING_VARIES)}
+    reported = Difference(difference=0.8, low=0.5, high=1.1, p=0.01, table_p=0.03, about="seeds and items")
+    differences = {"RCL": reported, "single": Difference(difference=0.85, reason=NOTHING_VARIES)}
     return [
         regulators_curve({0: [81.0, 81.2], 2: [81.5, 81.7], 4: [82.0]}, paper=PAPER_REGULATORS, unit=UNIT),
         heat_map(grid, unit=UNIT),

@@ -43,7 +43,7 @@ def test_the_words_of_an_upright_axis_are_whole(draw: Callable[[], Drawing]) -> 
     assert borders.min() == 1.0, "white at the upper and lower border, where words would be cut"
 
 
-def test_a_system_far_off_stands_at_the_edge_and_is_told_with_its_number() -> None:
+def test_a_system_far_off_stands_at_the_edge_and_is_reported_with_its_number() -> None:
     """Twelve systems around a baseline, one of them an encoder without weights: its interval is narrow beside its distance."""
     found = {f"system {place}": _difference(0.3 * place - 1.5) for place in range(11)} | {"random": _difference(-45.0)}
     one_plot = forest_plot(found, baseline="Eq. 1", unit="difference: score")

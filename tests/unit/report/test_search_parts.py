@@ -25,14 +25,14 @@ def _running(facts: SearchFacts, *numbers: int) -> SearchFacts:
     return replace(facts, methods=tuple(replace(one, num_running=number) for one, number in zip(facts.methods, numbers, strict=True)))
 
 
-def test_trials_that_run_count_as_given_and_are_told_apart(facts: SearchFacts) -> None:
+def test_trials_that_run_count_as_given_and_are_distinguished(facts: SearchFacts) -> None:
     assert _budget_words(facts) == "After 12 trials of each of 2 methods"
     assert _budget_words(_running(facts, 2, 2)) == "After 14 trials of each of 2 methods"
     assert _budget_words(_running(facts, 0, 3)) == "After 12 to 15 trials of each of 2 methods"
     assert _page_facts(facts)["trials"] == "24 ended" and _page_facts(_running(facts, 1, 2))["trials"] == "24 ended, 3 running"
 
 
-def test_what_was_spent_is_told_in_time_and_sentences(facts: SearchFacts) -> None:
+def test_what_was_spent_is_reported_in_time_and_sentences(facts: SearchFacts) -> None:
     record = SimpleNamespace(spent_hours=2.0, spent_sentences=1_500_000)
     assert _page_facts(replace(facts, record=record))["spent"] == "2.0 h, 1.5M sentences"  # type: ignore[arg-type]
 

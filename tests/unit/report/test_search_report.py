@@ -112,7 +112,7 @@ def test_the_budget_of_each_method_stands_in_a_table(part: SearchPart, made_up: 
     assert "Pruned is not failed." in " ".join(given.said)
 
 
-def test_a_failed_trial_is_told_with_its_reason(part: SearchPart) -> None:
+def test_a_failed_trial_is_reported_with_its_reason(part: SearchPart) -> None:
     (failed,) = [block for block in part.rest if block.title == "Failed trials"]
     assert all("TrainingDiverged" in row[-1] for row in failed.rows)
 
@@ -159,14 +159,14 @@ def test_before_finalists_are_scored_the_page_says_so(part: SearchPart) -> None:
     assert "The search is not over" in " ".join(part.first[0].said)
 
 
-def test_a_search_with_no_trial_that_ended_is_told() -> None:
+def test_a_search_with_no_trial_that_ended_is_reported() -> None:
     nothing = search_facts(made_up_search(samples=1, failing=0, halving={"rungs": [0.5, 1.0], "keep": 0.1}), None, {})
     assert lead(nothing, None).startswith("After 1 trial of each of 2 methods; ")
     record = made_up_search(samples=2, failing=0)
     running = record.model_copy(update={"trials": tuple(trial.model_copy(update={"state": "running"}) for trial in record.trials)})
-    told = _part(running)
-    assert "none has run to its end yet" in told.lead
-    assert [block.title for block in told.rest] == ["What each method was given"]
+    shown = _part(running)
+    assert "none has run to its end yet" in shown.lead
+    assert [block.title for block in shown.rest] == ["What each method was given"]
 
 
 def test_few_trials_say_nothing_of_fields() -> None:
@@ -223,7 +223,7 @@ def test_the_optimism_of_the_choice_is_that_of_fresh_seeds(reported: Report) -> 
     assert "| RCL | learning\\_rate 0.0001" in reported.markdown or "| RCL | learning_rate 0.0001" in reported.markdown
 
 
-def test_only_an_optimism_that_is_told_has_a_sentence_of_its_own() -> None:
+def test_only_an_optimism_that_is_significant_has_a_sentence_of_its_own() -> None:
     found = {
         "A": Optimism(chosen_by=78.0, fresh=77.0, low=0.5, high=1.5, num_fresh=4),
         "B": Optimism(chosen_by=78.0, fresh=77.9, low=-0.2, high=0.4, num_fresh=4),

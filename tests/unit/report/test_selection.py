@@ -86,7 +86,7 @@ def test_a_test_set_that_chose_the_weights_is_named() -> None:
     assert said.startswith("twitter-pit chose the weights and is scored as test, too: those scores flatter.")
 
 
-def test_choosing_on_test_is_told_as_optimism(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+def test_choosing_on_test_is_reported_as_optimism(tmp_path: Path, tiny_encoder_dir: Path) -> None:
     _, context = _world(tmp_path, tiny_encoder_dir)
     table, sweep = _table(context)
     cells = chosen_cells(sweep, sweep.records(context.store), table)
@@ -111,7 +111,7 @@ def test_the_report_shows_selection_tests_and_what_is_exploratory(tmp_path: Path
     assert not cited & {"ray", "geometry", "deepspeed", "ir_measures"}, "made in this process, without these measures"
 
 
-def test_what_dev_chose_is_told_by_the_measure_that_leads_the_table(tmp_path: Path) -> None:
+def test_what_dev_chose_is_reported_by_the_measure_that_leads_the_table(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path / "store")
     plan = plan_of(small_recipe(evaluation={"tasks": ["stackfaq"]}, baseline="base"))
     fill_store(store, plan, noise=lambda trial: NOISE[trial.method], dev=lambda trial: BY_DEV[trial.method], num_items={"stackfaq": 20})

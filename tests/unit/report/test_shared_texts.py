@@ -1,4 +1,4 @@
-"""A mean over tasks that share texts: what is drawn once counts once, and it is told."""
+"""A mean over tasks that share texts: what is drawn once counts once, and it is reported."""
 
 from __future__ import annotations
 

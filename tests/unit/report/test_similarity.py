@@ -33,7 +33,7 @@ def embeddings(spread: float, width: int = 8) -> np.ndarray:
     return np.stack([centres[topic] + spread * rng.normal(size=width) for topic in TOPICS]).astype(np.float32)
 
 
-def test_every_pair_of_every_model_is_drawn_and_told() -> None:
+def test_every_pair_of_every_model_is_drawn_and_reported() -> None:
     models = {"BERT": embeddings(3.0), "SimCSE": embeddings(1.0, 16), "SupMPN": embeddings(0.1)}
     before = dict(rcParams)
     drawing = similarity_maps(models, SENTENCES, topics=TOPICS)

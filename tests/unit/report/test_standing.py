@@ -18,7 +18,7 @@ def _row(label: str, seed: int, scores: tuple[float, ...]) -> ResultRow:
     return ResultRow(method="rcl", label=label, params={}, seed=seed, scores=dict(zip(TASKS, scores, strict=False)))
 
 
-def test_of_equal_numbers_all_are_bold_but_those_that_are_told_from_the_best() -> None:
+def test_of_equal_numbers_all_are_bold_but_those_that_are_distinguished_from_the_best() -> None:
     """Seeds that all gave one score cannot be tested: beside an equal number in bold theirs was plain."""
     rows = [_row("copies", seed, (80.0, 80.0, 80.0)) for seed in (0, 1)]
     rows += [_row("seeds", seed, (79.999 + 0.01 * seed, 79.0 + 2 * seed, 80.0)) for seed in (0, 1)]
@@ -32,10 +32,12 @@ def test_of_equal_numbers_all_are_bold_but_those_that_are_told_from_the_best() -
     for task in ("STS12", "STS13"):
         assert {line.cells[task].standing for line in (lines["copies"], lines["seeds"])} == {"best", "tied"}, task
     assert {lines["lower"].cells[task].standing for task in TASKS} == {""}
-    told = [
+    reported = [
         _row(label, seed, (80.0 + by + by * seed / 100 + seed / 1e4,)) for label, by in (("eq1", 0.0), ("rcl", 0.003)) for seed in range(5)
     ]
-    table = build_table(TableRows(title="t", rows=told, columns=TASKS[:1], average=False, measure=TASK_KINDS["sts"].main), baseline=None)
+    table = build_table(
+        TableRows(title="t", rows=reported, columns=TASKS[:1], average=False, measure=TASK_KINDS["sts"].main), baseline=None
+    )
     assert [line.cells["STS12"].standing for line in table.lines] == ["", "best"], "a test says that they differ, by less than is printed"
 
 
@@ -70,13 +72,13 @@ def test_a_spread_of_nothing_is_not_shown_where_there_is_no_interval() -> None:
     cells = table.line("copies").cells
     assert cells["STS12"].summary is not None and cells["STS12"].summary.sd == 0.0 and cells["STS12"].sd is None
     assert table.line("seeds").cells["STS12"].sd == pytest.approx(np.std([0, 1], ddof=1))
-    told = "No ± and no interval: all seeds of that cell gave one score; it cannot be tested, and is bold where it equals the best."
-    assert told in table.notes
+    reported = "No ± and no interval: all seeds of that cell gave one score; it cannot be tested, and is bold where it equals the best."
+    assert reported in table.notes
     for kind in (markdown_part, html_part):
         text = kind("result_table", table)
-        assert "± 0.00" not in text and "±0.00" not in text and told in text
+        assert "± 0.00" not in text and "±0.00" not in text and reported in text
     assert (
-        told
+        reported
         not in build_table(
             TableRows(title="t", rows=rows[2:], columns=TASKS[:1], average=False, measure=TASK_KINDS["sts"].main), baseline=None
         ).notes

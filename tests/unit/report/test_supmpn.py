@@ -97,7 +97,7 @@ def test_rewordings_find_their_rows() -> None:
 
 
 @pytest.mark.parametrize("labels", [("supmpn",), ("one", "two")])
-def test_what_cannot_be_told_apart_stands_beside_nothing(labels: tuple[str, ...]) -> None:
+def test_what_cannot_be_distinguished_stands_beside_nothing(labels: tuple[str, ...]) -> None:
     known = {label: facts() for label in labels}
     assert list(TABLES.beside_facts(table_of(*known), known)) == []
 

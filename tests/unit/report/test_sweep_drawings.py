@@ -31,7 +31,7 @@ OF_ONES_OWN = {f"{kind.name}=my/file@dev": kind.main for kind in TASK_KINDS.valu
 
 
 @pytest.mark.parametrize(("task", "measure"), [*OF_THE_TABLE.items(), *OF_ONES_OWN.items()])
-def test_a_dev_score_is_told_in_the_measure_of_its_kind(task: str, measure: Measure) -> None:
+def test_a_dev_score_is_reported_in_the_measure_of_its_kind(task: str, measure: Measure) -> None:
     assert dev_unit({"selection": {"task": task}}) == f"{task} ({measure.title} × 100)"
 
 
@@ -44,12 +44,12 @@ def test_a_dev_score_is_told_in_the_measure_of_its_kind(task: str, measure: Meas
         ("askubuntu-dev+cqadupstack-dev+twitter", "mean of MAP, MAP@100 and average precision"),
     ],
 )
-def test_several_dev_tasks_are_told_in_all_their_measures(task: str, words: str) -> None:
+def test_several_dev_tasks_are_reported_in_all_their_measures(task: str, words: str) -> None:
     assert dev_unit({"selection": {"task": task}}) == f"{task} ({words} × 100)"
 
 
 @pytest.mark.parametrize(("shape", "words"), [("graded", "Spearman"), ("pairs", "MAP"), ("triplets", "MAP"), ("faq", "MAP")])
-def test_a_dev_score_of_ones_own_rows_is_told_by_their_shape(shape: str, words: str) -> None:
+def test_a_dev_score_of_ones_own_rows_is_reported_by_their_shape(shape: str, words: str) -> None:
     corpus: Json = {"kind": "own", "file": "rows.csv", "shape": shape}
     assert dev_unit({"corpus": corpus, "selection": {"task": "own"}}) == f"own ({words} × 100)"
 

@@ -70,7 +70,7 @@ def test_two_systems_with_the_same_seeds_are_paired_by_them(rows: list[ResultRow
     assert comparison.differences["STS13"].difference == pytest.approx(found.difference)
 
 
-def test_an_untouched_checkpoint_beside_few_rows_is_told_by_signs_alone(rows: list[ResultRow]) -> None:
+def test_an_untouched_checkpoint_beside_few_rows_is_tested_by_signs_alone(rows: list[ResultRow]) -> None:
     """Three seeds on one side of a constant have p = 0.25 by their signs; more than that only other rows can tell."""
     found = _table(rows).line("base").cells["STS12"].against_baseline
     assert found is not None and found.difference == pytest.approx(-1.1) and found.low is not None and found.high is not None

@@ -35,7 +35,7 @@ def test_a_secret_is_made_once_and_anew_where_a_crash_left_an_empty_file(tmp_pat
 )
 def test_what_somebody_else_may_have_planted_is_refused(planted: str, tmp_path: Path) -> None:
     path = tmp_path / "mine"
-    told = {
+    reported = {
         "symlink": "a symbolic link", "file": "a file", "open to others": "mode 755", "open to a group": "mode 750",
         "in a folder of others": "others may rename", "in a folder of a group": "others may rename",
         "somebody's": f"one of the user with the number {NOBODY}",
@@ -61,7 +61,7 @@ def test_what_somebody_else_may_have_planted_is_refused(planted: str, tmp_path: 
                 pytest.skip("only root can give a folder away")
             path.mkdir(mode=0o700)
             os.chown(path, NOBODY, NOBODY)
-    with pytest.raises(ServerError, match=told):
+    with pytest.raises(ServerError, match=reported):
         private_folder(path)
 
 

@@ -19,8 +19,10 @@ from tests.support.listening import FREE
 @pytest.mark.parametrize(("one", "other"), list(itertools.combinations(FREE, 2)))
 def test_one_port_for_two_servers_is_refused_before_anything_is_written(one: str, other: str, tmp_path: Path) -> None:
     state = state_of(tmp_path, asked={**FREE, other: FREE[one]}, store=None)
-    told = rf"sentdist up --{one}-port and --{other}-port: found {FREE[one]} twice; .* --{other}-port \d+ \(SENTDIST_{other.upper()}_PORT"
-    with pytest.raises(ServerError, match=told):
+    reported = (
+        rf"sentdist up --{one}-port and --{other}-port: found {FREE[one]} twice; .* --{other}-port \d+ \(SENTDIST_{other.upper()}_PORT"
+    )
+    with pytest.raises(ServerError, match=reported):
         up(state, Hardware(), print)
     assert not list(tmp_path.iterdir())
 

@@ -57,7 +57,7 @@ def test_a_shell_learns_the_addresses_of_its_own_servers(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("own", [{}, {"no_proxy": "corp.example"}, {"NO_PROXY": "corp.example"}])
 def test_no_proxy_stands_between_a_machine_and_itself(own: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would be told the token and the password of MLflow."""
+    """It would see the token and the password of MLflow."""
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     for name, value in own.items():
@@ -72,8 +72,8 @@ def test_no_proxy_stands_between_a_machine_and_itself(own: dict[str, str], tmp_p
 def test_the_store_of_another_folder_is_left_alone(tmp_path: Path) -> None:
     store = _prepared(tmp_path / "a").store
     theirs = {"SENTDIST_ENV_OF": str(tmp_path / "a"), "SENTDIST_STORE": store}
-    kept, told = own_store(store, tmp_path / "b", theirs)
-    assert kept is None and str(tmp_path / "a") in (told or "")
+    kept, reported = own_store(store, tmp_path / "b", theirs)
+    assert kept is None and str(tmp_path / "a") in (reported or "")
     assert own_store("/shared/store", tmp_path / "b", theirs | {"SENTDIST_STORE": "/shared/store"}) == ("/shared/store", None)
     assert own_store(store, tmp_path / "a", theirs) == (store, None)
     assert own_store(store, tmp_path / "b", theirs | {"SENTDIST_STORE": "/shared/store"}) == (store, None), "who names it wants it"
@@ -220,7 +220,7 @@ def test_a_database_that_is_none_is_left_to_mlflow(tmp_path: Path) -> None:
     assert (tmp_path / "mlflow.db").read_bytes() == b"no database" * 1000
 
 
-def test_servers_of_before_an_upgrade_are_told_with_what_to_do(
+def test_servers_of_before_an_upgrade_are_reported_with_what_to_do(
     started: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Jobs would end with half a sentence of Ray's, and MLflow's own advice names no database."""
@@ -242,13 +242,13 @@ def test_servers_of_before_an_upgrade_are_told_with_what_to_do(
         _up(state)
 
 
-def test_a_port_that_is_taken_is_told_before_anything_starts(started: list[object], tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_reported_before_anything_starts(started: list[object], tmp_path: Path) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         state = _prepared(tmp_path, **FREE | {"dashboard": other.getsockname()[1]})
-        told = rf"process {os.getpid()} .* sentdist up --dashboard-port \d+ \(SENTDIST_DASHBOARD_PORT"
-        with pytest.raises(ServerError, match=told):
+        reported = rf"process {os.getpid()} .* sentdist up --dashboard-port \d+ \(SENTDIST_DASHBOARD_PORT"
+        with pytest.raises(ServerError, match=reported):
             _up(state)
     assert not started
 

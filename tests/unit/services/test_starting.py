@@ -102,7 +102,7 @@ def test_ray_that_ended_after_it_had_answered_is_started_again(scene: Scene, tmp
     assert scene.number("ray") == 2 and any("Ray ended after it had answered; once more" in line for line in said)
 
 
-def test_a_server_that_ends_while_it_starts_is_told_by_what_ended_it_and_the_other_does_not_stay(scene: Scene, tmp_path: Path) -> None:
+def test_a_server_that_ends_while_it_starts_is_reported_by_what_ended_it_and_the_other_does_not_stay(scene: Scene, tmp_path: Path) -> None:
     scene.log = "one\nprocess gcs_server has ended with exit code 7\nGoodbye.\n"
     scene.lives = lambda name, number: name == "mlflow"
     with pytest.raises(ServerError, match=r"\(process gcs_server has ended with exit code 7\)"):
@@ -163,7 +163,7 @@ def test_other_hardware_changes_nothing_of_a_ray_that_runs_and_that_is_said(scen
 
 
 @pytest.mark.parametrize("metrics", [True, False])
-def test_rays_ports_for_prometheus_are_open_only_if_told_and_no_gpu_is_a_number_too(metrics: bool, scene: Scene, tmp_path: Path) -> None:
+def test_rays_ports_for_prometheus_are_open_only_if_asked_and_no_gpu_is_a_number_too(metrics: bool, scene: Scene, tmp_path: Path) -> None:
     _up(tmp_path, gpus=0, metrics=metrics)
     _, command, environment = scene.launched[0]
     assert ("RAY_enable_metrics_collection" in environment) != metrics
@@ -244,7 +244,7 @@ def test_a_server_is_ours_if_it_takes_the_token(status: int, is_there: bool) -> 
         assert server.shown == [("/", "Bearer mine")]
 
 
-def test_a_port_that_only_root_may_have_is_told_so_and_one_that_is_free_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_that_only_root_may_have_is_reported_and_one_that_is_free_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     class Refusing:
         def __enter__(self) -> Refusing:
             return self

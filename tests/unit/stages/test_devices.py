@@ -113,6 +113,6 @@ def test_a_gpu_older_than_ampere_is_named_where_it_is_used(monkeypatch: pytest.M
         ({"gpu_type": "A100"}, ["runtime.gpu_type=A100"]),
     ],
 )
-def test_what_a_process_of_its_own_does_not_do_for_a_recipe_is_told(asked: dict[str, Any], named: list[str]) -> None:
+def test_what_a_process_of_its_own_does_not_do_for_a_recipe_is_reported(asked: dict[str, Any], named: list[str]) -> None:
     said = left_out_here(Runtime.model_validate(asked))
     assert bool(said) == bool(named) and all(name in said for name in named)

@@ -112,7 +112,7 @@ class _Pairs:
         return TaskScore(task="t", main=main, measures={"map": main}, items=pa.table({"map": [main]}))
 
 
-def test_the_best_relation_of_a_task_counts_and_each_is_told() -> None:
+def test_the_best_relation_of_a_task_counts_and_each_is_reported() -> None:
     scoring = RelationalScoring.model_validate({"weights": {"a": 1.0, "b": 1.0}, "combine": "best", "directions": "one"})
     scorer = RelationalScorer(relations=Relations(names=("a", "b"), vectors=np.eye(2, dtype=np.float32)), scoring=scoring)
     found = score_by(_Pairs(), np.ones((1, 2)), scorer)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A GPU whose memory is full is told in one sentence, with the field to change and a number."""
+"""A GPU whose memory is full is reported in one sentence, with the field to change and a number."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def context(store: ArtifactStore | None = None, **runtime: Any) -> Context:
     return Context(store=store or ArtifactStore("/nowhere"), runtime=Runtime.model_validate(runtime))
 
 
-def told(stage: Any, where: Context) -> str:
+def shown(stage: Any, where: Context) -> str:
     with pytest.raises(ResourceError) as raised, explain_full_gpu(stage, where):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
     return str(raised.value)
@@ -60,7 +60,7 @@ def told(stage: Any, where: Context) -> str:
     ],
 )
 def test_of_a_training_what_makes_it_fit_is_named(runtime: dict[str, Any], sentences: list[str]) -> None:
-    found = told(_stage(rows=4096), context(**runtime))
+    found = shown(_stage(rows=4096), context(**runtime))
     assert all(sentence in found for sentence in sentences), found
 
 
@@ -82,10 +82,10 @@ def test_a_large_encoder_is_shared_out_where_that_keeps_less(runtime: dict[str, 
 @pytest.mark.usefixtures("gpu_of_8_gib")
 def test_a_bank_that_lies_there_leaves_less_for_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_memory, "bytes_of_banks", lambda: 2 * GIB)
-    found = told(_stage(rows=4096), context(gpus_per_worker=1))
+    found = shown(_stage(rows=4096), context(gpus_per_worker=1))
     monkeypatch.undo()
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (GIB, 6 * GIB))
-    assert found.partition("Set ")[2] == told(_stage(rows=4096), context(gpus_per_worker=1)).partition("Set ")[2] != ""
+    assert found.partition("Set ")[2] == shown(_stage(rows=4096), context(gpus_per_worker=1)).partition("Set ")[2] != ""
 
 
 @pytest.mark.usefixtures("gpu_of_8_gib")
@@ -95,7 +95,7 @@ def test_sentences_are_as_long_as_the_tables_of_tokens_say(tmp_path: Path) -> No
     other = stage.corpus.model_copy(update={"source": "nli/snli"})
 
     def asked() -> str:
-        return told(stage, context(store, gpus_per_worker=1))
+        return shown(stage, context(store, gpus_per_worker=1))
 
     def keep_table(corpus: Any, longest: int, tokens: int) -> None:
         with store.staged() as folder:
@@ -116,10 +116,10 @@ def test_sentences_are_as_long_as_the_tables_of_tokens_say(tmp_path: Path) -> No
 @pytest.mark.usefixtures("gpu_of_8_gib")
 def test_layers_are_computed_again_rather_than_small_parts_where_that_is_enough() -> None:
     """On an H100 it took a third longer, micro-batches four times as long."""
-    found = told(_stage(rows=512), context(gpus_per_worker=1))
+    found = shown(_stage(rows=512), context(gpus_per_worker=1))
     assert "Set runtime.recompute_layers=true, or runtime.micro_batch=319, which is slower: neither changes a result." in found
-    assert "recompute_layers" not in told(_stage(rows=4096), context(gpus_per_worker=1)), "not enough"
-    assert "Set runtime.micro_batch=768, " in told(_stage(rows=512), context(gpus_per_worker=1, recompute_layers=True)), "more fits then"
+    assert "recompute_layers" not in shown(_stage(rows=4096), context(gpus_per_worker=1)), "not enough"
+    assert "Set runtime.micro_batch=768, " in shown(_stage(rows=512), context(gpus_per_worker=1, recompute_layers=True)), "more fits then"
 
 
 @pytest.mark.usefixtures("gpu_of_8_gib")
@@ -135,7 +135,7 @@ def test_layers_are_computed_again_rather_than_small_parts_where_that_is_enough(
         ),
     ],
 )
-def test_memory_that_is_taken_without_torchs_allocator_is_told_alike(error: RuntimeError) -> None:
+def test_memory_that_is_taken_without_torchs_allocator_is_reported_alike(error: RuntimeError) -> None:
     """The first product of a training asks for a handle of cuBLAS, the first step for the buffers of NCCL."""
     with (
         pytest.raises(ResourceError, match=r"Set runtime\..*runtime\.micro_batch="),
@@ -156,8 +156,8 @@ def test_what_else_a_gpu_says_stays_as_it_is(said: str) -> None:
 @pytest.mark.usefixtures("gpu_of_8_gib")
 def test_of_an_embedding_the_tokens_of_a_batch_are_named() -> None:
     embed = Bank(encoder=_stage(), corpus=_stage().corpus)
-    assert "Set runtime.tokens_per_batch=16384" in told(embed, context(gpus_per_worker=1))
-    assert "Lower max_length" in told(embed, context(gpus_per_worker=1, tokens_per_batch=512))
+    assert "Set runtime.tokens_per_batch=16384" in shown(embed, context(gpus_per_worker=1))
+    assert "Lower max_length" in shown(embed, context(gpus_per_worker=1, tokens_per_batch=512))
 
 
 @pytest.mark.usefixtures("gpu_of_8_gib")

@@ -39,9 +39,9 @@ def positives(corpus: OpenedCorpus) -> list[str]:
 def test_deleted_words(tmp_path: Path, tiny_encoder_dir: Path) -> None:
     data = write_inference(tmp_path / "data")
     copies, plain, _, _ = built(tmp_path, tiny_encoder_dir, None, data)
-    shorter, told, _, _ = built(tmp_path, tiny_encoder_dir, {"name": "word_deletion"}, data)
-    assert plain["num_augmented"] == 0 and told["num_augmented"] == told["num_filled_positives"] == plain["num_filled_positives"]
-    assert told["num_unchanged"] == 0
+    shorter, reported, _, _ = built(tmp_path, tiny_encoder_dir, {"name": "word_deletion"}, data)
+    assert plain["num_augmented"] == 0 and reported["num_augmented"] == reported["num_filled_positives"] == plain["num_filled_positives"]
+    assert reported["num_unchanged"] == 0
     anchors = set(copies.sentences(copies.ids[0]))
     assert anchors & set(positives(copies)) and not anchors & set(positives(shorter))
 
@@ -49,8 +49,8 @@ def test_deleted_words(tmp_path: Path, tiny_encoder_dir: Path) -> None:
 def test_paraphrases_by_a_model_of_the_users_own(tmp_path: Path, tiny_encoder_dir: Path) -> None:
     data, writer = write_inference(tmp_path / "data"), tiny_writer(tmp_path / "writer")
     section: Json = {"name": "paraphrases", "checkpoint": str(writer)}
-    corpus, told, stage, context = built(tmp_path, tiny_encoder_dir, section, data)
-    assert told["num_augmented"] == round(0.5 * float(str(told["num_filled_positives"])))
+    corpus, reported, stage, context = built(tmp_path, tiny_encoder_dir, section, data)
+    assert reported["num_augmented"] == round(0.5 * float(str(reported["num_filled_positives"])))
     assert stage.augmentation is not None and str(stage.augmentation.source_revision).startswith("sha256:")
     assert str(writer) not in stage.model_dump_json()  # a place on this machine is no part of what is made
     assert len(set(positives(corpus)) - set(positives(built(tmp_path, tiny_encoder_dir, None, data)[0]))) > 20
@@ -88,12 +88,12 @@ def test_as_many_words_are_reworded_as_the_recipe_says(name: str, is_kept: bool,
 def test_synonyms(tmp_path: Path, tiny_encoder_dir: Path, data_root: Path) -> None:
     data = write_inference(tmp_path / "data")
     (data / "nltk_data").symlink_to(data_root / "nltk_data")
-    _, told, stage, _ = built(tmp_path, tiny_encoder_dir, {"name": "synonyms"}, data)
-    assert float(str(told["num_unchanged"])) < 0.2 * float(str(told["num_augmented"]))
+    _, reported, stage, _ = built(tmp_path, tiny_encoder_dir, {"name": "synonyms"}, data)
+    assert float(str(reported["num_unchanged"])) < 0.2 * float(str(reported["num_augmented"]))
     assert stage.augmentation is not None and stage.augmentation.source_revision is not None
 
 
-def test_what_is_missing_is_told_while_planning(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+def test_what_is_missing_is_reported_while_planning(tmp_path: Path, tiny_encoder_dir: Path) -> None:
     data = write_inference(tmp_path / "data")
     (data / "nltk_data").mkdir()
     with pytest.raises(DataError, match=r"corpus\.augmentation: nltk corpora/wordnet: .* nltk\.downloader wordnet"):

@@ -138,11 +138,11 @@ def test_a_loss_that_another_host_has_seen_keeps_the_first_one_from_publishing(t
     stage = next(stage for stage in plan.stages if isinstance(stage, Train))
     resumed: Any = SimpleNamespace(seconds=0.0, step=0, session=SimpleNamespace(finish=lambda folder: {}, seconds_since=lambda began: 1.0))
     loss = ArtifactLost(where="its copy", found="changed", expected="", remedy="")
-    told = Ranks(rank=0, world_size=2, exchange=lambda said: [said, loss], gather=lambda said: [said, None])
+    reported = Ranks(rank=0, world_size=2, exchange=lambda said: [said, loss], gather=lambda said: [said, None])
     with pytest.raises(ArtifactLost, match="its copy"):
-        publish_training(resumed, stage, context, told, started=0.0)
+        publish_training(resumed, stage, context, reported, started=0.0)
     assert context.store.get(stage) is None
-    quiet = replace(told, exchange=lambda said: [said, None])
+    quiet = replace(reported, exchange=lambda said: [said, None])
     assert publish_training(resumed, stage, context, quiet, started=0.0) == context.store.get(stage) is not None
 
 

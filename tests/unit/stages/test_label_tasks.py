@@ -65,7 +65,7 @@ def test_a_planted_encoder_finds_the_labels_and_items_say_which(planted_encoder_
     assert pq.read_table(items / "sst2.parquet")["row"].to_pylist() == list(range(0, 72, 3)), "rows are those of the file"
 
 
-def test_pairs_are_told_by_difference_and_product(data: Path) -> None:
+def test_pairs_are_classified_by_difference_and_product(data: Path) -> None:
     loaded = load_classification(
         ClassificationTask(name="mrpc", source="transfer/mrpc", revision="x", columns=("text", "text2"), split="test", num_folds=5), data
     )
@@ -172,7 +172,7 @@ def test_bad_rows_are_named(rows: list[dict[str, object]], message: str, tmp_pat
         read_labelled("made", data_root=tmp_path)
 
 
-def test_an_absent_split_is_told_while_planning(tiny_encoder_dir: Path, data: Path) -> None:
+def test_an_absent_split_is_reported_while_planning(tiny_encoder_dir: Path, data: Path) -> None:
     write_table(data, "transfer/sst2", [{**row, "split": "train"} for row in _rows()])
     with pytest.raises(DataError, match=r'task sst2: transfer/sst2: found split "test"'):
         stage_of(tiny_encoder_dir, ("sst2",), data)

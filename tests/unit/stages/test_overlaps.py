@@ -269,7 +269,7 @@ def test_the_items_of_a_changed_recipe_stand_under_the_names_that_its_table_has(
     assert "folded" in levels and levels <= set(LEAKS_HEADER), levels
 
 
-def test_a_store_that_cannot_be_written_is_told_before_leaks_are_looked_for(
+def test_a_store_that_cannot_be_written_is_reported_before_leaks_are_looked_for(
     tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(store: ArtifactStore) -> None:

@@ -104,7 +104,7 @@ def test_what_a_file_calls_a_group_belongs_together_in_its_test(shape: str, tmp_
     found = loaded.texts()
     groups = found.groups().tolist()
     topic = [int(sentences[0].split()[1]) for sentences in found.sentences]
-    told = {(None if number >= 380 else number % 20, group) for number, group in zip(topic, groups, strict=True)}
-    topics = [one for one, _ in told if one is not None]
+    reported = {(None if number >= 380 else number % 20, group) for number, group in zip(topic, groups, strict=True)}
+    topics = [one for one, _ in reported if one is not None]
     assert len(topics) == len(set(topics)) > 1, "one group of the test for each topic"
-    assert len(set(groups)) == len(told), "rows without one belong to nothing"
+    assert len(set(groups)) == len(reported), "rows without one belong to nothing"

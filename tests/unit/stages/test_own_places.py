@@ -51,13 +51,13 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("name", "found", "remedy"), PLACES)
-def test_a_collection_that_is_not_there_is_told_in_its_shapes(
+def test_a_collection_that_is_not_there_is_reported_in_its_shapes(
     name: str, found: str, remedy: str, tiny_encoder_dir: Path, data: Path
 ) -> None:
-    with pytest.raises(DataError) as told:
+    with pytest.raises(DataError) as raised:
         stage_of(tiny_encoder_dir, (f"retrieval={name}",), data)
-    assert all(part in str(told.value) for part in (f"task retrieval={name}: ", found, SHAPES, remedy)), told.value
-    assert ".parquet" not in str(told.value)
+    assert all(part in str(raised.value) for part in (f"task retrieval={name}: ", found, SHAPES, remedy)), raised.value
+    assert ".parquet" not in str(raised.value)
 
 
 @pytest.mark.parametrize(("name", "found", "remedy"), [one for one in PLACES if one[0] not in ("bnak", "my/readme.txt")])
@@ -87,16 +87,16 @@ def test_the_collection_that_needs_no_files_is_one(tiny_encoder_dir: Path, data:
     ],
 )
 def test_one_file_by_two_names_is_refused_with_both(one: str, other: str, tiny_encoder_dir: Path, data: Path) -> None:
-    with pytest.raises(RecipeError) as told:
+    with pytest.raises(RecipeError) as raised:
         stage_of(tiny_encoder_dir, (one, other), data)
-    assert f"found {one} and {other}, which are one file; expected each file once" in str(told.value)
+    assert f"found {one} and {other}, which are one file; expected each file once" in str(raised.value)
 
 
 def test_two_files_of_one_content_are_refused_with_both(tiny_encoder_dir: Path, data: Path) -> None:
     (data / "my/copy.parquet").write_bytes((data / "my/pairs.parquet").read_bytes())
-    with pytest.raises(RecipeError) as told:
+    with pytest.raises(RecipeError) as raised:
         stage_of(tiny_encoder_dir, ("pairs=my/pairs@test", "pairs=my/copy@test"), data)
-    assert "found pairs=my/pairs@test and pairs=my/copy@test, two files of one content; expected each file once" in str(told.value)
+    assert "found pairs=my/pairs@test and pairs=my/copy@test, two files of one content; expected each file once" in str(raised.value)
 
 
 @pytest.mark.parametrize(("splits", "named"), [((), "train"), (("test",), "test")])
@@ -110,9 +110,9 @@ def test_all_rows_beside_the_split_that_has_them_all_are_refused(
     ]
     write_table(data, "my/whole", rows)
     tasks = ("pairs=my/whole", f"pairs=my/whole@{named}")[:: 1 if is_first else -1]
-    with pytest.raises(RecipeError) as told:
+    with pytest.raises(RecipeError) as raised:
         stage_of(tiny_encoder_dir, tasks, data)
-    assert f"found {tasks[0]} and {tasks[1]}, which are the same rows: the file has no others" in str(told.value)
+    assert f"found {tasks[0]} and {tasks[1]}, which are the same rows: the file has no others" in str(raised.value)
     (data / "my/copy.parquet").write_bytes((data / "my/whole.parquet").read_bytes())
     with pytest.raises(RecipeError, match="two files of one content"):
         stage_of(tiny_encoder_dir, (tasks[0], tasks[1].replace("whole", "copy")), data)

@@ -94,7 +94,7 @@ def test_rows_that_fill_no_batch_are_said(batch_size: int, is_said: bool, tmp_pa
     assert said == is_said, plan.notes
 
 
-def test_pairs_of_one_text_each_are_told_as_that(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+def test_pairs_of_one_text_each_are_reported_as_that(tmp_path: Path, tiny_encoder_dir: Path) -> None:
     """It was said that query ids repeat, which the file has not."""
     (tmp_path / "own.csv").write_text("question,answer\n" + "".join(f"what is {n},what is {n}\n" for n in range(60)))
     overrides = [

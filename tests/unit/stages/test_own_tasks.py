@@ -390,7 +390,7 @@ def test_every_kind_that_compares_sentences_asks_its_scorer(tiny_encoder_dir: Pa
         assert (found == turned) is (kind in ("classification", "clustering")), kind
 
 
-def test_one_pair_without_a_score_is_not_told_in_the_plural(tmp_path: Path) -> None:
+def test_one_pair_without_a_score_is_not_reported_in_the_plural(tmp_path: Path) -> None:
     (tmp_path / "s.csv").write_text("sentence1,sentence2,score\na,b,1\nc,d,\ne,f,2\n")
     task = Task(name="sts-s", kind="sts", source="s", revision="any")
     assert load_sts(task, tmp_path).texts().left_out == "1 pair without a score"

@@ -61,7 +61,7 @@ def test_ranks_share_each_batch_and_each_looks_up_its_own_rows_alone(batches: Ra
 
 
 def test_of_a_bank_on_the_device_only_the_rows_numbers_come(batches: RankBatches) -> None:
-    """And a number outside it is told here, where it is told of other banks: on a GPU it would end the process."""
+    """And a number outside it is reported here, where it is reported of other banks: on a GPU it would end the process."""
     bank = DeviceBank(NumberedBank().rows(np.arange(1000)), where="bank b")
     on_device, small = copy(batches), copy(batches)
     on_device._bank, small._bank = bank, DeviceBank(NumberedBank().rows(np.arange(2)), where="bank b")

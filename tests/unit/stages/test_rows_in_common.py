@@ -1,4 +1,4 @@
-"""Which rows of own files count, and how often, is told while planning: rows that two files share, and splits that are scored together."""
+"""Which rows of own files count, and how often, is shown while planning: rows that two files share, and splits that are scored together."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in OWN_KINDS if TASK_KINDS[kind].chooses and kind != "retrieval"])
-def test_rows_that_two_dev_files_share_are_told(kind: str, tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_two_dev_files_share_are_reported(
+    kind: str, tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shared = _write_overlapping(kind, tmp_path)
     recipe = recipe_of(tiny_encoder_dir, selection={"task": f"{kind}=my/{kind}+{kind}=my/other-{kind}"})
     (note,) = [note for note in plan_here(recipe, tmp_path).notes if "in common" in note]
@@ -44,7 +46,7 @@ def test_rows_that_two_dev_files_share_are_told(kind: str, tiny_encoder_dir: Pat
     assert note in plan_here(recipe, tmp_path).notes
 
 
-def test_rows_that_two_test_files_share_are_told_once(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+def test_rows_that_two_test_files_share_are_reported_once(tiny_encoder_dir: Path, tmp_path: Path) -> None:
     shared = _write_overlapping("sts", tmp_path)
     tasks: Json = {"tasks": ["sts=my/sts", "scenes-sts", "sts=my/other-sts"]}
     notes = [note for note in plan_here(recipe_of(tiny_encoder_dir, evaluation=tasks), tmp_path).notes if "in common" in note]

@@ -1,4 +1,4 @@
-"""Files of the tasks that ship are looked at while planning, before anything is trained: damaged ones are refused, short ones told."""
+"""Files of the tasks that ship are looked at while planning, before anything is trained: damaged ones are refused, short ones reported."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ def test_a_broken_page_is_found_though_header_and_end_are_whole(tiny_encoder_dir
         plan_here(recipe_of(tiny_encoder_dir, evaluation={"tasks": ["stsb"]}), tmp_path)
 
 
-@pytest.mark.parametrize(("num_rows", "is_told"), [(1378, True), (1379, False)])
-def test_a_set_that_is_smaller_than_it_was_published_is_told(
-    num_rows: int, is_told: bool, tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("num_rows", "is_reported"), [(1378, True), (1379, False)])
+def test_a_set_that_is_smaller_than_it_was_published_is_reported(
+    num_rows: int, is_reported: bool, tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_table(tmp_path, "sts/stsb", [PAIR | {"sentence1": f"a dog {n}", "score": float(n % 5)} for n in range(num_rows)])
     recipe = recipe_of(tiny_encoder_dir, evaluation={"tasks": ["stsb"]})
     said = f"stsb: {num_rows:,} items, where the published set has 1,379: its scores are not those of stsb elsewhere."
-    assert (said in plan_here(recipe, tmp_path).notes) is is_told
+    assert (said in plan_here(recipe, tmp_path).notes) is is_reported
 
     def refuse(*_: object) -> None:
         raise AssertionError("read again")
 
     monkeypatch.setattr(load, "load_task", refuse)
-    assert (said in plan_here(recipe, tmp_path).notes) is is_told
+    assert (said in plan_here(recipe, tmp_path).notes) is is_reported
 
 
 def test_labelled_rows_are_counted_with_those_of_the_classifier(tiny_encoder_dir: Path, tmp_path: Path) -> None:

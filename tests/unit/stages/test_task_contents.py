@@ -122,12 +122,12 @@ def test_what_scoring_would_refuse_is_refused_by_the_plan_in_its_words(
 ) -> None:
     write(kind, rows, tmp_path)
     recipe = recipe_of(tiny_encoder_dir, evaluation={"tasks": ["scenes-sts", f"{kind}=my/{kind}"]})
-    with pytest.raises(DataError, match=message) as told:
+    with pytest.raises(DataError, match=message) as raised:
         plan_here(recipe, tmp_path)
     plan, context = tiny_plan(recipe.model_dump(mode="json", exclude_unset=True), data=tmp_path, store=tmp_path / "store")
     with pytest.raises(DataError) as found:
         load_task(plan.trials[0].scores.tasks[1], context.data_root, context.folders)
-    assert str(told.value) == str(found.value)
+    assert str(raised.value) == str(found.value)
     assert not (tmp_path / "store").exists()
 
 
@@ -158,19 +158,19 @@ def test_a_search_and_an_evaluation_look_before_they_begin(tiny_encoder_dir: Pat
         planned_evaluation(use, ["pairs=my/pairs"], runtime=recipe.runtime, store=ArtifactStore(tmp_path / "store"), data=tmp_path)
 
 
-def test_what_is_wrong_with_several_files_is_told_at_once(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+def test_what_is_wrong_with_several_files_is_reported_at_once(tiny_encoder_dir: Path, tmp_path: Path) -> None:
     write("pairs", ["a,b,1", "c,d,2"], tmp_path)
     write("sts", ["a,b,1", "c,d,much"], tmp_path)
     recipe = recipe_of(tiny_encoder_dir, evaluation={"tasks": ["pairs=my/pairs", "scenes-sts"]}, selection={"task": "sts=my/sts"})
-    with pytest.raises(DataError) as told:
+    with pytest.raises(DataError) as raised:
         plan_here(recipe, tmp_path)
-    said = str(told.value)
+    said = str(raised.value)
     assert said.startswith("2 tasks: ") and said.endswith("Nothing was started.")
     assert "label '2' in row 2" in said and "score much in row 2" in said and said.count("expected") == 2
 
 
 def test_a_silent_hub_is_noted_and_an_empty_set_refused(tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plan needs no network where the hub has told of a commit before; rows that come are looked at."""
+    """A plan needs no network where the hub has named a commit before; rows that come are looked at."""
     import datasets
 
     name, commit = "hub:owner/name", "0123456789abcdef0123456789abcdef01234567"
@@ -217,7 +217,7 @@ def test_a_forecast_counts_the_texts_of_own_tasks(kind: str, tiny_encoder_dir: P
     assert (scores.sentences, scores.is_guessed) == (2 * TEXTS[kind], False), "of two methods"
 
 
-def test_held_out_rows_of_one_score_are_told_by_the_plan(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+def test_held_out_rows_of_one_score_are_reported_by_the_plan(tiny_encoder_dir: Path, tmp_path: Path) -> None:
     """The file has two scores, its test split one."""
     rows = [f"text {n},another {n},{n % 5 if n < 60 else 1},{'train' if n < 40 else 'dev' if n < 60 else 'test'}" for n in range(80)]
     (tmp_path / "own.csv").write_text("\n".join(["sentence1,sentence2,score,split", *rows]) + "\n")

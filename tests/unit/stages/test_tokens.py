@@ -90,7 +90,7 @@ def test_a_damaged_table_is_made_again(prepared: Any) -> None:
     assert (table.folder / token_table.IDS).read_bytes() == content
 
 
-def test_tokens_are_told_apart_by_what_the_ids_depend_on(prepared: Any, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+def test_tokens_are_distinguished_by_what_the_ids_depend_on(prepared: Any, tiny_encoder_dir: Path, tmp_path: Path) -> None:
     train, context = prepared
     encoder = load_encoder(train, context)
     digest = tokenizer_digest(encoder.tokenizer)

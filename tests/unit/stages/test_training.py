@@ -355,8 +355,8 @@ def test_dev_scores_that_are_not_defined_are_none_in_the_record(
 def test_of_checkpoints_with_equal_dev_scores_the_first_that_has_moved_is_kept(
     limit: int, scores: dict[int, float], kept: int, tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = iter([scores.get(1, 50.0)])
-    monkeypatch.setattr(dev_scorer, "mean_of_parts", lambda parts: next(told, 50.0))
+    reported = iter([scores.get(1, 50.0)])
+    monkeypatch.setattr(dev_scorer, "mean_of_parts", lambda parts: next(reported, 50.0))
     changes: dict[str, Json] = {"methods": {"m": {"objective": {"name": "info_nce"}}}, "baseline": None}
     values = tiny_values(tiny_encoder_dir, **changes) | {"corpus": {"source": "nli/triplets", "limit": limit}}
     plan, context = tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")

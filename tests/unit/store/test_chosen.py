@@ -49,7 +49,7 @@ def test_the_highest_mean_over_seeds_is_chosen_and_its_best_encoder(plan: Plan, 
     assert (second.label, second.dev, second.best.seed) == ("one", 80.0, 0)
 
 
-def test_cells_that_dev_does_not_tell_apart_are_told(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cells_that_dev_does_not_distinguish_are_reported(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small or easy dev set gives many cells one score; the first of them is taken, which is no choice."""
     sweep = sweep_record(plan)
     first, second = cells_by_dev(sweep, sweep.records(_filled(plan, tmp_path / "other")))
@@ -114,7 +114,7 @@ def test_cells_that_another_task_chose_are_not_compared(tmp_path: Path) -> None:
     assert [cell.task for cell in found] == ["stsb-dev", "stsb-dev"]
 
 
-def test_several_dev_tasks_are_told_as_the_recipe_spells_them(tmp_path: Path) -> None:
+def test_several_dev_tasks_are_reported_as_the_recipe_spells_them(tmp_path: Path) -> None:
     plan = plan_of(small_recipe(methods=METHODS, seeds=[0], selection={"task": "stsb-dev+sickr-dev"}, evaluation={"tasks": ["stsb"]}))
     sweep = sweep_record(plan)
     assert cells_by_dev(sweep, sweep.records(_filled(plan, tmp_path)))[0].task == "stsb-dev+sickr-dev"

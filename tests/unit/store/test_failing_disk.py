@@ -174,7 +174,7 @@ def _copied(built: Place, folder: Path, *, lacks: tuple[str, ...]) -> Place:
 @pytest.mark.in_turns
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(("operation", "command"), [(name, command) for name, commands in TABLE.items() for command in commands], ids=str)
-def test_a_failing_disk_is_told_in_one_sentence_and_costs_nothing(
+def test_a_failing_disk_is_reported_in_one_sentence_and_costs_nothing(
     operation: str, command: tuple[str, ...], built: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = _copied(built, tmp_path, lacks=("train/rcl*", "scores/rcl*") if command[0] in ("run", "plan") else ())
@@ -186,9 +186,11 @@ def test_a_failing_disk_is_told_in_one_sentence_and_costs_nothing(
             OPERATIONS[operation](patched, failure)
             answer = _command(command, place)
         assert failure.was_met, f"{command} never {operation}: {answer.output}"
-        told = answer.stderr.strip().splitlines()
+        reported = answer.stderr.strip().splitlines()
         assert answer.exit_code == 1, f"{errno.errorcode[number]}: {answer.output}"
-        assert len(told) == 1 and words in told[0] and "Not foreseen" not in told[0], f"{errno.errorcode[number]}: {answer.stderr}"
+        assert len(reported) == 1 and words in reported[0] and "Not foreseen" not in reported[0], (
+            f"{errno.errorcode[number]}: {answer.stderr}"
+        )
         assert not (place.store / ASIDE).exists(), f"{errno.errorcode[number]}: something was moved aside"
         assert {artifact.key: artifact.record for artifact in ArtifactStore(place.store).artifacts()}.items() >= finished.items()
     again = _command(command, place)

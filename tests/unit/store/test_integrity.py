@@ -1,4 +1,4 @@
-"""Damage in a store: a changed byte is told and never used, and costs only what must be built again."""
+"""Damage in a store: a changed byte is reported and never used, and costs only what must be built again."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("use", ["folder", "open_file"])
-def test_damage_is_told_and_the_artifact_is_moved_aside(tmp_path: Path, damage: str, use: str) -> None:
+def test_damage_is_reported_and_the_artifact_is_moved_aside(tmp_path: Path, damage: str, use: str) -> None:
     store = ArtifactStore(tmp_path)
     artifact = _put(store)
     DAMAGE[damage](tmp_path / artifact.record.place / "data.txt")

@@ -38,7 +38,7 @@ def _commit(store: ArtifactStore) -> None:
 
 
 @pytest.mark.parametrize(("number", "message"), TROUBLE)
-def test_trouble_while_staging_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, message: str) -> None:
+def test_trouble_while_staging_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, message: str) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number))
 
@@ -48,7 +48,7 @@ def test_trouble_while_staging_is_told(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(("number", "message"), TROUBLE)
-def test_trouble_while_publishing_is_told_and_nothing_counts(
+def test_trouble_while_publishing_is_reported_and_nothing_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, message: str
 ) -> None:
     def refuse(*_: object) -> Path:
@@ -61,7 +61,7 @@ def test_trouble_while_publishing_is_told_and_nothing_counts(
     assert store.get(CORPUS) is None
 
 
-def test_a_disk_that_fills_while_an_artifact_is_written_is_told(tmp_path: Path) -> None:
+def test_a_disk_that_fills_while_an_artifact_is_written_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no space left"), ArtifactStore(tmp_path).staged():
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -84,14 +84,14 @@ def _without_roots_rights() -> Iterator[None]:
             os.seteuid(0)
 
 
-def test_a_folder_without_the_right_to_write_is_told() -> None:
+def test_a_folder_without_the_right_to_write_is_reported() -> None:
     with tempfile.TemporaryDirectory() as folder:  # not pytest's own, into which nobody but its owner may look
         Path(folder).chmod(0o555)
         with _without_roots_rights(), pytest.raises(StoreError, match="no right to write"):
             ArtifactStore(folder).check_writable()
 
 
-def test_a_file_in_the_place_of_the_store_is_told(tmp_path: Path) -> None:
+def test_a_file_in_the_place_of_the_store_is_reported(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("a file")
     with pytest.raises(StoreError, match="expected a store that can be written"):
         ArtifactStore(tmp_path / "store").check_writable()
@@ -99,7 +99,7 @@ def test_a_file_in_the_place_of_the_store_is_told(tmp_path: Path) -> None:
         _commit(ArtifactStore(tmp_path / "store"))
 
 
-def test_too_little_room_is_told_with_the_numbers(tmp_path: Path) -> None:
+def test_too_little_room_is_reported_with_the_numbers(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"B free; expected about 1 EB"):
         ArtifactStore(tmp_path).check_writable(needed_bytes=10**18)
 
@@ -111,7 +111,7 @@ def test_an_address_of_an_unknown_kind_is_refused(address: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:unclosed")
-def test_a_store_that_cannot_be_reached_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_cannot_be_reached_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     store = ArtifactStore("s3://key:secret@artifacts/store?scheme=http&region=us-east-1&endpoint_override=127.0.0.1:9")
     with pytest.raises(StoreError, match="expected a store that can be read") as caught:
@@ -129,12 +129,12 @@ def test_a_sweep_is_read_back_and_counts_mentions(tmp_path: Path) -> None:
     assert again.records(store) == {}
 
 
-def test_a_sweep_that_was_never_started_is_told(tmp_path: Path) -> None:
+def test_a_sweep_that_was_never_started_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="sweep demo"):
         load_sweep(ArtifactStore(tmp_path), "demo")
 
 
-def test_a_bucket_of_google_s_that_does_not_answer_is_told_and_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bucket_of_google_s_that_does_not_answer_is_reported_and_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Google's library tries for a quarter of an hour, in silence."""
     monkeypatch.setattr(addresses, "GCS_GIVES_UP_S", 1.0)
     address = f"gs://anonymous@bucket/store?scheme=http&endpoint_override=127.0.0.1:{free_port()}"

@@ -1,5 +1,5 @@
 """A store on a server that fails: a short trouble is waited out;
-a long one is told in one sentence, and costs nothing that was finished."""
+a long one is reported in one sentence, and costs nothing that was finished."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store whose file server does not answer: nobody is told nothing for longer than a minute."""
+"""A store whose file server does not answer: nobody is left without a line for longer than a minute."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("request_", ["open_input_stream", "get_file_info"])
-def test_a_store_that_does_not_answer_is_told_while_it_waits(
+def test_a_store_that_does_not_answer_is_reported_while_it_waits(
     request_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     is_back = threading.Event()
@@ -65,7 +65,9 @@ def test_a_store_that_does_not_answer_is_told_while_it_waits(
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_command_is_told_at_its_first_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_command_is_reported_at_its_first_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Whether the store is a file, before anything of it is opened."""
     is_back, is_file = threading.Event(), Path.is_file
 

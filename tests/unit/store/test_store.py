@@ -242,7 +242,7 @@ def test_a_folder_that_is_no_artifact(store: ArtifactStore, tmp_path: Path) -> N
     assert list(store.artifacts()) == []
 
 
-def test_a_full_disk_that_a_library_in_rust_meets_is_told_as_one(tmp_path: Path) -> None:
+def test_a_full_disk_that_a_library_in_rust_meets_is_reported_as_one(tmp_path: Path) -> None:
     """safetensors raises no OSError: its message alone has the number."""
     store = ArtifactStore(tmp_path / "store")
     with pytest.raises(StoreError, match="no space left"), store.staged():

@@ -164,7 +164,7 @@ def test_who_is_done_before_half_of_another_is_replaced_is_kept(tmp_path: Path, 
     assert list((tmp_path / "store" / STAGING).iterdir()) == []
 
 
-def test_a_damaged_record_that_may_not_be_moved_is_told_before_any_work(
+def test_a_damaged_record_that_may_not_be_moved_is_reported_before_any_work(
     tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(tmp_path / "data"), store=tmp_path / "store")

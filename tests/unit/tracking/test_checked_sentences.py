@@ -68,9 +68,9 @@ def test_what_is_no_sentence_is_refused_by_its_place(given: list[object], found:
     model = _loaded(model_folder)
     with pytest.raises(MlflowException, match=found):
         model.predict(given)
-    with pytest.raises(MlflowException, match=found) as told:
+    with pytest.raises(MlflowException, match=found) as raised:
         _post(model, {"inputs": given})
-    assert told.value.get_http_status_code() == 400
+    assert raised.value.get_http_status_code() == 400
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,9 @@ def test_what_is_no_sentence_is_refused_by_its_place(given: list[object], found:
 )
 def test_pairs_are_refused(body: dict[str, object], model_folder: Path) -> None:
     """MLflow kept the first of each, which of a table may be its ids."""
-    with pytest.raises(MlflowException, match="found several columns, or lists within the list; expected sentences") as told:
+    with pytest.raises(MlflowException, match="found several columns, or lists within the list; expected sentences") as raised:
         _post(_loaded(model_folder), body)
-    assert told.value.get_http_status_code() == 400
+    assert raised.value.get_http_status_code() == 400
 
 
 @pytest.mark.parametrize(

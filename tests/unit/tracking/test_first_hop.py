@@ -32,7 +32,7 @@ def test_a_server_that_only_a_proxy_reaches_is_there(scheme: str, monkeypatch: p
         assert {path.partition("?")[0] for path, _ in proxy.shown} == {"http://mlflow.invalid:5000/api/2.0/mlflow/experiments/get"}
 
 
-def test_a_proxy_that_is_away_is_told_as_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_that_is_away_is_reported_as_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     for address in (f"http://127.0.0.1:{free_port()}", "http://127.0.0.1:port"):
         monkeypatch.setenv("http_proxy", address)
         found, (line,) = _experiment("http://mlflow.invalid:5000")

@@ -67,14 +67,14 @@ def test_a_password_in_the_environment_wins(file: Path, monkeypatch: pytest.Monk
     read_password()
 
 
-def test_a_file_that_is_gone_is_told(file: Path) -> None:
+def test_a_file_that_is_gone_is_reported(file: Path) -> None:
     file.unlink()
     with pytest.raises(RecipeError, match=r"SENTDIST_MLFLOW_PASSWORD_FILE.*which cannot be read"):
         read_password()
 
 
 @pytest.mark.parametrize(
-    ("user", "text", "state", "told"),
+    ("user", "text", "state", "reported"),
     [
         ("sentdist", "secret", "good", "3.17.2 answers"),
         ("sentdist", "wrong", "bad", "refuses the password"),
@@ -82,10 +82,10 @@ def test_a_file_that_is_gone_is_told(file: Path) -> None:
     ],
 )
 def test_the_doctor_shows_the_password(
-    user: str, text: str, state: str, told: str, file: Path, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    user: str, text: str, state: str, reported: str, file: Path, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file.write_text(text)
     monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", user)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
     finding = next(finding for finding in examine(str(tmp_path), None) if finding.subject == "MLflow")
-    assert (finding.state, told in finding.text) == (state, True)
+    assert (finding.state, reported in finding.text) == (state, True)

@@ -33,7 +33,7 @@ def test_a_password_in_the_address_is_not_shown() -> None:
     assert Server("https://me:secret@host:5000/prefix/").page == "https://host:5000/prefix"
 
 
-def test_a_server_that_never_answers_is_asked_once_and_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_never_answers_is_asked_once_and_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "3")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with socket.create_server(("127.0.0.1", 0)) as deaf:  # the kernel accepts, nobody reads
@@ -47,7 +47,7 @@ def test_a_server_that_never_answers_is_asked_once_and_told_once(monkeypatch: py
     assert "is away (could not open the sweep" in warning
 
 
-def test_bringing_a_store_to_a_server_that_is_away_is_told_in_a_sentence(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+def test_bringing_a_store_to_a_server_that_is_away_is_reported_in_a_sentence(tiny_encoder_dir: Path, tmp_path: Path) -> None:
     plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(tmp_path / "data"), store=tmp_path / "store")
     save_sweep(context.store, sweep_record(plan))
     with pytest.raises(

@@ -63,7 +63,7 @@ def test_a_trial_repeats_the_parameters_of_its_training_under_the_recipes_names(
     assert "stopping" not in found
 
 
-def test_a_sum_and_its_corpora_are_told_in_flat_parameters() -> None:
+def test_a_sum_and_its_corpora_are_reported_in_flat_parameters() -> None:
     layout = layout_of(shipped_plan(RECIPES / "combinations.yaml"))
     rows = {trial.method: layout.parameters(trial.key) for trial in layout.trials.values()}
     expected = {
@@ -306,7 +306,7 @@ def test_a_run_handle_travels_by_pickle_and_costs_nothing_before_its_first_messa
         ("stopped", True, "FINISHED"), ("stopped", False, "KILLED"),
     ],
 )  # fmt: skip
-def test_how_a_sweep_ended_is_told_by_what_it_has(outcome: RunOutcome | None, is_complete: bool, status: str) -> None:
+def test_how_a_sweep_ended_is_reported_by_what_it_has(outcome: RunOutcome | None, is_complete: bool, status: str) -> None:
     assert _ended(outcome, is_complete=is_complete) == status
 
 
@@ -315,19 +315,19 @@ def test_a_run_took_the_seconds_of_its_record() -> None:
     assert (began_ms(made), closed_ms(made)) == (1767323042500, 1767323045000)
 
 
-def test_each_line_of_a_history_is_told_once() -> None:
+def test_each_line_of_a_history_is_reported_once() -> None:
     class Run(NullRun):
-        told: ClassVar[list[tuple[int, dict[str, float]]]] = []
+        reported: ClassVar[list[tuple[int, dict[str, float]]]] = []
 
         def metrics(self, values: Mapping[str, float], *, step: int) -> None:
-            self.told.append((step, dict(values)))
+            self.reported.append((step, dict(values)))
 
     history: list[dict[str, Json]] = [{"step": step, "loss": step / 10, "at": 1.0, "task": "stsb-dev"} for step in (1, 2)]
     curve = TrackedCurve(Run(), history, num_sent=1)
     curve.follow()
     history.append({"step": 3, "loss": 0.3})
     curve.follow()
-    assert Run.told == [(2, {"loss": 0.2}), (3, {"loss": 0.3})]
+    assert Run.reported == [(2, {"loss": 0.2}), (3, {"loss": 0.3})]
 
 
 def test_a_measure_that_is_the_main_score_already_is_no_second_metric() -> None:
@@ -366,9 +366,9 @@ def test_scores_stand_on_a_model_with_as_many_digits_as_on_its_run() -> None:
 
     class Client:
         def log_batch(self, run_id: str, metrics: list[Any]) -> None:
-            self.told = {metric.key: metric.value for metric in metrics}
+            self.reported = {metric.key: metric.value for metric in metrics}
 
     client = Client()
     scores: dict[str, Json] = {"stsb": 79.92685123, "stsb.pearson": 80.1}
     add_model_metrics(client, "run", "model", main_scores(record("scores", **scores)))  # type: ignore[arg-type]
-    assert client.told == {name: final_metrics(record("scores", **scores))[name] for name in ("stsb",)} == {"stsb": 79.93}
+    assert client.reported == {name: final_metrics(record("scores", **scores))[name] for name in ("stsb",)} == {"stsb": 79.93}
