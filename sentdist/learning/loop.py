@@ -15,6 +15,7 @@ from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.engine import Engine, diverged_gradient
 from sentdist.learning.gather import by_share, largest_share, seconds_waited
 from sentdist.learning.grad_cache import encode_in_micro_batches
+from sentdist.learning.numbers_soon import NumbersSoon
 from sentdist.learning.objective import Objective
 
 
@@ -43,6 +44,7 @@ class StepReport:
 
     step: its number, from 0. loss: nats, mean over the anchors of all ranks. grad_norm: L2, of the averaged gradient, before clipping.
     lr: the learning rate it used. num_sentences: of the global batch, all columns. votes: see `train_steps`.
+    is_latest: whether no later step has begun: only then is the engine's state the one that this step left.
     """
 
     step: int
@@ -52,6 +54,7 @@ class StepReport:
     num_sentences: int
     seconds: StepSeconds
     votes: float = 0.0
+    is_latest: bool = True
 
 
 def train_steps(
@@ -63,6 +66,7 @@ def train_steps(
     micro_batch: int | None = None,
     vote: Callable[[], float] = lambda: 0.0,
     is_read: Callable[[int], bool] = lambda step: True,
+    is_read_late: Callable[[int], bool] = lambda step: False,
 ) -> Iterator[StepReport]:
     """Train one step per batch and say what happened.
 
@@ -72,11 +76,14 @@ def train_steps(
     vote: asked at each step for a number; its sum over ranks comes with the report, in the collective of the loss.
     is_read: whether the caller looks at what a step left behind, by the number of the step. An engine that runs ahead of a GPU is
     waited for only after such steps: the reports of those before come with theirs, and until then nothing may be saved, scored or stopped.
+    is_read_late: of the others, those whose numbers alone are looked at: their report, with those before, comes once the next step has
+    begun, so that the GPU has work while the host waits for them. What the caller does then may change what `is_read` says of that step.
     Every rank draws equally often. TrainingDiverged, on all ranks, when a loss or gradient is not finite on any:
     before the optimizer is touched.
     """
     clock = _Clock()
     unread: list[_Unread] = []
+    on_their_way: NumbersSoon | None = None  # of all that are unread
     for step, batch in enumerate(batches, start=start):
         data = clock.lap()
         embeddings = _embed(engine, objective, batch, micro_batch=micro_batch)
@@ -87,21 +94,25 @@ def train_steps(
         backward = clock.lap()
         lr, own_vote = engine.lr, vote()
         facts = engine.step_unread(local_loss, vote=own_vote)
-        can_wait = facts is not None and not is_read(step)
+        is_ahead = facts is not None
         if facts is None:
             facts = _step_and_read(engine, step, local_loss, embeddings, batch, vote=own_vote)
         objective.after_step(embeddings.detach(), batch)
         seconds = StepSeconds(
             data=data, forward=forward, loss=loss_seconds, backward=backward, optimizer=clock.lap(), waiting=clock.take_waiting()
         )
-        unread.append(_Unread(step=step, batch=batch.left_on_host(), facts=facts, lr=lr, seconds=seconds))
-        if can_wait:
-            continue
-        yield from _read(unread, clock)
-        unread.clear()
-        clock.lap()  # what the caller did between two steps is not the step's
-        clock.take_waiting()
-    yield from _read(unread, clock)
+        latest = _Unread(step=step, batch=batch.left_on_host(), facts=facts, lr=lr, seconds=seconds)
+        if on_their_way is not None:
+            yield from _reports(unread, on_their_way, clock, is_latest=False)
+            unread, on_their_way = [], None
+        unread.append(latest)
+        if not is_ahead or is_read(step):
+            yield from _reports(unread, NumbersSoon.of([one.facts for one in unread]), clock)
+            unread = []
+        elif is_read_late(step):
+            on_their_way = NumbersSoon.of([one.facts for one in unread])
+    if unread:
+        yield from _reports(unread, on_their_way or NumbersSoon.of([one.facts for one in unread]), clock)
 
 
 def _embed(engine: Engine, objective: Objective, batch: Batch, *, micro_batch: int | None) -> Tensor:
@@ -139,11 +150,9 @@ class _Unread:
     seconds: StepSeconds
 
 
-def _read(unread: list[_Unread], clock: _Clock) -> Iterator[StepReport]:
-    """The reports of some steps; the device is waited for once, in the last one's seconds."""
-    if not unread:
-        return
-    facts = torch.stack([one.facts for one in unread]).tolist()
+def _reports(unread: list[_Unread], numbers: NumbersSoon, clock: _Clock, *, is_latest: bool = True) -> Iterator[StepReport]:
+    """The reports of some steps; the device is waited for once, in the last one's seconds. is_latest: of the last of them."""
+    facts = numbers.read()
     waited = clock.lap()
     for one, (loss, votes, grad_norm) in zip(unread, facts, strict=True):
         if not math.isfinite(loss):
@@ -160,7 +169,10 @@ def _read(unread: list[_Unread], clock: _Clock) -> Iterator[StepReport]:
             num_sentences=one.batch.sentence_ids.size,
             votes=votes,
             seconds=seconds,
+            is_latest=is_latest and is_last,
         )
+    clock.lap()  # what the caller did between two steps is not the step's
+    clock.take_waiting()
 
 
 class _Clock:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
-from sentdist.learning.loop import StepReport
+from sentdist.learning.loop import StepReport, StepSeconds
 from sentdist.plan.stage import Json
 
 
@@ -45,6 +45,15 @@ class Curve:
             }
         )
         self._recent.clear()
+
+    def since_last_point(self) -> str:
+        """The steps that stand in no point yet, as text for a checkpoint."""
+        return json.dumps([asdict(report) for report in self._recent])
+
+    def go_on(self, since_last_point: str) -> None:
+        """As if the steps of a checkpoint had been added here."""
+        told = [StepReport(**one | {"seconds": StepSeconds(**one["seconds"])}) for one in json.loads(since_last_point)]
+        self._recent[:] = told
 
     def summary(self) -> dict[str, Json]:
         total = sum(self.seconds.values())

@@ -50,6 +50,7 @@ MakeEngine = Callable[[Learner, Optimization], Engine]
 
 BEST_FILE = "best.pt"
 OBJECTIVE_FILE = "objective.pt"  # what an objective has beside parameters
+RECENT_FILE = "recent.json"  # steps since the last point of the curve
 
 
 class TrainSession:
@@ -86,6 +87,8 @@ class TrainSession:
         self.progress = Progress(step=0, stopping=early_stopping(stage, self._batches.num_rows))
         self._place_in_epoch = 0  # of the batch that was drawn last
         self.votes = 0.0  # at the last event, see `events`
+        self._is_ahead = False  # whether the engine has begun a step beyond `progress`
+        self._is_held = False
         self._best: dict[str, Tensor] = {}
         self._curve = Curve(log_every=context.runtime.log_every)
 
@@ -106,7 +109,14 @@ class TrainSession:
         start, micro_batch = self.progress.step, self.context.runtime.micro_batch
         with made_ahead(partial(self._sent, self.progress)) as sent:  # the thread is gone however this ends
             for report in train_steps(
-                self.engine, self._objective, self._received(sent), start=start, micro_batch=micro_batch, vote=vote, is_read=self._is_read
+                self.engine,
+                self._objective,
+                self._received(sent),
+                start=start,
+                micro_batch=micro_batch,
+                vote=vote,
+                is_read=self._is_read,
+                is_read_late=self._is_point,
             ):
                 self._advance(report)
                 self.votes = report.votes
@@ -115,6 +125,10 @@ class TrainSession:
                     yield self._score_dev(vote)
                 if self._is_stopped():
                     return
+
+    def hold(self) -> None:
+        """Have the engine wait after the step that it is in: the next event is one at which a checkpoint can be written. Collective."""
+        self._is_held = True
 
     def has_come_to(self, share: float) -> bool:
         """Whether a share of all steps is done and scored on dev."""
@@ -130,12 +144,19 @@ class TrainSession:
 
     def save(self, folder: Path) -> None:
         """Write a checkpoint from which `load` goes on as if nothing had happened; on a GPU but for roundings, since attention's derivative
-        and others add up there in no fixed order."""
+        and others add up there in no fixed order.
+
+        Raises:
+            RuntimeError: the engine is ahead of the last event, see `hold`.
+        """
+        if self._is_ahead:
+            raise RuntimeError("a checkpoint of a step after which another one has begun")
         folder.mkdir(parents=True, exist_ok=True)
         self.engine.save(folder, progress=replace(self.progress, seconds=self.seconds_since(self._began)))
         if self.engine.rank == 0:  # last: an error here leaves no rank waiting for another
             torch.save(self._best, folder / BEST_FILE)
             (folder / HISTORY_FILE).write_text(history_lines(self.history))
+            (folder / RECENT_FILE).write_text(self._curve.since_last_point())
             if state := self._objective.extra_state():
                 torch.save(state, folder / OBJECTIVE_FILE)
 
@@ -164,6 +185,8 @@ class TrainSession:
         if self.engine.rank == 0:
             self._best = torch.load(folder / BEST_FILE, weights_only=True)
             self._curve.history[:] = [json.loads(line) for line in (folder / HISTORY_FILE).read_text().splitlines()]
+            if (recent := folder / RECENT_FILE).is_file():  # not in checkpoints of earlier versions
+                self._curve.go_on(recent.read_text())
 
     def finish(self, folder: Path) -> dict[str, Json]:
         """Write the chosen encoder and its history into `folder` (on rank 0) and say what came out.
@@ -191,10 +214,14 @@ class TrainSession:
             yield self._sender.receive(one)
 
     def _is_read(self, step: int) -> bool:
-        """Whether the numbers of a step are needed at once: for a point of the curve, a checkpoint, a dev score or a stop."""
+        """Whether the state that a step leaves is needed: for a dev score, a checkpoint, the end of an epoch or a stop."""
         in_epoch, schedule = self._place_in_epoch + 1, self.schedule
-        is_point = (step + 1) % self.context.runtime.log_every == 0 or step == 0
-        return is_point or in_epoch == schedule.steps_in_epoch or schedule.has_dev_at(in_epoch) or self.progress.stopping is not None
+        is_due = in_epoch == schedule.steps_in_epoch or schedule.has_dev_at(in_epoch)
+        return is_due or self._is_held or self.progress.stopping is not None
+
+    def _is_point(self, step: int) -> bool:
+        """Whether the curve has a point after a step."""
+        return (step + 1) % self.context.runtime.log_every == 0 or step == 0
 
     def _sent(self, progress: Progress) -> Iterator[tuple[int, int, SentBatch]]:
         """Batches from where the session stands, on their way, each with its place in its epoch and the steps of that; runs in a thread."""
@@ -212,6 +239,8 @@ class TrainSession:
             step_in_epoch=0 if is_epoch_over else progress.step_in_epoch + 1,
             stopping=None if progress.stopping is None else progress.stopping.after(report.loss),
         )
+        self._is_ahead = not report.is_latest
+        self._is_held = self._is_held and self._is_ahead
         self._curve.add(report)
 
     def _is_dev_due(self) -> bool:

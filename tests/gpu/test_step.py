@@ -122,10 +122,12 @@ def test_nobody_waits_within_a_step_and_what_comes_is_what_was_sent(precision: s
                 refuse_waiting("default")
 
     try:
-        reports = list(train_steps(engine, objective, arriving(), is_read=lambda step: step in (0, 1, 2, 8)))
+        steps = train_steps(engine, objective, arriving(), is_read=lambda step: step in (0, 1, 2, 8), is_read_late=lambda step: step == 5)
+        reports = list(steps)
     finally:
         refuse_waiting("default")
-    assert [report.step for report in reports] == list(range(9))
+    assert [(report.step, report.is_latest) for report in reports] == [(step, step in (0, 1, 2, 8)) for step in range(9)]
+    assert all(0.0 < report.loss < 10.0 for report in reports), "also of those that came by a copy of their own"
     for number, batch in enumerate(received):
         assert batch.augmented is not None and batch.augmented.is_cuda and batch.tokens.token_ids.is_pinned()
         assert torch.equal(batch.augmented.cpu(), torch.full((2, 2, 8, 5), float(number)))

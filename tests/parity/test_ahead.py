@@ -32,6 +32,10 @@ def _training(values: dict[str, Json], data: Path, store: Path) -> tuple[Train, 
     return next(stage for stage in plan.stages if isinstance(stage, Train) and stage.selection is not None and not stage.banks), context
 
 
+def _points(session: TrainSession) -> list[dict[str, Json]]:
+    return [{name: value for name, value in point.items() if name not in ("at", "sentences_per_s")} for point in session.history]
+
+
 def _ahead(encoder: nn.Module, optimization: Optimization) -> TorchEngine:
     engine = TorchEngine(encoder, optimization)
     engine.runs_ahead = True  # as on a GPU
@@ -52,8 +56,7 @@ def test_a_training_that_is_read_now_and_then_is_the_same_training(tmp_path: Pat
     for make_engine in (TorchEngine, _ahead):
         session = TrainSession(stage, context, make_engine=make_engine, bank=None)
         kinds = [type(event).__name__ for event in session.events()]
-        points = [{name: value for name, value in point.items() if name not in ("at", "sentences_per_s")} for point in session.history]
-        found.append((kinds, points, session.progress, session.engine.weights()))
+        found.append((kinds, _points(session), session.progress, session.engine.weights()))
     assert found[0][:3] == found[1][:3] and found[0][0].count("DevScore") >= 2
     assert all(torch.equal(weight, found[1][3][name]) for name, weight in found[0][3].items())
 
@@ -61,6 +64,11 @@ def test_a_training_that_is_read_now_and_then_is_the_same_training(tmp_path: Pat
     events = stopped.events()
     while stopped.progress.step < 4:
         next(events)
+    with pytest.raises(RuntimeError, match="another one has begun"):
+        stopped.save(tmp_path / "checkpoint")  # the fourth has a point of the curve, which is read a step late
+    stopped.hold()
+    next(events)
+    assert stopped.progress.step == 5
     stopped.save(tmp_path / "checkpoint")
     events.close()
     assert not [thread for thread in threading.enumerate() if thread.name == "batches"]
@@ -68,6 +76,7 @@ def test_a_training_that_is_read_now_and_then_is_the_same_training(tmp_path: Pat
     resumed.load(tmp_path / "checkpoint")
     list(resumed.events())
     assert all(torch.equal(weight, resumed.engine.weights()[name]) for name, weight in found[0][3].items())
+    assert _points(resumed) == found[0][1], "one point is of a step before the checkpoint and one behind it"
 
 
 class _Counted(TorchEngine):
@@ -84,7 +93,7 @@ class _Counted(TorchEngine):
 
 @pytest.mark.usefixtures("one_thread")
 def test_a_training_waits_for_its_device_at_points_of_the_curve_and_at_the_end_alone(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    """Six steps, a point after each fourth and after the first: by a step's report so many steps have begun."""
+    """Six steps, a point after each fourth and after the first: by a step's report so many steps have begun, one more than it needs."""
     values = tiny_values(tiny_encoder_dir, runtime={"engine": "torch", "log_every": 4})
     plan, context = tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")
     stage = next(stage for stage in plan.stages if isinstance(stage, Train) and stage.selection is None)
@@ -93,7 +102,7 @@ def test_a_training_waits_for_its_device_at_points_of_the_curve_and_at_the_end_a
     engine = session.engine
     assert isinstance(engine, _Counted)
     found = [(event.step, engine.num_steps) for event in session.events()]
-    assert found == [(0, 1), (1, 4), (2, 4), (3, 4), (4, 6), (5, 6)]
+    assert found == [(0, 2), (1, 5), (2, 5), (3, 5), (4, 6), (5, 6)]
 
 
 def _made_on_rank(rank: int, world_size: int, values: dict[str, Json], data: Path, store: Path) -> int:

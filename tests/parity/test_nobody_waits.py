@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
@@ -43,22 +44,45 @@ def test_within_a_step_of_a_family_whose_attention_has_no_kernel_there(tmp_path:
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_within_the_loop_while_no_step_is_read(folder: Path) -> None:
-    """The first step and the last are read. The norm is stood in for: torch's own asks where a gradient really lies."""
+def test_within_the_loop_while_no_step_is_read_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first step and the last are, the third is read a step late. Stood in for are the norm, since torch's own asks where a gradient really
+    lies, and events, which say here after how many steps they were recorded and waited for."""
+    said: list[tuple[str, int]] = []
+    num_begun = 0
+
+    class Event:
+        def record(self, stream: object) -> None:
+            said.append(("recorded", num_begun))
+
+        def synchronize(self) -> None:
+            said.append(("waited for", num_begun))
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
     encoder = SentenceEncoder.load(folder, hidden_dropout=0.0, attention_dropout=0.0)
     objective = make.info_nce(temperature=0.05)
 
     def batches() -> Iterator[Batch]:
-        first, *others, last = word_batches(encoder, 4)
+        first, *others, last = word_batches(encoder, 6)
         yield first
         with nobody_waits():
             yield from others
         yield last
 
     with pretended_gpu() as gpu:
-        engine = TorchEngine(Learner(encoder, objective), Optimization(num_steps=4, lr=1e-3, clip_norm=None), device=gpu)
-        engine.step_unread = lambda loss, *, vote=0.0: torch.ones(3, dtype=torch.float64, device=gpu)  # type: ignore[method-assign]
-        assert [one.step for one in train_steps(engine, objective, batches(), is_read=lambda step: step in (0, 3))] == [0, 1, 2, 3]
+        engine = TorchEngine(Learner(encoder, objective), Optimization(num_steps=6, lr=1e-3, clip_norm=None), device=gpu)
+        ones = torch.ones(3, dtype=torch.float64, device=gpu)
+
+        def step_unread(loss: Tensor, *, vote: float = 0.0) -> Tensor:
+            nonlocal num_begun
+            num_begun += 1
+            return ones
+
+        engine.step_unread = step_unread  # type: ignore[method-assign]
+        reports = train_steps(engine, objective, batches(), is_read=lambda step: step in (0, 5), is_read_late=lambda step: step == 2)
+        found = [(report.step, report.is_latest, num_begun) for report in reports]
+    assert found == [(0, True, 1), (1, False, 4), (2, False, 4), (3, False, 6), (4, False, 6), (5, True, 6)]
+    assert said[2:4] == [("recorded", 3), ("waited for", 4)]
 
 
 def test_within_supmpn_as_the_authors_mask() -> None:
@@ -77,6 +101,7 @@ def test_what_waits_is_refused() -> None:
                 lambda: here.to(gpu, non_blocking=True),
                 lambda: here.pin_memory().to(gpu),
                 lambda: there.cpu(),
+                lambda: there.to("cpu"),
                 lambda: float(there.sum()),
                 lambda: bool(there.all()),
                 lambda: there.tolist(),

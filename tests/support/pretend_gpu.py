@@ -159,7 +159,9 @@ def _dispatch(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
             raise RuntimeError(f"{function}: expected all tensors on cuda, found one on the host of shape {tuple(left[0].shape)}")
     _check_free(packet in READING and bool(on_gpu), function)
     if packet is aten._to_copy:
-        _check_copy(args[0], to_gpu=is_on_gpu, non_blocking=bool(kwargs.get("non_blocking")))
+        is_into_pinned = not is_on_gpu and bool(kwargs.get("non_blocking"))  # torch itself then pins what it makes on the host
+        if not is_into_pinned:
+            _check_copy(args[0], to_gpu=is_on_gpu, non_blocking=bool(kwargs.get("non_blocking")))
     elif packet is aten.copy_:
         _check_copy(args[1], to_gpu=is_on_gpu, non_blocking=any(args[2:]))
     elif packet in MIXING and on_gpu:

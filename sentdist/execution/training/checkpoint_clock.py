@@ -15,7 +15,8 @@ SCORE_FRACTION = 0.1
 
 
 class CheckpointClock:
-    """Due every `checkpoint_every_s` seconds, at a dev score once a tenth of that has passed, and once as soon as a host is about to leave.
+    """Due every `checkpoint_every_s` seconds, at a dev score once a tenth of that has passed, and once as soon as a host is about to leave;
+    where the engine has begun another step by then, after that one.
 
     The first rank's clock decides, and any rank may hurry all. Their `vote` comes to all ranks with the events of a session, so that
     all come to the same answer, and no step has a collective more.
@@ -28,6 +29,7 @@ class CheckpointClock:
         self._is_leaving = is_leaving
         self._has_hurried = False
         self._since = time.monotonic()
+        self.is_owed = False  # whether one was due at an event at which none could be written: the engine was ahead
 
     def restart(self) -> None:
         """A checkpoint was written."""
@@ -45,4 +47,6 @@ class CheckpointClock:
         """Whether to write one now. votes: the sum of those of all ranks at this event."""
         if isinstance(event, DevScore):
             return votes >= self._every_s * SCORE_FRACTION
-        return (event.step + 1) % self._look_every == 0 and votes >= self._every_s
+        is_due = self.is_owed or ((event.step + 1) % self._look_every == 0 and votes >= self._every_s)
+        self.is_owed = is_due and not event.is_latest
+        return is_due and event.is_latest

@@ -79,6 +79,8 @@ def train_rank(stage: Train | Rung, context: Context, sink: EventSink, run: RunH
                 if clock.is_due(event, votes=session.votes):
                     save_checkpoint(session, running, stage, first_sink)
                     clock.restart()
+                elif clock.is_owed:
+                    session.hold()
         return publish_training(resumed, stage, context, ranks, started=started)
 
 

@@ -18,8 +18,8 @@ from tests.parity.processes import run_in_processes
 SECONDS = StepSeconds(data=0, forward=0, loss=0, backward=0, optimizer=0, waiting=0)
 
 
-def report(step: int) -> StepReport:
-    return StepReport(step=step, loss=1.0, grad_norm=1.0, lr=1.0, num_sentences=8, seconds=SECONDS)
+def report(step: int, *, is_latest: bool = True) -> StepReport:
+    return StepReport(step=step, loss=1.0, grad_norm=1.0, lr=1.0, num_sentences=8, seconds=SECONDS, is_latest=is_latest)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,13 @@ def test_the_votes_at_the_event_decide(passed_s: float, steps_done: int, at_scor
 
 def test_between_two_looks_at_the_clock_nothing_is_due() -> None:
     assert not CheckpointClock(Runtime(checkpoint_every_s=100.0, log_every=5)).is_due(report(6), votes=1e9)
+
+
+def test_of_an_engine_that_is_ahead_one_is_due_after_the_step_that_it_has_begun() -> None:
+    clock = CheckpointClock(Runtime(checkpoint_every_s=100.0, log_every=5))
+    said = [(clock.is_due(report(step, is_latest=step == 5), votes=100.0), clock.is_owed) for step in (3, 4, 5)]
+    assert said == [(False, False), (False, True), (True, False)]
+    assert not clock.is_due(report(6), votes=100.0)
 
 
 def test_a_checkpoint_restarts_the_clock() -> None:

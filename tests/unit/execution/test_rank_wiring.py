@@ -34,7 +34,7 @@ class Worker:
         self.error: Exception | None = None
         self.context = Context(store=ArtifactStore(folder), runtime=Runtime(engine="torch", workers=world_size))
         self.stage = one_of_each()["train"]
-        session = SimpleNamespace(progress=SimpleNamespace(step=0), votes=0.0)
+        self.session = session = SimpleNamespace(progress=SimpleNamespace(step=0), votes=0.0, hold=Mock())
         resumed = SimpleNamespace(session=session, note=None, step=None)
         ranks = Ranks(rank=number, world_size=world_size, exchange=lambda said: [said], gather=lambda said: [said])
         self.clock.return_value.is_due.return_value = True
@@ -89,6 +89,15 @@ def test_the_clock_knows_whose_it_is_and_whether_the_host_leaves_and_begins_agai
     worker.train()
     worker.clock.assert_called_once_with(worker.context.runtime, rank=number, is_leaving=worker.heartbeats.is_leaving)
     assert worker.clock.return_value.restart.call_count == worker.calls.save_checkpoint.call_count == 3
+
+
+@pytest.mark.parametrize("is_owed", [False, True])
+def test_where_a_checkpoint_is_owed_the_session_is_held(is_owed: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    worker = Worker(monkeypatch, tmp_path, 0, 2)
+    worker.clock.return_value.is_due.return_value, worker.clock.return_value.is_owed = False, is_owed
+    worker.train()
+    assert worker.session.hold.call_count == (3 if is_owed else 0)
+    assert not worker.calls.save_checkpoint.called
 
 
 @pytest.mark.parametrize("error", [None, RuntimeError("a peer is gone")])

@@ -56,6 +56,39 @@ def test_reports_come_after_the_step_that_is_read() -> None:
     assert [report.step for report in reports] == [4, 5, 6], "and at the end"
 
 
+def test_what_is_read_late_comes_once_the_next_step_has_begun_and_may_have_that_one_read_at_once() -> None:
+    expected = _steps(_engine(runs_ahead=False), 9)
+    drawn: list[int] = []
+    ahead = (batch for number, batch in enumerate(toy_batches(9)) if drawn.append(number) is None)
+    held: set[int] = set()
+    engine = _engine(runs_ahead=True)
+    loss = make.info_nce(temperature=0.05)
+    reports = train_steps(engine, loss, ahead, vote=lambda: 2.0, is_read=held.__contains__, is_read_late=lambda step: step in (2, 5))
+    found, seen = [], []
+    for report in reports:
+        found.append((report.step, report.loss, report.grad_norm, report.lr, report.votes))
+        seen.append((report.step, report.is_latest, len(drawn)))
+        if report.step == 2:
+            held.add(3)
+    assert found == [(one.step, one.loss, one.grad_norm, one.lr, one.votes) for one in expected]
+    assert seen == [
+        (0, False, 4),
+        (1, False, 4),
+        (2, False, 4),
+        (3, True, 4),
+        *((step, False, 7) for step in (4, 5)),
+        *((step, step == 8, 9) for step in (6, 7, 8)),
+    ]
+    assert all(one.is_latest for one in expected), "who does not run ahead"
+
+
+def test_a_last_step_that_is_read_late_is_not_lost() -> None:
+    reports = train_steps(
+        _engine(runs_ahead=True), make.info_nce(), toy_batches(3), is_read=lambda step: False, is_read_late=lambda step: True
+    )
+    assert [(one.step, one.is_latest) for one in reports] == [(0, False), (1, False), (2, True)]
+
+
 def test_waiting_for_the_device_counts_once_in_the_last_of_the_steps_that_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that ticks when it is looked at: five times a step, and once where results are read."""
     monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=itertools.count().__next__))
@@ -102,6 +135,7 @@ class PoisonedAt(Objective):
         return loss * float("inf") if self.kind == "loss" else loss + float("inf")
 
 
+@pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize(
     ("kind", "reported"),
     [
@@ -110,11 +144,12 @@ class PoisonedAt(Objective):
         ("gradient", "step 3, gradient: found norm nan"),
     ],
 )
-def test_nothing_moves_from_a_step_on_that_is_not_finite(kind: str, reported: str) -> None:
-    """Six steps are taken before anybody looks; parameters, moments and their count are those after the third."""
+def test_nothing_moves_from_a_step_on_that_is_not_finite(kind: str, reported: str, late: bool) -> None:
+    """Six steps are taken before anybody looks, or five; parameters, moments and their count are those after the third."""
     expected, engine = _engine(runs_ahead=False), _engine(runs_ahead=True)
     list(train_steps(expected, make.info_nce(temperature=0.05), toy_batches(6)[:3]))
-    steps = train_steps(engine, PoisonedAt(3, kind), toy_batches(6), is_read=lambda step: step == 5)
+    when = {"is_read": lambda step: step == 5, "is_read_late": lambda step: late and step == 3}
+    steps = train_steps(engine, PoisonedAt(3, kind), toy_batches(6), **when)
     assert [next(steps).step for _ in range(3)] == [0, 1, 2]
     with pytest.raises(TrainingDiverged, match=reported):
         next(steps)

@@ -330,6 +330,24 @@ def test_a_point_of_a_curve_is_the_mean_of_the_steps_since_the_last() -> None:
     assert curve.summary()["sentences_per_s"] == 23.0
 
 
+def test_a_curve_that_goes_on_from_between_two_points_has_the_same_points() -> None:
+    took = StepSeconds(data=0.0, forward=0.5, loss=0.0, backward=0.0, optimizer=0.0, waiting=0.0)
+    reports = [
+        StepReport(step=step, loss=loss, grad_norm=1.0, lr=0.1, num_sentences=10, seconds=took)
+        for step, loss in enumerate((8.0, 6.0, 4.0, 1.0))
+    ]
+    whole, before, after = (Curve(log_every=4) for _ in range(3))
+    for report in reports:
+        whole.add(report)
+    for report in reports[:2]:
+        before.add(report)
+    after.go_on(before.since_last_point())
+    for report in reports[2:]:
+        after.add(report)
+    assert after.history[-1]["loss"] == whole.history[-1]["loss"] == 11 / 3
+    assert after.history[-1]["sentences_per_s"] == 20.0
+
+
 @pytest.mark.usefixtures("one_thread")
 def test_dev_scores_that_are_not_defined_are_none_in_the_record(
     tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
