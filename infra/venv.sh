@@ -25,6 +25,46 @@ is_this_checkouts() {
     [ "$1" = "$2/.venv" ] || grep -qsF -e "\"file://$2\"" -e "\"file://${2// /%20}\"" "$1"/lib/python3*/site-packages/sentdist-*.dist-info/direct_url.json
 }
 
+CPU_TORCH=https://download.pytorch.org/whl/cpu
+
+# may_have_gpu [ROOT]: whether a GPU of NVIDIA's can be computed on here, now or once its driver is installed, or on other hosts with the same
+# files: those of Slurm. ROOT: the folder before dev, proc and sys.
+may_have_gpu() {
+    local found
+    for found in nvidia-smi srun; do
+        if command -v "$found" >/dev/null 2>&1; then return 0; fi
+    done
+    for found in "${1:-}"/dev/nvidia* "${1:-}"/dev/nvhost* "${1:-}/dev/dxg" "${1:-}/proc/driver/nvidia"; do # dxg: Windows' GPU in its Linux
+        if [ -e "$found" ]; then return 0; fi
+    done
+    grep -qs 0x10de "${1:-}"/sys/bus/pci/devices/*/vendor
+}
+
+# wants_cpu_torch PYTHON [ROOT]: whether its environment is to get torch without CUDA: Linux without a GPU, no torch there yet, and nobody has told
+# pip where packages come from or which. ROOT: as may_have_gpu.
+wants_cpu_torch() {
+    local settings
+    [ "$(uname -s)" = Linux ] || return 1
+    if may_have_gpu "${2:-}"; then return 1; fi
+    if "$1" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("torch") is None)' >/dev/null 2>&1; then return 1; fi
+    settings="$("$1" -m pip config list 2>/dev/null)" || return 1
+    if grep -qE '\.(index-url|extra-index-url|no-index|find-links|constraint)=' <<<"$settings"; then return 1; fi
+}
+
+# answers PYTHON URL: within five seconds.
+answers() {
+    timeout 5 "$1" -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=5)' "$2" >/dev/null 2>&1
+}
+
+# add_cpu_torch PYTHON CONSTRAINTS LOG COMPILE (pip's option): torch without CUDA, whose libraries are several GB. Only torch is asked for there, and what it needs comes
+# with the rest. Where it cannot be had, the rest brings PyPI's torch.
+add_cpu_torch() {
+    answers "$1" "$CPU_TORCH/torch/" || return 0
+    say "No NVIDIA GPU here: torch without CUDA, from $CPU_TORCH. One with CUDA: remove .venv, and set PIP_INDEX_URL=https://pypi.org/simple before this."
+    "$1" -m pip install --disable-pip-version-check --progress-bar off "$4" --no-deps --retries 1 --index-url "$CPU_TORCH" -c "$2" torch >"$3" 2>&1 &
+    follow_pip "$!" "$3" || true
+}
+
 # enter_venv EXTRAS ("" or "[test]") ROOT: activates SENTDIST_VENV, or the active environment if it is this checkout's, else .venv, and installs
 # what the pins ask for, once. Somebody's environment for other work would get our pins, and another checkout's would point here from then on.
 enter_venv() {
@@ -61,6 +101,9 @@ enter_venv() {
     # pip does it now: each process would spend seconds on it otherwise.
     local log="$VIRTUAL_ENV/install.log" compile=--no-compile
     [ -z "${PYTHONDONTWRITEBYTECODE:-}" ] || compile=--compile
+    if [ "$VIRTUAL_ENV" = "$root/.venv" ] && wants_cpu_torch "$VIRTUAL_ENV/bin/python"; then # others' environments get what others chose
+        add_cpu_torch "$VIRTUAL_ENV/bin/python" "$root/infra/constraints.txt" "$log" "$compile"
+    fi
     "$VIRTUAL_ENV/bin/python" -m pip install --disable-pip-version-check --progress-bar off "$compile" -c "$root/infra/constraints.txt" -e "$root$extras" >"$log" 2>&1 &
     if ! follow_pip "$!" "$log"; then
         grep -E '^ *ERROR' "$log" | tail -n 5 >&2 || tail -n 5 "$log" >&2

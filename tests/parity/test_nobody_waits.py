@@ -45,8 +45,8 @@ def test_within_a_step_of_a_family_whose_attention_has_no_kernel_there(tmp_path:
 
 @pytest.mark.usefixtures("one_thread")
 def test_within_the_loop_while_no_step_is_read_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first step and the last are, the third is read a step late. Stood in for are the norm, since torch's own asks where a gradient really
-    lies, and events, which say here after how many steps they were recorded and waited for."""
+    """The first step and the last are, the third is read a step late. Stood in for are the norm, since torch's own asks where a gradient
+    really lies, and events, which say here after how many steps they were recorded and waited for."""
     said: list[tuple[str, int]] = []
     num_begun = 0
 

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -256,6 +257,85 @@ def test_an_environment_gets_the_pinned_pip_or_is_made_with_the_one_there_is(tmp
     (renewed,) = (tmp_path / "log").read_text().splitlines()
     assert f"-c {checkout}/infra/constraints.txt" in renewed
     assert f"-e {checkout}" in (checkout / ".venv" / "install.log").read_text()
+
+
+A_PYTHON = """#!/bin/bash
+case "$*" in
+    *find_spec*) exit {has_torch} ;;
+    *"pip config list") echo "global.timeout='60'"; {settings} ;;
+    *urlopen*) exit {is_away} ;;
+    *"pip install"*) echo "$@" >>{log} ;;
+esac
+"""
+
+
+def _machine(
+    folder: Path,
+    *,
+    files: str = "",
+    programs: str = "",
+    system: str = "Linux",
+    has_torch: bool = False,
+    settings: str = "",
+    is_away: bool = False,
+) -> str:
+    """Lines of bash for a machine of its own: these files, beside the programs that the functions need these too, and a `python`."""
+    (folder / "bin").mkdir()
+    for name in ("grep", "timeout", "sleep", "tail", "tr", "wc", "cut", "sed"):
+        (folder / "bin" / name).symlink_to(str(shutil.which(name)))
+    told = A_PYTHON.format(has_torch=0 if has_torch else 1, settings=settings or ":", is_away=int(is_away), log=folder / "log")
+    scripts = {"uname": f"#!/bin/bash\necho {system}\n", "python": told.replace("/bin/bash", str(shutil.which("bash")))}
+    for name, text in (scripts | dict.fromkeys(programs.split(), "#!/bin/bash\n")).items():
+        (folder / "bin" / name).write_text(text)
+        (folder / "bin" / name).chmod(0o755)
+    for name in files.split():
+        (folder / "root" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "root" / name).write_text("0x10de\n")
+    return f". infra/venv.sh; PATH={folder}/bin; root={folder}/root; python={folder}/bin/python\n"
+
+
+@pytest.mark.parametrize(
+    ("machine", "wants"),
+    [
+        ({}, True),
+        ({"files": "dev/null sys/bus/pci/devices/0/class"}, True),
+        ({"system": "Darwin"}, False),
+        ({"files": "dev/nvidia0"}, False),
+        ({"files": "dev/nvidiactl"}, False),
+        ({"files": "dev/dxg"}, False),
+        ({"files": "sys/bus/pci/devices/0000:01:00.0/vendor"}, False),
+        ({"programs": "nvidia-smi"}, False),
+        ({"programs": "srun"}, False),
+        ({"has_torch": True}, False),
+        ({"settings": "echo \"global.extra-index-url='https://mirror/simple'\""}, False),
+        ({"settings": "echo \":env:.index-url='https://mirror/simple'\""}, False),
+        ({"settings": "echo \"install.find-links='/wheels'\""}, False),
+        ({"settings": "echo \"global.constraint='/pins.txt'\""}, False),
+        ({"settings": "echo \":env:.no-index='1'\""}, False),
+        ({"settings": "exit 1"}, False),
+    ],
+)
+def test_torch_comes_without_cuda_where_no_gpu_can_be_and_nobody_told_pip_otherwise(
+    machine: dict[str, Any], wants: bool, tmp_path: Path
+) -> None:
+    done = _bash(_machine(tmp_path, **machine) + 'if wants_cpu_torch "$python" "$root"; then echo yes; else echo no; fi')
+    assert done.stdout.split() == ["yes" if wants else "no"], done.stderr
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_a_host_that_does_not_answer_is_left_alone(is_away: bool, tmp_path: Path) -> None:
+    script = 'add_cpu_torch "$python" infra/constraints.txt "$root-log" --no-compile; echo went on'
+    done = _bash(_machine(tmp_path, is_away=is_away) + script)
+    assert done.returncode == 0, done.stderr
+    asked = (tmp_path / "log").read_text() if (tmp_path / "log").exists() else ""
+    assert done.stdout.splitlines()[-1] == "went on" and done.stdout.startswith("No NVIDIA GPU here: ") == (not is_away)
+    assert ("--no-deps" in asked and "--index-url https://download.pytorch.org/whl/cpu" in asked) == (not is_away), "for torch alone"
+
+
+def test_what_pip_is_told_in_the_environment_counts_as_its_settings() -> None:
+    script = '. infra/venv.sh; may_have_gpu() { false; }; python() { [ "$1" != -c ] && command python "$@"; }'
+    script += "; uname() { echo Linux; }; wants_cpu_torch python && echo yes || echo no"
+    assert _bash(script, PIP_FIND_LINKS="/wheels").stdout.split() == ["no"]
 
 
 def _heeds_ctrl_c() -> None:
