@@ -202,16 +202,18 @@ def _scored(planned: PlannedScores, *, over_workers: bool = False, is_quiet: boo
     if (known := planned.known) is not None:
         return known
 
-    from sentdist.stages.scores.embed_sentences import embed_here
+    def tell(devices: str) -> None:
+        typer.echo(f"Encoding {devices}.", err=is_quiet)
 
-    embed = embed_here
     if over_workers:
         from sentdist.execution.parallel.embed import embed_over_workers
 
-        embed = partial(embed_over_workers, tell=lambda devices: typer.echo(f"Encoding {devices}.", err=is_quiet))
+        embed = partial(embed_over_workers, tell=tell)
     else:
+        from sentdist.execution.parallel.embed_shared import embed_on_all_gpus
+
         planned, devices = planned.here()
-        typer.echo(f"Encoding {devices}.", err=is_quiet)
+        embed = partial(embed_on_all_gpus, devices=devices, tell=tell)
     with sentence_progress("encoding", None) as advance:
         return planned.encoded(partial(embed, on_progress=advance), on_fit=_tell_fit)
 

@@ -15,8 +15,8 @@ from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.engine import Engine, diverged_gradient
 from sentdist.learning.gather import by_share, largest_share, seconds_waited
 from sentdist.learning.grad_cache import encode_in_micro_batches
-from sentdist.learning.numbers_soon import NumbersSoon
 from sentdist.learning.objective import Objective
+from sentdist.learning.to_host import begin_to_host
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ def train_steps(
     """
     clock = _Clock()
     unread: list[_Unread] = []
-    on_their_way: NumbersSoon | None = None  # of all that are unread
+    on_their_way: Callable[[], Tensor] | None = None  # of all that are unread
     for step, batch in enumerate(batches, start=start):
         data = clock.lap()
         embeddings = _embed(engine, objective, batch, micro_batch=micro_batch)
@@ -107,12 +107,12 @@ def train_steps(
             unread, on_their_way = [], None
         unread.append(latest)
         if not is_ahead or is_read(step):
-            yield from _reports(unread, NumbersSoon.of([one.facts for one in unread]), clock)
+            yield from _reports(unread, _begin_to_read(unread), clock)
             unread = []
         elif is_read_late(step):
-            on_their_way = NumbersSoon.of([one.facts for one in unread])
+            on_their_way = _begin_to_read(unread)
     if unread:
-        yield from _reports(unread, on_their_way or NumbersSoon.of([one.facts for one in unread]), clock)
+        yield from _reports(unread, on_their_way or _begin_to_read(unread), clock)
 
 
 def _embed(engine: Engine, objective: Objective, batch: Batch, *, micro_batch: int | None) -> Tensor:
@@ -150,9 +150,14 @@ class _Unread:
     seconds: StepSeconds
 
 
-def _reports(unread: list[_Unread], numbers: NumbersSoon, clock: _Clock, *, is_latest: bool = True) -> Iterator[StepReport]:
+def _begin_to_read(unread: list[_Unread]) -> Callable[[], Tensor]:
+    """What gives the facts of some steps, (N, 3), and waits for no step that is begun after this."""
+    return begin_to_host(torch.stack([one.facts for one in unread]))
+
+
+def _reports(unread: list[_Unread], numbers: Callable[[], Tensor], clock: _Clock, *, is_latest: bool = True) -> Iterator[StepReport]:
     """The reports of some steps; the device is waited for once, in the last one's seconds. is_latest: of the last of them."""
-    facts = numbers.read()
+    facts = numbers().tolist()
     waited = clock.lap()
     for one, (loss, votes, grad_norm) in zip(unread, facts, strict=True):
         if not math.isfinite(loss):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,7 @@ def test_within_the_loop_while_no_step_is_read_at_once(folder: Path, monkeypatch
 
     monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
     encoder = SentenceEncoder.load(folder, hidden_dropout=0.0, attention_dropout=0.0)
     objective = make.info_nce(temperature=0.05)
 
@@ -97,11 +99,12 @@ def test_what_waits_is_refused() -> None:
         there, here = torch.ones(3, device=gpu), torch.ones(3)
         with nobody_waits():
             assert here.pin_memory().to(gpu, non_blocking=True).device == gpu
+            assert torch.empty(3, pin_memory=True).copy_(there, non_blocking=True).device.type == "cpu"
             for waits in (
                 lambda: here.to(gpu, non_blocking=True),
                 lambda: here.pin_memory().to(gpu),
                 lambda: there.cpu(),
-                lambda: there.to("cpu"),
+                lambda: here.copy_(there, non_blocking=True),
                 lambda: float(there.sum()),
                 lambda: bool(there.all()),
                 lambda: there.tolist(),

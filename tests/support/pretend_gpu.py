@@ -86,10 +86,11 @@ def _check_free(waits: bool, what: object) -> None:
         raise RuntimeError(f"{what}: the host waits for the GPU within a step")
 
 
-def _check_copy(source: Tensor, *, to_gpu: bool, non_blocking: bool) -> None:
-    """Copies between host and GPU wait, but for those that are said not to, out of pinned memory."""
+def _check_copy(source: Tensor, *, to_gpu: bool, non_blocking: bool, on_host: Tensor | None = None) -> None:
+    """Copies between host and GPU wait, but for those that are said not to, out of pinned memory or into it. on_host: that end."""
     if isinstance(source, OnGpu) != to_gpu:
-        _check_free(not (non_blocking and getattr(source, "is_pretended_pinned", False)), f"a copy of shape {tuple(source.shape)}")
+        is_pinned = getattr(source if on_host is None else on_host, "is_pretended_pinned", False)
+        _check_free(not (non_blocking and is_pinned), f"a copy of shape {tuple(source.shape)}")
 
 
 @contextmanager
@@ -159,11 +160,9 @@ def _dispatch(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
             raise RuntimeError(f"{function}: expected all tensors on cuda, found one on the host of shape {tuple(left[0].shape)}")
     _check_free(packet in READING and bool(on_gpu), function)
     if packet is aten._to_copy:
-        is_into_pinned = not is_on_gpu and bool(kwargs.get("non_blocking"))  # torch itself then pins what it makes on the host
-        if not is_into_pinned:
-            _check_copy(args[0], to_gpu=is_on_gpu, non_blocking=bool(kwargs.get("non_blocking")))
+        _check_copy(args[0], to_gpu=is_on_gpu, non_blocking=bool(kwargs.get("non_blocking")))
     elif packet is aten.copy_:
-        _check_copy(args[1], to_gpu=is_on_gpu, non_blocking=any(args[2:]))
+        _check_copy(args[1], to_gpu=is_on_gpu, non_blocking=any(args[2:]), on_host=args[1] if is_on_gpu else args[0])
     elif packet in MIXING and on_gpu:
         indices = [one for one in tensors if one.dtype in (torch.int64, torch.bool) and one.dim() > 0]
         _check_free(any(one.dtype == torch.bool or not isinstance(one, OnGpu) for one in indices), function)
@@ -171,7 +170,12 @@ def _dispatch(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if device is not None and is_on_gpu:
         kwargs = kwargs | {"device": torch.device("cpu"), "pin_memory": False}
     args, kwargs = _mapped(lambda one: one.host if isinstance(one, OnGpu) else one, (args, kwargs))
+    is_pinned = not is_on_gpu and bool(kwargs.get("pin_memory"))
+    if is_pinned:
+        kwargs = kwargs | {"pin_memory": False}
     found = KERNELS.get(function, KERNELS.get(packet, function))(*args, **kwargs)
+    if is_pinned:
+        found.is_pretended_pinned = True
     if not is_on_gpu:
         return found
     return _mapped(lambda one: known[id(one)] if id(one) in known else OnGpu(one), found)

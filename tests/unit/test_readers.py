@@ -61,6 +61,7 @@ ALLOWED = {
     "table_files.py:whole_text": "what calls it is looked at here",
     "stages/banks.py:finish": "what this process has just written",
     "stages/planning/encoder_digest.py:_check_length": "called under reading",
+    "stages/learning_curve.py:go_on": "called under stages/train.py's load; given a text",
     "processor.py:_values": "/proc/cpuinfo",
     "stages/rungs.py:save_on_ranks": "what this rank has just written",
 }

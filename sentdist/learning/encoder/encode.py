@@ -15,6 +15,7 @@ from sentdist.learning.encoder.packed_linear import packed_linears
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.precision import autocast
 from sentdist.learning.prefetch import made_ahead
+from sentdist.learning.to_host import begin_to_host
 
 _SENTENCES_AT_ONCE = 16_384  # tokenized and sorted together: memory stays bounded, and sorting has nothing to gain beyond that
 _SENTENCES_WORTH_PACKING = 256  # packing a model's weights takes the time of encoding ten
@@ -102,19 +103,8 @@ def _read_late(forwards: Iterator[tuple[np.ndarray, Tensor]]) -> Iterator[tuple[
 
 def _to_host(embeddings: Tensor) -> Callable[[], np.ndarray]:
     """Begin to copy; the call waits for the end of it, and for nothing that was launched since."""
-    if embeddings.device.type != "cuda":
-        return embeddings.cpu().numpy
-    with torch.cuda.device(embeddings.device):  # as `_pinned`
-        there = torch.empty(embeddings.shape, dtype=embeddings.dtype, pin_memory=True)
-    there.copy_(embeddings, non_blocking=True)
-    arrival = torch.cuda.Event()
-    arrival.record(torch.cuda.current_stream(embeddings.device))
-
-    def arrived() -> np.ndarray:
-        arrival.synchronize()
-        return there.numpy()
-
-    return arrived
+    arrived = begin_to_host(embeddings)
+    return lambda: arrived().numpy()
 
 
 def length_sorted(tokens: TokenBatch, *, tokens_per_batch: int) -> Iterator[tuple[np.ndarray, TokenBatch]]:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from unittest.mock import Mock
 
+import numpy as np
 import pytest
 
 from sentdist.execution.cluster import own_cluster
 from sentdist.execution.cluster.address import LocalNode
-from sentdist.execution.parallel import sharing
+from sentdist.execution.parallel import embed, embed_shared, sharing
 from sentdist.execution.parallel.sharing import MANY_SENTENCES, shared_out
+from sentdist.plan.runtime import Runtime
+from sentdist.stages.context import Context
+from sentdist.stages.scores.embed_sentences import Embed
+from sentdist.store.store import ArtifactStore
 
 
 @pytest.fixture
@@ -82,3 +89,37 @@ def test_how_a_gpus_memory_is_kept_is_said_before_torch_is_asked(started: list[t
     monkeypatch.setattr(sharing, "usable_gpus", usable_gpus)
     with shared_out(MANY_SENTENCES, workers=None, gpus={}):
         assert read == ["expandable_segments:True"]
+
+
+@pytest.mark.parametrize(
+    ("num_sentences", "has_gpu", "said"),
+    [
+        (MANY_SENTENCES, True, ["over 4 workers"]),
+        (MANY_SENTENCES - 1, True, ["on a GPU"]),
+        (MANY_SENTENCES, False, ["on a GPU"]),
+    ],
+)
+def test_many_sentences_of_an_evaluation_go_over_all_gpus_and_the_few_of_a_probe_do_not(
+    num_sentences: int, has_gpu: bool, said: list[str], started: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made: list[tuple[str, object]] = []
+
+    def making(where: str) -> Callable[..., Embed]:
+        def make(stage: object, context: Context, *, on_progress: object, tell: Callable[[str], None] = lambda line: None) -> Embed:
+            made.append((where, context.runtime.workers))
+            tell("over 4 workers")
+            return lambda sentences: np.zeros((len(sentences), 1), dtype=np.float32)
+
+        return make
+
+    monkeypatch.setattr(embed_shared, "embed_here", making("here"))
+    monkeypatch.setattr(embed, "embed_over_workers", making("workers"))
+    context = Context(store=ArtifactStore(tmp_path), runtime=Runtime(engine="torch").with_gpus(float(has_gpu)))
+    told: list[str] = []
+    embeds = embed_shared.embed_on_all_gpus(Mock(), context, devices="on a GPU", tell=told.append)
+    assert not made and not told, "before it is known how many there are"
+    for sentences in (["a"] * num_sentences, ["b"], ["c"]):
+        assert len(embeds(sentences)) == len(sentences)
+    assert told == said
+    shared: list[tuple[str, object]] = [("workers", 4)] if said[0] == "over 4 workers" else []
+    assert made == [*shared, ("here", 1)] and len(started) == len(shared)

@@ -22,7 +22,7 @@ from sentdist.learning.checkpoint import Progress
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.gather import local_rows
-from sentdist.learning.loop import StepReport, StepSeconds, train_steps
+from sentdist.learning.loop import StepReport, train_steps
 from sentdist.learning.objective import Objective
 from sentdist.learning.optimization import SCHEDULES, Optimization, adamw
 from sentdist.plan.specs import Training
@@ -315,37 +315,6 @@ def test_a_gpu_that_fails_while_a_checkpoint_is_loaded_says_nothing_of_the_check
     monkeypatch.setattr(TrainSession, "_load", load)
     with pytest.raises(type(error)):
         TrainSession.load(TrainSession.__new__(TrainSession), tmp_path)
-
-
-def test_a_point_of_a_curve_is_the_mean_of_the_steps_since_the_last() -> None:
-    curve = Curve(log_every=2)
-    took = StepSeconds(data=0.0, forward=0.5, loss=0.0, backward=0.0, optimizer=0.0, waiting=0.0)
-    for step, loss in enumerate((8.0, 6.0, 4.0, 1.0)):
-        curve.add(StepReport(step=step, loss=loss, grad_norm=1.0, lr=0.1, num_sentences=10 + step, seconds=took))
-    assert [(point["step"], point["loss"], point["sentences_per_s"]) for point in curve.history] == [
-        (1, 8.0, 20.0),
-        (2, 6.0, 22.0),
-        (4, 2.5, 25.0),
-    ]
-    assert curve.summary()["sentences_per_s"] == 23.0
-
-
-def test_a_curve_that_goes_on_from_between_two_points_has_the_same_points() -> None:
-    took = StepSeconds(data=0.0, forward=0.5, loss=0.0, backward=0.0, optimizer=0.0, waiting=0.0)
-    reports = [
-        StepReport(step=step, loss=loss, grad_norm=1.0, lr=0.1, num_sentences=10, seconds=took)
-        for step, loss in enumerate((8.0, 6.0, 4.0, 1.0))
-    ]
-    whole, before, after = (Curve(log_every=4) for _ in range(3))
-    for report in reports:
-        whole.add(report)
-    for report in reports[:2]:
-        before.add(report)
-    after.go_on(before.since_last_point())
-    for report in reports[2:]:
-        after.add(report)
-    assert after.history[-1]["loss"] == whole.history[-1]["loss"] == 11 / 3
-    assert after.history[-1]["sentences_per_s"] == 20.0
 
 
 @pytest.mark.usefixtures("one_thread")
