@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from sentdist.data.quotes import long_fields, refuse_escaped_marks, refuse_open_
 from sentdist.data.sources.arrow_files import read_arrow
 from sentdist.data.sources.column_names import refuse_repeated
 from sentdist.data.sources.files import read_objects
-from sentdist.data.sources.json_lines import no_object
+from sentdist.data.sources.json_lines import rows_in
 from sentdist.data.sources.separated import FileFormat, are_in_marks, header_names, said_separator
 from sentdist.data.text_errors import no_rows
 from sentdist.errors import DataError, brief
@@ -72,7 +71,7 @@ class _PlainLines:
 
 @dataclass(frozen=True)
 class _JsonLines:
-    """A JSON object a line."""
+    """A JSON object, or an array, a line."""
 
     path: Path
     file_format: FileFormat
@@ -90,9 +89,7 @@ class _JsonLines:
             yield from _batched(rows, wanted, num_rows)
 
     def _objects(self, file: IO[str]) -> Iterator[dict[str, object]]:
-        for number, line in enumerate(bounded_lines(file, longest=LONGEST_LINE), start=1):
-            if line.strip():
-                yield _json_row(line, number, str(self.path))
+        yield from map(with_inner_fields, rows_in(str(self.path), bounded_lines(file, longest=LONGEST_LINE)))
 
 
 @dataclass(frozen=True)
@@ -239,16 +236,6 @@ def _without_empty_end(lines: Iterator[str]) -> Iterator[tuple[str]]:
         yield from ((first if not number else "",) for number in range(num_empty))
         num_empty = 0
         yield (line,)
-
-
-def _json_row(line: str, number: int, name: str) -> dict[str, object]:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        row = None
-    if not isinstance(row, dict):
-        raise no_object(name, number, line)
-    return with_inner_fields(row)
 
 
 @contextmanager

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING
@@ -12,7 +13,7 @@ from typing import IO, TYPE_CHECKING
 from sentdist.data.sources import mirror
 from sentdist.data.sources.column_names import check_columns, refuse_repeated
 from sentdist.data.sources.file_facts import FileFacts, content_digest, recall, remember
-from sentdist.data.sources.json_lines import objects_in, refuse_line, values_in
+from sentdist.data.sources.json_lines import objects_in, rows_in, values_in
 from sentdist.data.sources.separated import MAY_BE_SEPARATED, FileFormat, format_notes, read_separated, source_format, unpacked_stream
 from sentdist.errors import DataError, listed
 from sentdist.reading import reading, unreadable
@@ -278,7 +279,12 @@ def read_text_table(path: Path, file_format: FileFormat, *, may_repeat: bool) ->
         return read_lines(path if encoding == "utf-8" else io.BytesIO(whole_text(path, encoding=encoding).encode()))
     except pa.ArrowInvalid:
         with open_text(path, encoding=encoding) as lines:
-            refuse_line(str(path), lines)
+            first = next((line for line in lines if line.strip()), "")
+        with open_text(path, encoding=encoding) as lines:
+            rows = rows_in(str(path), lines)
+            if first.lstrip().startswith("["):
+                return _table_of(list(rows))
+            deque(rows, maxlen=0)  # refuses what is no row
         raise
 
 
@@ -325,11 +331,14 @@ def _without_dates(kind: pa.DataType) -> pa.DataType:
 def read_objects(path: Path, *, encoding: str = "utf-8") -> pa.Table:
     """A list of objects, as `json.dump` and pandas' records write it, or the only one in an object, as web services send it, or objects
     one behind the other, as Spark, `datasets` and jq write them: a column for each key, in the order in which keys come first."""
-    import pyarrow as pa
-
     with reading(path, expected="JSON, a list of objects"):
         value = values_in(whole_text(path, encoding=encoding))
-    rows = objects_in(str(path), value)
+    return _table_of(objects_in(str(path), value))
+
+
+def _table_of(rows: Sequence[Mapping[str, object]]) -> pa.Table:
+    import pyarrow as pa
+
     return pa.table({key: [row.get(key) for row in rows] for key in dict.fromkeys(key for row in rows for key in row)})
 
 

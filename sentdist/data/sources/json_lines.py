@@ -4,21 +4,66 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
-from sentdist.errors import DataError, brief, listed, one_line
+from sentdist.data.own.usual_names import KNOWN_NAMES
+from sentdist.errors import DataError, brief, counted, listed, one_line
 
 Objects = list[dict[str, Any]]
 BLANKS = re.compile("[ \\t\\r\\n]*")
 RECORDS = 'Write a list of objects, [{"question": …, "answer": …}, …]'
 
 
-def refuse_line(where: str, lines: Iterable[str]) -> None:
-    """Raise DataError for the first line that is no JSON object."""
+def rows_in(where: str, lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """The objects in lines, one each, without blank lines; an array a line has its values under 1, 2, …, or under the usual names of
+    columns where the first line holds such.
+
+    Raises:
+        DataError: a line that is neither; an array of another length than the first.
+    """
+    names: Sequence[str] | None = None
+    is_first = True
     for number, line in enumerate(lines, start=1):
-        if line.strip() and not _is_object(line):
+        if not line.strip():
+            continue
+        value = _value(line)
+        if is_first and _is_array(value):
+            names, is_row = _names_of(value)
+            is_first = False
+            if not is_row:
+                continue
+        is_first = False
+        if names is None and isinstance(value, dict):
+            yield value
+        elif names is not None and _is_array(value):
+            yield _under(names, value, f"{where}: line {number:,}")
+        else:
             raise no_object(where, number, line)
+
+
+def _is_array(value: object) -> TypeGuard[list[Any]]:
+    """Whether a value is the texts of a row, or lists of them; a list of objects is a table."""
+    return isinstance(value, list) and bool(value) and not any(isinstance(cell, dict) for cell in value)
+
+
+def _names_of(first: Sequence[object]) -> tuple[Sequence[str], bool]:
+    """What the values of arrays are called, by the first, and whether it is a row."""
+    cells = [cell.strip() if isinstance(cell, str) else "" for cell in first]
+    if sum(cell.casefold() in KNOWN_NAMES for cell in cells) > 1 and len(set(cells)) == len(cells) and all(cells):
+        return cells, False
+    return [str(number) for number in range(1, len(first) + 1)], True
+
+
+def _under(names: Sequence[str], values: Sequence[object], where: str) -> dict[str, Any]:
+    if len(values) != len(names):
+        raise DataError(
+            where=where,
+            found=counted(len(values), "value"),
+            expected=f"{len(names)}, as in the first array",
+            remedy='Correct it, or write objects, which may lack a key: {"anchor": …, "positive": …}.',
+        )
+    return dict(zip(names, values, strict=True))
 
 
 def no_object(where: str, number: int, line: str) -> DataError:
@@ -43,13 +88,17 @@ def values_in(text: str) -> object:
 
 
 def objects_in(where: str, value: object) -> Objects:
-    """The list of objects that a value is, or the only one under a key of an object that has no other lists or objects.
+    """The list of objects that a value is, or the only one under a key of an object that has no other lists or objects; of a list of arrays
+    as `rows_in`.
 
     Raises:
         DataError: another value, with how to write it.
     """
     if _are_objects(value):
         return value
+    if isinstance(value, list) and all(map(_is_array, value)):
+        names, is_row = _names_of(value[0])
+        return [_under(names, row, f"{where}: list {number:,}") for number, row in enumerate(value, 1) if is_row or number > 1]
     if not isinstance(value, dict):
         raise _no_list(where, f"a list of {_kind(next(iter(value), None))}" if isinstance(value, list) else _kind(value), f"{RECORDS}.")
     inner = {key: one for key, one in value.items() if isinstance(one, list | dict)}
@@ -89,16 +138,23 @@ def _no_list(where: str, found: str, remedy: str) -> DataError:
 
 
 def _is_object(line: str) -> bool:
+    return isinstance(_value(line), dict)
+
+
+def _value(line: str) -> object:
+    """None for what is no JSON."""
     try:
-        return isinstance(json.loads(line), dict)
+        return json.loads(line)
     except (ValueError, RecursionError):
-        return False
+        return None
 
 
 def _remedy(number: int, line: str) -> str:
     plain = line.strip()
+    if isinstance(_value(line), str):
+        return 'Write {"text": …} in each line, or a file .txt with a sentence a line.'
     if plain.startswith("[") and plain.endswith("]") and not plain.startswith("[{"):
-        return 'Write an object in each line, such as {"anchor": …, "positive": …}.'
+        return 'Write an object in each line, such as {"anchor": …, "positive": …}, or an array in each.'
     if number == 1 and plain.startswith("["):
         return "A list of objects is called .json; of .jsonl each line is an object."
     if _is_object(plain.rstrip(",")):

@@ -79,7 +79,7 @@ def test_the_only_list_of_objects_may_stand_under_a_key(text: str, tmp_path: Pat
         ('{"question": ["how"], "answer": ["so"]}', 'an object of columns, question, answer.*orient="records"'),
         ('{"question": {"0": "how"}, "answer": {"0": "so"}}', "an object of columns, question, answer"),
         ('{"how": "so", "who": "she"}', "an object with the keys how, who; expected JSON, a list of objects"),
-        ('[["how", "so"]]', "a list of lists; expected"),
+        ('[[{"how": "so"}]]', "a list of lists; expected"),
         ('["how", "so"]', "a list of texts; expected"),
         ('[{"question": "how"}, "so"]', "a list of objects and others; expected"),
         ("7", "found 7; expected"),
@@ -108,3 +108,44 @@ def test_where_objects_end_is_reported(text: str, said: str, tmp_path: Path) -> 
     (tmp_path / "rows.json").write_text(text)
     with pytest.raises(DataError, match=said):
         read_objects(tmp_path / "rows.json")
+
+
+PAIR = {"1": "Where is it?", "2": "Here."}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "rows"),
+    [
+        ("rows.jsonl", '["Where is it?", "Here."]\n\n["Who?", "I."]\n', [PAIR, {"1": "Who?", "2": "I."}]),
+        ("rows.json", '[["Where is it?", "Here."], ["Who?", "I."]]', [PAIR, {"1": "Who?", "2": "I."}]),
+        ("rows.jsonl", '["Question", "answer"]\n["Where is it?", "Here."]\n', [{"Question": "Where is it?", "answer": "Here."}]),
+        ("rows.json", '[["question", "answer"], ["Where is it?", "Here."]]', [{"question": "Where is it?", "answer": "Here."}]),
+    ],
+)
+def test_an_array_a_row_is_read_as_columns(name: str, text: str, rows: list[dict[str, str]], tmp_path: Path) -> None:
+    """As training pairs are often published: they were refused, with the advice to write objects."""
+    path = tmp_path / name
+    path.write_text(text)
+    assert read_text_table(path, FileFormat(), may_repeat=True).to_pylist() == rows
+    first = next(iter(rows[0]))
+    (batch,) = open_texts(str(path), columns=[first]).batches(10)
+    assert batch == {first: [row[first] for row in rows]}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("rows.jsonl", '["a", "b"]\n["c"]\n', r"line 2: found 1 value; expected 2, as in the first array"),
+        ("rows.json", '[["a", "b"], ["c"]]', r"list 2: found 1 value; expected 2, as in the first array"),
+        ("rows.jsonl", '["a", "b"]\n{"c": "d"}\n', r"line 2: .*expected a JSON object"),
+        ("rows.jsonl", '{"c": "d"}\n["a", "b"]\n', r"line 2: .*or an array in each"),
+        ("rows.jsonl", '"a sentence"\n', r'Write \{"text": …\} in each line, or a file .txt with a sentence a line'),
+    ],
+)
+def test_arrays_of_other_lengths_or_beside_objects_are_refused(name: str, text: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(DataError, match=words):
+        read_text_table(path, FileFormat(), may_repeat=True)
+    with pytest.raises(DataError, match=words):
+        list(open_texts(str(path), columns=["c" if text.startswith("{") else "1"]).batches(10))

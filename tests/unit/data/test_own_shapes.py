@@ -326,7 +326,7 @@ def test_candidates_that_are_no_texts_are_named(tmp_path: Path) -> None:
         ('{"id": 7, "conversations": [{"from": "human", "value": "how"}]}', "conversations with lists .* from, value, as chats have"),
         ('{"set": ["how", "so"]}', "texts in lists, under set; expected texts in columns"),
         ('{"texts": ["how", "so"], "label": 1.0}', "texts in lists, under texts; expected texts in columns"),
-        ('["how", "so"]', "expected a JSON object. Write an object in each line"),
+        ('[{"how": "so"}]', "expected a JSON object. A list of objects is called .json"),
         ('{"data": [{"question": "how", "answer": "so"}]}', r"a line of its own, as `jq -c '.data\[\]'` does"),
     ],
 )
