@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 GROUP = "group"  # the column of a source that says which rows belong together
 
+ROW_FOR_EACH = "Write a row for each text in a list: of pandas, explode() does it."
 TRUTHS = {"false": 0.0, "true": 1.0}
 
 
@@ -28,7 +29,7 @@ def text_in(cell: object, *, where: str, row: int, column: str) -> str:
             where=where,
             found=f"{column} {brief(cell)} in {row_name(row)}",
             expected="a text",
-            remedy="Correct the row, or name another column.",
+            remedy=ROW_FOR_EACH if isinstance(cell, list) else "Correct the row, or name another column.",
         )
     return cell or ""
 

@@ -19,7 +19,7 @@ def what_is_wanted(sentence: object) -> str:
         return "a sentence without NUL characters (\\x00)"
     if isinstance(sentence, str) and not is_utf8(sentence):
         return "a sentence in UTF-8, without halves of surrogate pairs"
-    return "a sentence with at least one visible character"
+    return "a sentence, not a list" if isinstance(sentence, list) else "a sentence with at least one visible character"
 
 
 def missing(path: Path) -> DataError:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sentdist.data.cells import is_utf8, row_name
+from sentdist.data.cells import ROW_FOR_EACH, is_utf8, row_name
 from sentdist.data.left_out import LeftOut, OnlyNothing, is_blank
 from sentdist.data.own.file_format import NOTHING
 from sentdist.data.own.usual_names import ANCHORS, POSITIVES, is_called_beside
@@ -118,7 +118,9 @@ class Texts:
                     where=f"{self.name}: {row_name(row)}, {column}",
                     found=brief(sentence),
                     expected=what_is_wanted(sentence),
-                    remedy="Drop or correct such rows: leaving them out silently would shift all rows behind them.",
+                    remedy=ROW_FOR_EACH
+                    if isinstance(sentence, list)
+                    else "Drop or correct such rows: leaving them out silently would shift all rows behind them.",
                 )
             if len(sentence) <= LONGEST_NOTHING and sentence.strip() in NOTHING:
                 self.nothing.rows[row] = sentence.strip()

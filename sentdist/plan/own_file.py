@@ -38,7 +38,7 @@ class HeldOutSection(Frozen):
     dev: Share = 0.1
     test: Share = 0.1
     seed: int = 0
-    most: Annotated[int, Field(ge=5)] = 1000  # rows of dev, and of test
+    most: Annotated[int, Field(ge=5)] = 1000  # rows of the file for dev, and for test
     near: Literal["auto"] | Annotated[float, Field(gt=0.0, le=1.0)] | None = "auto"  # auto: 0.8 among at most 50,000 texts, else null
 
 

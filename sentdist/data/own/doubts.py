@@ -89,7 +89,8 @@ def lists_of_texts(name: str, columns: Sequence[str]) -> DataError:
         where=name,
         found=f"texts in lists, under {listed(columns)}",
         expected="texts in columns, a row for each pair",
-        remedy='Write the texts of a list under names of their own, such as {"anchor": …, "positive": …}.',
+        remedy='Write the texts of a list under names of their own, such as {"anchor": …, "positive": …}; '
+        "of lists that hold a column each: a row for each text (of pandas, explode() does it).",
     )
 
 

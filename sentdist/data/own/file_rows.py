@@ -46,7 +46,7 @@ class FileRows:
     """texts: (R,) of each row. grades: (R,) on the file's own scale, () without. num_repeated, num_empty, num_headers: rows left out,
     the last for they name the columns again, as where files were put one behind the other.
     num_otherwise: those of the repeated ones whose grade is another than that of the row that is kept. num_parted: rows of the file with
-    several positives or negatives, each of which is read as several rows."""
+    several positives or negatives, each of which is read as several rows. origin: (R,) of each row, which one of the file it is of."""
 
     texts: tuple[tuple[str, ...], ...]
     grades: tuple[float, ...]
@@ -57,6 +57,7 @@ class FileRows:
     num_headers: int
     num_otherwise: int
     num_parted: int
+    origin: tuple[int, ...]
 
 
 def file_rows(name: str, table: pa.Table, layout: Layout, place: Callable[[int], str] = row_name) -> FileRows:
@@ -95,6 +96,7 @@ def file_rows(name: str, table: pa.Table, layout: Layout, place: Callable[[int],
         num_headers=num_headers,
         num_otherwise=num_otherwise,
         num_parted=num_parted,
+        origin=tuple(kept.values()),
     )
 
 

@@ -16,7 +16,7 @@ from sentdist.durable import whole_file
 from sentdist.errors import DataError
 from sentdist.reading import read_array
 
-NOTED = 4  # version of what is noted: of how sides are drawn
+NOTED = 5  # version of what is noted: of how sides are drawn
 
 
 def sides_of_file(name: str, rows: FileRows, file: OwnFile, revision: str) -> Sides:
@@ -26,7 +26,7 @@ def sides_of_file(name: str, rows: FileRows, file: OwnFile, revision: str) -> Si
         return noted
     held_out = HeldOut(dev=file.dev, test=file.test, seed=file.seed, most=file.most, near=file.near)
     linking = [row[: file.num_linking] for row in rows.texts]
-    sides = sides_of(name, linking, held_out=held_out, given=rows.group, splits=rows.split)
+    sides = sides_of(name, linking, held_out=held_out, given=rows.group, splits=rows.split, origin=rows.origin)
     _keep(note, sides)
     return sides
 

@@ -26,7 +26,7 @@ LARGE = 0.2  # of a side's rows: larger groups come to it only when others do no
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOut:
-    """dev, test: shares of the rows; most: rows of each at most. near: as `KnownTexts` has it; None: near-duplicates are not looked for."""
+    """dev, test: shares of the rows of the file; most: such rows of each at most. near: as `KnownTexts` has it; None: near-duplicates are not looked for."""
 
     dev: float
     test: float
@@ -47,13 +47,19 @@ class Sides:
 
 
 def sides_of(
-    name: str, texts: Sequence[Sequence[str]], *, held_out: HeldOut, given: Sequence[str] | None, splits: Sequence[str] | None
+    name: str,
+    texts: Sequence[Sequence[str]],
+    *,
+    held_out: HeldOut,
+    given: Sequence[str] | None,
+    splits: Sequence[str] | None,
+    origin: Sequence[int] | None = None,
 ) -> Sides:
     """Part rows into train, dev and test.
 
     texts: of each row. given: of each row the name of its group; None: there is none. splits: of each row its split in the file: it stays
-    there, and what the file lacks of dev and test is held out of its training rows. Which rows are held out depends on their texts and the
-    seed, not on their order.
+    there, and what the file lacks of dev and test is held out of its training rows. origin: of each row, which one of the file it is of,
+    for shares count these; None: each is one. Which rows are held out depends on their texts and the seed, not on their order.
 
     Raises:
         DataError: a split of unknown name, too few rows, or so many linked ones that no split is left.
@@ -67,7 +73,8 @@ def sides_of(
     side_R = own_R.copy()
     if missing:
         train_rows = np.flatnonzero(own_R == TRAIN)
-        side_R[train_rows] = _drawn(name, texts, train_rows, group_R[train_rows], missing, held_out)
+        origin_R = np.arange(len(group_R)) if origin is None else np.asarray(origin)
+        side_R[train_rows] = _drawn(name, texts, train_rows, group_R[train_rows], missing, held_out, origin_R[train_rows])
     train_groups = np.unique(group_R[own_R == TRAIN])
     return Sides(
         of_rows=side_R,
@@ -140,31 +147,35 @@ def _drawn(
     group_R: np.ndarray,
     missing: Sequence[tuple[int, float]],
     held_out: HeldOut,
+    origin_R: np.ndarray,
 ) -> np.ndarray:
-    """(R,) the side of each row: whole groups, in an order that their texts and the seed fix, until a side has its share of the rows."""
+    """(R,) the side of each row: whole groups, in an order that their texts and the seed fix, until a side has its share of the file's
+    rows."""
     members: defaultdict[int, list[int]] = defaultdict(list)
     for place, group in enumerate(group_R.tolist()):
         members[group].append(place)
+    num_of = {group: len(set(origin_R[places].tolist())) for group, places in members.items()}  # rows of the file
+    num_rows = len(set(origin_R.tolist()))
     rank = {group: min(digest_u64(held_out.seed, *texts[rows[place]]) for place in places) for group, places in members.items()}
-    free = sorted(members, key=lambda group: (rank[group], len(members[group])))
+    free = sorted(members, key=lambda group: (rank[group], num_of[group]))
     side_R = np.zeros(len(rows), dtype=np.int8)
     for side, share in missing:
-        quota = min(max(LEAST, round(share * len(rows))), held_out.most)
+        quota = min(max(LEAST, round(share * num_rows)), held_out.most)
         taken: set[int] = set()
         room = quota
         for largest in (max(1, int(LARGE * quota)), quota):
             for group in free:
-                if group not in taken and len(members[group]) <= min(largest, room):
+                if group not in taken and num_of[group] <= min(largest, room):
                     taken.add(group)
-                    room -= len(members[group])
+                    room -= num_of[group]
         if quota - room < max(LEAST, quota // 2) or len(taken) < 2:
-            raise _impossible(name, texts, rows, members, wanted=quota, side=SIDES[side], found=quota - room)
+            raise _impossible(name, texts, rows, members, origin_R, wanted=quota, side=SIDES[side], found=quota - room)
         for group in taken:
             side_R[members[group]] = side
         free = [group for group in free if group not in taken]
     if not free:
-        if len(rows) < 4 * LEAST:
-            raise _too_few(name, len(rows))
+        if num_rows < 4 * LEAST:
+            raise _too_few(name, num_rows)
         raise _complaint(
             name, f"dev {held_out.dev:g} and test {held_out.test:g} of all rows", "rows left to train on", "Lower corpus.held_out."
         )
@@ -172,15 +183,24 @@ def _drawn(
 
 
 def _impossible(
-    name: str, texts: Sequence[Sequence[str]], rows: np.ndarray, members: Mapping[int, Sequence[int]], *, wanted: int, side: str, found: int
+    name: str,
+    texts: Sequence[Sequence[str]],
+    rows: np.ndarray,
+    members: Mapping[int, Sequence[int]],
+    origin_R: np.ndarray,
+    *,
+    wanted: int,
+    side: str,
+    found: int,
 ) -> DataError:
-    if len(rows) < 4 * LEAST:
-        return _too_few(name, len(rows))
+    num_rows = len(set(origin_R.tolist()))
+    if num_rows < 4 * LEAST:
+        return _too_few(name, num_rows)
     largest = max(members.values(), key=len)
     often, times = Counter(text for place in largest for text in dict.fromkeys(texts[rows[place]])).most_common(1)[0]
     return _complaint(
         name,
-        f"{counted(len(largest), 'row')} of {len(rows):,} linked by the texts that they share, and {found:,} rows for {side}",
+        f"{counted(len(set(origin_R[largest].tolist())), 'row')} of {num_rows:,} linked by the texts that they share, and {found:,} rows for {side}",
         f"{wanted:,} rows that share no text with the others",
         f"Most share {brief(often)} ({counted(times, 'row')}): leave such rows out, lower corpus.held_out.{side}, or "
         "give a column split of your own.",

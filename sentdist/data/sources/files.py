@@ -149,7 +149,7 @@ def check_split(name: str, splits: Sequence[str], split: str | None) -> None:
         where=name,
         found=f'split "{split}"',
         expected=f"one of {', '.join(splits)}" if splits else 'no split, or "train" for all rows (the source has no column `split`)',
-        remedy=did_you_mean(split, splits, "Name one of them, or leave the split out to take all rows."),
+        remedy=did_you_mean(split, splits, "Name one of them, or no split (a recipe: split: null) to take all rows."),
     )
 
 

@@ -214,7 +214,7 @@ def _separator(name: str, path: Path, lines: Sequence[str], known_names: Sequenc
             f"one text a row, such as {brief(lines[-1].strip())}",
             "two texts a row that belong together, or two and a score",
             f"Write both into each row, separated by one of {', '.join(SEPARATORS.values())}. Sentences alone train as unsupervised SimCSE "
-            "does: rayjobs/recipes/simcse.yaml.",
+            "does, by a recipe with their column twice: corpus: {source: NAME, columns: [text, text]}, a table below --data.",
         )
     if not found:
         raise _complaint(

@@ -140,3 +140,12 @@ def test_passages_beside_a_query_are_read_with_their_titles(
     read = [read_rows(path.name, path, found.file, side, revision=found.revision).to_pylist() for side in (TRAIN, DEV, TEST)]
     texts = {tuple(row.values()) for side in read for row in side}
     assert texts == {(f"where is {n}", f"Cities {n} lies here", f"{word} {n}") for n in range(60) for word in ("not", "nor")}
+
+
+def test_what_is_held_out_counts_rows_of_the_file(tmp_path: Path) -> None:
+    """Of rows with ten negatives each, a cap of 20 held out two questions for test, and two for dev."""
+    path = tmp_path / "own.jsonl"
+    rows = [{"query": f"how is {n}", "pos": [f"so {n}"], "neg": [f"not {n} but {m}" for m in range(10)]} for n in range(300)]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    found = recognise("own.jsonl", path, OwnFileOptions(near=None, most=20))
+    assert found.sizes == (2600, 200, 200)

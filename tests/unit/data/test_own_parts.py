@@ -217,7 +217,7 @@ def test_a_collection_for_retrieval_is_no_table(tmp_path: Path) -> None:
     (tmp_path / "beir/qrels").mkdir()
     with pytest.raises(DataError, match="queries, documents and judgements in files of their own, as BEIR has them") as refused:
         recognise("beir", tmp_path / "beir", NEAR)
-    assert f"corpus: {{source: beir}}, with --data {tmp_path}." in refused.value.remedy
+    assert f"corpus: {{source: beir, split: null}}, folds: {{num: 5}}, with --data {tmp_path}." in refused.value.remedy
 
 
 def test_a_pattern_is_reported_to_be_a_folder(tmp_path: Path) -> None:
