@@ -44,11 +44,14 @@ from sentdist.inference.opening import encoder_use
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.table_files import is_file_of_sentences
 
+MANY_QUERIES = 1_000  # some seconds on a CPU
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sentdist.data.texts import Texts
     from sentdist.inference.nearest import CorpusSearch, Queries, SearchedFiles, TileReader
+    from sentdist.inference.ready_encoder import LoadedEncoder
     from sentdist.plan.runtime import Runtime
     from sentdist.plan.stage import Json
 
@@ -140,6 +143,8 @@ def search(
         loaded = LoadedEncoder.load(use) if workers is None else LoadedEncoder.beside_workers(use)
         searched.check(loaded)
         tell_prompts(of_queries, of_documents)
+        if workers is not None:
+            _tell_of_queries(len(asked))
         vectors = embed_queries(loaded.with_prompt(of_queries.text), asked, weights)
         if runtime is not None:
             loaded.leave_gpu()
@@ -149,7 +154,7 @@ def search(
             devices = f", {devices_here()}"
             steps = search_here(found, searched, reader.open(loaded))
         else:
-            steps = _over_workers(found, searched, reader, vectors, depth=depth, runtime=runtime)
+            steps = _over_workers(found, searched, reader, vectors, depth=depth, runtime=runtime, loaded=loaded)
         with sentence_progress("searching", num_rows or searched.num_rows) as advance:
             for done in steps:
                 advance(done)
@@ -199,17 +204,34 @@ def _check_queries(queries: list[str] | None, query_file: str | None, corpus: st
 
 
 def _over_workers(
-    found: CorpusSearch, searched: SearchedFiles, reader: TileReader, queries: Queries, *, depth: int, runtime: Runtime
+    found: CorpusSearch,
+    searched: SearchedFiles,
+    reader: TileReader,
+    queries: Queries,
+    *,
+    depth: int,
+    runtime: Runtime,
+    loaded: LoadedEncoder,
 ) -> Iterator[int]:
     """As `search_here`, on a cluster."""
     from sentdist.execution.parallel.nearest import search_over_workers
 
-    return search_over_workers(found, searched, reader, queries.vectors, depth=depth, runtime=runtime, tell=_tell_devices)
+    return search_over_workers(
+        found, searched, reader, queries.vectors, depth=depth, runtime=runtime, unknown=loaded.unknown, tell=_tell_devices
+    )
 
 
 def _tell_devices(devices: str) -> None:
     """What is used and what lies idle, beside the hits."""
     typer.echo(f"Searching {devices}.", err=True)
+
+
+def _tell_of_queries(num_queries: int) -> None:
+    """Where queries are embedded that take a while, while workers wait."""
+    if num_queries >= MANY_QUERIES:
+        typer.echo(
+            f"{num_queries:,} queries are embedded first, on this machine's CPU: without --workers a GPU of its own does it.", err=True
+        )
 
 
 def _tell_size(num_sentences: int, num_queries: int, *, depth: int, how: str) -> None:

@@ -110,12 +110,12 @@ class TileReader:
     encoder: SameEncoder
     embeddings: Path | None
 
-    def open(self, loaded: LoadedEncoder | None = None, *, device: str | None = None) -> ReadTile:
-        """Load what is needed, unless `loaded` is at hand. device: see `LoadedEncoder.load`."""
+    def open(self, loaded: LoadedEncoder | None = None) -> ReadTile:
+        """Load what is needed, unless `loaded` is at hand."""
         if self.embeddings is not None:
             mapped_SD = open_embeddings(self.embeddings)
             return lambda tile: mapped_SD[tile.first_row : tile.first_row + tile.num_rows]
-        encoder = loaded or self.encoder.load(device)
+        encoder = loaded or self.encoder.load()
 
         def embedded(tile: Tile) -> np.ndarray:
             assert tile.sentences is not None, "what has no embeddings has sentences"

@@ -129,8 +129,8 @@ def _refuse_collection(name: str, folder: Path, seen: Sequence[Path]) -> None:
             where=name,
             found="queries, documents and judgements in files of their own, as BEIR has them",
             expected="the parts of one table, a row for each pair of texts",
-            remedy="Write a row for each query with a relevant document, in columns query and document. A recipe reads the folder itself, and "
-            f"holds a fifth of its queries out at a time: corpus: {{source: {folder.name}, split: null}}, folds: {{num: 5}}, with "
+            remedy="Write a row for each query with a relevant document, in columns query and document. A recipe reads the folder itself "
+            f"and holds a fifth of its queries out at a time: corpus: {{source: {folder.name}, split: null}}, folds: {{num: 5}}, with "
             f"--data {folder.parent}.",
         )
 

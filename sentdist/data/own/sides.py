@@ -26,7 +26,8 @@ LARGE = 0.2  # of a side's rows: larger groups come to it only when others do no
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOut:
-    """dev, test: shares of the rows of the file; most: such rows of each at most. near: as `KnownTexts` has it; None: near-duplicates are not looked for."""
+    """dev, test: shares of the rows of the file; most: such rows of each at most. near: as `KnownTexts` has it; None:
+    near-duplicates are not looked for."""
 
     dev: float
     test: float
@@ -197,10 +198,11 @@ def _impossible(
     if num_rows < 4 * LEAST:
         return _too_few(name, num_rows)
     largest = max(members.values(), key=len)
+    num_linked = len(set(origin_R[largest].tolist()))
     often, times = Counter(text for place in largest for text in dict.fromkeys(texts[rows[place]])).most_common(1)[0]
     return _complaint(
         name,
-        f"{counted(len(set(origin_R[largest].tolist())), 'row')} of {num_rows:,} linked by the texts that they share, and {found:,} rows for {side}",
+        f"{counted(num_linked, 'row')} of {num_rows:,} linked by the texts that they share, and {found:,} rows for {side}",
         f"{wanted:,} rows that share no text with the others",
         f"Most share {brief(often)} ({counted(times, 'row')}): leave such rows out, lower corpus.held_out.{side}, or "
         "give a column split of your own.",

@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 import sentdist
 from sentdist import cli
 from sentdist.cli import app, scoring
+from sentdist.cli import nearest as nearest_command
 from sentdist.cli.options import check_folder
 from sentdist.errors import DataError
 from sentdist.execution import health, stop_sweeps
@@ -186,8 +187,10 @@ def test_a_search_over_workers_has_their_number_gpus_and_depth(
     monkeypatch.chdir(tmp_path)
     loads = listen(LoadedEncoder, "beside_workers", LoadedEncoder.load(EncoderUse(checkpoint=str(tiny_encoder_dir))))
     over = ("--workers", "2", "--gpus-per-worker", "0.5", "--gpu-type", "H100")
+    monkeypatch.setattr(nearest_command, "MANY_QUERIES", 1)
     done = _call("search", tiny_encoder_dir, "a dog", "--embeddings", "lines.npy", "-k", "3", *over)
     assert len(loads) == 1, "this machine's GPUs are the workers'"
+    assert "1 queries are embedded first, on this machine's CPU" in done.output
     ((_, searched, reader, _), named) = reported[0]
     assert done.exit_code == 7 and named["depth"] == 3, done.output
     assert (named["runtime"].workers, named["runtime"].gpus_per_worker, named["runtime"].gpu_type) == (2, 0.5, "H100")

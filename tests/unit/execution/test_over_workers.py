@@ -21,7 +21,7 @@ from sentdist.execution.cluster.nodes import Node
 from sentdist.execution.demand import pool_demand, stage_demand
 from sentdist.execution.parallel import embed, file_encoder, nearest, pool, shards
 from sentdist.inference.encode_file import encode_file
-from sentdist.inference.nearest import TileReader
+from sentdist.inference.nearest import CorpusSearch, Queries, Tile, TileReader
 from sentdist.inference.same_encoder import SameEncoder
 from sentdist.learning.encoder.unknown_words import UnknownWords
 from sentdist.plan.corpora.rows import RowsCorpus
@@ -98,6 +98,29 @@ def test_who_searches_a_file_of_embeddings_takes_no_gpu(embeddings: Path | None,
     assert line.startswith("over 2 workers, on 2 GPU(s)" if gpus else "over 2 workers, on CPUs; idle: 4 GPU(s)"), line
     assert given.call_args.kwargs["demand"].num_gpus == gpus
     assert given.call_args.args[0][-1].gpus_per_worker == gpus, "the worker opens its encoder on that device"
+
+
+def test_sentences_without_a_known_word_are_counted_where_workers_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order of the corpus, whatever order tiles come back in; of a search over workers none were told."""
+    _there(monkeypatch, nearest, Mock())
+    monkeypatch.setattr(nearest.ray, "put", lambda value: value)
+    monkeypatch.setattr(reserved, "use_reserved", Mock())
+    one: Any = SimpleNamespace(unknown=UnknownWords())
+
+    def embed(sentences: list[str]) -> np.ndarray:
+        one.unknown.add(_unknown([text for text in sentences if text.startswith("?")]))
+        return np.eye(2)[: len(sentences)]
+
+    one.embed = embed
+    monkeypatch.setattr(SameEncoder, "load", lambda self, device: one)
+    sentences = [["a", "?1"], ["b", "c"], ["?2", "?3"]]
+    tiles = [Tile(first_row=2 * number, num_rows=2, sentences=two, ids=None) for number, two in enumerate(sentences)]
+    search = CorpusSearch(Queries(vectors=np.ones((1, 2)), scale=np.ones(1)), depth=1)
+    reader = TileReader(encoder=SameEncoder(use=EncoderUse(checkpoint="x"), digest=None), embeddings=None)
+    unknown, corpus = UnknownWords(), SimpleNamespace(tiles=lambda: iter(tiles))
+    over_workers: Any = nearest.search_over_workers
+    assert list(over_workers(search, corpus, reader, np.ones((1, 2)), depth=1, runtime=Runtime(workers=2), unknown=unknown)) == [2, 4, 6]
+    assert (unknown.num_sentences, unknown.first) == (3, "?1")
 
 
 def test_a_file_that_workers_encode_is_written_in_its_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
