@@ -117,9 +117,9 @@ def explain(
     one, other = opened.find(first), opened.find(second)
     differences = explained(one, other, opened.artifacts())
     if not differences:
-        typer.echo(f"{one.record.place} and {other.record.place} are one stage.")
+        typer.echo(f"{one.record.shown_place} and {other.record.shown_place} are one stage.")
         return
-    table = empty_table(None, "field", one.record.place, other.record.place)
+    table = empty_table(None, "field", one.record.shown_place, other.record.shown_place)
     for difference in differences:
         table.add_row(difference.field, str(difference.first), str(difference.second))
     open_console().print(table)

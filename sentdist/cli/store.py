@@ -32,7 +32,7 @@ def store_list(kind: Annotated[str | None, typer.Argument(help=KINDS)] = None, s
     opened, record = open_store(store), None
     for artifact in opened.artifacts(kind):  # no table: a narrow terminal would break the keys
         record = artifact.record
-        typer.echo(f"{record.created_at}  {record.seconds:9.1f} s  {disk_size(sum(record.files.values())):>9}  {record.place}")
+        typer.echo(f"{record.created_at}  {record.seconds:9.1f} s  {disk_size(sum(record.files.values())):>9}  {record.shown_place}")
     if record is None:
         typer.echo(f"No artifacts{f' of kind {kind}' if kind else ''} in {opened.shown}.", err=True)
 
@@ -96,7 +96,7 @@ def store_drop(
     artifact = opened.find(key)
     dropped = [*([] if alone else dependents(opened, artifact)), artifact]
     for one in dropped:
-        typer.echo(one.record.place)
+        typer.echo(one.record.shown_place)
     if not yes:
         typer.confirm(f"Remove {counted(len(dropped), 'artifact')}?", abort=True)
     for one in dropped:

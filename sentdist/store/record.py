@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 
-from sentdist.plan.stage import Json, Stage, as_number, in_words_of_today
+from sentdist.plan.stage import Json, Stage, as_number, in_words_of_today, label_of
 from sentdist.spelling import near
 from sentdist.store.integrity import FileChecksum
 
@@ -107,9 +107,15 @@ class Record(BaseModel):
         return f"{self.place}/{self.data}" if self.data else self.place
 
     @property
+    def shown_place(self) -> str:
+        """The place, with sources as reports and MLflow call them."""
+        return f"{self.kind}/{label_of(self.place)}-{self.key}"
+
+    @property
     def shown_names(self) -> tuple[str, ...]:
         """What terminals and pages call the artifact, apart from its key."""
-        return self.place, self.place.partition("/")[2], self.label
+        places = dict.fromkeys((self.shown_place, self.place))
+        return *places, *(place.partition("/")[2] for place in places), *dict.fromkeys((label_of(self.place), self.label))
 
     @property
     def checksums(self) -> dict[str, FileChecksum]:
@@ -137,11 +143,11 @@ def artifacts_named(name: str, artifacts: Iterable[Artifact]) -> list[Artifact]:
     """The artifacts whose key begins with a name, or that are shown by it; if there are none, those whose place begins with it."""
     there = list(artifacts)
     found = [one for one in there if one.key.startswith(name) or name in one.record.shown_names]
-    return found or [one for one in there if one.record.place.startswith(name)]
+    return found or [one for one in there if one.record.shown_place.startswith(name) or one.record.place.startswith(name)]
 
 
 def near_artifact(name: str, artifacts: Iterable[Artifact]) -> str | None:
     """The place of the one that was probably meant: whose label, or whose key as far as it was typed, is spelt alike; None: none is."""
-    names = {shown: one.record.place for one in artifacts for shown in (one.key[: max(6, len(name))], *one.record.shown_names)}
+    names = {shown: one.record.shown_place for one in artifacts for shown in (one.key[: max(6, len(name))], *one.record.shown_names)}
     closest = near(name, names, alike=ALIKE)
     return None if closest is None else names[closest]

@@ -119,7 +119,7 @@ class ArtifactStore:
         """
         found = artifacts_named(key, self.artifacts(kind)) if key.strip() else []
         if len(found) != 1:
-            names = listed([artifact.record.place for artifact in found]) or ("none" if key.strip() else "an empty name")
+            names = listed([artifact.record.shown_place for artifact in found]) or ("none" if key.strip() else "an empty name")
             where, of, which = f"{self.shown}: {key}".rstrip(": "), f" of kind {kind}" if kind else "", f" {kind}" if kind else ""
             meant = near_artifact(key, self.artifacts(kind)) if key.strip() and not found else None
             hint = "" if meant is None else f'Did you mean "{meant}"? '

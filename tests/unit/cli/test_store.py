@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from sentdist.cli import app
+from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
 from sentdist.store.store import RECORD, ArtifactStore
@@ -133,3 +134,19 @@ def test_what_nobody_has_touched_for_some_hours_is_collected_unless_it_is_only_a
         *[CORPUS.place] * number,
         f"{number} orphan{'' if number == 1 else 's'} {'found' if '--dry-run' in words else 'removed'}.",
     ]
+
+
+def test_generated_sources_are_called_so_and_their_folders_names_are_known(tmp_path: Path) -> None:
+    """`store list` said embedded-…, where reports and MLflow said generated-…: places keep the older word."""
+    assert isinstance(CORPUS, RowsCorpus)
+    corpus = CORPUS.model_copy(update={"source": "generated/nli"})
+    store = ArtifactStore(tmp_path / "generated")
+    with store.staged() as folder:
+        (folder / "data.bin").write_bytes(b"0")
+        store.commit(corpus, folder, seconds=1.0, runtime={}, environment={}, results={})
+    shown = corpus.place.replace("embedded-", "generated-")
+    assert shown != corpus.place
+    done = CliRunner().invoke(app, ["store", "list", "--store", store.root])
+    assert done.output.split()[-1] == shown
+    for name in (shown, corpus.place, shown[:20], corpus.place[:20], shown.partition("/")[2], corpus.key[:8]):
+        assert store.find(name).key == corpus.key, name
