@@ -17,6 +17,14 @@ ROW_FOR_EACH = "Write a row for each text in a list: of pandas, explode() does i
 TRUTHS = {"false": 0.0, "true": 1.0}
 
 
+INVISIBLE = frozenset("\u00ad\u180e\u200b\u200c\u200d\u200e\u200f\u2060\u2061\u2062\u2063\u2064\ufeff")  # that are no spaces to Python
+
+
+def is_invisible(text: str) -> bool:
+    """Whether a text has no visible character: it is empty, or of spaces, joiners and marks of direction alone."""
+    return all(letter.isspace() or letter in INVISIBLE for letter in text)
+
+
 def row_name(row: int) -> str:
     """How a person counts the row with this index: from 1, without the header."""
     return f"row {row + 1:,}"

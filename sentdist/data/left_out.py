@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sentdist.data.cells import row_name
+from sentdist.data.cells import is_invisible, row_name
 from sentdist.errors import counted
 
 
@@ -58,4 +58,4 @@ class OnlyNothing:
 
 def is_blank(cell: object) -> bool:
     """Whether nothing stands in a cell."""
-    return cell is None or (isinstance(cell, str) and not cell.strip())
+    return cell is None or (isinstance(cell, str) and is_invisible(cell))

@@ -9,7 +9,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentdist.data.cells import is_utf8
+from sentdist.data.cells import is_invisible, is_utf8
 from sentdist.errors import DataError, brief, first_line, typed
 from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS
 from sentdist.plan.recipe import Recipe
@@ -44,7 +44,7 @@ def given_sentences(where: str, given: str | Iterable[str], *, one_will_do: bool
             remedy="Give at least one, each a str.",
         )  # fmt: skip
     for number, sentence in enumerate(sentences):
-        if not isinstance(sentence, str) or not sentence.strip() or not is_utf8(sentence):
+        if not isinstance(sentence, str) or is_invisible(sentence) or not is_utf8(sentence):
             raise _no_sentence(where if isinstance(given, str) else f"{where}[{number}]", sentence)
     return sentences
 
@@ -71,7 +71,7 @@ def _counted(given: str | Iterable[str], sentences: Sequence[str]) -> str:
 
 def _no_sentence(where: str, given: object) -> DataError:
     """The error for what is no sentence, by what it is instead."""
-    if isinstance(given, str) and not given.strip():
+    if isinstance(given, str) and is_invisible(given):
         found, expected, remedy = brief(given), "a sentence with at least one visible character", "Fill it in, or leave it out."
     elif isinstance(given, str):
         found, expected = "half of a surrogate pair", "text that UTF-8 can hold"

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from sentdist.data.own.grades import score_in
 from sentdist.errors import DataError, brief, counted, listed, one_line
 
+TEXT_COLUMNS = "two columns of texts (pairs, FAQ), three (triplets), or two and a score (graded)"
 _PLAIN_YAML = re.compile(r"\w(?:[\w .()/-]*[\w.)/-])?")
 CHATS = ({"role", "content"}, {"from", "value"})  # fields of a turn
 
@@ -96,11 +97,14 @@ def lists_of_texts(name: str, columns: Sequence[str]) -> DataError:
 
 def unclear(name: str, found: str, likely: Sequence[str]) -> DataError:
     """likely: columns to name in an example."""
+    if len(likely) == 1:
+        remedy = f"Only {one_line(likely[0], 60)} holds texts: write two that belong together into each row, in columns of their own."
+        return DataError(where=name, found=found, expected=TEXT_COLUMNS, remedy=remedy)
     two = [one_line(column, 60) for column in likely] if len(likely) == 2 else ["question", "answer"]
     return DataError(
         where=name,
         found=found,
-        expected="two columns of texts (pairs, FAQ), three (triplets), or two and a score (graded)",
+        expected=TEXT_COLUMNS,
         remedy=f"Name them in this order: {named(two)}.",
     )
 
@@ -110,7 +114,7 @@ def without_texts(name: str, columns: Sequence[str]) -> DataError:
     return DataError(
         where=name,
         found=f"columns {listed(columns)}, none of which holds texts",
-        expected="two columns of texts (pairs, FAQ), three (triplets), or two and a score (graded)",
+        expected=TEXT_COLUMNS,
         remedy="Write the texts themselves where their numbers or keys stand.",
     )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sentdist.data.cells import row_name
+from sentdist.data.cells import is_invisible, row_name
 from sentdist.data.own.grades import grades_of
 from sentdist.data.own.shapes import Layout, Shape
 from sentdist.errors import DataError
@@ -113,7 +113,7 @@ def _parted(cells: Sequence[object]) -> list[tuple[str, ...]]:
 def _texts_in(cell: object) -> list[str]:
     """The texts in a cell, without what is blank and each once."""
     texts = cell if isinstance(cell, list) else [cell]
-    return list(dict.fromkeys(text.strip() for text in texts if isinstance(text, str) and text.strip()))
+    return list(dict.fromkeys(text.strip() for text in texts if isinstance(text, str) and not is_invisible(text)))
 
 
 def grade_cells(table: pa.Table, layout: Layout) -> list[object]:

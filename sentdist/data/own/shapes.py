@@ -118,12 +118,15 @@ def layout_of(name: str, table: pa.Table, *, shape: str | None, columns: Sequenc
             )  # fmt: skip
         may_be_several = settled != "graded" and column != chosen[0]
         if not is_text(table, column) and not (may_be_several and is_texts(table, column)):
+            inner = [name for name in flattened(table.select([column])).column_names if name != column]
             of_list = is_list(table, column)
             raise DataError(
                 where=f"{name}, {column}",
                 found=f"{table.schema.field(column).type} values",
                 expected="texts",
-                remedy="Write a row for each text in a list, or name a column of texts." if of_list else "Name a column of texts.",
+                remedy="Write a row for each text in a list, or name a column of texts."
+                if of_list
+                else f"Name a column of texts{f': its fields are {listed(inner)}' if inner else ''}.",
             )
     return layout
 
@@ -325,7 +328,9 @@ def _check_labels(name: str, table: pa.Table, chosen: Sequence[str], settled: st
     beside = [column for column in table.column_names if column not in chosen and not _is_beside(table, column)]
     asked = []
     for column in beside:
-        if any(word in column.casefold() for word in (*GRADE_WORDS, *OPPOSITES)) and not is_list(table, column):
+        is_called_so = any(word in column.casefold() for word in (*GRADE_WORDS, *OPPOSITES))
+        may_grade = settled == "pairs" and is_numbers(table, column) and _are_grades(table, column)
+        if (is_called_so or may_grade) and not is_list(table, column):
             cells = {str(cell).strip().casefold() for cell in table[column].to_pylist() if cell is not None} - {""}
             if len(cells) > 1 or cells & {"0", "0.0", "false"}:
                 is_opposite = any(word in column.casefold() for word in OPPOSITES)

@@ -29,12 +29,25 @@ ROW_BEGINNINGS, ROW_END = ("__index_level_", "unnamed:"), "_id"
 NUMBERED_ID = re.compile("q?id_?[0-9]*")  # qid1, qid2: of Quora's questions
 GRADE_WORDS = (
     "score", "label", "similar", "relat", "duplicate", "paraphrase", "entail", "grade", "gold", "judg", "rating", "rater", "annotat",
-    "match", "ähnlich", "duplikat", "bewertung",
+    "match", "ähnlich", "duplikat", "bewertung", "percent", "prozent",
+    "somiglianza", "puntua", "punteggio", "相似", "类似", "類似", "сходств", "оценк",
 )  # fmt: skip
 MEANS = ("mean", "average", "avg", "mittel", "durchschnitt")  # of several people's scores, where numbers stand below
 CLASSES = ("class", "category", "klasse", "kategorie", "target", "type", "topic", "intent")  # said of a text, hardly of how alike two are
 LABELS = ("label", "labels", "gold", "gold_label", *CLASSES)  # may number classes that are in no order
-OPPOSITES = ("differ", "distan", "dissimil", "unähnlich", "abstand")  # a higher number is less alike
+OPPOSITES = (
+    "differ",
+    "distan",
+    "dissimil",
+    "unähnlich",
+    "abstand",
+    "unterschied",
+    "verschieden",
+    "distanz",
+    "différen",
+    "diferen",
+    "rank",
+)  # a higher number is less alike
 KNOWN_NAMES = frozenset((*ANCHORS, *POSITIVES, *NEGATIVES, *GRADES, *GROUPS, *SPLITS))
 
 

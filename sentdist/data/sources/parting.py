@@ -17,6 +17,7 @@ MOST_ALIKE = 0.8  # of the lines have as many fields
 MOST_SPACED = 0.5  # of the separators have a space behind them, where they part columns
 LEAST_NUMBERS = 5  # below a word
 DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}\b")
+DECIMAL_COMMA = re.compile(r"(?<=\d),(?=\d)")
 MOST_TITLES = 10  # rows that may stand above the names of the columns
 LONGEST_NAME, MOST_WORDS = 40, 4  # of a column; what is longer is a sentence
 
@@ -34,7 +35,7 @@ def separators(path: Path, lines: Sequence[str], known_names: Sequence[str]) -> 
     for separator in SEPARATORS:
         rows, is_sound = _parted(lines, separator)
         count, share = _most_common(rows)
-        if count > 1 and share >= MOST_ALIKE:
+        if count > 1 and share >= MOST_ALIKE and not (separator == "," and _are_decimal_commas(lines)):
             is_known = _has_known_names(rows, known_names)
             found.append((is_known, not _is_punctuation(rows), is_sound, share, separator == expected, count, separator))
     return [separator for *_, separator in sorted(found, reverse=True)]
@@ -44,6 +45,13 @@ def looks_like_one_column(lines: Sequence[str], separator: str, known_names: Seq
     """Whether what parts the lines may be the punctuation of sentences, and no known name says that it is none."""
     rows = fields(lines, separator)
     return _is_punctuation(rows) and not _has_known_names(rows, known_names)
+
+
+def _are_decimal_commas(lines: Sequence[str]) -> bool:
+    """Whether each comma stands within a number, and another separator stands in every line."""
+    looked_at = [line for line in lines[:LINES_LOOKED_AT] if line.strip()]
+    others = [one for one in SEPARATORS if one != "," and all(one in line for line in looked_at)]
+    return bool(others) and all(DECIMAL_COMMA.sub("", line).count(",") == 0 for line in looked_at)
 
 
 def _is_punctuation(rows: Sequence[Sequence[str]]) -> bool:
