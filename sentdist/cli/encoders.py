@@ -43,7 +43,7 @@ from sentdist.cli.printing import (
 from sentdist.encoder_export import export_encoder
 from sentdist.errors import DataError, brief, counted
 from sentdist.inference.opening import encoder_use, open_store
-from sentdist.learning.encoder.declared import ends_in_normalize
+from sentdist.learning.encoder.declared import ends_in_normalize, named_prompts
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.table_files import is_file_of_sentences
 
@@ -207,11 +207,12 @@ def export(
 ) -> None:
     """Write an encoder for use elsewhere.
 
-    As a folder that sentence-transformers loads, or as an ONNX graph with its tokenizer.
+    As a folder that sentence-transformers loads, with the encoder's prompts (one that was trained here has none: no training adds them), or
+    as an ONNX graph with its tokenizer.
     """
     check_choice("--format", kind, ("sentence-transformers", "onnx"))
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=None, precision="fp32")
-    find_checkpoint(use.checkpoint, revision=use.revision)  # before torch is loaded: a mistake is reported at once
+    folder = find_checkpoint(use.checkpoint, revision=use.revision)  # before torch is loaded: a mistake is reported at once
 
     if kind == "onnx":
         from sentdist.inference.export_formats import export_graph
@@ -221,6 +222,8 @@ def export(
             f"{to}/model.onnx: input_ids and attention_mask in, sentence_embedding out, not of length 1; embeddings agree to "
             f"{difference:.0e} of their largest number"
         )
+        if any(named_prompts(folder)[0].values()):
+            typer.echo("The encoder's prompts are no part of the graph: write them before sentences.")
     else:
         export_encoder(use, to, open_store(store))
         length = "; its embeddings have length 1, as those of `encode --normalize`" if ends_in_normalize(to) else ""

@@ -8,7 +8,7 @@ from pathlib import Path
 from sentdist.inference.outputs import whole_folder
 from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.learning.encoder.card import EncoderCard, language_of
-from sentdist.learning.encoder.declared import declare_length, declared_pooling
+from sentdist.learning.encoder.declared import declare_length, declared_pooling, keep_prompts
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.plan.specs import EncoderUse
 from sentdist.store.record import OWN_FILES
@@ -17,8 +17,9 @@ from sentdist.store.record import OWN_FILES
 def export_sentence_transformers(use: EncoderUse, to: Path, *, card: str | None = None) -> None:
     """Write a folder for `SentenceTransformer(to)`, with its model card and, where the encoder has them, its relations.
 
-    A folder of that kind is copied as it is. A plain checkpoint gets its pooling. Where a Normalize module is, sentence-transformers give
-    embeddings of length 1, in the directions of ours. A length that the use names becomes the folder's own.
+    A folder of that kind is copied as it is. A plain checkpoint, or one that is used with another pooling, gets that pooling and keeps its
+    prompts. Where a Normalize module is, sentence-transformers give embeddings of length 1, in the directions of ours. A length that the
+    use names becomes the folder's own.
     card: the text of its README.md; None: the one that the folder has, or for a plain checkpoint one that says what it is.
 
     Raises:
@@ -33,6 +34,7 @@ def export_sentence_transformers(use: EncoderUse, to: Path, *, card: str | None 
             name = folder.name if Path(use.checkpoint).is_dir() else use.checkpoint  # where it lies here is nothing for a card
             of_base = EncoderCard(base_model=name, base_revision=use.revision, objective=None, language=language_of(folder))
             encoder.to("cpu").save(part, card=of_base)
+        keep_prompts(folder, part, checkpoint=use.checkpoint)
         if use.max_length is not None:
             declare_length(part, use.max_length)
         if card is not None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from sentdist.errors import brief
 from sentdist.learning.encoder.card import EncoderCard
 from sentdist.plan.measures import mean_of
 from sentdist.plan.objectives import Sum, terms_of
@@ -10,9 +13,9 @@ from sentdist.plan.stages import Train
 from sentdist.plan.task_kinds import TASK_KINDS
 
 
-def training_card(stage: Train, results: dict[str, Json], *, language: tuple[str, ...]) -> EncoderCard:
+def training_card(stage: Train, results: dict[str, Json], *, language: tuple[str, ...], base_prompts: Mapping[str, str]) -> EncoderCard:
     """The card of the encoder that a training stage made. language: as the card of what it started from says it; of a person's own rows
-    nobody said one, so that their encoder's card says none."""
+    nobody said one, so that their encoder's card says none. base_prompts: those of what it started from, by name."""
     settings: dict[str, str | int | float | bool | None] = {
         **{
             f"{term.name}.{name}" if isinstance(stage.objective, Sum) else f"objective.{name}": value
@@ -42,5 +45,12 @@ def training_card(stage: Train, results: dict[str, Json], *, language: tuple[str
         objective=" + ".join(term.title for term in terms_of(stage.objective)),
         hyperparameters=settings,
         scores=scores,
+        prompts=_prompts(base_prompts),
         language=() if any(source.own is not None for source in stage.corpus.sources) else language,
     )
+
+
+def _prompts(of_base: Mapping[str, str]) -> str:
+    """What to put before sentences: the encoder has learned, and was scored, without the prompts of its base."""
+    shown = ", ".join(f"{name} {brief(text)}" for name, text in of_base.items() if text)
+    return f"none, in training and in use; those of the base model were left out: {shown}" if shown else ""

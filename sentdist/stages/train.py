@@ -19,6 +19,7 @@ from sentdist.learning.bank import BankReader
 from sentdist.learning.checkpoint import DevScore, Progress, UnusableCheckpoint, defined
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.encoder.card import language_of
+from sentdist.learning.encoder.declared import named_prompts
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine
 from sentdist.learning.freed_memory import give_back_freed_memory, keep_freed_memory
@@ -204,7 +205,9 @@ class TrainSession:
             save_heads(folder, heads, objective=self.stage.objective.name)
             self._objective.save_into(folder, heads)
             encoder.is_exported_normalized &= not self._objective.adds_to_embeddings
-            encoder.save(folder, card=training_card(self.stage, results, language=language_of(start_folder(self.stage, self.context))))
+            start = start_folder(self.stage, self.context)
+            prompts, _ = named_prompts(start)
+            encoder.save(folder, card=training_card(self.stage, results, language=language_of(start), base_prompts=prompts))
             (folder / HISTORY_FILE).write_text(history_lines(self.history))
         return results
 

@@ -90,7 +90,9 @@ def test_an_objective_says_all_that_is_asked_of_it(name: str) -> None:
 def test_an_objective_is_trained_by_a_shipped_recipe_and_has_a_model_card(name: str) -> None:
     stage = stages()[name]
     assert isinstance(stage, Train)
-    assert OBJECTIVES[name].title in (training_card(stage, {"num_steps": 1, "best_dev_score": None}, language=()).objective or "")
+    assert OBJECTIVES[name].title in (
+        training_card(stage, {"num_steps": 1, "best_dev_score": None}, language=(), base_prompts={}).objective or ""
+    )
 
 
 def test_the_readme_s_methods_are_the_papers_and_what_it_says_of_them_is_what_they_say() -> None:

@@ -29,6 +29,7 @@ class EncoderCard:
     hyperparameters: as they were set; None: not set, and not shown.
     scores: task -> value (Spearman × 100 and the like; the name says the metric).
     language: as the base model's own card says it.
+    prompts: a sentence on what stands before sentences; "": nothing is said.
     """
 
     base_model: str
@@ -40,6 +41,7 @@ class EncoderCard:
     scores: Mapping[str, float] = field(default_factory=dict)
     language: tuple[str, ...] = ()
     license: str | None = None
+    prompts: str = ""
 
 
 def language_of(folder: Path) -> tuple[str, ...]:
@@ -77,6 +79,7 @@ def add_training_facts(folder: Path, card: EncoderCard) -> None:
     objective = card.objective or "none: the weights are those of the base model"
     base_model = card.base_model if card.base_revision is None else f"{card.base_model} at {card.base_revision}"
     rows = {"objective": objective, "base model": base_model, "data": ", ".join(card.data) or "none"}
+    rows |= {"prompts": card.prompts} if card.prompts else {}
     rows |= {name: str(value) for name, value in card.hyperparameters.items() if value is not None}
     if card.objective is None:
         readme.text = HOW_MADE.sub(r"\1.", readme.text)

@@ -130,6 +130,22 @@ def leaves_prompt_out(folder: Path, checkpoint: str) -> bool:
     return (asks or checkpoint in INSTRUCTORS) and _pooling_mode(folder, modules(folder)) != "lasttoken"
 
 
+def keep_prompts(folder: Path, copy: Path, *, checkpoint: str) -> None:
+    """Have sentence-transformers put the same prompts before sentences with `copy`, and pool their tokens or not, as they do with `folder`.
+
+    checkpoint: as `folder` was named; a copy has another name, so that what is known by name is written down.
+    Raises:
+        EncoderError: as `named_prompts`.
+    """
+    prompts, default = named_prompts(folder)
+    if named_prompts(copy) != (prompts, default):
+        _change(copy / CONFIG_OF_PROMPTS, {"prompts": prompts, "default_prompt_name": default})
+    if checkpoint in INSTRUCTORS and declared_pooling(copy) == declared_pooling(folder):
+        for module in modules(copy):
+            if _kind(module) == "Pooling":
+                _change(copy / module["path"] / "config.json", {"include_prompt": False})
+
+
 def prompts_left_out(folder: Path) -> str:
     """A sentence on what sentence-transformers put before sentences, always or when asked, and sentdist does not; "": nothing.
     EncoderError as `named_prompts`."""
@@ -213,6 +229,10 @@ def declare_length(folder: Path, max_length: int) -> None:
     """Write down how many tokens a sentence may have, for us and for sentence-transformers."""
     path = folder / OF_SENTENCES[0]
     path.write_text(json.dumps(of_sentences(folder) | {"max_seq_length": max_length}, indent=4))
+
+
+def _change(path: Path, values: dict[str, object]) -> None:
+    path.write_text(json.dumps(json_object(path) | values, indent=4, ensure_ascii=False), encoding="utf-8")
 
 
 def modules_without_weights(folder: Path) -> list[str]:

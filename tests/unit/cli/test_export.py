@@ -14,10 +14,13 @@ from huggingface_hub import ModelCard
 from typer.testing import CliRunner, Result
 
 from sentdist.cli import app
+from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.learning.encoder.card import EncoderCard
+from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS, INSTRUCTORS, keep_prompts, leaves_prompt_out, named_prompts
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.relation_file import Relations, has_relations, write_relations
+from sentdist.plan.specs import EncoderUse
 from tests.support.tiny_encoders import SENTENCES, normalized_encoder
 
 
@@ -92,6 +95,45 @@ def test_an_encoder_of_length_1_stays_one(tiny_encoder_dir: Path, tmp_path: Path
         assert answer.exit_code == 0 and "its embeddings have length 1, as those of `encode --normalize`" in answer.output
         np.testing.assert_allclose(np.linalg.norm(_by_sentence_transformers(tmp_path / f"out{number}"), axis=1), 1.0, atol=1e-5)
     np.testing.assert_allclose(_by_sentence_transformers(tmp_path / "out0"), ours / lengths, atol=2e-6)
+
+
+PROMPTS = {"prompts": {"query": "two birds ", "document": "a garden "}, "default_prompt_name": "query"}
+
+
+@pytest.fixture
+def prompted(tiny_encoder_dir: Path, tmp_path: Path) -> Path:
+    """A plain checkpoint beside whose weights prompts are declared."""
+    shutil.copytree(tiny_encoder_dir, tmp_path / "prompted")
+    (tmp_path / "prompted" / CONFIG_OF_PROMPTS).write_text(json.dumps(PROMPTS))
+    return tmp_path / "prompted"
+
+
+def test_an_encoder_that_is_exported_as_it_is_keeps_its_prompts(prompted: Path, tmp_path: Path) -> None:
+    assert _call("export", prompted, "--to", tmp_path / "cls", "--pooling", "cls").exit_code == 0
+    assert _call("export", tmp_path / "cls", "--to", tmp_path / "copied").exit_code == 0
+    assert _call("export", tmp_path / "cls", "--to", tmp_path / "mean", "--pooling", "mean").exit_code == 0
+    for name, pooling in (("cls", "cls"), ("copied", "cls"), ("mean", "mean")):
+        assert named_prompts(tmp_path / name) == (PROMPTS["prompts"], "query")
+        use = EncoderUse(checkpoint=str(prompted), pooling=pooling, prompt="two birds ")
+        expected = LoadedEncoder.load(use, "cpu").embed(list(SENTENCES))
+        np.testing.assert_allclose(_by_sentence_transformers(tmp_path / name), expected, atol=2e-6)
+
+
+def test_what_was_trained_without_prompts_has_none(prompted: Path, tmp_path: Path) -> None:
+    """Those of its base would stand before sentences as they never did in training, and the default one before all."""
+    trained = SentenceEncoder.load(prompted)
+    trained.save(tmp_path / "trained", card=EncoderCard(base_model="tiny", objective="info_nce", prompts="none, in training"))
+    assert _call("export", tmp_path / "trained", "--to", tmp_path / "out").exit_code == 0
+    assert not any(named_prompts(tmp_path / "out")[0].values())
+    np.testing.assert_allclose(_by_sentence_transformers(tmp_path / "out"), encode(trained.eval(), SENTENCES), atol=2e-6)
+    assert "| prompts | none, in training |" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_a_copy_pools_prompts_as_the_encoder_that_the_library_knows_by_name(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    SentenceEncoder.load(tiny_encoder_dir).save(tmp_path / "one", card=EncoderCard(base_model="tiny", objective=None))
+    shutil.copytree(tmp_path / "one", tmp_path / "copy")
+    keep_prompts(tmp_path / "one", tmp_path / "copy", checkpoint=INSTRUCTORS[0])
+    assert leaves_prompt_out(tmp_path / "copy", "copy") and not leaves_prompt_out(tmp_path / "one", "one")
 
 
 def test_without_the_onnx_packages_the_extra_is_named(tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,8 +44,20 @@ def test_one_task_more_is_another_training_and_one_alone_is_the_same_as_ever() -
     ("task", "measure"), [("stsb-dev", "Spearman"), ("askubuntu-dev+twitter-pit", "mean of MAP and average precision")]
 )
 def test_a_card_names_the_measures_of_all_tasks(task: str, measure: str) -> None:
-    (reported,) = training_card(_training(task), {"num_steps": 1, "best_dev_score": 50.0}, language=()).scores
+    (reported,) = training_card(_training(task), {"num_steps": 1, "best_dev_score": 50.0}, language=(), base_prompts={}).scores
     assert reported == f"{task} ({measure} × 100, chose the checkpoint)"
+
+
+@pytest.mark.parametrize(
+    ("prompts", "said"),
+    [
+        ({"query": "query: ", "document": ""}, "none, in training and in use; those of the base model were left out: query 'query: '"),
+        ({"query": ""}, ""),
+    ],
+)
+def test_a_card_says_that_prompts_of_the_base_model_were_left_out(prompts: dict[str, str], said: str) -> None:
+    made = training_card(_training("stsb-dev"), {"num_steps": 1, "best_dev_score": None}, language=(), base_prompts=prompts)
+    assert made.prompts == said
 
 
 def test_a_limit_is_another_training_and_none_is_the_same_as_ever() -> None:
