@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from sentdist.execution.outcomes import numbers
 from sentdist.inference.given import given_data, given_encoder, given_name, given_names, given_store
 from sentdist.inference.opening import encoder_use, open_store
 from sentdist.plan.recipe import Recipe
+from sentdist.plan.specs import AskedPrompts
 
 if TYPE_CHECKING:
     from sentdist.inference.mteb_predictions import Predictions
@@ -24,19 +26,36 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    encoder: AnyEncoder, tasks: str | Sequence[str] = "sts", *, store: Place = None, data: Place = None
+    encoder: AnyEncoder,
+    tasks: str | Sequence[str] = "sts",
+    *,
+    prompt: str | None = None,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
+    store: Place = None,
+    data: Place = None,
 ) -> dict[str, float | None]:
     """Score an encoder on tasks: the main score × 100 of each by its name, and each measure by `task.measure`; None where it is undefined.
 
     tasks: names, groups (`sts`, `transfer`, `retrieval`, …) or `KIND=SOURCE@SPLIT` for data of your own, such as `sts=pairs.tsv`: below
     the data root or, where there is none, in this folder. `own=FILE` is the rows that `sentdist tune FILE` holds out for test.
+    query_prompt, document_prompt: before the queries and the documents of retrieval, re-ranking and forums, as in `search`; prompt: before
+    the sentences of other tasks, as in `Encoder.encode`; a warning names the encoder's prompts where none of them is taken.
     Scores and embeddings are kept in the store: what is asked again is not computed again.
 
     Raises:
-        RecipeError: no such task. DataError: data that is missing or cannot be read. EncoderError: as `Encoder.load`.
+        RecipeError: no such task. DataError: data that is missing or cannot be read, no such prompt, or none of the tasks has texts for
+            it. EncoderError: as `Encoder.load`; a prompt that leaves no token for a sentence.
     """
     names = given_names("evaluate: tasks", tasks)
-    return numbers(_planned("evaluate", _use(encoder, store), names, store, data).made().record.results)
+    options = ("evaluate: prompt", "evaluate: query_prompt", "evaluate: document_prompt")
+    asked = AskedPrompts(sentence=prompt, query=query_prompt, document=document_prompt, options=options)
+    planned = _planned("evaluate", _use(encoder, store), names, store, data, asked)
+    if (prompt, query_prompt, document_prompt) == (None, None, None):
+        for one in planned.prompts:
+            if one.line and not one.text:
+                warnings.warn(one.line, stacklevel=2)
+    return numbers(planned.made().record.results)
 
 
 def compare(
@@ -50,8 +69,9 @@ def compare(
 ) -> Compared:
     """Whether two encoders differ, by the test that reports use: the first minus the second, on other items of these tasks.
 
-    tasks: as in `evaluate`; None: "sts". store, data: as there. Instead of encoders, two folders in which mteb has kept its predictions;
-    mteb: tasks of these, by mteb's names or MODULE:CLASS; None: all that both have.
+    tasks: as in `evaluate`; None: "sts". store, data: as there. Each encoder takes the prompts that it takes by itself. Instead of
+    encoders, two folders in which mteb has kept its predictions; mteb: tasks of these, by mteb's names or MODULE:CLASS; None: all that
+    both have.
     The result has `lines`, a task each and, where all have one measure, their average, with both scores × 100 and their `difference`
     (`low` and `high` of its 95 % interval, `p`, and `table_p`, corrected for all lines); a `sentence` on the average, or without one on
     each task; and `notes`, on what was not compared.
@@ -142,7 +162,9 @@ def _use(encoder: AnyEncoder, store: Place) -> EncoderUse:
     return encoder.loaded.use if isinstance(encoder, Encoder) else encoder_use(given_encoder("encoder", encoder), given_store(store))
 
 
-def _planned(command: str, use: EncoderUse, tasks: Sequence[str], store: Place, data: Place) -> PlannedScores:
+def _planned(
+    command: str, use: EncoderUse, tasks: Sequence[str], store: Place, data: Place, prompts: AskedPrompts | None = None
+) -> PlannedScores:
     from sentdist.inference.planned_scores import PlannedScores
 
-    return PlannedScores.of(use, tasks, store=open_store(given_store(store)), data=given_data(data), command=command)
+    return PlannedScores.of(use, tasks, store=open_store(given_store(store)), data=given_data(data), command=command, prompts=prompts)

@@ -13,6 +13,7 @@ from sentdist.cli import completing
 from sentdist.cli.mteb_scores import MtebSide, compare_by_mteb, score_by_mteb
 from sentdist.cli.options import (
     DataRoot,
+    DocumentPrompt,
     EncoderName,
     EncoderRevision,
     EncodingPrecision,
@@ -20,15 +21,18 @@ from sentdist.cli.options import (
     GpuType,
     MaxLength,
     OwnPooling,
+    QueryPrompt,
+    SentencePrompt,
     StoreRoot,
     check_choice,
     check_in_use,
     named_gpus,
 )
-from sentdist.cli.printing import sentence_progress
+from sentdist.cli.printing import sentence_progress, tell_prompts
 from sentdist.cli.score_output import FORMATS, OutputFormat, print_compared, print_json, print_scores
 from sentdist.errors import DataError
 from sentdist.inference.opening import encoder_use, open_store
+from sentdist.plan.specs import AskedPrompts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -56,6 +60,9 @@ def evaluate(
     revision: EncoderRevision = None,
     pooling: OwnPooling = None,
     max_length: MaxLength = None,
+    prompt: SentencePrompt = None,
+    query_prompt: QueryPrompt = None,
+    document_prompt: DocumentPrompt = None,
     precision: EncodingPrecision = "fp32",
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="Encode on that many workers of the Ray cluster.")] = None,
     gpus_per_worker: GpusPerWorker = None,
@@ -73,16 +80,21 @@ def evaluate(
     check_choice("--format", output, FORMATS)
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision)
     if mteb or out is not None:
-        without = {"--tasks": tasks, "--workers": workers, "--gpus-per-worker": gpus_per_worker, "--gpu-type": gpu_type}
+        without = {
+            "--tasks": tasks, "--workers": workers, "--gpus-per-worker": gpus_per_worker, "--gpu-type": gpu_type,
+            "--prompt": prompt, "--query-prompt": query_prompt, "--document-prompt": document_prompt,
+        }  # fmt: skip
         score_by_mteb(use, mteb or [], out, output=output, without=without)
         return
     check_in_use({"--gpus-per-worker": gpus_per_worker or None, "--gpu-type": gpu_type}, needs="--workers", is_given=workers is not None)
 
     opened = open_store(store)
-    planned = _planned("evaluate", use, tasks, opened, data, workers=workers or 1, **named_gpus(gpus_per_worker, gpu_type))
+    asked = AskedPrompts(sentence=prompt, query=query_prompt, document=document_prompt)
+    planned = _planned("evaluate", use, tasks, opened, data, asked, workers=workers or 1, **named_gpus(gpus_per_worker, gpu_type))
     is_json = output == "json"
     for note in planned.notes:
         typer.echo(note, err=is_json)
+    tell_prompts(*planned.prompts, err=is_json)
     artifact = _scored(planned, over_workers=workers is not None, is_quiet=is_json)
 
     from sentdist.report.evaluated import score_lines  # brings scipy: a mistake in a name is reported before
@@ -90,7 +102,9 @@ def evaluate(
     folder = opened.folder(artifact)
     lines = list(score_lines(planned.names, artifact.record.results, folder))
     if is_json:
-        print_json({"encoder": encoder, "pooling": planned.pooling, "tasks": list(map(asdict, lines)), "folder": str(folder)})
+        prompts = {role: text for role, text in planned.stage.prompts if text}
+        about = {"encoder": encoder, "pooling": planned.pooling, **({"prompts": prompts} if prompts else {})}
+        print_json({**about, "tasks": list(map(asdict, lines)), "folder": str(folder)})
     else:
         print_scores(f"{encoder}, pooling {planned.pooling}", lines, folder)
 
@@ -111,6 +125,14 @@ def compare(
         float | None, typer.Option(help=f"Points within which two scores count as equal, for --bayes.  [default: {ROPE:g}]", min=0.0)
     ] = None,
     max_length: MaxLength = None,
+    prompt: SentencePrompt = None,
+    query_prompt: QueryPrompt = None,
+    document_prompt: DocumentPrompt = None,
+    other_prompt: Annotated[str | None, typer.Option("--other-prompt", help="As --prompt, of the other.")] = None,
+    other_query_prompt: Annotated[str | None, typer.Option("--other-query-prompt", help="As --query-prompt, of the other.")] = None,
+    other_document_prompt: Annotated[
+        str | None, typer.Option("--other-document-prompt", help="As --document-prompt, of the other.")
+    ] = None,
     precision: EncodingPrecision = "fp32",
     mteb: Annotated[
         list[str] | None,
@@ -133,6 +155,15 @@ def compare(
     check_choice("--format", output, FORMATS)
     check_in_use({"--rope": rope}, needs="--bayes", is_given=bayes)
     opinion = _second_opinion(bayes, rope)
+    prompts = (
+        AskedPrompts(sentence=prompt, query=query_prompt, document=document_prompt),
+        AskedPrompts(
+            sentence=other_prompt,
+            query=other_query_prompt,
+            document=other_document_prompt,
+            options=("--other-prompt", "--other-query-prompt", "--other-document-prompt"),
+        ),
+    )
     used = partial(encoder_use, store=store, max_length=max_length, precision=precision)
     use_first = partial(used, encoder, revision=revision, pooling=pooling)
     use_second = partial(used, other, revision=other_revision, pooling=other_pooling)
@@ -142,15 +173,18 @@ def compare(
     )
     if mteb or out is not None or any(side.kept for side in sides):
         of_encoders = {"--max-length": max_length, "--precision": precision != "fp32"}
-        compare_by_mteb(sides, mteb, out, opinion, output=output, of_encoders=of_encoders, without={"--tasks": tasks})
+        without = {"--tasks": tasks} | {option: given for one in prompts for given, option in one.by_role.values()}
+        compare_by_mteb(sides, mteb, out, opinion, output=output, of_encoders=of_encoders, without=without)
         return
-    _compare_by_tasks((encoder, other), open_store(store), (use_first(), use_second()), tasks, data, opinion=opinion, output=output)
+    uses = (use_first(), use_second())
+    _compare_by_tasks((encoder, other), open_store(store), uses, prompts, tasks, data, opinion=opinion, output=output)
 
 
 def _compare_by_tasks(
     names: tuple[str, str],
     opened: ArtifactStore,
     uses: tuple[EncoderUse, EncoderUse],
+    prompts: tuple[AskedPrompts, AskedPrompts],
     tasks: list[str] | None,
     data: Path | None,
     *,
@@ -159,14 +193,18 @@ def _compare_by_tasks(
 ) -> None:
     """Score both encoders on our own tasks, where the store has no scores yet, and say how they differ. names: as they were given."""
     encoder, other = names
-    first, second = (_planned("compare", use, tasks, opened, data) for use in uses)
+    first, second = (_planned("compare", use, tasks, opened, data, asked) for use, asked in zip(uses, prompts, strict=True))
     if first.stage.key == second.stage.key:
         raise DataError(where="sentdist compare", found=f"{encoder} twice", expected="two encoders", remedy="Name another one.")
     is_json = output == "json"
     for note in dict.fromkeys((*first.notes, *second.notes)):
         typer.echo(note, err=is_json)
+    tell_prompts(*dict.fromkeys((*first.prompts, *second.prompts)), err=is_json)
     both = [_scored(planned, is_quiet=is_json) for planned in (first, second)]
-    labels = (encoder, other) if encoder != other else (f"{encoder} ({first.pooling})", f"{other} ({second.pooling})")
+    labels = (encoder, other)
+    if encoder == other:
+        differ = (first.pooling, second.pooling) if first.pooling != second.pooling else ("first", "second")
+        labels = (f"{encoder} ({differ[0]})", f"{other} ({differ[1]})")
 
     from sentdist.report.evaluated import compare_evaluated, compared_measures, scored  # brings scipy
 
@@ -186,7 +224,13 @@ def _second_opinion(bayes: bool, rope: float | None) -> Callable[[Compared], Ite
 
 
 def _planned(
-    command: str, use: EncoderUse, tasks: list[str] | None, opened: ArtifactStore, data: Path | None, **runtime: float | str
+    command: str,
+    use: EncoderUse,
+    tasks: list[str] | None,
+    opened: ArtifactStore,
+    data: Path | None,
+    prompts: AskedPrompts,
+    **runtime: float | str,
 ) -> PlannedScores:
     """The scores of an encoder on tasks, as they are typed."""
     from sentdist.inference.planned_scores import PlannedScores
@@ -194,7 +238,7 @@ def _planned(
 
     given = [name.strip() for names in tasks or ["sts"] for name in names.split(",")]
     asked = Runtime.model_validate({"engine": "torch", **runtime})
-    return PlannedScores.of(use, given, store=opened, data=data, runtime=asked, command=command)
+    return PlannedScores.of(use, given, store=opened, data=data, runtime=asked, command=command, prompts=prompts)
 
 
 def _scored(planned: PlannedScores, *, over_workers: bool = False, is_quiet: bool = False) -> Artifact:

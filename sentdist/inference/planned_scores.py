@@ -6,17 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sentdist.errors import RecipeError
+from sentdist.errors import DataError, RecipeError
 from sentdist.inference.own_files import own_files
+from sentdist.inference.prompts import Prompt, Prompts
+from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.plan.evaluation import is_own_rows
 from sentdist.plan.runtime import Runtime
-from sentdist.plan.specs import EncoderSpec, EncoderUse
+from sentdist.plan.specs import AskedPrompts, EncoderSpec, EncoderUse, Role, TaskPrompts
 from sentdist.plan.stages import Scores
 from sentdist.plan.task_kinds import TASK_KINDS, own_rows_of
 from sentdist.plan.task_names import task_names
 from sentdist.plan.tasks import TASKS
 from sentdist.stages.context import Context
 from sentdist.stages.planning.planned import planned_evaluation
+from sentdist.stages.planning.resolve import declared_folder
 from sentdist.stages.scores.embed_sentences import MakeEmbed, embed_here
 from sentdist.store.store import Artifact, ArtifactStore
 
@@ -31,16 +34,37 @@ def _check_compared(tasks: Sequence[str]) -> None:
         )  # fmt: skip
 
 
+def _prompts_of(stage: Scores, context: Context, use: EncoderUse, asked: AskedPrompts) -> dict[Role, Prompt]:
+    """What stands before the texts of each role that the stage's tasks have."""
+    roles = dict.fromkeys(role for task in stage.tasks for role in TASK_KINDS[task.kind].roles)
+    for role, (given, option) in asked.by_role.items():
+        if given is not None and role not in roles:
+            both = ("queries and documents", "sentences, such as pairs or labelled texts")
+            found, expected = both if role == "sentence" else reversed(both)
+            raise DataError(
+                where=option, found=f"tasks of {found} alone", expected=f"a task of {expected}",
+                remedy=f"{option} has no effect: leave it out.",
+            )  # fmt: skip
+    if not roles:
+        return {}
+    assert isinstance(stage.encoder, EncoderSpec), "encoders are scored as they are given"
+    folder = declared_folder(stage.encoder, context.folders) or find_checkpoint(use.checkpoint, revision=use.revision)
+    known = Prompts.of(folder, encoder=f"encoder {use.checkpoint}")
+    of_role = {"sentence": known.of_sentences, "query": known.of_queries, "document": known.of_documents}
+    return {role: of_role[role](asked.by_role[role][0], option=asked.by_role[role][1]) for role in roles}
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlannedScores:
     """A stage of scores and where it is built. checkpoint: its encoder as it was asked for. names: of its tasks and groups, as they
-    stand there; the rows of own=FILE by the names of their scores. notes: on the data."""
+    stand there; the rows of own=FILE by the names of their scores. notes: on the data. prompts: before the texts of the tasks."""
 
     checkpoint: str
     stage: Scores
     context: Context
     names: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    prompts: tuple[Prompt, ...] = ()
 
     @classmethod
     def of(
@@ -52,12 +76,14 @@ class PlannedScores:
         data: Path | None,
         runtime: Runtime | None = None,
         command: str = "evaluate",
+        prompts: AskedPrompts | None = None,
     ) -> PlannedScores:
         """Plan the scores of an encoder on tasks; one's own files are named by paths, see `own_files`. runtime: None is one process.
-        command: `evaluate` or `compare`; named in errors.
+        command: `evaluate` or `compare`; named in errors. prompts: None takes those that the encoder takes by itself, as
+        sentence-transformers' evaluators do.
 
         Raises:
-            RecipeError, DataError, EncoderError: as `planned_evaluation`.
+            RecipeError, DataError, EncoderError: as `planned_evaluation` and `Prompts`; a prompt that no task has a text for.
         """
         if command == "compare":
             _check_compared(tasks)
@@ -74,7 +100,11 @@ class PlannedScores:
         if any(map(is_own_rows, names)):
             own = [task.name for task in stage.tasks if own_rows_of(task) is not None]
             names = tuple(dict.fromkeys(scored for name in names for scored in (own if is_own_rows(name) else (name,))))
-        return cls(checkpoint=use.checkpoint, stage=stage, context=context, names=names, notes=notes)
+        used = _prompts_of(stage, context, use, prompts or AskedPrompts())
+        texts = {role: prompt.text for role, prompt in used.items() if prompt.text}
+        if texts:
+            stage = stage.model_copy(update={"prompts": TaskPrompts.model_validate(texts)})
+        return cls(checkpoint=use.checkpoint, stage=stage, context=context, names=names, notes=notes, prompts=tuple(used.values()))
 
     @property
     def pooling(self) -> str:

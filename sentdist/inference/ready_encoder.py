@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from sentdist.errors import EncoderError, ResourceError, brief
+from sentdist.errors import EncoderError, ResourceError
 from sentdist.inference.embedding_file import PROMPT
 from sentdist.inference.prompts import Prompts
 from sentdist.learning.encoder.batch import TokenBatch
-from sentdist.learning.encoder.declared import declared_pooling, leaves_prompt_out
 from sentdist.learning.encoder.encode import TOKENS_ON_GPU, encode
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.learning.encoder.pretrained import saved_head
+from sentdist.learning.encoder.prompted import check_room, tokens_not_pooled, tokens_of_prompt
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.unknown_words import UnknownWords
 from sentdist.learning.freed_memory import give_back_gpu_memory, keep_gpu_memory_whole
@@ -101,31 +101,15 @@ class LoadedEncoder:
         return Prompts.of(self.folder, encoder=f"encoder {self.use.checkpoint}")
 
     def _check_prompt(self) -> None:
-        longest, length = self.max_length, self._tokens_of_prompt
-        if length + 1 >= longest:  # a special token closes most sentences
-            raise EncoderError(
-                where=f"encoder {self.use.checkpoint}",
-                found=f"the prompt {brief(self.use.prompt)} of {length} tokens",
-                expected=f"one that leaves room for a sentence within {longest} tokens",
-                remedy="Shorten it, or allow for longer sentences.",
-            )
+        check_room(self.use.prompt, self._tokens_of_prompt, longest=self.max_length, checkpoint=self.use.checkpoint)
 
     @cached_property
     def _tokens_of_prompt(self) -> int:
-        """Tokens before those of the sentence, that which opens it among them; 0 without a prompt."""
-        if not self.use.prompt:
-            return 0
-        tokenizer = self.encoder.tokenizer
-        ids: list[int] = tokenizer(self.use.prompt)["input_ids"]
-        return len(ids) - (bool(ids) and ids[-1] in tokenizer.all_special_ids)
+        return tokens_of_prompt(self.encoder.tokenizer, self.use.prompt)
 
     @cached_property
     def _tokens_not_pooled(self) -> int:
-        """Those of the prompt, where its folder has them left out of the pooling that it declares."""
-        folder = self.folder
-        if not self.use.prompt or self.encoder.pooling != declared_pooling(folder) or not leaves_prompt_out(folder, self.use.checkpoint):
-            return 0
-        return self._tokens_of_prompt
+        return tokens_not_pooled(self._tokens_of_prompt, folder=self.folder, pooling=self.encoder.pooling, checkpoint=self.use.checkpoint)
 
     def leave_gpu(self) -> None:
         """Go to the CPU, and leave the GPU to workers of this machine."""

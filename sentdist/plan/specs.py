@@ -47,6 +47,34 @@ class EncoderUse:
     prompt: str = ""
 
 
+Role = Literal["sentence", "query", "document"]  # of a text in a task, by which it has its prompt
+
+
+class TaskPrompts(Frozen):
+    """What stands before the texts of tasks, "" for nothing: queries and documents, and the sentences of tasks that have none of these."""
+
+    sentence: str = ""
+    query: str = ""
+    document: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedPrompts:
+    """`TaskPrompts` as a person asks for them: the name of a prompt of the encoder, or a text; None: what the encoder takes by itself.
+    options: by what they are asked for."""
+
+    sentence: str | None = None
+    query: str | None = None
+    document: str | None = None
+    options: tuple[str, str, str] = ("--prompt", "--query-prompt", "--document-prompt")
+
+    @property
+    def by_role(self) -> dict[Role, tuple[str | None, str]]:
+        """What is asked for, and by which option."""
+        sentence, query, document = self.options
+        return {"sentence": (self.sentence, sentence), "query": (self.query, query), "document": (self.document, document)}
+
+
 class LexicalSpec(Frozen):
     """A floor without an encoder: shared words, or BM25 (retrieval only)."""
 

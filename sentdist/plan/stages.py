@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from sentdist.plan.corpora import CORPORA, AnyCorpus
 from sentdist.plan.objectives import AnyObjective, phi_of, uses_bank, uses_hard_negatives, uses_targets
 from sentdist.plan.selection import Selection
-from sentdist.plan.specs import EncoderSpec, LexicalSpec, Precision, Probes, Regularizers, Stopping, Training, View
+from sentdist.plan.specs import EncoderSpec, LexicalSpec, Precision, Probes, Regularizers, Stopping, TaskPrompts, Training, View
 from sentdist.plan.stage import Processes, Purpose, Stage, slug
 from sentdist.plan.task_kinds import DevTask, ScoredTask, num_encoded
 
@@ -172,6 +172,8 @@ class Scores(Stage):
     speed_of: ClassVar[str | None] = "bank"  # scores encode as fast as banks do
     built_by: ClassVar[Processes | None] = "one"
 
+    later_fields: ClassVar[tuple[str, ...]] = ("prompts",)
+
     encoder: EncoderSpec | Train | LexicalSpec
     tasks: tuple[ScoredTask, ...]
     max_length: Annotated[int, Field(ge=3)] | None = None  # None: what the encoder can take
@@ -179,6 +181,7 @@ class Scores(Stage):
     view: View = View()
     probes: Probes | None = None
     targets: Targets | None = None  # what the probes look for
+    prompts: TaskPrompts = TaskPrompts()  # before the texts of tasks; the probes' sentences have none
 
     @model_validator(mode="after")
     def _probes_look_for_targets(self) -> Scores:
@@ -237,10 +240,13 @@ class Encoded(Stage):
     speed_of: ClassVar[str | None] = None
     built_by: ClassVar[Processes | None] = None
 
+    later_fields: ClassVar[tuple[str, ...]] = ("prompt",)
+
     encoder: EncoderSpec | Train
     max_length: Annotated[int, Field(ge=3)] | None = None
     precision: Precision = "fp32"
     sentences: str  # digest
+    prompt: str = ""  # before each sentence
 
     @property
     def precision_used(self) -> Precision:

@@ -11,7 +11,7 @@ from pydantic import Field
 from sentdist.frozen import Frozen
 from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.measures import Measure
-from sentdist.plan.specs import OwnRows, Task
+from sentdist.plan.specs import OwnRows, Role, Task
 from sentdist.plan.tasks import TASKS, TaskCard
 
 
@@ -149,6 +149,7 @@ class TaskKind:
     chooses: such a task can choose checkpoints; of labelled texts only those whose card has the role dev.
     is_graded_pairs: its items are pairs with a score. has_documents: its queries are looked for among all documents of a source, on which
     an encoder may be trained, too: a cross-validation goes over its queries. needs_train: a card that names a split is fitted on `train`.
+    has_queries: its texts are queries and documents, which have prompts of their own.
     averages: what its scores are on; tasks that choose together must agree in it. None: its own name.
     counts_candidates: a card's number of items is that of its candidates. has_intervals: its items are kept with a score each, so
     that there is an interval over other items.
@@ -167,6 +168,7 @@ class TaskKind:
     chooses: bool = False
     is_graded_pairs: bool = False
     has_documents: bool = False
+    has_queries: bool = False
     needs_train: bool = False
     counts_candidates: bool = False
     has_intervals: bool = True
@@ -179,6 +181,11 @@ class TaskKind:
     def is_own(self) -> bool:
         """Whether a user's own data can be of this kind."""
         return self.own is not None
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """What its texts are, each with a prompt of its own."""
+        return ("query", "document") if self.has_queries else ("sentence",)
 
     @property
     def is_compared(self) -> bool:
@@ -247,7 +254,7 @@ TASK_KINDS: dict[str, TaskKind] = {
                 "`NAME_docs` (`doc_id`, `text`, `title`), `NAME_queries` (`query_id`, `query`, `group` if you like), `NAME_qrels` "
                 "(`query_id`, `doc_id`, `relevance`), each a file, or a folder or zip in BEIR's shape"
             ),
-            chooses=True, has_documents=True, make=_pinned, encodes=_two_each,
+            chooses=True, has_documents=True, has_queries=True, make=_pinned, encodes=_two_each,
         ),
         TaskKind(
             name="classification", main=Measure(name="accuracy", title="accuracy", unit="accuracy × 100"),
@@ -274,12 +281,13 @@ TASK_KINDS: dict[str, TaskKind] = {
             own="a row a candidate: `query_id`, `query`, `document_id`, `document`, `relevance`; or a row a query, as mteb's: `query`, "
             "lists `positive` and `negative`; `group` (of queries) if you like",
             averages="precision", chooses=True, counts_candidates=True,
-            make=_reranking, encodes=_two_each,
+            has_queries=True, make=_reranking, encodes=_two_each,
         ),
         TaskKind(
             name="forums", main=Measure(name="map@100", title="MAP@100", unit="mean over forums of MAP@100 × 100"),
             columns=("query", "document"), floors=("word_overlap", "bm25"),
             table="Duplicates within forums", works=("useb",), averages="precision", chooses=True, counts_candidates=True,
+            has_queries=True,
             make=lambda found: ForumsTask.model_validate(found.values), encodes=_of_columns,
         ),
         TaskKind(

@@ -17,10 +17,10 @@ from sentdist.stages.scores.embed_sentences import Embed, OnProgress, embed_here
 
 
 class SentenceEmbedder:
-    """A worker: loads the encoder once, then embeds one part of the sentences after the other."""
+    """A worker: loads the encoder once, then embeds one part of the sentences after the other, each behind the prompt."""
 
-    def __init__(self, stage: Scores, context: Context) -> None:
-        self._stage, self._context = stage, context
+    def __init__(self, stage: Scores, context: Context, prompt: str) -> None:
+        self._stage, self._context, self._prompt = stage, context, prompt
         self._inputs: InUse = {}
 
     @cached_property
@@ -42,7 +42,7 @@ class SentenceEmbedder:
 
         _, sentences = part
         with explain_full_gpu(self._stage, self._context), inputs_watched(self._inputs):
-            embeddings = self._embed(sentences)
+            embeddings = self._embed(sentences, self._prompt)
             check_inputs()
             return embeddings
 
@@ -64,13 +64,13 @@ def embed_over_workers(
     context = replace(context, runtime=runtime)
     tell(devices)
 
-    def embed(sentences: list[str]) -> np.ndarray:
+    def embed(sentences: list[str], prompt: str = "") -> np.ndarray:
         num_parts = -(-len(sentences) // rows_per_part(len(sentences), context.runtime))
         # Every num_parts-th sentence: long ones, which stand together, are dealt out.
         parts = ((part, sentences[part::num_parts]) for part in range(num_parts))
         demand = pool_demand(context.runtime, gpus=context.runtime.gpus_per_worker)
         found: dict[int, np.ndarray] = {}
-        for (part, _), rows_SD in over_workers(SentenceEmbedder, (stage, context), parts, demand=demand, where=stage.label):
+        for (part, _), rows_SD in over_workers(SentenceEmbedder, (stage, context, prompt), parts, demand=demand, where=stage.label):
             found[part] = rows_SD
             if on_progress is not None:
                 on_progress(sum(map(len, found.values())), len(sentences))

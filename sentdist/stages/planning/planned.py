@@ -92,7 +92,7 @@ def planned_evaluation(
     use: EncoderUse, tasks: Sequence[str], *, runtime: Runtime, store: ArtifactStore, data: Path | None, command: str = "evaluate"
 ) -> tuple[Scores, Context, tuple[str, ...]]:
     """The scores of one encoder as a stage, where it is to be built, and notes on the data. Embeddings of its
-    sentences are kept for other tasks.
+    sentences are kept for other tasks. Which prompts stand before them is left to the caller.
 
     command: named in errors. Of a use without a pooling the hub is asked what the encoder declares.
 
@@ -101,7 +101,7 @@ def planned_evaluation(
     """
     if use.checkpoint in PACKAGED_ENCODERS or Path(use.checkpoint).expanduser().is_dir():
         check_has_no_revision(use.checkpoint, use.revision)
-    resolver = FileResolver(data_root=data, needs_hub=True)
+    resolver = FileResolver(data_root=data, needs_hub=True, adds_prompts=True)
     stage = evaluation_of(use, tasks, resolver, command=command)
     context = Context(
         store=store,

@@ -49,10 +49,12 @@ class FileResolver:
 
     notes: what could not be looked at, and files that are written in an unusual way.
     needs_hub: what a checkpoint there declares must be known; else planning goes on, with a note, where the hub does not answer.
+    adds_prompts: whoever plans puts an encoder's prompts before sentences; else a note says that none is added.
     """
 
     data_root: Path | None = None
     needs_hub: bool = False
+    adds_prompts: bool = False
     folders: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     _seen: dict[tuple[object, ...], Pin] = field(default_factory=dict)
@@ -85,7 +87,7 @@ class FileResolver:
         if asked not in self._seen:
             self._seen[asked] = self._pin_encoder(checkpoint, revision, where)
             folder = _folder_here(checkpoint) or self._asked_hub.get((checkpoint, revision or ""))
-            if isinstance(folder, Path) and (left_out := prompts_left_out(folder)):
+            if not self.adds_prompts and isinstance(folder, Path) and (left_out := prompts_left_out(folder)):
                 self.notes.append(f"encoder {checkpoint}: {left_out}")
         return self._seen[asked]
 
@@ -268,19 +270,20 @@ def _packaged_revision(checkpoint: str, where: str) -> str:
 def encoder_configuration(encoder: EncoderSpec, folders: Mapping[str, str]) -> dict[str, object]:
     """The config.json of a pinned encoder; empty where it cannot be read before a worker fetches it (of the hub, which did not answer).
     `folders`: of a resolver."""
-    return _configuration(_folder_of(encoder, folders))
+    return _configuration(declared_folder(encoder, folders))
 
 
 def embedding_width(encoder: EncoderSpec, folders: Mapping[str, str]) -> int | None:
     """Of what a pinned encoder gives with its pooling, a dense layer behind it included; None and `folders` as of
     `encoder_configuration`."""
-    folder = _folder_of(encoder, folders)
+    folder = declared_folder(encoder, folders)
     dense = None if folder is None else dense_width(folder)
     width = configured(_configuration(folder), "width")
     return Pin(name=encoder.checkpoint, revision=encoder.revision or "", width=width, dense_width=dense).width_with(encoder.pooling)
 
 
-def _folder_of(encoder: EncoderSpec, folders: Mapping[str, str]) -> Path | None:
+def declared_folder(encoder: EncoderSpec, folders: Mapping[str, str]) -> Path | None:
+    """A folder with what a pinned encoder declares of itself; None and `folders` as of `encoder_configuration`."""
     if encoder.checkpoint in PACKAGED_ENCODERS:
         return _folder_here(encoder.checkpoint)
     folder = folders.get(encoder.revision or "")

@@ -25,10 +25,9 @@ from sentdist.stages.inputs import folder_of
 from sentdist.stages.scores.by_relation import score_by
 from sentdist.stages.scores.cloud import Cloud, sampled_pairs
 from sentdist.stages.scores.embed_sentences import Embed, MakeEmbed, embed_here
-from sentdist.stages.scores.embedding_cache import kept_or_encoded
+from sentdist.stages.scores.embedded_tasks import EmbeddedTasks
 from sentdist.stages.scores.probing import probe_results
 from sentdist.stages.scores.scorer import COSINE, RelationalScorer, Scorer, saved_scorer
-from sentdist.stages.scores.view import viewed
 from sentdist.stages.tasks.geometry import geometry_of
 from sentdist.stages.tasks.load import load_task
 from sentdist.stages.tasks.loaded_task import LoadedTask, TaskScore
@@ -83,17 +82,14 @@ def _embedded_scores(
     """The tasks' scores by an encoder, the geometry of its embeddings, how alike its relations are;
     and what pictures of its embeddings need."""
     scorer = saved_scorer(folder_of(of, context), stage.view.relations) if isinstance(of, Train) else COSINE
-    unique = list(dict.fromkeys(sentence for task in tasks for sentence in task.sentences))
-    row = {sentence: number for number, sentence in enumerate(unique)}
-    embeddings = kept_or_encoded(stage, of, unique, context, embed) if context.keeps_embeddings else embed(unique)
-    embeddings = viewed(embeddings, stage.view, where=stage.label, objective=of.objective if isinstance(of, Train) else None)
+    embedded = EmbeddedTasks.of(stage, of, tasks, context, embed)
     scores = []
     for planned, task in zip(stage.tasks, tasks, strict=True):
         if on_fit is not None and TASK_KINDS[planned.kind].needs_train:
             on_fit(planned.name)
-        scores.append(score_by(task, _rows_of(task, embeddings, row), scorer))
-    geometry, cloud = _geometry(tasks, embeddings, row)
-    return scores, geometry | _relations(tasks, embeddings, row, scorer) | probe_results(stage, embed, context), cloud
+        scores.append(score_by(task, embedded.of_task(planned, task), scorer))
+    geometry, cloud = _geometry(tasks, embedded)
+    return scores, geometry | _relations(tasks, embedded, scorer) | probe_results(stage, embed, context), cloud
 
 
 def score_results(scores: list[TaskScore]) -> dict[str, Json]:
@@ -106,16 +102,12 @@ def score_results(scores: list[TaskScore]) -> dict[str, Json]:
     return results
 
 
-def _rows_of(task: LoadedTask, embeddings_SD: np.ndarray, row: dict[str, int]) -> np.ndarray:
-    return embeddings_SD[[row[sentence] for sentence in task.sentences]]
-
-
-def _relations(tasks: list[LoadedTask], embeddings_SD: np.ndarray, row: dict[str, int], scorer: Scorer) -> dict[str, Json]:
+def _relations(tasks: list[LoadedTask], embedded: EmbeddedTasks, scorer: Scorer) -> dict[str, Json]:
     """Cosines between relations, and the mean score of the STS tasks at each weight of the view's curve."""
     facts = _relation_facts(scorer.relations)
     pairs = [task for task in tasks if isinstance(task, LoadedSts)]
     if pairs and isinstance(scorer, RelationalScorer) and scorer.scoring.curve is not None:
-        curves = [task.curve(_rows_of(task, embeddings_SD, row), scorer) for task in pairs]
+        curves = [task.curve(embedded.of_sentences(task.sentences), scorer) for task in pairs]
         means: list[Json] = [mean_of_all(scores) for scores in zip(*curves, strict=True)]
         grid = scorer.scoring.curve
         facts["weight_curve"] = {"relation": grid.relation, "weights": list(grid.weights), "scores": means}
@@ -131,13 +123,13 @@ def _relation_facts(relations: Relations) -> dict[str, Json]:
     return {"relations": {"names": list(relations.names), "cosines": cosines, "lengths": [round(float(one), 6) for one in lengths_K]}}
 
 
-def _geometry(tasks: list[LoadedTask], embeddings_SD: np.ndarray, row: dict[str, int]) -> tuple[dict[str, Json], Cloud | None]:
+def _geometry(tasks: list[LoadedTask], embedded: EmbeddedTasks) -> tuple[dict[str, Json], Cloud | None]:
     """Alignment, uniformity and mean cosine over the sentences of STS-B (or the first STS task), as SimCSE measures them."""
     candidates = [task for task in tasks if isinstance(task, LoadedSts)]
     if not candidates:
         return {}, None
     chosen = next((task for task in candidates if task.task.name == "stsb"), candidates[0])
-    found = geometry_of(chosen.pairs, _rows_of(chosen, embeddings_SD, row), positive_above=ALIGNMENT_ABOVE)
+    found = geometry_of(chosen.pairs, embedded.of_sentences(chosen.sentences), positive_above=ALIGNMENT_ABOVE)
     facts: dict[str, Json] = {
         "geometry.alignment": found.alignment,
         "geometry.uniformity": found.uniformity,
@@ -145,10 +137,10 @@ def _geometry(tasks: list[LoadedTask], embeddings_SD: np.ndarray, row: dict[str,
         "geometry.effective_rank": found.effective_rank,
         "geometry.task": chosen.task.name,
     }
-    return facts, _cloud(chosen, found.singular_values, embeddings_SD, row)
+    return facts, _cloud(chosen, found.singular_values, embedded)
 
 
-def _cloud(task: LoadedSts, singular_values: np.ndarray, embeddings_SD: np.ndarray, row: dict[str, int]) -> Cloud:
+def _cloud(task: LoadedSts, singular_values: np.ndarray, embedded: EmbeddedTasks) -> Cloud:
     pairs = task.pairs
     both = (
         (sentences[number], pairs.subset[number])
@@ -156,5 +148,5 @@ def _cloud(task: LoadedSts, singular_values: np.ndarray, embeddings_SD: np.ndarr
         for sentences in (pairs.sentence1, pairs.sentence2)
     )
     sampled = dict(both)  # a sentence of several pairs once
-    rows = [row[sentence] for sentence in sampled]
-    return Cloud(singular_values=singular_values, sentences=list(sampled), subsets=list(sampled.values()), embeddings=embeddings_SD[rows])
+    sentences, subsets = list(sampled), list(sampled.values())
+    return Cloud(singular_values=singular_values, sentences=sentences, subsets=subsets, embeddings=embedded.of_sentences(sentences))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -15,7 +16,15 @@ from sentdist.stages.inputs import checkpoint_of, folder_of, hub_revision
 if TYPE_CHECKING:
     from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 
-Embed = Callable[[list[str]], np.ndarray]  # S sentences to (S, D) float32
+
+class Embed(Protocol):
+    """Maps S sentences to (S, D) float32 embeddings."""
+
+    def __call__(self, sentences: list[str], prompt: str = "") -> np.ndarray:
+        """prompt: what stands before each of them. Raises EncoderError for one that leaves no token for a sentence."""
+        ...
+
+
 MakeEmbed = Callable[[Scores, Context], Embed]
 OnProgress = Callable[[int, int], None]  # sentences done, of how many
 
@@ -23,14 +32,23 @@ OnProgress = Callable[[int, int], None]  # sentences done, of how many
 def embed_here(stage: Scores, context: Context, *, on_progress: OnProgress | None = None) -> Embed:
     """What embeds sentences by the stage's encoder, in this process."""
     from sentdist.learning.encoder.encode import encode
+    from sentdist.learning.encoder.prompted import check_room, tokens_not_pooled, tokens_of_prompt
 
     assert not isinstance(stage.encoder, LexicalSpec), "words alone have no embeddings"
-    encoder = frozen_encoder(stage.encoder, context, precision=stage.precision)
+    of, encoder = stage.encoder, frozen_encoder(stage.encoder, context, precision=stage.precision)
 
-    def embed(sentences: list[str]) -> np.ndarray:
+    def tokens_behind(prompt: str) -> int:
+        if not prompt:
+            return 0
+        num_tokens, checkpoint = tokens_of_prompt(encoder.tokenizer, prompt), (of.encoder if isinstance(of, Train) else of).checkpoint
+        check_room(prompt, num_tokens, longest=stage.max_length or encoder.max_length, checkpoint=checkpoint)
+        return tokens_not_pooled(num_tokens, folder=_folder_of(of, context), pooling=encoder.pooling, checkpoint=checkpoint)
+
+    def embed(sentences: list[str], prompt: str = "") -> np.ndarray:
         return encode(
             encoder,
-            sentences,
+            [f"{prompt}{sentence}" for sentence in sentences] if prompt else sentences,
+            behind=tokens_behind(prompt),
             max_length=stage.max_length,
             tokens_per_batch=context.runtime.tokens_per_batch,
             precision=stage.precision,
@@ -38,6 +56,14 @@ def embed_here(stage: Scores, context: Context, *, on_progress: OnProgress | Non
         )
 
     return embed
+
+
+def _folder_of(encoder: EncoderSpec | Train, context: Context) -> Path:
+    from sentdist.learning.encoder.find_checkpoint import find_checkpoint
+
+    if isinstance(encoder, Train):
+        return folder_of(encoder, context)
+    return find_checkpoint(checkpoint_of(encoder, context), revision=hub_revision(encoder, context))
 
 
 def frozen_encoder(encoder: EncoderSpec | Train, context: Context, *, precision: Precision) -> SentenceEncoder:

@@ -22,21 +22,29 @@ DIGESTS, EMBEDDINGS = "digests.parquet", "embeddings.npy"
 
 
 def kept_or_encoded(
-    stage: Scores, of: EncoderSpec | Train, sentences: Sequence[str], context: Context, encode: Callable[[list[str]], np.ndarray]
+    stage: Scores,
+    of: EncoderSpec | Train,
+    sentences: Sequence[str],
+    context: Context,
+    encode: Callable[[list[str]], np.ndarray],
+    *,
+    prompt: str = "",
 ) -> np.ndarray:
     """(S, D) float32 embeddings of S different sentences: those that the store has, and the others by `encode`, which are then kept too.
 
-    What is kept depends on encoder, length and precision; a sentence's last digits depend on the batch that it was encoded in.
+    What is kept depends on encoder, length, precision and the prompt before each of them; a sentence's last digits depend on the batch
+    that it was encoded in.
     """
     started = time.perf_counter()
     digests = [hashlib.sha256(sentence.encode()).hexdigest()[:32] for sentence in sentences]
-    known = _kept(Encoded(encoder=of, max_length=stage.max_length, precision=stage.precision, sentences=""), set(digests), context)
+    wanted = Encoded(encoder=of, max_length=stage.max_length, precision=stage.precision, sentences="", prompt=prompt)
+    known = _kept(wanted, set(digests), context)
     missing = [row for row, digest in enumerate(digests) if digest not in known]
     if missing:
         found_SD = encode([sentences[row] for row in missing])
         new = [digests[row] for row in missing]
         total = hashlib.sha256("".join(new).encode()).hexdigest()[:16]
-        made = Encoded(encoder=of, max_length=stage.max_length, precision=stage.precision, sentences=f"sha256:{total}")
+        made = wanted.model_copy(update={"sentences": f"sha256:{total}"})
         if context.store.get(made) is None:
             with context.store.staged() as folder:
                 pq.write_table(pa.table({"digest": new}), folder / DIGESTS)
@@ -47,11 +55,11 @@ def kept_or_encoded(
 
 
 def _kept(wanted: Encoded, digests: set[str], context: Context) -> dict[str, np.ndarray]:
-    """The rows of all artifacts of this encoder, length and precision that are among `digests`."""
-    fields = {name: value for name, value in _fields(wanted.canonical()["fields"]).items() if name != "sentences"}
+    """The rows of all artifacts of this encoder, length, precision and prompt that are among `digests`."""
+    fields = _beside_sentences(wanted.canonical()["fields"])
     found: dict[str, np.ndarray] = {}
     for artifact in context.store.artifacts(Encoded.kind):
-        if fields.items() <= _fields(artifact.record.stage["fields"]).items():
+        if fields == _beside_sentences(artifact.record.stage["fields"]):
             try:
                 folder = context.store.folder(artifact)
             except ArtifactLost:  # moved aside: these sentences are encoded again
@@ -63,6 +71,7 @@ def _kept(wanted: Encoded, digests: set[str], context: Context) -> dict[str, np.
     return found
 
 
-def _fields(value: object) -> dict[str, object]:
-    assert isinstance(value, dict)
-    return value
+def _beside_sentences(fields: object) -> dict[str, object]:
+    """All that embeddings depend on but the sentences themselves; without a prompt there is no field of that name."""
+    assert isinstance(fields, dict)
+    return {name: value for name, value in fields.items() if name != "sentences"}

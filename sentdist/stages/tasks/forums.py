@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -32,6 +32,10 @@ class LoadedForums:
     @cached_property
     def sentences(self) -> tuple[str, ...]:
         return tuple(text for forum in self.forums for text in (*forum.queries, *forum.pool))
+
+    @property
+    def are_queries(self) -> Sequence[bool]:
+        return [is_query for forum in self.forums for is_query in (*[True] * len(forum.queries), *[False] * len(forum.pool))]
 
     def score(self, embeddings_SD: np.ndarray, scorer: Scorer) -> TaskScore:
         def rankings() -> Iterator[Ranking]:

@@ -52,6 +52,15 @@ class LoadedTask(Protocol):
         ...
 
 
+class QueryTask(LoadedTask, Protocol):
+    """A task whose kind `has_queries`."""
+
+    @property
+    def are_queries(self) -> Sequence[bool]:
+        """Which of `sentences` are queries, in their order; the others are documents."""
+        ...
+
+
 def no_word_score(task: str, kind: Lexical) -> RecipeError:
     """The error for a task that words alone cannot score; the plan refuses it before any work."""
     return RecipeError(

@@ -42,6 +42,10 @@ class LoadedReranking:
     def sentences(self) -> Sequence[str]:
         return (*self.rows.queries, *self.rows.documents)
 
+    @property
+    def are_queries(self) -> Sequence[bool]:
+        return [True] * len(self.rows.queries) + [False] * len(self.rows.documents)
+
     def score(self, embeddings_SD: np.ndarray, scorer: Scorer) -> TaskScore:
         queries_RD, documents_RD = np.split(embeddings_SD, 2)
         moved_RD = scorer.queries(queries_RD, where=self.task.name)

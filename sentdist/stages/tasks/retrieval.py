@@ -50,6 +50,10 @@ class LoadedRetrieval:
     def sentences(self) -> tuple[str, ...]:
         return (*(self.collection.queries[row] for row in self.rows), *self.collection.documents)
 
+    @property
+    def are_queries(self) -> Sequence[bool]:
+        return [True] * len(self.rows) + [False] * len(self.collection.documents)
+
     def score(self, embeddings_SD: np.ndarray, scorer: Scorer) -> TaskScore:
         queries = scorer.queries(embeddings_SD[: len(self.rows)], where=self.task.name)
         return self._task_score(search(queries, embeddings_SD[len(self.rows) :], depth=min(DEPTH, len(self.collection.documents))))

@@ -259,7 +259,7 @@ def test_what_mteb_takes_no_notice_of_is_refused_beside_it(refused: tuple[str, s
 
 
 def test_each_encoder_of_a_comparison_has_its_own_options(listen: Callable[..., Calls], tmp_path: Path) -> None:
-    reported = listen(planned_scores, "planned_evaluation", (SimpleNamespace(key="same"), None, ()))
+    reported = listen(planned_scores, "planned_evaluation", (SimpleNamespace(key="same", tasks=()), None, ()))
     mine, other = ("--revision", "1" * 40, "--pooling", "cls"), ("--other-revision", "2" * 40, "--other-pooling", "max")
     done = _call(
         "compare",

@@ -65,7 +65,7 @@ PLACES = {
     "a worker that embeds sentences": Place(
         "scores",
         (embed, "embed_here"),
-        lambda stage, context: embed.SentenceEmbedder(stage, context).work((0, ["a man"])),
+        lambda stage, context: embed.SentenceEmbedder(stage, context, "").work((0, ["a man"])),
         "tokens_per_batch",
     ),
 }

@@ -54,7 +54,9 @@ def _there(monkeypatch: pytest.MonkeyPatch, module: Any, given: Mock, *, order: 
 def test_sentences_that_workers_embed_come_back_in_their_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     given, checked, reserves = Mock(), Mock(), Mock()
     _there(monkeypatch, embed, given)
-    monkeypatch.setattr(embed, "embed_here", lambda stage, context: lambda texts: np.array([[float(text)] for text in texts], np.float32))
+    monkeypatch.setattr(
+        embed, "embed_here", lambda stage, context: lambda texts, prompt: np.array([[float(text)] for text in texts], np.float32)
+    )
     monkeypatch.setattr(embed, "check_inputs", checked)
     monkeypatch.setattr(reserved, "use_reserved", reserves)
     stage: Any = one_of_each()["scores"]
