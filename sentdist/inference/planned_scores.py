@@ -12,7 +12,7 @@ from sentdist.inference.prompts import Prompt, Prompts
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.plan.evaluation import is_own_rows
 from sentdist.plan.runtime import Runtime
-from sentdist.plan.specs import AskedPrompts, EncoderSpec, EncoderUse, Role, TaskPrompts
+from sentdist.plan.specs import AskedPrompts, EncoderSpec, EncoderUse, TaskPrompts, TextRole
 from sentdist.plan.stages import Scores
 from sentdist.plan.task_kinds import TASK_KINDS, own_rows_of
 from sentdist.plan.task_names import task_names
@@ -34,7 +34,7 @@ def _check_compared(tasks: Sequence[str]) -> None:
         )  # fmt: skip
 
 
-def _prompts_of(stage: Scores, context: Context, use: EncoderUse, asked: AskedPrompts) -> dict[Role, Prompt]:
+def _prompts_of(stage: Scores, context: Context, use: EncoderUse, asked: AskedPrompts) -> dict[TextRole, Prompt]:
     """What stands before the texts of each role that the stage's tasks have."""
     roles = dict.fromkeys(role for task in stage.tasks for role in TASK_KINDS[task.kind].roles)
     for role, (given, option) in asked.by_role.items():

@@ -47,7 +47,7 @@ class EncoderUse:
     prompt: str = ""
 
 
-Role = Literal["sentence", "query", "document"]  # of a text in a task, by which it has its prompt
+TextRole = Literal["sentence", "query", "document"]  # of a text in a task, by which it has its prompt
 
 
 class TaskPrompts(Frozen):
@@ -69,7 +69,7 @@ class AskedPrompts:
     options: tuple[str, str, str] = ("--prompt", "--query-prompt", "--document-prompt")
 
     @property
-    def by_role(self) -> dict[Role, tuple[str | None, str]]:
+    def by_role(self) -> dict[TextRole, tuple[str | None, str]]:
         """What is asked for, and by which option."""
         sentence, query, document = self.options
         return {"sentence": (self.sentence, sentence), "query": (self.query, query), "document": (self.document, document)}

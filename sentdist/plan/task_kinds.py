@@ -11,7 +11,7 @@ from pydantic import Field
 from sentdist.frozen import Frozen
 from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.measures import Measure
-from sentdist.plan.specs import OwnRows, Role, Task
+from sentdist.plan.specs import OwnRows, Task, TextRole
 from sentdist.plan.tasks import TASKS, TaskCard
 
 
@@ -183,7 +183,7 @@ class TaskKind:
         return self.own is not None
 
     @property
-    def roles(self) -> tuple[Role, ...]:
+    def roles(self) -> tuple[TextRole, ...]:
         """What its texts are, each with a prompt of its own."""
         return ("query", "document") if self.has_queries else ("sentence",)
 
