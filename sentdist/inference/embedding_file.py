@@ -113,12 +113,15 @@ def check_made_by(path: Path, embeddings_SD: np.ndarray, *, width: int, facts: d
             )
     made, asked = (str(of.get(PROMPT, "")) for of in (made_with, facts))
     if made != asked:
-        is_known = "" if PROMPT in made_with else ", for nothing is said of one"
+        found, take = f"embeddings made with {_prompt(made)}", "Take them as they are"
+        if PROMPT not in made_with:
+            record = f"whose record {path.name}.json names no prompt" if made_with else f"without a record {path.name}.json of their prompt"
+            found, take = f"embeddings {record}, which counts as none", f"{take}, whatever prompt they were made with"
         raise DataError(
             where=str(path),
-            found=f"embeddings made with {_prompt(made)}{is_known}",
+            found=found,
             expected=f"{_prompt(asked)} before documents",
-            remedy=f"Take them as they are: sentdist search … --document-prompt {shlex.quote(made)}; or encode the corpus again: "
+            remedy=f"{take}: sentdist search … --document-prompt {shlex.quote(made)}; or encode the corpus again: "
             f"sentdist encode … --prompt {shlex.quote(asked)}",
         )
 

@@ -137,10 +137,13 @@ def test_embeddings_of_another_prompt_are_refused(encoder: Path, corpus: Path, t
     facts = json.loads(record.read_text())
     del facts["prompt"]
     record.write_text(json.dumps(facts))
-    assert f"made with no prompt, for nothing is said of one; expected the prompt {DOCUMENT!r}" in refused()
+    assert f"embeddings whose record it's.npy.json names no prompt, which counts as none; expected the prompt {DOCUMENT!r}" in refused()
     assert _call(*search, "--document-prompt", "").exit_code == 0
     record.unlink()
-    assert "made with no prompt, for nothing is said of one" in refused()
+    found = refused()
+    assert "embeddings without a record it's.npy.json of their prompt, which counts as none" in found
+    assert "Take them as they are, whatever prompt they were made with: sentdist search … --document-prompt ''; or encode" in found
+    assert _call(*search, "--document-prompt", "").exit_code == 0
     _line(_call("encode", encoder, corpus, "--prompt", "document", "--out", made, "--overwrite"))
     assert _call(*search).exit_code == 0
 
