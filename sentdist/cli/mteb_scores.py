@@ -16,6 +16,7 @@ from sentdist.errors import DataError
 
 if TYPE_CHECKING:
     from sentdist.inference.mteb_predictions import Predictions
+    from sentdist.inference.ready_encoder import LoadedEncoder
     from sentdist.plan.specs import EncoderUse
     from sentdist.report.evaluated import Compared
 
@@ -49,10 +50,9 @@ def score_by_mteb(use: EncoderUse, tasks: list[str], out: Path | None, *, output
     _check_folder(out)
 
     from sentdist.inference.mteb_tasks import mteb_tasks, score_on_mteb
-    from sentdist.inference.ready_encoder import LoadedEncoder
 
     found_tasks = mteb_tasks(tasks)  # mistakes in names are reported before anything is loaded
-    scores = score_on_mteb(LoadedEncoder.load(use), found_tasks, out)
+    scores = score_on_mteb(_loaded(use), found_tasks, out)
     if output == "json":
         print_json({"encoder": use.checkpoint, "tasks": list(map(asdict, scores)), "folder": str(out)})
         return
@@ -120,14 +120,23 @@ def _check_options(encoders: list[MtebSide], unused: Mapping[str, object], tasks
 def _run(use: EncoderUse, tasks: list[object], out: Path | None) -> Predictions:
     from sentdist.inference.mteb_predictions import Predictions
     from sentdist.inference.mteb_tasks import MtebEncoder, score_on_mteb
-    from sentdist.inference.ready_encoder import LoadedEncoder
 
     assert out is not None, "it was looked for"
-    loaded = LoadedEncoder.load(use)
+    loaded = _loaded(use)
     score_on_mteb(loaded, tasks, out)
     found = Predictions.of(str(MtebEncoder(loaded).predictions_below(out)))
     assert found is not None, "mteb has just written them"
     return found
+
+
+def _loaded(use: EncoderUse) -> LoadedEncoder:
+    """The encoder; stderr names the prompts that it goes without."""
+    from sentdist.inference.ready_encoder import LoadedEncoder
+
+    loaded = LoadedEncoder.load(use)
+    if names := [name for name, text in loaded.prompts.texts.items() if text]:
+        typer.echo(f"encoder {use.checkpoint}: it reads mteb's texts without its prompts ({', '.join(names)}).", err=True)
+    return loaded
 
 
 def _check_folder(out: Path) -> None:

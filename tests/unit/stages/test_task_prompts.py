@@ -14,7 +14,7 @@ from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimil
 from typer.testing import CliRunner, Result
 
 import sentdist
-from sentdist.cli import app
+from sentdist.cli import app, mteb_scores
 from sentdist.errors import DataError, EncoderError
 from sentdist.inference.planned_scores import PlannedScores
 from sentdist.learning.encoder.card import EncoderCard
@@ -206,6 +206,13 @@ def test_the_commands_say_which_prompts_they_take(plain: Path, prompted: Path, d
     assert "(first)" in beside.output and "(second)" in beside.output
     refused = _call("compare", plain, prompted, "--tasks", PAIRS, "--other-query-prompt", "x ", *places)
     assert refused.exit_code == 2 and "--other-query-prompt: found tasks of sentences" in re.sub(r"\s+", " ", refused.output)
+
+
+def test_what_mteb_scores_goes_without_prompts_and_says_so(prompted: Path, plain: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for encoder, said in ((prompted, "it reads mteb's texts without its prompts (query, document, likeness)."), (plain, "")):
+        mteb_scores._loaded(EncoderUse(checkpoint=str(encoder)))
+        told = capsys.readouterr().err
+        assert said in told and bool(told) == bool(said)
 
 
 def test_python_warns_of_prompts_of_which_none_is_taken(plain: Path, prompted: Path, data: Path, tmp_path: Path) -> None:
