@@ -22,26 +22,26 @@ def embed_on_all_gpus(
     Equal to `embed_here` but for roundings, where they are shared out.
     devices: what to say of this process. tell: is given, before the first sentences are embedded, on what they are.
     """
-    told: list[str] = []
+    said: list[str] = []
 
     @cache
     def here() -> Embed:
         return embed_here(stage, context, on_progress=on_progress)
 
     def tell_once(line: str) -> None:
-        if not told:  # sentences of probes come behind those of the tasks, and are few
+        if not said:  # sentences of probes come behind those of the tasks, and are few
             tell(line)
-        told.append(line)
+        said.append(line)
 
-    def embed(sentences: list[str]) -> np.ndarray:
+    def embed(sentences: list[str], prompt: str = "") -> np.ndarray:
         num_sentences = len(sentences) if context.runtime.gpus_per_worker else None
         with shared_out(num_sentences, workers=None, gpus={}) as runtime:
             if runtime is None:
                 tell_once(devices)
-                return here()(sentences)
+                return here()(sentences, prompt)
             from sentdist.execution.parallel.embed import embed_over_workers  # Ray, which one process does without
 
             shared = replace(context, runtime=runtime)
-            return embed_over_workers(stage, shared, on_progress=on_progress, tell=tell_once)(sentences)
+            return embed_over_workers(stage, shared, on_progress=on_progress, tell=tell_once)(sentences, prompt)
 
     return embed

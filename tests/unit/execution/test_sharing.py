@@ -108,18 +108,22 @@ def test_many_sentences_of_an_evaluation_go_over_all_gpus_and_the_few_of_a_probe
         def make(stage: object, context: Context, *, on_progress: object, tell: Callable[[str], None] = lambda line: None) -> Embed:
             made.append((where, context.runtime.workers))
             tell("over 4 workers")
-            return lambda sentences: np.zeros((len(sentences), 1), dtype=np.float32)
+
+            def embed_behind(sentences: list[str], prompt: str = "") -> np.ndarray:
+                return np.full((len(sentences), 1), len(prompt), dtype=np.float32)
+
+            return embed_behind
 
         return make
 
     monkeypatch.setattr(embed_shared, "embed_here", making("here"))
     monkeypatch.setattr(embed, "embed_over_workers", making("workers"))
     context = Context(store=ArtifactStore(tmp_path), runtime=Runtime(engine="torch").with_gpus(float(has_gpu)))
-    told: list[str] = []
-    embeds = embed_shared.embed_on_all_gpus(Mock(), context, devices="on a GPU", tell=told.append)
-    assert not made and not told, "before it is known how many there are"
+    reported: list[str] = []
+    embeds = embed_shared.embed_on_all_gpus(Mock(), context, devices="on a GPU", tell=reported.append)
+    assert not made and not reported, "before it is known how many there are"
     for sentences in (["a"] * num_sentences, ["b"], ["c"]):
-        assert len(embeds(sentences)) == len(sentences)
-    assert told == said
+        assert np.array_equal(embeds(sentences, "query: "), np.full((len(sentences), 1), len("query: "))), "behind their prompt"
+    assert reported == said
     shared: list[tuple[str, object]] = [("workers", 4)] if said[0] == "over 4 workers" else []
     assert made == [*shared, ("here", 1)] and len(started) == len(shared)
