@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -107,12 +108,12 @@ def train_steps(
             unread, on_their_way = [], None
         unread.append(latest)
         if not is_ahead or is_read(step):
-            yield from _reports(unread, _begin_to_read(unread), clock)
+            yield from _reports(unread, partial(_facts_of, unread), clock)
             unread = []
         elif is_read_late(step):
-            on_their_way = _begin_to_read(unread)
+            on_their_way = begin_to_host(_facts_of(unread))
     if unread:
-        yield from _reports(unread, on_their_way or _begin_to_read(unread), clock)
+        yield from _reports(unread, on_their_way or partial(_facts_of, unread), clock)
 
 
 def _embed(engine: Engine, objective: Objective, batch: Batch, *, micro_batch: int | None) -> Tensor:
@@ -150,14 +151,14 @@ class _Unread:
     seconds: StepSeconds
 
 
-def _begin_to_read(unread: list[_Unread]) -> Callable[[], Tensor]:
-    """What gives the facts of some steps, (N, 3), and waits for no step that is begun after this."""
-    return begin_to_host(torch.stack([one.facts for one in unread]))
+def _facts_of(unread: list[_Unread]) -> Tensor:
+    """(N, 3), those of some steps one below the other."""
+    return torch.stack([one.facts for one in unread])
 
 
-def _reports(unread: list[_Unread], numbers: Callable[[], Tensor], clock: _Clock, *, is_latest: bool = True) -> Iterator[StepReport]:
+def _reports(unread: list[_Unread], facts_of_all: Callable[[], Tensor], clock: _Clock, *, is_latest: bool = True) -> Iterator[StepReport]:
     """The reports of some steps; the device is waited for once, in the last one's seconds. is_latest: of the last of them."""
-    facts = numbers().tolist()
+    facts = facts_of_all().tolist()
     waited = clock.lap()
     for one, (loss, votes, grad_norm) in zip(unread, facts, strict=True):
         if not math.isfinite(loss):
