@@ -1,4 +1,4 @@
-"""What the host does for a step does not grow with the step: no sentence is looked at by itself, whatever the clock of a machine says.
+"""What the host does for a step does not grow with its sentences: none is looked at by itself, whatever the clock of a machine says.
 
 Counted are the instructions of Python that the package executes. 4,096 rows take 10 ms of a processor beside the model
 (`python -m rayjobs.benchmarks.host_time`); with tokens, groups of lengths or rows of banks made within steps they took over 500.
@@ -80,10 +80,11 @@ def test_a_batch_is_made_by_as_many_instructions_for_many_rows_as_for_few(stored
     assert few == many < 1500
 
 
-def test_a_step_takes_as_many_instructions_for_many_rows_as_for_few(
+def test_a_step_of_sixteen_times_the_rows_takes_hardly_more_instructions(
     stored: tuple[TokenTable, FileBank], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a GPU, with a bank: the objective finds its rows looked up, and nobody reads a text."""
+    """On a GPU, with a bank: the objective finds its rows looked up, and nobody reads a text. In fp32 attention goes length by length, of
+    which there are more; a loop over the 720 further sentences would double the number."""
     table, bank = stored
     encoder = SentenceEncoder.load(tiny_encoder(tmp_path, "bert", num_hidden_layers=1))
     few, many = (bank.prepared(_batch(table, num_rows)) for num_rows in (FEW, MANY))
@@ -98,7 +99,7 @@ def test_a_step_takes_as_many_instructions_for_many_rows_as_for_few(
         steps = train_steps(engine, objective, batches)
         next(steps)  # makes the optimizer's state
         counts = [instructions(lambda: next(steps)) for _ in range(2)]
-    assert counts[0] == counts[1] < 20_000
+    assert counts[1] < 1.5 * counts[0] < 15_000
 
 
 def test_a_loop_over_sentences_would_be_seen() -> None:
