@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ from tests.parity.word_batches import word_batches
 from tests.support import make
 from tests.support.mask_tokens import maskable_encoder
 from tests.support.objective_steps import NAMES, step_within
-from tests.support.pretend_gpu import nobody_waits, pretended_gpu
+from tests.support.pretend_gpu import PretendEvent, nobody_waits, pretended_gpu
 
 pytestmark = [pytest.mark.parity, pytest.mark.filterwarnings("ignore:User provided device_type of 'cuda'")]
 
@@ -46,21 +45,13 @@ def test_within_a_step_of_a_family_whose_attention_has_no_kernel_there(tmp_path:
 
 @pytest.mark.usefixtures("one_thread")
 def test_within_the_loop_while_no_step_is_read_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first step and the last are, the third is read a step late. Stood in for are the norm, since torch's own asks where a gradient
-    really lies, and events, which say here after how many steps they were recorded and waited for."""
+    """The first step and the last are, the third is read a step late. The norm is stood in for: torch's own asks where a gradient really
+    lies. Events say here after how many steps they were recorded and waited for."""
     said: list[tuple[str, int]] = []
     num_begun = 0
 
-    class Event:
-        def record(self, stream: object) -> None:
-            said.append(("recorded", num_begun))
-
-        def synchronize(self) -> None:
-            said.append(("waited for", num_begun))
-
-    monkeypatch.setattr(torch.cuda, "Event", Event)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
-    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    monkeypatch.setattr(PretendEvent, "record", lambda event, stream: said.append(("recorded", num_begun)))
+    monkeypatch.setattr(PretendEvent, "synchronize", lambda event: said.append(("waited for", num_begun)))
     encoder = SentenceEncoder.load(folder, hidden_dropout=0.0, attention_dropout=0.0)
     objective = make.info_nce(temperature=0.05)
 

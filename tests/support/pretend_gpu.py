@@ -6,7 +6,7 @@ So a test on a machine without a GPU finds every tensor that was left on the hos
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -181,6 +181,16 @@ def _dispatch(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     return _mapped(lambda one: known[id(one)] if id(one) in known else OnGpu(one), found)
 
 
+class PretendEvent:
+    """What a stream has come to: here everything is done as soon as it is asked for."""
+
+    def record(self, stream: object) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        pass
+
+
 @contextmanager
 def pretended_gpu() -> Iterator[torch.device]:
     """Pretend that there is a GPU while the context is open; gives its device."""
@@ -199,6 +209,9 @@ def pretended_gpu() -> Iterator[torch.device]:
         stack.enter_context(patch.object(fused_attention, "_has_triton", lambda: False))  # nobody compiles for it
         stack.enter_context(patch.object(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=2**30)))
         stack.enter_context(patch.object(torch.cuda, "get_per_process_memory_fraction", lambda device: 1.0))
+        stack.enter_context(patch.object(torch.cuda, "device", lambda device: nullcontext()))
+        stack.enter_context(patch.object(torch.cuda, "current_stream", lambda device: None))
+        stack.enter_context(patch.object(torch.cuda, "Event", PretendEvent))
         for name in ("tensor", "as_tensor"):  # which ask for CUDA before anything is dispatched
             stack.enter_context(patch.object(torch, name, made_there(getattr(torch, name))))
         stack.enter_context(patch.object(Tensor, "pin_memory", _pinned))
