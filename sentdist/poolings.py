@@ -63,6 +63,11 @@ class Pooling:
         return self.head != "never"
 
     @property
+    def gives_dense(self) -> bool:
+        """Whether embeddings are what the dense layer gives, and have its width; else it is for training alone, or there is none."""
+        return self.head == "always"
+
+    @property
     def without_head(self) -> str:
         """The pooling that reads the same and has no dense layer."""
         return next(one.name for one in POOLINGS.values() if not one.has_head and (one.reduction, one.layers) == (self.reduction, None))
@@ -76,7 +81,7 @@ class Pooling:
     def modules(self) -> tuple[tuple[str, ...], str]:
         """What sentence-transformers computes it by at test: kinds of modules behind the transformer, and the mode of Pooling."""
         before = () if self.layers is None else ("WeightedLayerPooling",)
-        behind = ("Dense",) if self.head == "always" else ()
+        behind = ("Dense",) if self.gives_dense else ()
         return (*before, "Pooling", *behind), self.reduction.mode
 
     def read(self, layers: Sequence[Tensor], *, training: bool) -> list[Tensor]:

@@ -108,7 +108,7 @@ def tune(
     """
     from sentdist.plan.corpora.own import own_section
     from sentdist.plan.recipe import recipe_from_values, recipe_text
-    from sentdist.plan.tune_recipe import hours_of, tuning_values
+    from sentdist.plan.tune_recipe import TuneRequest, hours_of, tuning_values
     from sentdist.stages.planning.planned import planned_search
     from sentdist.stages.planning.resolve import FileResolver
 
@@ -121,13 +121,14 @@ def tune(
     _tell_of_a_while(place)
     pin = resolver.own(own_section({"kind": "own", "file": place, **given}, where="DATA"), where="DATA")
     encoders = [_split_commit(one) for one in encoder or ["minilm-l6"]]
-    values = tuning_values(
+    request = TuneRequest(
         name=name or _as_name(f"tune-{Path(place).name.partition('.')[0]}"), file=place, shape=pin.rows.shape, num_rows=pin.num_rows,
         num_apart=pin.num_apart, corpus=given,
         encoders=encoders, poolings=_poolings(encoders, resolver), hours=hours, trials=trials,
         methods=[one for one in _by_commas(methods) if one],
         max_length=max_length,
     )  # fmt: skip
+    values = tuning_values(request)
     recipe = recipe_from_values(values, where=f"sentdist tune {file}")
     folder = out or Path(".sentdist") / "tuned" / recipe.name
     _check_folder(folder / "recipe.yaml", place)

@@ -66,7 +66,7 @@ class LoadedEncoder:
         folder = find_checkpoint(use.checkpoint, revision=use.revision)
         encoder = SentenceEncoder.load(folder, pooling=use.pooling)
         encoder.checked_length(use.max_length)
-        if POOLINGS[encoder.pooling].head == "always" and saved_head(folder, encoder.pooling) is None:
+        if POOLINGS[encoder.pooling].gives_dense and saved_head(folder, encoder.pooling) is None:
             raise EncoderError(
                 where=f"encoder {use.checkpoint}: pooling {encoder.pooling}",
                 found="no weights of a dense layer",

@@ -30,7 +30,7 @@ class Pin:
 
     def width_with(self, pooling: str) -> int | None:
         """Of an encoder's embeddings, where planning can know it."""
-        return self.dense_width or self.width if POOLINGS[pooling].head == "always" else self.width
+        return self.dense_width or self.width if POOLINGS[pooling].gives_dense else self.width
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -136,6 +136,11 @@ class ResolvedTask:
         return {"name": self.name, "source": self.source, "revision": self.revision, "split": self.card.split}
 
 
+def _pin_of_source(task: ScoredTask) -> tuple[tuple[str, str], ...]:
+    assert not isinstance(task, LinkTask)
+    return ((task.source, task.revision),)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TaskKind:
     """What is known of a kind of task; `TASK_KINDS` names them all, and every other list is derived from it.
@@ -154,7 +159,9 @@ class TaskKind:
     counts_candidates: a card's number of items is that of its candidates. has_intervals: its items are kept with a score each, so
     that there is an interval over other items.
     shown: measures that stand for a task whose main one does not say how good an encoder is, all in units of their own.
-    make: the pinned task. encodes: sentences that a task of so many items encodes.
+    table: the title of its table, a column a task; None: a report has none of it. measures_in_table: of a kind of which each task has a
+    table of its own, the columns of that.
+    make: the pinned task. encodes: sentences that a task of so many items encodes. pins: what a task reads, and the revisions it means.
     """
 
     name: str
@@ -163,6 +170,7 @@ class TaskKind:
     further: Callable[[TaskCard], tuple[str, ...]] = lambda card: ()
     floors: tuple[Floor, ...] = ()
     table: str | None
+    measures_in_table: tuple[str, ...] = ()
     works: tuple[str, ...] = ()
     own: str | None = None
     chooses: bool = False
@@ -176,6 +184,7 @@ class TaskKind:
     shown: tuple[str, ...] = ()
     make: Callable[[ResolvedTask], ChosenTask] | None
     encodes: Callable[[ScoredTask, int], int]
+    pins: Callable[[ScoredTask], tuple[tuple[str, str], ...]] = _pin_of_source
 
     @property
     def is_own(self) -> bool:
@@ -230,6 +239,11 @@ def _of_links(task: ScoredTask, items: int) -> int:
     return 2 * task.held_out * len(task.relations)
 
 
+def _pins_of_links(task: ScoredTask) -> tuple[tuple[str, str], ...]:
+    assert isinstance(task, LinkTask)
+    return tuple((file.source, file.source_revision) for part in task.relations for file in part.sources)
+
+
 def _three_each(task: ScoredTask, items: int) -> int:
     return 3 * items
 
@@ -243,13 +257,14 @@ TASK_KINDS: dict[str, TaskKind] = {
     for kind in (
         TaskKind(
             name="sts", main=Measure(name="spearman", title="Spearman", unit="Spearman's correlation × 100", lowest=-100.0),
-            columns=("sentence1", "sentence2", "score"), floors=("word_overlap",), table=None,
+            columns=("sentence1", "sentence2", "score"), floors=("word_overlap",), table="Semantic textual similarity",
             own="`sentence1`, `sentence2`, `score` on any scale; `subset`, `group` (what belongs together) and `split` if you like",
             chooses=True, is_graded_pairs=True, make=_pinned, encodes=_two_each,
         ),
         TaskKind(
             name="retrieval", main=Measure(name="map", title="MAP", unit="mean over queries × 100"),
-            floors=("word_overlap", "bm25"), table=None,
+            floors=("word_overlap", "bm25"), table="Retrieval",
+            measures_in_table=("acc@1", "acc@3", "acc@5", "map", "mrr", "ndcg@10"),
             own=(
                 "`NAME_docs` (`doc_id`, `text`, `title`), `NAME_queries` (`query_id`, `query`, `group` if you like), `NAME_qrels` "
                 "(`query_id`, `doc_id`, `relevance`), each a file, or a folder or zip in BEIR's shape"
@@ -313,7 +328,7 @@ TASK_KINDS: dict[str, TaskKind] = {
         TaskKind(
             name="links", main=Measure(name="mrr", title="MRR", unit="mean over triples × 100"),
             floors=("word_overlap", "bm25"), table=None,
-            has_intervals=False, make=None, encodes=_of_links,
+            has_intervals=False, make=None, encodes=_of_links, pins=_pins_of_links,
         ),
     )
 }  # fmt: skip

@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from sentdist.errors import RecipeError
 from sentdist.plan.specs import Shape
@@ -108,39 +107,57 @@ def methods_for(shape: Shape, wanted: Sequence[str]) -> dict[str, Tunable]:
     return {name: one for name, one in fitting.items() if (name in wanted if wanted else not one.asked)}
 
 
-def tuning_values(
-    *,
-    name: str,
-    file: str,
-    shape: Shape,
-    num_rows: int,
-    num_apart: int,
-    corpus: dict[str, Json],
-    encoders: Sequence[tuple[str, str | None]],
-    hours: float,
-    poolings: Mapping[str, str] = MappingProxyType({}),
-    trials: int | None = None,
-    methods: Sequence[str] = (),
-    max_length: int = 128,
-) -> dict[str, Json]:
-    """The values of the recipe. num_rows: that train; num_apart: of them without a text in common, as those of a batch
-    are, at most. corpus: what a person said of the file. encoders: checkpoint and commit; each has
-    its own methods, so that all get the same number of trials. poolings: of those that declare another than the mean.
-    trials: of each method at most.
+@dataclass(frozen=True, kw_only=True)
+class TuneRequest:
+    """What a person asks `sentdist tune` for, and what is known of the file.
+
+    num_rows: that train; num_apart: of them without a text in common, as those of a batch are, at most. corpus: what a person said of
+    the file. encoders: checkpoint and commit; each has its own methods, so that all get the same number of trials. poolings: of those
+    that declare another than the mean. trials: of each method at most; None: as many as the budget has time for.
+    """
+
+    name: str
+    file: str
+    shape: Shape
+    num_rows: int
+    num_apart: int
+    corpus: dict[str, Json]
+    encoders: Sequence[tuple[str, str | None]]
+    hours: float
+    poolings: Mapping[str, str] = field(default_factory=dict)
+    trials: int | None = None
+    methods: Sequence[str] = ()
+    max_length: int = 128
+
+    @property
+    def batch_sizes(self) -> list[int]:
+        """Those to try: four batches an epoch at least, of rows that share no text.
+
+        Raises:
+            RecipeError: fewer rows than the smallest batch.
+        """
+        least = BATCHES[0]
+        if self.num_rows < least:
+            raise RecipeError(
+                where=self.file, found=f"{self.num_rows} rows to train on", expected=f"{least} at least", remedy="Give more rows."
+            )
+        if self.num_apart < least:
+            raise RecipeError(
+                where=self.file, found=f"{self.num_apart} different texts in a column of the {self.num_rows} rows to train on",
+                expected=f"{least} at least, for no two rows of a batch share a text", remedy="Give rows with other texts.",
+            )  # fmt: skip
+        return [size for size in BATCHES if size * 4 <= self.num_rows and size <= self.num_apart] or [least]
+
+
+def tuning_values(asked: TuneRequest) -> dict[str, Json]:
+    """The values of the recipe.
 
     Raises:
-        RecipeError: as `methods_for`; fewer rows than the smallest batch.
+        RecipeError: as `methods_for` and `TuneRequest.batch_sizes`.
     """
-    batches = [size for size in BATCHES if size * 4 <= num_rows and size <= num_apart] or [BATCHES[0]]
-    if num_rows < BATCHES[0]:
-        raise RecipeError(where=file, found=f"{num_rows} rows to train on", expected=f"{BATCHES[0]} at least", remedy="Give more rows.")
-    if num_apart < BATCHES[0]:
-        raise RecipeError(
-            where=file, found=f"{num_apart} different texts in a column of the {num_rows} rows to train on",
-            expected=f"{BATCHES[0]} at least, for no two rows of a batch share a text", remedy="Give rows with other texts.",
-        )  # fmt: skip
-    fitting = methods_for(shape, methods)
-    choices = [_choice_of(one, poolings) for one in encoders]
+    batches = asked.batch_sizes
+    fitting = methods_for(asked.shape, asked.methods)
+    choices = [_choice_of(one, asked.poolings) for one in asked.encoders]
     space: dict[str, Json] = {"training.learning_rate": RATES}
     if len(batches) > 1:
         space["training.batch_size"] = {"choice": [*batches]}
@@ -149,17 +166,17 @@ def tuning_values(
         rows |= _rows_at(place, fitting)
         space |= _space_at(place, fitting)
     return {
-        "name": slug(name).replace(".", "-"),
-        "about": f"sentdist tune {file}: {shape}, {', '.join(one.title for one in fitting.values())}.",
+        "name": slug(asked.name).replace(".", "-"),
+        "about": f"sentdist tune {asked.file}: {asked.shape}, {', '.join(one.title for one in fitting.values())}.",
         "encoder": {field: value for field, value in choices[0].items() if value is not None},
-        "corpus": {"kind": "own", "file": file, **corpus},
-        "training": {"batch_size": batches[-1] if len(batches) < 3 else batches[1], "epochs": 1, "max_length": max_length},
+        "corpus": {"kind": "own", "file": asked.file, **asked.corpus},
+        "training": {"batch_size": batches[-1] if len(batches) < 3 else batches[1], "epochs": 1, "max_length": asked.max_length},
         "selection": {"task": "own", "every_fraction": 0.25},
-        "evaluation": {"tasks": ["own"], "max_length": max_length},
+        "evaluation": {"tasks": ["own"], "max_length": asked.max_length},
         "seeds": [*range(SEEDS)],
         "baseline": next(iter(rows)),
         "methods": rows,
-        "search": _search_section(space, hours=hours, trials=trials),
+        "search": _search_section(space, hours=asked.hours, trials=asked.trials),
         "runtime": {"engine": "torch", "workers": 1, "cpus_per_worker": 1},
     }
 

@@ -60,12 +60,11 @@ def means_over_folds(folds: Sequence[Mapping[str, Json]]) -> dict[str, float | N
 
 
 def lead_tasks(seeds: Sequence[SeedResults]) -> tuple[str, Sequence[str]]:
-    """What speaks for a sweep, in words, and the tasks whose mean it is: those of the report's first table, of which retrieval has one a
-    task."""
-    for kind in TASK_KINDS:
-        tasks = list(dict.fromkeys(task for one in seeds for task in one.tasks(kind)))
+    """What speaks for a sweep, in words, and the tasks whose mean it is: those of the report's first table, which may be of one task."""
+    for name, kind in TASK_KINDS.items():
+        tasks = list(dict.fromkeys(task for one in seeds for task in one.tasks(name)))
         if tasks:
-            return (f"average of {kind}", tasks) if has_average(tasks) and kind != "retrieval" else (tasks[0], tasks[:1])
+            return (f"average of {name}", tasks) if has_average(tasks) and not kind.measures_in_table else (tasks[0], tasks[:1])
     return "", ()
 
 

@@ -47,7 +47,7 @@ def sweep_drawings(
     unit = score_unit(headline)
     rows = next(table_rows(scored)).rows
     score = headline.lead_score
-    printed = tables_of(sweep.paper).regulators if sweep.paper is not None and scored.sts else None
+    printed = tables_of(sweep.paper).regulators if sweep.paper is not None and scored.of_kind("sts") else None
     yield from _regulators(rows, score, scored.facts, unit, paper=printed)
     yield from _grid(rows, score, scored.facts, unit)
     yield from _thresholds(rows, score, scored.facts, unit)

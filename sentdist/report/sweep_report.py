@@ -33,7 +33,7 @@ from sentdist.report.selection import (
 from sentdist.report.side_by_side import SideBySide
 from sentdist.report.style import Drawing
 from sentdist.report.sweep_drawings import dev_unit, sweep_drawings
-from sentdist.report.sweep_rows import STS_TITLE, SweepRows, shared_trainings, sweep_rows, table_rows
+from sentdist.report.sweep_rows import SweepRows, shared_trainings, sweep_rows, table_rows
 from sentdist.report.table_csv import comparisons_to_csv, to_csv
 from sentdist.report.tables import ResultTable, SharedStages, build_table
 from sentdist.report.templating import render
@@ -151,7 +151,7 @@ def _printed(sweep: SweepRecord, scored: SweepRows, tables: Sequence[ResultTable
     """The tables of similarity beside those of the sweep's paper."""
     if sweep.paper is not None:
         for table in tables:
-            if table.title == STS_TITLE:
+            if table.title == TASK_KINDS["sts"].table:
                 yield from tables_of(sweep.paper).beside(table, scored.facts)
 
 

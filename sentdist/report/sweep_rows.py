@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sentdist.plan.task_kinds import TASK_KINDS
+from sentdist.plan.task_kinds import TASK_KINDS, TaskKind
 from sentdist.plan.tasks import TASKS
 from sentdist.reading import drop_remedy, read_json_lines
 from sentdist.report import useb
@@ -20,21 +20,23 @@ from sentdist.store.record import Record
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.store.sweep import SweepRecord, TrialRecord
 
-STS_TITLE = "Semantic textual similarity"
 TASK_TITLES = {name: card.title for name, card in TASKS.items() if card.title is not None}
-RETRIEVAL_MEASURES = ("acc@1", "acc@3", "acc@5", "map", "mrr", "ndcg@10")  # those that a table of retrieval shows
 
-# Kinds of task that have one table, a column a task: its title.
-KIND_TABLES = {kind.name: kind.table for kind in TASK_KINDS.values() if kind.table is not None}
+
+@dataclass(frozen=True, kw_only=True)
+class KindRows:
+    """The rows of a table of a kind's tasks. task: the one that it is about; None: all of them, a column each."""
+
+    kind: TaskKind
+    task: str | None = None
+    rows: list[ResultRow]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepRows:
     """All that a report of a sweep says numbers about."""
 
-    sts: list[ResultRow]
-    retrieval: dict[str, list[ResultRow]]  # task -> rows of its measures
-    other: dict[str, list[ResultRow]]  # kind of task -> rows of its tasks
+    kinds: list[KindRows]  # in the order of TASK_KINDS
     facts: dict[str, CellFacts]  # by label
     useb: list[ResultRow]  # of the whole benchmark, where all of it was scored
     useb_by_relation: list[ResultRow]  # the same for each relation alone
@@ -43,31 +45,37 @@ class SweepRows:
     unfinished: list[TrialRecord]
     exploratory: dict[str, str]  # label -> why it is no evidence
 
+    def of_kind(self, kind: str, task: str | None = None) -> list[ResultRow]:
+        """The rows of a kind of task, or of one task of a kind whose tasks have tables of their own; none where it was not scored."""
+        return next((one.rows for one in self.kinds if (one.kind.name, one.task) == (kind, task)), [])
+
 
 def sweep_rows(sweep: SweepRecord, store: ArtifactStore, records: dict[str, Record]) -> SweepRows:
     """Rows of every cell and seed all of whose folds have scores in the store; trials without scores are listed as unfinished. A mean over
     fewer folds would be another number, of other test items."""
     scores = scores_of(sweep, records)
     results = seed_results(sweep, records)
-    tasks = list(dict.fromkeys(task for result in results for kind in ("sts", "retrieval", *KIND_TABLES) for task in result.tasks(kind)))
+    kinds = [kind for kind in TASK_KINDS.values() if kind.table is not None]
+    tasks = list(dict.fromkeys(task for result in results for kind in kinds for task in result.tasks(kind.name)))
     first_of_cell: dict[str, TrialRecord] = {}
     for result in results:
         first_of_cell.setdefault(result.cell, result.trials[0])
 
-    def of_kind(kind: str) -> list[ResultRow]:
-        return [_row(result, store, records, _main_scores(found)) for result in results if (found := result.tasks(kind))]
-
-    def of_retrieval(task: str) -> list[ResultRow]:
-        columns = {f"{task}:{measure}": (task, f"{task}.{measure}") for measure in RETRIEVAL_MEASURES}
-        return [_row(result, store, records, columns) for result in results if task in result.tasks("retrieval")]
+    def of_kind(kind: TaskKind) -> Iterator[KindRows]:
+        if not kind.measures_in_table:
+            rows = [_row(result, store, records, _main_scores(found)) for result in results if (found := result.tasks(kind.name))]
+            yield KindRows(kind=kind, rows=rows)
+            return
+        for task in tasks:
+            columns = {f"{task}:{measure}": (task, f"{task}.{measure}") for measure in kind.measures_in_table}
+            rows = [_row(result, store, records, columns) for result in results if task in result.tasks(kind.name)]
+            yield KindRows(kind=kind, task=task, rows=rows)
 
     of_useb = [
         (result, _useb_row(result, store, records)) for result in results if useb.has_useb([task.name for task in result.scores.tasks])
     ]
     return SweepRows(
-        sts=of_kind("sts"),
-        retrieval={task: rows for task in tasks if (rows := of_retrieval(task))},
-        other={kind: rows for kind in KIND_TABLES if (rows := of_kind(kind))},
+        kinds=[one for kind in kinds for one in of_kind(kind) if one.rows],
         facts={cell: cell_facts(trial, records) for cell, trial in first_of_cell.items()},
         useb=[row for _, row in of_useb],
         useb_by_relation=[
@@ -81,24 +89,19 @@ def sweep_rows(sweep: SweepRecord, store: ArtifactStore, records: dict[str, Reco
 
 
 def table_rows(scored: SweepRows) -> Iterator[TableRows]:
-    """The tables of a sweep: pairs first, then one a retrieval task, then one a kind of other tasks, then the benchmark of several."""
+    """The tables of a sweep: one a kind of task, or one a task where its kind has it so, then the benchmark of several."""
     task_of = {TASK_TITLES.get(task, task): task for task in scored.tasks}
-
-    def of_kind(kind: str, title: str, rows: list[ResultRow]) -> TableRows:
-        columns = list(rows[0].scores)
-        measure = TASK_KINDS[kind].main
-        return TableRows(title=title, rows=rows, columns=columns, task_of=task_of, measure=measure, average=has_average(columns))
-
-    if scored.sts:
-        yield of_kind("sts", STS_TITLE, scored.sts)
-    for task, rows in scored.retrieval.items():
-        columns = list(rows[0].scores)
-        yield TableRows(
-            title=f"Retrieval: {task}", rows=rows, columns=columns, task_of=dict.fromkeys(columns, task),
-            measure=TASK_KINDS["retrieval"].main, average=False, of_task=task,
-        )  # fmt: skip
-    for kind, rows in scored.other.items():
-        yield of_kind(kind, KIND_TABLES[kind], rows)
+    for one in scored.kinds:
+        title, columns = str(one.kind.table), list(one.rows[0].scores)
+        if one.task is None:
+            yield TableRows(
+                title=title, rows=one.rows, columns=columns, task_of=task_of, measure=one.kind.main, average=has_average(columns)
+            )
+        else:
+            yield TableRows(
+                title=f"{title}: {one.task}", rows=one.rows, columns=columns, task_of=dict.fromkeys(columns, one.task),
+                measure=one.kind.main, average=False, of_task=one.task,
+            )  # fmt: skip
     if scored.useb:
         columns = list(useb.COLUMNS)
         yield TableRows(

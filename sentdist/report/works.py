@@ -23,7 +23,11 @@ def works_of_sweep(found: SweepRows, records: Mapping[str, Record], tables: Iter
     used |= {work for task in found.tasks if task in TASKS and (work := TASKS[task].citation) is not None}
     used |= {"simcse"} if set(found.tasks) & set(TASK_GROUPS["sts"]) else set()  # whose protocol these tasks are scored by
     has_geometry = any(name.startswith("geometry") and name.endswith(".uniformity") for one in records.values() for name in one.results)
-    used |= {work for kind in {*found.other, *(["geometry"] if has_geometry else [])} for work in TASK_KINDS[kind].works}
+    used |= {
+        work
+        for kind in {*(one.kind.name for one in found.kinds), *(["geometry"] if has_geometry else [])}
+        for work in TASK_KINDS[kind].works
+    }
     used |= works_of_stages(stage for facts in found.facts.values() for stage in (facts.train, facts.scores) if stage is not None)
     return sorted(used)
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from sentdist.families import FAMILIES, FLAT_FAMILIES
 from sentdist.learning.encoder import fused_layer
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
@@ -22,6 +23,12 @@ pytestmark = pytest.mark.parity
 
 FUSED = ("bert", "roberta", "electra", "xlm-roberta", "camembert", "mpnet", "data2vec-text", "ernie")
 ATTENTION_ONLY = ("albert", "distilbert", "gte", "jina_embeddings_v3", "nomic_bert", "roberta-prelayernorm", "xlm-roberta-xl")
+
+
+def test_every_flat_family_with_a_table_of_positions_is_here() -> None:
+    """Layers are recognised by their parts, not by a second list of families: these two say which are, of those of `FAMILIES`."""
+    with_tables = {name for name in FLAT_FAMILIES if FAMILIES[name].positions in ("table", "table_behind_padding")}
+    assert set(FUSED) <= with_tables <= {*FUSED, *ATTENTION_ONLY} <= set(FLAT_FAMILIES)
 
 
 class Asked:

@@ -15,8 +15,8 @@ from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.specs import Task
 from sentdist.plan.stage import Json, Stage
 from sentdist.plan.stages import Scores, Train
+from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.unroll import Plan, Trial
-from sentdist.report.sweep_rows import RETRIEVAL_MEASURES
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
 
@@ -84,7 +84,7 @@ def _of_equal_items(task: str, folder: Path, score: float) -> float:
 def _retrieval(task: Task, folder: Path, level: float, *, size: int, seed: int) -> dict[str, Json]:
     """Made-up measures of queries around a level: each ten points above the one before."""
     draws = np.random.default_rng(seed).normal(level, 1.0, size)
-    found = {measure: draws + 10 * place for place, measure in enumerate(RETRIEVAL_MEASURES)}
+    found = {measure: draws + 10 * place for place, measure in enumerate(TASK_KINDS["retrieval"].measures_in_table)}
     pq.write_table(pa.table({"query_id": [f"q{row}" for row in range(size)], **found}), folder / "items" / f"{task.name}.parquet")
     measures: dict[str, Json] = {f"{task.name}.{measure}": float(values.mean()) for measure, values in found.items()}
     return {task.name: measures[f"{task.name}.map"]} | measures

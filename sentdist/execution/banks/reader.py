@@ -149,7 +149,7 @@ def _embedding_width(encoder: Train, context: Context) -> int:
         with reading(None, where=place, expected="the configuration of an encoder", remedy=drop_remedy(Path(encoder.place))):
             return read(json.loads(content))
 
-    if POOLINGS[encoder.encoder.pooling].head != "always":
+    if not POOLINGS[encoder.encoder.pooling].gives_dense:
         return said_in("config.json", lambda values: int(configured(values, "width") or values["hidden_size"]))
     dense = said_in("modules.json", lambda found: next(str(one["path"]) for one in found if one["type"].endswith(".Dense")))
     return said_in(f"{dense}/config.json", lambda values: int(values["out_features"]))

@@ -63,7 +63,7 @@ def unlike_ours(folder: Path, pooling: str) -> str | None:
         if kind == "Dense":
             activation, sizes = str(config.get("activation_function")), [config.get(name) for name in ("in_features", "out_features")]
             known = POOLINGS[pooling]
-            has_size = known.head == "always" or sizes[0] == sizes[1]  # one that is dropped at test leaves the width
+            has_size = known.gives_dense or sizes[0] == sizes[1]  # one that is dropped at test leaves the width
             if not activation.endswith(f".{known.dense.activation}") or not has_size or config.get("use_residual"):
                 around = ", around which its input goes" if config.get("use_residual") else ""
                 return f"a dense layer of {sizes[0]} to {sizes[1]} with {activation}{around}"

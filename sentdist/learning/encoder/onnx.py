@@ -85,7 +85,7 @@ class PaddedEncoder(nn.Module):
         super().__init__()
         self.model = model
         self.pooling = POOLINGS[encoder.pooling]
-        self.head = encoder.head if self.pooling.head == "always" else None
+        self.head = encoder.head if self.pooling.gives_dense else None
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """(S, D) embeddings of sentences (S, T)."""

@@ -202,7 +202,7 @@ class SentenceEncoder(nn.Module):
         embeddings_SD = pool(self._layers(filled), pooled, pooling=self.pooling, training=self.training, behind=behind)
         if pooled.num_sentences > tokens.num_sentences:
             embeddings_SD = embeddings_SD[: tokens.num_sentences]
-        if self.head is not None and (self.training or POOLINGS[self.pooling].head == "always"):
+        if self.head is not None and (self.training or POOLINGS[self.pooling].gives_dense):
             embeddings_SD = self.head(embeddings_SD).float()
         return embeddings_SD
 

@@ -105,7 +105,7 @@ def _pooling_modules(model: PreTrainedModel, pooling: str, head: PoolingHead | N
             )
         )
     modules.append(Pooling(width, pooling_mode=known.reduction.mode))
-    if known.head == "always":
+    if known.gives_dense:
         assert head is not None, "the encoder is constructed with its head"
         dense = Dense(width, head.dense.out_features, bias=head.dense.bias is not None, activation_function=head.activation)
         dense.linear.load_state_dict(head.dense.state_dict())

@@ -10,8 +10,7 @@ from typing import Any
 
 from sentdist.data.sources.mirror import data_folder
 from sentdist.data.sources.pinned import check_pinned
-from sentdist.plan.corpora.relations import LinkTask
-from sentdist.plan.task_kinds import ScoredTask, own_rows_of
+from sentdist.plan.task_kinds import TASK_KINDS, ScoredTask, own_rows_of
 from sentdist.stages.tasks.loaded_task import LoadedTask
 
 
@@ -25,7 +24,7 @@ def load_task(task: ScoredTask, data_root: str | None, folders: Mapping[str, str
         from sentdist.stages.tasks.held_out_rows import load_own_rows  # brings datasketch, which takes a second to import
 
         return load_own_rows(task, own, folders, root)
-    for source, revision in _pins_of(task):
+    for source, revision in TASK_KINDS[task.kind].pins(task):
         check_pinned(source, revision, data_root=root)
     return loader_of(task.kind)(task, root)
 
@@ -34,10 +33,3 @@ def loader_of(kind: str) -> Callable[[Any, Path | None], LoadedTask]:
     """`load_KIND` of the module KIND beside this one, imported when it is asked for: some kinds fit classifiers, whose library is slow."""
     loader: Callable[[Any, Path | None], LoadedTask] = getattr(importlib.import_module(f"sentdist.stages.tasks.{kind}"), f"load_{kind}")
     return loader
-
-
-def _pins_of(task: ScoredTask) -> list[tuple[str, str]]:
-    """What a task reads, and the revisions that it means."""
-    if isinstance(task, LinkTask):
-        return [(file.source, file.source_revision) for part in task.relations for file in part.sources]
-    return [(task.source, task.revision)]

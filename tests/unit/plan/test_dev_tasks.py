@@ -143,7 +143,7 @@ def test_the_mean_of_the_dev_scores_chooses(tiny_encoder_dir: Path, tmp_path: Pa
     assert both == pytest.approx([(one + other) / 2 for one, other in zip(first, second, strict=True)])
     sweep = load_sweep(context.store, "stsb-dev-sickr-dev")
     records = sweep.records(context.store)
-    rows = sweep_rows(sweep, context.store, records).sts
+    rows = sweep_rows(sweep, context.store, records).of_kind("sts")
     (cell,) = chosen_cells(
         sweep,
         records,

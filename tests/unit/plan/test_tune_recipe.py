@@ -10,7 +10,7 @@ from sentdist.errors import RecipeError
 from sentdist.plan.recipe import recipe_from_values, recipe_text
 from sentdist.plan.stage import topological
 from sentdist.plan.suggestions import searched
-from sentdist.plan.tune_recipe import TUNABLE, hours_of, tuning_values
+from sentdist.plan.tune_recipe import TUNABLE, TuneRequest, hours_of, tuning_values
 from tests.support.planning import FixedResolver, plan_of
 
 
@@ -19,7 +19,7 @@ def values(**changes: Any) -> dict[str, Any]:
         "name": "tune-my file", "file": "my.csv", "shape": "pairs", "num_rows": 1000, "num_apart": 1000, "corpus": {"shape": "pairs"},
         "encoders": [("minilm-l6", None)], "hours": 0.5,
     }  # fmt: skip
-    return tuning_values(**(given | changes))
+    return tuning_values(TuneRequest(**(given | changes)))
 
 
 @pytest.mark.parametrize(("num_apart", "sizes"), [(1000, [16, 32, 64]), (63, [16, 32]), (31, None)])

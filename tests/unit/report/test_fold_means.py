@@ -46,7 +46,7 @@ def test_the_average_in_a_terminal_is_of_seeds_that_have_every_task(tmp_path: Pa
     _, other = (trial.key for trial in sweep.trials if trial.method == "rcl")
     records[other] = records[other].model_copy(update={"results": records[other].results | {"sts13": None}})
     found = brief_table(sweep, records)
-    first = next(one for one in sweep_rows(sweep, store, records).sts if one.method == "rcl")
+    first = next(one for one in sweep_rows(sweep, store, records).of_kind("sts") if one.method == "rcl")
     assert found.columns == ("system", "n", "sts12", "sts13", "average of sts")
     (row,) = (row for row in found.rows if row[0] == "rcl")
     assert row[1] == "2" and row[3:] == (

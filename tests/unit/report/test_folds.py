@@ -60,12 +60,12 @@ def test_a_score_that_one_fold_lacks_is_no_mean_of_the_others(tmp_path: Path) ->
     records[key] = records[key].model_copy(update={"results": records[key].results | {f"{NAME}.map": None}})
     found = sweep_rows(sweep, store, records)
     assert {(curve.label, curve.seed) for curve in found.curves} >= {("fine_tuned", 0), ("fine_tuned", 1)}, "each seed has its curve"
-    (row,) = (row for row in found.retrieval[NAME] if (row.method, row.seed) == ("rcl", 0))
+    (row,) = (row for row in found.of_kind("retrieval", NAME) if (row.method, row.seed) == ("rcl", 0))
     of_mrr = [float(str(records[one].results[f"{NAME}.mrr"])) for one in (key, *others)]
     assert row.scores[f"{NAME}:map"] is None and row.scores[f"{NAME}:mrr"] == pytest.approx(sum(of_mrr) / 3)
-    assert {len(set(cell)) for one in found.retrieval[NAME] for cell in (one.items or {}).values() if isinstance(cell, tuple)} == {3}, (
-        "its items too"
-    )
+    assert {
+        len(set(cell)) for one in found.of_kind("retrieval", NAME) for cell in (one.items or {}).values() if isinstance(cell, tuple)
+    } == {3}, "its items too"
 
 
 def test_a_curve_is_that_of_the_first_fold_in_the_order_of_its_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ def _table(context: Context) -> tuple[ResultTable, SweepRecord]:
     sweep = load_sweep(context.store, "tiny")
     found = sweep_rows(sweep, context.store, sweep.records(context.store))
     table = build_table(
-        TableRows(title="t", rows=found.sts, columns=["STS-B"], average=False, measure=TASK_KINDS["sts"].main),
+        TableRows(title="t", rows=found.of_kind("sts"), columns=["STS-B"], average=False, measure=TASK_KINDS["sts"].main),
         baseline="fine_tuned",
         exploratory=found.exploratory,
     )
@@ -206,7 +206,8 @@ def test_fewer_seeds_than_others_are_exploratory(tmp_path: Path, tiny_encoder_di
     sweep = load_sweep(context.store, "tiny")
     found = sweep_rows(sweep, context.store, sweep.records(context.store))
     table = build_table(
-        TableRows(title="t", rows=found.sts, columns=["STS-B"], average=False, measure=TASK_KINDS["sts"].main), baseline="fine_tuned"
+        TableRows(title="t", rows=found.of_kind("sts"), columns=["STS-B"], average=False, measure=TASK_KINDS["sts"].main),
+        baseline="fine_tuned",
     )
     assert table.line("rcl").exploratory == "rcl has 1 seed, others have 2"
     assert table.line("fine_tuned").exploratory == "" and table.line("base").exploratory == ""
