@@ -44,7 +44,7 @@ class Browser:
         self.chrome = chrome
 
     def visit(self, page: str) -> None:
-        """Load a page anew: `page` is what follows the server's address, such as `#/experiments`."""
+        """Load a page again: `page` is what follows the server's address, such as `#/experiments`."""
         self.chrome.get("about:blank")  # another fragment of the same address would load nothing
         self.chrome.get(f"{self.uri}/{page}")
 

@@ -106,7 +106,7 @@ def of_its_suffix(foreign: str) -> str:
 
 
 def unreadable(path: Path, *, most_bytes: int | None = None, may_be_pipe: bool = False) -> str | None:
-    """Why `path` is no file to read, in a few words; None where it is one. Never opens it: opening a pipe may wait for ever.
+    """Why `path` is no file to read, in a few words; None where it is one. Never opens it: opening a pipe may wait forever.
 
     Raises:
         OSError: its disk or file server fails, see `disk_errors`.

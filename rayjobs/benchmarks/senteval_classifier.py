@@ -1,4 +1,4 @@
-"""SentEval's transfer classifier, written anew from its description and settings: the peer of `sentdist.evaluation.classification`.
+"""SentEval's transfer classifier, reimplemented from its description and settings: the peer of `sentdist.evaluation.classification`.
 
 Logistic regression in torch by Adam (learning rate 1e-3, batch 64), L2 as Adam's weight decay from 1e-5 to 1e-2,
 four passes between looks at the dev rows, stopped after the sixth look that brought nothing better (tenacity 5), at most 200 passes;

@@ -130,7 +130,7 @@ def _markdown(rows: list[Row], threads: int) -> str:
         "# Transfer tasks beside SentEval's classifier",
         "",
         "MiniLM (mean pooling, fp32), the same embeddings for both. Theirs: `rayjobs/benchmarks/senteval_classifier.py`, SentEval's torch "
-        "classifier written anew (Adam, batches of",
+        "classifier reimplemented (Adam, batches of",
         "exactly 64, each model its own shuffles, early stopping, L2 grid). Ours: the same, folds side by side "
         "(`sentdist/evaluation/transfer.py`). A seed is that of folds,",
         "first weights and shuffles; SentEval has 1111. Accuracy × 100, mean ± standard deviation over seeds; difference of the means "

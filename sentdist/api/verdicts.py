@@ -108,7 +108,7 @@ def compare(
 
 
 def report(sweep: str | Recipe | None = None, *, paper: str | None = None, store: Place = None) -> Report:
-    """The tables and figures of a sweep, or with `paper` all tables of a paper with ours beneath: a function of the store's records.
+    """The tables and figures of a sweep, or with `paper` all tables of a paper with ours below: a function of the store's records.
 
     sweep: its recipe, or that recipe's name: what was last run under it. The report has `markdown`, `html` and `files`; `write(folder)`
         writes them all.

@@ -35,7 +35,7 @@ from sentdist.errors import SentdistError, StoreError, first_line
 from sentdist.execution.sigterm import with_signal_code
 from sentdist.gc_thresholds import collect_rarely
 
-MISTAKE, FAILURE = 2, 1  # exit codes: what a person can correct in what was typed or given; a disk that fails, or what nobody foresaw
+MISTAKE, FAILURE = 2, 1  # exit codes: what a person can correct in what was typed or given; a disk that fails, or an unexpected error
 # How click ends a command itself. By typer's version ClickException, an ancestor of BadParameter, is click's or typer's own.
 _OWN_ENDINGS: tuple[type[BaseException], ...] = (typer.Exit, typer.Abort, typer.BadParameter.__mro__[2], BrokenPipeError)
 
@@ -73,7 +73,7 @@ class _Commands(TyperGroup):
                 raise
             said = first_line(error)
             name = type(error).__name__
-            _tell(f"Not foreseen: {name if said == name else f'{name}: {said}'}. The traceback is in {kept_traceback(error)}.")
+            _tell(f"Unexpected error: {name if said == name else f'{name}: {said}'}. The traceback is in {kept_traceback(error)}.")
             raise typer.Exit(FAILURE) from error
 
 

@@ -17,6 +17,6 @@ def explain_interrupt(*, local: bool) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        unfinished = "a training that ran begins anew" if local else "unfinished trainings go on from their last checkpoints"
+        unfinished = "a training that ran starts over" if local else "unfinished trainings go on from their last checkpoints"
         typer.echo(f"Stopped. All that is finished is kept: the same command goes on from there; {unfinished}.")
         raise typer.Exit(INTERRUPTED) from None

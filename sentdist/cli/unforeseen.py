@@ -1,4 +1,4 @@
-"""Where the traceback of an error that nobody foresaw is kept."""
+"""Where the traceback of an unexpected error is kept."""
 
 from __future__ import annotations
 

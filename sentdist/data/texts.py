@@ -254,7 +254,7 @@ def _check_no_table(name: str, path: Path, encoding: str) -> None:
 
 def _is_substituted(path: Path) -> bool:
     """Whether a path is what a shell makes of <(command): a pipe with a writer,
-    where a named pipe may have none and is waited for for ever."""
+    where a named pipe may have none and is waited for forever."""
     return str(path).startswith(("/dev/fd/", "/proc/self/fd/"))
 
 

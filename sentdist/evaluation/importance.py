@@ -34,7 +34,7 @@ class Importance:
     """The share of one field, all of them 1 in sum.
 
     low, high: where it lies in 8 of 10 cases if a third of the trials is left out. by_luck: what the greatest of all fields passes in 1 of
-    20 searches whose scores have nothing to do with the fields (scores dealt out anew). everywhere: its share of the variance over the
+    20 searches whose scores have nothing to do with the fields (scores shuffled). everywhere: its share of the variance over the
     whole space (fANOVA), where `share` asks what distinguishes the best quarter of trials from the others (PED-ANOVA).
     """
 

@@ -152,7 +152,7 @@ class FileBank(HostBank):
 
     @property
     def identity(self) -> Hashable:
-        """Folders, and when they were filled: one that was removed and made anew holds other numbers."""
+        """Folders, and when they were filled: one that was removed and made again holds other numbers."""
         facts = [(folder / "bank.json").stat() for folder in self.folders]
         return tuple((str(folder), fact.st_ino, fact.st_mtime_ns) for folder, fact in zip(self.folders, facts, strict=True))
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from sentdist.errors import DataError, brief, first_line
 
-REMEDY = "Run `sentdist store drop KEY` (the end of the folder's name); the next run makes the bank anew."
+REMEDY = "Run `sentdist store drop KEY` (the end of the folder's name); the next run makes the bank again."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -95,7 +95,7 @@ def read_progress(folder: Path) -> tuple[Progress, EngineFacts]:
             where=str(path),
             found=named(error),
             expected="the progress file of a whole checkpoint",
-            remedy="Resume from an older checkpoint, or start anew.",
+            remedy="Resume from an older checkpoint, or start over.",
         ) from error
 
 
@@ -115,7 +115,7 @@ def check_engine(folder: Path, *, wrote: EngineFacts, reads: EngineFacts) -> Non
             where=str(folder),
             found=f"a checkpoint of {_describe(wrote)}",
             expected=f"one of {_describe(reads)}",
-            remedy="Resume with the engine, ZeRO stage and number of workers that wrote it, or start anew.",
+            remedy="Resume with the engine, ZeRO stage and number of workers that wrote it, or start over.",
         )
 
 

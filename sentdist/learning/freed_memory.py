@@ -30,7 +30,7 @@ def allocator_environment(environment: Mapping[str, str]) -> dict[str, str]:
 def keep_freed_memory() -> None:
     """From now on keep what is freed in this process, until `let_freed_memory_go`, where the C library can (glibc).
 
-    Else each step of a training on a CPU gives its large tensors back to the system and gets them anew, zeroed, page by page: 90,000 pages
+    Else each step of a training on a CPU gives its large tensors back to the system and gets them again, zeroed, page by page: 90,000 pages
     a step of MiniLM at batch 64, 12 % of its time in bf16 (2 cores AMD EPYC). The peak is the same.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

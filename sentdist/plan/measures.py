@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """name: of a result and of a column TASK:NAME. title: in a line of text. unit: beneath a table of such scores. lowest, highest: of all
+    """name: of a result and of a column TASK:NAME. title: in a line of text. unit: below a table of such scores. lowest, highest: of all
     scores in that unit; no interval of a mean goes beyond. larger_is_better: False of one that does not say how good an
     encoder is: no two are compared by it, and none is chosen."""
 

@@ -89,7 +89,7 @@ def heat_map(
     *,
     unit: str,
 ) -> Drawing:
-    """The mean score of every (row, column) of a grid, its sd over seeds beneath, the best cell framed; an empty cell was not run."""
+    """The mean score of every (row, column) of a grid, its sd over seeds below, the best cell framed; an empty cell was not run."""
     check_drawable(cells, "heat map")
     rows, columns = (list(dict.fromkeys(key[place] for key in cells)) for place in (0, 1))
     summaries = {key: summarize(list(scores)) for key, scores in cells.items() if len(scores)}

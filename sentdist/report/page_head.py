@@ -18,7 +18,7 @@ MOST_NAMED = 3  # values of one kind; a page of a wide sweep says how many more 
 
 def finding(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record]) -> str:
     """For a reader in a hurry: what the recipe's headline method scores (of its cells the one that dev chose), and whether that differs
-    from the baseline. The sentences beneath the table say it with all its numbers."""
+    from the baseline. The sentences below the table say it with all its numbers."""
     line = headline(sweep, table, records)
     if line is None:
         return ""

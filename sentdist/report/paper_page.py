@@ -1,4 +1,4 @@
-"""All result tables of one paper in its own shape, with what the store has of each row beneath it: `sentdist report --paper`."""
+"""All result tables of one paper in its own shape, with what the store has of each row below it: `sentdist report --paper`."""
 
 from __future__ import annotations
 

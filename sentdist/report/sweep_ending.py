@@ -1,4 +1,4 @@
-"""What the end of a sweep says beneath its table: whether training has helped at all, and whether anything is tested."""
+"""What the end of a sweep says below its table: whether training has helped at all, and whether anything is tested."""
 
 from __future__ import annotations
 
@@ -55,5 +55,5 @@ def no_tests(sweep: SweepRecord, records: Mapping[str, Record]) -> str:
     others = [name for name in scored if name != (untouched or scored)[0]]
     return (
         f"Nothing is tested against a baseline: say `baseline: {(untouched or scored)[0]}` in the recipe (or {', '.join(others)}) and give "
-        "the command again; it builds nothing anew, and the report has the tests."
+        "the command again; it rebuilds nothing, and the report has the tests."
     )

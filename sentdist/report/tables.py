@@ -1,4 +1,4 @@
-"""What a table of results says: scores over seeds, what differs from what, who is best, and the sentences beneath it."""
+"""What a table of results says: scores over seeds, what differs from what, who is best, and the sentences below it."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class ResultTable:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What stands beneath the table."""
+        """What stands below the table."""
         return (*self.verdicts.values(), *self.remarks)
 
     def line(self, label: str) -> Line:
@@ -276,7 +276,7 @@ def _standing(label: str, best: BestRows | None) -> str:
 
 
 def _notes(given: TableRows, systems: Sequence[SystemRows], statistics: TableColumns, rows_of: References, *, is_leaked: bool) -> list[str]:
-    """What stands small beneath a table: what its marks and numbers mean."""
+    """What stands small below a table: what its marks and numbers mean."""
     seeds = sorted({len(system.rows) for system in systems if not system.is_fixed})
     spread = "" if seeds in ([], [1]) else f"; mean ± standard deviation over {_range(seeds)} seeds"
     notes = [f"{given.measure.unit[:1].upper()}{given.measure.unit[1:]}{spread}."]

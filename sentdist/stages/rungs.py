@@ -51,7 +51,7 @@ def from_rung(
             problem = _load(session, found, context)
         problem = ranks.first_said(problem)
         if problem is not None:
-            return ResumedSession(session=make(), note=f"begins anew: {found.record.label} is of no use ({problem})")
+            return ResumedSession(session=make(), note=f"starts over: {found.record.label} is of no use ({problem})")
     seconds = found.record.number("seconds_total") or 0.0
     session.progress = replace(session.progress, seconds=max(seconds, session.progress.seconds))  # checkpoints of earlier versions say none
     return ResumedSession(session=session, seconds=seconds, step=int(found.record.number("step") or 0.0))

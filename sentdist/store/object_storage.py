@@ -120,7 +120,7 @@ class ObjectStorage(Storage):
         write_object(self._filesystem, f"{self._base}/{place}", content)
 
     def append_line(self, place: str, line: str, *, size: int | None) -> int:
-        """An object cannot grow: it is written anew."""
+        """An object cannot grow: it is written again."""
         with self.reading():
             before = content_at(self._filesystem, f"{self._base}/{place}") or b""
         refuse_other_size(self.address(place), size, len(before))

@@ -32,7 +32,7 @@ class PlainFiles:
     def append_line(self, place: str, line: str, *, size: int | None = None) -> int:
         """Add a line to a file, on the disk when this returns. Returns the size of the file behind it, in bytes.
 
-        On an object store, where files cannot grow, the file is written anew. size: that the file has if nobody else writes it; None: any.
+        On an object store, where files cannot grow, the file is written again. size: that the file has if nobody else writes it; None: any.
         Raises StoreError for another one.
         """
         with writing(self._shown):

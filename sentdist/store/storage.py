@@ -88,7 +88,7 @@ class Storage(Protocol):
         ...
 
     def damage(self, record: Record) -> str | None:
-        """What is wrong with the files of an artifact as they lie in the store, each read anew; None: nothing."""
+        """What is wrong with the files of an artifact as they lie in the store, each read again; None: nothing."""
         ...
 
     def free_bytes(self) -> int | None:

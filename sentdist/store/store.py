@@ -202,11 +202,11 @@ class ArtifactStore:
         if change is not None and self.is_shared:
             raise self._set_lost_aside(artifact, change)
         if change is not None:
-            raise self._lost(artifact.record.place, f"{change} (of its copy {use.folder})", remedy="What reads it begins anew.")
+            raise self._lost(artifact.record.place, f"{change} (of its copy {use.folder})", remedy="What reads it starts over.")
         self.storage.keep(use.folder)
 
     def damage(self, artifact: Artifact) -> str | None:
-        """What is wrong with the files of an artifact, each read anew; None if all are as they were written. Changes nothing.
+        """What is wrong with the files of an artifact, each read again; None if all are as they were written. Changes nothing.
 
         Raises:
             StoreError: the store cannot be read.

@@ -128,7 +128,7 @@ def left_out_line(store: ArtifactStore, sweep: SweepRecord) -> str | None:
     """
     try:
         before = load_sweep(store, sweep.name)
-    except StoreError:  # none of that name, or a damaged one, which is written anew
+    except StoreError:  # none of that name, or a damaged one, which is written again
         return None
     if "search" in sweep.recipe:
         return None
@@ -173,5 +173,5 @@ def load_sweep(store: ArtifactStore, name: str) -> SweepRecord:
             where=f"{store.shown}/sweeps/{name}.json",
             found=str(error).splitlines()[0],
             expected="what the sweep's start wrote",
-            remedy="Run `sentdist sweep` with its recipe again: it writes this file anew and builds nothing that is there.",
+            remedy="Run `sentdist sweep` with its recipe again: it rewrites this file and rebuilds nothing.",
         ) from None

@@ -81,7 +81,7 @@ class LiveSearch:
             f"bring the search {self._name} up to date", lambda client: runs.publish(client, driven, self._published)
         )
         if found is None:
-            self._published.clear()  # perhaps a run is gone: they are looked up anew
+            self._published.clear()  # perhaps a run is gone: they are looked up again
         for warning in self._server.warnings[self._num_printed :]:
             self._print_line(f"tracking: {warning}")
         self._num_printed = len(self._server.warnings)

@@ -69,7 +69,7 @@ def _expected(model: str, version: ModelVersion) -> dict[str, FileChecksum]:
             where=model,
             found=f"version {version.version} without digests of its files",
             expected="one that this release has registered",
-            remedy="Delete the version and submit the sweep again: it registers the encoder anew.",
+            remedy="Delete the version and submit the sweep again: it registers the encoder again.",
         )
     return {name: FileChecksum(num_bytes=size, sha256=sha256) for name, (size, sha256) in json.loads(version.tags[FILES]).items()}
 
@@ -92,7 +92,7 @@ def _check(model: str, folder: Path, expected: dict[str, FileChecksum]) -> None:
             where=model,
             found=wrong,
             expected="the files that were registered",
-            remedy="Do not load it. Delete the version and submit the sweep again: it registers the encoder anew from the store.",
+            remedy="Do not load it. Delete the version and submit the sweep again: it registers the encoder again from the store.",
         )
 
 

@@ -21,7 +21,7 @@ from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly, pytest.mark.timeout(600)]
 
-WITHIN_S = 400.0  # a minute or two; what hangs hangs for ever
+WITHIN_S = 400.0  # a minute or two; what hangs hangs forever
 
 
 def _context(encoder: Path, folder: Path, runtime: dict[str, Json]) -> tuple[Context, dict[str, list[Any]]]:

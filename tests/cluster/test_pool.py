@@ -13,7 +13,7 @@ from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 
-WITHIN_S = 400.0  # some seconds; what hangs hangs for ever
+WITHIN_S = 400.0  # some seconds; what hangs hangs forever
 
 
 def test_a_pool_needs_only_one_worker_and_gives_a_lost_part_to_another(cluster: Any, tmp_path: Path) -> None:

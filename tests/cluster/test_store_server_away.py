@@ -124,7 +124,11 @@ def test_a_server_that_ends_under_a_sweep_ends_it_in_one_sentence(server: Server
     server.kill()
     code, reported = running.end()
     assert code == 1, reported
-    assert len(reported.strip().splitlines()) == 1 and "a file system whose server has ended" in reported and "Not foreseen" not in reported
+    assert (
+        len(reported.strip().splitlines()) == 1
+        and "a file system whose server has ended" in reported
+        and "Unexpected error" not in reported
+    )
     server.start()
     code, reported = _start(tmp_path, "run", "--local", *command).end()
     assert code == 0, reported

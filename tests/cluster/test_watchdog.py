@@ -97,7 +97,7 @@ def test_losses_count_only_while_a_training_does_not_get_on(cluster: Any, tmp_pa
         board.leave()
     assert len(reported[3]) == 3
     assert all(line.endswith(f"goes on from its checkpoint of step {step}") for line, step in zip(reported[3], (10, 20, 30), strict=True))
-    assert reported[2][0].endswith("begins anew")
+    assert reported[2][0].endswith("starts over")
     assert "was lost 2 times before its first checkpoint" in reported[2][1]
 
 

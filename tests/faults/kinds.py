@@ -108,7 +108,7 @@ def _lose_head(target: Target) -> bool:
 
 
 def _come_back_rebooted(target: Target) -> None:
-    """Another monotonic clock, which is what a host has that was started anew; the time of day cannot differ between hosts here."""
+    """Another monotonic clock, which is what a host has that was started again; the time of day cannot differ between hosts here."""
     target.environment.make_whole(monotonic_s=REBOOTED_S)
 
 

@@ -80,7 +80,7 @@ def test_boundaries_agree_inside_the_range_and_forgive_outside(seed: int, bounda
 
 @given(seeds)
 def test_wrong_predictions_outside_keep_their_gradient_only_where_one_sided(seed: int) -> None:
-    """Label 2, p = −0.4: the released mask and the paper's clamp leave it where it is for ever; one_sided pulls it back."""
+    """Label 2, p = −0.4: the released mask and the paper's clamp leave it where it is forever; one_sided pulls it back."""
     predictions, labels = drawn(seed)
     wrong = ((predictions < 0) & (labels > 0)) | ((predictions > 2) & (labels < 2))
     forgiven = ((predictions < 0) & (labels == 0)) | ((predictions > 2) & (labels == 2))

@@ -87,7 +87,7 @@ def _losses_on_rank(rank: int, world_size: int, folder: Path, zero_stages: tuple
 
 @pytest.mark.usefixtures("one_thread")
 def test_ranks_run_equally_many_micro_batches(tmp_path: Path) -> None:
-    """ZeRO stage 3 gathers parameters in each: with another number of them on another rank it waited for ever."""
+    """ZeRO stage 3 gathers parameters in each: with another number of them on another rank it waited forever."""
     folder = maskable_encoder(tmp_path)
     by_torch, by_zero = (run_in_processes(_losses_on_rank, 2, folder, (engine,)) for engine in (None, 3))
     for found, expected in zip(by_zero, by_torch, strict=True):

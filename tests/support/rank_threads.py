@@ -37,5 +37,5 @@ def on_ranks(world_size: int, act: Callable[[Ranks], Any]) -> list[Any]:
         thread.start()
     for thread in threads:
         thread.join(timeout=60)
-        assert not thread.is_alive(), "a rank waits for another for ever"
+        assert not thread.is_alive(), "a rank waits for another forever"
     return results

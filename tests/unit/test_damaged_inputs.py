@@ -1,4 +1,4 @@
-"""Every file that is read here, in every way it can be damaged: one sentence with its path, soon; never a traceback, never for ever."""
+"""Every file that is read here, in every way it can be damaged: one sentence with its path, soon; never a traceback, never forever."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ORIGIN = ".sentdist-origin"  # in a mirror: the address that it shows
 PART = ".part"  # the end of what `whole_file` writes to
-LISTED_FOR_S = 60.0  # a listing is taken anew after that long
+LISTED_FOR_S = 60.0  # a listing is taken again after that long
 MOST_BYTES = 1 << 16  # of the file that holds an address
 
 

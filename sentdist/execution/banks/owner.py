@@ -43,7 +43,7 @@ class BankOrder:
     store: str
     place: str
     key: str
-    made_at: str  # of the artifact: one that was removed and made anew has the same key and other numbers
+    made_at: str  # of the artifact: one that was removed and made again has the same key and other numbers
     label: str
     encoder: str
     shape: BankShape
@@ -130,7 +130,7 @@ class EmbeddingBanks:
         if shards and len(ray.wait(shards, num_returns=len(shards), timeout=0, fetch_local=False)[0]) < len(shards):
             self._asked_at = time.monotonic()  # somebody waits for what is being read
         if time.monotonic() - self._asked_at > self._idle_s:
-            ray.kill(self._own_handle)  # `exit_actor` waits for ever where an actor has called itself
+            ray.kill(self._own_handle)  # `exit_actor` waits forever where an actor has called itself
             time.sleep(PAUSE_S * CALLS)  # wait for the kill, so that no new call is half answered
 
     def forget(self, lost: tuple[str, ...]) -> None:

@@ -285,7 +285,7 @@ class BoardActor:
         return Work(ref=ref, stage=stage, demand=stage_demand(stage, submission.context.runtime))
 
     def _release(self, submission_ids: set[str]) -> list[Work]:
-        """End what only these submissions need; whoever asks for it from now on starts it anew."""
+        """End what only these submissions need; whoever asks for it from now on starts it again."""
         ended = self._work.release(submission_ids)
         for work in ended:
             ray.cancel(work.ref, recursive=False)  # `_attempt` ends its process itself: once cancelled softly it would not end by force

@@ -10,7 +10,7 @@ from sentdist.store.store import Artifact, ArtifactStore
 
 
 class ArtifactLookup:
-    """Stages that were looked up, with their artifacts. Others build meanwhile: stages that have ended are looked up anew (`forget`)."""
+    """Stages that were looked up, with their artifacts. Others build meanwhile: stages that have ended are looked up again (`forget`)."""
 
     def __init__(self, store: ArtifactStore) -> None:
         self._store = store

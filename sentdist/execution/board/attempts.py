@@ -24,7 +24,7 @@ class GroupLostError(Exception):
 
 
 LOSSES = (*PROCESS_LOST, GroupLostError)
-MOST_ANNOUNCED = 5  # hosts in a row that were given notice before a training had got on: then it would begin for ever
+MOST_ANNOUNCED = 5  # hosts in a row that were given notice before a training had got on: then it would begin forever
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,8 +32,8 @@ class Attempts:
     """Losses are counted since the last checkpoint that advanced:
     a training on machines that come and go ends if it gets on between two of them.
 
-    max_failures: losses that are put up with without getting on. num_announced: of hosts that had been given notice, which says nothing
-    against the training: of these MOST_ANNOUNCED are put up with. step: of the newest checkpoint; 0 where there is none.
+    max_failures: losses that are tolerated without getting on. num_announced: of hosts that had been given notice, which says nothing
+    against the training: of these MOST_ANNOUNCED are tolerated. step: of the newest checkpoint; 0 where there is none.
     """
 
     max_failures: int
@@ -63,7 +63,7 @@ class Attempts:
     @property
     def next_one(self) -> str:
         """Where the next attempt begins, for people."""
-        return f"goes on from its checkpoint of step {self.step}" if self.step else "begins anew"
+        return f"goes on from its checkpoint of step {self.step}" if self.step else "starts over"
 
     def error(self, where: str, cause: BaseException) -> ResourceError:
         """What is said when it is given up."""

@@ -39,7 +39,7 @@ class StagesInFlight:
         return self._works.get(key)
 
     def holds(self, work: Work) -> bool:
-        """Whether it is still the work for its key: it may have been released, and the stage started anew."""
+        """Whether it is still the work for its key: it may have been released, and the stage started again."""
         return self._works.get(work.stage.key) is work
 
     def add(self, work: Work) -> None:

@@ -43,7 +43,7 @@ def _print_events(board: BoardClient, progress: SweepProgress, print_line: Print
     since: int | None = None
     store = _Store(board.submission.context.store)
     while True:
-        is_last = is_over.is_set()  # whatever this driver waits to see is in the next answer; other sweeps may have news for ever
+        is_last = is_over.is_set()  # whatever this driver waits to see is in the next answer; other sweeps may have news forever
         news = board.events(since)
         while not ray.wait([news], timeout=LOOK_UP_S)[0]:
             if is_over.is_set():

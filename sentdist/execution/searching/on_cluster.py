@@ -187,7 +187,7 @@ class _ConductorScheduler(FIFOScheduler):
             return str(TrialScheduler.CONTINUE)
         if SHARE not in result:
             return str(TrialScheduler.CONTINUE)
-        if result[SHARE] in [rung.share for rung in self._conductor.trial(number).rungs]:  # its process was lost and began anew
+        if result[SHARE] in [rung.share for rung in self._conductor.trial(number).rungs]:  # its process was lost and started over
             return str(TrialScheduler.CONTINUE)
         try:
             goes_on = self._conductor.arrive(number, float(result[SHARE]), RungScore(**json.loads(result[RUNG_SCORE])))

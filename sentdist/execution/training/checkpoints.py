@@ -118,7 +118,7 @@ class RunningFolder:
     def resume(self, load: Callable[[Path], str | None]) -> tuple[int | None, list[str]]:
         """Load the newest whole checkpoint. Returns the step that it holds (None: there is none), and why newer ones are of no use.
 
-        load: says why it is of no use, None if it was loaded; it may be called again after that, and must then begin anew.
+        load: says why it is of no use, None if it was loaded; it may be called again after that, and must then start over.
         What was not written to its end is removed; what is damaged or of no use is moved aside.
 
         Raises:

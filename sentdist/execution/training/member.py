@@ -145,7 +145,7 @@ def _answer(question: Any, *args: object, within_s: float | None = None, **optio
     """The board's answer, asked for again when the connection breaks: questions are numbered, so the board may be asked twice.
 
     Raises:
-        GetTimeoutError: there is none within so many seconds; None waits for ever.
+        GetTimeoutError: there is none within so many seconds; None waits forever.
     """
     for _ in range(TRIES - 1):
         try:

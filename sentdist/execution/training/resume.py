@@ -41,7 +41,7 @@ def begin_or_resume(make: Callable[[], TrainSession], running: RunningFolder, st
         if step is not None:
             sink.post(_event(stage, session, "resumed"))
         elif notes:
-            sink.post(_event(stage, session, "resumed", message="begins anew: no checkpoint is of use"))
+            sink.post(_event(stage, session, "resumed", message="starts over: no checkpoint is of use"))
     return session
 
 

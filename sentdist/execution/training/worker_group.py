@@ -42,7 +42,7 @@ LARGE_CLUSTER_NODES = 16
 WORKER_GROUP_START_S = 7 * 24 * 3600
 SIZED_AGAIN_S = 60  # a group whose size may change, and that does not get the workers it was to have, looks again how many there are
 
-# Ray's own default is no limit: a group that cannot start would be tried for ever. One whose size may change is to be tried again.
+# Ray's own default is no limit: a group that cannot start would be tried forever. One whose size may change is to be tried again.
 CONTROLLER_FAILURES = 3
 
 

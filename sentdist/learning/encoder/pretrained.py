@@ -187,7 +187,7 @@ def load_configuration(folder: Path) -> PreTrainedConfig:
 
 
 def check_files(folder: Path) -> None:
-    """EncoderError for what no library would report well: pipes and devices for which it waits for ever, JSON that is cut off.
+    """EncoderError for what no library would report well: pipes and devices for which it waits forever, JSON that is cut off.
 
     A tokenizer.json that cannot be read may otherwise be passed over for older files beside it.
     """

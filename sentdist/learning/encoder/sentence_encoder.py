@@ -181,7 +181,7 @@ class SentenceEncoder(nn.Module):
 
     def pass_in_step(self) -> None:
         """From now on a model that runs padded is called a fixed number of times for each batch. Under ZeRO stage 3 ranks gather parameters
-        together in each call, so a rank with one call more would wait for the others for ever. Changes results in their last digits only.
+        together in each call, so a rank with one call more would wait for the others forever. Changes results in their last digits only.
         """
         self._num_passes = PASSES_IN_STEP
 

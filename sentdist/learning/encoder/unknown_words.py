@@ -39,7 +39,7 @@ class UnknownWords:
         self.num_sentences += others.num_sentences
 
     def taken(self) -> UnknownWords:
-        """Those so far; what is counted from now on begins anew."""
+        """Those so far; what is counted from now on starts over."""
         taken = UnknownWords()
         taken.add(self)
         self.num_sentences, self.first = 0, ""

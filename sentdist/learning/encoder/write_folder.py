@@ -3,7 +3,7 @@
 The folder holds what acts at test: the head of `cls_mlp` and `mean_dense` as a Dense module, none for `cls_mlp_train_only`.
 A Normalize module comes last where the base checkpoint has one: who searches by dot products with the base goes on so with what was
 trained of it. `SentenceEncoder` itself never normalizes: losses and cosines read what pooling gives.
-It is written by sentence-transformers 6.2 and needs at least that version (6.x names its modules anew).
+It is written by sentence-transformers 6.2 and needs at least that version (6.x renames its modules).
 """
 
 from __future__ import annotations

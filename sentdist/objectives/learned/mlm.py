@@ -103,7 +103,7 @@ class MaskedLMLoss(nn.Module, Objective):
 
     A copy of the batch's tokens, freshly masked at each step, goes through the encoder. An objective of its own (pre-training), or a term
     of a sum, beside the pass that the others need: SimCSE's auxiliary has weight 0.1 (Gao et al. 2021, arXiv 2104.08821), and it masks both
-    views anew.
+    views again.
     loss: from logits (K, V) and the K hidden tokens, summed. fraction: how many tokens are chosen, in (0, 1).
     micro_batch: sentences whose activations are held at a time; None: all (see grad_cache.py).
     precision: of the second pass. hide: who chooses the tokens, by the contract of `masked`.

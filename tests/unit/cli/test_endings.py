@@ -183,7 +183,7 @@ WELL, ILL = {"base": 3.0, "fine_tuned": 1.0, "rcl": 0.8}, {"base": 0.5, "fine_tu
 
 @pytest.fixture
 def ending(tiny_encoder_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ending:
-    """What stands beneath the table of a sweep whose trials came out as they are set to, line by line."""
+    """What stands below the table of a sweep whose trials came out as they are set to, line by line."""
     monkeypatch.setenv("SENTDIST_STORE", str(tmp_path / "store"))
 
     def end(noise: dict[str, float], *, skip: Callable[[Trial], bool] = lambda trial: False, **changes: Json) -> list[str]:
@@ -235,7 +235,7 @@ def test_a_sweep_without_a_baseline_says_that_nothing_is_tested_and_how_to_name_
     (line,) = [one for one in ending(WELL, baseline=None) if "baseline" in one]
     assert line == (
         "Nothing is tested against a baseline: say `baseline: base` in the recipe (or fine_tuned, rcl) and give the command again; "
-        "it builds nothing anew, and the report has the tests."
+        "it rebuilds nothing, and the report has the tests."
     )
     methods: Json = {"only": {"objective": {"name": "info_nce", "temperature": 0.05}}}
     (alone,) = [one for one in ending({"only": 1.0}, baseline=None, methods=methods) if "baseline" in one]
@@ -258,7 +258,7 @@ def test_a_sweep_of_which_nothing_is_finished_names_no_report(ending: Ending) ->
     ("more", "said"),
     [
         ((), "Stopped. All that is finished is kept: the same command goes on from there; unfinished trainings go on from their last checkpoints.\n"),
-        (("--local",), "Stopped. All that is finished is kept: the same command goes on from there; a training that ran begins anew.\n"),
+        (("--local",), "Stopped. All that is finished is kept: the same command goes on from there; a training that ran starts over.\n"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("command", ["run", "sweep"])

@@ -96,7 +96,7 @@ def _caused(error: SentdistError, number: int | None) -> SentdistError:
         (_caused(StoreError(**SAID), errno.ENOENT), 1),
         (_caused(StoreError(**SAID), errno.ENOSPC), 1),
         (OSError(errno.EIO, "it clicks", "/mnt/file"), 1),
-        (OSError(errno.ENOENT, "not there", "/mnt/file"), 1),  # nobody foresaw it
+        (OSError(errno.ENOENT, "not there", "/mnt/file"), 1),  # unexpected
     ],
     ids=lambda value: f"{type(value).__name__} by {getattr(value, '__cause__', None) or value}",
 )
@@ -141,7 +141,7 @@ def test_brackets_in_an_error_are_shown_as_they_are(tmp_path: Path, monkeypatch:
 def test_a_folder_where_a_file_is_to_be_written_is_a_mistake(
     words: tuple[str, ...], place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`leaks --out FOLDER` ended as an error that nobody foresaw."""
+    """`leaks --out FOLDER` ended as an unexpected error."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SENTDIST_STORE", str(tmp_path / "store"))
     Path("folder").mkdir()

@@ -76,7 +76,7 @@ def test_what_is_stopped_is_kept_and_said(words: list[str], monkeypatch: pytest.
 
     monkeypatch.setattr(building, "build_within", stopped)
     found = call(words)
-    assert found.exit_code == 130 and "the same command goes on from there; a training that ran begins anew." in found.output
+    assert found.exit_code == 130 and "the same command goes on from there; a training that ran starts over." in found.output
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""An error that nobody foresaw ends a command in one line and keeps its traceback; exit codes tell mistakes from failures."""
+"""An unexpected error ends a command in one line and keeps its traceback; exit codes tell mistakes from failures."""
 
 from __future__ import annotations
 

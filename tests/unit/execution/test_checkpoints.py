@@ -306,7 +306,7 @@ def test_every_damage_of_a_real_checkpoint_ends_in_the_parameters_of_an_undistur
     sink = RecordingSink()
     train_as_first_rank(stage, Submission(context=context), sink, NullRun())
     reported = [event.what_happened for event in sink.reported if event.what == "resumed"]
-    assert ("begins anew" in reported[-1]) == both and len(reported) == (3 if both else 2)
+    assert ("starts over" in reported[-1]) == both and len(reported) == (3 if both else 2)
     found = _weights(stage, context)
     for weight, value in expected.items():
         torch.testing.assert_close(found[weight], value, rtol=0, atol=0)
@@ -331,7 +331,7 @@ def test_a_checkpoint_of_another_engine_is_reported_and_the_training_begins_anew
     sink = RecordingSink()
     train_as_first_rank(stage, Submission(context=context), sink, NullRun())
     reported = [event.what_happened for event in sink.reported if event.what == "resumed"]
-    assert "the deepspeed engine" in reported[0] and "moved to" in reported[0] and "begins anew" in reported[-1]
+    assert "the deepspeed engine" in reported[0] and "moved to" in reported[0] and "starts over" in reported[-1]
     found = _weights(stage, context)
     for weight, value in expected.items():
         torch.testing.assert_close(found[weight], value, rtol=0, atol=0)

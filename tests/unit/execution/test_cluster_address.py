@@ -186,7 +186,7 @@ def _say_hello(listening: socket.socket) -> None:
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
-    """How long each question to a head may wait, in seconds; None: for ever."""
+    """How long each question to a head may wait, in seconds; None: forever."""
     from ray.core.generated import gcs_service_pb2_grpc
 
     bounds: list[float | None] = []

@@ -178,7 +178,7 @@ def test_torch_is_asked_of_a_gpu_only_after_its_memory_is_to_stay_whole(
 def test_each_order_has_its_number_and_nothing_of_it_is_held_afterwards(
     rank: int, monkeypatch: pytest.MonkeyPatch, planned: tuple[Plan, Context]
 ) -> None:
-    """By its number the board knows which order the group calls the others for: with another they wait for ever."""
+    """By its number the board knows which order the group calls the others for: with another they wait forever."""
     let_go, orders = Mock(), list[Any]()
     monkeypatch.setattr(member, "_let_go", let_go)
     _work(monkeypatch, planned, rank=rank, number=3, body=lambda stage, _, sink, *__: orders.append(sink.order) or "built")

@@ -138,7 +138,7 @@ def test_a_group_is_tried_again_by_the_board_alone_unless_its_size_may_change(mo
     fixed, elastic = (_asked(monkeypatch, member) for member in (GROUP, ELASTIC))
     assert fixed.run_config.failure_config.max_failures == elastic.run_config.failure_config.max_failures == 0
     assert fixed.run_config.failure_config.max_preemption_failures == elastic.run_config.failure_config.max_preemption_failures == 0
-    assert fixed.run_config.failure_config.controller_failure_limit > 0, "without a limit a group that cannot start is tried for ever"
+    assert fixed.run_config.failure_config.controller_failure_limit > 0, "without a limit a group that cannot start is tried forever"
     assert elastic.run_config.failure_config.controller_failure_limit == -1
     assert fixed.environment["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] != elastic.environment["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"]
 

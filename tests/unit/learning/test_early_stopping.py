@@ -25,7 +25,7 @@ def steps_until_over(rule: EarlyStopping, losses: list[float]) -> int | None:
     [
         ([5, 4, 3, 2, 1], None),
         ([5, 5, 5, 5], 4),  # equal is not a decrease
-        ([5, 6, 7, 4, 5, 6], None),  # a new lowest loss begins anew
+        ([5, 6, 7, 4, 5, 6], None),  # a new lowest loss starts over
         ([5, 6, 7, 4, 5, 6, 4.5], 7),
         ([5, 4.5, 4.6, 4.55, 4.52], 5),  # lower than the step before is not enough: lower than the lowest
     ],

@@ -1,4 +1,4 @@
-"""The parts of a page one by one: its CSV, its head, a paper's rows with ours beneath, whose work it rests on."""
+"""The parts of a page one by one: its CSV, its head, a paper's rows with ours below, whose work it rests on."""
 
 from __future__ import annotations
 

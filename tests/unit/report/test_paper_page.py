@@ -1,4 +1,4 @@
-"""A paper's page: every printed row in its order, ours beneath, misprints marked, what was not run with its recipe."""
+"""A paper's page: every printed row in its order, ours below, misprints marked, what was not run with its recipe."""
 
 from __future__ import annotations
 

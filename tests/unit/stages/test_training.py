@@ -307,7 +307,7 @@ def test_bf16_computes_in_bf16_over_float32_weights() -> None:
 def test_a_gpu_that_fails_while_a_checkpoint_is_loaded_says_nothing_of_the_checkpoint(
     error: RuntimeError, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was moved aside as damaged, and the training began anew."""
+    """It was moved aside as damaged, and the training started over."""
 
     def load(session: TrainSession, folder: Path) -> None:
         raise error

@@ -188,7 +188,7 @@ def test_a_failing_disk_is_reported_in_one_sentence_and_costs_nothing(
         assert failure.was_met, f"{command} never {operation}: {answer.output}"
         reported = answer.stderr.strip().splitlines()
         assert answer.exit_code == 1, f"{errno.errorcode[number]}: {answer.output}"
-        assert len(reported) == 1 and words in reported[0] and "Not foreseen" not in reported[0], (
+        assert len(reported) == 1 and words in reported[0] and "Unexpected error" not in reported[0], (
             f"{errno.errorcode[number]}: {answer.stderr}"
         )
         assert not (place.store / ASIDE).exists(), f"{errno.errorcode[number]}: something was moved aside"

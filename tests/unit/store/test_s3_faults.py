@@ -148,7 +148,7 @@ def test_two_processes_that_share_a_copy_begin_anew_once_each_when_it_goes(store
         mapped.append((folder / "data.bin").open("rb"))  # as a mapping holds it, so that no other file has its inode
     shutil.rmtree(folder)
     for number in range(2):
-        with pytest.raises(ArtifactLost, match=r"of its copy .*begins anew"):
+        with pytest.raises(ArtifactLost, match=r"of its copy .*starts over"):
             store.check_unchanged(artifact, uses[number])
         uses[number] = verified.VerifiedFiles(store.folder(artifact), files)
         mapped.append((folder / "data.bin").open("rb"))
