@@ -52,8 +52,8 @@ class Curve:
 
     def go_on(self, since_last_point: str) -> None:
         """As if the steps of a checkpoint had been added here."""
-        told = [StepReport(**one | {"seconds": StepSeconds(**one["seconds"])}) for one in json.loads(since_last_point)]
-        self._recent[:] = told
+        recent = [StepReport(**one | {"seconds": StepSeconds(**one["seconds"])}) for one in json.loads(since_last_point)]
+        self._recent[:] = recent
 
     def summary(self) -> dict[str, Json]:
         total = sum(self.seconds.values())

@@ -20,5 +20,5 @@ def bash(script: str, *, cwd: Path = ROOT, **environment: str) -> subprocess.Com
 
 
 def heeds_ctrl_c() -> None:
-    """Where the tests run behind an `&`, they were told not to, and so is what they start."""
+    """Where the tests run behind an `&`, they were set not to, and so is what they start."""
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -24,8 +24,8 @@ def _pairs(header: str, third: str, separator: str = ",") -> str:
 @pytest.mark.parametrize(
     ("header", "third", "said"),
     [
-        ("text1,text2,cos", "0.{0}", "cos beside text1, text2; expected to be told whether it says how alike they are"),
-        ("text1,text2,prozent", "{0}", "prozent beside text1, text2; expected to be told whether"),
+        ("text1,text2,cos", "0.{0}", "cos beside text1, text2; expected to know whether it says how alike they are"),
+        ("text1,text2,prozent", "{0}", "prozent beside text1, text2; expected to know whether"),
         ("satz a,satz b,Unterschied", "{0}", "Unterschied beside satz a, satz b; expected scores that are higher"),
         ("s1,s2,rank", "{0}", "rank beside s1, s2; expected scores that are higher"),
     ],
@@ -50,7 +50,7 @@ def test_decimal_commas_part_no_columns(tmp_path: Path) -> None:
     assert (found.separator, found.has_header, found.shape) == (";", False, "graded")
 
 
-def test_one_column_of_texts_is_told_to_be_too_few(tmp_path: Path) -> None:
+def test_one_column_of_texts_is_reported_to_be_too_few(tmp_path: Path) -> None:
     """Columns question and answer were to be named, which the file does not have."""
     (tmp_path / "own.csv").write_text("text,cluster\n" + "".join(f"the text of {n},{n // 3}\n" for n in range(60)))
     with pytest.raises(DataError, match=r"Only text holds texts: write two that belong together into each row"):

@@ -373,8 +373,8 @@ def test_letters_of_an_unknown_encoding_are_reported_with_a_command(tmp_path: Pa
         open_texts(str(tmp_path / name))
 
 
-def test_a_list_in_place_of_a_sentence_is_told_as_one(tmp_path: Path) -> None:
-    """As mteb has a whole column in one row: it was told to lack a visible character."""
+def test_a_list_in_place_of_a_sentence_is_reported_as_one(tmp_path: Path) -> None:
+    """As mteb has a whole column in one row: it was said to lack a visible character."""
     (tmp_path / "rows.jsonl").write_text('{"sentences": ["One.", "Two."], "labels": [0, 1]}\n')
     with pytest.raises(DataError, match=r"expected a sentence, not a list\. Write a row for each text in a list"):
         list(open_texts(str(tmp_path / "rows.jsonl"), columns=["sentences"]).batches(8))

@@ -103,7 +103,7 @@ def test_who_searches_a_file_of_embeddings_takes_no_gpu(embeddings: Path | None,
 
 
 def test_sentences_without_a_known_word_are_counted_where_workers_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the order of the corpus, whatever order tiles come back in; of a search over workers none were told."""
+    """In the order of the corpus, whatever order tiles come back in; of a search over workers none were reported."""
     _there(monkeypatch, nearest, Mock())
     monkeypatch.setattr(nearest.ray, "put", lambda value: value)
     monkeypatch.setattr(reserved, "use_reserved", Mock())

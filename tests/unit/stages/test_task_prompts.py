@@ -211,8 +211,8 @@ def test_the_commands_say_which_prompts_they_take(plain: Path, prompted: Path, d
 def test_what_mteb_scores_goes_without_prompts_and_says_so(prompted: Path, plain: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for encoder, said in ((prompted, "it reads mteb's texts without its prompts (query, document, likeness)."), (plain, "")):
         mteb_scores._loaded(EncoderUse(checkpoint=str(encoder)))
-        told = capsys.readouterr().err
-        assert said in told and bool(told) == bool(said)
+        reported = capsys.readouterr().err
+        assert said in reported and bool(reported) == bool(said)
 
 
 def test_python_warns_of_prompts_of_which_none_is_taken(plain: Path, prompted: Path, data: Path, tmp_path: Path) -> None:
