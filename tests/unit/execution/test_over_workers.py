@@ -55,7 +55,7 @@ def test_sentences_that_workers_embed_come_back_in_their_order(monkeypatch: pyte
     given, checked, reserves = Mock(), Mock(), Mock()
     _there(monkeypatch, embed, given)
     monkeypatch.setattr(
-        embed, "embed_here", lambda stage, context: lambda texts, prompt: np.array([[float(text)] for text in texts], np.float32)
+        embed, "embed_here", lambda stage, context: lambda texts, prompt: np.array([[float(prompt + text)] for text in texts], np.float32)
     )
     monkeypatch.setattr(embed, "check_inputs", checked)
     monkeypatch.setattr(reserved, "use_reserved", reserves)
@@ -76,6 +76,7 @@ def test_sentences_that_workers_embed_come_back_in_their_order(monkeypatch: pyte
     assert given.call_args.kwargs["demand"] == demand
     reserves.assert_called_once_with(demand), "the encoder is loaded once, within what the worker has reserved"
     assert checked.call_count == len(done) == 3 and done[-1] == (1_300, 1_300), "each part is of the encoder as it was"
+    assert embedded(["3", "4"], "1")[:, 0].tolist() == [13.0, 14.0], "behind the prompt"
 
 
 @pytest.mark.parametrize(("embeddings", "gpus"), [(None, 1.0), (Path("embeddings.npy"), 0.0)])
