@@ -40,8 +40,8 @@ may_have_gpu() {
     grep -qs 0x10de "${1:-}"/sys/bus/pci/devices/*/vendor
 }
 
-# wants_cpu_torch PYTHON [ROOT]: whether its environment is to get torch without CUDA: Linux without a GPU, no torch there yet, and nobody has told
-# pip where packages come from or which. ROOT: as may_have_gpu.
+# wants_cpu_torch PYTHON [ROOT]: whether its environment is to get torch without CUDA: Linux without a GPU, no torch there yet, and no settings of
+# pip's say where packages come from or which. ROOT: as may_have_gpu.
 wants_cpu_torch() {
     local settings
     [ "$(uname -s)" = Linux ] || return 1
@@ -114,12 +114,12 @@ enter_venv() {
 
 # follow_pip PID LOG: waits for it with a line every ten seconds, and ends as it does.
 follow_pip() {
-    local began="$SECONDS" told="$SECONDS" num_found doing
+    local began="$SECONDS" said_at="$SECONDS" num_found doing
     trap 'kill "$1" 2>/dev/null || true; exit 130' INT TERM # or it would go on installing behind a script that is gone
     while kill -0 "$1" 2>/dev/null; do
         sleep 0.2
-        [ "$((SECONDS - told))" -ge "${INSTALL_TOLD_EVERY_S:-10}" ] || continue
-        told="$SECONDS"
+        [ "$((SECONDS - said_at))" -ge "${INSTALL_SAID_EVERY_S:-10}" ] || continue
+        said_at="$SECONDS"
         num_found="$(grep -cE '^(Collecting|Processing) ' "$2" || true)"
         if grep -q '^Installing collected packages' "$2"; then
             doing="unpacking $(grep '^Installing collected packages' "$2" | tail -n 1 | tr , '\n' | wc -l) packages"

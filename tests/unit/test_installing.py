@@ -131,8 +131,8 @@ def _machine(
     (folder / "bin").mkdir()
     for name in ("grep", "timeout", "sleep", "tail", "tr", "wc", "cut", "sed"):
         (folder / "bin" / name).symlink_to(str(shutil.which(name)))
-    told = A_PYTHON.format(has_torch=0 if has_torch else 1, settings=settings or ":", is_away=int(is_away), log=folder / "log")
-    scripts = {"uname": f"#!/bin/bash\necho {system}\n", "python": told.replace("/bin/bash", str(shutil.which("bash")))}
+    python = A_PYTHON.format(has_torch=0 if has_torch else 1, settings=settings or ":", is_away=int(is_away), log=folder / "log")
+    scripts = {"uname": f"#!/bin/bash\necho {system}\n", "python": python.replace("/bin/bash", str(shutil.which("bash")))}
     for name, text in (scripts | dict.fromkeys(programs.split(), "#!/bin/bash\n")).items():
         (folder / "bin" / name).write_text(text)
         (folder / "bin" / name).chmod(0o755)
@@ -209,11 +209,11 @@ def test_ctrl_c_while_pip_is_renewed_installs_nothing(tmp_path: Path) -> None:
 def test_an_installation_says_what_it_does_and_ends_as_pip_does(status: int, tmp_path: Path) -> None:
     (tmp_path / "log").write_text("Obtaining file:///checkout\n")
     found = "Collecting torch==2.13.0 (from sentdist)\n  Downloading https://host/torch-2.13.0-cp311.whl (190.3 MB)"
-    pip = f"""said() {{ until grep -q "$1" told; do sleep 0.1; done; }}
+    pip = f"""said() {{ until grep -q "$1" reported; do sleep 0.1; done; }}
         (said 'far: 0'; echo '{found}' >>log; said 'far: 1'; echo 'Installing collected packages: torch, ray, mlflow' >>log; said unpacking; exit {status}) &"""
-    done = bash(f'. {ROOT}/infra/venv.sh; : >told\n{pip}\nfollow_pip "$!" log >told', cwd=tmp_path, INSTALL_TOLD_EVERY_S="1")
+    done = bash(f'. {ROOT}/infra/venv.sh; : >reported\n{pip}\nfollow_pip "$!" log >reported', cwd=tmp_path, INSTALL_SAID_EVERY_S="1")
     assert done.returncode == status, done.stderr
-    first, *middle, last = [line.split(" s: ")[1] for line in (tmp_path / "told").read_text().splitlines()]
+    first, *middle, last = [line.split(" s: ")[1] for line in (tmp_path / "reported").read_text().splitlines()]
     assert first == "packages found so far: 0"
     assert "packages found so far: 1; Downloading torch-2.13.0-cp311.whl (190.3 MB)" in middle
     assert last == "unpacking 3 packages"
