@@ -40,7 +40,7 @@ def test_the_texts_of_a_task_are_cited() -> None:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_a_score_cites_the_texts_of_its_task_and_one_of_the_seven_of_sts_the_protocol_too(task: str) -> None:
-    found: Any = SimpleNamespace(tasks=[task], kinds=())
+    found: Any = SimpleNamespace(tasks=[task], kinds=[], facts={})
     protocol = {"simcse"} if task in TASK_GROUPS["sts"] else set()
     assert works_of_sweep(found, {}, []) == sorted({TASKS[task].citation} - {None} | protocol)
 
