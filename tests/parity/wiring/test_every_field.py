@@ -35,7 +35,9 @@ WITHOUT_EFFECT: dict[str, str] = {
     **dict.fromkeys(("Method.shapes",), "which methods there are: tests/unit/plan/test_own_corpus.py"),
     **dict.fromkeys(("Rung.of", "Rung.share"), "a part of a training: tests/parity/test_rungs.py"),
     **dict.fromkeys(("Recipe.search",), SEARCHED),
-    **dict.fromkeys(("Encoded.encoder", "Encoded.max_length", "Encoded.precision", "Encoded.sentences"), "kept embeddings, of no plan"),
+    **dict.fromkeys(
+        ("Encoded.encoder", "Encoded.max_length", "Encoded.precision", "Encoded.sentences", "Encoded.prompt"), "kept embeddings, of no plan"
+    ),
 }
 OWN_FILE = "what of a person's own file is read and held out: tests/unit/data/test_own_rows.py"
 CLASSES_WITHOUT_EFFECT = {

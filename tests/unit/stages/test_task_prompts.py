@@ -29,6 +29,7 @@ from sentdist.stages.tasks.forums import load_forums
 from sentdist.stages.tasks.reranking import load_reranking
 from sentdist.stages.tasks.retrieval import load_retrieval
 from sentdist.store.store import ArtifactStore
+from tests.parity.wiring.fields import covers
 from tests.support.tasks_data import stage_of, write_forums, write_table
 
 DOCUMENTS = [
@@ -103,6 +104,7 @@ def _agree(ours: Results, theirs: dict[str, float]) -> None:
         assert ours[f"retrieval-my-faq.{name}"] == pytest.approx(100 * value, abs=1e-6)
 
 
+@covers("Scores.prompts", "TaskPrompts.sentence", "TaskPrompts.query", "TaskPrompts.document")
 def test_scores_are_those_of_sentence_transformers_evaluators(plain: Path, prompted: Path, scores: Callable[..., Results]) -> None:
     """Asked for as texts, by the folder's own prompts, whose tokens are not pooled, and without any."""
     asked = scores(plain, FAQ, query=QUERY, document=DOCUMENT)
