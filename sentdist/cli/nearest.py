@@ -19,6 +19,7 @@ from sentdist.cli.options import (
     GpuType,
     MaxLength,
     OwnPooling,
+    QueryPrompt,
     RelationWeights,
     StoreRoot,
     TextColumn,
@@ -73,15 +74,7 @@ def search(
     show: Annotated[
         list[str] | None, typer.Option("--show", help="Another column of the corpus, shown beside each hit; may be repeated.")
     ] = None,
-    query_prompt: Annotated[
-        str | None,
-        typer.Option(
-            "--query-prompt",
-            help="What stands before each query: the name of a prompt of the encoder, or a text; '' for nothing.  "
-            "[default: its prompt named query, if it has one]",
-            show_default=False,
-        ),
-    ] = None,
+    query_prompt: QueryPrompt = None,
     document_prompt: Annotated[
         str | None,
         typer.Option(

@@ -65,14 +65,21 @@ SentencePrompt = Annotated[
         show_default=False,
     ),
 ]
-QUERY_PROMPT = (
-    "What stands before each query: the name of a prompt of the encoder, or a text; '' for nothing.  "
-    "[default: its prompt named query, if it has one]"
-)
-DOCUMENT_PROMPT = "The same of documents.  [default: its prompt named document, if it has one]"
-# Of what stands before the queries and the documents of tasks, in evaluate and compare.
-QueryPrompt = Annotated[str | None, typer.Option("--query-prompt", help=QUERY_PROMPT, show_default=False)]
-DocumentPrompt = Annotated[str | None, typer.Option("--document-prompt", help=DOCUMENT_PROMPT, show_default=False)]
+QueryPrompt = Annotated[
+    str | None,
+    typer.Option(
+        "--query-prompt",
+        help="What stands before each query: the name of a prompt of the encoder, or a text; '' for nothing.  "
+        "[default: its prompt named query, if it has one]",
+        show_default=False,
+    ),
+]
+DocumentPrompt = Annotated[  # of tasks; that of a corpus is bound to the embeddings that are given
+    str | None,
+    typer.Option(
+        "--document-prompt", help="The same of documents.  [default: its prompt named document, if it has one]", show_default=False
+    ),
+]
 RelationWeights = Annotated[
     list[str] | None,
     typer.Option("--relation", metavar="NAME[=WEIGHT]", help="Score by this relation of the encoder; may be repeated."),

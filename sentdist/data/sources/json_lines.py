@@ -23,17 +23,12 @@ def rows_in(where: str, lines: Iterable[str]) -> Iterator[dict[str, Any]]:
         DataError: a line that is neither; an array of another length than the first.
     """
     names: Sequence[str] | None = None
-    is_first = True
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        value = _value(line)
-        if is_first and _is_array(value):
+    filled = ((number, line, _value(line)) for number, line in enumerate(lines, start=1) if line.strip())
+    for place, (number, line, value) in enumerate(filled):
+        if place == 0 and _is_array(value):
             names, is_row = _names_of(value)
-            is_first = False
             if not is_row:
                 continue
-        is_first = False
         if names is None and isinstance(value, dict):
             yield value
         elif names is not None and _is_array(value):
