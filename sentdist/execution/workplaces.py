@@ -22,7 +22,14 @@ class Workplace(Protocol):
     """Carries out searches and builds plans. What that needs is imported when it is asked for: torch, Ray and Tune take seconds."""
 
     def search(
-        self, planned: PlannedSearch, context: Context, *, print_line: PrintLine, watch: Watch | None = None, tracker: Tracker | None = None
+        self,
+        planned: PlannedSearch,
+        context: Context,
+        *,
+        print_line: PrintLine,
+        watch: Watch | None = None,
+        tracker: Tracker | None = None,
+        until: float | None = None,
     ) -> SearchRecord:
         """Carry out a search until its end; see `search_in_process`."""
         ...
@@ -36,11 +43,18 @@ class ThisProcess(Workplace):
     """One stage after another, without Ray."""
 
     def search(
-        self, planned: PlannedSearch, context: Context, *, print_line: PrintLine, watch: Watch | None = None, tracker: Tracker | None = None
+        self,
+        planned: PlannedSearch,
+        context: Context,
+        *,
+        print_line: PrintLine,
+        watch: Watch | None = None,
+        tracker: Tracker | None = None,
+        until: float | None = None,
     ) -> SearchRecord:
         from sentdist.execution.searching.in_process import search_in_process
 
-        return search_in_process(planned, context, print_line=print_line, watch=watch, tracker=tracker)
+        return search_in_process(planned, context, print_line=print_line, watch=watch, tracker=tracker, until=until)
 
     def build(self, plan: Plan, context: Context, *, print_line: PrintLine, show: Show | None = None) -> SweepSummary:
         from sentdist.execution.local_sweep import build_locally
@@ -55,11 +69,18 @@ class Cluster(Workplace):
     tracking: str | None
 
     def search(
-        self, planned: PlannedSearch, context: Context, *, print_line: PrintLine, watch: Watch | None = None, tracker: Tracker | None = None
+        self,
+        planned: PlannedSearch,
+        context: Context,
+        *,
+        print_line: PrintLine,
+        watch: Watch | None = None,
+        tracker: Tracker | None = None,
+        until: float | None = None,
     ) -> SearchRecord:
         from sentdist.execution.searching.on_cluster import search_on_cluster
 
-        return search_on_cluster(planned, context, print_line=print_line, watch=watch, tracker=tracker)
+        return search_on_cluster(planned, context, print_line=print_line, watch=watch, tracker=tracker, until=until)
 
     def build(self, plan: Plan, context: Context, *, print_line: PrintLine, show: Show | None = None) -> SweepSummary:
         from sentdist.execution.run import run_on_cluster

@@ -33,10 +33,13 @@ ColumnName = Annotated[str, BeforeValidator(_as_name, json_schema_input_type=str
 
 
 class HeldOutSection(Frozen):
-    """Which rows are held out, where the file has no column `split`: whole groups of rows that share texts."""
+    """Which rows are held out, where the file has no column `split`: whole groups of rows that share texts.
 
-    dev: Share = 0.1
-    test: Share = 0.1
+    auto: of fewer than 2,000 rows 15 % for dev and 30 % for test, of more 10 % each. dev 0: none.
+    """
+
+    dev: Literal["auto"] | Annotated[float, Field(ge=0.0, lt=0.5)] = "auto"
+    test: Literal["auto"] | Share = "auto"
     seed: int = 0
     most: Annotated[int, Field(ge=5)] = 1000  # rows of the file for dev, and for test
     near: Literal["auto"] | Annotated[float, Field(gt=0.0, le=1.0)] | None = "auto"  # auto: 0.8 among at most 50,000 texts, else null

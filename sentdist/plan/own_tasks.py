@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import Literal, assert_never
 
+from sentdist.errors import RecipeError
 from sentdist.plan.corpora.own import OwnSection
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.specs import Shape, Task
@@ -17,6 +18,9 @@ Side = Literal["dev", "test"]
 def own_task(section: OwnSection, resolver: Resolver, side: Side, *, where: str) -> Task:
     """The held-out rows of a side: correlation with the scores of graded pairs, or the search for each anchor's positives."""
     pin = section.pinned(resolver, where=where)
+    if side == "dev" and pin.rows.split is None and not pin.rows.dev:
+        remedy = "Hold some out by corpus.held_out.dev, or leave selection out."
+        raise RecipeError(where=where, found="corpus.held_out.dev: 0", expected="dev rows that choose", remedy=remedy)
     kind = kind_of_rows(pin.rows.shape)
     return Task(name=_name(kind, pin.name, side), kind=kind, source=pin.name, revision=pin.revision, split=side, own=pin.rows)
 

@@ -8,6 +8,8 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
 
 from sentdist.errors import RecipeError, counted, listed
 from sentdist.plan.builder import Builder
@@ -56,6 +58,15 @@ class PlannedSearch:
     def first(self, method: str) -> Suggestion:
         """A suggestion that stands for all of a method, where one is held against a budget or a cluster: the first value of each field."""
         return {path: axis.samples[0] for path, axis in self.axes(method).items()}
+
+    @property
+    def own_values(self) -> dict[str, Json]:
+        """The recipe's own values of the fields of the space."""
+        values: Any = self.recipe.model_dump(mode="json")
+        return {
+            path: reduce(lambda at, key: at.get(key) if isinstance(at, dict) else None, path.split("."), values)
+            for path in self.search.space
+        }
 
     def size(self, method: str) -> int | None:
         """How many suggestions differ; None where they have no end."""

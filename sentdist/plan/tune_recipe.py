@@ -1,4 +1,4 @@
-"""The recipe that `sentdist tune` writes for a person's own file: methods that its rows allow, settings that are tried within a budget."""
+"""The recipes that `sentdist train` and `tune` write for a person's own file: default settings, and a space around them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from sentdist.errors import RecipeError
+from sentdist.plan.dotted import with_path
 from sentdist.plan.specs import Shape
 from sentdist.plan.stage import Json, slug
 from sentdist.plan.wording import not_one_of
 
 UNITS = {"s": 1 / 3600, "m": 1 / 60, "h": 1.0, "d": 24.0}
 LEAST_MINUTES = 1  # loading an encoder and the first trial take tens of seconds
-SEEDS = 6  # of finalists, where the budget has time for them: fewer can never be distinguished from an encoder that was not trained
-RATES: Json = {"log": [5e-6, 8e-5], "steps": 5}
+DEFAULT_RATE, DEFAULT_BATCH, DEFAULT_EPOCHS = 5e-5, 32, 2  # of `train`, and of the first trial of `tune`
+RATES: Json = {"choice": [1e-5, 2e-5, 5e-5, 1e-4]}
+EPOCHS: Json = {"choice": [1, 2, 3]}
 TEMPERATURES: Json = {"choice": [0.02, 0.05, 0.1]}
 BATCHES = (16, 32, 64)
 # The encoders that RCL's banks come from. One rate and one batch, so that all suggestions share them.
@@ -109,25 +112,50 @@ def methods_for(shape: Shape, wanted: Sequence[str]) -> dict[str, Tunable]:
 
 @dataclass(frozen=True, kw_only=True)
 class TuneRequest:
-    """What a person asks `sentdist tune` for, and what is known of the file.
+    """What a person asks `sentdist train` or `tune` for, and what is known of the file.
 
     num_rows: that train; num_apart: of them without a text in common, as those of a batch are, at most. corpus: what a person said of
-    the file. encoders: checkpoint and commit; each has its own methods, so that all get the same number of trials. poolings: of those
-    that declare another than the mean. trials: of each method at most; None: as many as the budget has time for.
+    the file. held_out: of the final trainings, which need no dev rows. encoders: checkpoint and commit; each has its own methods, so that
+    all get the same number of trials. poolings: of those that declare another than the mean. hours: of the budget. trials: of each method
+    at most; None: as many as the budget has time for.
     """
 
+    command: Literal["train", "tune"] = "tune"
     name: str
     file: str
     shape: Shape
     num_rows: int
     num_apart: int
     corpus: dict[str, Json]
+    held_out: Mapping[str, Json]
     encoders: Sequence[tuple[str, str | None]]
-    hours: float
+    hours: float = 0.0
     poolings: Mapping[str, str] = field(default_factory=dict)
     trials: int | None = None
     methods: Sequence[str] = ()
     max_length: int = 128
+
+    @property
+    def recipe_name(self) -> str:
+        """The name of the recipe and of its sweep."""
+        return slug(self.name).replace(".", "-")
+
+    @property
+    def methods_tried(self) -> dict[str, Tunable]:
+        """RecipeError as `methods_for`."""
+        return methods_for(self.shape, self.methods)
+
+    @property
+    def default_method(self) -> str:
+        """The method of the first training, of the first encoder."""
+        return f"{next(iter(self.methods_tried))}{_places(self)[0].suffix}"
+
+    @property
+    def default_training(self) -> dict[str, Json]:
+        """The settings of the first training."""
+        fitting = self.batch_sizes
+        batch = max((size for size in fitting if size <= DEFAULT_BATCH), default=fitting[0])
+        return {"batch_size": batch, "epochs": DEFAULT_EPOCHS, "learning_rate": DEFAULT_RATE, "max_length": self.max_length}
 
     @property
     def batch_sizes(self) -> list[int]:
@@ -149,47 +177,81 @@ class TuneRequest:
         return [size for size in BATCHES if size * 4 <= self.num_rows and size <= self.num_apart] or [least]
 
 
-def tuning_values(asked: TuneRequest) -> dict[str, Json]:
-    """The values of the recipe.
+def training_values(
+    asked: TuneRequest,
+    *,
+    method: str | None = None,
+    suggestion: Mapping[str, Json] | None = None,
+    seeds: Sequence[int] = (0,),
+    limit: int | None = None,
+) -> dict[str, Json]:
+    """The values of the recipe that trains one method on all rows but those for test, beside the untouched encoders.
+
+    method: None takes the default one for the rows, with the default settings. suggestion: values of the search's space. limit: training
+    rows at most.
 
     Raises:
         RecipeError: as `methods_for` and `TuneRequest.batch_sizes`.
     """
-    batches = asked.batch_sizes
-    fitting = methods_for(asked.shape, asked.methods)
-    choices = [_choice_of(one, asked.poolings) for one in asked.encoders]
-    space: dict[str, Json] = {"training.learning_rate": RATES}
+    values = _values(asked, limit=limit)
+    for path, value in (suggestion or {}).items():
+        values = with_path(values, path, value, where=path)
+    method, methods = method or asked.default_method, dict(values["methods"])  # type: ignore[call-overload]
+    needed = {method, methods[method].get("bank")}
+    return values | {
+        "corpus": {"kind": "own", "file": asked.file, **asked.corpus, "held_out": dict(asked.held_out)} | _limited(limit),
+        "methods": {name: row for name, row in methods.items() if "objective" not in row or name in needed},
+        "seeds": list(seeds),
+    }
+
+
+def search_values(asked: TuneRequest, *, limit: int | None = None) -> dict[str, Json]:
+    """The values of the recipe that searches on dev rows.
+
+    Raises:
+        RecipeError: as `training_values`.
+    """
+    values, batches = _values(asked, limit=limit), asked.batch_sizes
+    space: dict[str, Json] = {"training.learning_rate": RATES, "training.epochs": EPOCHS}
     if len(batches) > 1:
         space["training.batch_size"] = {"choice": [*batches]}
+    for place in _places(asked):
+        space |= _space_at(place, asked.methods_tried)
+    return values | {
+        "name": f"{asked.recipe_name}-search",
+        "selection": {"task": "own", "every_fraction": 0.5},
+        "search": {
+            "suggest": "tpe",
+            **({} if asked.trials is None else {"samples": asked.trials}),
+            "space": space,
+            "halving": {"rungs": [0.5, 1.0], "keep": 0.5},
+            "budget": {"hours": round(asked.hours, 4)},
+        },
+    }
+
+
+def _values(asked: TuneRequest, *, limit: int | None) -> dict[str, Json]:
+    """What both recipes share, with the default settings."""
     rows: dict[str, Json] = {}
-    for place in _places(choices):
-        rows |= _rows_at(place, fitting)
-        space |= _space_at(place, fitting)
+    for place in _places(asked):
+        rows |= _rows_at(place, asked.methods_tried)
+    first = _choices(asked)[0]
     return {
-        "name": slug(asked.name).replace(".", "-"),
-        "about": f"sentdist tune {asked.file}: {asked.shape}, {', '.join(one.title for one in fitting.values())}.",
-        "encoder": {field: value for field, value in choices[0].items() if value is not None},
-        "corpus": {"kind": "own", "file": asked.file, **asked.corpus},
-        "training": {"batch_size": batches[-1] if len(batches) < 3 else batches[1], "epochs": 1, "max_length": asked.max_length},
-        "selection": {"task": "own", "every_fraction": 0.25},
+        "name": asked.recipe_name,
+        "about": f"sentdist {asked.command} {asked.file}: {asked.shape}, {', '.join(one.title for one in asked.methods_tried.values())}.",
+        "encoder": {field: value for field, value in first.items() if value is not None},
+        "corpus": {"kind": "own", "file": asked.file, **asked.corpus} | _limited(limit),
+        "training": asked.default_training,
         "evaluation": {"tasks": ["own"], "max_length": asked.max_length},
-        "seeds": [*range(SEEDS)],
+        "seeds": [0],
         "baseline": next(iter(rows)),
         "methods": rows,
-        "search": _search_section(space, hours=asked.hours, trials=asked.trials),
         "runtime": {"engine": "torch", "workers": 1, "cpus_per_worker": 1},
     }
 
 
-def _search_section(space: dict[str, Json], *, hours: float, trials: int | None) -> dict[str, Json]:
-    return {
-        "suggest": "tpe",
-        **({} if trials is None else {"samples": trials}),
-        "space": space,
-        "halving": {"rungs": [0.25, 0.5, 1.0], "keep": 0.5},
-        "budget": {"hours": round(hours, 4)},
-        "finalists": 1,
-    }
+def _limited(limit: int | None) -> dict[str, Json]:
+    return {} if limit is None else {"limit": limit}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,15 +264,17 @@ class _Place:
     at: dict[str, Json] = field(default_factory=dict)
 
 
-def _choice_of(encoder: tuple[str, str | None], poolings: Mapping[str, str]) -> dict[str, Json]:
-    """An encoder as a recipe names it; its pooling is said where one of them has another than the mean."""
-    checkpoint, revision = encoder
-    pooling: dict[str, Json] = {"pooling": poolings.get(checkpoint, "mean")} if poolings else {}
-    return {"checkpoint": checkpoint, "revision": revision, **pooling}
+def _choices(asked: TuneRequest) -> list[dict[str, Json]]:
+    """The encoders as a recipe names them; their pooling is given where one of them has another than the mean."""
+    return [
+        {"checkpoint": name, "revision": revision, **({"pooling": asked.poolings.get(name, "mean")} if asked.poolings else {})}
+        for name, revision in asked.encoders
+    ]
 
 
-def _places(choices: Sequence[dict[str, Json]]) -> list[_Place]:
+def _places(asked: TuneRequest) -> list[_Place]:
     """One for each encoder."""
+    choices = _choices(asked)
     if len(choices) == 1:
         return [_Place()]
     names = _short_names([str(one["checkpoint"]) for one in choices])

@@ -23,12 +23,16 @@ from sentdist.data.sources.separated import FileFormat, format_notes
 from sentdist.errors import DataError, brief, counted, listed
 
 MOST_COUNTED = 7  # different scores that are counted one by one
+SMALL = 2_000  # rows below which a tenth of them decides nothing
+AUTO_SHARES = (0.1, 0.1)  # of dev and test
+AUTO_SHARES_OF_SMALL = (0.15, 0.3)
 MOST_FOR_NEAR = 50_000  # different texts among which near-duplicates are looked for, if nobody said: some 20 s
 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnFileOptions:
-    """What a recipe says of a file; None: to be found out. near: "auto" looks for near-duplicates where there are not too many texts."""
+    """What a recipe says of a file; None: to be found out. dev, test: "auto" goes by the number of rows. near: "auto" looks for
+    near-duplicates where there are not too many texts."""
 
     shape: Shape | None = None
     columns: tuple[str, ...] | None = None
@@ -36,8 +40,8 @@ class OwnFileOptions:
     encoding: str | None = None
     separator: str | None = None
     has_header: bool | None = None
-    dev: float = 0.1
-    test: float = 0.1
+    dev: float | str = "auto"
+    test: float | str = "auto"
     seed: int = 0
     most: int = 1000
     near: float | str | None = "auto"
@@ -79,12 +83,13 @@ def recognise(name: str, path: Path | None, options: OwnFileOptions, *, hub_revi
     num_texts = len({text for row in rows.texts for text in row})
     file = OwnFile(
         **asdict(file_format), shape=layout.shape, columns=layout.columns, group=layout.group, split=layout.split, low=low, high=high,
-        dev=options.dev, test=options.test, seed=options.seed, most=options.most, near=None, num_linking=min(3, len(layout.texts)),
-        sides="",
+        dev=0.0, test=0.0, seed=options.seed, most=options.most, near=None, num_linking=min(3, len(layout.texts)), sides="",
     )  # fmt: skip
-    file, sides, loosened = _first_possible(
-        name, rows, [replace(file, near=near, num_linking=num) for near, num in _ways(options, layout, num_texts)], revision
+    nears, shares = _ways(options, layout, num_texts), _shares(options, len(rows.texts))
+    file, sides = _first_possible(
+        name, rows, [replace(file, near=near, num_linking=num, dev=dev, test=test) for near, num in nears for dev, test in shares], revision
     )
+    loosened = (file.near, file.num_linking) != nears[0]
     sizes = tuple(int((sides.of_rows == side).sum()) for side in (TRAIN, DEV, TEST))
     scale = (low, high) if low is not None and high is not None else None
     notes = (
@@ -118,8 +123,18 @@ def _ways(options: OwnFileOptions, layout: Layout, num_texts: int) -> list[tuple
     return [(near, num) for near in nears for num in ((3, 2) if layout.shape == "triplets" else (2,))]
 
 
-def _first_possible(name: str, rows: FileRows, ways: Sequence[OwnFile], revision: str) -> tuple[OwnFile, Sides, bool]:
-    """The strictest way that leaves rows to hold out, its sides, and whether it is not the first; DataError of the last where none does."""
+def _shares(options: OwnFileOptions, num_rows: int) -> list[tuple[float, float]]:
+    """Shares of dev and test, the preferred ones first: large groups of a small file may leave less to hold out."""
+    auto = [AUTO_SHARES_OF_SMALL, AUTO_SHARES] if num_rows < SMALL else [AUTO_SHARES]
+    found = [
+        (dev if options.dev == "auto" else float(options.dev), test if options.test == "auto" else float(options.test))
+        for dev, test in auto
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _first_possible(name: str, rows: FileRows, ways: Sequence[OwnFile], revision: str) -> tuple[OwnFile, Sides]:
+    """The strictest way that leaves rows to hold out, and its sides; DataError of the last where none does."""
     for number, file in enumerate(ways):
         try:
             sides = sides_of_file(name, rows, file, revision)
@@ -127,7 +142,7 @@ def _first_possible(name: str, rows: FileRows, ways: Sequence[OwnFile], revision
             if number == len(ways) - 1:
                 raise
         else:
-            return replace(file, sides=digest_of_sides(sides)), sides, number > 0
+            return replace(file, sides=digest_of_sides(sides)), sides
     raise AssertionError("the last way is raised or returned")
 
 

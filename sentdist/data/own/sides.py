@@ -26,7 +26,7 @@ LARGE = 0.2  # of a side's rows: larger groups come to it only when others do no
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOut:
-    """dev, test: shares of the rows of the file; most: such rows of each at most. near: as `KnownTexts` has it; None:
+    """dev, test: shares of the rows of the file, 0 for none; most: such rows of each at most. near: as `KnownTexts` has it; None:
     near-duplicates are not looked for."""
 
     dev: float
@@ -70,7 +70,7 @@ def sides_of(
     own_R = _own_sides(name, splits) if splits is not None else np.zeros(len(group_R), dtype=np.int8)
     if not (own_R == TRAIN).any():
         raise _complaint(name, "no training rows", "rows of split train", "Name them train in the column split.")
-    missing = [(side, share) for side, share in ((TEST, held_out.test), (DEV, held_out.dev)) if not (own_R == side).any()]
+    missing = [(side, share) for side, share in ((TEST, held_out.test), (DEV, held_out.dev)) if share and not (own_R == side).any()]
     side_R = own_R.copy()
     if missing:
         train_rows = np.flatnonzero(own_R == TRAIN)

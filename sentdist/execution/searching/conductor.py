@@ -46,7 +46,8 @@ class Conductor:
     """One search. What it decides follows from what it has noted: after a restart it notes and decides the same from there on.
 
     context: whose `shares` are those of the search. watch: takes all that is noted, whenever there is more.
-    clock: None: `steady_clock()`. at_once: stages that run at the same time.
+    clock: None: `steady_clock()`. at_once: stages that run at the same time. until: when this submission ends, by the clock, in place of
+    the budget's hours; who gives it trains the finalists, too.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Conductor:
         watch: Watch | None = None,
         clock: Callable[[], float] | None = None,
         at_once: int = 1,
+        until: float | None = None,
     ) -> None:
         self.planned = planned
         self.context = context
@@ -66,7 +68,7 @@ class Conductor:
         self._finalists = Finalists(planned, self.forecasts, at_once=at_once)
         self._can_judge = False  # whether the budget was held against a known speed
         self._search, self._print_line, self._watch, self._clock = planned.search, print_line, watch, clock or steady_clock()
-        self._identity, self._at_once = planned.identity, at_once
+        self._identity, self._at_once, self._until = planned.identity, at_once, until
         self._finished_methods: set[str] = set()
         self._unfinished: list[int] = []
         self._state = SearchState()
@@ -97,6 +99,8 @@ class Conductor:
     def hours_left(self) -> float | None:
         """For trials, until only the finalists' part of the budget is left; None without one of hours. The first trial that has reached a
         rung has some time beyond the budget: had none come to its end, all would have been for nothing."""
+        if self._until is not None:
+            return max(0.0, self._until - self._clock()) / 3600
         left = self._hours.left
         if left is None:
             return None
@@ -114,7 +118,7 @@ class Conductor:
             RecipeError: the budget is too small for one trial; nothing was started.
             StoreError: the store cannot be written, or has no room for the finalists.
         """
-        self._can_judge = check_budget(self.planned, self.forecasts)
+        self._can_judge = self._until is not None or check_budget(self.planned, self.forecasts)
         store, name = self.context.store, self.planned.recipe.name
         before = latest(load_events(store, name), identity=self._identity)
         for event in before:
@@ -122,7 +126,7 @@ class Conductor:
         if before:
             self._hours.before = self._state.spent_hours
         chosen = self._state.chosen
-        if chosen is not None and chosen.reason == self._hours.line:
+        if chosen is not None and chosen.reason == self._hours.line and self._until is None:
             self.reason = chosen.reason  # what is left of these hours was for the finalists
         self._check_disk()
         self._earlier = StoreBefore.read(store, since=before[0].at if before else None)
@@ -223,7 +227,8 @@ class Conductor:
 
     def choose(self) -> tuple[Finalist, ...]:
         """The best on dev of each method, among trials that came to their end; noted, with why the search is over."""
-        found, seeds = [], self._finalists.seeds(self._hours.left, chosen=self._state.chosen)
+        left = None if self._until is not None else self._hours.left
+        found, seeds = [], self._finalists.seeds(left, chosen=self._state.chosen)
         if len(seeds) < len(self.planned.recipe.seeds):
             self._print_line(f"The budget has time for finalists with {counted(len(seeds), 'seed')} of {len(self.planned.recipe.seeds)}.")
         record = self.record
@@ -234,7 +239,7 @@ class Conductor:
                 cells = {seed: self.planned.scores(method, trial.suggestion, seed=seed).key for seed in seeds}
                 what, dev = trial.suggestion, trial.dev or 0.0
                 found.append(Finalist(number=trial.number, method=method, place=place, suggestion=what, dev=dev, cells=cells))
-        if not found and self._hours.left == 0.0:
+        if not found and left == 0.0:
             self._print_line(too_short(tuple(record.trials), self._search.shares))
         self._note(SubmissionSeen(at=self._clock()))
         self._note(FinalistsChosen(finalists=tuple(found), reason=self.reason or ALL_TRIED, at=self._clock()))
@@ -269,7 +274,7 @@ class Conductor:
         budget = self._search.budget
         if budget is None:
             return None
-        if self.hours_left == 0.0 or self._hours.left == 0.0:  # no trial begins in what the first one has beyond the budget
+        if self.hours_left == 0.0 or (self._until is None and self._hours.left == 0.0):  # none begins in what the first has beyond it
             return self._hours.line
         if budget.sentences is not None and self._state.spent_sentences >= budget.sentences:
             return f"the budget of {budget.sentences:,} sentences is spent"

@@ -41,10 +41,11 @@ def search_in_process(
     print_line: PrintLine,
     watch: Watch | None = None,
     tracker: Tracker | None = None,
+    until: float | None = None,
 ) -> SearchRecord:
     """Carry out a search until its end; what it noted, with the finalists that dev chose. Whoever calls has them trained and scored.
 
-    context: with the `shares` of the search. watch: see `Conductor`. tracker: takes the curves of the trainings. A search that is
+    context: with the `shares` of the search. watch, until: see `Conductor`. tracker: takes the curves of the trainings. A search that is
     interrupted goes on when it is called again.
 
     Raises:
@@ -56,8 +57,8 @@ def search_in_process(
     check_precisions(firsts, runtime, old_gpu=old_gpu_here(runtime))
     print_line(f"{planned.recipe.name}: search in this process, {devices}{left_out_here(runtime)}")
     context = replace(context, runtime=runtime)
-    make = partial(TunedSuggester, suggest=planned.search.suggest, seed=planned.search.seed)
-    conductor = Conductor(planned, context, make, print_line=print_line, watch=watch)
+    make = partial(TunedSuggester, suggest=planned.search.suggest, seed=planned.search.seed, first=planned.own_values)
+    conductor = Conductor(planned, context, make, print_line=print_line, watch=watch, until=until)
     conductor.begin()
     try:
         while (trial := conductor.next()) is not None:

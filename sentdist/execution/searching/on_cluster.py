@@ -49,10 +49,11 @@ def search_on_cluster(
     watch: Watch | None = None,
     tracker: Tracker | None = None,
     at_once: int | None = None,
+    until: float | None = None,
 ) -> SearchRecord:
     """As `search_in_process`, on the cluster that this process has joined.
 
-    at_once: trials at the same time; None: as many as there is room for.
+    at_once: trials at the same time; None: as many as there is room for. until: see `Conductor`.
 
     Raises:
         RecipeError: as `search_in_process`.
@@ -63,9 +64,9 @@ def search_on_cluster(
     one_of_each = planned.plan([(method, planned.first(method)) for method in planned.methods])
     allocation = allocate(one_of_each, context, frozenset(stage.key for stage in one_of_each.stages), work=_work_of(one_of_each, at_once))
     context = allocation.context
-    make = partial(TunedSuggester, suggest=planned.search.suggest, seed=planned.search.seed)
+    make = partial(TunedSuggester, suggest=planned.search.suggest, seed=planned.search.seed, first=planned.own_values)
     width = at_once or allocation.capacity.max_concurrent_trials
-    conductor = Conductor(planned, context, make, print_line=print_line, watch=watch, at_once=width)
+    conductor = Conductor(planned, context, make, print_line=print_line, watch=watch, at_once=width, until=until)
     conductor.begin()
     print_line(f"{planned.recipe.name}: search, {counted(width, 'trial')} at once, {allocation.devices}; store {context.store.shown}")
     for note in allocation.notes:

@@ -39,11 +39,14 @@ def value_at(axis: Axis, found: Any) -> Json:
 
 
 class TunedSuggester:
-    """Suggests for one method: asks a searcher of Tune's and tells it how trials went, under the numbers of trials."""
+    """Suggests for one method: asks a searcher of Tune's and tells it how trials went, under the numbers of trials.
 
-    def __init__(self, axes: Mapping[str, Axis], *, suggest: str, seed: int) -> None:
+    first: values that a search by tpe tries first, where each is one of its axis.
+    """
+
+    def __init__(self, axes: Mapping[str, Axis], *, suggest: str, seed: int, first: Mapping[str, Json] | None = None) -> None:
         self._axes = dict(axes)
-        self.searcher = _searcher(self._axes, suggest=suggest, seed=seed)
+        self.searcher = _searcher(self._axes, suggest=suggest, seed=seed, first=first or {})
 
     def ask(self, name: str) -> dict[str, Json] | None:
         """A suggestion, whose score is handed in under `name`; None where there are no more."""
@@ -65,7 +68,7 @@ class TunedSuggester:
         self.searcher.on_trial_complete(name, result, error=score is None and not is_pruned)
 
 
-def _searcher(axes: Mapping[str, Axis], *, suggest: str, seed: int) -> Searcher:
+def _searcher(axes: Mapping[str, Axis], *, suggest: str, seed: int, first: Mapping[str, Json]) -> Searcher:
     space = {path: tune_domain(axis) for path, axis in axes.items()}
     match suggest:
         case "grid":
@@ -75,7 +78,8 @@ def _searcher(axes: Mapping[str, Axis], *, suggest: str, seed: int) -> Searcher:
         case "quasi_random":
             return _QuasiRandom(axes, seed=seed)
         case "tpe":
-            return _tpe(space, seed=seed)
+            places = {path: axis.values.index(first[path]) for path, axis in axes.items() if axis.values and first.get(path) in axis.values}
+            return _tpe(space, seed=seed, first=places if len(places) == len(axes) else None)
     raise TypeError(f"nobody suggests as {suggest}")
 
 
@@ -124,7 +128,7 @@ class _QuasiRandom(Searcher):
         return axis.at(share) if values is None else min(int(share * len(values)), len(values) - 1)
 
 
-def _tpe(space: dict[str, Any], *, seed: int) -> Searcher:
+def _tpe(space: dict[str, Any], *, seed: int, first: dict[str, int] | None) -> Searcher:
     """Optuna's tree-structured Parzen estimator (Bergstra et al. 2011), through Tune. A trial that runs counts as a bad one meanwhile, so
     that several at once do not try one place."""
     try:
@@ -137,6 +141,10 @@ def _tpe(space: dict[str, Any], *, seed: int) -> Searcher:
         ) from None  # fmt: skip
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     found: Searcher = OptunaSearch(
-        OptunaSearch.convert_search_space(space), metric=SCORE, mode=MODE, sampler=optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+        OptunaSearch.convert_search_space(space),
+        metric=SCORE,
+        mode=MODE,
+        sampler=optuna.samplers.TPESampler(seed=seed, constant_liar=True),
+        points_to_evaluate=None if first is None else [first],
     )
     return found

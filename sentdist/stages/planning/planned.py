@@ -57,21 +57,26 @@ def planned_trials(recipe: Recipe, *, store: str, data: Path | None = None) -> t
     return planned_recipe(recipe, store=store, data=data)
 
 
-def planned_recipe(recipe: Recipe, *, store: str, data: Path | None = None) -> tuple[Plan, Context]:
-    """The plan of a recipe, and where it is to be built; places are made absolute, because workers run in other folders."""
-    resolver = _resolver(data)
+def planned_recipe(recipe: Recipe, *, store: str, data: Path | None = None, resolver: FileResolver | None = None) -> tuple[Plan, Context]:
+    """The plan of a recipe, and where it is to be built; places are made absolute, because workers run in other folders.
+
+    resolver: that has looked at the files; None: a new one.
+    """
+    resolver = resolver or _resolver(data)
     plan = unroll(recipe, resolver)
     context = _context(recipe, resolver, store)
     return with_contents(plan, context), context
 
 
-def planned_search(recipe: Recipe, *, store: str, data: Path | None = None) -> tuple[PlannedSearch, Context]:
-    """The search of a recipe, and where it is to be built.
+def planned_search(
+    recipe: Recipe, *, store: str, data: Path | None = None, resolver: FileResolver | None = None
+) -> tuple[PlannedSearch, Context]:
+    """The search of a recipe, and where it is to be built. resolver: as of `planned_recipe`.
 
     Raises:
         RecipeError, DataError, EncoderError: as `searched`.
     """
-    resolver = _resolver(data)
+    resolver = resolver or _resolver(data)
     found = searched(recipe, resolver)
     context = replace(_context(recipe, resolver, store), shares=found.search.shares)
     return search_with_contents(found, context), context
