@@ -37,6 +37,7 @@ __all__ = [
     "search",
     "similarity",
     "sweep",
+    "train",
 ]
 
 

@@ -11,6 +11,7 @@ from sentdist.plan.specs import EncoderUse
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sentdist.plan.specs import EncoderSpec
     from sentdist.store.store import Artifact, ArtifactStore
 
 
@@ -28,9 +29,16 @@ def export_encoder(use: EncoderUse, to: Path, store: ArtifactStore) -> None:
 
 
 def card_of(
-    trained: Artifact, store: ArtifactStore, *, name: str, licence: str | None = None, language: Sequence[str] | None = None
+    trained: Artifact,
+    store: ArtifactStore,
+    *,
+    name: str,
+    licence: str | None = None,
+    language: Sequence[str] | None = None,
+    scored_as: EncoderSpec | None = None,
+    num_seeds: int = 1,
 ) -> str:
-    """`encoder_card` of a training; language: None for what the card of the base model says.
+    """`encoder_card` of a training, or of the average of `num_seeds`; language: None for what the card of the base model says.
 
     Raises:
         StoreError: as `encoder_card`.
@@ -41,7 +49,10 @@ def card_of(
 
     folder = Path(store.folder(trained))
     said = language_of(folder) if language is None else language
-    return encoder_card(store, trained, name=name, licence=licence, language=said, has_unit_length=ends_in_normalize(folder))
+    return encoder_card(
+        store, trained, name=name, licence=licence, language=said, has_unit_length=ends_in_normalize(folder),
+        scored_as=scored_as, num_seeds=num_seeds,
+    )  # fmt: skip
 
 
 def _card_if_known(trained: Artifact, store: ArtifactStore, *, name: str) -> str | None:

@@ -16,6 +16,7 @@ from sentdist.api.encoders import similarity as similarity
 from sentdist.api.recipes import plan as plan
 from sentdist.api.recipes import run as run
 from sentdist.api.recipes import sweep as sweep
+from sentdist.api.training import train as train
 from sentdist.api.verdicts import compare as compare
 from sentdist.api.verdicts import evaluate as evaluate
 from sentdist.api.verdicts import report as report

@@ -26,6 +26,7 @@ from sentdist.cli import (
     servers,
     serving,
     store,
+    train,
     tune,
 )
 from sentdist.cli.printing import open_console
@@ -105,6 +106,7 @@ COMMANDS = (
     building.run,
     building.sweep,
     building.stop,
+    train.train,
     tune.tune,
     catalogue.objectives,
     catalogue.tasks,

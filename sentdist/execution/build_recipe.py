@@ -107,17 +107,29 @@ def _finished_search(
     for note in planned.notes:
         print_line(note)
     print_line(finalists_line(planned, context))
-    if tracking is None:
-        record = workplace.search(planned, context, print_line=print_line)
-    else:
-        from sentdist.tracking.live_search import LiveSearch
-
-        with LiveSearch(tracking, context.store, name=planned.recipe.name, identity=planned.identity, print_line=print_line) as live:
-            record = workplace.search(planned, context, print_line=print_line, watch=live.watch, tracker=live.tracker)
+    record = searched(planned, context, workplace, print_line, tracking)
     cells = {seed for finalist in record.finalists for seed in finalist.cells}
     seeds = [seed for seed in planned.recipe.seeds if seed in cells] or None
     plan = planned.plan([(finalist.method, finalist.suggestion) for finalist in record.finalists], seeds=seeds)
     return FinishedSearch(planned=planned, record=record, plan=plan)
+
+
+def searched(
+    planned: PlannedSearch,
+    context: Context,
+    workplace: Workplace,
+    print_line: PrintLine,
+    tracking: str | None,
+    *,
+    until: float | None = None,
+) -> SearchRecord:
+    """A search that is over, shown meanwhile by an MLflow server if there is one. until: see `Conductor`."""
+    if tracking is None:
+        return workplace.search(planned, context, print_line=print_line, until=until)
+    from sentdist.tracking.live_search import LiveSearch
+
+    with LiveSearch(tracking, context.store, name=planned.recipe.name, identity=planned.identity, print_line=print_line) as live:
+        return workplace.search(planned, context, print_line=print_line, watch=live.watch, tracker=live.tracker, until=until)
 
 
 def finalists_line(planned: PlannedSearch, context: Context) -> str:

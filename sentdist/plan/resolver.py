@@ -35,7 +35,7 @@ class Pin:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnPin:
-    """A person's own file. num_rows: that train; num_apart: of them without a text in common, at most.
+    """A person's own file. num_rows: that train; num_apart: of them without a text in common, at most; num_dev, num_test: held out.
     tokens: of a text of those on average, before it is cut, by estimate.
     notes: what was recognised and held out, in sentences.
     """
@@ -45,6 +45,8 @@ class OwnPin:
     rows: OwnRows
     num_rows: int
     num_apart: int
+    num_dev: int = 0
+    num_test: int = 0
     tokens: float | None = None
     notes: tuple[str, ...] = ()
 

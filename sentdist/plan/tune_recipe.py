@@ -150,6 +150,11 @@ class TuneRequest:
         """The method of the first training, of the first encoder."""
         return f"{next(iter(self.methods_tried))}{_places(self)[0].suffix}"
 
+    def untouched_of(self, method: str) -> str:
+        """The row of the encoder that a method trains, as it was."""
+        suffix = next(one.suffix for one in _places(self) if not one.suffix or method.endswith(one.suffix))
+        return f"untouched{suffix}"
+
     @property
     def default_training(self) -> dict[str, Json]:
         """The settings of the first training."""
@@ -193,16 +198,11 @@ def training_values(
     Raises:
         RecipeError: as `methods_for` and `TuneRequest.batch_sizes`.
     """
-    values = _values(asked, limit=limit)
+    values = _values(asked, only=method or asked.default_method, limit=limit)
     for path, value in (suggestion or {}).items():
         values = with_path(values, path, value, where=path)
-    method, methods = method or asked.default_method, dict(values["methods"])  # type: ignore[call-overload]
-    needed = {method, methods[method].get("bank")}
-    return values | {
-        "corpus": {"kind": "own", "file": asked.file, **asked.corpus, "held_out": dict(asked.held_out)} | _limited(limit),
-        "methods": {name: row for name, row in methods.items() if "objective" not in row or name in needed},
-        "seeds": list(seeds),
-    }
+    corpus: dict[str, Json] = {"kind": "own", "file": asked.file, **asked.corpus, "held_out": dict(asked.held_out), **_limited(limit)}
+    return values | {"corpus": corpus, "seeds": list(seeds)}
 
 
 def search_values(asked: TuneRequest, *, limit: int | None = None) -> dict[str, Json]:
@@ -230,11 +230,11 @@ def search_values(asked: TuneRequest, *, limit: int | None = None) -> dict[str, 
     }
 
 
-def _values(asked: TuneRequest, *, limit: int | None) -> dict[str, Json]:
-    """What both recipes share, with the default settings."""
+def _values(asked: TuneRequest, *, only: str | None = None, limit: int | None) -> dict[str, Json]:
+    """What both recipes share, with the default settings. only: a method; None: all."""
     rows: dict[str, Json] = {}
     for place in _places(asked):
-        rows |= _rows_at(place, asked.methods_tried)
+        rows |= _rows_at(place, {name: one for name, one in asked.methods_tried.items() if only in (None, f"{name}{place.suffix}")})
     first = _choices(asked)[0]
     return {
         "name": asked.recipe_name,

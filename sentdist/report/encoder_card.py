@@ -55,20 +55,28 @@ class CardPage:
 
 
 def encoder_card(
-    store: ArtifactStore, trained: Artifact, *, name: str, licence: str | None, language: Sequence[str], has_unit_length: bool
+    store: ArtifactStore,
+    trained: Artifact,
+    *,
+    name: str,
+    licence: str | None,
+    language: Sequence[str],
+    has_unit_length: bool,
+    scored_as: EncoderSpec | None = None,
+    num_seeds: int = 1,
 ) -> str:
     """The README.md of a trained encoder: metadata, then text; scores are those of all evaluations that the store has of it.
 
     name: by which it is loaded: OWNER/NAME of the hub, or a folder. licence: as the hub spells one (apache-2.0); None: it says that none is
     stated. language: of the texts, as the hub spells languages; empty: none is said. has_unit_length: sentence-transformers give embeddings
-    of length 1.
+    of length 1. scored_as, num_seeds: of the average of trainings that differ from this one by their seed.
 
     Raises:
         StoreError: an artifact that is no training.
     """
     record = trained.record
     train, all_records = _training_of(record, store)
-    scores = _scores(store, train, all_records)
+    scores = _scores(store, train, scored_as or train, all_records)
     upstream = {stage.key for stage in topological((train,))}
     corpora = [one for one in all_records.values() if one.kind in CORPUS_STAGE_KINDS and one.key in upstream]
     terms = list(terms_of(train.objective))
@@ -80,7 +88,7 @@ def encoder_card(
         checkpoint=train.encoder.checkpoint,
         revision=train.encoder.revision,
         has_unit_length=has_unit_length,
-        objective=" + ".join(term.name for term in terms),
+        objective=" + ".join(term.name for term in terms) + (f", the average of {num_seeds} seeds" if num_seeds > 1 else ""),
         scores=[
             (one.task, one.measure, _number(one.value), one.interval, _number(one.untouched), f"{one.size:,}" if one.size else "–")
             for one in scores
@@ -162,12 +170,13 @@ def _number(score: float | None) -> str:
     return "–" if score is None else f"{score:.2f}"
 
 
-def _scores(store: ArtifactStore, train: Train, known: Mapping[str, Record]) -> list[_Score]:
+def _scores(store: ArtifactStore, train: Train, encoder: Train | EncoderSpec, known: Mapping[str, Record]) -> list[_Score]:
     """The score of this encoder on each task, without a view, with the 95 % interval over other items."""
     by_task: dict[str, _Score] = {}
     for artifact in store.artifacts("scores"):
-        scores = restored(artifact.key, known) if train.key in artifact.record.inputs else None
-        if not isinstance(scores, Scores) or scores.encoder != train or scores.view != View():
+        is_near = isinstance(encoder, EncoderSpec) or encoder.key in artifact.record.inputs
+        scores = restored(artifact.key, known) if is_near else None
+        if not isinstance(scores, Scores) or scores.encoder != encoder or scores.view != View():
             continue
         kinds = {task.name: task.kind for task in scores.tasks if TASK_KINDS[task.kind].is_compared}
         values = {task: value for task in kinds if (value := as_number(artifact.record.results.get(task))) is not None}

@@ -134,6 +134,8 @@ class FileResolver:
                 revision=found.revision,
                 rows=rows,
                 num_rows=found.sizes[0],
+                num_dev=found.sizes[1],
+                num_test=found.sizes[2],
                 num_apart=found.num_apart,
                 tokens=tokens_in(found.text_bytes),
                 notes=found.notes,

@@ -1,0 +1,206 @@
+"""An encoder trained on rows of one's own, as a Python program asks for it, and how one is handed over with its own score."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from sentdist.api.encoders import Place
+from sentdist.errors import DataError, typed
+from sentdist.inference.given import given_data, given_store
+from sentdist.inference.opening import open_store, store_root
+from sentdist.print_line import PrintLine
+
+if TYPE_CHECKING:
+    from sentdist.execution.tuning import Trained
+    from sentdist.report.verdict import Verdict
+    from sentdist.stages.planning.own_request import OwnRequest
+
+KEY_LETTERS = 8
+ROWS = ".sentdist/data"  # where rows that a program gives are kept
+TRAINED = ".sentdist/trained"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedEncoder:
+    """An encoder that was trained on rows of one's own. folder: for `Encoder.load` and sentence-transformers. verdict: against the encoder
+    as it was, on held-out rows: `outcome`, `difference`, `line`. num_seeds: trainings whose weights it averages."""
+
+    folder: Path
+    verdict: Verdict
+    num_seeds: int
+
+    def __repr__(self) -> str:  # a notebook would show a page of numbers
+        return f"TrainedEncoder({str(self.folder)!r}: {self.verdict.line})"
+
+
+def train(
+    rows: Any,
+    *,
+    encoder: str | Path = "minilm-l6",
+    shape: str | None = None,
+    columns: Sequence[str] | None = None,
+    max_length: int = 128,
+    out: Place = None,
+    store: Place = None,
+    data: Place = None,
+    print_line: PrintLine = print,
+) -> TrainedEncoder:
+    """Train an encoder once on rows of your own, with default settings for their shape, and compare it with the untouched one.
+
+    Args:
+        rows: a file, a folder of its parts or `hub:OWNER/NAME@COMMIT`, as in `sentdist train`; or a list of dicts or tuples, a pandas
+            DataFrame or a `datasets.Dataset`.
+        encoder: a packaged name, a folder, or OWNER/NAME@COMMIT of the hub.
+        shape: pairs, triplets, graded or faq; None: recognised.
+        columns: of the texts, then of the score; None: recognised.
+        max_length: tokens of a text.
+        out: folder for the encoder; None: below `.sentdist/trained`.
+        store, data: as in `run`.
+        print_line: takes each line of progress.
+
+    Returns:
+        The encoder's folder, with the verdict on rows that it was not trained on.
+
+    Raises:
+        RecipeError, DataError, EncoderError: mistakes, before anything is built.
+    """
+    from sentdist.stages.planning.own_request import own_request
+
+    fields = {"shape": shape, "columns": None if columns is None else list(columns)}
+    request = own_request(
+        as_file(rows), command="train", fields={name: value for name, value in fields.items() if value is not None},
+        encoders=[str(encoder)], data=given_data(data), max_length=max_length,
+    )  # fmt: skip
+    return trained_here(request, out=out, store=given_store(store), data=given_data(data), print_line=print_line)
+
+
+def trained_here(request: OwnRequest, *, out: Place, store: str | None, data: Path | None, print_line: PrintLine) -> TrainedEncoder:
+    """Carry out the one training of a request in this process and hand its encoder over."""
+    from sentdist.execution.tuning import Tuning
+    from sentdist.execution.workplaces import ThisProcess
+
+    for line in (*request.pin.notes, *request.resolver.notes, can_show(request)):
+        print_line(line)
+    tuning = Tuning(request, ThisProcess(), store=store_root(store), data=data, print_line=print_line)
+    tuning.run()
+    trained = tuning.finished()
+    assert trained is not None, "else it raises"
+    return hand_over(trained, request, Path(TRAINED) / request.asked.recipe_name if out is None else Path(out), store=store, data=data)
+
+
+def can_show(request: OwnRequest) -> str:
+    """What the held-out rows can show, before anything is trained."""
+    return (
+        f"{request.pin.num_test:,} rows are held out for test: they are likely to show a difference from the untouched encoder of about "
+        f"{request.smallest_difference:.1f} points or more."
+    )
+
+
+def hand_over(trained: Trained, request: OwnRequest, out: Path, *, store: str | None, data: Path | None) -> TrainedEncoder:
+    """Write the encoder of these trainings, the average of their weights, with a card that has its own scores.
+
+    out: the folder in which its folder is made, named by the keys of the trainings; one that is there is kept.
+    """
+    from sentdist.encoder_export import card_of, export_encoder
+    from sentdist.inference.averaged import average_encoders
+    from sentdist.plan.own_tasks import own_test_names
+    from sentdist.plan.specs import EncoderSpec, EncoderUse
+    from sentdist.plan.stages import Scores
+    from sentdist.report.evaluated import compared_measures, scored
+    from sentdist.report.verdict import verdict
+
+    opened, asked = open_store(store), request.asked
+    found = [opened.get(trial.scores.encoder) for trial in trained.trials]  # type: ignore[arg-type]
+    artifacts = [one for one in found if one is not None]
+    keys = sorted(one.key for one in artifacts)
+    name = keys[0] if not keys[1:] else hashlib.sha256(" ".join(keys).encode()).hexdigest()
+    target = out / f"encoder-{name[:KEY_LETTERS]}"
+    out.mkdir(parents=True, exist_ok=True)
+    if not target.exists():
+        with TemporaryDirectory() as scratch:
+            folder = Path(opened.folder(artifacts[0]))
+            if keys[1:]:
+                folder = Path(scratch) / "average"
+                average_encoders([Path(opened.folder(one)) for one in artifacts], folder)
+            export_encoder(EncoderUse(checkpoint=str(folder), max_length=asked.max_length), target, opened)
+    measures = compared_measures(own_test_names(request.pin.name, asked.shape))
+    own, spec = trained.trials[0].scores, None
+    if keys[1:]:
+        own, context = _scores_of(target, trained, request, store=store, data=data)
+        from sentdist.plan.stage import topological
+        from sentdist.stages.local import build_all
+
+        build_all(topological((own,)), context)
+        assert isinstance(own.encoder, EncoderSpec), "it is scored as a folder"
+        spec = own.encoder
+    records = {}
+    for which, stage in (("ours", own), ("untouched", trained.untouched(asked.untouched_of(trained.settings.method)).scores)):
+        assert isinstance(stage, Scores)
+        artifact = opened.get(stage)
+        assert artifact is not None, "it was built"
+        records[which] = scored(artifact.record.results, opened.folder(artifact), measures)
+    card = card_of(artifacts[0], opened, name=target.name, scored_as=spec, num_seeds=len(artifacts))
+    (target / "README.md").write_text(card, encoding="utf-8")
+    return TrainedEncoder(folder=target, verdict=verdict(records["ours"], records["untouched"], measures), num_seeds=len(artifacts))
+
+
+def _scores_of(folder: Path, trained: Trained, request: OwnRequest, *, store: str | None, data: Path | None) -> Any:
+    """The scores of an encoder in a folder on the test rows of these trainings, as a stage, and where it is built."""
+    from sentdist.plan.recipe import recipe_from_values
+    from sentdist.stages.planning.planned import planned_recipe
+
+    recipe = trained.plan.recipe
+    values = recipe.model_dump(exclude_unset=True) | {"methods": {"encoder": {}}, "baseline": "encoder", "seeds": [0]}
+    pooling = request.asked.poolings.get(recipe.encoder.checkpoint, "mean")
+    values["encoder"] = {"checkpoint": str(folder), "pooling": pooling}
+    plan, context = planned_recipe(
+        recipe_from_values(values, where=str(folder)), store=store_root(store), data=data, resolver=request.resolver
+    )
+    return plan.trials[0].scores, context
+
+
+def as_file(rows: Any) -> str:
+    """A file with these rows; a path, or what the hub has, as it is.
+
+    Raises:
+        DataError: what holds no rows.
+    """
+    if isinstance(rows, str | Path):
+        return str(rows)
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        if hasattr(rows, "to_pandas") and hasattr(rows, "column_names"):  # a datasets.Dataset
+            table = pa.Table.from_pandas(rows.to_pandas(), preserve_index=False)
+        elif hasattr(rows, "iloc"):  # a pandas DataFrame
+            table = pa.Table.from_pandas(rows, preserve_index=False)
+        else:
+            each = list(rows)
+            table = pa.Table.from_pylist(
+                each if isinstance(each[0], Mapping) else [dict(zip(_names(each[0]), one, strict=True)) for one in each]
+            )
+    except (TypeError, ValueError, IndexError, KeyError, pa.ArrowException) as error:
+        raise DataError(
+            where="rows", found=f"{typed(rows)}: {error}", expected="a file, a list of dicts or tuples, a DataFrame or a Dataset",
+            remedy="Give rows that all have the same columns.",
+        ) from None  # fmt: skip
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.replace_schema_metadata(None), sink)
+    content = sink.getvalue().to_pybytes()
+    file = Path(ROWS) / f"rows-{hashlib.sha256(content).hexdigest()[:KEY_LETTERS]}.parquet"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content)
+    return str(file)
+
+
+def _names(row: Sequence[object]) -> Sequence[str]:
+    """What the columns of tuples are called: those of graded pairs where the third is a number, else of pairs and triplets."""
+    if len(row) == 3 and isinstance(row[2], int | float):
+        return ("sentence1", "sentence2", "score")
+    return ("anchor", "positive", *(f"negative_{number}" if number > 1 else "negative" for number in range(1, len(row) - 1)))

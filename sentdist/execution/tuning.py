@@ -1,0 +1,252 @@
+"""Trainings on a person's own file until a deadline: a first one with default settings, a search on dev, more seeds of what dev chose."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sentdist.execution.build_recipe import searched
+from sentdist.execution.progress import Show, SweepProgress
+from sentdist.execution.searching.conductor import ALL_TRIED
+from sentdist.execution.workplaces import Workplace
+from sentdist.plan.recipe import recipe_from_values
+from sentdist.plan.stage import Json
+from sentdist.plan.suggestions import PlannedSearch, suggestion_text
+from sentdist.plan.tune_recipe import search_values, training_values
+from sentdist.plan.unroll import Plan, Trial
+from sentdist.print_line import PrintLine
+from sentdist.stages.context import Context
+from sentdist.stages.planning.own_request import OwnRequest
+from sentdist.stages.planning.planned import planned_recipe, planned_search
+from sentdist.store.searches import SearchRecord
+
+SEEDS = 6  # of what dev chose: their average is handed over
+MOST_SEEDS = 32  # where there is time left and nothing else to try
+FOR_SEARCH = 0.5  # of the time, at least
+FOR_FIRST = 0.35  # of the time, at most: a first training that would take more gets fewer rows
+JUDGED_AFTER_S = 10.0  # of a first training: its start is slow
+REPORT_S = 10.0  # for report and card
+
+
+class _OutOfTime(BaseException):  # no Exception: nothing on the way may take it for a failure of a trial
+    """The deadline has come within a training."""
+
+
+class _TooSlow(BaseException):
+    """A first training would take more than its part of the time. share: of its rows for which there is time."""
+
+    def __init__(self, share: float) -> None:
+        self.share = share
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """A method with values of the search's space; the default ones where there are none."""
+
+    method: str
+    suggestion: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """Finished trainings of one method on all rows but those for test, and the untouched encoders, all scored on test."""
+
+    settings: Settings
+    plan: Plan
+    context: Context
+    trials: tuple[Trial, ...]
+
+    def untouched(self, method: str) -> Trial:
+        """The untouched encoder of that name, which a recipe calls a method."""
+        return next(trial for trial in self.plan.trials if trial.method == method)
+
+
+class Tuning:
+    """The trainings for a request, with what is finished of them at any moment.
+
+    budget_s: seconds from `began` (by `time.monotonic`) until all is to be handed over; None: only the first training. data: the data
+    root. best: what there is to hand over.
+    """
+
+    def __init__(
+        self,
+        request: OwnRequest,
+        workplace: Workplace,
+        *,
+        store: str,
+        data: Path | None,
+        print_line: PrintLine,
+        tracking: str | None = None,
+        budget_s: float | None = None,
+        began: float | None = None,
+    ) -> None:
+        self.best: Trained | None = None
+        self.search: SearchRecord | None = None
+        self._request, self._workplace, self._tracking = request, workplace, tracking
+        self._store, self._data = store, data
+        self._print = print_line
+        self._budget = budget_s
+        self._began = time.monotonic() if began is None else began
+        self._limit: int | None = None
+        self._seconds: dict[str, float] = {}  # settings, spelt -> of one seed
+
+    @property
+    def left(self) -> float:
+        """Seconds until the deadline, less what report and card take."""
+        return float("inf") if self._budget is None else self._began + self._budget - REPORT_S - self._scoring_s - time.monotonic()
+
+    def run(self) -> None:
+        """Train until the time is up or nothing is left to try.
+
+        Raises:
+            SentdistError: a mistake in the request, before anything is built; the first training cannot be done.
+        """
+        if self._budget is None:
+            self._first()
+            return
+        planned = self._planned_search()  # what is wrong with it is reported before the first training
+        default = self._first()
+        if self._limit is not None:
+            planned = self._planned_search()
+        try:
+            chosen = self._search(default, *planned)
+            self._print(f"Dev chose {_named(chosen)}.")
+            self._more_seeds(chosen)
+        except _OutOfTime:
+            self._print("The time is up: what is unfinished is kept for the next call.")
+
+    def finished(self) -> Trained | None:
+        """`best`, noted in the store as the sweep that reports read."""
+        if self.best is not None:
+            seeds = [trial.seed or 0 for trial in self.best.trials]
+            self.best = self._trained(self.best.settings, seeds, print_line=lambda line: None)
+        return self.best
+
+    def _first(self) -> Settings:
+        """Train with the default settings, which these are; on fewer rows where all would take too much of the time."""
+        settings = Settings(method=self._request.asked.default_method)
+        began = time.monotonic()
+
+        def judge(progress: SweepProgress) -> None:
+            spent, most = time.monotonic() - began, FOR_FIRST * (self._budget or float("inf"))
+            if spent > JUDGED_AFTER_S and progress.share > 0.02 and spent / progress.share > most:
+                raise _TooSlow(0.7 * most * progress.share / spent)
+
+        while self.best is None:
+            try:
+                self.best = self._trained(settings, [0], show=judge)
+            except _TooSlow as slow:
+                rows = self._limit or self._request.asked.num_rows
+                self._limit = max(self._request.asked.batch_sizes[-1], int(rows * slow.share))
+                self._print(f"All {rows:,} rows would take too long: {self._limit:,} of them are trained on.")
+                began = time.monotonic()
+        found = [self.best.context.store.get(stage) for stage in self.best.plan.stages if stage.purpose != "aside"]
+        self._seconds[str(settings)] = sum(one.record.seconds for one in found if one is not None)
+        return settings
+
+    def _planned_search(self) -> tuple[PlannedSearch, Context]:
+        recipe = recipe_from_values(search_values(self._request.asked, limit=self._limit), where="the search")
+        return planned_search(recipe, store=self._store, data=self._data, resolver=self._request.resolver)
+
+    def _search(self, default: Settings, planned: PlannedSearch, context: Context) -> Settings:
+        """What dev chose in the time that more seeds of it leave. Where they take less than those of what was chosen before, it goes on."""
+        assert self._budget is not None
+        chosen, least = default, 0.0
+        while (seconds := self._time_to_search(chosen)) > least:
+            until = time.time() + seconds
+            self.search = searched(planned, context, self._workplace, self._print, self._tracking, until=until)
+            before, chosen, least = chosen, self._chosen(default, planned), 0.05 * self._budget
+            if chosen == before or self.search.reason == ALL_TRIED:
+                break
+        return chosen
+
+    def _time_to_search(self, chosen: Settings) -> float:
+        """Seconds that more seeds of what is chosen leave: a whole number of them, so that they end with the time."""
+        assert self._budget is not None
+        each, left = self._seconds_of(chosen), self.left
+        for_seeds = min(left, (1 - FOR_SEARCH) * self._budget, SEEDS * each)
+        return left - max(1, int(for_seeds / each)) * each
+
+    def _chosen(self, default: Settings, planned: PlannedSearch) -> Settings:
+        """The settings with the best dev score at the end of a training; the default ones unless others are better beyond noise."""
+        assert self.search is not None
+        own = planned.own_values
+        devs: dict[str, tuple[float, Settings]] = {}
+        for trial in self.search.trials:
+            if trial.state == "finished" and trial.rungs:
+                is_default = trial.method == default.method and all(own[path] == value for path, value in trial.suggestion.items())
+                settings = default if is_default else Settings(method=trial.method, suggestion=trial.suggestion)
+                devs[str(settings)] = (trial.rungs[-1].last_dev, settings)
+        if not devs:
+            return default
+        best_dev, best = max(devs.values(), key=lambda one: one[0])
+        default_dev = devs.get(str(default), (float("-inf"), default))[0]
+        if best_dev - default_dev > self._request.dev_error:
+            return best
+        if best != default:
+            self._print(f"On dev {_named(best)} is best by {best_dev - default_dev:.2f} points, within chance: the default settings stay.")
+        return default
+
+    def _more_seeds(self, chosen: Settings) -> None:
+        """Train what is chosen with one seed more at a time, on a cluster with several, until the next would end too late."""
+        assert self.best is not None
+        seeds, at_once = len(self.best.trials) if self.best.settings == chosen else 0, 1
+        most = MOST_SEEDS if self._request.asked.trials is None else SEEDS
+        while seeds < most and self.left > (each := self._seconds_of(chosen)):
+            more = min(at_once, int(self.left / each), most - seeds)
+            began = time.monotonic()
+            found = self._trained(chosen, range(seeds + more), show=self._stop_in_time)
+            self._seconds[str(chosen)] = (time.monotonic() - began) / more
+            self.best, seeds, at_once = found, seeds + more, 2 * at_once
+
+    def _stop_in_time(self, progress: SweepProgress) -> None:
+        assert self._budget is not None
+        if self.left < -0.02 * self._budget:
+            raise _OutOfTime
+
+    def _seconds_of(self, settings: Settings) -> float:
+        """Seconds of one seed: as measured, else by the rows that it reads against those of the first training."""
+        if (known := self._seconds.get(str(settings))) is not None:
+            return known
+        assert self.best is not None
+        first, plan = self._seconds[str(Settings(method=self._request.asked.default_method))], self._plan(settings, [0])[0]
+        default = self._plan(Settings(method=self._request.asked.default_method), [0])[0]
+        return first * _work(plan) / _work(default)
+
+    @property
+    def _scoring_s(self) -> float:
+        """Seconds that scores of the encoder that is handed over will take, as those of an untouched one did."""
+        if self.best is None or len(self.best.trials) < 2:
+            return 0.0
+        untouched = next(trial for trial in self.best.plan.trials if trial.seed is None)
+        found = self.best.context.store.get(untouched.scores)
+        return 0.0 if found is None else found.record.seconds
+
+    def _trained(
+        self, settings: Settings, seeds: Sequence[int], *, print_line: PrintLine | None = None, show: Show | None = None
+    ) -> Trained:
+        """Train with these seeds whatever the store lacks. The first error is raised where no training is finished."""
+        plan, context = self._plan(settings, seeds)
+        summary = self._workplace.build(plan, context, print_line=print_line or self._print, show=show)
+        there = tuple(trial for trial in plan.trials if trial.method == settings.method and context.store.get(trial.scores) is not None)
+        for failure in () if there else summary.failures:
+            assert failure.error is not None, "it is among the failures"
+            raise failure.error
+        return Trained(settings=settings, plan=plan, context=context, trials=there)
+
+    def _plan(self, settings: Settings, seeds: Sequence[int]) -> tuple[Plan, Context]:
+        asked = self._request.asked
+        values = training_values(asked, method=settings.method, suggestion=settings.suggestion, seeds=seeds, limit=self._limit)
+        recipe = recipe_from_values(values, where=asked.recipe_name)
+        return planned_recipe(recipe, store=self._store, data=self._data, resolver=self._request.resolver)
+
+
+def _named(settings: Settings) -> str:
+    return f"{settings.method} ({suggestion_text(settings.suggestion) if settings.suggestion else 'default settings'})"
+
+
+def _work(plan: Plan) -> int:
+    """Sentences that the trainings of a plan read."""
+    return sum(stage.num_sentences(plan.rows) for stage in plan.stages if stage.kind == "train")
