@@ -10,13 +10,14 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from sentdist.api.encoders import Place
-from sentdist.errors import DataError, typed
+from sentdist.errors import DataError, counted, typed
 from sentdist.inference.given import given_data, given_store
 from sentdist.inference.opening import open_store, store_root
 from sentdist.print_line import PrintLine
 
 if TYPE_CHECKING:
     from sentdist.execution.tuning import Trained
+    from sentdist.plan.stage import Json
     from sentdist.report.verdict import Verdict
     from sentdist.stages.planning.own_request import OwnRequest
 
@@ -71,7 +72,7 @@ def train(
     """
     from sentdist.stages.planning.own_request import own_request
 
-    fields = {"shape": shape, "columns": None if columns is None else list(columns)}
+    fields: dict[str, Json] = {"shape": shape, "columns": None if columns is None else [*columns]}
     request = own_request(
         as_file(rows), command="train", fields={name: value for name, value in fields.items() if value is not None},
         encoders=[str(encoder)], data=given_data(data), max_length=max_length,
@@ -96,8 +97,8 @@ def trained_here(request: OwnRequest, *, out: Place, store: str | None, data: Pa
 def can_show(request: OwnRequest) -> str:
     """What the held-out rows can show, before anything is trained."""
     return (
-        f"{request.pin.num_test:,} rows are held out for test: they are likely to show a difference from the untouched encoder of about "
-        f"{request.smallest_difference:.1f} points or more."
+        f"The test has {counted(request.pin.num_test, 'item')}: a difference from the untouched encoder is likely to be shown from about "
+        f"{request.smallest_difference:.1f} points on."
     )
 
 
@@ -176,22 +177,16 @@ def as_file(rows: Any) -> str:
     import pyarrow.parquet as pq
 
     try:
-        if hasattr(rows, "to_pandas") and hasattr(rows, "column_names"):  # a datasets.Dataset
-            table = pa.Table.from_pandas(rows.to_pandas(), preserve_index=False)
-        elif hasattr(rows, "iloc"):  # a pandas DataFrame
-            table = pa.Table.from_pandas(rows, preserve_index=False)
-        else:
-            each = list(rows)
-            table = pa.Table.from_pylist(
-                each if isinstance(each[0], Mapping) else [dict(zip(_names(each[0]), one, strict=True)) for one in each]
-            )
+        each = rows.to_dict("records") if hasattr(rows, "iloc") else list(rows)  # a DataFrame; a Dataset is a sequence of dicts
+        is_named = isinstance(each[0], Mapping)
+        table = pa.Table.from_pylist(each if is_named else [dict(zip(_names(each[0]), one, strict=True)) for one in each])
     except (TypeError, ValueError, IndexError, KeyError, pa.ArrowException) as error:
         raise DataError(
             where="rows", found=f"{typed(rows)}: {error}", expected="a file, a list of dicts or tuples, a DataFrame or a Dataset",
             remedy="Give rows that all have the same columns.",
         ) from None  # fmt: skip
     sink = pa.BufferOutputStream()
-    pq.write_table(table.replace_schema_metadata(None), sink)
+    pq.write_table(table, sink)
     content = sink.getvalue().to_pybytes()
     file = Path(ROWS) / f"rows-{hashlib.sha256(content).hexdigest()[:KEY_LETTERS]}.parquet"
     file.parent.mkdir(parents=True, exist_ok=True)

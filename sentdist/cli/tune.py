@@ -22,7 +22,7 @@ from sentdist.cli.own_data import (
     say_that_it_takes_a_while,
 )
 from sentdist.cli.train import print_trained
-from sentdist.errors import DataError, RecipeError, duration
+from sentdist.errors import DataError, RecipeError
 from sentdist.inference.opening import open_store, store_root
 
 if TYPE_CHECKING:
@@ -79,11 +79,11 @@ def tune(
     chose is trained with more seeds until the budget ends, and their average is handed over with its score on test rows. Ctrl-C hands
     over the best that is finished; the same command goes on.
     """
-    began = time.monotonic()
+    began = time.time()
     from sentdist.api.training import can_show
     from sentdist.execution.tuning import Tuning
-    from sentdist.plan.recipe import recipe_from_values, recipe_text
-    from sentdist.plan.tune_recipe import hours_of, search_values, training_values
+    from sentdist.plan.recipe import recipe_text
+    from sentdist.plan.tune_recipe import hours_of, search_values
     from sentdist.stages.planning.own_request import own_request
 
     hours, encoders = hours_of(budget), encoder or ["minilm-l6"]
@@ -93,26 +93,23 @@ def tune(
         file, command="tune", fields=fields, encoders=encoders, data=data, name=name, hours=hours, trials=trials,
         methods=[one for one in by_commas(methods) if one], max_length=max_length,
     )  # fmt: skip
-    asked = request.asked
-    values = training_values(asked), search_values(asked)
-    for one in values:
-        recipe_from_values(one, where=f"sentdist tune {file}")
-    folder = out or Path(".sentdist") / "tuned" / asked.recipe_name
-    _check_folder(folder / "search.yaml", asked.file)
+    folder = out or Path(".sentdist") / "tuned" / request.asked.recipe_name
+    _check_folder(folder / "search.yaml", request.asked.file)
     end = began + 3600 * hours
 
     def print_line(line: str) -> None:
-        typer.echo(f"{duration(max(0.0, end - time.monotonic())):>6} left  {line}")
+        minutes, seconds = divmod(max(0, round(end - time.time())), 60)
+        typer.echo(f"{minutes}:{seconds:02} left  {line}")
 
     tracking = None if local else os.environ.get("MLFLOW_TRACKING_URI")
     tuning = Tuning(
         request, _workplace(local=local, tracking=tracking), store=store_root(store), data=data, print_line=print_line,
         tracking=tracking, budget_s=3600 * hours, began=began,
     )  # fmt: skip
+    tuning.check()
     for line in (*request.pin.notes, *request.resolver.notes, can_show(request)):
         typer.echo(line)
-    for name_of, one in zip(("recipe.yaml", "search.yaml"), values, strict=True):
-        _write(folder / name_of, f"# sentdist tune {file} --budget {budget}\n{recipe_text(one)}")
+    _write(folder / "search.yaml", f"# sentdist tune {file} --budget {budget}\n{recipe_text(search_values(request.asked))}")
     is_stopped = False
     try:
         tuning.run()

@@ -15,6 +15,7 @@ from sentdist.plan.unroll import Plan
 from sentdist.plan.wording import value_text
 from sentdist.store.forecast import ENCODED_PER_TRAINED
 
+TELLS = 0.1  # of a training: what that took tells how long the rest takes
 SILENCE_S = 20.0  # after which a line says what still runs
 MOST_NAMED = 3  # stages in a line
 ENDS = ("finished", "failed", "lost")
@@ -71,7 +72,7 @@ class SweepProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds until the end, at the speed so far; None before a training is finished, for start-ups tell nothing of the rest."""
+        """Seconds until the end, at the speed so far; None before a tenth of a training is done: start-ups tell nothing of the rest."""
         if not self._has_trained or not self.share:
             return None
         return (self.now - self._began) * (1 - self.share) / self.share
@@ -88,7 +89,7 @@ class SweepProgress:
             event = replace(event, label=f"{event.label} ({self._apart[event.key]})")
         self._take(event)
         self._last_line = self._clock()
-        left = f", {self.left}" if event.what == "finished" and self.left else ""
+        left = f", {self.left}" if event.what in ("finished", "step") and self.left else ""
         clock = time.strftime("%H:%M:%S", time.localtime(event.at))
         return f"{clock}  {self._counted}  {event.line}{left}"
 
@@ -121,6 +122,7 @@ class SweepProgress:
         if event.step is None or not event.num_steps:
             self.running[event.key] = before
             return
+        self._has_trained = self._has_trained or (event.kind == "train" and event.step / event.num_steps >= TELLS)
         said = f"step {event.step}/{event.num_steps}" + ("" if event.loss is None else f", loss {event.loss:.4f}")
         if event.what == "dev":
             said = before.said

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentdist.execution.build_recipe import searched
 from sentdist.execution.progress import Show, SweepProgress
+from sentdist.execution.searching.budgets import steady_clock
 from sentdist.execution.searching.conductor import ALL_TRIED
 from sentdist.execution.workplaces import Workplace
 from sentdist.plan.recipe import recipe_from_values
-from sentdist.plan.stage import Json
+from sentdist.plan.stage import Json, topological
 from sentdist.plan.suggestions import PlannedSearch, suggestion_text
 from sentdist.plan.tune_recipe import search_values, training_values
 from sentdist.plan.unroll import Plan, Trial
@@ -27,6 +27,7 @@ MOST_SEEDS = 32  # where there is time left and nothing else to try
 FOR_SEARCH = 0.5  # of the time, at least
 FOR_FIRST = 0.35  # of the time, at most: a first training that would take more gets fewer rows
 JUDGED_AFTER_S = 10.0  # of a first training: its start is slow
+ENOUGH = 0.05  # of the time, to begin something with it
 REPORT_S = 10.0  # for report and card
 
 
@@ -66,8 +67,8 @@ class Trained:
 class Tuning:
     """The trainings for a request, with what is finished of them at any moment.
 
-    budget_s: seconds from `began` (by `time.monotonic`) until all is to be handed over; None: only the first training. data: the data
-    root. best: what there is to hand over.
+    budget_s: seconds from `began` until all is to be handed over; None: only the first training. data: the data root.
+    clock: seconds since 1970; None: `steady_clock()`. best: what there is to hand over.
     """
 
     def __init__(
@@ -81,37 +82,41 @@ class Tuning:
         tracking: str | None = None,
         budget_s: float | None = None,
         began: float | None = None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self.best: Trained | None = None
-        self.search: SearchRecord | None = None
         self._request, self._workplace, self._tracking = request, workplace, tracking
         self._store, self._data = store, data
         self._print = print_line
         self._budget = budget_s
-        self._began = time.monotonic() if began is None else began
+        self._clock = clock or steady_clock()
+        self._began = self._clock() if began is None else began
         self._limit: int | None = None
+        self._has_all_tried = False
         self._seconds: dict[str, float] = {}  # settings, spelt -> of one seed
 
     @property
     def left(self) -> float:
         """Seconds until the deadline, less what report and card take."""
-        return float("inf") if self._budget is None else self._began + self._budget - REPORT_S - self._scoring_s - time.monotonic()
+        return float("inf") if self._budget is None else self._began + self._budget - REPORT_S - self._scoring_s - self._clock()
+
+    def check(self) -> None:
+        """Raise a SentdistError for a mistake in the request; nothing is built."""
+        self._plan(Settings(method=self._request.asked.default_method), [0])
+        if self._budget is not None:
+            self._planned_search()
 
     def run(self) -> None:
         """Train until the time is up or nothing is left to try.
 
         Raises:
-            SentdistError: a mistake in the request, before anything is built; the first training cannot be done.
+            SentdistError: the first training cannot be done.
         """
-        if self._budget is None:
-            self._first()
-            return
-        planned = self._planned_search()  # what is wrong with it is reported before the first training
         default = self._first()
-        if self._limit is not None:
-            planned = self._planned_search()
+        if self._budget is None:
+            return
         try:
-            chosen = self._search(default, *planned)
+            chosen = self._search(default)
             self._print(f"Dev chose {_named(chosen)}.")
             self._more_seeds(chosen)
         except _OutOfTime:
@@ -127,12 +132,13 @@ class Tuning:
     def _first(self) -> Settings:
         """Train with the default settings, which these are; on fewer rows where all would take too much of the time."""
         settings = Settings(method=self._request.asked.default_method)
-        began = time.monotonic()
 
         def judge(progress: SweepProgress) -> None:
-            spent, most = time.monotonic() - began, FOR_FIRST * (self._budget or float("inf"))
-            if spent > JUDGED_AFTER_S and progress.share > 0.02 and spent / progress.share > most:
-                raise _TooSlow(0.7 * most * progress.share / spent)
+            most = FOR_FIRST * (self._budget or float("inf"))
+            for running in progress.running.values():
+                spent = progress.now - running.since
+                if running.done and spent > JUDGED_AFTER_S and spent / running.done > most:
+                    raise _TooSlow(most * running.done / spent)
 
         while self.best is None:
             try:
@@ -140,9 +146,8 @@ class Tuning:
             except _TooSlow as slow:
                 rows = self._limit or self._request.asked.num_rows
                 self._limit = max(self._request.asked.batch_sizes[-1], int(rows * slow.share))
-                self._print(f"All {rows:,} rows would take too long: {self._limit:,} of them are trained on.")
-                began = time.monotonic()
-        found = [self.best.context.store.get(stage) for stage in self.best.plan.stages if stage.purpose != "aside"]
+                self._print(f"There is no time to train on all {rows:,} rows: {self._limit:,} of them are used.")
+        found = [self.best.context.store.get(stage) for stage in topological((self.best.trials[0].scores,))]
         self._seconds[str(settings)] = sum(one.record.seconds for one in found if one is not None)
         return settings
 
@@ -150,17 +155,22 @@ class Tuning:
         recipe = recipe_from_values(search_values(self._request.asked, limit=self._limit), where="the search")
         return planned_search(recipe, store=self._store, data=self._data, resolver=self._request.resolver)
 
-    def _search(self, default: Settings, planned: PlannedSearch, context: Context) -> Settings:
+    def _search(self, default: Settings) -> Settings:
         """What dev chose in the time that more seeds of it leave. Where they take less than those of what was chosen before, it goes on."""
         assert self._budget is not None
         chosen, least = default, 0.0
         while (seconds := self._time_to_search(chosen)) > least:
-            until = time.time() + seconds
-            self.search = searched(planned, context, self._workplace, self._print, self._tracking, until=until)
-            before, chosen, least = chosen, self._chosen(default, planned), 0.05 * self._budget
-            if chosen == before or self.search.reason == ALL_TRIED:
+            found = self._search_for(seconds)
+            before, chosen, least = chosen, self._chosen(default, found), ENOUGH * self._budget
+            if chosen == before or self._has_all_tried:
                 break
         return chosen
+
+    def _search_for(self, seconds: float) -> SearchRecord:
+        planned, context = self._planned_search()
+        found = searched(planned, context, self._workplace, self._print, self._tracking, until=self._clock() + seconds)
+        self._has_all_tried = found.reason == ALL_TRIED
+        return found
 
     def _time_to_search(self, chosen: Settings) -> float:
         """Seconds that more seeds of what is chosen leave: a whole number of them, so that they end with the time."""
@@ -169,12 +179,11 @@ class Tuning:
         for_seeds = min(left, (1 - FOR_SEARCH) * self._budget, SEEDS * each)
         return left - max(1, int(for_seeds / each)) * each
 
-    def _chosen(self, default: Settings, planned: PlannedSearch) -> Settings:
+    def _chosen(self, default: Settings, search: SearchRecord) -> Settings:
         """The settings with the best dev score at the end of a training; the default ones unless others are better beyond noise."""
-        assert self.search is not None
-        own = planned.own_values
+        own = self._planned_search()[0].own_values
         devs: dict[str, tuple[float, Settings]] = {}
-        for trial in self.search.trials:
+        for trial in search.trials:
             if trial.state == "finished" and trial.rungs:
                 is_default = trial.method == default.method and all(own[path] == value for path, value in trial.suggestion.items())
                 settings = default if is_default else Settings(method=trial.method, suggestion=trial.suggestion)
@@ -190,16 +199,20 @@ class Tuning:
         return default
 
     def _more_seeds(self, chosen: Settings) -> None:
-        """Train what is chosen with one seed more at a time, on a cluster with several, until the next would end too late."""
+        """Train what is chosen with one seed more at a time, on a cluster with several, until the next would end too late. What is left
+        then goes into the search, for the next call."""
         assert self.best is not None
         seeds, at_once = len(self.best.trials) if self.best.settings == chosen else 0, 1
         most = MOST_SEEDS if self._request.asked.trials is None else SEEDS
-        while seeds < most and self.left > (each := self._seconds_of(chosen)):
-            more = min(at_once, int(self.left / each), most - seeds)
-            began = time.monotonic()
+        while seeds < most and self.left > 0.8 * (each := self._seconds_of(chosen)):
+            more = min(at_once, max(1, int(self.left / each)), most - seeds)
+            began = self._clock()
             found = self._trained(chosen, range(seeds + more), show=self._stop_in_time)
-            self._seconds[str(chosen)] = (time.monotonic() - began) / more
+            self._seconds[str(chosen)] = (self._clock() - began) / more
             self.best, seeds, at_once = found, seeds + more, 2 * at_once
+        if self._budget and self.left > ENOUGH * self._budget and not self._has_all_tried:
+            self._print("The time that is left is used for the search; the next call goes on from it.")
+            self._search_for(self.left)
 
     def _stop_in_time(self, progress: SweepProgress) -> None:
         assert self._budget is not None

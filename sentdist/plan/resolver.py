@@ -35,7 +35,8 @@ class Pin:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnPin:
-    """A person's own file. num_rows: that train; num_apart: of them without a text in common, at most; num_dev, num_test: held out.
+    """A person's own file. num_rows: that train; num_apart: of them without a text in common, at most; num_dev, num_test: anchors or graded
+    pairs that are held out.
     tokens: of a text of those on average, before it is cut, by estimate.
     notes: what was recognised and held out, in sentences.
     """

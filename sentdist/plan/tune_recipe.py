@@ -17,8 +17,8 @@ from sentdist.plan.wording import not_one_of
 
 UNITS = {"s": 1 / 3600, "m": 1 / 60, "h": 1.0, "d": 24.0}
 LEAST_MINUTES = 1  # loading an encoder and the first trial take tens of seconds
-DEFAULT_RATE, DEFAULT_BATCH, DEFAULT_EPOCHS = 5e-5, 32, 2  # of `train`, and of the first trial of `tune`
-RATES: Json = {"choice": [1e-5, 2e-5, 5e-5, 1e-4]}
+DEFAULT_RATE, DEFAULT_BATCH, DEFAULT_EPOCHS = 2e-5, 32, 1  # of `train`, and of the first trial of `tune`
+RATES: Json = {"choice": [5e-6, 1e-5, 2e-5, 4e-5, 8e-5]}
 EPOCHS: Json = {"choice": [1, 2, 3]}
 TEMPERATURES: Json = {"choice": [0.02, 0.05, 0.1]}
 BATCHES = (16, 32, 64)

@@ -50,13 +50,14 @@ class OwnFileOptions:
 @dataclass(frozen=True, kw_only=True)
 class RecognisedFile:
     """What was found. revision: of the content. sizes: rows of train, dev and test. notes: sentences for a person.
-    num_apart: of the rows that train, how many at most share no text, as those of a batch must not. text_bytes: of a text of those rows,
-    on average."""
+    num_items: what dev and test score, anchors or graded pairs. num_apart: of the rows that train, how many at most share no text, as those
+    of a batch must not. text_bytes: of a text of those rows, on average."""
 
     revision: str
     file: OwnFile
     sizes: tuple[int, int, int]
     notes: tuple[str, ...]
+    num_items: tuple[int, int]
     num_apart: int
     text_bytes: float
 
@@ -99,12 +100,20 @@ def recognise(name: str, path: Path | None, options: OwnFileOptions, *, hub_revi
         *remarks(rows.texts),
     )
     training = [texts for texts, side in zip(rows.texts, sides.of_rows.tolist(), strict=True) if side == TRAIN]
+    num_items = [_num_items(layout, rows, sides, side) for side in (DEV, TEST)]
     num_apart = min(len(set(texts)) for texts in zip(*training, strict=True))
     num_bytes = [len(text.encode()) for texts in training for text in texts]
     return RecognisedFile(
-        revision=revision, file=file, sizes=(sizes[0], sizes[1], sizes[2]), notes=notes, num_apart=num_apart,
+        revision=revision, file=file, sizes=(sizes[0], sizes[1], sizes[2]), notes=notes, num_items=(num_items[0], num_items[1]),
+        num_apart=num_apart,
         text_bytes=sum(num_bytes) / len(num_bytes),
     )  # fmt: skip
+
+
+def _num_items(layout: Layout, rows: FileRows, sides: Sides, side: int) -> int:
+    """Different anchors of a side, or graded pairs."""
+    width = 2 if layout.shape == "graded" else 1
+    return len({texts[:width] for texts, its in zip(rows.texts, sides.of_rows.tolist(), strict=True) if its == side})
 
 
 def _known_names(options: OwnFileOptions) -> list[str]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from sentdist.cli import app, building, tune
+from sentdist.cli import app, own_data
 from sentdist.errors import DataError
+from sentdist.execution.tuning import Tuning
+from sentdist.execution.workplaces import ThisProcess
 from sentdist.plan.recipe import load_recipe
-from sentdist.plan.suggestions import PlannedSearch
-from sentdist.store import searches
+from sentdist.stages.planning.own_request import place_of, split_commit
 from tests.support.tiny_encoders import declares_cls
 
 WHO, WHAT, WHERE = ("man", "woman", "child", "dog", "cat"), ("eats", "drinks", "plays", "sings", "reads"), ("house", "garden", "street")
@@ -49,34 +49,42 @@ def call(words: list[str]) -> Result:
     return CliRunner().invoke(app, words, env={"COLUMNS": "160"})
 
 
-def test_the_best_encoder_for_a_file_is_searched_reported_and_written(words: list[str], tmp_path: Path) -> None:
+def test_a_search_hands_over_the_average_of_its_seeds_with_its_own_score(words: list[str], tmp_path: Path) -> None:
     found = call(words)
     assert found.exit_code == 0, found.output
     folder = tmp_path / ".sentdist/tuned/tune-mine"
-    assert load_recipe(folder / "recipe.yaml").search is not None
-    for said in ("75 rows: 59 train, 8 dev, 8 test", "what dev chose", "main score", "Untouched encoder", "Contrastive", "Report: "):
-        assert said in found.output, said
-    (rests_on,) = [line for line in found.output.splitlines() if line.startswith("It rests on ")]
-    assert rests_on.startswith("It rests on 6 seeds and 8 test items: ") and "interval" in rests_on
-    encoder = next(iter(folder.glob("encoder-*")), None)
-    assert encoder is not None, found.output
+    assert load_recipe(folder / "search.yaml").search is not None
+    recipe = load_recipe(folder / "recipe.yaml")
+    assert recipe.search is None and list(recipe.seeds) == [0, 1, 2, 3, 4, 5] and recipe.selection is None
+    lines = found.output.splitlines()
+    begun = lines.index(next(line for line in lines if "to build in this process" in line))
+    ended = next(number for number, line in enumerate(lines) if number > begun and not line)
+    assert all(" left  " in line for line in lines[begun:ended]), "time left in every line"
+    assert any(word in lines[-2] for word in ("Better than", "Not shown to be better than", "Worse than")), lines[-2]
+    assert "push" not in found.output and ("Encoder: " in lines[-1] or "Keep " in lines[-1])
+    (encoder,) = folder.glob("encoder-*")
     card = (encoder / "README.md").read_text()
+    assert "the average of 6 seeds" in card
     (scored,) = (line for line in card.partition("## Scores")[2].splitlines() if line.startswith("| retrieval-mine-csv-test"))
-    assert re.fullmatch(r"\d+\.\d\d", scored.split("|")[-3].strip()), f"the untouched model stands beside it: {scored}"
-    assert (encoder / "modules.json").is_file()
+    assert scored.split("|")[3].strip() in lines[-2], "the card and the last lines have the score of the very encoder"
+    assert re.fullmatch(r"\d+\.\d\d", scored.split("|")[-3].strip()), f"the untouched model's is beside it: {scored}"
     assert (folder / "report/report.html").is_file()
     (encoder / "mine.txt").write_text("kept")
     again = call(words)
     assert again.exit_code == 0 and (encoder / "mine.txt").is_file(), again.output
 
 
-def test_what_is_stopped_is_kept_and_said(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(*_: object) -> None:
+@pytest.mark.parametrize("moment", ["search", "build"])
+def test_who_stops_gets_the_best_that_is_finished(words: list[str], moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the search the first training is handed over; before it is finished there is nothing."""
+
+    def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(building, "build_within", stopped)
+    monkeypatch.setattr(ThisProcess, moment, stopped)
     found = call(words)
-    assert found.exit_code == 130 and "the same command goes on from there; a training that ran starts over." in found.output
+    assert found.exit_code == 130 and "the same command goes on from here" in found.output
+    assert len(list((tmp_path / ".sentdist/tuned/tune-mine").glob("encoder-*"))) == (moment == "search"), found.output
 
 
 @pytest.mark.parametrize(
@@ -101,10 +109,9 @@ def test_a_mistake_is_reported_before_anything_is_built(words: list[str], more: 
 
 
 def test_another_search_is_not_written_over(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(building, "build_within", lambda *_: None)
-    monkeypatch.setattr(tune, "_print_winner", lambda *_: None)
+    monkeypatch.setattr(Tuning, "run", lambda self: None)
     assert call(words).exit_code == 0
-    recipe = tmp_path / ".sentdist/tuned/tune-mine/recipe.yaml"
+    recipe = tmp_path / ".sentdist/tuned/tune-mine/search.yaml"
     before = recipe.read_text()
     (tmp_path / "b").mkdir()
     (tmp_path / "b/mine.csv").write_text((tmp_path / "mine.csv").read_text())
@@ -115,58 +122,36 @@ def test_another_search_is_not_written_over(words: list[str], tmp_path: Path, mo
     assert "something that is no recipe" in call(words).output and recipe.read_text() == "mine: 1\n"
 
 
-@pytest.mark.parametrize("is_same", [True, False])
-def test_a_search_that_gives_way_to_one_of_other_options_is_reported(
-    words: list[str], is_same: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[PlannedSearch] = []
-    monkeypatch.setattr(building, "build_within", lambda planned, *_: asked.append(planned))
-    monkeypatch.setattr(tune, "_print_winner", lambda *_: None)
-    assert "gives way" not in call(words).output
-    before = SimpleNamespace(identity=asked[0].identity if is_same else "another")
-    monkeypatch.setattr(searches, "find_search", lambda *_: before)
-    assert ("gives way to this one" in call(words).output) != is_same
-
-
 def test_an_encoder_keeps_the_pooling_that_it_declares(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(building, "build_within", lambda *_: None)
-    monkeypatch.setattr(tune, "_print_winner", lambda *_: None)
+    monkeypatch.setattr(Tuning, "run", lambda self: None)
     declares_cls(Path(words[words.index("--encoder") + 1]), tmp_path / "cls")
     assert call([*words, "--encoder", str(tmp_path / "cls")]).exit_code == 0
-    recipe = load_recipe(tmp_path / ".sentdist/tuned/tune-mine/recipe.yaml")
+    recipe = load_recipe(tmp_path / ".sentdist/tuned/tune-mine/search.yaml")
     assert [method.encoder["pooling"] for method in recipe.methods.values()] == ["mean", "mean", "cls", "cls"]
 
 
 def test_the_first_line_may_be_said_to_name_the_columns(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[PlannedSearch] = []
-    monkeypatch.setattr(building, "build_within", lambda planned, *_: asked.append(planned))
-    monkeypatch.setattr(tune, "_print_winner", lambda *_: None)
+    monkeypatch.setattr(Tuning, "run", lambda self: None)
     rows = (tmp_path / "mine.csv").read_text().partition("\n")[2]
     (tmp_path / "mine.csv").write_text(f"What have they said?;What can one also say?\n{rows}")
-    recipe = tmp_path / ".sentdist/tuned/tune-mine/recipe.yaml"
+    recipe = tmp_path / ".sentdist/tuned/tune-mine/search.yaml"
     for option, number in (("--header", 75), ("--no-header", 76)):
         found = call([*words, option])
         assert found.exit_code == 0, found.output
-        assert any(note.startswith(f"{number} rows") for note in asked[-1].notes), asked[-1].notes
+        assert f"\n{number} rows" in found.output
         assert f"header: {'true' if number == 75 else 'false'}" in recipe.read_text()
     (tmp_path / "mine.jsonl").write_text('{"anchor": "a", "positive": "b"}')
     assert "--header: found mine.jsonl, whose columns have names" in call([words[0], "mine.jsonl", *words[2:], "--header"]).output
 
 
-def test_a_commit_stands_behind_the_at_of_a_name_and_not_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_follows_the_at_of_a_name_and_not_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a@b").mkdir()
     (tmp_path / "a@b/file.csv").touch()
-    assert tune._split_commit("owner/name@abc") == ("owner/name", "abc") and tune._split_commit("owner/name") == ("owner/name", None)
-    assert tune._split_commit("a@b/file.csv") == ("a@b/file.csv", None) and tune._split_commit("minilm-l6") == ("minilm-l6", None)
-    assert tune._place_of("hub:owner/data@abc") == ("hub:owner/data", "abc")
-    assert tune._place_of("a@b/file.csv") == (str(tmp_path / "a@b/file.csv"), None) and tune._place_of("nowhere.csv") == (
-        "nowhere.csv",
-        None,
-    )
-    said = {"shape": "pairs", "revision": "abc", "columns": ["a", "b"], "encoding": "cp1251"}
-    assert tune._fields_of_file(shape="pairs", revision="abc", columns=["a", "b"], header=None, encoding="cp1251") == said
-    assert tune._fields_of_file(shape=None, revision=None, columns=[], header=None, encoding=None) == {}
+    assert split_commit("owner/name@abc") == ("owner/name", "abc") and split_commit("owner/name") == ("owner/name", None)
+    assert split_commit("a@b/file.csv") == ("a@b/file.csv", None) and split_commit("minilm-l6") == ("minilm-l6", None)
+    assert place_of("hub:owner/data@abc") == ("hub:owner/data", "abc")
+    assert place_of("a@b/file.csv") == (str(tmp_path / "a@b/file.csv"), None) and place_of("nowhere.csv") == ("nowhere.csv", None)
 
 
 def test_an_encoding_that_there_is_not_is_reported_once(words: list[str]) -> None:
@@ -175,18 +160,19 @@ def test_an_encoding_that_there_is_not_is_reported_once(words: list[str]) -> Non
     assert "Value error" not in found.stderr
 
 
-def test_a_header_is_said_of_packed_files_and_of_text(tmp_path: Path) -> None:
+def test_a_header_is_said_of_packed_files_and_of_text() -> None:
     for name in ("a.csv.gz", "a.txt", "A.TSV"):
-        tune._check_header(True, name)
+        own_data.corpus_fields(name, shape=None, columns="", header=True, encoding=None)
     for name in ("a.jsonl.gz", "a.parquet"):
-        with pytest.raises(DataError, match="whose columns have names"):
-            tune._check_header(True, name)
+        with pytest.raises(DataError) as refused:
+            own_data.corpus_fields(name, shape=None, columns="", header=True, encoding=None)
+        assert refused.value.where == "--header"
 
 
-@pytest.mark.parametrize("quick", [0, tune.QUICK_BYTES])
+@pytest.mark.parametrize("quick", [0, own_data.QUICK_BYTES])
 def test_who_waits_for_a_large_file_is_shown_for_what(quick: int, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Of thousands of rows nothing was said for a minute on a busy machine."""
-    monkeypatch.setattr(tune, "QUICK_BYTES", quick)
+    monkeypatch.setattr(own_data, "QUICK_BYTES", quick)
     found = call([*words[:2], "--local", "--methods", "none"])
     assert found.exit_code == 2 and ("Looking through mine.csv for texts that are alike" in found.stderr) == (quick == 0)
 
@@ -198,5 +184,5 @@ def test_a_folder_of_parts_is_searched_as_one_table(words: list[str], tmp_path: 
         (tmp_path / f"mine/part-{number}.csv").write_text("\n".join([header, *rows[25 * number : 25 * number + 25], ""]))
     found = call(["tune", "mine/", *words[2:], "--header"])
     assert found.exit_code == 0, found.output
-    assert "3 files as one table, part-0.csv to part-2.csv" in found.output and "75 rows: 59 train, 8 dev, 8 test" in found.output
+    assert "3 files as one table, part-0.csv to part-2.csv" in found.output and "75 rows: " in found.output
     assert list((tmp_path / ".sentdist/tuned/tune-mine").glob("encoder-*"))

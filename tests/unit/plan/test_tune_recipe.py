@@ -10,16 +10,20 @@ from sentdist.errors import RecipeError
 from sentdist.plan.recipe import recipe_from_values, recipe_text
 from sentdist.plan.stage import topological
 from sentdist.plan.suggestions import searched
-from sentdist.plan.tune_recipe import TUNABLE, TuneRequest, hours_of, tuning_values
+from sentdist.plan.tune_recipe import TUNABLE, TuneRequest, hours_of, search_values, training_values
 from tests.support.planning import FixedResolver, plan_of
 
 
-def values(**changes: Any) -> dict[str, Any]:
+def request(**changes: Any) -> TuneRequest:
     given: dict[str, Any] = {
         "name": "tune-my file", "file": "my.csv", "shape": "pairs", "num_rows": 1000, "num_apart": 1000, "corpus": {"shape": "pairs"},
-        "encoders": [("minilm-l6", None)], "hours": 0.5,
+        "held_out": {"dev": 0.0, "test": 0.3, "near": None}, "encoders": [("minilm-l6", None)], "hours": 0.5,
     }  # fmt: skip
-    return tuning_values(TuneRequest(**(given | changes)))
+    return TuneRequest(**(given | changes))
+
+
+def values(**changes: Any) -> dict[str, Any]:
+    return search_values(request(**changes))
 
 
 @pytest.mark.parametrize(("num_apart", "sizes"), [(1000, [16, 32, 64]), (63, [16, 32]), (31, None)])
@@ -44,10 +48,23 @@ def test_each_shape_has_methods_that_can_be_trained_on_it(shape: str, methods: l
     recipe = recipe_from_values(values(shape=shape, corpus={"shape": shape}), where="tune")
     assert [name for name, method in recipe.methods.items() if method.objective] == methods and set(methods) <= set(TUNABLE)
     assert {trial.method for trial in plan_of(recipe).trials} >= {"untouched"}
-    assert recipe.search is not None and recipe.search.budget is not None and recipe.search.budget.hours == 0.5 and len(recipe.seeds) == 6
-    assert all(
-        path == "training.learning_rate" or path == "training.batch_size" or path.split(".")[1] in methods for path in recipe.search.space
-    )
+    assert recipe.search is not None and recipe.search.budget is not None and recipe.search.budget.hours == 0.5
+    assert all(path.startswith("training.") or path.split(".")[1] in methods for path in recipe.search.space)
+    first = searched(recipe, FixedResolver()).own_values
+    assert all(first[path] in (axis.values or ()) for path, axis in recipe.search.space.items()), "the default settings can be tried first"
+
+
+@pytest.mark.parametrize(("methods", "kept"), [([], "contrastive"), (["rcl"], "rcl"), (["symmetric", "rcl"], "symmetric")])
+def test_a_training_has_one_method_no_dev_rows_and_the_values_of_a_suggestion(methods: list[str], kept: str) -> None:
+    asked = request(methods=methods)
+    suggestion = {"training.epochs": 3, f"methods.{kept}.objective.temperature": 0.1}
+    recipe = recipe_from_values(training_values(asked, suggestion=suggestion, seeds=[0, 1], limit=64), where="training")
+    assert [name for name, method in recipe.methods.items() if method.reported and method.objective] == [kept]
+    assert recipe.training.epochs == 3 and recipe.methods[kept].objective.temperature == 0.1 and list(recipe.seeds) == [0, 1]
+    assert recipe.selection is None and recipe.search is None
+    assert recipe.corpus.held_out.dev == 0.0 and recipe.corpus.limit == 64  # type: ignore[union-attr]
+    trials = plan_of(recipe).trials
+    assert {trial.method for trial in trials} == {"untouched", kept} and asked.untouched_of(kept) == "untouched"
 
 
 def test_several_encoders_have_methods_of_their_own() -> None:

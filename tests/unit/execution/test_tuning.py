@@ -1,0 +1,83 @@
+"""The time of a search for the best encoder: all of it is used and no more, however long trainings take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sentdist.execution import tuning
+from sentdist.execution.tuning import Settings, Tuning
+from sentdist.execution.workplaces import ThisProcess
+
+BUDGET = 480.0
+DEFAULT, OTHER = Settings(method="contrastive"), Settings(method="contrastive", suggestion={"training.epochs": 3})
+
+
+class Pretended(Tuning):
+    """Trainings take `seconds` each by a pretended clock, whatever was expected of them."""
+
+    def __init__(self, *, expected: dict[str, float], really: float = 1.0, chooses: Settings = DEFAULT, tried_after: float = 1e9) -> None:
+        self.now, self.expected, self.really, self.chooses, self.tried_after = 0.0, expected, really, chooses, tried_after
+        self.searched = 0.0
+        request = SimpleNamespace(asked=SimpleNamespace(trials=None))
+        super().__init__(
+            request,
+            ThisProcess(),
+            store="",
+            data=None,
+            print_line=lambda line: None,
+            budget_s=BUDGET,
+            clock=lambda: self.now,  # type: ignore[arg-type]
+        )
+
+    def _first(self) -> Settings:
+        self.best = self._trained(DEFAULT, [0])
+        return DEFAULT
+
+    def _trained(self, settings: Settings, seeds: Sequence[int], **_: Any) -> Any:
+        before = len(self.best.trials) if self.best is not None and self.best.settings == settings else 0
+        for _ in range(len(seeds) - before):
+            ends = self.now + self.really * self.expected[str(settings)]
+            while self.now < ends:
+                self.now = min(ends, self.now + 1.0)
+                self._stop_in_time(None)  # type: ignore[arg-type]
+        return SimpleNamespace(settings=settings, trials=tuple(seeds))
+
+    def _search_for(self, seconds: float) -> Any:
+        spent = min(seconds, self.tried_after)
+        self.now, self.searched = self.now + spent, self.searched + spent
+        self._has_all_tried = spent < seconds
+        return SimpleNamespace(reason=None)
+
+    def _chosen(self, default: Settings, search: Any) -> Settings:
+        return self.chooses
+
+    def _seconds_of(self, settings: Settings) -> float:
+        return self._seconds.get(str(settings), self.expected[str(settings)])
+
+    @property
+    def _scoring_s(self) -> float:
+        return 5.0
+
+
+@pytest.mark.parametrize("really", [0.7, 1.0, 1.3])
+@pytest.mark.parametrize("default_s", [3.0, 20.0, 75.0, 150.0])
+@pytest.mark.parametrize("chooses", [DEFAULT, OTHER])
+@pytest.mark.parametrize("tried_after", [60.0, 1e9])
+def test_the_time_is_used_and_kept(really: float, default_s: float, chooses: Settings, tried_after: float) -> None:
+    expected = {str(DEFAULT): default_s, str(OTHER): 2.5 * default_s}
+    found = Pretended(expected=expected, really=really, chooses=chooses, tried_after=tried_after)
+    found.run()
+    spent = found.now + found._scoring_s + tuning.REPORT_S
+    assert spent <= 1.05 * BUDGET
+    assert spent >= 0.9 * BUDGET or found.searched == tried_after, "unless nothing is left to try and no seed more would end in time"
+    assert found.searched >= min(tried_after, 0.2 * BUDGET)
+
+
+def test_a_training_that_takes_all_the_time_is_handed_over_alone() -> None:
+    found = Pretended(expected={str(DEFAULT): 470.0})
+    found.run()
+    assert found.best is not None and len(found.best.trials) == 1
