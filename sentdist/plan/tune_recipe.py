@@ -17,7 +17,8 @@ from sentdist.plan.wording import not_one_of
 
 UNITS = {"s": 1 / 3600, "m": 1 / 60, "h": 1.0, "d": 24.0}
 LEAST_MINUTES = 1  # loading an encoder and the first trial take tens of seconds
-DEFAULT_RATE, DEFAULT_BATCH, DEFAULT_EPOCHS = 2e-5, 32, 1  # of `train`, and of the first trial of `tune`
+# Of `train`, and of the first trial of `tune`: contrastive losses gain by large batches, which take the higher rate; graded pairs by steps.
+LOW_RATE, HIGH_RATE = 2e-5, 4e-5
 RATES: Json = {"choice": [5e-6, 1e-5, 2e-5, 4e-5, 8e-5]}
 EPOCHS: Json = {"choice": [1, 2, 3]}
 TEMPERATURES: Json = {"choice": [0.02, 0.05, 0.1]}
@@ -158,9 +159,9 @@ class TuneRequest:
     @property
     def default_training(self) -> dict[str, Json]:
         """The settings of the first training."""
-        fitting = self.batch_sizes
-        batch = max((size for size in fitting if size <= DEFAULT_BATCH), default=fitting[0])
-        return {"batch_size": batch, "epochs": DEFAULT_EPOCHS, "learning_rate": DEFAULT_RATE, "max_length": self.max_length}
+        batch = self.batch_sizes[0 if self.shape == "graded" else -1]
+        rate = HIGH_RATE if self.shape == "graded" or batch == BATCHES[-1] else LOW_RATE
+        return {"batch_size": batch, "epochs": 1, "learning_rate": rate, "max_length": self.max_length}
 
     @property
     def batch_sizes(self) -> list[int]:
