@@ -28,6 +28,7 @@ from sentdist.data.sources.parting import (
 )
 from sentdist.errors import DataError, brief, listed
 from sentdist.reading import SAVE_AS_UTF8, reading
+from sentdist.sizes import disk_size
 from sentdist.table_files import ARROW, PARQUET, PLAIN_SUFFIX, SEPARATED, is_packed, open_bytes, open_text, suffix_of, whole_text
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 MAY_BE_SEPARATED = (*SEPARATED, PLAIN_SUFFIX)
 BINARY = {PARQUET: "a Parquet file", ARROW: "an Arrow file"}
 LOOKED_AT = 1 << 20  # bytes at the beginning, by which the format is recognised
+MOST_UNPACKED = 1 << 30  # bytes
+GZIP_AT_MOST = 1032  # times smaller than what it packs
 LONGEST_CELL = 1 << 24  # bytes of a block of CSV, in which a row must have room; pyarrow takes 1 MiB, unless it is given another
 SEPARATOR_LINE = re.compile(r'\ufeff?"?sep=(.)"?', re.IGNORECASE)
 SAY_ENCODING = (
@@ -134,6 +137,8 @@ def _beginning(name: str, path: Path, encoding: str | None, *, remedy: str) -> t
         begin = file.read(BEGIN if is_binary else LOOKED_AT)
     if not begin.strip():
         raise _complaint(name, "an empty file", "rows of texts", "Write the file again.")
+    if is_packed(path) and path.stat().st_size > MOST_UNPACKED // GZIP_AT_MOST:
+        _refuse_bomb(name, path)
     refuse_other_content(name, path, begin)
     if is_binary:
         return None, None, []
@@ -150,6 +155,16 @@ def _beginning(name: str, path: Path, encoding: str | None, *, remedy: str) -> t
     lines = lines if len(begin) < LOOKED_AT or len(lines) == 1 else lines[:-1]
     said = said_separator(lines[0])
     return encoding, said, lines if said is None else lines[1:]
+
+
+def _refuse_bomb(name: str, path: Path) -> None:
+    """Raise DataError for a packed file that would fill the memory: no text is packed to a hundredth of its size."""
+    most, num_bytes = max(MOST_UNPACKED, 100 * path.stat().st_size), 0
+    with reading(path, expected="a table of texts", where=name), open_bytes(path) as file:
+        while block := file.read(LOOKED_AT):
+            if (num_bytes := num_bytes + len(block)) > most:
+                found = f"a file of {disk_size(path.stat().st_size)} that unpacks to more than {disk_size(most)}"
+                raise _complaint(name, found, "at most 100 times its size", "If you trust it, unpack it, and name what was inside.")
 
 
 def format_notes(file_format: FileFormat, path: Path) -> list[str]:
