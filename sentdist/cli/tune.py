@@ -272,8 +272,10 @@ def _check_folder(path: Path, file: str) -> None:
 
 def _as_name(text: str) -> str:
     """The nearest name that a recipe may have."""
+    from sentdist.frozen import MOST_LETTERS
+
     plain = unicodedata.normalize("NFKD", text.lower()).encode("ascii", "ignore").decode()  # ü is u
-    return re.sub("[^a-z0-9_-]+", "-", plain).strip("-_")
+    return re.sub("[^a-z0-9_-]+", "-", plain)[:MOST_LETTERS].strip("-_")
 
 
 def _split_commit(name: str) -> tuple[str, str | None]:

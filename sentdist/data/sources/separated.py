@@ -242,7 +242,7 @@ def _separator(name: str, path: Path, lines: Sequence[str], known_names: Sequenc
 
 
 def read_separated(path: Path, file_format: FileFormat, *, may_repeat: bool) -> pa.Table:
-    """Its rows, all text. may_repeat: columns of one name get a number, and are not refused.
+    """Its rows, all text. may_repeat: columns without a name, of which spreadsheets write several at the end.
 
     Raises:
         DataError: quotation marks that lose rows or letters, columns of one name.
@@ -262,8 +262,7 @@ def read_separated(path: Path, file_format: FileFormat, *, may_repeat: bool) -> 
     if not file_format.has_header:
         first = fields(list(io.StringIO(start, newline="")), file_format.separator or ",")[0]
     names = header_names(first, is_tab=is_tab) if file_format.has_header else [str(number) for number in range(1, len(first) + 1)]
-    if not may_repeat:
-        refuse_repeated(str(path), names)
+    refuse_repeated(str(path), [name for name in names if name or not may_repeat])
     names = _made_unique(names)
     is_bare = is_tab and not (file_format.has_header and are_in_marks(first))
     skipped += num_lines if file_format.has_header else 0
@@ -330,10 +329,10 @@ def _without_marks(name: str) -> str:
 
 
 def _made_unique(names: Sequence[str]) -> list[str]:
-    """Names of columns, repeated ones with a number behind them: score, score_2; a table knows its columns by their names."""
+    """Names of columns, those that are empty with a number: "", unnamed_2; a table knows its columns by their names."""
     given: dict[str, None] = {}
     for name in names:
-        numbered = (f"{name or 'unnamed'}_{number}" for number in itertools.count(2))
+        numbered = (f"unnamed_{number}" for number in itertools.count(2))
         given[name if name not in given else next(other for other in numbered if other not in given and other not in names)] = None
     return list(given)
 

@@ -29,7 +29,7 @@ from sentdist.learning.encoder.declared import (
     num_tokens,
     prompts_left_out,
 )
-from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS
+from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS, check_has_no_revision
 from sentdist.learning.encoder.refused import check_can_embed
 from sentdist.plan.corpus_sizes import tokens_in
 from sentdist.plan.own_file import OwnFileSection
@@ -187,10 +187,11 @@ class FileResolver:
 
     def _pin_encoder(self, checkpoint: str, revision: str | None, where: str) -> Pin:
         if checkpoint in PACKAGED_ENCODERS:
-            revision = _packaged_revision(checkpoint, where)
-            return _pinned(checkpoint, revision, _folder_here(checkpoint))
+            check_has_no_revision(checkpoint, revision)
+            return _pinned(checkpoint, _packaged_revision(checkpoint, where), _folder_here(checkpoint))
         folder = _folder_here(checkpoint)
         if folder is not None:
+            check_has_no_revision(checkpoint, revision)
             digest = digest_of_encoder(folder, where).whole
             self.folders[digest] = str(folder.absolute())
             _check_files(folder, where)
