@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -155,7 +156,7 @@ class FileResolver:
             places.append(self.data_root / file)
         path = next((place for place in places if place.is_file() or place.is_dir()), None)
         if path is None:
-            raise no_such_file(places[0], file)
+            raise no_such_file(next(filter(os.path.lexists, places), places[0]), file)
         if not path.is_dir() and not is_own_name(path.name):
             found, remedy = f"suffix {path.suffix or '(none)'}", f"{other_kind(path)}."
             raise DataError(where=file, found=found, expected=f"one of {READABLE}", remedy=remedy)
