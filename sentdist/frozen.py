@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 NAME = r"^[a-z0-9][a-z0-9_-]*$"  # patterns of fields
+MOST_LETTERS = 100  # of a name: those of files may have 255 bytes
 ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f]*$"
 Count = Annotated[int, Field(ge=1)]
 

@@ -52,7 +52,7 @@ def store_check(
 ) -> None:
     """Read every file of every artifact and compare it with its digest.
 
-    Nothing is changed, but what has a record that cannot be read is moved aside. A damaged artifact is never used: whoever needs it moves
+    Nothing is changed, but what has a record that cannot be used is moved aside. A damaged artifact is never used: whoever needs it moves
     it aside and builds it again. Ends with 1 if one is found.
     """
     from sentdist.cli.printing import open_console
@@ -64,7 +64,7 @@ def store_check(
         places = opened.places(kind)
         for place, artifact in zip(places, opened.each_at(places), strict=True):
             status.update(f"{num_checked} artifacts, {disk_size(num_bytes)}: {place}")
-            damage = "its record cannot be read" if artifact is None else opened.damage(artifact)
+            damage = "its record cannot be used" if artifact is None else opened.damage(artifact)
             if damage is not None:
                 num_damaged += 1
                 typer.echo(f"{place}: {damage}")

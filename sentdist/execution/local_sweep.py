@@ -34,14 +34,14 @@ def build_locally(plan: Plan, context: Context, *, print_line: PrintLine, show: 
     Trials that fail do not stop the others; they stand in the summary.
 
     Raises:
-        SentdistError: what concerns all trials: a device that is not there, a store that cannot be written or has no room.
+        SentdistError: what concerns all trials: a device that is not there, a store that must be written and cannot, or has no room.
     """
     started = time.perf_counter()
     before = context.store.get_all(plan.stages).keys()
     missing = frozenset(stage.key for stage in plan.stages) - before
     estimate = disk_estimate(plan, context, missing)
-    context.store.check_writable(needed_bytes=estimate.least)
-    if missing:
+    if missing:  # a complete store may be read-only
+        context.store.check_writable(needed_bytes=estimate.least)
         context = _with_devices(plan, context, missing, print_line)
     if warning := estimate.warning(context.store.free_bytes()):
         print_line(warning)

@@ -64,7 +64,8 @@ def run_sweep(
     allocation = allocate(plan, context, to_build, work=_work_of(plan, missing, to_build)) if missing else None
     context = context if allocation is None else allocation.context
     estimate = disk_estimate(plan, context, to_build, at_once=1 if allocation is None else allocation.capacity.trainings_at_once)
-    context.store.check_writable(needed_bytes=estimate.least)
+    if to_build:  # a complete store may be read-only
+        context.store.check_writable(needed_bytes=estimate.least)
     forget_finished(context.store, before)
     sweep = sweep_record(plan)
     begin_sweep(context.store, sweep, print_line)

@@ -92,7 +92,7 @@ def _load(folder: Path) -> Any:  # transformers types neither `to` nor `generate
         if not config.is_encoder_decoder:
             raise ValueError(f"a {config.model_type}, which has no decoder")
         with without_bars():
-            return AutoModelForSeq2SeqLM.from_pretrained(folder, config=config, dtype=torch.float32)
+            return AutoModelForSeq2SeqLM.from_pretrained(folder, config=config, dtype=torch.float32, trust_remote_code=False)
     except Exception as error:  # as everywhere with transformers: no common ancestor
         raise EncoderError(
             where=f"paraphrase.checkpoint {folder}",

@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sentdist.frozen import NAME, ONE_LINE, Frozen
+from sentdist.frozen import MOST_LETTERS, NAME, ONE_LINE, Frozen
 from sentdist.plan.corpora.relations import LinksSection
 from sentdist.plan.objectives import AnyObjective
 from sentdist.plan.specs import Precision, Probes, Regularizers, Shape, Stopping, Training, View
 from sentdist.plan.tasks import TASK_GROUPS
 from sentdist.poolings import PoolingName
 
-Name = Annotated[str, Field(pattern=NAME)]
+Name = Annotated[str, Field(pattern=NAME, max_length=MOST_LETTERS)]
 Title = Annotated[str, Field(pattern=ONE_LINE)]  # one line, no control characters: tables and figures show it
 Override = None | bool | int | float | str
 

@@ -87,8 +87,8 @@ class Training(Frozen):
     later_fields: ClassVar[tuple[str, ...]] = ("freeze_encoder",)
 
     batch_size: Annotated[int, Field(ge=2)] = 64  # rows of the global batch, over all workers
-    epochs: Annotated[int, Field(ge=1)] = 1  # times that each row is read
-    learning_rate: Annotated[float, Field(gt=0.0)] = 2e-5  # at its highest, after the warm-up
+    epochs: Annotated[int, Field(ge=1, le=10_000)] = 1  # times that each row is read
+    learning_rate: Annotated[float, Field(gt=0.0, le=1e38)] = 2e-5  # at its highest, after the warm-up; float32 holds no more
     schedule: Literal["linear", "constant"] = "linear"  # of the learning rate after the warm-up: down to 0, or as it is
     warmup_fraction: Fraction = 0.1  # of the schedule
     schedule_stretch: Annotated[float, Field(ge=1.0)] = 1.0  # length of the schedule in steps trained; above 1 it does not come to its end

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from sentdist.errors import LONGEST_VALUE, brief, one_line
+from sentdist.errors import LONGEST_VALUE, brief, counted, one_line
 from sentdist.frozen import NAME, ONE_LINE
 from sentdist.plan.corpora import SECTION_KINDS, SECTIONS
 from sentdist.plan.objectives import OBJECTIVE_NAMES, OBJECTIVES, Sum
@@ -186,6 +186,8 @@ def expected_of(problem: Problem, where: str) -> str:
             return f"at most {context['le']:g}"
         case "less_than":
             return f"less than {context['lt']:g}"
+        case "string_too_long":
+            return f"at most {counted(context['max_length'], 'letter')}"
         case "too_short":
             return f"at least {'one' if context['min_length'] == 1 else context['min_length']}"
         case "string_pattern_mismatch":

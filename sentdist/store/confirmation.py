@@ -17,7 +17,7 @@ from sentdist.store.sweep import SweepRecord, TrialRecord
 
 def confirmed_name(sweep: str) -> str:
     """The name of the sweep of fresh seeds."""
-    return f"{sweep}-confirmed"
+    return f"{sweep[:90]}-confirmed"  # no name has more than 100 letters
 
 
 def confirmation(sweep: SweepRecord, records: Mapping[str, Record]) -> Recipe | None:

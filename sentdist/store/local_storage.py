@@ -81,8 +81,12 @@ class LocalStorage(Storage):
         publish_folder(folder, target, last=RECORD, content=record.sealed)
 
     def move(self, place: str, target: str) -> None:
-        self.make_folder((self._base / target).parent)
-        (self._base / place).rename(self._base / target)
+        source, moved = self._base / place, self._base / target
+        if source.is_symlink():  # into a folder of its own, or a note beside what was moved would be written through the link
+            self.make_folder(moved)
+            moved /= source.name
+        self.make_folder(moved.parent)
+        source.rename(moved)
 
     def remove(self, place: str) -> None:
         self.make_folder(self._staging)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 
+from sentdist.errors import StoreError
 from sentdist.plan.stage import Json, Stage, as_number, in_words_of_today, label_of
 from sentdist.spelling import near
 from sentdist.store.integrity import FileChecksum
@@ -18,6 +19,7 @@ RECORD = "record.json"
 OWN_FILES = (RECORD, "history.jsonl", "heads.safetensors")  # of an artifact, what only this project reads
 ALIKE = 0.75  # share of the letters of a key or label; keys of equal length have some in common by chance
 SEAL = "sha256"  # the field of record.json that is none of the record
+SCHEMA = 1  # raised when an older version must not use what is written; the seal stays as it is, or that version sees damage
 
 
 class Record(BaseModel):
@@ -38,6 +40,7 @@ class Record(BaseModel):
     results: dict[str, Json]  # scores, counts, the stopping step: what a report or a dashboard shows
     files: dict[str, int]  # relative path -> bytes
     digests: dict[str, str] = {}  # relative path -> sha256; empty in records of older versions
+    schema_version: int = 1  # records of older versions have none
     data: str = ""  # of an object store: the folder below its place in which its files lie, those of one writer alone
 
     def number(self, name: str) -> float | None:
@@ -73,6 +76,7 @@ class Record(BaseModel):
             environment=environment,
             results=results,
             files={name: file.num_bytes for name, file in files.items()},
+            schema_version=SCHEMA,
             digests={name: file.sha256 for name, file in files.items() if file.sha256 is not None},
         )
 
@@ -88,6 +92,7 @@ class Record(BaseModel):
 
         Raises:
             ValueError: it is no record, or not the one that was written.
+            StoreError: a newer version of sentdist wrote it.
         """
         try:
             values = json.loads(content)
@@ -98,6 +103,11 @@ class Record(BaseModel):
         seal = values.pop(SEAL, None)
         if seal != _digest(values) and (seal is not None or values.get("digests")):  # older versions noted neither
             raise ValueError("other content than was written (sha256)")
+        if isinstance(schema := values.get("schema_version"), int) and schema > SCHEMA:
+            raise StoreError(
+                where=RECORD, found=f"a record of schema {schema}, of a newer version of sentdist", expected=f"schema {SCHEMA} at most",
+                remedy="Update sentdist, or use another store. Nothing was changed.",
+            )  # fmt: skip
         record = Record.model_validate(values)
         return record.model_copy(update={"stage": in_words_of_today(record.stage)})
 

@@ -9,6 +9,7 @@ from typing import Protocol
 from pyarrow import fs
 
 from sentdist.errors import StoreError
+from sentdist.reading import unreadable
 from sentdist.store.record import Record
 
 
@@ -97,8 +98,10 @@ class Storage(Protocol):
 
 
 def content_at(filesystem: fs.FileSystem, path: str) -> bytes | None:
-    """The bytes of a file; None if there is no such file."""
+    """The bytes of a file; None if there is no such file. StoreError for a folder, pipe or device: opening a pipe may wait forever."""
     try:
+        if isinstance(filesystem, fs.LocalFileSystem) and Path(path).exists() and (found := unreadable(Path(path))) is not None:
+            raise StoreError(where=path, found=found, expected="a file", remedy="Move it out of the store and run again.")
         with filesystem.open_input_stream(path) as stream:
             return bytes(stream.read())
     except (FileNotFoundError, NotADirectoryError):

@@ -16,6 +16,7 @@ from pyarrow import fs
 
 from sentdist.errors import ArtifactLost, StoreError, listed
 from sentdist.plan.stage import Json, Stage
+from sentdist.plan.stages import STAGES
 from sentdist.store.access import open_root, reading, refuse_little_room, shown_root, writing
 from sentdist.store.integrity import checksums_below, damage_of_content
 from sentdist.store.local_storage import STAGING, LocalStorage
@@ -65,14 +66,14 @@ class ArtifactStore:
         return self.get(stage) is not None
 
     def get(self, stage: Stage) -> Artifact | None:
-        """The artifact of a stage; None if it was never finished, or its record cannot be read any more (then it is moved aside).
+        """The artifact of a stage; None if it was never finished, or its record cannot be used (then it is moved aside).
 
         Raises:
-            StoreError: a record that can neither be read nor moved aside: whatever was built would find no room there.
+            StoreError: a record of a newer version; or one that can neither be used nor moved aside: no room for what would be built.
         """
         if (found := self.at(stage.place)) is None and (why := _stuck.get(f"{self.base}/{stage.place}")):
             raise StoreError(
-                where=f"{self.shown}/{stage.place}", found=why, expected="a record that can be read, or a folder that can be moved aside",
+                where=f"{self.shown}/{stage.place}", found=why, expected="a record that can be used, or a folder that can be moved aside",
                 remedy="Have whoever owns the folder remove it, or use another store.",
             )  # fmt: skip
         return found
@@ -88,6 +89,10 @@ class ArtifactStore:
         content = self.files.content(f"{place}/{RECORD}")
         try:
             record = None if content is None else Record.read(content)
+            if record is not None and record.place != place:  # else a copied or linked folder passes for another, and `drop` follows it
+                raise ValueError(f"it is that of {record.place}")
+        except StoreError as error:
+            raise error.with_context(where=f"{self.shown}/{place}") from None
         except ValueError as error:  # those of json and pydantic, too
             self._set_unreadable_aside(place, content or b"", error)
             return None
@@ -133,7 +138,7 @@ class ArtifactStore:
         with self.storage.reading():
             files = self.filesystem.get_file_info(selector)
         found = sorted(info.path.removeprefix(f"{self.base}/").removesuffix(f"/{RECORD}") for info in files if info.base_name == RECORD)
-        return [place for place in found if not place.startswith((f"{STAGING}/", f"{ASIDE}/"))]
+        return [place for place in found if place.count("/") == 1 and place.partition("/")[0] in STAGES]
 
     def artifacts(self, kind: str | None = None) -> Iterator[Artifact]:
         """All finished artifacts, in order of their places."""
@@ -299,7 +304,7 @@ class ArtifactStore:
     def _set_unreadable_aside(self, place: str, content: bytes, error: ValueError) -> None:
         if self.files.content(f"{place}/{RECORD}") != content:
             return
-        reason = f"its {RECORD} cannot be read: {len(content)} bytes, {str(error).splitlines()[0]}"
+        reason = f"its {RECORD} cannot be used: {len(content)} bytes, {str(error).splitlines()[0]}"
         said, path = self.set_aside(place, reason), f"{self.base}/{place}"
         if path not in _stuck:
             log.warning("%s/%s: %s; %s. Its stage counts as not finished.", self.shown, place, reason, said)

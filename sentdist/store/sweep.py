@@ -108,8 +108,9 @@ def sweep_record(plan: Plan) -> SweepRecord:
 
 
 def save_sweep(store: ArtifactStore, sweep: SweepRecord) -> str:
-    """Write the sweep's values beside the artifacts; returns the address."""
-    return store.files.write_text(f"sweeps/{sweep.name}.json", sweep.model_dump_json(indent=1))
+    """Write the sweep's values beside the artifacts, unless they are there as they are; returns the address."""
+    place, text = f"sweeps/{sweep.name}.json", sweep.model_dump_json(indent=1)
+    return store.files.uri(place) if store.files.content(place) == text.encode() else store.files.write_text(place, text)
 
 
 def begin_sweep(store: ArtifactStore, sweep: SweepRecord, tell: Callable[[str], None]) -> None:

@@ -13,7 +13,7 @@ from sentdist.data.sources.files import read_text_table, with_large_strings
 from sentdist.data.sources.separated import FileFormat
 from sentdist.data.text_errors import is_pattern
 from sentdist.errors import DataError
-from sentdist.reading import reading
+from sentdist.reading import reading, unreadable
 from sentdist.spelling import near_file
 from sentdist.table_files import ARROW, PACKABLE, PARQUET, SHOWN_READ, suffix_of
 
@@ -46,10 +46,10 @@ def is_own_name(name: str) -> bool:
 
 
 def no_such_file(path: Path, file: str) -> DataError:
-    """The error for a path where no file is, with the name that was probably meant."""
+    """The error for a path where no file is, or a pipe or device, with the name that was probably meant."""
     folder = path.parent
-    names = [entry.name for entry in folder.iterdir() if is_own_name(entry.name)] if folder.is_dir() else []
-    closest, found = near_file(path.name, names), "no such file"
+    names = [entry.name for entry in folder.iterdir() if is_own_name(entry.name) and entry.is_file()] if folder.is_dir() else []
+    closest, found = near_file(path.name, names), unreadable(path) or "no such file"
     remedy = (
         f'Did you mean "{Path(file).parent / closest}"?'
         if closest

@@ -322,6 +322,11 @@ def _check_labels(name: str, table: pa.Table, chosen: Sequence[str], settled: st
         raise unclear(name, f"{one_line(chosen[2], 60)} with {brief(label)}, which is no negative", chosen[:2])
     if settled not in ("pairs", "faq") or is_named:
         return
+    for column in table.column_names:
+        if column not in chosen and any(word in column.casefold() for word in GRADE_WORDS):
+            cells = {str(cell).strip().casefold() for cell in table[column].to_pylist()}
+            if cells <= {"none", "nan", ""} and cells != {""}:
+                raise whether_grades(name, chosen, column, f"{one_line(column, 60)} without a number")
     for column in chosen if settled == "pairs" else ():
         if is_text(table, column) and (label := label_in(table, column)) is not None:
             raise classes_of_texts(name, column, label, chosen)

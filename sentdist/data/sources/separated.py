@@ -28,6 +28,7 @@ from sentdist.data.sources.parting import (
 )
 from sentdist.errors import DataError, brief, listed
 from sentdist.reading import SAVE_AS_UTF8, reading
+from sentdist.sizes import disk_size
 from sentdist.table_files import ARROW, PARQUET, PLAIN_SUFFIX, SEPARATED, is_packed, open_bytes, open_text, suffix_of, whole_text
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 MAY_BE_SEPARATED = (*SEPARATED, PLAIN_SUFFIX)
 BINARY = {PARQUET: "a Parquet file", ARROW: "an Arrow file"}
 LOOKED_AT = 1 << 20  # bytes at the beginning, by which the format is recognised
+MOST_UNPACKED = 1 << 30  # bytes
+GZIP_AT_MOST = 1032  # times smaller than what it packs
 LONGEST_CELL = 1 << 24  # bytes of a block of CSV, in which a row must have room; pyarrow takes 1 MiB, unless it is given another
 SEPARATOR_LINE = re.compile(r'\ufeff?"?sep=(.)"?', re.IGNORECASE)
 SAY_ENCODING = (
@@ -134,6 +137,8 @@ def _beginning(name: str, path: Path, encoding: str | None, *, remedy: str) -> t
         begin = file.read(BEGIN if is_binary else LOOKED_AT)
     if not begin.strip():
         raise _complaint(name, "an empty file", "rows of texts", "Write the file again.")
+    if is_packed(path) and path.stat().st_size > MOST_UNPACKED // GZIP_AT_MOST:
+        _refuse_bomb(name, path)
     refuse_other_content(name, path, begin)
     if is_binary:
         return None, None, []
@@ -150,6 +155,16 @@ def _beginning(name: str, path: Path, encoding: str | None, *, remedy: str) -> t
     lines = lines if len(begin) < LOOKED_AT or len(lines) == 1 else lines[:-1]
     said = said_separator(lines[0])
     return encoding, said, lines if said is None else lines[1:]
+
+
+def _refuse_bomb(name: str, path: Path) -> None:
+    """Raise DataError for a packed file that would fill the memory: no text is packed to a hundredth of its size."""
+    most, num_bytes = max(MOST_UNPACKED, 100 * path.stat().st_size), 0
+    with reading(path, expected="a table of texts", where=name), open_bytes(path) as file:
+        while block := file.read(LOOKED_AT):
+            if (num_bytes := num_bytes + len(block)) > most:
+                found = f"a file of {disk_size(path.stat().st_size)} that unpacks to more than {disk_size(most)}"
+                raise _complaint(name, found, "at most 100 times its size", "If you trust it, unpack it, and name what was inside.")
 
 
 def format_notes(file_format: FileFormat, path: Path) -> list[str]:
@@ -227,7 +242,7 @@ def _separator(name: str, path: Path, lines: Sequence[str], known_names: Sequenc
 
 
 def read_separated(path: Path, file_format: FileFormat, *, may_repeat: bool) -> pa.Table:
-    """Its rows, all text. may_repeat: columns of one name get a number, and are not refused.
+    """Its rows, all text. may_repeat: columns without a name, of which spreadsheets write several at the end.
 
     Raises:
         DataError: quotation marks that lose rows or letters, columns of one name.
@@ -247,8 +262,7 @@ def read_separated(path: Path, file_format: FileFormat, *, may_repeat: bool) -> 
     if not file_format.has_header:
         first = fields(list(io.StringIO(start, newline="")), file_format.separator or ",")[0]
     names = header_names(first, is_tab=is_tab) if file_format.has_header else [str(number) for number in range(1, len(first) + 1)]
-    if not may_repeat:
-        refuse_repeated(str(path), names)
+    refuse_repeated(str(path), [name for name in names if name or not may_repeat])
     names = _made_unique(names)
     is_bare = is_tab and not (file_format.has_header and are_in_marks(first))
     skipped += num_lines if file_format.has_header else 0
@@ -315,10 +329,10 @@ def _without_marks(name: str) -> str:
 
 
 def _made_unique(names: Sequence[str]) -> list[str]:
-    """Names of columns, repeated ones with a number behind them: score, score_2; a table knows its columns by their names."""
+    """Names of columns, those that are empty with a number: "", unnamed_2; a table knows its columns by their names."""
     given: dict[str, None] = {}
     for name in names:
-        numbered = (f"{name or 'unnamed'}_{number}" for number in itertools.count(2))
+        numbered = (f"unnamed_{number}" for number in itertools.count(2))
         given[name if name not in given else next(other for other in numbered if other not in given and other not in names)] = None
     return list(given)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -11,6 +12,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from sentdist.errors import StoreError, SweepStopped
 from sentdist.execution.board.client import BoardClient
+from sentdist.execution.cluster.address import takes_connections
 from sentdist.execution.cluster.ray_errors import cause_of
 from sentdist.execution.progress import Show, SweepProgress
 from sentdist.print_line import PrintLine
@@ -18,6 +20,7 @@ from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import sweep_names
 
 LOOK_UP_S = 0.5  # how long after the end it may still wait for events
+HEAD_S = 10.0  # between two looks at the cluster's head while nothing happens
 
 
 @contextmanager
@@ -41,13 +44,15 @@ def printed_events(board: BoardClient, progress: SweepProgress, print_line: Prin
 
 def _print_events(board: BoardClient, progress: SweepProgress, print_line: PrintLine, show: Show, is_over: threading.Event) -> None:
     since: int | None = None
-    store = _Store(board.submission.context.store)
+    store, head = _Store(board.submission.context.store), _Head(board.submission.sweep)
     while True:
         is_last = is_over.is_set()  # whatever this driver waits to see is in the next answer; other sweeps may have news forever
         news = board.events(since)
         while not ray.wait([news], timeout=LOOK_UP_S)[0]:
             if is_over.is_set():
                 return
+            if line := head.notice():
+                print_line(line)
             if line := progress.silence_line():
                 print_line(line)
                 store.ask()
@@ -70,6 +75,26 @@ def _print_events(board: BoardClient, progress: SweepProgress, print_line: Print
         show(progress)
         if is_last:
             return
+
+
+class _Head:
+    """Notices that the cluster's head is gone: Ray waits for it a minute without a word, then ends this process from C++."""
+
+    def __init__(self, sweep: str) -> None:
+        self._sweep, self._next, self._num_away = sweep, time.monotonic() + HEAD_S, 0
+
+    def notice(self) -> str | None:
+        """What to say, once, of a head that took no connection twice."""
+        if time.monotonic() < self._next:
+            return None
+        self._next, address = time.monotonic() + HEAD_S, ray.get_runtime_context().gcs_address
+        self._num_away = 0 if takes_connections(address) else self._num_away + 1
+        if self._num_away != 2:
+            return None
+        return (
+            f"{self._sweep}: the head of the cluster at {address} is gone. Unless it comes back within a minute, Ray ends this "
+            "command. Then start the cluster (`sentdist up`) and submit again: what is finished is kept."
+        )
 
 
 class _Store:

@@ -115,17 +115,23 @@ def _token_file() -> Path:
     return Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token").expanduser()
 
 
+def takes_connections(address: str) -> bool:
+    """Whether anything listens at host:port; within `TCP_S`."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=TCP_S):
+            return True
+    except OSError:
+        return False
+
+
 def ask(address: str) -> HeadAnswer:
     """Whether a head answers there, takes our token and has a node on this machine, which a driver needs; within `TCP_S` + `ANSWER_S`.
 
     Raises:
         ResourceError: RAY_USE_TLS is set, and a certificate cannot be read.
     """
-    host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=TCP_S):
-            pass
-    except OSError:
+    if not takes_connections(address):
         return "nothing"
     said = token() if os.environ.get("RAY_AUTH_MODE") == "token" else None
     if said is None and os.environ.get("RAY_AUTH_MODE") == "token":

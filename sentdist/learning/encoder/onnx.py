@@ -100,7 +100,7 @@ def _padded_model(checkpoint: Path, encoder: SentenceEncoder) -> PreTrainedModel
     """The weights in a model with attention that is written out: fused kernels do not export the same way everywhere."""
     with without_bars(), without_reports():
         kind = auto_class(encoder.model.config)
-        model: PreTrainedModel = kind.from_pretrained(checkpoint, dtype=torch.float32, attn_implementation="eager")
+        model: PreTrainedModel = kind.from_pretrained(checkpoint, dtype=torch.float32, attn_implementation="eager", trust_remote_code=False)
     if "pooler" in model._modules:
         model._modules["pooler"] = None  # its output is not used
     return model

@@ -55,7 +55,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """Load the tokenizer of a checkpoint folder; EncoderError where it has none, or one without words."""
     check_files(folder)
     with _reading(folder, "tokenizer"):
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         if of_sentences(folder).get("do_lower_case"):
             _read_in_lower_case(tokenizer)
     # transformers 5 makes one out of nothing, to which all words are unknown.
@@ -112,7 +112,7 @@ def load_model(
     is_part = family.is_read_without_decoder or layers is not None
     with _reading(folder, "model"), without_bars(), without_reports() if is_part else nullcontext():
         model, report = auto_class(config).from_pretrained(
-            folder, config=config, dtype=torch.float32, output_loading_info=True, **attention
+            folder, config=config, dtype=torch.float32, output_loading_info=True, trust_remote_code=False, **attention
         )  # fmt: skip
     missing = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
     if missing:
@@ -175,7 +175,7 @@ def load_configuration(folder: Path) -> PreTrainedConfig:
     """The configuration of a checkpoint folder; EncoderError where there is none, or one of a size that no encoder has."""
     check_files(folder)
     with _reading(folder, "configuration"):
-        config = AutoConfig.from_pretrained(folder)
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)  # else it asks in a terminal whether to run code
         for name, most in MOST.items():
             value = getattr(config, name, None)
             if isinstance(value, int) and not 0 < value <= most:

@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 from typing import Literal
 
 from sentdist.errors import RecipeError
-from sentdist.frozen import NAME
+from sentdist.frozen import MOST_LETTERS, NAME
 from sentdist.plan.corpora.own import own_section
 from sentdist.plan.resolver import OwnPin
 from sentdist.plan.stage import Json
@@ -102,7 +102,7 @@ def split_commit(name: str) -> tuple[str, str | None]:
 def as_name(text: str) -> str:
     """The nearest name that a recipe may have."""
     plain = unicodedata.normalize("NFKD", text.lower()).encode("ascii", "ignore").decode()  # ü is u
-    return re.sub("[^a-z0-9_-]+", "-", plain).strip("-_")
+    return re.sub("[^a-z0-9_-]+", "-", plain)[:MOST_LETTERS].strip("-_")
 
 
 def _poolings(encoders: Sequence[tuple[str, str | None]], resolver: FileResolver) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -29,7 +30,7 @@ from sentdist.learning.encoder.declared import (
     num_tokens,
     prompts_left_out,
 )
-from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS
+from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS, check_has_no_revision
 from sentdist.learning.encoder.refused import check_can_embed
 from sentdist.plan.corpus_sizes import tokens_in
 from sentdist.plan.own_file import OwnFileSection
@@ -157,7 +158,7 @@ class FileResolver:
             places.append(self.data_root / file)
         path = next((place for place in places if place.is_file() or place.is_dir()), None)
         if path is None:
-            raise no_such_file(places[0], file)
+            raise no_such_file(next(filter(os.path.lexists, places), places[0]), file)
         if not path.is_dir() and not is_own_name(path.name):
             found, remedy = f"suffix {path.suffix or '(none)'}", f"{other_kind(path)}."
             raise DataError(where=file, found=found, expected=f"one of {READABLE}", remedy=remedy)
@@ -189,10 +190,11 @@ class FileResolver:
 
     def _pin_encoder(self, checkpoint: str, revision: str | None, where: str) -> Pin:
         if checkpoint in PACKAGED_ENCODERS:
-            revision = _packaged_revision(checkpoint, where)
-            return _pinned(checkpoint, revision, _folder_here(checkpoint))
+            check_has_no_revision(checkpoint, revision)
+            return _pinned(checkpoint, _packaged_revision(checkpoint, where), _folder_here(checkpoint))
         folder = _folder_here(checkpoint)
         if folder is not None:
+            check_has_no_revision(checkpoint, revision)
             digest = digest_of_encoder(folder, where).whole
             self.folders[digest] = str(folder.absolute())
             _check_files(folder, where)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -237,3 +238,16 @@ def test_labels_in_words_are_reported_in_words(tmp_path: Path) -> None:
     path.write_text("premise,hypothesis,label\n" + "".join(f"one {n},other {n},{words[n % 3]}\n" for n in range(60)))
     notes = recognise("own.csv", path, OwnFileOptions(near=None)).notes
     assert "the last most: contradiction (20 rows), neutral (20 rows), entailment (20 rows)" in notes[0]
+
+
+@pytest.mark.parametrize("names", ["question,answer,score", "titel,teaser,score"])
+@pytest.mark.parametrize("nothing", ["nan", None])
+def test_scores_that_are_all_missing_are_not_passed_over(tmp_path: Path, names: str, nothing: str | None) -> None:
+    """They became a contrastive training."""
+    path = tmp_path / "own.jsonl"
+    first, second, third = names.split(",")
+    path.write_text("".join(json.dumps({first: f"a {n} b", second: f"c {n} d", third: nothing}) + "\n" for n in range(60)))
+    with pytest.raises(DataError) as caught:
+        recognise(path.name, path, OwnFileOptions())
+    assert "score without a number" in caught.value.found
+    assert recognise(path.name, path, OwnFileOptions(columns=(first, second))).file.shape in ("pairs", "faq")

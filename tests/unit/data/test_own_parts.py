@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from sentdist.data.own.rows import read_rows
 from sentdist.data.own.sides import DEV, TEST, TRAIN
 from sentdist.errors import DataError
 from sentdist.plan.corpora.own import own_section
+from sentdist.plan.own_file import OwnFileSection
 from sentdist.stages.own_file import place_of
 from sentdist.stages.planning.resolve import FileResolver
 
@@ -275,3 +277,12 @@ def test_saved_folders_that_lack_something_are_refused(tmp_path: Path, broken: d
     with pytest.raises(DataError) as refused:
         recognise("own", tmp_path, NEAR)
     assert said.lower() in str(refused.value).lower()
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to(path)])
+def test_what_is_no_file_is_called_what_it_is(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    """Its own name was proposed in its place."""
+    make(tmp_path / "faq.csv")
+    with pytest.raises(DataError) as caught:
+        FileResolver(data_root=tmp_path).own(OwnFileSection(file="faq.csv"), where="corpus")
+    assert caught.value.found != "no such file" and "Did you mean" not in caught.value.remedy

@@ -322,17 +322,17 @@ def read_cells(path: Path) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("separator", [",", "\t"])
-def test_names_that_a_spreadsheet_repeats_are_distinguished(tmp_path: Path, separator: str) -> None:
+def test_columns_without_a_name_are_distinguished_and_those_of_one_name_are_refused(tmp_path: Path, separator: str) -> None:
     path = tmp_path / "own.csv"
-    rows = [(f"question {n}", f"answer {n}", f"other {n}", "", "") for n in range(30)]
-    path.write_text(written([("question", "answer", "answer", "", ""), *rows], separator))
-    assert read_cells(path)[0] == {"question": "question 0", "answer": "answer 0", "answer_2": "other 0", "": "", "unnamed_2": ""}
+    rows = [(f"question {n}", f"answer {n}", "", "") for n in range(30)]
+    path.write_text(written([("question", "answer", "", ""), *rows], separator))
+    assert read_cells(path)[0] == {"question": "question 0", "answer": "answer 0", "": "", "unnamed_2": ""}
     found = seen(path)
-    assert found.file.columns == ("question", "answer") and "answer_2, unnamed, unnamed_2 not read" in found.notes[0]
-    path.write_text(
-        written([("question", "answer", "score", "score"), *((*row[:2], str(n % 3), "1") for n, row in enumerate(rows))], separator)
-    )
-    assert seen(path).file.columns == ("question", "answer", "score")
+    assert found.file.columns == ("question", "answer") and "unnamed, unnamed_2 not read" in found.notes[0]
+    path.write_text(written([("question", "question", "score"), *((*row[:2], "1") for row in rows)], separator))
+    with pytest.raises(DataError) as caught:
+        seen(path)
+    assert "several columns named 'question'" in caught.value.found
 
 
 @pytest.mark.parametrize("name", ["FAQ.CSV", "FAQ.Tsv", "FAQ.JSONL", "FAQ.Json", "FAQ.PARQUET", "FAQ.JSONL.GZ"])

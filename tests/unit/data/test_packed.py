@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sentdist.data.own.file_format import own_table
+from sentdist.data.sources import separated
 from sentdist.data.sources.files import file_facts, known_names, locate, read_file
 from sentdist.data.sources.separated import FileFormat, recognised
 from sentdist.data.texts import looks_like_a_file, open_texts
@@ -90,3 +91,16 @@ def test_other_names_mean_what_they_meant() -> None:
     assert f"{PARQUET}.gz" not in TABLES
     assert looks_like_a_file("faq.csv.gz") and looks_like_a_file("faq.json") and not looks_like_a_file("hello.")
     assert "sts=faq.csv.gz, for one" in no_task("faq.csv.gz")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".json"])
+def test_what_would_fill_the_memory_is_refused(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(separated, "MOST_UNPACKED", 1 << 20)
+    path, long = tmp_path / f"faq{suffix}.gz", [{"question": "a" * 30_000, "answer": "b"}] * 100
+    header = {".csv": "question,answer\n", ".tsv": "question\tanswer\n"}.get(suffix)
+    lines = [header.replace("question", row["question"]) if header else json.dumps(row) + "\n" for row in long]
+    path.write_bytes(gzip.compress((json.dumps(long) if suffix == ".json" else (header or "") + "".join(lines)).encode()))
+    for read in (lambda: file_facts("faq", path), lambda: recognised("faq", path, FileFormat(), ())):
+        with pytest.raises(DataError) as caught:
+            read()
+        assert "unpacks to more than 1" in caught.value.found, caught.value

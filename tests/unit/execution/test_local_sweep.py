@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from sentdist.cli.application import app
 from sentdist.errors import TrainingDiverged
 from sentdist.execution.local_sweep import build_locally
 from sentdist.plan.stage import Json
+from sentdist.store.local_storage import LocalStorage
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 
@@ -76,3 +79,27 @@ def test_a_run_without_any_score_is_a_failure_also_beside_mlflow(
     assert answer.exit_code == 1 and "FAILED  fine_tuned" in answer.output, answer.output
     ((reason, *others),) = [list(failures.values()) for failures in brought]
     assert "diverged" in reason.lower() and len(others) == answer.output.count("FAILED  ") - 1, "MLflow gets the reason"
+
+
+def test_a_complete_store_on_a_read_only_file_system_is_run_and_reported(
+    tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = tiny_values(tiny_encoder_dir, baseline=None)
+    methods = values["methods"]
+    assert isinstance(methods, dict)
+    values |= {"methods": {"fine_tuned": methods["fine_tuned"]}}
+    recipe = tmp_path / "tiny.yaml"
+    recipe.write_text(yaml.safe_dump(values))
+    store = ["--store", str(tmp_path / "store")]
+    run = ["run", str(recipe), "--local", "--data", str(write_data(tmp_path / "data")), *store]
+    assert CliRunner().invoke(app, run).exit_code == 0
+
+    def refuse(self: LocalStorage, path: Path) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(LocalStorage, "make_folder", refuse)  # before whatever is written
+    for command in (run, ["report", str(values["name"]), "--out", str(tmp_path / "report"), *store]):
+        answer = CliRunner().invoke(app, command)
+        assert answer.exit_code == 0, answer.output
+    answer = CliRunner().invoke(app, [*run, "--set", "seeds=[1]"])
+    assert answer.exit_code == 1 and "a read-only file system" in answer.output, answer.output

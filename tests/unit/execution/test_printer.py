@@ -67,3 +67,14 @@ def test_what_was_reported_before_the_end_is_printed(monkeypatch: pytest.MonkeyP
     with printer.printed_events(board, SweepProgress({}), lines.append):
         reported.extend(_event(f"stage {number}") for number in range(100))
     assert sum("stage" in line for line in lines) == 100
+
+
+def test_a_head_that_is_gone_is_reported_once_before_ray_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter([True, False, True, *[False] * 9])
+    monkeypatch.setattr(printer, "HEAD_S", 0.0)
+    monkeypatch.setattr(printer, "takes_connections", lambda _: next(looks))
+    monkeypatch.setattr(printer, "ray", SimpleNamespace(get_runtime_context=lambda: SimpleNamespace(gcs_address="127.0.0.1:9")))
+    head = printer._Head("mine")
+    said = [head.notice() for _ in range(9)]
+    assert [number for number, line in enumerate(said) if line] == [4], "one failure may be a busy head"
+    assert "127.0.0.1:9" in str(said[4]) and "sentdist up" in str(said[4])

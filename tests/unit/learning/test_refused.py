@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -168,3 +171,28 @@ def test_an_encoder_without_a_table_of_positions_takes_what_its_tokenizer_takes(
         together = encoder(encoder.tokenize(SENTENCES))
         alone = torch.cat([encoder(encoder.tokenize([sentence])) for sentence in SENTENCES])
     torch.testing.assert_close(together, alone, rtol=1e-4, atol=2e-6)
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
+def test_no_code_of_a_folder_runs_also_where_somebody_says_yes(
+    file: str, tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """transformers asks in a terminal whether it may."""
+    folder = Path(shutil.copytree(tiny_encoder_dir, tmp_path / "encoder"))
+    (folder / "evil.py").write_text(f"open({str(tmp_path / 'marker')!r}, 'w')\n")
+    config = {"model_type": "evil", "auto_map": {"AutoConfig": "evil.Evil", "AutoModel": "evil.Evil"}}
+    tokenizer = {"tokenizer_class": "Evil", "auto_map": {"AutoTokenizer": ["evil.Evil", None]}}
+    (folder / file).write_text(json.dumps(config if file == "config.json" else tokenizer))
+    monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 9))
+    with contextlib.suppress(EncoderError):
+        SentenceEncoder.load(folder)
+    assert not (tmp_path / "marker").exists()
+
+
+@pytest.mark.parametrize("checkpoint", ["minilm-l6", "folder"])
+def test_planning_takes_no_revision_of_what_has_only_one(checkpoint: str, tiny_encoder_dir: Path) -> None:
+    name = str(tiny_encoder_dir) if checkpoint == "folder" else checkpoint
+    with pytest.raises(EncoderError) as caught:
+        FileResolver().encoder(name, revision="../../x", where="encoder.checkpoint")
+    assert "../../x" in caught.value.found

@@ -115,6 +115,20 @@ def test_a_recipe_that_does_not_exist_names_a_near_one(tmp_path: Path) -> None:
         load_recipe(tmp_path / "binary.yaml")
 
 
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"name": "n" * 101}, "name: "),
+        ({"training": {"epochs": 10**18}}, "training.epochs: "),
+        ({"training": {"learning_rate": 1e300}}, "training.learning_rate: "),
+    ],
+)
+def test_what_no_run_could_end_with_is_refused(values: dict[str, Json], field: str) -> None:
+    found = _refusal(small_values(**values))
+    assert field in found and "expected at most" in found
+    recipe_from_values(small_values(name="n" * 100, training={"epochs": 10_000}), where="here")
+
+
 def test_several_workers_of_a_training_cannot_share_a_gpu() -> None:
     found = _refusal(small_values(runtime={"workers": 4, "gpus_per_worker": 0.25}))
     assert "runtime.gpus_per_worker: found 0.25 with 4 workers a training; expected a whole number" in found

@@ -181,7 +181,7 @@ def test_a_damaged_record_that_may_not_be_moved_is_reported_before_any_work(
     monkeypatch.setattr(Path, "rename", refuse)
     monkeypatch.setattr(context.store, "staged", lambda: pytest.fail("it is built"))
     for _ in range(2):
-        with pytest.raises(StoreError, match=r"record\.json cannot be read.*could not be moved aside.*Permission denied") as caught:
+        with pytest.raises(StoreError, match=r"record\.json cannot be used.*could not be moved aside.*Permission denied") as caught:
             build_here(stage, context)
         assert type(caught.value) is StoreError, "asked for again, it would be built for hours"
     assert context.store.at(stage.place) is None and list(context.store.artifacts()) == []
