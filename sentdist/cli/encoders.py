@@ -40,7 +40,7 @@ from sentdist.cli.printing import (
     tell_prompts,
     tell_rows,
 )
-from sentdist.encoder_export import export_encoder
+from sentdist.encoder_export import as_trained, export_encoder
 from sentdist.errors import DataError, brief, counted
 from sentdist.inference.opening import encoder_use, open_store
 from sentdist.learning.encoder.declared import ends_in_normalize, named_prompts
@@ -217,10 +217,10 @@ def export(
     if kind == "onnx":
         from sentdist.inference.export_formats import export_graph
 
-        difference = export_graph(use, to)
+        difference = export_graph(as_trained(use, open_store(store)), to)
         typer.echo(
-            f"{to}/model.onnx: input_ids and attention_mask in, sentence_embedding out, not of length 1; embeddings agree to "
-            f"{difference:.0e} of their largest number"
+            f"{to}/model.onnx: input_ids and attention_mask in, sentence_embedding out; embeddings agree to {difference:.0e} of their "
+            "largest number"
         )
         if any(named_prompts(folder)[0].values()):
             typer.echo("The encoder's prompts are no part of the graph: write them before sentences.")

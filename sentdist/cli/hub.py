@@ -10,7 +10,7 @@ import typer
 
 from sentdist.cli.completing import trainings
 from sentdist.cli.options import StoreRoot
-from sentdist.encoder_export import card_of
+from sentdist.encoder_export import card_of, export_encoder
 from sentdist.errors import counted
 from sentdist.inference.opening import encoder_use, open_store
 from sentdist.sizes import disk_size
@@ -62,11 +62,9 @@ def push(
     card = card_of(trained, opened, name=to, licence=licence, language=(language,) if language else None)
     use = encoder_use(str(opened.folder(trained)), store, revision=None, pooling=None, max_length=None, precision="fp32")
 
-    from sentdist.inference.export_formats import export_sentence_transformers
-
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "encoder"
-        export_sentence_transformers(use, folder, card=card)
+        export_encoder(use, folder, opened, card=card)
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         if dry_run:
             typer.echo(card)

@@ -8,7 +8,7 @@ from pathlib import Path
 from sentdist.inference.outputs import whole_folder
 from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.learning.encoder.card import EncoderCard, language_of
-from sentdist.learning.encoder.declared import declare_length, declared_pooling, keep_prompts
+from sentdist.learning.encoder.declared import declared_pooling, keep_prompts, write_classic
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.plan.specs import EncoderUse
 from sentdist.store.record import OWN_FILES
@@ -17,9 +17,9 @@ from sentdist.store.record import OWN_FILES
 def export_sentence_transformers(use: EncoderUse, to: Path, *, card: str | None = None) -> None:
     """Write a folder for `SentenceTransformer(to)`, with its model card and, where the encoder has them, its relations.
 
-    A folder of that kind is copied as it is. A plain checkpoint, or one that is used with another pooling, gets that pooling and keeps its
-    prompts. Where a Normalize module is, sentence-transformers give embeddings of length 1, in the directions of ours. A length that the
-    use names becomes the folder's own.
+    A folder of that kind is copied, in the layout that old versions read, too. A plain checkpoint, or one that is used with another
+    pooling, gets that pooling and keeps its prompts. Where a Normalize module is, sentence-transformers give embeddings of length 1, in
+    the directions of ours. A length that the use names becomes the folder's own.
     card: the text of its README.md; None: the one that the folder has, or for a plain checkpoint one that says what it is.
 
     Raises:
@@ -35,8 +35,7 @@ def export_sentence_transformers(use: EncoderUse, to: Path, *, card: str | None 
             of_base = EncoderCard(base_model=name, base_revision=use.revision, objective=None, language=language_of(folder))
             encoder.to("cpu").save(part, card=of_base)
         keep_prompts(folder, part, checkpoint=use.checkpoint)
-        if use.max_length is not None:
-            declare_length(part, use.max_length)
+        write_classic(part, use.max_length)
         if card is not None:
             (part / "README.md").write_text(card, encoding="utf-8")
 
@@ -51,4 +50,5 @@ def export_graph(use: EncoderUse, to: Path) -> float:
 
     with whole_folder(to) as part:
         loaded = LoadedEncoder.load(use)
+        loaded.encoder.max_length = loaded.max_length
         return export_onnx(part, loaded.encoder.to("cpu"), checkpoint=loaded.folder)

@@ -12,7 +12,7 @@ from sentdist.plan.corpora import CORPORA
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.objectives import terms_of
 from sentdist.plan.selection import chosen_and_scored
-from sentdist.plan.specs import EncoderSpec, View
+from sentdist.plan.specs import View
 from sentdist.plan.stage import Json, as_number, canonical_fields, topological
 from sentdist.plan.stages import Scores, Train
 from sentdist.plan.task_kinds import TASK_KINDS
@@ -62,6 +62,7 @@ def encoder_card(
     licence: str | None,
     language: Sequence[str],
     has_unit_length: bool,
+    base: str | None = None,
     scored_as: EncoderSpec | None = None,
     num_seeds: int = 1,
 ) -> str:
@@ -69,7 +70,8 @@ def encoder_card(
 
     name: by which it is loaded: OWNER/NAME of the hub, or a folder. licence: as the hub spells one (apache-2.0); None: it says that none is
     stated. language: of the texts, as the hub spells languages; empty: none is said. has_unit_length: sentence-transformers give embeddings
-    of length 1. scored_as, num_seeds: of the average of trainings that differ from this one by their seed.
+    of length 1. base: the hub's name of the base model, where its checkpoint has another. scored_as, num_seeds: of the average of trainings
+    that differ from this one by their seed.
 
     Raises:
         StoreError: an artifact that is no training.
@@ -80,12 +82,13 @@ def encoder_card(
     upstream = {stage.key for stage in topological((train,))}
     corpora = [one for one in all_records.values() if one.kind in CORPUS_STAGE_KINDS and one.key in upstream]
     terms = list(terms_of(train.objective))
+    base = base or train.encoder.checkpoint
     works = {*works_of_stages((train,)), "sbert"}  # the folder is in sentence-transformers' format
     page = CardPage(
         name=name,
         title=PurePosixPath(name).name,
-        metadata=_metadata(train.encoder, scores, name=name, licence=licence, language=language),
-        checkpoint=train.encoder.checkpoint,
+        metadata=_metadata(base, scores, name=name, licence=licence, language=language),
+        checkpoint=base,
         revision=train.encoder.revision,
         has_unit_length=has_unit_length,
         objective=" + ".join(term.name for term in terms) + (f", the average of {num_seeds} seeds" if num_seeds > 1 else ""),
@@ -121,9 +124,7 @@ def _training_of(record: Record, store: ArtifactStore) -> tuple[Train, Mapping[s
     return train, all_records
 
 
-def _metadata(
-    encoder: EncoderSpec, scores: Sequence[_Score], *, name: str, licence: str | None, language: Sequence[str]
-) -> dict[str, Json]:
+def _metadata(base: str, scores: Sequence[_Score], *, name: str, licence: str | None, language: Sequence[str]) -> dict[str, Json]:
     """The hub's own part at the head."""
     metadata: dict[str, Json] = {"language": list(language)} if language else {}
     metadata |= {
@@ -133,8 +134,8 @@ def _metadata(
     }
     if licence:
         metadata["license"] = licence
-    if "/" in encoder.checkpoint:
-        metadata["base_model"] = encoder.checkpoint
+    if "/" in base:
+        metadata["base_model"] = base
     if scores:
         metadata["model-index"] = [
             {

@@ -47,14 +47,17 @@ def _with_head(source: Path, folder: Path, pooling: str) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
-def test_what_is_exported_pools_padded_sentences_as_the_encoder_pools_its_own(pooling: str, tiny_encoder_dir: Path) -> None:
+@pytest.mark.parametrize(("pooling", "is_normalized"), [*((pooling, False) for pooling in POOLINGS), ("mean", True)])
+def test_what_is_exported_gives_padded_sentences_what_the_folder_gives(pooling: str, is_normalized: bool, tiny_encoder_dir: Path) -> None:
     encoder = SentenceEncoder.load(tiny_encoder_dir, pooling=pooling)
+    encoder.is_exported_normalized = is_normalized
     padded = onnx_export.PaddedEncoder(AutoModel.from_pretrained(tiny_encoder_dir, attn_implementation="eager"), encoder).eval()
     tokens = encoder.tokenizer(list(SENTENCES), padding=True, return_tensors="pt")
     with torch.no_grad():
         found = padded(tokens["input_ids"], tokens["attention_mask"]).numpy()
-    np.testing.assert_allclose(found, encode(encoder, SENTENCES), **CLOSE)
+    expected = encode(encoder, SENTENCES)
+    lengths = np.linalg.norm(expected, axis=1, keepdims=True) if is_normalized else 1.0
+    np.testing.assert_allclose(found, expected / lengths, **CLOSE)
 
 
 @dataclass(frozen=True, kw_only=True)

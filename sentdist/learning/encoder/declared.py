@@ -25,6 +25,12 @@ INSTRUCTORS = ("hkunlp/instructor-base", "hkunlp/instructor-large", "hkunlp/inst
 OF_SENTENCES = tuple(
     f"sentence_{family}_config.json" for family in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
+# Keys of modules that sentence-transformers write since version 6, at which version 5 fails.
+SINCE_VERSION_6 = (
+    "transformer_task", "modality_config", "processing_kwargs", "unpad_inputs", "module_input_name", "module_output_name",
+    "embedding_dimension", "pooling_mode",
+)  # fmt: skip
+POOLING_FLAGS = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "lasttoken": "pooling_mode_lasttoken"}
 # Classes of tokenizers that know no mask token but that of the files.
 CLASSES_WITHOUT_MASK = ("PreTrainedTokenizerFast", "TokenizersBackend", "T5Tokenizer", "T5TokenizerFast")
 
@@ -225,14 +231,45 @@ def check_has_embeddings(num_tokens: int, num_embeddings: int, *, where: str) ->
         )
 
 
-def declare_length(folder: Path, max_length: int) -> None:
-    """Write down how many tokens a sentence may have, for us and for sentence-transformers."""
-    path = folder / OF_SENTENCES[0]
-    path.write_text(json.dumps(of_sentences(folder) | {"max_seq_length": max_length}, indent=4))
+def write_classic(folder: Path, max_length: int | None) -> None:
+    """Rewrite a sentence-transformers folder in the layout from before version 6, which version 6 and text-embeddings-inference read, too.
+
+    max_length: tokens of a sentence; None: as many as the folder says.
+    """
+    found = modules(folder)
+    for module in found:
+        module["type"] = f"sentence_transformers.models.{_kind(module)}"
+    _write(folder / "modules.json", found)
+    for module in found[1:]:
+        path = folder / module["path"] / "config.json"
+        config = json_object(path)
+        if _kind(module) == "Pooling" and "pooling_mode" in config:
+            config |= {flag: config["pooling_mode"] == mode for mode, flag in POOLING_FLAGS.items()}
+        if "embedding_dimension" in config:
+            config["word_embedding_dimension"] = config["embedding_dimension"]
+        if config:
+            _write(path, _without_new_keys(config))
+    sentences, tokenizer = _without_new_keys(of_sentences(folder)), json_object(folder / "tokenizer_config.json")
+    if (length := max_length or most_tokens(folder)) is not None:
+        sentences["max_seq_length"] = tokenizer["model_max_length"] = length
+    if tokenizer.get("tokenizer_class") == "TokenizersBackend":  # transformers 5 alone knows the name; the other one both versions
+        tokenizer = {"model_input_names": ["input_ids", "attention_mask"]} | tokenizer | {"tokenizer_class": "PreTrainedTokenizerFast"}
+    if isinstance(tokenizer.get("extra_special_tokens"), list):  # the same
+        tokenizer["additional_special_tokens"] = tokenizer.pop("extra_special_tokens")
+    _write(folder / OF_SENTENCES[0], {"do_lower_case": False} | sentences)
+    _write(folder / "tokenizer_config.json", tokenizer)
+
+
+def _without_new_keys(config: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in config.items() if name not in SINCE_VERSION_6}
 
 
 def _change(path: Path, values: dict[str, object]) -> None:
-    path.write_text(json.dumps(json_object(path) | values, indent=4, ensure_ascii=False), encoding="utf-8")
+    _write(path, json_object(path) | values)
+
+
+def _write(path: Path, values: object) -> None:
+    path.write_text(json.dumps(values, indent=2, ensure_ascii=False), encoding="utf-8")
 
 
 def modules_without_weights(folder: Path) -> list[str]:

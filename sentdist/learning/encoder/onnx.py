@@ -1,4 +1,4 @@
-"""An encoder as one ONNX graph: token ids and mask in, embeddings out, pooling inside."""
+"""An encoder as one ONNX graph: token ids and mask in, embeddings out; pooling, and where the folder has it Normalize, inside."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PROBES = (
 
 def export_onnx(folder: Path, encoder: SentenceEncoder, *, checkpoint: Path) -> float:
     """Write GRAPH and the tokenizer into `folder`; returns the largest difference from the encoder's own embeddings,
-    relative to their largest number.
+    relative to their largest number. They have length 1 where the encoder `is_exported_normalized`.
 
     Sentences and tokens are dynamic axes. checkpoint: the folder that `encoder` was loaded from;
     its weights are read again, for a model that takes padded sentences. The graph is run by onnxruntime before this returns.
@@ -64,6 +64,8 @@ def export_onnx(folder: Path, encoder: SentenceEncoder, *, checkpoint: Path) -> 
         ) from error
     encoder.tokenizer.save_pretrained(folder)
     wanted_SD = encode(encoder, PROBES)
+    if encoder.is_exported_normalized:
+        wanted_SD = wanted_SD / np.linalg.norm(wanted_SD, axis=1, keepdims=True)
     found_SD = np.concatenate(
         [session.run([OUTPUT], dict(zip(INPUTS, _padded_tokens(encoder, probes), strict=True)))[0] for probes in (PROBES, PROBES[1:2])]
     )
@@ -79,13 +81,14 @@ def export_onnx(folder: Path, encoder: SentenceEncoder, *, checkpoint: Path) -> 
 
 
 class PaddedEncoder(nn.Module):
-    """What an encoder does at test, on padded sentences; only for export."""
+    """What an encoder's folder does at test, on padded sentences; only for export."""
 
     def __init__(self, model: PreTrainedModel, encoder: SentenceEncoder) -> None:
         super().__init__()
         self.model = model
         self.pooling = POOLINGS[encoder.pooling]
         self.head = encoder.head if self.pooling.gives_dense else None
+        self.normalize = encoder.is_exported_normalized
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """(S, D) embeddings of sentences (S, T)."""
@@ -93,7 +96,8 @@ class PaddedEncoder(nn.Module):
         output = self.model(input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=every, return_dict=True)
         layers = output.hidden_states if every else (output.last_hidden_state,)
         pooled_SD = self.pooling.reduction.padded(self.pooling.read(layers, training=False), attention_mask)
-        return pooled_SD if self.head is None else self.head(pooled_SD)
+        embeddings_SD = pooled_SD if self.head is None else self.head(pooled_SD)
+        return nn.functional.normalize(embeddings_SD) if self.normalize else embeddings_SD
 
 
 def _padded_model(checkpoint: Path, encoder: SentenceEncoder) -> PreTrainedModel:

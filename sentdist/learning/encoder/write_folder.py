@@ -3,12 +3,11 @@
 The folder holds what acts at test: the head of `cls_mlp` and `mean_dense` as a Dense module, none for `cls_mlp_train_only`.
 A Normalize module comes last where the base checkpoint has one: who searches by dot products with the base goes on so with what was
 trained of it. `SentenceEncoder` itself never normalizes: losses and cosines read what pooling gives.
-It is written by sentence-transformers 6.2 and needs at least that version (6.x renames its modules).
+It is written by sentence-transformers 6.2, then put into the layout that older versions read, too.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, modeling_utils
 
 from sentdist.learning.encoder.card import EncoderCard, add_training_facts, card_data
+from sentdist.learning.encoder.declared import write_classic
 from sentdist.learning.encoder.pooling import PoolingHead
 from sentdist.poolings import POOLINGS
 
@@ -45,8 +45,6 @@ def write_folder(
     from sentence_transformers.base.modules.transformer import Transformer
     from sentence_transformers.sentence_transformer.modules import Normalize
 
-    tokenizer = copy.deepcopy(tokenizer)
-    tokenizer.model_max_length = max_length
     with TemporaryDirectory() as plain:
         _save_plain(Path(plain), model, pooler, tokenizer, all_layers=POOLINGS[pooling].layers is not None)
         transformer = Transformer(plain, model_kwargs={"dtype": torch.float32}, max_seq_length=max_length)
@@ -59,6 +57,7 @@ def write_folder(
     )
     with no_wrappers():
         saved.save_pretrained(str(path))
+    write_classic(path, max_length)
     add_training_facts(path, card)
 
 
