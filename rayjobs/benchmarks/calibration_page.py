@@ -85,8 +85,8 @@ def _head(count: int) -> Iterator[str]:
         "(`rayjobs/benchmarks/null_models.py`). The level is 5 %."
     )
     yield (
-        "The interval of a difference leaves out the truth exactly where its p < 0.05, so coverage is 100 % less the false positives (but "
-        "against a checkpoint, where p has a floor)."
+        "The interval of a difference leaves out 0 exactly where its p is below 0.05, both over the table "
+        "(`tests/laws/test_significance.py`), so coverage is 100 % less the false positives."
     )
     yield f"Counting error (95 %) of 5 %: ± {100 * monte_carlo_error(0.05, count):.1f} for {count:,} tables."
     yield ""

@@ -73,8 +73,8 @@ def compare(
     encoders, two folders in which mteb has kept its predictions; mteb: tasks of these, by mteb's names or MODULE:CLASS; None: all that
     both have.
     The result has `lines`, a task each and, where all have one measure, their average, with both scores × 100 and their `difference`
-    (`low` and `high` of its 95 % interval, `p`, and `table_p`, corrected for all lines); a `sentence` on the average, or without one on
-    each task; and `notes`, on what was not compared.
+    (`low` and `high` of its 95 % interval and `table_p`, corrected for all lines; `p` of the line alone); a `sentence` on the average, or
+    without one on each task; and `notes`, on what was not compared.
 
     Raises:
         DataError: one encoder twice, no task that both have a score of; tasks beside folders of predictions, or one such folder beside an

@@ -60,9 +60,9 @@ def report(
     folder = out or Path(".sentdist") / "reports" / made.name
     page = made.write(made_folder(folder))
     console = open_console()
-    for part in terminal_page(made.markdown, has_styles=console.is_terminal):
+    for part in terminal_page(made.markdown, width=console.width):
         console.print(part, highlight=False)
-    more = "" if sweep is None else ", with figures and citations"
+    more = "" if sweep is None else ", with figures, details and citations"
     typer.echo(f"Written: {page} and {folder / 'report.md'}{more}")
 
 

@@ -55,11 +55,11 @@ def print_compared(title: str, labels: tuple[str, str], found: Compared, opinion
 def _print_differences(title: str, found: Compared) -> None:
     from sentdist.report.comparisons import p_text
 
-    table = empty_table(title, "task", "measure", "n", "first", "second", "difference", "95 % on other items", "p", "p over all")
+    table = empty_table(title, "task", "measure", "n", "first", "second", "difference", "95 % on other items", "p")
     for line in found.lines:
         one = line.difference
         interval = "" if one.low is None or one.high is None else f"{one.low:+.2f} to {one.high:+.2f}"
-        chances = ["" if p is None else p_text(p).removeprefix("= ") for p in (one.p, one.table_p)]
+        chance = "" if one.table_p is None else p_text(one.table_p).removeprefix("= ")
         size = f"{line.num_items:,}" if line.num_items else ""
-        table.add_row(line.task, line.measure, size, f"{line.ours:.2f}", f"{line.theirs:.2f}", f"{one.difference:+.2f}", interval, *chances)
+        table.add_row(line.task, line.measure, size, f"{line.ours:.2f}", f"{line.theirs:.2f}", f"{one.difference:+.2f}", interval, chance)
     open_console().print(table)

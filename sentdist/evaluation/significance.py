@@ -4,8 +4,9 @@ The question is whether systems would differ on average over other trainings *an
 column's scores vary; here differences are held against it:
 
 * **Many rows.** Marks go by p over the whole table: the distribution of the greatest of all its differences, with the correlation that a
-  common baseline and common items give them (max-t; Westfall & Young 1993). Who may be the best is the model confidence set (Hansen,
-  Lunde & Nason 2011): rows leave until none of those left is distinguished from another.
+  common baseline and common items give them (max-t; Westfall & Young 1993). Intervals are simultaneous ones of the same distribution: 0 is
+  outside exactly where p over the table is below 5 %. Who may be the best is the model confidence set (Hansen, Lunde & Nason 2011): rows
+  leave until none of those left is distinguished from another.
 * **Other tasks.** An average over tasks is about these tasks. `over_tasks` treats them as drawn from such tasks.
 """
 
@@ -20,10 +21,10 @@ import numpy as np
 from scipy.special import ndtr, ndtri  # the normal distribution, without the checks that scipy.stats makes of each number
 
 from sentdist.evaluation.few_seeds import NORMAL_GRID, t_quantiles
-from sentdist.evaluation.variation import ALPHA, DRAWS, About, Column, Floats, PairwiseDifferences
+from sentdist.evaluation.variation import ALPHA, COPIES_WITHIN, DRAWS, About, Column, Floats, PairwiseDifferences
 
 POWER = 0.8  # the usual choice (Cohen 1988): four true differences of five are found
-COPIES = "no spread over seeds: the runs are copies of each other"
+SATURATED = 90.0  # points, from which runs that score alike have solved what can be solved
 ALIKE = "both vary alike with every seed and test item, so that their difference does not vary"
 NOTHING_VARIES = "one seed and no test items: nothing varies"
 ONE_GROUP = "test items that all belong together, by common texts or a group, count as one"
@@ -40,14 +41,14 @@ class OtherTasks:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """System minus baseline in points. low, high, p: the 95 % interval and its two-sided p for this difference alone; None, with the
-    reason, where nothing can be said. error: its standard error, 0 where nothing varies.
+    """System minus baseline in points. low, high, table_p: its 95 % interval and two-sided p, both over all comparisons of the table, which
+    marks and words go by; p: that of this difference alone. None, with the reason, where nothing can be said. error: its standard error,
+    0 where nothing varies.
 
     about: what else could have come out: other seeds and items, other items (of these very encoders), other seeds (of these very items).
-    table_p: p over all comparisons of the table, which marks and words go by. detectable: the smallest true difference that these seeds
-    and items find at the table's 5 % level with probability 0.8. num_seeds: of the side that has fewer; None where neither has.
-    by_signs: p is that of the seeds' signs, which cannot fall below 5 % over the table; the interval takes seeds as normally spread;
-    enough_by_signs: how many seeds could.
+    detectable: the smallest true difference that these seeds and items find at the table's 5 % level with probability 0.8. num_seeds: of
+    the side that has fewer; None where neither has. by_signs: p is that of the seeds' signs, which cannot fall below 5 % over the table, so
+    that the interval, which takes seeds as normally spread, is extended to 0; enough_by_signs: how many seeds could.
     """
 
     difference: float
@@ -77,7 +78,7 @@ def against(columns: Sequence[Column], pairs_of: Sequence[Sequence[tuple[str, st
         found.append((column, rows, others, column.pairs(rows, others)))
     num_tests = sum(int((pairs.errors > 0).sum()) for _, _, _, pairs in found)
     greatest = [np.sort(column.greatest(pairs, rows, others)) for column, rows, others, pairs in found if num_tests > 1]
-    limit = _joint_quantile(greatest, num_tests)
+    limit = _limit(greatest, num_tests)
     return [
         [_difference(column, pairs, place, rows[place], others[place], greatest, num_tests, limit) for place in range(len(rows))]
         for column, rows, others, pairs in found
@@ -146,22 +147,36 @@ def _difference(
     counts = [len(column.entries[one].scores) for one in (row, other) if not column.is_fixed[one]]
     plain = Difference(difference=difference, num_seeds=min(counts, default=None))
     if pairs.about[place] == "nothing":
-        is_copies = bool(column.is_copies[row] or column.is_copies[other])
-        has_items = bool(column.has_items[row] and column.has_items[other])
-        has_seeds = bool(counts) and all(column.has_seeds[one] or column.is_fixed[one] for one in (row, other))
-        bare = ONE_GROUP if column.is_one_group else NOTHING_VARIES
-        return replace(plain, reason=COPIES if is_copies else ALIKE if has_items or has_seeds else bare)
-    margin = pairs.margin(place, float(-ndtri(ALPHA / 2)))
+        return replace(plain, reason=_why_untested(column, row, other))
     least = float(pairs.least_p[place])
     p = max(float(2 * ndtr(-pairs.normal[place])), least)
     never = least > 0 and _table_p(least, greatest, num_tests) >= ALPHA
-    seen = None if never else pairs.margin(place, limit) + float(ndtri(POWER) * pairs.errors[place])
+    by_signs = never and p == least
+    margin = pairs.margin(place, limit)
+    low, high = difference - margin, difference + margin
     return replace(
-        plain, error=float(pairs.errors[place]), low=difference - margin, high=difference + margin, p=p, about=pairs.about[place],
-        detectable=seen,
-        table_p=_table_p(p, greatest, num_tests), by_signs=never and p == least,
-        enough_by_signs=_enough_by_signs(greatest, num_tests) if never and p == least else None,
+        plain, error=float(pairs.errors[place]), low=min(low, 0.0) if by_signs else low, high=max(high, 0.0) if by_signs else high, p=p,
+        table_p=_table_p(p, greatest, num_tests), about=pairs.about[place], by_signs=by_signs,
+        detectable=None if never else margin + float(ndtri(POWER) * pairs.errors[place]),
+        enough_by_signs=_enough_by_signs(greatest, num_tests) if by_signs else None,
     )  # fmt: skip
+
+
+def _why_untested(column: Column, row: int, other: int) -> str:
+    alike = [column.entries[one] for one in (row, other) if column.is_copies[one]]
+    if alike:
+        runs = np.concatenate([column.entries[one].scores for one in (row, other)])
+        if np.ptp(runs) < COPIES_WITHIN:
+            saturated = "saturated: " if runs[0] >= SATURATED else ""
+            return f"{saturated}all {len(runs)} runs score {runs[0]:.2f} on these test items, so they cannot be told apart"
+        return (
+            f"all {len(alike[0].scores)} seeds of {alike[0].label} score {alike[0].scores[0]:.2f}: what other seeds would give is not known"
+        )
+    has_items = column.has_items[row] and column.has_items[other]
+    trained = [one for one in (row, other) if not column.is_fixed[one]]
+    if has_items or (trained and all(column.has_seeds[one] for one in trained)):
+        return ALIKE
+    return ONE_GROUP if column.is_one_group else NOTHING_VARIES
 
 
 def _enough_by_signs(greatest: list[Floats], num_tests: int) -> int:
@@ -178,10 +193,11 @@ def _table_p(p: float, greatest: list[Floats], num_tests: int) -> float:
     return float(min(1.0, num_tests * p, max(p, 1.0 - float(within) + 1.0 / DRAWS)))
 
 
-def _joint_quantile(greatest: list[Floats], num_tests: int) -> float:
-    """The |z| that no difference of the table passes by luck in 95 of 100 tables."""
-    if num_tests <= 1:
-        return float(-ndtri(ALPHA / 2))
-    grid = np.linspace(1.5, 6.0, 451)
-    within = np.prod([np.searchsorted(one, grid) / len(one) for one in greatest], axis=0)
-    return float(grid[min(int(np.searchsorted(within, 1 - ALPHA)), len(grid) - 1)])
+def _limit(greatest: list[Floats], num_tests: int) -> float:
+    """The |z| beyond which p over the table is below 5 %."""
+    low, high = 1.0, float(NORMAL_GRID[-1])
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        is_enough = _table_p(float(2 * ndtr(-middle)), greatest, num_tests) < ALPHA
+        low, high = (low, middle) if is_enough else (middle, high)
+    return high

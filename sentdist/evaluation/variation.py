@@ -36,7 +36,7 @@ from sentdist.evaluation.few_seeds import NORMAL_GRID, moderated, t_quantiles
 About = Literal["seeds and items", "items", "seeds", "nothing"]
 Floats = NDArray[np.float64]
 ALPHA = 0.05
-COPIES_WITHIN = 1e-9  # points; seeds that agree so far are one run under several names, a bug worth seeing
+COPIES_WITHIN = 1e-9  # points; seeds that agree so far do not vary
 DRAWS = 4000  # of a table's joint distribution: p = 0.05 is known to 0.007
 MOST_DRAWN = 6_000_000  # differences: all pairs of a hundred rows have 1200 draws, and take 0.2 s a column
 MOST_CORRELATED = 200  # differences of which correlations are looked at
@@ -269,7 +269,7 @@ class Column:
         return np.maximum(moved.max(axis=1), -moved.min(axis=1)).astype(np.float64)
 
     def interval(self, label: str) -> Interval | None:
-        """Where the mean of a system lies; None where nothing varies, or its runs are copies."""
+        """Where the mean of a system lies; None where nothing varies, or its seeds all score alike."""
         row = self.place(label)
         seeds, items = bool(self.has_seeds[row]), bool(self.has_items[row])
         if self.is_copies[row] or not (seeds or items):

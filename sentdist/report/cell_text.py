@@ -26,7 +26,7 @@ def leaked_text(cell: Cell) -> str:
     return "" if cell.leaked is None else cell.leaked.words
 
 
-TEST_COLUMNS = ("system", "task", "difference", "95 % interval", "p", "p over the table", "would be found", "speaks of")
+TEST_COLUMNS = ("system", "task", "difference", "95 % interval", "p", "would be seen", "about")
 
 
 def test_columns(table: ResultTable) -> tuple[str, ...]:
@@ -43,8 +43,8 @@ def tests_of(table: ResultTable) -> list[tuple[str, ...]]:
 
 def _tests(comparison: Comparison) -> Iterator[tuple[str, ...]]:
     for column, found in comparison.differences.items():
-        if found.low is None or found.high is None or found.p is None or found.table_p is None:
-            yield comparison.system, column, f"{found.difference:+.2f}", "", "", "", "", f"not defined: {found.reason}"
+        if found.low is None or found.high is None or found.table_p is None:
+            yield comparison.system, column, f"{found.difference:+.2f}", "", "", "", f"not tested: {found.reason}"
             continue
         seen = "" if found.detectable is None else f"{found.detectable:.2f}"
         interval = f"{found.low:+.2f} to {found.high:+.2f}"
@@ -53,7 +53,6 @@ def _tests(comparison: Comparison) -> Iterator[tuple[str, ...]]:
             column,
             f"{found.difference:+.2f}",
             interval,
-            p_text(found.p).removeprefix("= "),
             p_text(found.table_p).removeprefix("= "),
             seen,
             SPEAKS_OF[found.about],
@@ -67,8 +66,7 @@ def _tests(comparison: Comparison) -> Iterator[tuple[str, ...]]:
             interval,
             p_text(tasks.p).removeprefix("= "),
             "",
-            "",
-            "other tasks such as these",
+            "other tasks such as these; not corrected",
         )
 
 
@@ -80,7 +78,7 @@ def tooltip(cell: Cell, line: Line) -> str:
     if (found := cell.against_baseline) is not None:
         text = f"{found.difference:+.2f} against {line.reference or 'the baseline'}"
         if found.low is not None and found.high is not None and found.table_p is not None:
-            text += f" ({found.low:+.2f} to {found.high:+.2f}), p {p_text(found.table_p)} over the table"
+            text += f" ({found.low:+.2f} to {found.high:+.2f}), p {p_text(found.table_p)}"
         elif found.reason:
             text += f" ({found.reason})"
         parts.append(text)

@@ -62,7 +62,9 @@ def cloud_drawings(
     shown = list(folders)[: len(PALETTE)]
     yield singular_spectra({cell: [_spectrum(folder) for folder in folders[cell]] for cell in shown}, styles=styles)
     task = str(records[next(iter(known.values()))[0].key].results.get("geometry.task"))
-    yield embedding_map({cell: _sample(folders[cell][0]) for cell in shown[:MAX_MAPS]}, task=task)
+    samples = {cell: _sample(folders[cell][0]) for cell in shown[:MAX_MAPS]}
+    if len(set(samples[shown[0]].subsets)) > 1:  # dots of one colour say nothing
+        yield embedding_map(samples, task=task)
 
 
 def singular_spectra(spectra: Mapping[str, Sequence[np.ndarray]], *, styles: SystemStyles | None = None) -> Drawing:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -17,8 +17,8 @@ from sentdist.report.score_rows import SystemRows
 Relation = Literal["baseline", "chosen", "preceding"]
 SPEAKS_OF = {
     "seeds and items": "other seeds and test items",
-    "items": "other test items, for these very encoders",
-    "seeds": "other seeds, on these very test items",
+    "items": "other test items, with the same encoders",
+    "seeds": "other seeds, on the same test items",
 }
 
 
@@ -34,6 +34,19 @@ class Comparison:
     relation: Relation
     differences: Mapping[str, Difference]
     other_tasks: OtherTasks | None = None
+
+    def flipped(self) -> Comparison:
+        """The same, said of `other`."""
+        differences = {
+            column: replace(
+                one,
+                difference=-one.difference,
+                low=None if one.high is None else -one.high,
+                high=None if one.low is None else -one.low,
+            )
+            for column, one in self.differences.items()
+        }
+        return replace(self, system=self.other, other=self.system, differences=differences, other_tasks=None)
 
 
 def compare(
@@ -58,21 +71,30 @@ def compare(
     ]  # fmt: skip
 
 
-def in_words(comparison: Comparison, column: str, *, num_tests: int, exploratory: str = "") -> str:
-    """A comparison in plain words. num_tests: over how many its p is corrected; exploratory: why it is no evidence."""
-    found = comparison.differences[column]
-    sentence = f"{comparison.system} is {distance(found.difference, comparison.other)}"
+def in_words(comparison: Comparison, column: str, *, exploratory: str = "") -> str:
+    """A comparison in plain words. exploratory: why it is no evidence."""
+    system, other, found = comparison.system, comparison.other, comparison.differences[column]
+    points = "less than 0.01 points" if _is_nothing(found.difference) else f"{abs(found.difference):.2f} points"
     if found.low is None or found.high is None or found.table_p is None:
-        sentence += f"; whether that is more than chance is not defined ({found.reason})."
+        sentence = f"{system} is {distance(found.difference, other)}, which cannot be tested: {found.reason}"
     else:
-        over = f" over the {num_tests} comparisons of this table" if num_tests > 1 else ""
-        sentence += (
-            f" (95 % interval {found.low:+.2f} to {found.high:+.2f} over {SPEAKS_OF[found.about]}; p "
-            f"{p_text(found.table_p)}{over}): {_verdict(found)}."
-        )
-    if column == AVERAGE and (tasks := comparison.other_tasks) is not None:
-        sentence += f" On other tasks such as these: {tasks.low:+.2f} to {tasks.high:+.2f} (p {p_text(tasks.p)})."
-    return sentence + (f" Exploratory: {exploratory}." if exploratory else "")
+        numbers = f"(95 % interval {found.low:+.2f} to {found.high:+.2f}, p {p_text(found.table_p)})"
+        if found.is_significant:
+            sentence = f"{system} is {'better' if found.difference > 0 else 'worse'} than {other} by {points} {numbers}"
+        else:
+            sentence = f"{system} is not shown to differ from {other}: {found.difference:+.2f} points {numbers}"
+        if found.about == "items" and found.num_seeds is not None:
+            sentence += "; other seeds were not tried"
+        if found.by_signs:
+            sentence += f"; {found.num_seeds} seeds are too few, {found.enough_by_signs} on one side would be enough"
+        elif not found.is_significant and found.detectable is not None:
+            sentence += f"; a difference of {found.detectable:.2f} would probably have been seen"
+    return f"{sentence}." + (f" Exploratory: {exploratory}." if exploratory else "")
+
+
+def corrected(num_tests: int) -> str:
+    """What intervals and p of a table are corrected for; "" for one comparison."""
+    return f"Intervals and p are corrected for {num_tests} comparisons." if num_tests > 1 else ""
 
 
 def distance(points: float, other: str) -> str:
@@ -80,17 +102,6 @@ def distance(points: float, other: str) -> str:
     if _is_nothing(points):
         return f"equal to {other} to two digits"
     return f"{abs(points):.2f} points {'above' if points > 0 else 'below'} {other}"
-
-
-def distance_and_verdict(found: Difference, other: str) -> str:
-    """`distance`, with what p over the table allows to say, in few words."""
-    if found.p is None:
-        verdict = "and there is nothing to test it by"
-    elif found.is_significant:
-        verdict = "yet distinguished from it" if _is_nothing(found.difference) else "more than chance explains"
-    else:
-        verdict = "not distinguished from chance"
-    return f"{distance(found.difference, other)}, {verdict}"
 
 
 def _is_nothing(points: float) -> bool:
@@ -103,20 +114,6 @@ def p_text(p: float) -> str:
         return "< 0.001"
     rounded = (f"{p:.{digits}f}" for digits in itertools.count(3))
     return f"= {next(text for text in rounded if (float(text) < ALPHA) == (p < ALPHA))}"
-
-
-def _verdict(found: Difference) -> str:
-    """What p over the table allows to say, and what a difference would have to be to be seen."""
-    untried = "; other seeds were not tried" if found.about == "items" and found.num_seeds is not None else ""
-    if found.is_significant:
-        return f"more than {'other test items explain' if found.about == 'items' else 'chance explains'}{untried}"
-    if found.by_signs:
-        return (
-            f"not distinguished from chance: all {found.num_seeds} seeds lie on one side of the checkpoint, as so few may do by chance; "
-            f"{found.enough_by_signs} on one side would do"
-        )
-    seen = "" if found.detectable is None else f"; a true difference of {found.detectable:.2f} points would be found in 4 of 5 such tables"
-    return f"not distinguished from chance{untried}{seen}"
 
 
 def _other_tasks(system: SystemRows, other: SystemRows, tasks: Sequence[str]) -> OtherTasks | None:

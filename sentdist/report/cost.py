@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 
-from sentdist.evaluation.summary import Summary, summarize
+from sentdist.evaluation.summary import summarize
 from sentdist.plan.stages import STAGES
 from sentdist.report.style import (
     INK,
@@ -18,7 +18,6 @@ from sentdist.report.style import (
     check_drawable,
     house_style,
     in_lines,
-    is_far,
     quiet,
     save,
     styles_of,
@@ -77,13 +76,9 @@ def cost_plot(systems: Sequence[Cost], *, unit: str, work_unit: str = "worker-se
         height = 1.5 + 0.42 * max(4, len(named))
         figure, (axes,) = canvas(width=7.2, height=height)
         styles = styles or styles_of(system.system for system in systems)
-        floor, is_below = _floor(summaries)
-        for system, score, below in zip(systems, summaries, is_below, strict=True):
+        for system, score in zip(systems, summaries, strict=True):
             color = styles[system.system].color
             records.append([system.system, score.mean, score.sd, score.num_seeds, system.shared_s, system.alone_s])
-            if below:
-                axes.plot(system.shared_s, floor, "v", color=color, markeredgecolor="white", markersize=9, clip_on=False, zorder=3)
-                continue
             axes.plot([system.shared_s, system.alone_s], [score.mean, score.mean], color=color, alpha=0.5, linewidth=1.4)
             axes.errorbar(system.shared_s, score.mean, yerr=score.sd or 0.0, fmt="o", color=color, markeredgecolor="white", markersize=8)
             if system.alone_s > 1.02 * system.shared_s:
@@ -91,13 +86,8 @@ def cost_plot(systems: Sequence[Cost], *, unit: str, work_unit: str = "worker-se
         longest = max(system.alone_s for system in systems) or 1.0
         axes.set_xlim(-0.03 * longest, 1.05 * longest)
         axes.margins(y=0.15)
-        if any(is_below):
-            axes.set_ylim(bottom=floor)
         points = [
-            (system.shared_s, floor, f"{system.system}: {score.mean:.2f}")
-            if below
-            else (max(system.alone_s, system.shared_s), score.mean, system.system)
-            for system, score, below in zip(systems, summaries, is_below, strict=True)
+            (max(system.alone_s, system.shared_s), score.mean, system.system) for system, score in zip(systems, summaries, strict=True)
         ]
         _label(axes, [points[place] for place in named], height_in=height)
         axes.set_xlabel(f"{work_unit} to train a trial, all its inputs included")
@@ -109,18 +99,9 @@ def cost_plot(systems: Sequence[Cost], *, unit: str, work_unit: str = "worker-se
             f"Score{spread} against compute: filled with shared stages, hollow if every trial built its own. "
             f"All trials: {shared:,.0f} {work_unit} instead of {alone:,.0f}."
             f"{'' if len(named) == len(systems) else f' Of {len(systems)} systems, those are named that no cheaper one equals.'}"
-            f"{f' Arrows: {sum(is_below)} below the axis.' if any(is_below) else ''}"
         )
         header = ["system", "mean", "sd", "seeds", f"{work_unit} shared", f"{work_unit} alone"]
         return save(figure, name="cost", caption=caption, header=header, records=records)
-
-
-def _floor(summaries: Sequence[Summary]) -> tuple[float, list[bool]]:
-    """Where the axis of scores begins, and which lie so far below the best that they would flatten the rest."""
-    best = max(one.mean for one in summaries)
-    is_below = is_far([best - one.mean for one in summaries])
-    lowest = min(one.mean - (one.sd or 0.0) for one, below in zip(summaries, is_below, strict=True) if not below)
-    return lowest - 0.2 * (best - lowest), is_below
 
 
 def _counts(sweep: SweepRecord, key: str) -> bool:

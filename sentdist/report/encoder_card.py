@@ -12,7 +12,7 @@ from sentdist.plan.corpora import CORPORA
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.objectives import terms_of
 from sentdist.plan.selection import chosen_and_scored
-from sentdist.plan.specs import View
+from sentdist.plan.specs import EncoderSpec, View
 from sentdist.plan.stage import Json, as_number, canonical_fields, topological
 from sentdist.plan.stages import Scores, Train
 from sentdist.plan.task_kinds import TASK_KINDS

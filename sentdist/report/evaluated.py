@@ -19,7 +19,7 @@ from sentdist.plan.task_names import scored_kinds, task_names
 from sentdist.plan.tasks import TASK_GROUPS
 from sentdist.reading import drop_remedy, read_parquet
 from sentdist.report.columns import AVERAGE, TableColumns, table_columns
-from sentdist.report.comparisons import Comparison, compare, in_words
+from sentdist.report.comparisons import Comparison, compare, corrected, in_words, p_text
 from sentdist.report.score_rows import ResultRow, group_rows
 
 if TYPE_CHECKING:
@@ -130,9 +130,13 @@ def compare_evaluated(labels: tuple[str, str], both: tuple[Scored, Scored], task
     found = compare(group_rows(rows), [labels], columns, relation="baseline", tasks=list(known))[0]
     lines = tuple(_compared_line(name, columns, found, labels) for name in columns.by_name)
     num_tests = sum(one.difference.p is not None for one in lines)
-    sentence = in_words(found, lines[-1].task, num_tests=num_tests) if have_one else _task_by_task(lines, labels, known, num_tests)
+    sentence = in_words(found, lines[-1].task) if have_one else _task_by_task(lines, labels, known)
     absent = "; ".join(_reasons([task for task in tasks if task not in known], both))
-    notes = [f"Not compared, for want of a score: {absent}."] if absent else []
+    notes = [one for one in (corrected(num_tests),) if one]
+    if (beyond := found.other_tasks) is not None:
+        low, high, p = beyond.low, beyond.high, p_text(beyond.p)
+        notes.append(f"The average on other tasks such as these: {low:+.2f} to {high:+.2f} (p {p}), not corrected.")
+    notes += [f"Not compared, for want of a score: {absent}."] if absent else []
     untested: dict[str, list[str]] = {}
     for line in lines[:-1] if have_one else lines:  # of the last the sentence speaks
         if line.difference.p is None:
@@ -177,23 +181,22 @@ def _compared_line(name: str, columns: TableColumns, found: Comparison, labels: 
     )  # fmt: skip
 
 
-def _task_by_task(lines: Sequence[ComparedLine], labels: tuple[str, str], measures: Mapping[str, Measure], num_tests: int) -> str:
+def _task_by_task(lines: Sequence[ComparedLine], labels: tuple[str, str], measures: Mapping[str, Measure]) -> str:
     """What the table says of tasks that have no mean. Those without a test are reported elsewhere."""
     tested = [line for line in lines if line.difference.p is not None]
     significant = [line for line in tested if line.difference.is_significant]
     groups = {
-        "above": [line for line in significant if line.difference.difference > 0],
-        "below": [line for line in significant if line.difference.difference <= 0],
-        "not distinguished from chance": [line for line in tested if line not in significant],
+        "better": [line for line in significant if line.difference.difference > 0],
+        "worse": [line for line in significant if line.difference.difference <= 0],
+        "not shown to differ": [line for line in tested if line not in significant],
     }
     found = "; ".join(
         f"{verdict} in {listed([f'{line.task} ({measures[line.task].title} {line.difference.difference:+.2f})' for line in some])}"
         for verdict, some in groups.items()
         if some
     )
-    over = f" (p over {counted(num_tests, 'comparison')}, of other test items)" if tested else ""
     apart = listed(list(dict.fromkeys(measure.title for measure in measures.values())))
-    return f"{labels[0]} against {labels[1]}{over}: {found or 'no task can be tested'}. No average: {apart} are different measures."
+    return f"{labels[0]} against {labels[1]}: {found or 'no task can be tested'}. No average: {apart} are different measures."
 
 
 def _row(label: str, one: Scored, tasks: Iterable[str]) -> ResultRow:

@@ -6,21 +6,20 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.text import Text
 
 from sentdist.evaluation.significance import Difference
 from sentdist.report.comparisons import SPEAKS_OF, p_text
-from sentdist.report.style import INK, MUTED, TITLE_LINE_IN, Drawing, break_titles, canvas, check_drawable, house_style, is_far, save
+from sentdist.report.style import INK, MUTED, TITLE_LINE_IN, Drawing, break_titles, canvas, check_drawable, house_style, save
 
 PANELS_A_ROW = 4
 MOST_LINES = 40  # a panel; the table has all
 LONGEST_NAME = 60  # letters; a longer one takes further lines
 LEAST_AXIS_IN = 3.0  # inches
 NONE: Mapping[str, str] = MappingProxyType({})
-HEADER = ("difference", "low", "high", "p", "p over table", "speaks of")
+HEADER = ("difference", "low", "high", "p over table", "speaks of")
 
 
 def forest_plot(
@@ -43,7 +42,7 @@ def forest_plot(
         line_in = 0.36 + TITLE_LINE_IN * max(name.count("\n") for name in names)
         # inches: a letter of 9 points takes 0.075, what is said to the right 1.2
         figure, (axes,) = canvas(width=max(7.2, 0.075 * letters + 1.2 + LEAST_AXIS_IN), height=1.1 + line_in * len(differences))
-        span, num_beyond = _span([[one] for one in differences.values()])
+        span = _span(differences.values())
         _lines(axes, list(differences.values()), span)
         for place, found in enumerate(differences.values()):
             p, sure = found.table_p, found.is_significant
@@ -55,10 +54,10 @@ def forest_plot(
         below = axes.set_xlabel(f"{unit} from {baseline}")
         records = [[label, *_row_of(label, against), *_numbers(found)] for label, found in differences.items()]
         caption = (
-            f"Difference from {baseline}, with its 95 % interval{_over(differences.values())}. Filled and bold: p < 0.05 over the table; "
-            "hollow: not, or untested."
+            f"Difference from {baseline}, with its 95 % interval{_over(differences.values())}. Filled and bold: p < 0.05; "
+            "hollow: not, or untested. Intervals and p are corrected over the table."
         )
-        caption += _sentence(apart) + _beyond(num_beyond)
+        caption += _sentence(apart)
         header = ["system", *_header(against), *HEADER]
         return save(figure, name="differences", caption=caption, header=header, records=records, below=below)
 
@@ -86,7 +85,7 @@ def task_forest(
             width=names_in + 1.55 * columns, height=0.6 + rows * (0.7 + 0.26 * len(differences)), rows=rows, columns=columns
         )
         titles: list[Text] = []
-        span, num_beyond = _span([list(found.values()) for found in differences.values() if found])
+        span = _span(one for found in differences.values() for one in found.values())
         for number, axes in enumerate(panels):
             if number >= len(tasks):
                 axes.set_visible(False)
@@ -106,12 +105,12 @@ def task_forest(
         ]
         over = _over([one for found in everyone.values() for one in found.values()])
         caption = (
-            f"Difference from {baseline} task by task, with its 95 % interval{over}, on one scale. Filled: p < 0.05 over the table; "
-            "hollow: not, or untested."
+            f"Difference from {baseline} task by task, with its 95 % interval{over}, on one scale. Filled: p < 0.05; "
+            "hollow: not, or untested. Intervals and p are corrected over the table."
         )
         if len(differences) < len(everyone):
             caption += f" The {len(differences)} of {len(everyone)} systems that differ most."
-        caption += _sentence(apart) + _beyond(num_beyond)
+        caption += _sentence(apart)
         header = ["system", *_header(against), "task", *HEADER]
         return save(figure, name="differences-by-task", caption=caption, header=header, records=records, below=below)
 
@@ -146,18 +145,11 @@ def _over(differences: Iterable[Difference]) -> str:
     return f" over {'; of some over '.join(spoken)}" if spoken else ""
 
 
-def _span(systems: Sequence[Sequence[Difference]]) -> tuple[tuple[float, float], int]:
-    """The ends of an axis, which contains 0, and how many differences lie beyond it: what is far off must not flatten the rest."""
-    ends = [[[end for end in (one.low, one.high, one.difference) if end is not None] for one in found] for found in systems]
-    is_beyond = is_far([float(np.mean([max(map(abs, one)) for one in found])) for found in ends])
-    kept = [0.0, *(end for found, beyond in zip(ends, is_beyond, strict=True) if not beyond for one in found for end in one)]
-    pad = 0.06 * (max(kept) - min(kept) or 1.0)
-    span = min(kept) - pad, max(kept) + pad
-    return span, sum(not span[0] <= one.difference <= span[1] for found in systems for one in found)
-
-
-def _beyond(count: int) -> str:
-    return f" Arrows: {count} beyond the axis." if count else ""
+def _span(differences: Iterable[Difference]) -> tuple[float, float]:
+    """The ends of an axis that holds 0, every difference and every interval."""
+    ends = [0.0, *(end for one in differences for end in (one.low, one.high, one.difference) if end is not None)]
+    pad = 0.06 * (max(ends) - min(ends) or 1.0)
+    return min(ends) - pad, max(ends) + pad
 
 
 def _lines(axes: Axes, differences: Sequence[Difference | None], span: tuple[float, float], *, size: float = 7.0) -> None:
@@ -173,25 +165,15 @@ def _lines(axes: Axes, differences: Sequence[Difference | None], span: tuple[flo
         places, lows, highs, colors = zip(*intervals, strict=True)
         axes.hlines(places, lows, highs, colors=colors, linewidths=size / 3.2)
     axes.set_xlim(span)
-    edge = 0.025 * (span[1] - span[0])
-    for marker, among in (
-        ("o", [one for one in drawn if span[0] <= one[1].difference <= span[1]]),
-        ("<", [one for one in drawn if one[1].difference < span[0]]),
-        (">", [one for one in drawn if one[1].difference > span[1]]),
-    ):
-        axes.scatter(
-            [
-                min(max(difference.difference, span[0] + edge), span[1] - edge) if marker != "o" else difference.difference
-                for _, difference in among
-            ],
-            [place for place, _ in among],
-            marker=marker,
-            s=size**2,
-            c=[INK if difference.is_significant else "white" for _, difference in among],
-            edgecolors=INK,
-            linewidths=size / 4.4,
-            zorder=3,
-        )
+    axes.scatter(
+        [difference.difference for _, difference in drawn],
+        [place for place, _ in drawn],
+        s=size**2,
+        c=[INK if difference.is_significant else "white" for _, difference in drawn],
+        edgecolors=INK,
+        linewidths=size / 4.4,
+        zorder=3,
+    )
     axes.set_ylim(len(differences) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0, labelcolor=INK)
     axes.spines["left"].set_visible(False)
@@ -199,4 +181,4 @@ def _lines(axes: Axes, differences: Sequence[Difference | None], span: tuple[flo
 
 
 def _numbers(found: Difference) -> list[object]:
-    return [found.difference, found.low, found.high, found.p, found.table_p, found.about]
+    return [found.difference, found.low, found.high, found.table_p, found.about]

@@ -1,75 +1,80 @@
-"""The head of a sweep's page: its finding in one plain sentence, and with what it was found."""
+"""The head of a sweep's page: its findings in plain sentences, and with what they were found."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 
 from sentdist.errors import counted
+from sentdist.plan.stage import Json
 from sentdist.report.cell_facts import CellFacts
 from sentdist.report.columns import AVERAGE
-from sentdist.report.comparisons import SPEAKS_OF, distance_and_verdict
+from sentdist.report.comparisons import corrected
 from sentdist.report.tables import Line, ResultTable
 from sentdist.store.chosen import cells_by_dev
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord
 
+MOST_SPOKEN = 6  # rows of which the head of a page speaks
 MOST_NAMED = 3  # values of one kind; a page of a wide sweep says how many more there are
 
 
-def finding(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record]) -> str:
-    """For a reader in a hurry: what the recipe's headline method scores (of its cells the one that dev chose), and whether that differs
-    from the baseline. The sentences below the table say it with all its numbers."""
-    line = headline(sweep, table, records)
-    if line is None:
-        return ""
+def finding(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record]) -> list[str]:
+    """For a reader in a hurry: how each method compares with the baseline, of its cells the one that dev chose."""
+    rows = spoken_rows(sweep, table, records)
+    if said := verdicts(table, [line.label for line in rows]):
+        return said
+    return [f"{scored(rows[0], table)}{standing(rows[0], table)}."] if rows else []
+
+
+def verdicts(table: ResultTable, labels: Sequence[str]) -> list[str]:
+    """How rows compare, a sentence each, and what that is corrected for; none where nothing is compared."""
+    said = [one for label in labels if (one := table.verdict(label))]
+    more = [f"The table has {counted(len(said) - MOST_SPOKEN, 'more row')}."] if len(said) > MOST_SPOKEN else []
+    return [*said[:MOST_SPOKEN], *more, *filter(None, [corrected(table.num_tests)] if said else [])]
+
+
+def spoken_rows(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record]) -> list[Line]:
+    """A row of each method that has a score, of its cells the one that dev chose: the headline method, others that were trained, the rest.
+    The baseline is last, since others are compared with it."""
+    methods = list(cast(Mapping[str, Json], sweep.recipe["methods"]))
+    ranked = [cell.label for cell in cells_by_dev(sweep, records)]
+    against = {line.method for line in table.lines if line.is_baseline}
+
+    def place(line: Line) -> tuple[bool, bool, bool, int, int]:
+        chosen = ranked.index(line.label) if line.label in ranked else len(ranked)
+        is_known = line.method in methods
+        return (
+            line.method != sweep.recipe.get("headline"),
+            line.method in against,
+            line.is_fixed,
+            methods.index(line.method) if is_known else len(methods),
+            chosen,
+        )
+
+    scored_lines = (line for line in table.lines if line.cells[table.lead].summary is not None)
+    first: dict[str, Line] = {}
+    for line in sorted(scored_lines, key=place):
+        first.setdefault(line.method, line)
+    return list(first.values())
+
+
+def scored(line: Line, table: ResultTable) -> str:
+    """What a row scores in the leading column."""
     summary = line.cells[table.lead].summary
-    assert summary is not None
-    said = f"{line.label} scores {summary.mean:.2f} ({column_words(table)})"
-    compared = table.compared(line.label)
-    if compared is None:
-        return f"{said}{_standing(line, table)}."
-    both = "; dev chose both" if compared.relation == "chosen" else ""
-    doubt = ", on what is there so far" if line.exploratory else ""
-    return f"{said}: {distance_and_verdict(compared.differences[table.lead], compared.other)}{both}{doubt}."
-
-
-def headline(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record]) -> Line | None:
-    """The row that `finding` is about; None where none has a score."""
-    known = {line.label: line for line in table.lines if line.cells[table.lead].summary is not None}
-    return next((known[label] for label in _candidates(sweep, table, records) if label in known), None)
+    return f"{line.label} {'has no score' if summary is None else f'scores {summary.mean:.2f}'} ({column_words(table)})"
 
 
 def rests_on(table: ResultTable, line: Line | None) -> str:
-    """What a row's score in the leading column rests on: seeds, test items, and the interval of its difference, else its own; "" for a row
-    without a score."""
+    """Behind how many seeds and test items a row's score in the leading column stands; "" for a row without a score."""
     if line is None or line.cells[table.lead].summary is None:
         return ""
     behind = [] if line.is_fixed else [counted(line.num_seeds, "seed")]
     behind += [counted(table.num_items[table.lead], "test item")] if table.lead in table.num_items else []
-    compared, own = table.compared(line.label), line.cells[table.lead].interval
-    found = None if compared is None else compared.differences[table.lead]
-    if found is not None and found.low is not None and found.high is not None:
-        interval = f"95 % interval of the difference {found.low:+.2f} to {found.high:+.2f} over {SPEAKS_OF[found.about]}"
-    elif own is not None:
-        interval = f"95 % interval of the score {own.low:.2f} to {own.high:.2f} over {SPEAKS_OF[own.about]}"
-    else:
-        interval = f"no interval{'' if found is None or not found.reason else f' ({found.reason})'}"
-    return f"It rests on {' and '.join(behind)}: {interval}." if behind else ""
+    return f"It rests on {' and '.join(behind)}." if behind else ""
 
 
-def _candidates(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record]) -> list[str]:
-    """Labels of rows, the one to speak of first: of the headline method, else of the first trained one that is not the baseline."""
-    methods = sweep.recipe["methods"]
-    assert isinstance(methods, dict)
-    trained = [name for name, method in methods.items() if isinstance(method, dict) and method.get("objective") is not None]
-    ranked = [cell.label for cell in cells_by_dev(sweep, records)]
-    lines = sorted(table.lines, key=lambda line: ranked.index(line.label) if line.label in ranked else len(ranked))
-    named = [line.label for line in lines if line.method == sweep.recipe.get("headline")]
-    others = [line.label for name in trained for line in lines if line.method == name and not line.is_baseline]
-    return [*named, *others, *(line.label for line in lines)]
-
-
-def _standing(line: Line, table: ResultTable) -> str:
+def standing(line: Line, table: ResultTable) -> str:
     """Where a row stands against the best row; said where there is no baseline."""
     column = table.lead
     means = {one.label: summary.mean for one in table.lines if (summary := one.cells[column].summary) is not None}
@@ -81,7 +86,7 @@ def _standing(line: Line, table: ResultTable) -> str:
         others = list(printed.values()).count(printed[best]) - 1
         too = f"; {counted(others, 'other row')} {'has' if others == 1 else 'have'} it, too" if others else ""
         return f", the highest of the table{too}"
-    verdict = ", which is distinguished from it" if line.cells[column].is_below_best else ""
+    verdict = ", which is significantly better" if line.cells[column].is_below_best else ""
     return f"; {best} has the highest, {printed[best]}{verdict}"
 
 

@@ -75,7 +75,7 @@ class PaperPage:
     """What the templates of a paper show."""
 
     title: str
-    lead: str
+    lead: tuple[str, ...]
     note: str
     facts: Mapping[str, str]
     tables: tuple[ShownTable, ...]
@@ -93,14 +93,14 @@ def report_paper(store: ArtifactStore, name: str) -> Report:
     num_printed = sum(len(table.printed.rows) for table in tables)
     page = PaperPage(
         title=tables_of(name).title,
-        lead=f"{num_ours} rows of ours under {num_printed} printed ones. {NOTE}",
+        lead=(f"{num_ours} rows of ours under {num_printed} printed ones. {NOTE}",),
         note=NOTE,
         facts={"store": store.shown},
         tables=tables,
     )
     return Report(
         name=f"paper-{name}",
-        lead=page.lead,
+        lead="\n".join(page.lead),
         markdown=render("paper.md.jinja", page=page),
         html=render("paper.html.jinja", page=page),
         files={},
@@ -125,7 +125,7 @@ def _our_rows(store: ArtifactStore, paper: str, printed: PaperTables[Any]) -> di
         records = sweep.records(store)
         rows = sweep_rows(sweep, store, records)
         leaks = sweep_leaks(sweep, store, records)
-        tables = list(result_tables(sweep, rows, None, leaks))
+        tables = list(result_tables(sweep, rows, leaks))
         for further in printed.further(sweep, records, rows.facts) if printed.further is not None else ():
             of_base = printed.tables[further.number].base
             base = next((line for line in further.table.lines if further.row_of.get(line.label) == of_base), None)

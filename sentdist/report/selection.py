@@ -117,8 +117,8 @@ def confirmation_sentence(sweep: SweepRecord, records: Mapping[str, Record], con
     rivals = f"{len(cells)} cells" + ("" if sweep.baseline is None else " beside the baseline")
     if confirmed is None or not confirmed.verdicts:
         return (
-            f"Exploratory: dev chose {cells[0].label} among {rivals} with the very seeds whose test scores stand above, so its lead is "
-            "partly their luck. With `confirm_seeds: N` in the recipe the chosen cell is trained with fresh seeds, and these speak."
+            f"Exploratory: dev chose {cells[0].label} among {rivals} with the seeds whose test scores are above, so its lead is partly "
+            "luck. With `confirm_seeds: N` in the recipe the chosen cell is trained with fresh seeds."
         )
     seeds = max(line.num_seeds for line in confirmed.lines)
     said = " ".join(confirmed.verdicts.values())

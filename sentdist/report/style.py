@@ -129,13 +129,6 @@ def legend_columns(names: Sequence[str], *, width_in: float, at_most: int = 3) -
 
 
 TITLE_LINE_IN = 0.16  # inches that a further line of a panel's title takes
-FAR = 6.0  # times the usual distance: what lies farther out would leave the others no room
-
-
-def is_far(distances: Sequence[float]) -> list[bool]:
-    """Which of these distances from where an axis begins would flatten the others; none of fewer than three."""
-    usual = sorted(distances)[(len(distances) - 1) // 2] if len(distances) > 2 else 0.0
-    return [usual > 0 and one > FAR * usual for one in distances]
 
 
 def in_lines(text: str, *, height_in: float) -> str:

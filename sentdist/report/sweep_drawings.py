@@ -35,6 +35,8 @@ from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord
 
+FIRST_FIGURES = ("differences", "learning")  # of a page; what else is drawn is folded away
+LEAST_CELLS = 4  # of a heat map; fewer are a table
 Spot = TypeVar("Spot")
 Score = Callable[[ResultRow], float | None]  # of a row in the leading column
 
@@ -42,7 +44,7 @@ Score = Callable[[ResultRow], float | None]  # of a row in the leading column
 def sweep_drawings(
     sweep: SweepRecord, store: ArtifactStore, records: dict[str, Record], *, scored: SweepRows, tables: list[ResultTable]
 ) -> Iterator[Drawing]:
-    """All figures for which the sweep has numbers, the answer to its question first."""
+    """All figures for which the sweep has numbers."""
     headline = tables[0]
     unit = score_unit(headline)
     rows = next(table_rows(scored)).rows
@@ -173,7 +175,7 @@ def _grid(rows: Sequence[ResultRow], score: Score, facts: dict[str, CellFacts], 
         if _is_regulated(known := facts[row.label]):
             places.setdefault((str(known.batch_size), "{" + ", ".join(f"{phi:g}" for phi in known.phis) + "}"), []).append(row)
     scores = _scores_of_cells(places, score)
-    if len(scores) > 1:
+    if len(scores) >= LEAST_CELLS:
         yield heat_map(scores, unit=unit)
 
 
@@ -194,7 +196,7 @@ def _thresholds(rows: Sequence[ResultRow], score: Score, facts: dict[str, CellFa
         if cell is not None and mean is not None:
             surfaces.setdefault(row.method, {}).setdefault(cell, []).append(mean)
     for method, cells in surfaces.items():
-        if len({(cell.slope, cell.threshold) for cell in cells}) > 1:
+        if len({(cell.slope, cell.threshold) for cell in cells}) >= LEAST_CELLS:
             yield threshold_surfaces(cells, unit=unit, name=f"thresholds-{method}")
 
 

@@ -13,13 +13,14 @@ from sentdist.plan.stage import as_number
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report import citations
 from sentdist.report.block import Block
+from sentdist.report.cell_text import test_columns, tests_of
 from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEAKS_TITLE, NOT_CHECKED, SweepLeaks, sweep_leaks
-from sentdist.report.page_head import finding, headline, page_facts, rests_on
+from sentdist.report.page_head import finding, page_facts, rests_on, spoken_rows
 from sentdist.report.paper import tables_of
 from sentdist.report.references import GridBaseline
 from sentdist.report.relations import LINK_HEADER, link_table
 from sentdist.report.score_rows import ResultRow
-from sentdist.report.search.blocks import SearchPart, search_part
+from sentdist.report.search.blocks import search_part
 from sentdist.report.search.facts import SearchFacts, search_facts
 from sentdist.report.selection import (
     SELECTION_HEADER,
@@ -32,10 +33,10 @@ from sentdist.report.selection import (
 )
 from sentdist.report.side_by_side import SideBySide
 from sentdist.report.style import Drawing
-from sentdist.report.sweep_drawings import dev_unit, sweep_drawings
-from sentdist.report.sweep_rows import SweepRows, shared_trainings, sweep_rows, table_rows
+from sentdist.report.sweep_drawings import FIRST_FIGURES, dev_unit, sweep_drawings
+from sentdist.report.sweep_rows import SweepRows, sweep_rows, table_rows
 from sentdist.report.table_csv import comparisons_to_csv, to_csv
-from sentdist.report.tables import ResultTable, SharedStages, build_table
+from sentdist.report.tables import ResultTable, build_table
 from sentdist.report.templating import render
 from sentdist.report.works import works_of_sweep
 from sentdist.store.chosen import cells_by_dev, challengers, chosen_of_baseline
@@ -56,28 +57,26 @@ LINK_NOTE = (
 
 @dataclass(frozen=True, kw_only=True)
 class SweepPage:
-    """What the templates of a sweep or search show. lead: the finding; about: the question. first, rest: before and after the tables;
-    details: below tables and figures. unfinished: names of trials."""
+    """What the templates of a sweep or search show. lead: sentences on what was found; about: the question. first: before the tables;
+    details: folded away below tables and figures."""
 
     title: str
-    lead: str
+    lead: tuple[str, ...]
     about: str = ""
     facts: Mapping[str, str]
     first: tuple[Block, ...] = ()
     tables: tuple[ResultTable, ...] = ()
-    rest: tuple[Block, ...] = ()
     drawings: tuple[Drawing, ...] = ()
     printed: tuple[SideBySide, ...] = ()
     details: tuple[Block, ...] = ()
-    unfinished: tuple[str, ...] = ()
     recipe: str
     citations: tuple[Citation, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A report in memory: its page, its text, and the files beside them (name -> content). lead: the finding in a sentence or two.
-    rests_on: seeds, test items and interval behind it; "" where there are none."""
+    """A report in memory: its page, its text, and the files beside them (name -> content). lead: what was found, a sentence a line.
+    rests_on: the seeds and test items behind it; "" where there are none."""
 
     name: str
     lead: str
@@ -119,32 +118,40 @@ def report_sweep(store: ArtifactStore, name: str, *, links: Mapping[str, str] | 
     leaks = sweep_leaks(sweep, store, records)
     baseline = _chosen_baseline(sweep, records) if search is None else search.chosen_cell(sweep.baseline)
     grid = _grid_baseline(sweep, records) if search is None else None  # finalists of a search: with what dev chose, wherever it stands
-    tables = list(result_tables(sweep, scored, _shared(sweep, records), leaks, baseline=baseline, grid=grid))
+    tables = list(result_tables(sweep, scored, leaks, baseline=baseline, grid=grid))
     if search is None:
         fresh = _confirmed(store, sweep)
-        part, behind = _without_search(_FirstTable(sweep=sweep, table=tables[0], records=records), fresh)
+        lead, behind = _found(_FirstTable(sweep=sweep, table=tables[0], records=records), fresh)
+        part = None
         chosen = confirmation_sentence(sweep, records, None if fresh is None else fresh.table)
     else:
         part, chosen = search_part(search, tables[0], dev_unit=dev_unit(sweep.recipe), links=links or {}), ""
-        behind = rests_on(tables[0], tables[0].line(part.headline) if part.headline else None)
+        lead, behind = part.lead, rests_on(tables[0], tables[0].line(part.headline) if part.headline else None)
     drawings = list(sweep_drawings(sweep, store, records, scored=scored, tables=tables))
-    used = citations.cite([*works_of_sweep(scored, records, tables), *part.works])
+    used = citations.cite([*works_of_sweep(scored, records, tables), *(part.works if part else ())])
     page = SweepPage(
         title=sweep.name,
-        lead=part.lead,
+        lead=lead,
         about=sweep.about,
-        facts={**part.facts, **page_facts(sweep, records, scored.facts.values()), **part.facts},
-        first=part.first,
+        facts={
+            **page_facts(sweep, records, scored.facts.values()),
+            **({"test items": f"{tables[0].num_items[tables[0].lead]:,}"} if tables[0].lead in tables[0].num_items else {}),
+            **(part.facts if part else {}),
+        },
+        first=part.first if part else (),
         tables=tuple(tables),
-        rest=part.rest,
-        drawings=tuple(drawings),
+        drawings=tuple(one for one in drawings if one.name in FIRST_FIGURES),
         printed=tuple(_printed(sweep, scored, tables)),
-        details=tuple(_details(sweep, records, tables[0], leaks, chosen)),
-        unfinished=tuple(trial.name for trial in scored.unfinished),
+        details=(
+            *_differences(tables),
+            *(part.rest if part else ()),
+            *_details(sweep, records, tables[0], leaks, chosen),
+            *_further(drawings, [trial.name for trial in scored.unfinished]),
+        ),
         recipe=recipe_text(sweep.recipe),
         citations=tuple(used),
     )
-    return replace(_report(page, {**_files(tables, drawings, used), **part.files}), rests_on=behind)
+    return replace(_report(page, {**_files(tables, drawings, used), **(part.files if part else {})}), rests_on=behind)
 
 
 def _printed(sweep: SweepRecord, scored: SweepRows, tables: Sequence[ResultTable]) -> Iterator[SideBySide]:
@@ -164,26 +171,23 @@ class _FirstTable:
     records: Mapping[str, Record]
 
 
-def _without_search(scored: _FirstTable, fresh: _FirstTable | None) -> tuple[SearchPart, str]:
-    """The finding of a sweep, where a search would report its own, and what it rests on.
+def _found(scored: _FirstTable, fresh: _FirstTable | None) -> tuple[tuple[str, ...], str]:
+    """What a sweep without a search found, in sentences, and what that rests on.
 
-    Of a row that dev chose, fresh seeds speak, once some are scored; without them it is said that those which chose do. fresh: their sweep.
+    Of a row that dev chose among several cells fresh seeds speak, once some are scored. fresh: their sweep.
     """
-    line = headline(scored.sweep, scored.table, scored.records)
-    lead = finding(scored.sweep, scored.table, scored.records) or scored.sweep.about
-    part = SearchPart(lead=lead, headline="" if line is None else line.label)
-    if line is None:
-        return part, ""
+    rows = spoken_rows(scored.sweep, scored.table, scored.records)
     cells = challengers(scored.sweep, scored.records)
-    if fresh is not None and len(cells) > 1 and line.label == cells[0].label:
-        new = headline(fresh.sweep, fresh.table, fresh.records)
-        if new is not None:
-            said = finding(fresh.sweep, fresh.table, fresh.records)
-            return replace(part, lead=f"{said} By fresh seeds alone ({fresh.sweep.name})."), rests_on(fresh.table, new)
-    rivals = sum(cell.trials[0].method == line.method for cell in cells)
-    if rivals > 1 and line.label in {cell.label for cell in cells}:
-        part = replace(part, lead=f"{lead} Exploratory: dev chose it among {rivals} cells by these very seeds.")
-    return part, rests_on(scored.table, line)
+    speaks, choice = scored, []
+    if fresh is not None and len(cells) > 1 and rows and rows[0].label == cells[0].label:
+        speaks, choice = fresh, [f"The settings were chosen on dev; these scores are of fresh seeds ({fresh.sweep.name})."]
+    elif any(sum(cell.trials[0].method == row.method for cell in cells) > 1 for row in rows):
+        choice = [
+            "The settings were chosen on dev with the same seeds, which flatters them; `confirm_seeds: N` in the recipe adds new seeds."
+        ]
+    said = finding(speaks.sweep, speaks.table, speaks.records) or [scored.sweep.about]
+    behind = spoken_rows(speaks.sweep, speaks.table, speaks.records)
+    return (*said, *choice), rests_on(speaks.table, behind[0] if behind else None)
 
 
 def _search_alone(facts: SearchFacts, links: Mapping[str, str]) -> Report:
@@ -196,7 +200,7 @@ def _search_alone(facts: SearchFacts, links: Mapping[str, str]) -> Report:
         lead=part.lead,
         facts=part.facts,
         first=part.first,
-        rest=part.rest,
+        details=part.rest,
         recipe=recipe_text(record.recipe),
         citations=tuple(used),
     )
@@ -206,7 +210,7 @@ def _search_alone(facts: SearchFacts, links: Mapping[str, str]) -> Report:
 def _report(page: SweepPage, files: dict[str, str | bytes]) -> Report:
     return Report(
         name=page.title,
-        lead=page.lead,
+        lead="\n".join(page.lead),
         markdown=render("sweep.md.jinja", page=page),
         html=render("sweep.html.jinja", page=page),
         files=files,
@@ -216,23 +220,21 @@ def _report(page: SweepPage, files: dict[str, str | bytes]) -> Report:
 def result_tables(
     sweep: SweepRecord,
     scored: SweepRows,
-    shared: SharedStages | None,
     leaks: SweepLeaks,
     *,
     baseline: str | None = None,
     grid: GridBaseline | None = None,
 ) -> Iterator[ResultTable]:
-    """The tables of scores of a sweep; the first one tells what was shared.
+    """The tables of scores of a sweep.
 
     baseline: a cell; None: the first of the sweep's baseline. grid: to compare rows at equal points.
     """
     baseline = baseline or next((trial.cell for trial in sweep.trials if trial.method == sweep.baseline), None)
-    for number, one in enumerate(table_rows(scored)):
+    for one in table_rows(scored):
         yield build_table(
             one,
             baseline=_present(baseline, one.rows) if one.is_compared else None,
             grid=grid if one.is_compared else None,
-            shared=None if number else shared,
             exploratory=scored.exploratory,
             leaked=leaks.of_columns(one.columns, one.task_of),
         )
@@ -245,7 +247,7 @@ def _confirmed(store: ArtifactStore, sweep: SweepRecord) -> _FirstTable | None:
     fresh = load_sweep(store, confirmed_name(sweep.name))
     records = fresh.records(store)
     scored = sweep_rows(fresh, store, records)
-    table = next(result_tables(fresh, scored, None, sweep_leaks(fresh, store, records)), None)
+    table = next(result_tables(fresh, scored, sweep_leaks(fresh, store, records)), None)
     return None if table is None else _FirstTable(sweep=fresh, table=table, records=records)
 
 
@@ -266,9 +268,18 @@ def _present(baseline: str | None, rows: Sequence[ResultRow]) -> str | None:
     return baseline if baseline in {row.label for row in rows} else None
 
 
-def _shared(sweep: SweepRecord, records: dict[str, Record]) -> SharedStages | None:
-    mentioned, different, saved_s = shared_trainings(sweep, records)
-    return SharedStages(num_mentioned=mentioned, num_different=different, saved_s=saved_s) if different else None
+def _differences(tables: Sequence[ResultTable]) -> Iterator[Block]:
+    """Every tested difference of every table."""
+    for table in tables:
+        if rows := tests_of(table):
+            yield Block(title=f"All differences from {table.references.title}: {table.title}", header=test_columns(table), rows=rows)
+
+
+def _further(drawings: Sequence[Drawing], unfinished: Sequence[str]) -> Iterator[Block]:
+    if others := [one for one in drawings if one.name not in FIRST_FIGURES]:
+        yield Block(title="Further figures", drawings=others)
+    if unfinished:
+        yield Block(title="Not finished", said=unfinished)
 
 
 def _files(tables: list[ResultTable], drawings: list[Drawing], used: list[Citation]) -> dict[str, str | bytes]:

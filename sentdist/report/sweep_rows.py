@@ -122,16 +122,6 @@ def _incomplete(sweep: SweepRecord, scores: Container[str]) -> Iterator[tuple[st
             yield cell, f"{cell} has scores of {sum(done)} of its {len(done)} trials; the others were stopped early, failed or still run"
 
 
-def shared_trainings(sweep: SweepRecord, records: dict[str, Record]) -> tuple[int, int, float]:
-    """Trainings of encoders whose embeddings fill banks: how often trials mention them, as a part or for themselves, how many differ,
-    and the seconds that building each once has spared."""
-    mentions = sweep.mentions
-    inputs_of_banks = {key for record in records.values() if record.kind == "bank" for key in record.inputs}
-    entropy = {key for key in inputs_of_banks if key in records and records[key].kind == "train"}
-    spared = sum((mentions[key] - 1) * records[key].seconds for key in entropy)
-    return sum(mentions[key] for key in entropy), len(entropy), spared
-
-
 def _main_scores(tasks: list[str]) -> dict[str, tuple[str, str]]:
     """Columns of tasks by their main scores, as `_row` takes them."""
     return {TASK_TITLES.get(task, task): (task, task) for task in tasks}

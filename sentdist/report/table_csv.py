@@ -34,21 +34,34 @@ def to_csv(table: ResultTable) -> str:
     return csv_text(rows)
 
 
-COMPARED = ("system", "against", "relation", "task", "speaks of", "difference", "low", "high", "p", "p over table", "detectable", "reason")
+COMPARED = (
+    "system",
+    "against",
+    "relation",
+    "task",
+    "speaks of",
+    "difference",
+    "low",
+    "high",
+    "p over table",
+    "p alone",
+    "detectable",
+    "reason",
+)
 
 
 def comparisons_to_csv(table: ResultTable) -> str:
-    """One line a difference: its interval and p alone, p over all of its relation in the table (`chosen` counts with `baseline`), and what
-    would have been found."""
+    """One line a difference: its interval and p over all of its relation in the table (`chosen` counts with `baseline`), its p alone, and
+    what would have been seen."""
     rows: list[Sequence[str]] = [COMPARED]
     for comparison in table.comparisons:
         names = (comparison.system, comparison.other, comparison.relation)
         for task, found in comparison.differences.items():
-            numbers = [_number(one) for one in (found.difference, found.low, found.high, found.p, found.table_p, found.detectable)]
+            numbers = [_number(one) for one in (found.difference, found.low, found.high, found.table_p, found.p, found.detectable)]
             rows.append([*names, task, found.about, *numbers, found.reason])
         if (tasks := comparison.other_tasks) is not None:
-            numbers = [_number(one) for one in (comparison.differences[AVERAGE].difference, tasks.low, tasks.high, tasks.p)]
-            rows.append([*names, AVERAGE, "other tasks", *numbers, "", "", ""])
+            numbers = [_number(one) for one in (comparison.differences[AVERAGE].difference, tasks.low, tasks.high)]
+            rows.append([*names, AVERAGE, "other tasks", *numbers, "", _number(tasks.p), "", ""])
     return csv_text(rows)
 
 

@@ -6,12 +6,12 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sentdist.errors import DataError, counted, duration
+from sentdist.errors import DataError, counted
 from sentdist.evaluation.significance import BestRows, Difference, may_be_best
 from sentdist.evaluation.summary import Summary
 from sentdist.evaluation.variation import Column, Interval
 from sentdist.report.columns import AVERAGE, TableColumns, lead_column, table_columns
-from sentdist.report.comparisons import Comparison, compare, in_words
+from sentdist.report.comparisons import Comparison, compare, corrected, in_words
 from sentdist.report.leaks import Leaked
 from sentdist.report.references import GridBaseline, References, references
 from sentdist.report.score_rows import ResultRow, Scalar, SystemRows, TableRows, group_rows
@@ -54,32 +54,10 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SharedStages:
-    """How much of a sweep was shared: trainings of entropy encoders that its cells mention, and those that differ."""
-
-    num_mentioned: int
-    num_different: int
-    saved_s: float | None = None
-
-    def sentence(self) -> str:
-        """Plain words for the report."""
-        spared = self.num_mentioned - self.num_different
-        text = f"The sweep mentions {self.num_mentioned} trainings of entropy encoders; "
-        if not spared:
-            text += "all of them differ, so nothing could be shared"
-        else:
-            text += f"only {self.num_different} of them differ, so {spared} trainings were never run"
-            text += f" ({100 * spared / self.num_mentioned:.0f} % of them"
-            text += f", about {duration(self.saved_s)} of work)" if self.saved_s is not None else ")"
-        return text + "."
-
-
-@dataclass(frozen=True, kw_only=True)
 class ResultTable:
-    """An aggregated table. `unit` names the score; `verdicts` say of each system in words how it compares with its reference in the lead
-    column, `remarks` what else there is to say; `notes` explain the marks. baseline: the reference of all rows; in a grid of those that
-    have none at their own point. num_items: test items of each column that has some.
-    of_task: the one task whose measures the columns are."""
+    """An aggregated table. `unit` names the score; `notes` explain the marks. baseline: the reference of all rows; in a grid of those that
+    have none at their own point. num_items: test items of each column that has some. of_task: the one task whose measures the columns are.
+    """
 
     title: str
     unit: str
@@ -88,8 +66,6 @@ class ResultTable:
     baseline: str | None
     references: References
     comparisons: tuple[Comparison, ...]
-    verdicts: Mapping[str, str]
-    remarks: tuple[str, ...]
     notes: tuple[str, ...]
     num_items: Mapping[str, int]
     of_task: str = ""
@@ -110,8 +86,33 @@ class ResultTable:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What stands below the table."""
-        return (*self.verdicts.values(), *self.remarks)
+        """How each row compares, in words."""
+        chosen = (f"Of what dev chose: {self._said(one)}" for one in self._led("chosen"))
+        return (*self.verdicts.values(), *chosen)
+
+    @property
+    def verdicts(self) -> Mapping[str, str]:
+        """Row -> how it compares with its reference in the lead column, in a sentence."""
+        return {one.system: self._said(one) for one in self._led("baseline")}
+
+    @property
+    def num_tests(self) -> int:
+        """How many comparisons intervals and p are corrected for."""
+        return sum(one.p is not None for pair in self.comparisons if pair.relation != "preceding" for one in pair.differences.values())
+
+    def verdict(self, label: str) -> str:
+        """As `compared` has it, in a sentence; "" where it has nothing."""
+        found = self.compared(label)
+        return "" if found is None else self._said(found)
+
+    def _led(self, relation: str) -> list[Comparison]:
+        return [one for one in self.comparisons if one.relation == relation and self.lead in one.differences]
+
+    def _said(self, found: Comparison) -> str:
+        """Of an untouched encoder and a trained row the trained one is spoken of."""
+        doubts = "; ".join(doubt for label in (found.system, found.other) if (doubt := self.line(label).exploratory))
+        is_flipped = self.line(found.system).is_fixed and not self.line(found.other).is_fixed
+        return in_words(found.flipped() if is_flipped else found, self.lead, exploratory=doubts)
 
     def line(self, label: str) -> Line:
         """The line of one system."""
@@ -128,7 +129,6 @@ def build_table(
     *,
     baseline: str | None,
     grid: GridBaseline | None = None,
-    shared: SharedStages | None = None,
     exploratory: Mapping[str, str] | None = None,
     leaked: Mapping[tuple[str, str], Leaked] | None = None,
 ) -> ResultTable:
@@ -149,11 +149,7 @@ def build_table(
     in_order = [(system.label, above.label) for above, system in itertools.pairwise(systems) if given.is_compared]
     to_baseline, to_chosen = _to_references(systems, rows_of, statistics, tasks)
     to_preceding = compare(systems, in_order, statistics, relation="preceding", tasks=tasks)
-    headline = lead_column(columns)
-    verdicts, of_chosen = (
-        _verdicts(some, headline, doubts, num_tests=_num_tests([*to_baseline, *to_chosen])) for some in (to_baseline, to_chosen)
-    )
-    return ResultTable(
+    made = ResultTable(
         title=given.title,
         unit=given.measure.unit,
         columns=columns,
@@ -161,12 +157,11 @@ def build_table(
         baseline=baseline,
         references=rows_of,
         comparisons=(*to_baseline, *to_chosen, *to_preceding),
-        verdicts=verdicts,
-        remarks=(*(f"Of what dev chose: {said}" for said in of_chosen.values()), *((shared.sentence(),) if shared else ())),
-        notes=tuple(_notes(given, systems, statistics, rows_of, is_leaked=bool(leaked))),
+        notes=(),
         num_items=statistics.num_items,
         of_task=given.of_task,
     )
+    return replace(made, notes=tuple(_notes(given, systems, statistics, rows_of, num_tests=made.num_tests, is_leaked=bool(leaked))))
 
 
 def _to_references(
@@ -177,24 +172,6 @@ def _to_references(
     compared = compare(systems, pairs, statistics, relation="baseline", tasks=tasks)
     end = len(rows_of.of)
     return compared[:end], [replace(one, relation="chosen") for one in compared[end:]]
-
-
-def _num_tests(comparisons: Sequence[Comparison]) -> int:
-    return sum(one.p is not None for comparison in comparisons for one in comparison.differences.values())
-
-
-def _verdicts(comparisons: Sequence[Comparison], column: str, doubts: Mapping[str, str], *, num_tests: int) -> dict[str, str]:
-    """label -> what its comparison says in a column."""
-    return {
-        comparison.system: in_words(
-            comparison,
-            column,
-            num_tests=num_tests,
-            exploratory="; ".join(doubt for label in (comparison.system, comparison.other) if (doubt := doubts.get(label))),
-        )
-        for comparison in comparisons
-        if column in comparison.differences
-    }
 
 
 def _doubts(systems: Sequence[SystemRows], given: Mapping[str, str]) -> dict[str, str]:
@@ -275,13 +252,15 @@ def _standing(label: str, best: BestRows | None) -> str:
     return "best" if label == best.highest else "tied" if label in best.tied else ""
 
 
-def _notes(given: TableRows, systems: Sequence[SystemRows], statistics: TableColumns, rows_of: References, *, is_leaked: bool) -> list[str]:
+def _notes(
+    given: TableRows, systems: Sequence[SystemRows], statistics: TableColumns, rows_of: References, *, num_tests: int, is_leaked: bool
+) -> list[str]:
     """What stands small below a table: what its marks and numbers mean."""
     seeds = sorted({len(system.rows) for system in systems if not system.is_fixed})
     spread = "" if seeds in ([], [1]) else f"; mean ± standard deviation over {_range(seeds)} seeds"
     notes = [f"{given.measure.unit[:1].upper()}{given.measure.unit[1:]}{spread}."]
     if rows_of.title:
-        notes.append(f"↑ ↓: above or below {rows_of.words}, more than chance explains (5 %, over all comparisons of the table).")
+        notes.append(f"↑ ↓: better or worse than {rows_of.words} (p below 0.05). {corrected(num_tests)}".rstrip())
     if rows_of.note:
         notes.append(rows_of.note)
     and_arrows = "; no arrow puts it below another row" if rows_of.title else ""
@@ -292,15 +271,15 @@ def _notes(given: TableRows, systems: Sequence[SystemRows], statistics: TableCol
         else "Bold: the highest of its column."
     )
     if over := _varied(statistics, has_seeds=any(number > 1 for number in seeds)):
-        notes.append(f"[low, high]: 95 % interval over {over}.")
+        notes.append(f"[low, high]: 95 % interval of each score alone, over {over}.")
     if any(
         not column.is_fixed[row] and column.is_copies[row] for column in statistics.by_name.values() for row in range(len(column.entries))
     ):
         notes.append(
-            "No ± and no interval: all seeds of that cell gave one score; it cannot be tested, and is bold where it equals the best."
+            "No ± and no interval: all seeds score alike there; such a row cannot be tested, and is bold where it equals the best."
         )
     if 1 in seeds:
-        notes.append("One seed: what other seeds would give is not known, and such rows are compared for these very encoders.")
+        notes.append("One seed: what other seeds would give is not known, and intervals and p of such rows are about these encoders alone.")
     notes += statistics.remarks
     if is_leaked:
         notes.append(
@@ -316,7 +295,7 @@ def _notes(given: TableRows, systems: Sequence[SystemRows], statistics: TableCol
 def _varied(statistics: TableColumns, *, has_seeds: bool) -> str:
     """What the intervals of a table speak of; "" where it has none."""
     if not has_seeds:
-        return "other test items, for these very encoders" if statistics.has_items else ""
+        return "other test items, with the same encoders" if statistics.has_items else ""
     return (
         "other training seeds and test items; of a row with one seed, or none, over test items alone"
         if statistics.has_items

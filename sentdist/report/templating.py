@@ -10,7 +10,7 @@ from functools import cache, partial
 from jinja2 import Environment
 from markupsafe import Markup, escape
 
-from sentdist.report.cell_text import interval_text, leaked_text, mark, num_seeds, test_columns, tests_of, tooltip
+from sentdist.report.cell_text import interval_text, leaked_text, mark, num_seeds, tooltip
 from sentdist.report.columns import AVERAGE
 from sentdist.report.inline_svg import inline_svg
 from sentdist.report.leaks import LEAKS_HEADER
@@ -29,7 +29,7 @@ def render(template: str, **values: object) -> str:
 def environment(kind: str) -> Environment:
     """jinja2's settings for `html` or `md`: every value is escaped, unless it is Markup."""
     made = plain_environment("sentdist.report") if kind == "html" else markdown_environment("sentdist.report")
-    shared = (interval_text, leaked_text, mark, num_seeds, test_columns, tests_of, tooltip)
+    shared = (interval_text, leaked_text, mark, num_seeds, tooltip)
     made.filters |= {function.__name__: function for function in shared}
     made.filters |= {"score": lambda value: f"{value:.2f}", "signed": lambda value: f"{value:+.2f}"}
     made.globals |= {"AVERAGE": AVERAGE, "LEAKS_HEADER": LEAKS_HEADER, "zip": partial(zip, strict=True)}

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from sentdist.errors import counted, duration
 from sentdist.plan.wording import value_text
 from sentdist.report.block import Block
-from sentdist.report.comparisons import distance, distance_and_verdict
-from sentdist.report.page_head import column_words
+from sentdist.report.comparisons import distance
+from sentdist.report.page_head import scored as score_of
+from sentdist.report.page_head import standing, verdicts
 from sentdist.report.search.budgets import best_drawing, budget_header, budget_rows, budget_sentence, count_text, price_drawing
 from sentdist.report.search.facts import ScoredFinalist, SearchedMethod, SearchFacts, sentences
 from sentdist.report.search.importance import NO_OPTUNA, importance_drawing, importance_sentences, method_importances
@@ -26,14 +27,14 @@ SPENT_HEADER = ("method", "trials", "finished", "pruned", "failed", "running", "
 
 @dataclass(frozen=True, kw_only=True)
 class SearchPart:
-    """What the search of a page says; without a search, its lead and headline alone.
+    """What the search of a page says.
 
-    lead: the finding in a sentence; headline: the row it is about, "" where none is scored. first, rest: blocks before and after the
+    lead: what was found, in sentences; headline: the row it is about, "" where none is scored. first, rest: blocks before and after the
     tables of test scores. facts: for the head of the page.
     works: keys of what it rests on.
     """
 
-    lead: str
+    lead: tuple[str, ...]
     headline: str
     first: tuple[Block, ...] = ()
     rest: tuple[Block, ...] = ()
@@ -70,26 +71,22 @@ def _works(facts: SearchFacts, files: Mapping[str, object]) -> Iterator[str]:
     yield from ("ped_anova", "fanova", "optuna") if "search-importance.svg" in files else ()
 
 
-def lead(facts: SearchFacts, table: ResultTable | None) -> str:
-    """The finding in one sentence, for a reader in a hurry."""
+def lead(facts: SearchFacts, table: ResultTable | None) -> tuple[str, ...]:
+    """What was found, for a reader in a hurry: how what dev chose of each method compares, then what it chose."""
     tried, scored = _budget_words(facts), scored_choices(facts, table)
     if table is None or not scored:
         known = [method for method in facts.methods if method.best is not None]
         if not known:
-            return f"{tried}; none has run to its end yet."
+            return (f"{tried}; none has run to its end yet.",)
         best = max(known, key=lambda method: (method.best.dev or 0.0) if method.best else 0.0)
         assert best.best is not None
-        return (
-            f"{tried}; the best dev score so far is {best.best.dev:.2f}, by {best.title} ({facts.settings(best.best.suggestion, best)}); "
-            "nothing is scored on test yet."
-        )
-    best = scored[0]
-    assert best.chosen is not None
-    cell = table.line(str(best.chosen.cell)).cells[table.lead]
-    score = "has no test score" if cell.summary is None else f"scores {cell.summary.mean:.2f} on test ({column_words(table)})"
+        settings = facts.settings(best.best.suggestion, best)
+        return (f"{tried}; the best dev score so far is {best.best.dev:.2f}, by {best.title} ({settings}); nothing is scored on test yet.",)
+    chosen = [table.line(str(method.chosen.cell)) for method in scored if method.chosen is not None]
+    said = verdicts(table, [*(line.label for line in chosen), *(line.label for line in table.lines if line.is_fixed)])
     return (
-        f"{tried}, dev chooses {best.title} with {facts.settings(best.chosen.finalist.suggestion, best)}, which "
-        f"{score}{_verdict(best, scored, table)}."
+        *(said or [f"{score_of(chosen[0], table)}{standing(chosen[0], table)}."]),
+        f"The settings were chosen on dev {tried[:1].lower()}{tried[1:]}.",
     )
 
 
@@ -100,31 +97,6 @@ def scored_choices(facts: SearchFacts, table: ResultTable | None) -> list[Search
     if not all(method.chosen is not None and method.chosen.cell in rows for method in chosen):
         return []
     return sorted(chosen, key=lambda method: -(method.chosen.mean_dev or method.chosen.finalist.dev) if method.chosen else 0.0)
-
-
-def _verdict(best: SearchedMethod, scored: Sequence[SearchedMethod], table: ResultTable) -> str:
-    """Against what dev chose for the baseline; where that is the best itself, against what it chose for the best of the others."""
-    assert best.chosen is not None
-    cells = {str(method.chosen.cell): method for method in scored if method.chosen is not None}
-    column, cell = table.lead, str(best.chosen.cell)
-    compared = {
-        one.system: one.differences[column] for one in table.comparisons if one.relation == "baseline" and column in one.differences
-    }
-    if cell in compared:
-        assert table.baseline is not None
-        return f": {distance_and_verdict(compared[cell], table.baseline)}"
-    rivals = [one for one in compared if one in cells and one != cell]
-    if cell == table.baseline and rivals:
-        rival = max(rivals, key=lambda one: compared[one].difference)
-        return f"; {cells[rival].title} is {distance_and_verdict(compared[rival], 'it')}"
-    of_cell = {line.label: line.cells[column] for line in table.lines if line.label in cells}
-    tied = [cells[one].title for one, found in of_cell.items() if one != cell and found.standing]
-    if len(cells) < 2 or not of_cell[cell].standing:
-        return f", less than {' and '.join(tied)} on test" if tied and of_cell[cell].is_below_best else ""
-    if tied:
-        return f"; {' and '.join(tied)} cannot be distinguished from it"
-    are_below = all(found.is_below_best for one, found in of_cell.items() if one != cell)
-    return "; what dev chose for the other methods is distinguished from it" if are_below else ""
 
 
 def _budget_words(facts: SearchFacts) -> str:

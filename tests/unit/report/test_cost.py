@@ -13,7 +13,6 @@ from sentdist.evaluation.significance import Difference
 from sentdist.plan.stage import Json
 from sentdist.report.cost import Cost, cost_plot, costs, work, work_unit
 from sentdist.report.forest import task_forest
-from sentdist.report.sweep_rows import shared_trainings
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord
 
@@ -63,11 +62,6 @@ def test_parts_with_sharing_add_up_to_what_was_built() -> None:
 def test_a_cell_with_an_unfinished_stage_has_no_cost() -> None:
     known = {key: found for key, found in RECORDS.items() if key != "t2"}
     assert [one.system for one in costs(SWEEP, known, SCORES)] == ["one", "base"]
-
-
-def test_what_a_shared_training_spares_is_each_time_that_it_was_not_run() -> None:
-    records = RECORDS | {"b": RECORDS["b"].model_copy(update={"inputs": ("e", "c")})}
-    assert shared_trainings(SWEEP, records) == (2, 1, 60.0)
 
 
 def test_the_unit_is_that_of_the_machines() -> None:

@@ -55,7 +55,7 @@ def test_tasks_of_different_measures_are_compared_one_by_one(tmp_path: Path) -> 
     found = _compared(tmp_path, {"stsb": "sts", "qqp-pairs": "pairs"})
     assert [(line.task, line.measure) for line in found.lines] == [("stsb", "spearman"), ("qqp-pairs", "ap")]
     assert found.sentence == (
-        "good against bad (p over 2 comparisons, of other test items): above in stsb (Spearman +30.00), qqp-pairs (average precision +30.00). "
+        "good against bad: better in stsb (Spearman +30.00), qqp-pairs (average precision +30.00). "
         "No average: Spearman, average precision are different measures."
     )
 
@@ -63,4 +63,5 @@ def test_tasks_of_different_measures_are_compared_one_by_one(tmp_path: Path) -> 
 def test_tasks_of_one_measure_have_an_average(tmp_path: Path) -> None:
     found = _compared(tmp_path, {"stsb": "sts", "sickr": "sts"})
     assert [(line.task, line.measure) for line in found.lines] == [("stsb", "spearman"), ("sickr", "spearman"), (AVERAGE, "spearman")]
-    assert found.sentence.startswith("good is 30.00 points above bad (95 % interval ")
+    assert found.sentence.startswith("good is better than bad by 30.00 points (95 % interval ")
+    assert "Intervals and p are corrected for 3 comparisons." in found.notes

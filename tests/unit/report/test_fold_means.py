@@ -60,7 +60,7 @@ def test_the_average_in_a_terminal_is_of_the_tasks_of_the_report(other: str, tmp
     """A person's own graded pairs are among them, average precision is not."""
     sweep, store, records = _scored(tmp_path, ["sts12", other, "sts13"])
     found = brief_table(sweep, records)
-    table = next(result_tables(sweep, sweep_rows(sweep, store, records), None, sweep_leaks(sweep, store, records)))
+    table = next(result_tables(sweep, sweep_rows(sweep, store, records), sweep_leaks(sweep, store, records)))
     shown = {row[0]: dict(zip(found.columns, row, strict=True))["average of sts"].partition(" ")[0] for row in found.rows}
     means = {line.label: line.cells["Avg"].summary for line in table.lines}
     assert shown == {label: f"{summary.mean:.2f}" for label, summary in means.items() if summary is not None} and len(shown) == 3

@@ -19,7 +19,7 @@ from sentdist.report import paper_page
 from sentdist.report.columns import AVERAGE
 from sentdist.report.comparisons import Comparison
 from sentdist.report.leaks import Leaked
-from sentdist.report.page_head import finding, page_facts, rests_on
+from sentdist.report.page_head import finding, page_facts, rests_on, spoken_rows
 from sentdist.report.paper_page import OurRow, report_paper
 from sentdist.report.printed import STS_COLUMNS, PaperRow, PaperTable
 from sentdist.report.score_rows import ResultRow, TableRows
@@ -79,12 +79,12 @@ def test_every_difference_of_a_csv_has_its_own_p_and_that_over_the_table() -> No
         for task, one in comparison.differences.items():
             row = found[*names, task, False]
             numbers = (one.difference, one.low, one.high, one.p, one.table_p, one.detectable)
-            given = [row[name] for name in ("difference", "low", "high", "p", "p over table", "detectable")]
+            given = [row[name] for name in ("difference", "low", "high", "p alone", "p over table", "detectable")]
             assert given == ["" if value is None else f"{value:.6g}" for value in numbers]
             assert (row["speaks of"], row["reason"]) == (one.about, one.reason)
         if (other := comparison.other_tasks) is not None:
             row = found[*names, AVERAGE, True]
-            assert [row[name] for name in ("low", "high", "p")] == [
+            assert [row[name] for name in ("low", "high", "p alone")] == [
                 "" if one is None else f"{one:.6g}" for one in (other.low, other.high, other.p)
             ]
     assert any(one.p != one.table_p for comparison in table.comparisons for one in comparison.differences.values())
@@ -103,27 +103,19 @@ def test_a_finding_speaks_of_the_headline_method_else_of_the_first_trained_one_b
 ) -> None:
     scores = {"base": [70.0], "eq1": [79.0, 79.5], "other": [78.0, 78.5], "rcl (a=1)": [80.0, 80.4], "rcl (a=2)": [82.0, 82.4]}
     table = _table(scores, baseline="eq1")
-    said = finding(_sweep(headline, "base", "eq1", "other", "rcl"), table, {})
-    assert said.startswith(f"{spoken} scores {table.line(spoken).cells['t'].summary.mean:.2f} (t): ")  # type: ignore[union-attr]
-    assert "so far" not in said
+    sweep = _sweep(headline, "base", "eq1", "other", "rcl")
+    said = finding(sweep, table, {})
+    assert said[0] == table.verdict(spoken) and len(said) == 4, "a sentence a method, and for how many comparisons it is corrected"
+    assert {"base", "other", "rcl (a=1)"} == {line.label for line in spoken_rows(sweep, table, {})[:-1]}
     doubted = _table(scores, baseline="eq1", exploratory={spoken: "dev has not spoken"})
-    assert finding(_sweep(headline, "base", "eq1", "other", "rcl"), doubted, {}).endswith(", on what is there so far.")
+    assert finding(sweep, doubted, {})[0].endswith(" Exploratory: dev has not spoken.")
 
 
-def test_what_a_finding_rests_on_is_said_with_its_interval_or_why_there_is_none() -> None:
+def test_what_a_finding_rests_on_is_said() -> None:
     table = _table(SEEDS, baseline="eq1")
-    found, own = table.line("rcl").cells["t"].against_baseline, _table(SEEDS).line("rcl").cells["t"].interval
-    assert found is not None and found.low is not None and found.high is not None and own is not None
-    reported = f"95 % interval of the difference {found.low:+.2f} to {found.high:+.2f} over other seeds, on these very test items."
-    assert rests_on(table, table.line("rcl")) == f"It rests on 3 seeds: {reported}"
-    assert rests_on(_table(SEEDS), _table(SEEDS).line("rcl")) == (
-        f"It rests on 3 seeds: 95 % interval of the score {own.low:.2f} to {own.high:.2f} over other seeds, on these very test items."
-    )
-    once = _table({label: values[:1] for label, values in SEEDS.items()}, baseline="eq1")
-    assert rests_on(once, once.line("rcl")) == "It rests on 1 seed: no interval (one seed and no test items: nothing varies)."
-    assert rests_on(once, once.line("base")) == "" and rests_on(once, None) == ""
-    counted = replace(once, num_items={"t": 60})
-    assert rests_on(counted, counted.line("base")).startswith("It rests on 60 test items: no interval")
+    assert rests_on(table, table.line("rcl")) == "It rests on 3 seeds."
+    assert rests_on(table, table.line("base")) == "" and rests_on(table, None) == ""
+    assert rests_on(replace(table, num_items={"t": 60}), table.line("rcl")) == "It rests on 3 seeds and 60 test items."
 
 
 def _record(key: str, kind: str = "train", *, created_at: str = "2026-01-02T03:04:05Z", results: dict[str, Json] | None = None,

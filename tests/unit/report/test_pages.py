@@ -84,7 +84,7 @@ def test_figures_state_what_they_show(drawings: list[Drawing]) -> None:
     assert "averaged over 2 steps" in learning.caption
     last = [record for record in csv.DictReader(io.StringIO(learning.table)) if record["quantity"] == "dev score"][-1]
     assert (last["label"], last["step"], last["mean"], last["seeds"]) == ("RCL", "199", "81.5", "2")
-    assert "single,0.85,,,,,nothing" in forest.table
+    assert "single,0.85,,,,nothing" in forest.table
 
 
 def test_titles_of_long_phi_sets_take_lines_of_their_own_and_no_width() -> None:
@@ -166,7 +166,7 @@ def test_citations_are_complete_and_refuse_unknown_keys() -> None:
 
 
 def _page(**given: object) -> SweepPage:
-    return SweepPage(**{"title": "A & B", "lead": "Lead.", "facts": {}, "recipe": "", "citations": (), **given})  # type: ignore[arg-type]
+    return SweepPage(**{"title": "A & B", "lead": ("Lead.",), "facts": {}, "recipe": "", "citations": (), **given})  # type: ignore[arg-type]
 
 
 def test_page_is_self_contained(drawings: list[Drawing]) -> None:
@@ -183,8 +183,9 @@ def test_page_is_self_contained(drawings: list[Drawing]) -> None:
 
 def test_a_page_links_its_sections_in_their_order() -> None:
     text = render("sweep.html.jinja", page=_page(first=(Block(title="First"),), details=(Block(title="Later on"),)))
-    assert re.findall(r'<a href="#([^"]+)">', text) == ["first", "later-on", "recipe", "citations"]
-    assert re.findall(r'<section id="([^"]+)">', text) == ["first", "later-on", "recipe", "citations"]
+    assert re.findall(r'<a href="#([^"]+)">', text) == ["first", "details"]
+    assert re.findall(r'<section id="([^"]+)">', text) == ["first", "details"]
+    assert re.findall(r"<summary>([^<]+)</summary>", text) == ["Later on", "Recipe, without its defaults", "Citations", "BibTeX"]
 
 
 def test_commands_in_sentences_are_code_and_nothing_else_is() -> None:

@@ -17,6 +17,7 @@ from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.unroll import Trial
+from sentdist.report.cell_text import tests_of
 from sentdist.report.references import GridBaseline, References, references
 from sentdist.report.score_rows import ResultRow, Scalar, TableRows, group_rows
 from sentdist.report.sweep_report import Report, report_sweep
@@ -145,7 +146,7 @@ def test_differences_sentences_and_marks_are_from_the_row_at_the_same_point() ->
     assert _compared(table) == pytest.approx({(one, other): means[one] - means[other] for one, other in pairs})
     assert _compared(_table(CELLS, backwards=True)) == pytest.approx(_compared(table)), "in whatever order rows come"
     assert set(table.verdicts) == {"rcl 64", "rcl 128", "base"}
-    assert all(f" {other} (95 %" in table.verdicts[one] and "over the 3 comparisons" in table.verdicts[one] for one, other in pairs)
+    assert all(f" {other} (95 %" in table.verdicts[one] for one, other in pairs if one != "base") and table.num_tests == 3
     assert [line.is_baseline for line in table.lines] == [True, True, False, False, False]
     found = table.line("rcl 128").cells["a"].against_baseline
     assert found is not None and found.difference == pytest.approx(means["rcl 128"] - means["eq1 128"])
@@ -153,7 +154,7 @@ def test_differences_sentences_and_marks_are_from_the_row_at_the_same_point() ->
 
 def test_notes_say_what_each_row_is_compared_with() -> None:
     notes = _table(CELLS).notes
-    assert notes[1].startswith("↑ ↓: above or below Eq. 1 at the same batch_size, more than chance explains")
+    assert notes[1].startswith("↑ ↓: better or worse than Eq. 1 at the same batch_size (p below 0.05). Intervals and p are corrected for 3")
     assert notes[2] == (
         "Each row is compared with Eq. 1 at the same value of batch_size, rows of Eq. 1 with none. "
         "Compared with eq1 64, for want of a row at the same values: base."
@@ -183,12 +184,7 @@ def test_notes_say_what_each_row_is_compared_with() -> None:
 
 def test_cells_and_tests_of_a_page_name_the_row_that_was_used() -> None:
     page = html_part("result_table", _table(CELLS))
-    assert "<summary>All differences from Eq. 1</summary>" in page
-    assert re.findall(r"<tr><td>(.*?)</td><td>(.*?)</td><td>a</td>", page) == [
-        ("rcl 64", "eq1 64"),
-        ("rcl 128", "eq1 128"),
-        ("base", "eq1 64"),
-    ]
+    assert [row[:3] for row in tests_of(_table(CELLS))] == [("rcl 64", "eq1 64", "a"), ("rcl 128", "eq1 128", "a"), ("base", "eq1 64", "a")]
     assert re.findall(r"[+-]\d\.\d\d against (.*?) \(", page) == ["eq1 64", "eq1 128", "eq1 64"]
     assert page.count('<tr class="baseline">') == 2
 
@@ -198,12 +194,12 @@ def test_what_dev_chose_is_compared_with_what_it_chose_of_the_baseline() -> None
     table = _table(CELLS, by_dev=["rcl 128", "eq1 64", "rcl 64", "eq1 128"])
     (chosen,) = [one for one in table.comparisons if one.relation == "chosen"]
     assert (chosen.system, chosen.other) == ("rcl 128", "eq1 64") and len(_compared(table)) == 3
-    (remark,) = table.remarks
-    assert remark.startswith("Of what dev chose: rcl 128 is ") and " eq1 64 (95 %" in remark and "over the 4 comparisons" in remark
-    assert "over the 4 comparisons" in table.verdicts["rcl 64"], "the multiplicity of all that is asked of the baseline"
-    assert "<td>rcl 128</td><td>eq1 64</td>" in html_part("result_table", table)
+    remark = table.sentences[-1]
+    assert remark == f"Of what dev chose: {table.verdict('rcl 128')}" and " eq1 64" in remark and len(table.sentences) == 4
+    assert table.num_tests == 4, "the multiplicity of all that is asked of the baseline"
+    assert ("rcl 128", "eq1 64", "a") in [row[:3] for row in tests_of(table)]
     same = _table(CELLS, by_dev=["eq1 128", "rcl 128", "rcl 64", "eq1 64"])
-    assert not same.remarks and {one.relation for one in same.comparisons} == {"baseline", "preceding"}, "both at one point"
+    assert len(same.sentences) == 3 and {one.relation for one in same.comparisons} == {"baseline", "preceding"}, "both at one point"
 
 
 RATES: Json = [1e-3, 2e-3]
@@ -240,13 +236,13 @@ def test_a_report_of_a_grid_compares_at_equal_points_and_says_so(tmp_path: Path)
     for rate in ("0.001", "0.002"):
         for size in (32, 64):
             point = f"(learning_rate={rate}, batch_size={size})"
-            assert re.search(
-                rf"^- rcl {re.escape(point)} is [\d.]+ points (above|below) Eq. 1 {re.escape(point)} ", report.markdown, re.MULTILINE
-            )
+            assert re.search(rf"^\| rcl {re.escape(point)} \| Eq. 1 {re.escape(point)} \| STS-B ", report.markdown, re.MULTILINE)
     assert "Each row is compared with Eq. 1 at the same values of learning_rate and batch_size, rows of Eq. 1 with none." in report.markdown
     apart = "Compared with Eq. 1 (learning_rate=0.001, batch_size=32), for want of a row at the same values: base."
     assert "Difference from Eq. 1 at the same learning_rate and batch_size, with its 95 % interval" in report.markdown
-    assert report.markdown.count(f"rows of Eq. 1 with none. {apart}") == 1 and report.markdown.count(f"or untested. {apart}") == 2
+    assert (
+        report.markdown.count(f"rows of Eq. 1 with none. {apart}") == 1 and report.markdown.count(f"corrected over the table. {apart}") == 2
+    )
     drawn = {row["system"]: row for row in csv.DictReader(io.StringIO(str(report.files["differences.csv"])))}
     tested = {
         row["system"]: row
@@ -262,15 +258,15 @@ def test_a_report_of_a_grid_compares_at_equal_points_and_says_so(tmp_path: Path)
 def test_a_finding_on_dev_sets_what_was_chosen_beside_what_was_chosen(tmp_path: Path) -> None:
     dev = {("fine_tuned", 1e-3): 82.0, ("fine_tuned", 2e-3): 80.0, ("rcl", 1e-3): 81.0, ("rcl", 2e-3): 83.0}
     report = _report(tmp_path / "apart", {"training.learning_rate": RATES}, dev)
-    found = re.fullmatch(
-        r"rcl \(learning_rate=0\.002\) scores [\d.]+ \(STS-B\): [\d.]+ points above fine_tuned \(learning_rate=0\.001\), "
-        r"(more than chance explains|not distinguished from chance); dev chose both\. "
-        r"Exploratory: dev chose it among 2 cells by these very seeds\.",
-        report.lead,
+    verdict, base, _, choice = report.lead.splitlines()
+    assert verdict.startswith("rcl (learning_rate=0.002) is ") and " fine_tuned (learning_rate=0.001)" in verdict
+    assert (
+        base.endswith(".")
+        and choice.startswith("The settings were chosen on dev with the same seeds")
+        and f"\n{verdict}\n" in report.markdown
     )
-    assert found and "- Of what dev chose: rcl (learning\\_rate=0.002) is " in report.markdown.replace("learning_rate", "learning\\_rate")
     together = _report(tmp_path / "together", {"training.learning_rate": RATES}, dev | {("fine_tuned", 2e-3): 84.0})
-    assert "points above fine_tuned (learning_rate=0.002), " in together.lead and "Of what dev chose" not in together.markdown
+    assert " fine_tuned (learning_rate=0.002)" in together.lead.splitlines()[0]
 
 
 def test_where_the_baseline_alone_varies_all_are_compared_with_what_dev_chose_of_it(tmp_path: Path) -> None:

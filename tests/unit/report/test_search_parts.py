@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sentdist.report.search.blocks import MOST_FAILED, _budget_words, _failed_blocks, _page_facts, _untouched, _verdict, trials_csv
+from sentdist.report.search.blocks import MOST_FAILED, _budget_words, _failed_blocks, _page_facts, _untouched, trials_csv
 from sentdist.report.search.budgets import budget_rows
 from sentdist.report.search.facts import SearchFacts, search_facts
 from tests.support.synthetic_searches import SPACE, made_up_search
@@ -75,22 +75,6 @@ def _line(label: str, score: float, *, standing: str = "", is_below_best: bool =
 
 def _methods(*names: str) -> list[Any]:
     return [SimpleNamespace(title=name, chosen=SimpleNamespace(cell=name)) for name in names]
-
-
-@pytest.mark.parametrize(
-    ("lines", "said"),
-    [
-        ([_line("a", 80.0, standing="best"), _line("b", 70.0, is_below_best=True), _line("c", 70.0, is_below_best=True)], "; what dev chose for the other methods is distinguished from it"),
-        ([_line("a", 80.0, standing="best"), _line("b", 70.0, is_below_best=True), _line("c", 79.0)], ""),
-        ([_line("a", 80.0, standing="best"), _line("b", 79.9, standing="tied"), _line("c", 70.0, is_below_best=True)], "; b cannot be distinguished from it"),
-        ([_line("a", 80.0, is_below_best=True), _line("b", 90.0, standing="best"), _line("c", 70.0)], ", less than b on test"),
-        ([_line("a", 80.0), _line("b", 90.0, standing="best"), _line("c", 70.0)], ""),
-    ],
-)  # fmt: skip
-def test_without_a_baseline_what_dev_chose_is_held_against_the_other_methods(lines: list[Any], said: str) -> None:
-    methods = _methods("a", "b", "c")
-    table: Any = SimpleNamespace(lead="t", comparisons=(), baseline=None, lines=lines)
-    assert _verdict(methods[0], methods, table) == said
 
 
 @pytest.mark.parametrize(("untouched", "number"), [(79.0, 0), (80.0, 0), (80.5, 1), (81.5, 2)])

@@ -72,7 +72,7 @@ def test_a_spread_of_nothing_is_not_shown_where_there_is_no_interval() -> None:
     cells = table.line("copies").cells
     assert cells["STS12"].summary is not None and cells["STS12"].summary.sd == 0.0 and cells["STS12"].sd is None
     assert table.line("seeds").cells["STS12"].sd == pytest.approx(np.std([0, 1], ddof=1))
-    reported = "No ± and no interval: all seeds of that cell gave one score; it cannot be tested, and is bold where it equals the best."
+    reported = "No ± and no interval: all seeds score alike there; such a row cannot be tested, and is bold where it equals the best."
     assert reported in table.notes
     for kind in (markdown_part, html_part):
         text = kind("result_table", table)

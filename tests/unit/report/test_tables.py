@@ -19,11 +19,11 @@ from sentdist.evaluation.significance import Difference, over_tasks
 from sentdist.evaluation.sts import score_similarities
 from sentdist.plan.task_kinds import TASK_KINDS, TaskKind
 from sentdist.report.columns import AVERAGE, lead_column, table_columns
-from sentdist.report.comparisons import Comparison, distance, distance_and_verdict, in_words
+from sentdist.report.comparisons import Comparison, in_words
 from sentdist.report.leaks import Leaked
 from sentdist.report.score_rows import ResultRow, Scalar, TableRows, group_rows, read_items
 from sentdist.report.table_csv import comparisons_to_csv, to_csv
-from sentdist.report.tables import ResultTable, SharedStages, build_table
+from sentdist.report.tables import ResultTable, build_table
 from tests.support.pages import html_part, markdown_part
 
 TASKS = ("STS12", "STS13", "STS-B")
@@ -62,7 +62,7 @@ def test_two_systems_with_the_same_seeds_are_paired_by_them(rows: list[ResultRow
     found = table.line("rcl").cells["STS13"].against_baseline
     assert found is not None and found.about == "seeds" and found.p is not None and found.table_p is not None
     assert found.p == pytest.approx(ttest_rel([81.1, 81.4, 81.7], [81.0, 80.9, 80.8]).pvalue, rel=0.02)  # read off a grid of quantiles
-    assert found.p < found.table_p <= 4 * found.p and " over the 3 comparisons of this table)" in table.verdicts["rcl"]
+    assert found.p < found.table_p <= 4 * found.p and table.num_tests == 3
     others = [replace(row, seed=row.seed + 10) if row.label == "eq1" else row for row in rows if row.label != "base"]
     apart = _table(others).line("rcl").cells["STS13"].against_baseline
     assert apart is not None and apart.p is not None and apart.p != pytest.approx(found.p, rel=0.05)
@@ -74,8 +74,9 @@ def test_an_untouched_checkpoint_beside_few_rows_is_tested_by_signs_alone(rows: 
     """Three seeds on one side of a constant have p = 0.25 by their signs; more than that only other rows can tell."""
     found = _table(rows).line("base").cells["STS12"].against_baseline
     assert found is not None and found.difference == pytest.approx(-1.1) and found.low is not None and found.high is not None
-    assert found.low < -1.1 < found.high and found.p == 0.25 and not found.is_significant
-    assert found.by_signs and found.detectable is None and "all 3 seeds lie on one side of the checkpoint" in _table(rows).verdicts["base"]
+    assert found.low < -1.1 < 0.0 <= found.high and found.p == 0.25 and not found.is_significant, "the interval says what p says"
+    said = _table(rows).verdicts["base"]
+    assert found.by_signs and found.detectable is None and said.startswith("eq1 is not shown to differ from base: ") and "3 seeds" in said
 
 
 def _luck(label: str, gain: float, seeds: int = 5) -> list[ResultRow]:
@@ -92,42 +93,42 @@ def test_marks_point_up_and_down() -> None:
 
 
 @pytest.mark.parametrize(
-    ("points", "p", "said"),
+    ("found", "said"),
     [
-        (0.41, 0.01, "0.41 points above base, more than chance explains"),
-        (-0.41, 0.5, "0.41 points below base, not distinguished from chance"),
-        (0.004, 0.5, "equal to base to two digits, not distinguished from chance"),
-        (-0.004, None, "equal to base to two digits, and there is nothing to test it by"),
-        (0.0, 0.01, "equal to base to two digits, yet distinguished from it"),
+        (Difference(difference=0.42, low=0.11, high=0.73, p=0.01, table_p=0.02, about="seeds"),
+         "RCL is better than Eq. 1 by 0.42 points (95 % interval +0.11 to +0.73, p = 0.020)."),
+        (Difference(difference=-0.42, low=-0.73, high=-0.11, table_p=0.02, about="seeds"),
+         "RCL is worse than Eq. 1 by 0.42 points (95 % interval -0.73 to -0.11, p = 0.020)."),
+        (Difference(difference=-0.08, low=-0.3, high=0.14, table_p=0.6, about="seeds", detectable=0.35),
+         "RCL is not shown to differ from Eq. 1: -0.08 points (95 % interval -0.30 to +0.14, p = 0.600); a difference of 0.35 would probably "
+         "have been seen."),
+        (Difference(difference=0.9, low=0.0, high=1.4, table_p=0.25, about="seeds", num_seeds=3, by_signs=True, enough_by_signs=6),
+         "RCL is not shown to differ from Eq. 1: +0.90 points (95 % interval +0.00 to +1.40, p = 0.250); 3 seeds are too few, 6 on one side "
+         "would be enough."),
+        (Difference(difference=0.42, low=0.11, high=0.73, table_p=0.02, about="items", num_seeds=1),
+         "RCL is better than Eq. 1 by 0.42 points (95 % interval +0.11 to +0.73, p = 0.020); other seeds were not tried."),
+        (Difference(difference=0.42, low=0.11, high=0.73, table_p=0.02, about="items"),
+         "RCL is better than Eq. 1 by 0.42 points (95 % interval +0.11 to +0.73, p = 0.020)."),
+        (Difference(difference=0.001, low=0.0005, high=0.002, table_p=0.02, about="seeds"),
+         "RCL is better than Eq. 1 by less than 0.01 points (95 % interval +0.00 to +0.00, p = 0.020)."),
+        (Difference(difference=0.0, reason="why"), "RCL is equal to Eq. 1 to two digits, which cannot be tested: why."),
     ],
-)
-def test_a_distance_that_rounds_to_nothing_is_said_in_words(points: float, p: float | None, said: str) -> None:
-    found = Difference(difference=points, p=p, table_p=p)
-    assert distance_and_verdict(found, "base") == said
-    sentence = in_words(Comparison(system="ours", other="base", relation="baseline", differences={"t": found}), "t", num_tests=1)
-    assert sentence.startswith(f"ours is {distance(points, 'base')}") and "0.00 points" not in sentence
+)  # fmt: skip
+def test_a_comparison_is_said_in_plain_words(found: Difference, said: str) -> None:
+    assert in_words(Comparison(system="RCL", other="Eq. 1", relation="baseline", differences={"t": found}), "t") == said
 
 
-def test_a_verdict_tells_the_interval_of_a_difference_and_its_p_over_the_table() -> None:
-    found = Difference(difference=0.4, low=0.1, high=0.7, p=0.01, table_p=0.2, about="seeds")
-    said = in_words(Comparison(system="ours", other="base", relation="baseline", differences={"t": found}), "t", num_tests=3)
-    assert said == (
-        "ours is 0.40 points above base (95 % interval +0.10 to +0.70 over other seeds, on these very test items; "
-        "p = 0.200 over the 3 comparisons of this table): not distinguished from chance."
-    )
+def test_of_an_untouched_encoder_the_trained_row_is_spoken_of(rows: list[ResultRow]) -> None:
+    table = _table(rows)
+    assert table.verdict("base").startswith("eq1 ") and table.verdict("rcl").startswith("rcl ") and table.verdict("eq1") == ""
+    found = table.line("base").cells["Avg"].against_baseline
+    assert found is not None and f"{-found.difference:+.2f} points (95 % interval {-(found.high or 0):+.2f} to " in table.verdict("base")
 
 
 def test_best_and_tied() -> None:
     table = _table([*_luck("eq1", 0), *_luck("rcl", 2), *_luck("twin", 2)])
     assert sorted(line.cells["Avg"].standing for line in table.lines) == ["", "best", "tied"]
     assert table.line("eq1").cells["Avg"].standing == ""
-
-
-@pytest.mark.parametrize(("num_seeds", "untried"), [(1, "; other seeds were not tried"), (None, "")])
-def test_seeds_are_untried_only_where_there_are_some(num_seeds: int | None, untried: str) -> None:
-    found = Difference(difference=0.4, low=0.1, high=0.7, p=0.01, table_p=0.01, about="items", num_seeds=num_seeds)
-    said = in_words(Comparison(system="ours", other="base", relation="baseline", differences={"t": found}), "t", num_tests=1)
-    assert said.endswith(f": more than other test items explain{untried}.")
 
 
 def test_of_many_columns_more_is_asked_to_tell_a_row_from_the_best() -> None:
@@ -156,14 +157,25 @@ def test_one_seed_without_items_gets_no_mark_and_says_so(rows: list[ResultRow]) 
     assert "One seed: what other seeds would give is not known" in text
     assert "±" not in "".join(line for line in text.splitlines() if line.startswith("| "))
     assert not any(sign in line for line in text.splitlines() if line.startswith("| rcl") for sign in "↑↓")
-    assert "is not defined (one seed and no test items: nothing varies)" in text
+    assert "which cannot be tested: one seed and no test items: nothing varies" in text
 
 
 def test_copies_of_one_run_have_no_test() -> None:
     table = _table([_row(label, seed, (70.0, 80.0, 75.0)) for label in ("eq1", "rcl") for seed in range(3)])
     found = table.line("rcl").cells["Avg"]
-    assert found.against_baseline is not None and found.against_baseline.p is None and "copies" in found.against_baseline.reason
-    assert found.interval is None
+    assert found.against_baseline is not None and found.against_baseline.p is None and found.interval is None
+    assert found.against_baseline.reason == "all 6 runs score 75.00 on these test items, so they cannot be told apart"
+
+
+def test_a_saturated_test_is_called_so_and_its_runs_not_copies() -> None:
+    """29 of 30 questions solved by every training: the trainings differ, the test cannot see it."""
+    for reference, count in (("eq1", 4), ("base", 3)):
+        both = [_row(label, seed, (98.33,)) for label in ("eq1", "rcl") for seed in (0, 1)] + [_row("base", 0, (98.33,), is_fixed=True)]
+        found = _table(both, columns=TASKS[:1], baseline=reference).line("rcl").cells["STS12"].against_baseline
+        assert found is not None and found.reason.startswith(f"saturated: all {count} runs score 98.33 on these test items")
+    apart = [*both, _row("eq2", 0, (70.0,)), _row("eq2", 1, (71.0,))]
+    found = _table(apart, columns=TASKS[:1], baseline="eq2").line("rcl").cells["STS12"].against_baseline
+    assert found is not None and found.reason.startswith("all 2 seeds of rcl score 98.33: what other seeds")
 
 
 @pytest.mark.parametrize("kind", [kind for kind in TASK_KINDS.values() if kind.name != "geometry"], ids=lambda kind: kind.name)
@@ -231,7 +243,7 @@ def test_one_seed_with_items_is_tested_over_items(tmp_path: Path) -> None:
     assert found is not None and found.about == "items" and found.is_significant
     assert found.low is not None and found.high is not None and 0 < found.low < found.difference < found.high
     text = markdown_part("result_table", table)
-    assert "other seeds were not tried" in text and "for these very encoders" in text
+    assert "other seeds were not tried" in text and "with the same encoders" in text
     assert table.line("twin").cells["Avg"].standing in ("tied", "best")
 
 
@@ -248,7 +260,7 @@ def test_with_seeds_and_items_both_are_drawn_again(tmp_path: Path) -> None:
     assert {record["speaks of"] for record in records} == {"seeds and items", "other tasks"}
     assert len(records) == 2 * (len(TASKS) + 2)  # two relations; the average, and on other tasks
     average = next(record for record in records if record["task"] == "Avg")
-    assert (float(average["p"]), float(average["p over table"])) == pytest.approx((found.p, found.table_p), rel=1e-5)
+    assert (float(average["p alone"]), float(average["p over table"])) == pytest.approx((found.p, found.table_p), rel=1e-5)
 
 
 def test_items_that_belong_together_count_as_one(tmp_path: Path) -> None:
@@ -333,7 +345,7 @@ def test_html_is_balanced_escaped_and_says_the_same(rows: list[ResultRow]) -> No
     parser = _Balanced()
     parser.feed(text)
     assert not parser.open and "<b>" not in text and "&lt;b&gt;base &amp; co" in text
-    assert '<td class="best"' in text and "95 % interval over other seeds, on these very test items" in text
+    assert '<td class="best"' in text and "95 % interval over other seeds, on the same test items" in text
 
 
 def test_csv_keeps_every_number(rows: list[ResultRow]) -> None:
@@ -341,15 +353,6 @@ def test_csv_keeps_every_number(rows: list[ResultRow]) -> None:
     assert [record["label"] for record in records] == ["base", "eq1", "rcl"]
     assert float(records[2]["STS12 mean"]) == 72.6 and records[2]["phis"] == ".01" and records[0]["STS12 sd"] == ""
     assert float(records[2]["STS12 sd"]) == pytest.approx(0.1)
-
-
-def test_sharing_in_words() -> None:
-    shared = SharedStages(num_mentioned=30, num_different=10, saved_s=5400)
-    assert shared.sentence() == (
-        "The sweep mentions 30 trainings of entropy encoders; only 10 of them differ, so 20 trainings were never run (67 % of them, "
-        "about 1.5 h of work)."
-    )
-    assert "all of them differ, so nothing could be shared" in SharedStages(num_mentioned=3, num_different=3).sentence()
 
 
 def test_bad_input_is_named(rows: list[ResultRow], tmp_path: Path) -> None:
