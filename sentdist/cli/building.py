@@ -80,7 +80,8 @@ def plan(
     check_in_use({"--trials": trials or None}, needs="--format table", is_given=not is_json)
     devices = None if on is None else _devices(on)  # what is wrong with it is reported before the table
     unrolled, context = _planned(recipe, overrides or [], store, data, is_quiet=is_json)
-    keep_schema_of(recipe)
+    if recipe.is_file():  # not one taken by its name, which lies among the package's files
+        keep_schema_of(recipe)
     if not isinstance(unrolled, Plan):
         if trials or devices is not None or is_json:
             raise RecipeError(

@@ -29,7 +29,7 @@ def _data_root(place: str) -> Path | None:
 
 
 RecipeFile = Annotated[
-    Path, typer.Argument(help="A recipe, such as rayjobs/recipes/demo.yaml.", show_default=False, autocompletion=recipes)
+    Path, typer.Argument(help="A recipe's file, or the name of one that ships, such as demo.", show_default=False, autocompletion=recipes)
 ]
 Overrides = Annotated[
     list[str] | None,
