@@ -104,6 +104,7 @@ COMMANDS = (
     building.plan,
     building.run,
     building.sweep,
+    building.submit,
     building.stop,
     tune.tune,
     catalogue.objectives,

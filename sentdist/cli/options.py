@@ -41,12 +41,9 @@ StoreRoot = Annotated[
         "--store", envvar="SENTDIST_STORE", help=f"Where artifacts are kept: a folder, s3:// or gs://.  [default: {DEFAULT_STORE}]"
     ),
 ]
-DataRoot = Annotated[
-    Path | None,
-    typer.Option(
-        "--data", envvar="SENTDIST_DATA", metavar="DIR", parser=_data_root, help="Folder of the data sets, or s3://, gs:// or hf://."
-    ),
-]
+_DATA = {"envvar": "SENTDIST_DATA", "metavar": "DIR", "help": "Folder of the data sets, or s3://, gs:// or hf://."}
+DataRoot = Annotated[Path | None, typer.Option("--data", parser=_data_root, **_DATA)]
+DataPlace = Annotated[str | None, typer.Option("--data", **_DATA)]  # as it is given: of a job, which looks there itself
 EncoderName = Annotated[
     str, typer.Argument(help="A folder, a packaged name (minilm-l6), a hub id, or the key of a train artifact.", show_default=False)
 ]
