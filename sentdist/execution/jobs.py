@@ -8,7 +8,8 @@ import os
 import re
 import shlex
 import time
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,21 +83,19 @@ def submit_sweep(command: str, sweep: str, environment: dict[str, str]) -> Job:
         raise ResourceError(where=where, found=found.text, expected="Ray's dashboard", remedy=f"{ADDRESS} names another.")
     from ray.job_submission import JobSubmissionClient
 
-    logging.disable(logging.WARNING)  # what the client says of itself, such as how large the copy of the folder is
     try:
         client = JobSubmissionClient(address or health.DASHBOARD)
-        id = client.submit_job(
-            entrypoint=f"python -m {command}",
-            runtime_env={"working_dir": ".", "env_vars": environment},
-            metadata={"job_name": sweep},  # which the dashboard shows
-        )
+        with _quiet():
+            id = client.submit_job(
+                entrypoint=f"python -m {command}",
+                runtime_env={"working_dir": ".", "env_vars": environment},
+                metadata={"job_name": sweep},  # which the dashboard shows
+            )
     except (OSError, RuntimeError, ValueError) as error:
         raise ResourceError(
             where=where, found=first_line(error), expected="a cluster that takes the job",
             remedy=f"The job gets a copy of {Path.cwd()}: list large files in .gitignore. `sentdist doctor` looks at the cluster.",
         ) from None  # fmt: skip
-    finally:
-        logging.disable(logging.NOTSET)
     return Job(id=id, sweep=sweep, client=client)
 
 
@@ -107,7 +106,8 @@ def follow(job: Job, print_line: PrintLine) -> int:
         ResourceError: the connection was lost; the job goes on.
     """
     try:
-        asyncio.run(_print_lines(job, print_line))
+        with _quiet():
+            asyncio.run(_print_lines(job, print_line))
         while not (status := job.client.get_job_status(job.id)).is_terminal():
             time.sleep(PAUSE_S)
         ended = job.client.get_job_info(job.id)
@@ -123,6 +123,16 @@ def follow(job: Job, print_line: PrintLine) -> int:
     elif not ended.driver_exit_code:  # it never came to the command
         print_line(str(ended.message))
     return ended.driver_exit_code or 1
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what Ray's client says of itself: how large the copy of the folder is, that a connection was closed."""
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 async def _print_lines(job: Job, print_line: PrintLine) -> None:
