@@ -8,7 +8,6 @@ set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 cd "$root"
 . infra/venv.sh
-. infra/submit.sh
 
 started_at=$SECONDS
 recipe="${1:-rayjobs/recipes/demo.yaml}"
@@ -23,8 +22,7 @@ sentdist up || exit 1
 say
 sentdist plan "$recipe" "$@" || exit $?
 say
-say "Submitting $recipe. Stopping this script (Ctrl-C) does not stop the sweep."
-submit_sweep "$recipe" "$@" || fail "the sweep did not finish. The lines above say where; what was finished is kept, so run this again when that is fixed (sentdist doctor looks at the servers). All logs: $RAY_API_SERVER_ADDRESS"
+sentdist submit "$recipe" "$@" | tee .sentdist/logs/sweep.log || fail "the sweep did not finish. The lines above say where; what was finished is kept, so run this again when that is fixed (sentdist doctor looks at the servers). All logs: $RAY_API_SERVER_ADDRESS"
 
 say
 say "Done in $(((SECONDS - started_at) / 60)) min $(((SECONDS - started_at) % 60)) s (run this again: every stage is found in the store)."

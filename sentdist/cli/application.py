@@ -105,6 +105,7 @@ COMMANDS = (
     building.plan,
     building.run,
     building.sweep,
+    building.submit,
     building.stop,
     train.train,
     tune.tune,

@@ -1,4 +1,4 @@
-"""Commands on recipes: schema, plan, run, sweep, stop."""
+"""Commands on recipes: schema, plan, run, sweep, submit, stop."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import typer
 
 from sentdist.cli import endings
 from sentdist.cli.completing import sweeps
-from sentdist.cli.interrupting import explain_interrupt
+from sentdist.cli.interrupting import INTERRUPTED, explain_interrupt
 from sentdist.cli.live import live_display
-from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot, check_choice, check_in_use, named_file
+from sentdist.cli.options import DataPlace, DataRoot, Overrides, RecipeFile, StoreRoot, check_choice, check_in_use, named_file
 from sentdist.cli.printing import empty_table, open_console
 from sentdist.cli.score_output import FORMATS, OutputFormat, print_json
 from sentdist.cli.searches import print_space
@@ -80,7 +80,8 @@ def plan(
     check_in_use({"--trials": trials or None}, needs="--format table", is_given=not is_json)
     devices = None if on is None else _devices(on)  # what is wrong with it is reported before the table
     unrolled, context = _planned(recipe, overrides or [], store, data, is_quiet=is_json)
-    keep_schema_of(recipe)
+    if recipe.is_file():  # not one taken by its name, which lies among the package's files
+        keep_schema_of(recipe)
     if not isinstance(unrolled, Plan):
         if trials or devices is not None or is_json:
             raise RecipeError(
@@ -167,6 +168,29 @@ def sweep(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = No
     _build("sweep", recipe, overrides or [], store, data, local=local)
 
 
+def submit(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = None, data: DataPlace = None) -> None:
+    """Send a sweep to the cluster as a Ray job.
+
+    Prints its lines and ends with its exit code. Ctrl-C ends that, not the sweep: `sentdist stop` ends it.
+    """
+    from sentdist.execution.jobs import follow, job_environment, submit_sweep, use_servers_of
+    from sentdist.plan.grid import check_takes_effect
+    from sentdist.plan.recipe import Recipe
+
+    loaded = Recipe.load(recipe, overrides or [])  # data and store are those of the cluster, where it is planned
+    check_takes_effect(loaded, overrides or [])
+    use_servers_of(Path.cwd(), os.environ)
+    changes = [word for override in overrides or [] for word in ("--set", override)]
+    environment = job_environment(os.environ, SENTDIST_STORE=store, SENTDIST_DATA=data)
+    job = submit_sweep(job_command("sweep", recipe, *changes, store=None, data=None), loaded.name, environment)
+    typer.echo(f"Sent as job {job.id}. Ctrl-C ends this output, not the sweep: `sentdist stop {loaded.name}` ends that.")
+    try:
+        raise typer.Exit(follow(job, typer.echo))
+    except KeyboardInterrupt:
+        typer.echo(f"The sweep goes on: `ray job logs --follow {job.id}` shows it, `sentdist stop {loaded.name}` ends it.")
+        raise typer.Exit(INTERRUPTED) from None
+
+
 def stop(
     sweep: Annotated[
         str | None, typer.Argument(help="Its name, which is that of its recipe.", show_default=False, autocompletion=sweeps)
@@ -207,8 +231,8 @@ def _build(command: str, recipe: Path, overrides: list[str], store: str | None, 
 
 def job_command(command: str, recipe: Path, *options: str, store: str | None, data: Path | None) -> str:
     """The command by which the cluster itself could drive it. A job runs in a copy of the folder that it is submitted from, which has no
-    .sentdist/."""
-    stays = recipe.absolute() if ".sentdist" in recipe.parts else recipe
+    .sentdist/, and from which ../ leads elsewhere."""
+    stays = recipe.expanduser().absolute() if {".sentdist", "..", "~"} & {*recipe.parts} else recipe
     places = [*(("--store", store if "://" in store else str(Path(store).expanduser().absolute())) if store else ())]
     places += ["--data", str(data.expanduser().absolute())] if data else []
     return shlex.join((f"rayjobs.{command}", str(stays), *options, *places))

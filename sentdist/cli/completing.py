@@ -16,8 +16,9 @@ METHOD = re.compile(r"^  ([a-z0-9][a-z0-9_-]*):", re.MULTILINE)
 
 
 def recipes(incomplete: str) -> list[str]:
-    """Shipped recipes, and files and folders as a path goes on."""
-    shipped = (str(path) for path in shipped_recipes())
+    """Shipped recipes, by name and by path, and files and folders as a path goes on."""
+    files = shipped_recipes()
+    shipped = (*(file.stem for file in files), *map(str, files))
     folder = Path(incomplete).parent if not incomplete.endswith("/") else Path(incomplete)
     beside = (f"{path}/" if path.is_dir() else str(path) for path in _entries(folder) if path.is_dir() or path.suffix in (".yaml", ".yml"))
     return _fitting(incomplete, (*beside, *shipped))

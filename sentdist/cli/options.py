@@ -29,7 +29,7 @@ def _data_root(place: str) -> Path | None:
 
 
 RecipeFile = Annotated[
-    Path, typer.Argument(help="A recipe, such as rayjobs/recipes/demo.yaml.", show_default=False, autocompletion=recipes)
+    Path, typer.Argument(help="A recipe's file, or the name of one that ships, such as demo.", show_default=False, autocompletion=recipes)
 ]
 Overrides = Annotated[
     list[str] | None,
@@ -41,12 +41,9 @@ StoreRoot = Annotated[
         "--store", envvar="SENTDIST_STORE", help=f"Where artifacts are kept: a folder, s3:// or gs://.  [default: {DEFAULT_STORE}]"
     ),
 ]
-DataRoot = Annotated[
-    Path | None,
-    typer.Option(
-        "--data", envvar="SENTDIST_DATA", metavar="DIR", parser=_data_root, help="Folder of the data sets, or s3://, gs:// or hf://."
-    ),
-]
+_DATA = {"envvar": "SENTDIST_DATA", "metavar": "DIR", "help": "Folder of the data sets, or s3://, gs:// or hf://."}
+DataRoot = Annotated[Path | None, typer.Option("--data", parser=_data_root, **_DATA)]
+DataPlace = Annotated[str | None, typer.Option("--data", **_DATA)]  # as it is given: of a job, which looks there itself
 EncoderName = Annotated[
     str, typer.Argument(help="A folder, a packaged name (minilm-l6), a hub id, or the key of a train artifact.", show_default=False)
 ]

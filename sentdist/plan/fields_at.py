@@ -7,6 +7,8 @@ from typing import Any, Literal, get_args, get_origin
 
 from sentdist.frozen import Frozen
 
+A_LIST = "a list"  # what a field takes, in words
+
 
 def fields_at(section: type[Frozen], place: Sequence[str]) -> dict[str, str]:
     """The fields of what stands at a place below a section, with what each takes in words; none where that is no section.
@@ -32,7 +34,7 @@ def _taken(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(str, get_args(kind)))}"
     if get_origin(kind) is tuple:
-        return "a list"
+        return A_LIST
     return "fields with their values below it" if next(_sections_in(kind), None) is not None else "a value"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -37,13 +36,13 @@ from sentdist.plan.sections import (
     SelectionSection,
     TargetsSection,
 )
-from sentdist.plan.shipped import meant_recipe
+from sentdist.plan.shipped import meant_recipe, recipe_file
 from sentdist.plan.specs import Training
 from sentdist.plan.stage import Json
 from sentdist.plan.strict_yaml import MOST_BYTES, parsed_yaml
 from sentdist.plan.task_names import is_task_name, no_task
 from sentdist.plan.wording import explained, not_one_of
-from sentdist.reading import reading, unreadable
+from sentdist.reading import reading
 from sentdist.table_files import OBJECTS, TABLES, suffix_of
 
 if TYPE_CHECKING:
@@ -83,10 +82,14 @@ class Recipe(Frozen):
 
     @classmethod
     def load(cls, path: str | Path | Mapping[str, Json], overrides: str | Sequence[str] = ()) -> Recipe:
-        """Read a recipe's file, or take its values from a dict, and check it; overrides are `a.b=c`, one or several, applied in order.
+        """Read a recipe's file, or a shipped one by its name (`demo`), or take its values from a dict, and check it.
+
+        Args:
+            path: A file, a name, or values.
+            overrides: `a.b=c`, one or several, applied in order.
 
         Raises:
-            RecipeError: naming the file and the field, or another recipe beside it with the same name.
+            RecipeError: naming the file and the field.
         """
         changes = [overrides] if isinstance(overrides, str) else overrides
         if not isinstance(changes, Sequence) or not all(isinstance(change, str) for change in changes):
@@ -97,9 +100,7 @@ class Recipe(Frozen):
         if not isinstance(path, str | Path):
             raise RecipeError(where="recipe", found=typed(path), expected="a Recipe, or the path of one", remedy="Name its file.")
         file = Path(path).expanduser()
-        recipe = load_recipe(file, changes)
-        check_unique_name(file, recipe.name)
-        return recipe
+        return load_recipe(file, changes)
 
     _inherited = model_validator(mode="before")(with_inherited_corpora)
 
@@ -203,11 +204,12 @@ def _check_overrides(where: str, shared: Frozen, own: dict[str, Override]) -> No
 
 
 def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
-    """Read a recipe file, apply `a.b=c` overrides in order, and check it.
+    """Read a recipe's file, or a shipped one by its name, apply `a.b=c` overrides in order, and check it.
 
     Raises:
         RecipeError: naming the file and the field.
     """
+    path = recipe_file(path)
     meant = None if path.is_file() else meant_recipe(path)
     hint = f'Did you mean "{meant}"?' if meant else "`sentdist recipes` lists those that ship, with their paths."
     remedy = UTF_8 if path.is_file() else hint
@@ -270,33 +272,6 @@ def objective_from_values(name: str, values: dict[str, Json]) -> AnyObjective:
 def recipe_text(values: dict[str, Json]) -> str:
     """The values of a recipe as YAML, in their order."""
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
-
-
-def check_unique_name(path: Path, name: str) -> None:
-    """Refuse a recipe whose name is that of a file beside it already: both would write into one experiment.
-
-    Raises:
-        RecipeError: naming both files.
-    """
-    root = next((folder for folder in path.resolve().parents if folder.name == "recipes"), path.resolve().parent)
-    pattern = re.compile(rf"^name:\s*[\"']?{re.escape(name)}[\"']?\s*(#.*)?$", re.MULTILINE)
-    files = root.rglob("*.yaml") if root.name == "recipes" else root.glob("*.yaml")
-    others = (file for file in sorted(files) if unreadable(file, most_bytes=MOST_BYTES) is None and not file.samefile(path))
-    same_name = [file for file in others if pattern.search(file.read_text(encoding="utf-8", errors="replace"))]
-    if same_name:
-        raise RecipeError(
-            where=f"{path}: name",
-            found=f'"{name}", already used by {same_name[0]}',
-            expected="one name a recipe",
-            remedy=f"{_renaming(path, same_name[0], name)}, or move one of the two out of {root}.",
-        )
-
-
-def _renaming(path: Path, other: Path, name: str) -> str:
-    """Which of two recipes of one name gets another, and which: after its file, where that is called differently."""
-    named = ((file, re.sub("[^a-z0-9_-]+", "-", file.stem.lower()).strip("-_")) for file in (path, other))
-    file, new = next(((file, new) for file, new in named if new not in ("", name)), (path, f"{name}-2"))
-    return f"Write `name: {new}` in {file.name}"
 
 
 def _apply_override(values: dict[str, Json], override: str) -> None:

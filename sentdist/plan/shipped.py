@@ -1,4 +1,4 @@
-"""Where the recipes lie that ship, and which file was meant by a path that leads to none."""
+"""Where the recipes lie that ship, which file a name stands for, and which was meant by a path that leads to none."""
 
 from __future__ import annotations
 
@@ -16,6 +16,13 @@ def recipe_folder() -> Path:
 def shipped_recipes() -> list[Path]:
     """Files of the recipes that ship, those of no folder of their own first."""
     return sorted(recipe_folder().rglob("*.yaml"), key=lambda path: (len(path.parts), path))
+
+
+def recipe_file(path: Path) -> Path:
+    """A path as it is; for a name without folder and suffix, such as `demo`, the shipped recipe, unless a file here has it."""
+    if path.is_file() or len(path.parts) != 1 or path.suffix:
+        return path
+    return next((file for file in shipped_recipes() if file.stem == path.name), path)
 
 
 def meant_recipe(path: Path) -> Path | None:

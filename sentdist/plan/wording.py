@@ -9,6 +9,7 @@ from typing import Any
 from sentdist.errors import LONGEST_VALUE, brief, counted, one_line
 from sentdist.frozen import NAME, ONE_LINE
 from sentdist.plan.corpora import SECTION_KINDS, SECTIONS
+from sentdist.plan.fields_at import A_LIST
 from sentdist.plan.objectives import OBJECTIVE_NAMES, OBJECTIVES, Sum
 from sentdist.plan.stage import Json
 from sentdist.spelling import did_you_mean, near
@@ -27,6 +28,7 @@ _MEMBER = re.compile(r"constrained-\w+|\w+\[(?!\d*\]).*\]")  # of a union, as py
 _PLAIN = ("bool", "int", "float", "str")  # likewise, of a field below methods.NAME.training or .encoder
 _OF_ANOTHER_KIND = ("int_type", "float_type", "bool_type", "string_type", "tuple_type", "dict_type", "model_type", "literal_error")
 _FIELD = re.compile(r"[\w.\[\]-]+: ")
+_MEANT_BELOW = re.compile(r'((?:[^:"]+\.)?)[^:".]+: unknown key; did you mean "(\w+)(?:\[\])?\.')
 
 Fields = Callable[[list[str]], Mapping[str, str]]
 Problem = Mapping[str, Any]
@@ -46,6 +48,9 @@ def explained(problems: Iterable[Problem], fields_beside: Fields) -> str:
         head, _, expected = _line(problem, fields_beside).partition("; expected ")
         said.setdefault(head, []).append(expected)
     lines = [f"{head}; expected {' or '.join(dict.fromkeys(wanted))}" if wanted[0] else head for head, wanted in said.items()]
+    # A section that is absent because its fields were written beside it is one mistake, not two.
+    written_beside = {"".join(meant.groups()) for line in lines if (meant := _MEANT_BELOW.match(line))}
+    lines = [line for line in lines if line.partition(": found nothing")[0] not in written_beside]
     more = len(lines) + max(0, len(found) - 4 * MOST_PROBLEMS) - MOST_PROBLEMS
     sentences = [line if line.endswith((".", "?")) else f"{line}." for line in lines[:MOST_PROBLEMS]]
     return " ".join(sentences + ([f"And {more:,} more."] if more > 0 else []))
@@ -120,27 +125,30 @@ def _with_its_name(value: object) -> str:
 
 def _unknown(loc: Sequence[object], location: list[str], fields_beside: Fields) -> str:
     """A field that is not there: by the fields of the very objective or kind of corpus that it was given to."""
-    before = str(loc[-2]) if len(loc) > 1 else ""
-    of = before if before in TAGS and location[-2:-1] != [before] else None
+    is_tagged = len(loc) > 1 and _place(loc[:-1]) == _place(loc[:-2])  # by a kind or name, which the place as a person writes it lacks
+    of = str(loc[-2]) if is_tagged and loc[-2] in TAGS else None
     known = list(fields_beside(location[:-1]) or fields_beside([str(step) for step in loc[:-1]]))
     if of in OBJECTIVE_NAMES:
         known = list((OBJECTIVES | {"sum": Sum})[of].model_fields)
     elif of in SECTION_KINDS:
         known = list(SECTIONS[SECTION_KINDS.index(of)].model_fields)
     name = location[-1].partition("[")[0]  # seeds[0]: 3
-    if closest := near(name, known, alike=ALIKE) or _below(location, known, fields_beside) or _above(location, fields_beside):
+    others = [field for field in known if field != location[-1]]
+    if closest := near(name, others, alike=ALIKE) or _below(location, known, fields_beside) or _above(location, fields_beside):
         return f'unknown key; did you mean "{closest}"?'
     fields = ", ".join(field for field in known if of is None or field not in ("name", "kind"))
     return f"unknown key; {'known are' if of is None else f'{of} has'} {fields}" if fields else "unknown key"
 
 
 def _below(location: list[str], known: Sequence[str], fields_beside: Fields) -> str | None:
-    """A field of one of the sections beside, where a field was meant that stands there."""
+    """A field of one of the sections beside, where a field was meant that is below it: of a mapping `methods.NAME`, of a list `parts[]`."""
     place, sections = location[:-1], dict[str, str]()
+    taken = fields_beside(place)
     for section in known:
         inner = fields_beside([*place, section])
-        is_one_of_many = bool(inner) and fields_beside([*place, section, "NAME"]) == inner
-        sections = dict.fromkeys(inner, f"{section}.NAME" if is_one_of_many else section) | sections
+        is_list = taken.get(section) == A_LIST
+        is_one_of_many = not is_list and bool(inner) and fields_beside([*place, section, "NAME"]) == inner
+        sections = dict.fromkeys(inner, f"{section}[]" if is_list else f"{section}.NAME" if is_one_of_many else section) | sections
     field = near(location[-1], sections, alike=ALIKE)
     return None if field is None else f"{sections[field]}.{field}"
 

@@ -11,7 +11,8 @@ from sentdist.services.asking import get
 
 HOST = "127.0.0.1"
 ANSWER_S = 3.0
-LASTING = range(30_000, 32_768)  # between what workers of a Ray draw from (10002 to 19999, ours to 29999) and what Linux and macOS do
+OF_WORKERS = range(20_000, 30_000)  # which the workers of our Ray listen at; those of others usually at 10002 to 19999
+LASTING = range(OF_WORKERS.stop, 32_768)  # up to what Linux and macOS give to connections
 
 
 @dataclass(frozen=True, kw_only=True)

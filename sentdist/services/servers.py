@@ -22,7 +22,7 @@ from sentdist.errors import ServerError, listed
 from sentdist.print_line import PrintLine
 from sentdist.services.asking import get, ray_version
 from sentdist.services.folders import ray_folder
-from sentdist.services.ports import HOST, Port, answers, free_port
+from sentdist.services.ports import HOST, OF_WORKERS, Port, answers, free_port
 from sentdist.services.processes import RunningServer, end, launch
 from sentdist.services.state import SERVERS, USER, State, make_secret
 
@@ -64,11 +64,11 @@ def up(state: State, hardware: Hardware, print_line: PrintLine) -> None:
     """Start what does not run yet, find what does, and return when both answer; within `START_S`, with a line at least every 10 s.
 
     Raises:
-        ServerError: a port is taken or asked for twice, a server ended while it started, or does not answer.
+        ServerError: a port is taken, asked for twice or one of Ray's workers, a server ended while it started, or does not answer.
     """
     if os.name != "posix":
         raise ServerError(where="sentdist up", found=sys.platform, expected="Linux or macOS", remedy="On Windows use WSL 2.")
-    _check_distinct([port for server in SERVERS for port in _ports(state, server)])
+    _check_fit([port for server in SERVERS for port in _ports(state, server)])
     state.prepare()
     with _alone(state, print_line):
         _up(state, hardware, print_line)
@@ -261,7 +261,15 @@ def _ports(state: State, server: str) -> tuple[Port, ...]:
     )
 
 
-def _check_distinct(ports: Sequence[Port]) -> None:
+def _check_fit(ports: Sequence[Port]) -> None:
+    """ServerError for a port that Ray's workers may take, which would end Ray while it starts, and for two of one number."""
+    for port in ports:
+        if port.number in OF_WORKERS:
+            raise ServerError(
+                where=f"sentdist up {port.option}", found=f"{port.number}, which is for Ray's workers",
+                expected=f"a port outside {OF_WORKERS[0]}-{OF_WORKERS[-1]}",
+                remedy=f"Give {port.who} another: {port.option} {free_port()} ({port.variable} does the same).",
+            )  # fmt: skip
     for one, other in itertools.combinations(ports, 2):
         if one.number == other.number:
             raise ServerError(
@@ -321,7 +329,15 @@ def _start_ray(state: State, hardware: Hardware) -> RunningServer:
     command += ["--port", str(state.ports.ray), "--dashboard-host", HOST, "--dashboard-port", str(state.ports.dashboard)]
     command += ["--include-dashboard", "true"]  # and one that finds its port taken ends Ray at once
     command += ["--dashboard-agent-listen-port", "0", "--ray-client-server-port", str(free_port())]
-    command += ["--min-worker-port", "20000", "--max-worker-port", "29999", "--temp-dir", str(folder), "--disable-usage-stats"]
+    command += [
+        "--min-worker-port",
+        str(OF_WORKERS[0]),
+        "--max-worker-port",
+        str(OF_WORKERS[-1]),
+        "--temp-dir",
+        str(folder),
+        "--disable-usage-stats",
+    ]
     command += ["--object-store-memory", str(hardware.object_store_bytes)]
     for option, count in (("--num-cpus", hardware.cpus), ("--num-gpus", hardware.gpus)):
         command += [option, str(count)] if count is not None else []

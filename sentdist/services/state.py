@@ -154,7 +154,9 @@ class State:
         """What the servers are started with."""
         direct = ",".join(filter(None, (DIRECT, inherited.get("no_proxy") or inherited.get("NO_PROXY"))))
         kept = {name: value for name, value in inherited.items() if name not in FOREIGN}
-        return kept | self.addresses | {"no_proxy": direct, "NO_PROXY": direct}
+        # `python` of a job is that of these servers, also where `up` was called by its path.
+        path = os.pathsep.join(filter(None, (str(Path(sys.executable).parent), inherited.get("PATH"))))
+        return kept | self.addresses | {"no_proxy": direct, "NO_PROXY": direct, "PATH": path}
 
     def write_env(self) -> Path:
         """The file that another shell reads, by `source`, to use these servers."""

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,8 +85,8 @@ class Environment:
 
     def start_cluster(self) -> None:
         self._start_head()
-        self.hosts.join(1)
-        wait_for(lambda: self.ask("census")["num_nodes"] == NUM_HOSTS, what=f"{NUM_HOSTS} nodes", seconds=PATIENT_S)
+        self.hosts.wire(1)
+        wait_for(lambda: self._has_all_hosts(0), what=f"{NUM_HOSTS} nodes", seconds=PATIENT_S)
 
     def _start_head(self) -> None:
         """With a dashboard: Ray Train asks it whether its controllers live."""
@@ -158,18 +158,21 @@ class Environment:
         if there == {"raylet"}:
             self.hosts.start_gcs_again()
         elif "raylet" not in there:
-            for is_last in (False, False, True):  # as Kubernetes does: Ray gives its raylet 30 s, which a busy machine may exceed
-                self.lose_head()  # what its raylet left
-                self.hosts.empty_disk(0)  # another pod takes its place
-                with nullcontext() if is_last else suppress(RuntimeError):
-                    self._start_head()
-                    return
+            _tried(self._replace_head)
+
+    def _replace_head(self) -> None:
+        self.lose_head()  # what its raylet left
+        self.hosts.empty_disk(0)  # another pod takes its place
+        self._start_head()
+
+    def _join(self, monotonic_s: int) -> None:
+        self.lose_host()  # what its raylet left
+        self.hosts.join(1, monotonic_s=monotonic_s)
 
     def _has_all_hosts(self, monotonic_s: int) -> bool:
         """Whether the cluster counts all hosts; one whose raylet has ended (also because the head had given it up) joins first."""
         if not any(process.host == 1 for process in self.processes("raylet")):
-            self.lose_host()  # what its raylet left
-            self.hosts.join(1, monotonic_s=monotonic_s)
+            _tried(lambda: self._join(monotonic_s))
         return bool(self.ask("census")["num_nodes"] == NUM_HOSTS)
 
     def close(self) -> None:
@@ -188,6 +191,14 @@ class Environment:
             with suppress(OSError):
                 if not path.is_symlink() and "session_latest" not in path.parts:
                     (folder / path.name).write_bytes(path.read_bytes()[-200_000:])
+
+
+def _tried(start: Callable[[], None]) -> None:
+    """Start a node, in at most three tries: Ray gives its raylet 30 s, which a busy machine may exceed."""
+    for is_last in (False, False, True):
+        with nullcontext() if is_last else suppress(RuntimeError):
+            start()
+            return
 
 
 @contextmanager

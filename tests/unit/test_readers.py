@@ -51,7 +51,6 @@ ALLOWED = {
     "learning/kernels/cpp_library.py:_sha256": "as _is_whole",
     "learning/kernels/cpp_library.py:_make_openmp_visible": "/proc/self/maps",
     "report/kept_report.py:_fetch": "has a guard of its own; what cannot be read is drawn again",
-    "plan/recipe.py:check_unique_name": "looks only at what is readable",
     "plan/schema.py:keep_schema_of": "a recipe that was loaded a moment ago; the schema is compared as bytes",
     "plan/stage.py:in_words_of_today": "what it has just written",
     "plan/strict_yaml.py:parsed_yaml": "has a guard of its own; given a text",

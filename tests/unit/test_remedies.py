@@ -22,8 +22,8 @@ FILE = re.compile(r"\b(?:infra|cluster|rayjobs|tests)/[\w./*-]*\w")
 MODULE = re.compile(r"\bpython -m ((?:sentdist|rayjobs)[\w.]*\w)")
 EXTRA = re.compile(r"sentdist\[(\w+)\]")
 VARIABLE = re.compile(r"\bSENTDIST_[A-Z_]+\b")
-# Options of other programs that are named: docker run, ray start, ray job submit, xcode-select, git.
-FOREIGN_OPTIONS = {"--shm-size", "--object-store-memory", "--working-dir", "--install", "--short", "--address"}
+# Options of other programs that are named: docker run, ray start, ray job submit, ray job logs, xcode-select, git.
+FOREIGN_OPTIONS = {"--shm-size", "--object-store-memory", "--working-dir", "--install", "--short", "--address", "--follow"}
 
 
 @cache

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -161,39 +159,6 @@ def test_no_other_script_starts_ray() -> None:
     assert {path.name for path in scripts if re.search(r"ray (start|symmetric-run) --", path.read_text())} == {*STARTS_RAY}
 
 
-READS_ITS_OWN_LINE = """#!{python}
-import pathlib, sys, time
-print("12:00:00  [1/2]  train   first")
-for _ in range(100):
-    if "first" in pathlib.Path({log!r}).read_text():
-        sys.exit(0)
-    time.sleep(0.1)
-sys.exit(1)
-"""
-
-
-def test_lines_of_a_job_are_shown_as_they_come(tmp_path: Path) -> None:
-    """Python keeps some eighty lines before it writes them into a pipe: `ray` ends here when it finds its first one in the log."""
-    logs = tmp_path / ".sentdist" / "logs"
-    logs.mkdir(parents=True)
-    (logs / "sweep.log").touch()
-    (tmp_path / "infra").symlink_to(ROOT / "infra")
-    ray = tmp_path / "bin" / "ray"
-    ray.parent.mkdir()
-    ray.write_text(READS_ITS_OWN_LINE.format(python=sys.executable, log=str(logs / "sweep.log")))
-    ray.chmod(0o755)
-    done = bash(f"PATH={ray.parent}:$PATH; . infra/submit.sh; submit_sweep recipe.yaml", cwd=tmp_path, PYTHONUNBUFFERED="")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "first" in done.stdout
-
-
-def test_a_job_gets_paths_of_secrets_and_no_secrets() -> None:
-    given = {"MLFLOW_TRACKING_USERNAME": "sentdist", "SENTDIST_MLFLOW_PASSWORD_FILE": "/a/file", "MLFLOW_TRACKING_PASSWORD": "secret"}
-    done = bash(". infra/submit.sh; job_environment", **given)
-    assert json.loads(done.stdout)["env_vars"].items() >= {name: given[name] for name in [*given][:2]}.items()
-    assert "secret" not in done.stdout
-
-
 def test_no_proxy_stands_between_tests_and_their_servers(tmp_path: Path) -> None:
     """In a shell with `http_proxy` every test failed that asks a server of its own."""
     (tmp_path / "infra").mkdir()
@@ -208,42 +173,6 @@ def test_no_proxy_stands_between_tests_and_their_servers(tmp_path: Path) -> None
     given = {"SENTDIST_VENV": str(programs.parent), "http_proxy": "http://127.0.0.1:9", "no_proxy": "", "NO_PROXY": "corp.example"}
     done = bash("bash infra/test.sh tests/unit", cwd=tmp_path, **given)
     assert done.stdout.splitlines()[-1].split() == ["127.0.0.1,localhost,corp.example"] * 2, done.stderr
-
-
-SAYS_HOW_IT_IS_CALLED = """#!/bin/sh
-printf '%s\\n' "$@" >"$HOME/words"
-while [ "$1" != --runtime-env ]; do shift; done
-cat "$2" >"$HOME/environment"
-"""
-
-
-def _submitted(folder: Path, arguments: str, **environment: str) -> tuple[list[str], dict[str, str]]:
-    """The words of `ray job submit`, and the environment that the job gets."""
-    (folder / ".sentdist" / "logs").mkdir(parents=True)
-    (folder / "infra").symlink_to(ROOT / "infra")
-    (folder / "ray").write_text(SAYS_HOW_IT_IS_CALLED)
-    (folder / "ray").chmod(0o755)
-    given = environment | {"HOME": str(folder)}
-    done = bash(f"PATH={folder}:$PATH; . infra/submit.sh; submit_sweep recipe.yaml {arguments}", cwd=folder, **given)
-    assert done.returncode == 0, done.stderr
-    return (folder / "words").read_text().splitlines(), json.loads((folder / "environment").read_text())["env_vars"]
-
-
-def test_no_address_of_a_job_stands_in_a_command_line(tmp_path: Path) -> None:
-    """Every user of the machine reads those, and an address may hold the key of a bucket."""
-    address = "s3://KEY:SECRET@bucket/päth"
-    words, environment = _submitted(tmp_path, "", SENTDIST_STORE=address, SENTDIST_DATA=address)
-    assert (environment["SENTDIST_STORE"], environment["SENTDIST_DATA"]) == (address, address)
-    assert not [word for word in words if "SECRET" in word]
-
-
-def test_paths_of_a_job_lead_where_they_lead_from_here(tmp_path: Path) -> None:
-    """It runs in a copy of the checkout: data were found while planning and not by the job, which refused the store."""
-    arguments = "--data ../data --store=a/store --set a=--data --data s3://bucket/data --store '~/store'"
-    words, environment = _submitted(tmp_path, arguments, SENTDIST_DATA="../shared/my data")
-    expected = f"--data {tmp_path}/../data --store={tmp_path}/a/store --set a=--data --data s3://bucket/data --store ~/store"
-    assert " ".join(words).endswith(f"python -m rayjobs.sweep recipe.yaml {expected}")
-    assert environment["SENTDIST_DATA"] == f"{tmp_path}/../shared/my data"
 
 
 def test_stopping_where_nothing_was_started_ends_nothing(tmp_path: Path) -> None:

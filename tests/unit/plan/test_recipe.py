@@ -8,7 +8,7 @@ import pytest
 
 from sentdist.errors import RecipeError
 from sentdist.plan.objectives import OBJECTIVE_NAMES
-from sentdist.plan.recipe import check_unique_name, load_recipe, recipe_from_values
+from sentdist.plan.recipe import Recipe, load_recipe, recipe_from_values
 from sentdist.plan.stage import Json
 from tests.support.planning import small_values, with_method
 
@@ -173,7 +173,7 @@ def test_what_is_hardly_alike_is_not_what_was_meant(changes: dict[str, Json], sa
             {"corpora": {"g": {"kind": "graded", "parts": [{"source": "s"}]}}},
             "scale: found nothing; expected one of nli, zero_to_five, one",
         ),
-        ({"corpora": {"g": {"kind": "graded", "source": "s"}}}, "corpora.g.parts: found nothing; expected a list."),
+        ({"corpora": {"g": {"kind": "graded"}}}, "corpora.g.parts: found nothing; expected a list."),
         ({"methods": {"m": {"objective": {"name": "sum", "terms": [{}, {}]}}}}, "terms.0.objective: found nothing; expected fields with"),
         ({"methods": {"m": {"objective": {"name": "RCL"}}}}, 'Did you mean "rcl"?'),
     ],
@@ -181,6 +181,13 @@ def test_what_is_hardly_alike_is_not_what_was_meant(changes: dict[str, Json], sa
 def test_what_is_written_in_another_way_than_here_is_shown_how_it_is_written(changes: dict[str, Json], message: str) -> None:
     """A value was wanted, or no such key known: the first recipe of one's own took many such rounds."""
     assert message in _refusal(small_values(**changes))
+
+
+@pytest.mark.parametrize("name", ["g", "graded"])
+def test_a_field_of_a_list_written_beside_it_is_one_mistake_that_names_the_list(name: str) -> None:
+    """A corpus that is called as its kind was answered by the very word that was written, and by the absent list."""
+    refusal = _refusal(small_values(corpora={name: {"kind": "graded", "source": "sts/stsb"}}))
+    assert refusal == f'small.yaml: corpora.{name}.source: unknown key; did you mean "parts[].source"? Nothing was started.'
 
 
 SOURCES: Json = [{"source": "pairs/qqp", "splt": "train"}]
@@ -347,33 +354,14 @@ def test_all_faults_are_reported_at_once() -> None:
     assert "batch_size" in refusal
 
 
-def test_two_recipes_of_one_name_are_refused(tmp_path: Path) -> None:
-    folder = tmp_path / "recipes"
-    (folder / "sweeps").mkdir(parents=True)
-    path = _write(folder)
-    check_unique_name(path, "small")
-    _write(folder / "sweeps", "name: 'small'  # twin\n", "twin.yaml")
-    with pytest.raises(RecipeError, match=r"already used by .*twin\.yaml"):
-        check_unique_name(path, "small")
-    check_unique_name(path, "smal")
+def test_a_copy_of_a_recipe_is_taken_with_the_name_of_the_original(tmp_path: Path) -> None:
+    """All people begin with one; its sweep takes the place of the other's, as after a change of the original."""
+    _write(tmp_path)
+    assert Recipe.load(_write(tmp_path, name="mine.yaml")).name == "small"
 
 
-@pytest.mark.parametrize("asked", ["small.yaml", "my copy.yaml"])
-def test_whoever_copied_a_recipe_is_shown_which_file_to_rename_and_how(asked: str, tmp_path: Path) -> None:
-    """Also where the original is asked for, which the copy beside it blocks."""
-    for name in ("small.yaml", "my copy.yaml"):
-        _write(tmp_path, "name: small\n", name)
-    with pytest.raises(RecipeError) as caught:
-        check_unique_name(tmp_path / asked, "small")
-    other = next(name for name in ("small.yaml", "my copy.yaml") if name != asked)
-    assert str(caught.value) == (
-        f'{tmp_path / asked}: name: found "small", already used by {tmp_path / other}; expected one name a recipe. '
-        f"Write `name: my-copy` in my copy.yaml, or move one of the two out of {tmp_path}."
-    )
-
-
-def test_of_two_recipes_whose_files_say_nothing_the_one_that_was_asked_for_is_renamed(tmp_path: Path) -> None:
-    for name in ("small.yaml", "---.yaml"):
-        _write(tmp_path, "name: small\n", name)
-    with pytest.raises(RecipeError, match=r"Write `name: small-2` in ---\.yaml, or move"):
-        check_unique_name(tmp_path / "---.yaml", "small")
+def test_a_shipped_recipe_is_taken_by_its_name_and_a_file_of_that_name_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert (Recipe.load("demo").name, Recipe.load("cosent").name) == ("demo", "option_cosent")
+    _write(tmp_path, name="demo")
+    assert Recipe.load("demo").name == "small"

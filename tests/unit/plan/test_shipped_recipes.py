@@ -17,7 +17,7 @@ from sentdist.plan.corpora.groups import AugmentationSection, GroupsSection
 from sentdist.plan.corpora.relations import LinksSection, RelationsSection
 from sentdist.plan.corpora.rows import RowsSection
 from sentdist.plan.objectives import OBJECTIVES, Term
-from sentdist.plan.recipe import check_unique_name, load_recipe
+from sentdist.plan.recipe import load_recipe
 from sentdist.plan.relational import RelationalScoring
 from sentdist.plan.sections import EncoderSection, Method, TargetsSection
 from sentdist.plan.specs import Probes, Regularizers, Stopping, Training
@@ -39,13 +39,17 @@ def test_a_recipe_opens_with_what_it_is_and_the_command(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=NAMES)
-def test_a_recipe_unrolls_under_a_name_of_its_own(path: Path) -> None:
-    recipe = load_recipe(path)
-    check_unique_name(path, recipe.name)
+def test_a_recipe_unrolls(path: Path) -> None:
     plan = shipped_plan(path)
     assert plan.trials
     names = [trial.name for trial in plan.trials]
     assert len(names) == len(set(names)), "two trials cannot be distinguished"
+
+
+def test_shipped_recipes_have_different_names() -> None:
+    """Those of files, by which they are taken, and those of their sweeps, which would write into one experiment."""
+    for names in ([path.stem for path in SHIPPED], [load_recipe(path).name for path in SHIPPED]):
+        assert len(names) == len(set(names))
 
 
 def test_the_grid_mentions_thirty_entropy_encoders_a_seed_and_builds_ten() -> None:

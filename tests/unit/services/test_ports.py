@@ -27,6 +27,14 @@ def test_one_port_for_two_servers_is_refused_before_anything_is_written(one: str
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("server", FREE)
+def test_a_port_of_rays_workers_is_refused_before_anything_is_written(server: str, tmp_path: Path) -> None:
+    """Ray ended while it started, and the command named no reason."""
+    with pytest.raises(ServerError, match=rf"sentdist up --{server}-port: found 26379, .* outside 20000-29999"):
+        up(state_of(tmp_path, asked={**FREE, server: 26379}, store=None), Hardware(), print)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_port_that_is_chosen_is_none_that_the_system_gives_to_connections() -> None:
     """Ray's client server listens half a minute after its port was chosen, and if it cannot, Ray ends."""
     first, _ = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()) if sys.platform == "linux" else (49152, 0)

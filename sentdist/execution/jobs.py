@@ -1,0 +1,151 @@
+"""A sweep as a Ray job: where it is sent, what it gets from this shell, which of its lines are shown, how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import shlex
+import time
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sentdist.errors import ResourceError, first_line
+from sentdist.execution import health
+from sentdist.print_line import PrintLine
+from sentdist.services.state import state_of
+
+if TYPE_CHECKING:
+    from ray.job_submission import JobSubmissionClient
+
+ADDRESS = "RAY_API_SERVER_ADDRESS"
+# Of secrets only the paths; but an address of a store or of data may hold one, so these are in no command line, which all users can read.
+PASSED_ON = (
+    "SENTDIST_STORE", "SENTDIST_DATA", "MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_USERNAME", "SENTDIST_MLFLOW_PASSWORD_FILE",
+    "MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK", "TOKENIZERS_PARALLELISM", "HF_HUB_OFFLINE",
+)  # fmt: skip
+PLACES = ("SENTDIST_STORE", "SENTDIST_DATA")
+PAUSE_S = 0.5
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_OF_RAY = re.compile(r"\d{4}-\d\d-\d\d \S+\s+(INFO|SUCC|WARN\w*) \S+\.py:\d+ |Running entrypoint for job ")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A job that was sent to a cluster. id: as Ray calls it."""
+
+    id: str
+    sweep: str
+    client: JobSubmissionClient
+
+
+def use_servers_of(home: Path, environment: MutableMapping[str, str]) -> None:
+    """Where a shell names no dashboard, have this process use the servers that `sentdist up` started in this folder."""
+    if ADDRESS in environment:
+        return
+    state = state_of(home)
+    running = state.running("ray")
+    if running is not None and running.is_alive:
+        state.check_owner()
+        theirs = state.environment(environment)
+        environment.clear()
+        environment.update(theirs)
+
+
+def job_environment(environment: MutableMapping[str, str], **places: str | None) -> dict[str, str]:
+    """What a job gets beside its code. places: those that were given to the command, by the names of their variables.
+
+    A job runs in a copy of this folder, from which ../data leads elsewhere: places get their whole paths.
+    """
+    given = {name: environment[name] for name in PASSED_ON if name in environment}
+    given |= {name: place for name, place in places.items() if place}
+    return {name: _whole_path(value) if name in PLACES else value for name, value in given.items()}
+
+
+def _whole_path(place: str) -> str:
+    return place if "://" in place else str(Path(place).expanduser().absolute())
+
+
+def submit_sweep(command: str, sweep: str, environment: dict[str, str]) -> Job:
+    """Send it to the cluster, with a copy of this folder. command: the words after `python -m`.
+
+    Raises:
+        ResourceError: no dashboard answers, or it refuses the token or the job.
+    """
+    address = os.environ.get(ADDRESS)
+    found = health.dashboard(address)
+    where = "sentdist submit"
+    if found.state != "good":
+        raise ResourceError(where=where, found=found.text, expected="Ray's dashboard", remedy=f"{ADDRESS} names another.")
+    from ray.job_submission import JobSubmissionClient
+
+    try:
+        client = JobSubmissionClient(address or health.DASHBOARD)
+        with _quiet():
+            id = client.submit_job(
+                entrypoint=f"python -m {command}",
+                runtime_env={"working_dir": ".", "env_vars": environment},
+                metadata={"job_name": sweep},  # which the dashboard shows
+            )
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ResourceError(
+            where=where, found=first_line(error), expected="a cluster that takes the job",
+            remedy=f"The job gets a copy of {Path.cwd()}: list large files in .gitignore. `sentdist doctor` looks at the cluster.",
+        ) from None  # fmt: skip
+    return Job(id=id, sweep=sweep, client=client)
+
+
+def follow(job: Job, print_line: PrintLine) -> int:
+    """Print the job's own lines as they come, to its end; its exit code.
+
+    Raises:
+        ResourceError: the connection was lost; the job goes on.
+    """
+    try:
+        with _quiet():
+            asyncio.run(_print_lines(job, print_line))
+        while not (status := job.client.get_job_status(job.id)).is_terminal():
+            time.sleep(PAUSE_S)
+        ended = job.client.get_job_info(job.id)
+    except (OSError, RuntimeError) as error:
+        raise ResourceError(
+            where=f"job {job.id}", found=first_line(error), expected="the connection to Ray's dashboard",
+            remedy=f"The sweep may go on: `ray job logs --follow {shlex.quote(job.id)}`. `sentdist stop {job.sweep}` ends it.",
+        ) from None  # fmt: skip
+    if status == "SUCCEEDED":
+        return 0
+    if status == "STOPPED":
+        print_line(f"{job.id} was stopped.")
+    elif not ended.driver_exit_code:  # it never came to the command
+        print_line(str(ended.message))
+    return ended.driver_exit_code or 1
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what Ray's client says of itself: how large the copy of the folder is, that a connection was closed."""
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+async def _print_lines(job: Job, print_line: PrintLine) -> None:
+    rest = ""
+    async for text in job.client.tail_job_logs(job.id):
+        *lines, rest = (rest + text).split("\n")
+        for line in lines:
+            _show(line, print_line)
+    if rest:
+        _show(rest, print_line)
+
+
+def _show(line: str, print_line: PrintLine) -> None:
+    line = _COLOURS.sub("", line)
+    if not _OF_RAY.match(line):
+        print_line(line)
