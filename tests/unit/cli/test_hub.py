@@ -173,7 +173,7 @@ def test_the_card_links_a_packaged_base_model_and_has_its_licence(trained: tuple
     monkeypatch.setitem(PACKAGED_ENCODERS, training.record.stage["fields"]["encoder"]["checkpoint"], packaged)
     for asked, licence in ((None, "mit"), ("apache-2.0", "apache-2.0")):
         card = ModelCard(card_of(training, open_store(str(store)), name="me/mine", licence=asked))
-        assert (card.data.base_model, card.data.license) == ("me/base", licence)
+        assert (card.data.to_dict()["base_model"], card.data.to_dict()["license"]) == ("me/base", licence)
 
 
 def test_what_is_no_training_is_refused(trained: tuple[Path, str]) -> None:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from sentdist.cli.tune import _by_commas
+from sentdist.cli.own_data import by_commas
 from sentdist.data.candidates import read_candidates
 from sentdist.data.labels import read_labelled
 from sentdist.data.own.doubts import named
@@ -361,7 +361,7 @@ def test_names_of_columns_are_reported_as_a_shell_takes_them(tmp_path: Path) -> 
     names = ["Title", "Body (HTML)", 'a "b", c', "d'e"]
     said = named(names)
     tune, recipe = shlex.split(said.replace(" (tune), or", "").replace(" (a recipe)", ""))[1::2]
-    assert _by_commas(tune) == names
+    assert by_commas(tune) == names
     assert recipe.startswith("corpus.columns=[Title, Body (HTML), ") and yaml.safe_load(recipe.partition("=")[2]) == names
     assert named(["a", "b"]) == "--columns a,b (tune), or --set 'corpus.columns=[a, b]' (a recipe)"
     assert yaml.safe_load(shlex.split(named(["x, y", "10%", "Größe"]).split(" --set ")[1])[0].partition("=")[2]) == ["x, y", "10%", "Größe"]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sentdist.errors import RecipeError
+from sentdist.plan.corpora.own import OwnSection
 from sentdist.plan.recipe import recipe_from_values, recipe_text
 from sentdist.plan.stage import topological
 from sentdist.plan.suggestions import searched
@@ -62,7 +63,7 @@ def test_a_training_has_one_method_no_dev_rows_and_the_values_of_a_suggestion(me
     assert [name for name, method in recipe.methods.items() if method.reported and method.objective] == [kept]
     assert recipe.training.epochs == 3 and recipe.methods[kept].objective.temperature == 0.1 and list(recipe.seeds) == [0, 1]
     assert recipe.selection is None and recipe.search is None
-    assert recipe.corpus.held_out.dev == 0.0 and recipe.corpus.limit == 64  # type: ignore[union-attr]
+    assert isinstance(recipe.corpus, OwnSection) and recipe.corpus.held_out.dev == 0.0 and recipe.corpus.limit == 64
     trials = plan_of(recipe).trials
     assert {trial.method for trial in trials} == {"untouched", kept} and asked.untouched_of(kept) == "untouched"
 
