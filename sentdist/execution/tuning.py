@@ -28,7 +28,7 @@ FOR_SEARCH = 0.5  # of the time, at least
 FOR_FIRST = 0.35  # of the time, at most: a first training that would take more gets fewer rows
 JUDGED_AFTER_S = 10.0  # of a first training: its start is slow
 ENOUGH = 0.05  # of the time, to begin something with it
-REPORT_S = 10.0  # for report and card
+FOR_REPORT, REPORT_S = 0.02, 5.0  # of the time, and seconds, for report and card
 
 
 class _OutOfTime(BaseException):  # no Exception: nothing on the way may take it for a failure of a trial
@@ -98,7 +98,9 @@ class Tuning:
     @property
     def left(self) -> float:
         """Seconds until the deadline, less what report and card take."""
-        return float("inf") if self._budget is None else self._began + self._budget - REPORT_S - self._scoring_s - self._clock()
+        if self._budget is None:
+            return float("inf")
+        return self._began + (1 - FOR_REPORT) * self._budget - REPORT_S - self._scoring_s - self._clock()
 
     def check(self) -> None:
         """Raise a SentdistError for a mistake in the request; nothing is built."""
@@ -117,7 +119,7 @@ class Tuning:
             return
         try:
             chosen = self._search(default)
-            self._print(f"Dev chose {_named(chosen)}.")
+            self._print(f"More seeds of {_named(chosen)}.")
             self._more_seeds(chosen)
         except _OutOfTime:
             self._print("The time is up: what is unfinished is kept for the next call.")
@@ -216,7 +218,7 @@ class Tuning:
 
     def _stop_in_time(self, progress: SweepProgress) -> None:
         assert self._budget is not None
-        if self.left < -0.02 * self._budget:
+        if self.left < -0.01 * self._budget:
             raise _OutOfTime
 
     def _seconds_of(self, settings: Settings) -> float:

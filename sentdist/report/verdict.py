@@ -12,7 +12,6 @@ from sentdist.plan.measures import Measure
 from sentdist.report.evaluated import compare_evaluated
 
 SATURATED = 99.5  # points of 100, from which on a measure cannot tell two encoders apart
-Outcome = Literal["better", "worse", "not shown to be better"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +30,7 @@ class Verdict:
     saturated: tuple[str, ...] = ()
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> Literal["better", "worse", "not shown to be better"]:
         """By the test at the 5 % level."""
         if self.difference.p is None or self.difference.p >= ALPHA:
             return "not shown to be better"

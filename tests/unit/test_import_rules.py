@@ -51,7 +51,7 @@ ONE_IDEA = {
     *("classification", "clustering", "forums", "geometry", "nearest", "reranking", "retrieval", "sts", "transfer"),  # how it is scored
     *("graded", "groups", "relations", "rows", "tagging", "targets", "own_file", "leaks"),  # data: how it is planned, read, reported
     *("cloud", "importance", "probes", "rcl_terms", "relational", "similarity"),  # a figure: computed, drawn
-    *("banks", "encoders", "hub", "run", "servers", "store", "sweep"),  # a command: its words, what it does
+    *("banks", "encoders", "hub", "run", "servers", "store", "sweep", "train"),  # a command: its words, what it does
     *("budgets", "build", "engines", "searches", "selection"),  # the same on two floors
 }
 

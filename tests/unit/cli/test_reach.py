@@ -332,24 +332,21 @@ def test_nothing_is_tracked_without_being_asked_to_and_the_exit_code_says_so(tmp
 
 
 def test_every_option_of_tune_stands_in_the_recipe_that_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sentdist.cli import building, tune
+    from sentdist.execution.tuning import Tuning
 
-    reported: list[str] = []
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(building, "build_on_cluster", lambda *_, job, reports: reported.append(job))
-    monkeypatch.setattr(tune, "_print_winner", lambda *_: None)
+    monkeypatch.setattr(Tuning, "run", lambda self: None)
     rows = [f"{number},a dog of {number} years,it is {number} years old" for number in range(60)]
     (tmp_path / "Meine Möbel.csv").write_text("id,one,two\n" + "\n".join(rows) + "\n")
     shaped = ("--shape", "pairs", "--columns", "one, two", "--max-length", "21", "--trials", "3", "--methods", "contrastive, rcl")
-    done = _call("tune", "Meine Möbel.csv", "--budget", "30m", *shaped, "--store", "place", "--out", "here")
+    done = _call("tune", "Meine Möbel.csv", "--budget", "30m", *shaped, "--store", "place", "--out", "here", "--local")
     assert done.exit_code == 0, done.output
-    recipe = load_recipe(tmp_path / "here/recipe.yaml")
-    assert recipe.name == "tune-meine-mobel" and recipe.search is not None and recipe.search.samples == 3
+    recipe = load_recipe(tmp_path / "here/search.yaml")
+    assert recipe.name == "tune-meine-mobel-search" and recipe.search is not None and recipe.search.samples == 3
     assert (recipe.training.max_length, recipe.evaluation.max_length) == (21, 21)
     corpus: Any = recipe.corpus
     assert (corpus.shape, list(corpus.columns), corpus.file) == ("pairs", ["one", "two"], str(tmp_path / "Meine Möbel.csv"))
     assert {name.partition("-")[0] for name in recipe.methods if recipe.methods[name].objective is not None} >= {"contrastive", "rcl"}
-    assert f"--store {tmp_path}/place" in reported[0]
 
 
 @pytest.mark.parametrize("name", ["run", "sweep", "report"])
