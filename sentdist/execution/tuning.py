@@ -93,6 +93,7 @@ class Tuning:
         self._began = self._clock() if began is None else began
         self._limit: int | None = None
         self._has_all_tried = False
+        self._ended_by: BaseException | None = None
         self._seconds: dict[str, float] = {}  # settings, spelt -> of one seed
 
     @property
@@ -140,7 +141,8 @@ class Tuning:
             for running in progress.running.values():
                 spent = progress.now - running.since
                 if running.done and spent > JUDGED_AFTER_S and spent / running.done > most:
-                    raise _TooSlow(most * running.done / spent)
+                    self._end(_TooSlow(most * running.done / spent))
+                    return
 
         while self.best is None:
             try:
@@ -219,7 +221,7 @@ class Tuning:
     def _stop_in_time(self, progress: SweepProgress) -> None:
         assert self._budget is not None
         if self.left < -0.01 * self._budget:
-            raise _OutOfTime
+            self._end(_OutOfTime())
 
     def _seconds_of(self, settings: Settings) -> float:
         """Seconds of one seed: as measured, else by the rows that it reads against those of the first training."""
@@ -244,12 +246,20 @@ class Tuning:
     ) -> Trained:
         """Train with these seeds whatever the store lacks. The first error is raised where no training is finished."""
         plan, context = self._plan(settings, seeds)
+        self._ended_by = None
         summary = self._workplace.build(plan, context, print_line=print_line or self._print, show=show)
+        if self._ended_by is not None:  # on a cluster, where it cannot be raised from within
+            raise self._ended_by
         there = tuple(trial for trial in plan.trials if trial.method == settings.method and context.store.get(trial.scores) is not None)
         for failure in () if there else summary.failures:
             assert failure.error is not None, "it is among the failures"
             raise failure.error
         return Trained(settings=settings, plan=plan, context=context, trials=there)
+
+    def _end(self, because: BaseException) -> None:
+        if self._ended_by is None:
+            self._ended_by = because
+            self._workplace.end(self._request.asked.recipe_name, because)
 
     def _plan(self, settings: Settings, seeds: Sequence[int]) -> tuple[Plan, Context]:
         asked = self._request.asked

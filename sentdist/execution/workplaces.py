@@ -38,6 +38,10 @@ class Workplace(Protocol):
         """Build all trials of a plan; see `build_locally`."""
         ...
 
+    def end(self, sweep: str, because: BaseException) -> None:
+        """Called by `show`: raise the error out of `build`, or have that stop the sweep and return."""
+        ...
+
 
 class ThisProcess(Workplace):
     """One stage after another, without Ray."""
@@ -60,6 +64,9 @@ class ThisProcess(Workplace):
         from sentdist.execution.local_sweep import build_locally
 
         return build_locally(plan, context, print_line=print_line, show=show)
+
+    def end(self, sweep: str, because: BaseException) -> None:
+        raise because
 
 
 @dataclass(frozen=True)
@@ -86,3 +93,8 @@ class Cluster(Workplace):
         from sentdist.execution.run import run_on_cluster
 
         return run_on_cluster(plan, context, tracking=self.tracking, print_line=print_line, show=show)
+
+    def end(self, sweep: str, because: BaseException) -> None:
+        from sentdist.execution.stop_sweeps import stop_sweeps
+
+        stop_sweeps(sweep)
