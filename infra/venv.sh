@@ -99,7 +99,7 @@ follow() {
         said_at="$SECONDS"
         doing="$(sed -nE 's/^Resolved ([0-9]+) packages .*/\1 packages fetched/p' "$log")"
         if [ -n "$doing" ]; then doing="$(($(num_in_uv_cache) - had)) of $doing"; else doing="$(tail -n 1 "$log" | cut -c1-80)"; fi
-        say "  $((SECONDS - began)) s: $doing"
+        say "  $((SECONDS - began)) s: ${doing:-choosing versions}"
     done
     trap - INT TERM
     wait "$pid"
