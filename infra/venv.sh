@@ -61,7 +61,7 @@ install() {
     local python="$1" log="$VIRTUAL_ENV/install.log" pins="$2/infra/constraints.txt" settings
     settings="$("$python" -m pip config list 2>/dev/null || true)"
     local -x UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$(pip_setting index-url)}" UV_INDEX="${UV_INDEX:-$(pip_setting extra-index-url)}"
-    local -x UV_FIND_LINKS="${UV_FIND_LINKS:-$(pip_setting find-links)}" UV_CONSTRAINT="${UV_CONSTRAINT:-$(pip_setting constraint)}"
+    local -x UV_FIND_LINKS="${UV_FIND_LINKS:-$(pip_setting find-links | tr ' ' ,)}" UV_CONSTRAINT="${UV_CONSTRAINT:-$(pip_setting constraint)}"
     local -x UV_INDEX_STRATEGY="${UV_INDEX_STRATEGY:-unsafe-best-match}" # the best of all indexes, as pip
     [ -n "${SSL_CERT_FILE:-}" ] || [ -z "$(pip_setting cert)" ] || local -x SSL_CERT_FILE="$(pip_setting cert)"
     # Others' environments get what others chose. Where torch without CUDA, whose libraries are several GB, cannot be had, PyPI's comes.
