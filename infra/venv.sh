@@ -133,7 +133,7 @@ enter_venv() {
     if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
         return 0
     fi
-    say "Installing sentdist$extras with the versions of infra/constraints.txt (a minute or so the first time) ..."
+    say "Installing sentdist$extras with the versions of infra/constraints.txt (1 to 2 minutes the first time) ..."
     if ! install "$VIRTUAL_ENV/bin/python" "$root" "$extras"; then
         tail -n 5 "$VIRTUAL_ENV/install.log" >&2
         fail "the packages could not be installed; the lines above end $VIRTUAL_ENV/install.log. If no package index was reached, check the network or set PIP_INDEX_URL to a mirror; 4 GB of disk are needed, with CUDA more. Then run this again: what was downloaded is kept."
