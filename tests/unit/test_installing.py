@@ -124,14 +124,14 @@ def test_uv_installs_the_pinned_versions_and_where_it_cannot_pip_does(
 
 
 def test_uv_gets_what_pips_settings_say_and_its_own_come_first(tmp_path: Path) -> None:
-    settings = {":env:.find-links": "/wheels https://more", "global.find-links": "/others", "global.constraint": "/pins.txt", "global.cert": "/cert.pem"}
+    settings = {":env:.find-links": "/a /b", "global.find-links": "/others", "global.constraint": "/pins.txt", "global.cert": "/cert.pem"}
     settings |= {"global.extra-index-url": "\\nfile:///one\\nfile:///two", "install.index-url": "https://mirror/simple"}
     listed = "\n".join(f"{name}='{value}'" for name, value in settings.items())
     checkout, environment = _to_be_installed(tmp_path, has_uv=True, SETTINGS=listed, UV_DEFAULT_INDEX="https://mine/simple")
     done = bash(INSTALLS + '; echo "left: ${UV_FIND_LINKS:-}"', cwd=checkout, **environment)
     assert done.stdout.endswith("left: \n"), done.stderr
     got = dict(line.split("=", 1) for line in (tmp_path / "log.env").read_text().splitlines() if "=" in line)
-    assert (got["UV_DEFAULT_INDEX"], got["UV_FIND_LINKS"], got["UV_CONSTRAINT"]) == ("https://mine/simple", "/wheels,https://more", "/pins.txt")
+    assert (got["UV_DEFAULT_INDEX"], got["UV_FIND_LINKS"], got["UV_CONSTRAINT"]) == ("https://mine/simple", "/a,/b", "/pins.txt")
     assert (got["UV_INDEX"].split(), got["SSL_CERT_FILE"]) == (["file:///one", "file:///two"], "/cert.pem")
 
 
