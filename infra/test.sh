@@ -19,7 +19,6 @@ if [ "${1:-}" = --all ]; then
 elif [ "$#" -eq 0 ]; then
     export SENTDIST_NIGHTLY_UNTIL="$(($(date +%s) + nightly_within_min * 60))" SENTDIST_TURN="$(($(date +%s) / 86400))"
 fi
-unset PYTHONDONTWRITEBYTECODE # hundreds of processes would compile the same libraries
 
 enter_venv "[test]" "$root"
 

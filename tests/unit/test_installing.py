@@ -60,59 +60,96 @@ def test_only_an_environment_of_this_checkout_is_used_unasked(active: str | None
     assert ("is not this checkout's" in done.stdout) == (active not in (None, "mine") and named is None)
 
 
-@pytest.mark.parametrize("never_written", [True, False])
-def test_what_is_installed_is_compiled_where_python_may_not_keep_what_it_compiles(never_written: bool, tmp_path: Path) -> None:
-    """Else every process compiled its libraries anew: a test run of 25 minutes took 55."""
-    checkout = tmp_path / "checkout"
-    (checkout / "infra").mkdir(parents=True)
-    for name in ("pyproject.toml", "infra/constraints.txt"):
-        (checkout / name).write_text("pins")
-    environment = tmp_path / "environment"
-    (environment / "bin").mkdir(parents=True)
-    (environment / "bin" / "python").write_text('#!/bin/sh\necho "$@"\n')
-    (environment / "bin" / "python").chmod(0o755)
-    given = {"SENTDIST_VENV": str(environment), "PYTHONDONTWRITEBYTECODE": "1" if never_written else ""}
-    done = bash(f'. {ROOT}/infra/venv.sh; enter_venv "" "$PWD"', cwd=checkout, **given)
-    assert done.returncode == 0, done.stderr
-    assert (" --compile " if never_written else " --no-compile ") in (environment / "install.log").read_text()
-
-
-A_PYTHON_WHOSE_PIP_IS_NOT_RENEWED = """#!/bin/sh
+FAKES = {
+    "python": """#!/bin/sh
 case "$*" in
-    *"-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
-    *"--upgrade pip") trap 'exit 1' INT; echo "$@" >>"{log}"; sleep {seconds} & wait; exit 1 ;;
-    *"-m pip install "*) echo "$@" ;;
+    *"pip config list") printf '%s\\n' "$SETTINGS" ;;
+    *"pip install"*" uv") trap 'exit 1' INT; echo "get $*" >>"$LOG"; [ -z "$PIP_TAKES" ] || { sleep "$PIP_TAKES" & wait; }; [ -n "$PIP_HAS_UV" ] && touch "$LOG.uv" ;;
+    *"pip install"*) echo "pip $*" >>"$LOG"; exit "${PIP_ENDS:-0}" ;;
+    *) exit 1 ;;
 esac
-"""
+""",
+    "uv": """#!/bin/sh
+case "$*" in
+    --version) [ -e "$LOG.uv" ] ;;
+    "cache dir") ;;
+    *) echo "uv $*" >>"$LOG"; env >"$LOG.env"; exit "${UV_ENDS:-0}" ;;
+esac
+""",
+}
 
 
-def _to_be_installed(folder: Path, *, seconds: int) -> tuple[Path, dict[str, str]]:
-    """A checkout without an environment, and what names a Python for it; seconds: until its pip gives up renewing itself."""
+def _to_be_installed(folder: Path, *, has_uv: bool, **given: str) -> tuple[Path, dict[str, str]]:
+    """A checkout with an environment that has nothing but a Python and, perhaps, uv; what they write is in `log`."""
     checkout = folder / "checkout"
-    (checkout / "infra").mkdir(parents=True)
+    for path in (checkout / "infra", checkout / ".venv" / "bin"):
+        path.mkdir(parents=True)
     for name in ("pyproject.toml", "infra/constraints.txt"):
         (checkout / name).write_text("pins")
-    python = folder / "python"
-    python.write_text(A_PYTHON_WHOSE_PIP_IS_NOT_RENEWED.format(log=folder / "log", seconds=seconds))
-    python.chmod(0o755)
-    return checkout, {"PYTHON": str(python)}
+    for name, text in FAKES.items():
+        (checkout / ".venv" / "bin" / name).write_text(text)
+        (checkout / ".venv" / "bin" / name).chmod(0o755)
+    if has_uv:
+        (folder / "log.uv").touch()
+    defaults = dict.fromkeys(("SETTINGS", "PIP_TAKES", "PIP_HAS_UV", "SSL_CERT_FILE", "PIP_EXTRA_INDEX_URL"), "")
+    uvs = {name: "" for name in os.environ if name.startswith("UV_")}
+    return checkout, uvs | defaults | {"LOG": str(folder / "log")} | given
 
 
-def test_an_environment_gets_the_pinned_pip_or_is_made_with_the_one_there_is(tmp_path: Path) -> None:
-    checkout, given = _to_be_installed(tmp_path, seconds=0)
-    done = bash(f'. {ROOT}/infra/venv.sh; enter_venv "" "$PWD"', cwd=checkout, **given)
+INSTALLS = f'. {ROOT}/infra/venv.sh; wants_cpu_torch() {{ false; }}; enter_venv "" "$PWD"; echo went on'
+
+
+@pytest.mark.parametrize(
+    ("has_uv", "given", "asked", "ends"),
+    [
+        (True, {}, ["uv"], 0),
+        (False, {"PIP_HAS_UV": "1"}, ["get", "uv"], 0),
+        (False, {}, ["get", "pip"], 0),
+        (True, {"UV_ENDS": "2"}, ["uv", "pip"], 0),
+        (True, {"UV_ENDS": "2", "PIP_ENDS": "1"}, ["uv", "pip"], 1),
+    ],
+)
+def test_uv_installs_the_pinned_versions_and_where_it_cannot_pip_does(
+    has_uv: bool, given: dict[str, str], asked: list[str], ends: int, tmp_path: Path
+) -> None:
+    checkout, environment = _to_be_installed(tmp_path, has_uv=has_uv, **given)
+    done = bash(INSTALLS, cwd=checkout, **environment)
+    calls = (tmp_path / "log").read_text().splitlines()
+    assert [call.split()[0] for call in calls] == asked
+    assert all(f"-c {checkout}/infra/constraints.txt" in call for call in calls)
+    assert all(call.endswith(f"-e {checkout}") for call in calls if not call.startswith("get "))
+    assert ("pip" in done.stdout.lower()) == ("pip" in asked), "the second way is said"
+    assert done.returncode == ends and ("went on" in done.stdout) == (ends == 0)
+    assert (checkout / ".venv" / ".sentdist-installed").exists() == (ends == 0), "or the next call would take it for installed"
+
+
+def test_uv_gets_what_pips_settings_say_and_its_own_come_first(tmp_path: Path) -> None:
+    settings = {":env:.find-links": "/a /b", "global.find-links": "/others", "global.constraint": "/pins.txt", "global.cert": "/cert.pem"}
+    settings |= {"global.extra-index-url": "\\nfile:///one\\nfile:///two", "install.index-url": "https://mirror/simple"}
+    listed = "\n".join(f"{name}='{value}'" for name, value in settings.items())
+    checkout, environment = _to_be_installed(tmp_path, has_uv=True, SETTINGS=listed, UV_DEFAULT_INDEX="https://mine/simple")
+    done = bash(INSTALLS + '; echo "left: ${UV_FIND_LINKS:-}"', cwd=checkout, **environment)
+    assert done.stdout.endswith("left: \n"), done.stderr
+    got = dict(line.split("=", 1) for line in (tmp_path / "log.env").read_text().splitlines() if "=" in line)
+    assert (got["UV_DEFAULT_INDEX"], got["UV_FIND_LINKS"], got["UV_CONSTRAINT"]) == ("https://mine/simple", "/a,/b", "/pins.txt")
+    assert (got["UV_INDEX"].split(), got["SSL_CERT_FILE"]) == (["file:///one", "file:///two"], "/cert.pem")
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_torch_without_cuda_is_asked_for_where_its_host_answers(is_away: bool, tmp_path: Path) -> None:
+    checkout, environment = _to_be_installed(tmp_path, has_uv=True)
+    script = INSTALLS.replace("{ false; }", f"{{ true; }}; answers() {{ {'false' if is_away else 'true'}; }}")
+    done = bash(script, cwd=checkout, **environment)
     assert done.returncode == 0, done.stderr
-    (renewed,) = (tmp_path / "log").read_text().splitlines()
-    assert f"-c {checkout}/infra/constraints.txt" in renewed
-    assert f"-e {checkout}" in (checkout / ".venv" / "install.log").read_text()
+    got = (tmp_path / "log.env").read_text().splitlines()
+    assert ("UV_TORCH_BACKEND=cpu" in got) == ("PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu" in got) == (not is_away)
+    assert ("No NVIDIA GPU here: " in done.stdout) == (not is_away)
 
 
 A_PYTHON = """#!/bin/bash
 case "$*" in
     *find_spec*) exit {has_torch} ;;
     *"pip config list") echo "global.timeout='60'"; {settings} ;;
-    *urlopen*) exit {is_away} ;;
-    *"pip install"*) echo "$@" >>{log} ;;
 esac
 """
 
@@ -125,13 +162,12 @@ def _machine(
     system: str = "Linux",
     has_torch: bool = False,
     settings: str = "",
-    is_away: bool = False,
 ) -> str:
     """Lines of bash for a machine of its own: these files, beside the programs that the functions need these too, and a `python`."""
     (folder / "bin").mkdir()
-    for name in ("grep", "timeout", "sleep", "tail", "tr", "wc", "cut", "sed"):
+    for name in ("grep", "sed"):
         (folder / "bin" / name).symlink_to(str(shutil.which(name)))
-    python = A_PYTHON.format(has_torch=0 if has_torch else 1, settings=settings or ":", is_away=int(is_away), log=folder / "log")
+    python = A_PYTHON.format(has_torch=0 if has_torch else 1, settings=settings or ":")
     scripts = {"uname": f"#!/bin/bash\necho {system}\n", "python": python.replace("/bin/bash", str(shutil.which("bash")))}
     for name, text in (scripts | dict.fromkeys(programs.split(), "#!/bin/bash\n")).items():
         (folder / "bin" / name).write_text(text)
@@ -170,28 +206,17 @@ def test_torch_comes_without_cuda_where_no_gpu_can_be_and_nobody_told_pip_otherw
     assert done.stdout.split() == ["yes" if wants else "no"], done.stderr
 
 
-@pytest.mark.parametrize("is_away", [False, True])
-def test_a_host_that_does_not_answer_is_left_alone(is_away: bool, tmp_path: Path) -> None:
-    script = 'add_cpu_torch "$python" infra/constraints.txt "$root-log" --no-compile; echo went on'
-    done = bash(_machine(tmp_path, is_away=is_away) + script)
-    assert done.returncode == 0, done.stderr
-    asked = (tmp_path / "log").read_text() if (tmp_path / "log").exists() else ""
-    assert done.stdout.splitlines()[-1] == "went on" and done.stdout.startswith("No NVIDIA GPU here: ") == (not is_away)
-    assert ("--no-deps" in asked and "--index-url https://download.pytorch.org/whl/cpu" in asked) == (not is_away), "for torch alone"
-
-
 def test_what_pip_is_told_in_the_environment_counts_as_its_settings() -> None:
     script = '. infra/venv.sh; may_have_gpu() { false; }; python() { [ "$1" != -c ] && command python "$@"; }'
     script += "; uname() { echo Linux; }; wants_cpu_torch python && echo yes || echo no"
     assert bash(script, PIP_FIND_LINKS="/wheels").stdout.split() == ["no"]
 
 
-def test_ctrl_c_while_pip_is_renewed_installs_nothing(tmp_path: Path) -> None:
-    checkout, given = _to_be_installed(tmp_path, seconds=60)
+def test_ctrl_c_while_uv_is_fetched_installs_nothing(tmp_path: Path) -> None:
+    checkout, given = _to_be_installed(tmp_path, has_uv=False, PIP_TAKES="60")
     environment = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "SENTDIST_VENV")} | given
-    script = f'. {ROOT}/infra/venv.sh; enter_venv "" "$PWD"; echo went on'
     with subprocess.Popen(
-        ["bash", "-euo", "pipefail", "-c", script],
+        ["bash", "-euo", "pipefail", "-c", INSTALLS],
         cwd=checkout,
         env=environment,
         stdout=subprocess.PIPE,
@@ -202,18 +227,22 @@ def test_ctrl_c_while_pip_is_renewed_installs_nothing(tmp_path: Path) -> None:
         wait_for((tmp_path / "log").exists, what="pip")
         os.killpg(shell.pid, signal.SIGINT)
         assert "went on" not in shell.communicate(timeout=20)[0] and shell.returncode == 130
-    assert not (checkout / ".venv" / "install.log").exists()
+    assert len((tmp_path / "log").read_text().splitlines()) == 1
 
 
 @pytest.mark.parametrize("status", [0, 1])
-def test_an_installation_says_what_it_does_and_ends_as_pip_does(status: int, tmp_path: Path) -> None:
-    (tmp_path / "log").write_text("Obtaining file:///checkout\n")
-    found = "Collecting torch==2.13.0 (from sentdist)\n  Downloading https://host/torch-2.13.0-cp311.whl (190.3 MB)"
-    pip = f"""said() {{ until grep -q "$1" reported; do sleep 0.1; done; }}
-        (said 'far: 0'; echo '{found}' >>log; said 'far: 1'; echo 'Installing collected packages: torch, ray, mlflow' >>log; said unpacking; exit {status}) &"""
-    done = bash(f'. {ROOT}/infra/venv.sh; : >reported\n{pip}\nfollow_pip "$!" log >reported', cwd=tmp_path, INSTALL_SAID_EVERY_S="1")
+def test_an_installation_counts_what_is_fetched_and_ends_as_its_command_does(status: int, tmp_path: Path) -> None:
+    (tmp_path / "archive-v0" / "of another time").mkdir(parents=True)
+    command = f"""set -e
+        said() {{ until grep -q "$1" reported; do sleep 0.1; done; }}
+        said 'choosing versions'; echo Resolved 3 packages in 2s; mkdir archive-v0/a archive-v0/b; said '2 of 3 packages'; exit {status}"""
+    script = f'. {ROOT}/infra/venv.sh; : >reported; uv() {{ echo "$PWD"; }}; follow log bash -c "$COMMAND" >reported'
+    done = bash(script, cwd=tmp_path, INSTALL_SAID_EVERY_S="1", COMMAND=command)
     assert done.returncode == status, done.stderr
-    first, *middle, last = [line.split(" s: ")[1] for line in (tmp_path / "reported").read_text().splitlines()]
-    assert first == "packages found so far: 0"
-    assert "packages found so far: 1; Downloading torch-2.13.0-cp311.whl (190.3 MB)" in middle
-    assert last == "unpacking 3 packages"
+
+
+def test_beside_the_checkout_the_package_is_found_and_not_the_checkout(tmp_path: Path) -> None:
+    """A folder without `__init__.py` is a namespace package, which came before setuptools' finder for editable installs."""
+    (tmp_path / "sentdist").mkdir()
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run([sys.executable, "-c", "import sentdist; sentdist.Encoder"], cwd=tmp_path, env=environment, check=True)
