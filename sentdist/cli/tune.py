@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sentdist.cli.endings import bring_to_mlflow, publish_report
 from sentdist.cli.options import DataRoot, StoreRoot
 from sentdist.cli.own_data import (
     DataColumns,
@@ -116,7 +117,7 @@ def tune(
     except KeyboardInterrupt:
         is_stopped = True
         print_line("Stopped: the best that is finished is handed over. Ctrl-C again ends at once; the same command goes on from here.")
-    _hand_over(tuning, request, folder, store=store, data=data)
+    _hand_over(tuning, request, folder, local=local, store=store, data=data)
     if is_stopped:
         raise typer.Exit(INTERRUPTED)
 
@@ -135,9 +136,10 @@ def _workplace(*, local: bool, tracking: str | None) -> Workplace:
     return Cluster(tracking)
 
 
-def _hand_over(tuning: Tuning, request: OwnRequest, folder: Path, *, store: str | None, data: Path | None) -> None:
+def _hand_over(tuning: Tuning, request: OwnRequest, folder: Path, *, local: bool, store: str | None, data: Path | None) -> None:
     """The encoder with its card and verdict, the report and the recipe, in files."""
     from sentdist.api.training import hand_over
+    from sentdist.execution.build_recipe import BuiltPlan
     from sentdist.plan.recipe import recipe_text
     from sentdist.report.sweep_report import report_sweep
 
@@ -151,6 +153,11 @@ def _hand_over(tuning: Tuning, request: OwnRequest, folder: Path, *, store: str 
         f"# What sentdist tune hands over.\n{recipe_text(trained.plan.recipe.model_dump(mode='json', exclude_unset=True))}",
     )
     made = report_sweep(open_store(store), request.asked.recipe_name)
+    if tracking := os.environ.get("MLFLOW_TRACKING_URI"):
+        if local:
+            bring_to_mlflow([BuiltPlan(plan=trained.plan, summary=trained.summary)], open_store(store), tracking)
+        else:
+            publish_report(request.asked.recipe_name, open_store(store), tracking)
     typer.echo("")
     typer.echo(f"Recipe: {folder / 'recipe.yaml'}, what was tried: {folder / 'search.yaml'}")
     typer.echo(f"Report: {made.write(folder / 'report')}")

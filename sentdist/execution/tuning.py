@@ -10,6 +10,7 @@ from sentdist.execution.build_recipe import searched
 from sentdist.execution.progress import Show, SweepProgress
 from sentdist.execution.searching.budgets import steady_clock
 from sentdist.execution.searching.conductor import ALL_TRIED
+from sentdist.execution.sweep_end import SweepSummary
 from sentdist.execution.workplaces import Workplace
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json, topological
@@ -58,6 +59,7 @@ class Trained:
     plan: Plan
     context: Context
     trials: tuple[Trial, ...]
+    summary: SweepSummary
 
     def untouched(self, method: str) -> Trial:
         """The untouched encoder of that name, which a recipe calls a method."""
@@ -254,7 +256,7 @@ class Tuning:
         for failure in () if there else summary.failures:
             assert failure.error is not None, "it is among the failures"
             raise failure.error
-        return Trained(settings=settings, plan=plan, context=context, trials=there)
+        return Trained(settings=settings, plan=plan, context=context, trials=there, summary=summary)
 
     def _end(self, because: BaseException) -> None:
         if self._ended_by is None:
