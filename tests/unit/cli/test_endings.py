@@ -220,6 +220,25 @@ def test_a_sweep_ends_with_what_can_be_done_with_its_best_encoder(ending: Ending
     assert [line.split()[1] for line in said[said.index("Next:") + 1 :]] == ["report", "similarity", "search", "export"], said
 
 
+@pytest.mark.parametrize(
+    ("noise", "num_seeds", "is_shown"),
+    [(WELL, 8, True), (WELL, 2, False), (ILL, 8, False)],
+    ids=["better", "better, by too few seeds", "worse"],
+)
+def test_a_gain_is_shown_by_the_reports_own_test(
+    noise: dict[str, float], num_seeds: int, is_shown: bool, tiny_encoder_dir: Path, tmp_path: Path
+) -> None:
+    seeds: Json = list(range(num_seeds))
+    plan, context = tiny_plan(tiny_values(tiny_encoder_dir, seeds=seeds), data=write_data(tmp_path / "data"), store=tmp_path / "store")
+    fill_store(context.store, plan, noise=lambda trial: noise[trial.method], num_items={"stsb": 60})
+    gain = sweep_ending.gain_over_untouched(sweep.load_sweep(context.store, "tiny"), context.store)
+    assert gain is not None and gain.untouched.cell == "base" and gain.is_shown == is_shown, gain
+    assert ("more than chance explains" in gain.line) == gain.found.is_significant
+    without = sweep.load_sweep(context.store, "tiny")
+    without = without.model_copy(update={"trials": tuple(trial for trial in without.trials if trial.train is not None)})
+    assert sweep_ending.gain_over_untouched(without, context.store) is None, "there is nothing to compare with"
+
+
 def test_what_to_type_next_names_a_store_that_would_not_be_found(ending: Ending, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`sweep … --store here` ended with commands that looked in .sentdist/store and found nothing."""
     assert not [line for line in ending(WELL) if "--store" in line]
