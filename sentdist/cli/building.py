@@ -278,7 +278,7 @@ def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | Non
     done = _built(asked, context, data, ThisProcess(), tracking=tracking)
     if tracking:
         endings.bring_to_mlflow(done, context.store, tracking)
-    endings.print_end(done, context.store)
+    endings.print_end(done, context)
 
 
 def _built(
@@ -309,4 +309,4 @@ def build_on_cluster(asked: Plan | PlannedSearch, context: Context, data: Path |
     done = _built(asked, context, data, Cluster(tracking), tracking=tracking)
     if reports and done[0].summary.is_reportable:
         endings.publish_report(done[0].name, context.store, tracking)
-    endings.print_end(done, context.store)
+    endings.print_end(done, context)

@@ -15,7 +15,11 @@ from sentdist.errors import SentdistError
 
 if TYPE_CHECKING:
     from sentdist.execution.build_recipe import BuiltPlan
+    from sentdist.stages.context import Context
     from sentdist.store.store import ArtifactStore
+
+MOST_SEARCHED = 1000  # texts that are embedded twice to show hits: seconds on a laptop's CPU
+NUM_HITS = 3
 
 
 def print_outcome(done: BuiltPlan, store: ArtifactStore) -> None:
@@ -39,9 +43,10 @@ def _print_scores(name: str, store: ArtifactStore) -> None:
     open_console().print(table)
 
 
-def print_end(done: Sequence[BuiltPlan], store: ArtifactStore) -> None:
-    """How to go on; exit code 1 if anything has failed."""
-    print_next(done[0].name, store)
+def print_end(done: Sequence[BuiltPlan], context: Context) -> None:
+    """How to go on, and what training has changed; exit code 1 if anything has failed."""
+    print_next(done[0].name, context.store)
+    print_hits(done[0].name, context)
     if not all(one.is_well for one in done):
         raise typer.Exit(1)
 
@@ -80,6 +85,35 @@ def print_next(name: str, store: ArtifactStore) -> None:
         typer.echo(f"  {command}{where}" if number else f"Next:\n  {command}{where}")
 
 
+def print_hits(name: str, context: Context) -> None:
+    """The texts nearest to one test query before and after training, if the gain is shown and a small collection was searched.
+
+    The first query whose nearest text is relevant after training and was not before: an example, no evidence.
+    """
+    from sentdist.plan.stages import Scores
+    from sentdist.report.sweep_ending import gain_over_untouched
+    from sentdist.store.restored import restored
+    from sentdist.store.sweep import load_sweep
+
+    sweep = load_sweep(context.store, name)
+    gain = gain_over_untouched(sweep, context.store)
+    if gain is None or not gain.is_shown:
+        return
+
+    from sentdist.stages.scores.shown_hits import shown_hits
+
+    trials = {gain.untouched.cell: gain.untouched, gain.chosen.label: gain.chosen.best}
+    records = sweep.records(context.store)
+    stages = {label: stage for label, trial in trials.items() if isinstance(stage := restored(trial.key, records), Scores)}
+    hits = shown_hits(stages, context, num_hits=NUM_HITS, most_documents=MOST_SEARCHED)
+    if hits is not None:
+        typer.echo(f"An example of {hits.task}, nearest first, * is a right answer: {hits.query}")
+        for label, found in hits.found.items():
+            typer.echo(f"  {label}")
+            for text, is_relevant in found:
+                typer.echo(f"    {'*' if is_relevant else ' '} {text}")
+
+
 def bring_to_mlflow(done: Sequence[BuiltPlan], store: ArtifactStore, tracking: str) -> None:
     """Write what this process has built, and what failed, into MLflow; a server that is away costs a line, not the run."""
     from sentdist.tracking.rebuild import rebuild
@@ -95,8 +129,10 @@ def bring_to_mlflow(done: Sequence[BuiltPlan], store: ArtifactStore, tracking: s
 
 
 def publish_report(name: str, store: ArtifactStore, tracking: str | None) -> None:
-    """Write the report beside the artifacts, tell the tracker of it and of the best encoder."""
+    """Write the report beside the artifacts, tell the tracker of it and of the best encoder, unless it is not shown to be better than the
+    untouched one of the same sweep."""
     from sentdist.report.kept_report import keep_report
+    from sentdist.report.sweep_ending import gain_over_untouched
     from sentdist.store.searches import find_search
     from sentdist.store.sweep import load_sweep
     from sentdist.tracking.mlflow_tracker import make_tracker
@@ -107,12 +143,15 @@ def publish_report(name: str, store: ArtifactStore, tracking: str | None) -> Non
         typer.echo(f"Report: {keep_report(store, name, Path(scratch), links=pages)}")
         sweep = load_sweep(store, name)
         tracker.log_report(sweep, Path(scratch))
-        model = tracker.register_best(sweep)
+        gain = gain_over_untouched(sweep, store)
+        model = tracker.register_best(sweep) if gain is None or gain.is_shown else None
     if tracker.trials_page:
         typer.echo(f"MLflow, trials best first: {tracker.trials_page}")
     for title, page in pages.items():
         typer.echo(f"MLflow, {title}: {page}")
     if model:
         typer.echo(f"Registered, as dev chose: {model} (@best)")
+    elif tracking and gain is not None and not gain.is_shown:
+        typer.echo(f"Not registered as @best: {gain.line}.")
     for warning in tracker.warnings:
         typer.echo(f"MLflow: {warning}", err=True)

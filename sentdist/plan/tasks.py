@@ -111,7 +111,7 @@ TASKS: dict[str, TaskCard] = {
         kind="clustering", source="retrieval/banking77", split="test", licence="CC BY 4.0", citation="banking77", label="label_name", num_items=3080
     ),
     "geometry-stsb": TaskCard(kind="geometry", source="sts/stsb", split="test", licence="CC BY-SA 4.0", citation="geometry", num_items=1379),
-    "scenes-sts": TaskCard(title="Scenes STS", kind="sts", source="generated/sts", split="test", licence="Apache-2.0", citation=None),
+    "scenes-sts": TaskCard(title="Help desk STS", kind="sts", source="generated/sts", split="test", licence="Apache-2.0", citation=None),
     "scenes-sts-dev": TaskCard(kind="sts", source="generated/sts", split="dev", licence="Apache-2.0", citation=None),
     "scenes-faq": TaskCard(kind="retrieval", source="generated/faq", split=None, licence="Apache-2.0", citation=None),
 }  # fmt: skip

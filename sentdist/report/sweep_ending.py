@@ -1,15 +1,60 @@
-"""What the end of a sweep says below its table: whether training has helped at all, and whether anything is tested."""
+"""What the end of a sweep says below its table: whether training has helped, shown by a test or at all, and whether anything is tested."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from sentdist.evaluation.means import mean_of_all
-from sentdist.report.cell_facts import cell_facts
+from sentdist.evaluation.significance import Difference
+from sentdist.report.cell_facts import CellFacts, cell_facts
+from sentdist.report.comparisons import distance_and_verdict
 from sentdist.report.seed_results import lead_tasks, seed_results
+from sentdist.report.sweep_rows import sweep_rows, table_rows
+from sentdist.report.tables import build_table
+from sentdist.store.chosen import DevCell, cells_by_dev
 from sentdist.store.record import Record
-from sentdist.store.sweep import SweepRecord
+from sentdist.store.store import ArtifactStore
+from sentdist.store.sweep import SweepRecord, TrialRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gain:
+    """What dev chose minus the best untouched encoder, in the lead column of the report's first table, tested as the report does."""
+
+    chosen: DevCell
+    untouched: TrialRecord
+    column: str
+    found: Difference
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the chosen cell is better, by more than chance explains."""
+        return self.found.difference > 0 and self.found.is_significant
+
+    @property
+    def line(self) -> str:
+        """The two and the verdict."""
+        return f"{self.chosen.label} is {distance_and_verdict(self.found, self.untouched.cell)} ({self.column})"
+
+
+def gain_over_untouched(sweep: SweepRecord, store: ArtifactStore) -> Gain | None:
+    """Test what dev chose against the best untouched encoder. None: dev chose nothing, or the sweep scores no untouched encoder."""
+    records = sweep.records(store)
+    cells, scored = cells_by_dev(sweep, records), sweep_rows(sweep, store, records)
+    rows = next(table_rows(scored), None)
+    if not cells or rows is None:
+        return None
+    untouched = [row for row in rows.rows if _is_untouched(scored.facts[row.label]) and row.mean(rows.columns) is not None]
+    if not untouched:
+        return None
+    other = max(untouched, key=lambda row: row.mean(rows.columns) or 0.0).label
+    table = build_table(rows, baseline=other)
+    compared = table.compared(cells[0].label)
+    if compared is None:
+        return None
+    return Gain(chosen=cells[0], untouched=sweep.cells[other][0], column=table.lead, found=compared.differences[table.lead])
 
 
 def no_gain(sweep: SweepRecord, records: Mapping[str, Record]) -> str:
@@ -26,9 +71,7 @@ def no_gain(sweep: SweepRecord, records: Mapping[str, Record]) -> str:
         means |= {cell: statistics.fmean(defined)} if defined else {}
     first = {one.cell: one.trials[0] for one in reversed(seeds)}
     trained = [cell for cell in means if first[cell].train is not None]
-    untouched = [
-        cell for cell in means if (encoder := cell_facts(first[cell], records).untouched) and encoder.initialization == "pretrained"
-    ]
+    untouched = [cell for cell in means if _is_untouched(cell_facts(first[cell], records))]
     if not trained or not untouched:
         return ""
     best, as_it_was = max(trained, key=lambda cell: means[cell]), max(untouched, key=lambda cell: means[cell])
@@ -57,3 +100,7 @@ def no_tests(sweep: SweepRecord, records: Mapping[str, Record]) -> str:
         f"Nothing is tested against a baseline: say `baseline: {(untouched or scored)[0]}` in the recipe (or {', '.join(others)}) and give "
         "the command again; it rebuilds nothing, and the report has the tests."
     )
+
+
+def _is_untouched(facts: CellFacts) -> bool:
+    return facts.untouched is not None and facts.untouched.initialization == "pretrained"

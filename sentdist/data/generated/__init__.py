@@ -1,1 +1,1 @@
-"""Text generated from a seed: everyday scenes, questions of customers; the same on every machine."""
+"""Text generated from a seed: what customers report to a help desk, what its staff note; the same on every machine."""

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from sentdist.data.generated import scene_pairs, scenes
-from sentdist.data.generated.faq_texts import faq_rows
-from sentdist.data.generated.scenes import Draw
+from sentdist.data.generated import helpdesk
+from sentdist.data.generated.helpdesk import Draw
 from sentdist.data.sources.column_names import check_columns
 from sentdist.data.sources.files import check_split
 from sentdist.errors import DataError
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PREFIX = "generated/"
-REVISION = "scenes-2"  # raised by whoever changes what comes out; a test holds the digest of every table
-SEED = "scenes-1"  # stays while the text of a split does: other sizes draw the same rows, fewer or more
+REVISION = "helpdesk-1"  # raised by whoever changes what comes out; a test holds the digest of every table
+SEED = "helpdesk-1"  # stays while the text of a split does: other sizes draw the same rows, fewer or more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,21 +34,21 @@ class GeneratedSource:
 GENERATED: dict[str, GeneratedSource] = {
     "generated/nli": GeneratedSource(
         columns=("split", "sent0", "sent1", "hard_neg"),
-        splits={"train": 6000, "dev": 600, "test": 600},
-        about="a scene, what follows from it, what contradicts it",
+        splits={"train": 2000, "dev": 200, "test": 200},
+        about="what a customer reports, the note of it, the note of a similar case",
     ),
     "generated/sts": GeneratedSource(
         columns=("subset", "split", "sentence1", "sentence2", "score"),
-        splits={"train": 2000, "dev": 1000, "test": 400},  # each encoder of the demo is scored on the test pairs
-        about="two scenes and how alike they are, 0 to 5",
+        splits={"train": 2000, "dev": 500, "test": 200},  # each encoder of the demo is scored on the test pairs
+        about="a report, a note, and how alike their cases are, 0 to 5",
     ),
     "generated/faq": GeneratedSource(
         columns=("query_id", "document_id", "relevance", "query", "question", "answer"),
         splits={},  # cross-validation over its queries takes their place
-        about="a shop's questions and answers, judged 2 and 1",
+        about="reports and notes: of the same case 2, of the same fault of the machine 1",
     ),
 }
-FAQ_JUDGEMENTS = 1536
+FAQ_JUDGEMENTS = 336
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,17 +92,23 @@ def read(name: str, *, split: str | None = None, columns: Sequence[str] | None =
 
 @cache
 def faq_tables() -> GeneratedFaq:
-    """Return the three tables of generated/faq."""
+    """Return the three tables of generated/faq: relevance 2 for the note of the very case, 1 for what is said of all causes."""
     import pyarrow as pa
 
-    text = pa.large_string()
-    documents, queries, judgements = faq_rows(SEED)
+    draw = Draw(SEED, "faq")
+    documents: dict[str, tuple[str, str, str]] = {}
+    queries, judgements = [], []
+    for number, case in enumerate(helpdesk.cases("test")):
+        general, own = f"{case.machine} {case.fault}", f"{case.machine} {case.fault} {case.cause}"
+        documents[general] = (general, helpdesk.question(case, draw), helpdesk.advice(case))
+        documents[own] = (own, helpdesk.report(case, draw), helpdesk.note(case, draw))
+        queries.append((f"q{number}", helpdesk.report(case, draw)))
+        judgements += [(f"q{number}", own), (f"q{number}", general)]
+    grades = pa.array([2, 1] * len(queries), pa.int64())
     return GeneratedFaq(
-        documents=pa.Table.from_pylist(documents, schema=pa.schema([("document_id", text), ("question", text), ("answer", text)])),
-        queries=pa.Table.from_pylist(queries, schema=pa.schema([("query_id", text), ("query", text)])),
-        judgements=pa.Table.from_pylist(
-            judgements, schema=pa.schema([("query_id", text), ("document_id", text), ("relevance", pa.int64())])
-        ),
+        documents=_strings(list(documents.values()), ("document_id", "question", "answer")),
+        queries=_strings(queries, ("query_id", "query")),
+        judgements=_strings(judgements, ("query_id", "document_id")).append_column("relevance", grades),
     )
 
 
@@ -112,40 +117,37 @@ def _nli(split: str) -> pa.Table:
     draw = Draw(SEED, "nli", split)
     rows: dict[tuple[str, str, str], None] = {}
     while len(rows) < GENERATED["generated/nli"].splits[split]:
-        scene = scenes.draw_scene(draw, split, detail=0.75)
-        against, negated = scene_pairs.contradicted(scene, draw, split)
-        premise = scenes.describe(scene, draw)
-        entailed = scenes.describe(scene_pairs.weakened(scene, draw, split), draw)
-        contradiction = scenes.describe(against, draw, negated=negated)
-        if premise != entailed:
-            rows[premise, entailed, contradiction] = None
-    return _table(split, dict(zip(("sent0", "sent1", "hard_neg"), zip(*rows, strict=True), strict=True)))
+        case = draw.one(helpdesk.cases(split))
+        other = helpdesk.changed(case, draw.one((("machine",), ("fault",), ("cause",))), draw, split)
+        rows[helpdesk.report(case, draw), helpdesk.note(case, draw), helpdesk.note(other, draw)] = None
+    return _table(split, list(rows), ("sent0", "sent1", "hard_neg"))
 
 
 @cache
 def _sts(split: str) -> pa.Table:
+    import pyarrow as pa
+
     draw = Draw(SEED, "sts", split)
     rows: dict[tuple[str, str], float] = {}
     while len(rows) < GENERATED["generated/sts"].splits[split]:
-        one, other = scene_pairs.graded(draw, split)
-        first, second = scenes.describe(one, draw), scenes.describe(other, draw)
-        if first != second:
-            rows[first, second] = scene_pairs.likeness(one, other)
-    first_column, second_column = zip(*rows, strict=True)
-    return _table(split, {"sentence1": first_column, "sentence2": second_column}, subset="scenes", score=list(rows.values()))
+        case = draw.one(helpdesk.cases(split))
+        other = helpdesk.changed(case, [name for name in helpdesk.WEIGHTS if draw.chance(0.5)], draw, split)
+        rows[helpdesk.report(case, draw), helpdesk.note(other, draw)] = helpdesk.likeness(case, other)
+    table = _table(split, list(rows), ("sentence1", "sentence2")).append_column("score", pa.array(rows.values(), pa.float64()))
+    return table.add_column(0, "subset", pa.array(["helpdesk"] * len(rows), pa.large_string()))
 
 
 _GENERATORS: dict[str, Callable[[str], pa.Table]] = {"generated/nli": _nli, "generated/sts": _sts}
 
 
-def _table(split: str, sentences: dict[str, tuple[str, ...]], *, subset: str | None = None, score: list[float] | None = None) -> pa.Table:
+def _table(split: str, rows: Sequence[Sequence[str]], columns: Sequence[str]) -> pa.Table:
+    return _strings([(split, *row) for row in rows], ("split", *columns))
+
+
+def _strings(rows: Sequence[Sequence[str]], columns: Sequence[str]) -> pa.Table:
     import pyarrow as pa
 
-    length = len(next(iter(sentences.values())))
-    columns = {} if subset is None else {"subset": pa.array([subset] * length, pa.large_string())}
-    columns["split"] = pa.array([split] * length, pa.large_string())
-    columns |= {name: pa.array(texts, pa.large_string()) for name, texts in sentences.items()}
-    return pa.table(columns if score is None else columns | {"score": pa.array(score, pa.float64())})
+    return pa.table([pa.array(column, pa.large_string()) for column in zip(*rows, strict=True)], names=list(columns))
 
 
 def _joined(tables: GeneratedFaq) -> pa.Table:

@@ -100,7 +100,7 @@ def test_every_command_is_reported_in_one_line_of_a_narrow_terminal(group: tuple
 def test_a_plan_says_what_is_shared(tmp_path: Path) -> None:
     answer = _call("plan", DEMO, "--store", str(tmp_path), "--trials")
     assert answer.exit_code == 0
-    assert "Trials mention 31 stages, 22 differ: sharing spares 9." in answer.output
+    assert "Trials mention 43 stages, 26 differ: sharing spares 17." in answer.output
     assert "(to build)" in answer.output
     assert not list(tmp_path.iterdir()), "planning writes nothing"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,11 +13,12 @@ from typer.testing import CliRunner, Result
 
 from sentdist.cli import app, building, endings
 from sentdist.errors import ResourceError
+from sentdist.evaluation.significance import Difference
 from sentdist.execution import build_recipe
 from sentdist.execution.cluster import connection
 from sentdist.plan.stage import Json
 from sentdist.plan.unroll import Trial
-from sentdist.report import kept_report
+from sentdist.report import kept_report, sweep_ending
 from sentdist.store import searches, sweep
 from sentdist.tracking import mlflow_tracker, rebuild
 from tests.support.planning import RECIPES
@@ -59,6 +61,7 @@ def ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
 
         monkeypatch.setattr(endings, "print_outcome", lambda one, store: done.append(("reported", one.name)))
         monkeypatch.setattr(endings, "print_next", lambda name, store: done.append(("next", name)))
+        monkeypatch.setattr(endings, "print_hits", lambda name, context: done.append(("hits", name)))
         monkeypatch.setattr(endings, "publish_report", lambda name, store, tracking: done.append(("report", (name, tracking))))
         monkeypatch.setattr(rebuild, "rebuild", brought)
         done.clear()
@@ -79,7 +82,7 @@ def test_the_exit_code_is_1_if_anything_failed_in_any_part(
     answer, done = ended(command, DEMO, *more, well=well)
     assert answer.exit_code == code, answer.output
     assert [what for name, what in done if name == "reported"] == [f"part{number}" for number in range(len(well))]
-    assert done[-1] == ("next", "part0"), "also after a failure it is said how to go on"
+    assert done[-2:] == [("next", "part0"), ("hits", "part0")], "also after a failure it is said how to go on"
 
 
 @pytest.mark.parametrize(
@@ -121,7 +124,7 @@ def test_all_that_was_built_here_goes_to_mlflow(ended: Ended) -> None:
 @pytest.mark.parametrize("uri", [None, "", "127.0.0.1:9", "file:///tmp/runs"])
 def test_what_is_no_server_is_left_out_of_a_local_run_in_a_line(uri: str | None, ended: Ended) -> None:
     answer, done = ended("sweep", DEMO, "--local", uri=uri)
-    assert answer.exit_code == 0 and {name for name, _ in done} == {"carried out", "trials", "reported", "next"}, answer.output
+    assert answer.exit_code == 0 and {name for name, _ in done} == {"carried out", "trials", "reported", "next", "hits"}, answer.output
     assert not dict(done)["carried out"]
     assert ("MLflow is left out: " in answer.stderr) == bool(uri)
 
@@ -144,10 +147,19 @@ def test_how_the_cluster_could_drive_it_is_said_where_it_does_not(
     assert ("ray job submit" in answer.output) == is_reported
 
 
+GAIN = Difference(difference=2.0, error=0.1, low=1.8, high=2.2, p=0.001, table_p=0.001)
+
+
+@pytest.mark.parametrize(
+    ("found", "is_registered"),
+    [(None, True), (GAIN, True), (replace(GAIN, table_p=0.06), False), (replace(GAIN, difference=-2.0), False)],
+)
 @pytest.mark.parametrize("is_search", [True, False])
 def test_the_report_that_is_kept_has_the_trackers_pages_and_goes_there_too(
-    is_search: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    is_search: bool, found: Difference | None, is_registered: bool,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """The encoder is registered unless a sweep that scores the untouched one does not show it to be better."""
     done: list[tuple[str, Any]] = []
     tracker = SimpleNamespace(
         log_search=lambda search: {"parallel": "a page"}, trials_page="the trials", warnings=["it was slow"],
@@ -157,6 +169,9 @@ def test_the_report_that_is_kept_has_the_trackers_pages_and_goes_there_too(
     monkeypatch.setattr(mlflow_tracker, "make_tracker", lambda uri, store: tracker if uri == SERVER else None)
     monkeypatch.setattr(searches, "find_search", lambda store, name: "a search" if is_search else None)
     monkeypatch.setattr(sweep, "load_sweep", lambda store, name: name)
+    chosen, untouched = SimpleNamespace(label="rcl"), SimpleNamespace(cell="base")
+    gain = None if found is None else sweep_ending.Gain(chosen=chosen, untouched=untouched, column="STS", found=found)  # type: ignore[arg-type]
+    monkeypatch.setattr(sweep_ending, "gain_over_untouched", lambda sweep, store: gain)
 
     def keep_report(store: object, name: str, folder: Path, *, links: object) -> str:
         (folder / "report.html").touch()
@@ -168,11 +183,14 @@ def test_the_report_that_is_kept_has_the_trackers_pages_and_goes_there_too(
     endings.publish_report("demo", store, SERVER)
     assert done == [("links", {"parallel": "a page"} if is_search else {}), ("logged", ("demo", ["report.html"]))]
     said = capsys.readouterr()
-    assert said.out.splitlines() == [
+    *lines, registered = said.out.splitlines()
+    assert registered == (
+        "Registered, as dev chose: models:/demo/3 (@best)" if is_registered else f"Not registered as @best: {gain and gain.line}."
+    )
+    assert lines == [
         "Report: store/reports/demo/report.html",
         "MLflow, trials best first: the trials",
         *["MLflow, parallel: a page"] * is_search,
-        "Registered, as dev chose: models:/demo/3 (@best)",
     ]
     assert said.err == "MLflow: it was slow\n"
 
@@ -200,6 +218,25 @@ def test_a_sweep_ends_with_what_can_be_done_with_its_best_encoder(ending: Ending
     said = ending(WELL)
     assert not [line for line in said if "No trained row" in line or "Nothing is tested" in line], said
     assert [line.split()[1] for line in said[said.index("Next:") + 1 :]] == ["report", "similarity", "search", "export"], said
+
+
+@pytest.mark.parametrize(
+    ("noise", "num_seeds", "is_shown"),
+    [(WELL, 8, True), (WELL, 2, False), (ILL, 8, False)],
+    ids=["better", "better, by too few seeds", "worse"],
+)
+def test_a_gain_is_shown_by_the_reports_own_test(
+    noise: dict[str, float], num_seeds: int, is_shown: bool, tiny_encoder_dir: Path, tmp_path: Path
+) -> None:
+    seeds: Json = list(range(num_seeds))
+    plan, context = tiny_plan(tiny_values(tiny_encoder_dir, seeds=seeds), data=write_data(tmp_path / "data"), store=tmp_path / "store")
+    fill_store(context.store, plan, noise=lambda trial: noise[trial.method], num_items={"stsb": 60})
+    gain = sweep_ending.gain_over_untouched(sweep.load_sweep(context.store, "tiny"), context.store)
+    assert gain is not None and gain.untouched.cell == "base" and gain.is_shown == is_shown, gain
+    assert ("more than chance explains" in gain.line) == gain.found.is_significant
+    without = sweep.load_sweep(context.store, "tiny")
+    without = without.model_copy(update={"trials": tuple(trial for trial in without.trials if trial.train is not None)})
+    assert sweep_ending.gain_over_untouched(without, context.store) is None, "there is nothing to compare with"
 
 
 def test_what_to_type_next_names_a_store_that_would_not_be_found(ending: Ending, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
