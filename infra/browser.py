@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from sentdist.tracking.mlflow_login import LOGIN
+from sentdist.tracking.mlflow_login import LOGIN, SETTINGS
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -25,8 +25,6 @@ FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--hide-scrollbars",
 )  # fmt: skip
-# Else MLflow 3.17 covers a third of a new user's page; the page after the login has opened it already.
-SETTINGS = {"mlflow.assistant.fab.autoOpenedOnFirstLoad_v1": "true", "mlflow.assistant.panelOpen_v1": "false"}
 
 
 def found() -> tuple[str, str] | None:
@@ -127,7 +125,7 @@ def open_browser(uri: str, *, width: int = 1500, height: int = 1000) -> Iterator
             chrome.set_page_load_timeout(PATIENCE_S)  # Selenium's own are 300 s for a page, 30 s for a script
             chrome.set_script_timeout(PATIENCE_S)
             log_in(chrome, uri)
-            chrome.get(f"{uri.rstrip('/')}/health")
+            chrome.get(f"{uri.rstrip('/')}/health")  # a server of a test has no login
             for name, value in SETTINGS.items():
                 chrome.execute_script("localStorage.setItem(arguments[0], arguments[1])", name, value)
             yield Browser(uri, chrome)

@@ -2,26 +2,53 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
+from sentdist.tracking.pages import LAYOUT
+
 if TYPE_CHECKING:
+    from flask import Response
     from werkzeug.datastructures import Authorization
-    from werkzeug.wrappers import Response
 
 LOGIN = "/login"
+# What MLflow 3.17 keeps in a browser. A new one shows pages laid out for language-model applications, a third of them under an assistant.
+SETTINGS = {
+    "mlflow.workflowType_v1": '"machine_learning"',
+    "mlflow.assistant.fab.autoOpenedOnFirstLoad_v1": "true",
+    "mlflow.settings.telemetry.enabled_v1": "false",  # the server sends none either
+    "mlflow.telemetry.info.alert.dismissed_v1": "true",
+    "_mlflow_model_registry_promo_modal_dismissed_v1": "true",
+}
+PAGE = f"""<!doctype html><title>MLflow</title><script>
+for (const [name, value] of Object.entries({json.dumps(SETTINGS)}))
+  if (localStorage.getItem(name) === null) localStorage.setItem(name, value)
+location.replace(location.origin + "/" + (location.hash || "#/experiments?{LAYOUT}"))
+</script>"""
 
 
 def authenticate() -> Authorization | Response:
     """MLflow's own check, and a page that leads from a link with a password in it to the same address without.
 
     On a page whose address has a password browsers refuse each request of its scripts (Fetch standard), so MLflow's pages stay empty.
-    Here the browser shows the password, learns that it is right, and is sent on; what follows a `#` in the link stays.
+    Here the browser shows the password, learns that it is right, and goes on to what follows a `#` in the link, else to the experiments.
     """
-    from flask import redirect, request
+    from flask import Response, request
     from mlflow.server.auth import authenticate_request_basic_auth
-    from werkzeug.wrappers import Response
 
     found = authenticate_request_basic_auth()
     if request.path == LOGIN and not isinstance(found, Response):
-        return redirect(f"{request.scheme}://{request.host}/")  # MLflow has checked that the host is one of its own
+        _drop_empty_default()
+        return Response(PAGE, mimetype="text/html")
     return found
+
+
+def _drop_empty_default() -> None:
+    """Delete the experiment `Default`, which MLflow makes in a new database, unless it has runs."""
+    from mlflow.entities import ViewType
+    from mlflow.server.handlers import _get_tracking_store
+
+    store = _get_tracking_store()
+    default = store.get_experiment("0")
+    if default.lifecycle_stage == "active" and not store.search_runs(["0"], "", ViewType.ALL, max_results=1):
+        store.delete_experiment("0")

@@ -18,7 +18,15 @@ from sentdist.store.sweep import SweepRecord, TrialRecord
 from sentdist.table_text import markdown_table
 from sentdist.templates import escaped, markdown_environment, merged
 from sentdist.tracking.shown_metrics import averages, main_scores
-from sentdist.tracking.sweep_summary import DEV_SCORE, distinct_trials, mean_score, summary_rows, sweep_metric
+from sentdist.tracking.sweep_summary import (
+    DEV_SCORE,
+    difference_metric,
+    distinct_trials,
+    mean_columns,
+    mean_score,
+    summary_rows,
+    sweep_metric,
+)
 
 MAX_LINES = 30  # of a table or list: a note may have 8000 letters, and a line with its link has up to 200
 KINDS = {
@@ -39,9 +47,14 @@ class Link:
     url: str | None
 
 
-def experiment_note(sweep: SweepRecord, *, views: Sequence[Link]) -> str:
-    """`views`: the experiment's saved views. MLflow shows the first line and folds the rest away."""
-    return _rendered("experiment", sweep=sweep, views=views)
+def experiment_note(sweep: SweepRecord) -> str:
+    """What the sweep asks. MLflow shows the first line and folds the rest away."""
+    return _rendered("experiment", sweep=sweep)
+
+
+def method_note(sweep: SweepRecord, label: str, *, trials: Sequence[Link]) -> str:
+    """`trials`: those whose means the run has."""
+    return _rendered("method", label=label, trials=trials, deviation=mean_columns(sweep)[0], difference=difference_metric(sweep))
 
 
 def trial_note(

@@ -18,7 +18,7 @@ from sentdist.tracking import notes, sweep_summary
 from sentdist.tracking.notes import Link
 from sentdist.tracking.pages import artifact_page, run_page, view_page
 from sentdist.tracking.run_layout import RunLayout
-from sentdist.tracking.run_update import PUBLISHED, REASON, RunUpdate, began_ms, closed_ms, first_ms
+from sentdist.tracking.run_update import PUBLISHED, REASON, RunUpdate, began_ms, closed_ms, first_ms, now_ms
 from sentdist.tracking.server_runs import (
     NOTE,
     PARENT,
@@ -33,7 +33,7 @@ from sentdist.tracking.server_runs import (
 )
 from sentdist.tracking.shown_metrics import curve_points, final_metrics, metric_name
 from sentdist.tracking.tracker import RunOutcome
-from sentdist.tracking.views import CELL, SavedView, views
+from sentdist.tracking.views import CELL, METHOD, SavedView, views
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -75,8 +75,7 @@ class SweepRuns:
         return self.layout.sweep
 
     def open(self, client: MlflowClient, *, is_running: bool, started_ms: int | None = None) -> None:
-        """Find or make the experiment with its views, and the sweep's run with the recipe on it;
-        `started_ms`: when it began, if not now."""
+        """Find or make the experiment with its views, and the sweep's run with the recipe on it. started_ms: when it began; None: now."""
         sweep = self.sweep
         tags = {
             "mlflow.experiment.primaryMetric.name": sweep_summary.order_metric(sweep),
@@ -84,9 +83,7 @@ class SweepRuns:
             "mlflow.experimentKind": "custom_model_development",  # else the pages are laid out for language-model applications
         }
         self.experiment = ensure_experiment(client, sweep.name, tags)
-        shown = {NOTE: notes.experiment_note(sweep, views=self._view_links)} | dict(
-            view.tag(place) for place, view in enumerate(self._views)
-        )
+        shown = {NOTE: notes.experiment_note(sweep)} | dict(view.tag(place) for place, view in enumerate(self._views))
         there = client.get_experiment(self.experiment).tags
         for tag, value in shown.items():
             if there.get(tag) != value:
@@ -158,20 +155,40 @@ class SweepRuns:
         runs = self._look_up(client)
         missing = [owner for owner in records_of if owner not in runs]
         if missing:
-            at_once(lambda owner: self._make(client, owner, started_ms=min(map(began_ms, records_of[owner].values()))), missing)
+            began = {owner: min(map(began_ms, records_of[owner].values())) for owner in missing}
+            at_once(lambda owner: create_run(client, self.experiment, **self._described(owner), started_ms=began[owner]), missing)
             runs = self._look_up(client)  # once more: another driver may have made the same ones
         unscored = {owner for owner in missing if owner not in records_of[owner]}
+        of_trials, of_cells = sweep_summary.compared(self.sweep, records)
 
         def write(owner: str) -> None:
             update = self._update(runs[owner], owner, records_of.get(owner, {}))
             if owner in unscored:
                 update.end("KILLED")
+            update.figures(of_trials.get(owner, {}), now_ms())
             update.send(client)
 
         at_once(write, [owner for owner in runs if owner in self.layout.sweep.places])
         at_once(lambda run: client.delete_tag(run.info.run_id, CELL), [run for owner, run in runs.items() if self._has_left(owner, run)])
+        self._write_methods(client, runs, of_cells)
         self.summarize(client, records)
         return len(records_of)
+
+    def _write_methods(self, client: MlflowClient, runs: Mapping[str, Run], means: Mapping[str, Mapping[str, float]]) -> None:
+        """A run for each method with its means: MLflow's own, of grouped runs, have sixteen digits."""
+
+        def write(label: str) -> None:
+            run = runs.get(label) or create_run(client, self.experiment, name=label, identity=(METHOD, label), tags=self._child_tags())
+            update = RunUpdate(run)
+            update.figures(means[label], now_ms())
+            trials = [self._link(trial.key) for trial in self.sweep.cells[label]]
+            update.tags({NOTE: notes.method_note(self.sweep, label, trials=trials), COLOR: self._colors[label]})
+            update.end("FINISHED")
+            update.send(client)
+
+        gone = [run for label, run in runs.items() if METHOD in run.data.tags and label not in means and self._is_ours(run)]
+        at_once(write, list(means))
+        at_once(lambda run: client.delete_run(run.info.run_id), gone)
 
     def summarize(self, client: MlflowClient, records: Mapping[str, Record]) -> None:
         """The result table on the sweep's run, as note, as CSV and as metrics."""
@@ -226,7 +243,10 @@ class SweepRuns:
 
     def _has_left(self, owner: str, run: Run) -> bool:
         """Whether a run is that of a trial which the recipe had before."""
-        return owner not in self.layout.trials and CELL in run.data.tags and run.data.tags.get(STORE) == self._address("")
+        return owner not in self.layout.trials and CELL in run.data.tags and self._is_ours(run)
+
+    def _is_ours(self, run: Run) -> bool:
+        return run.data.tags.get(STORE) == self._address("")
 
     @property
     def _parent_id(self) -> str:
@@ -240,18 +260,17 @@ class SweepRuns:
         self._run_ids[owner] = run.info.run_id
         return run
 
-    def _make(self, client: MlflowClient, owner: str, *, started_ms: int) -> None:
-        create_run(client, self.experiment, **self._described(owner), started_ms=started_ms)
-
     def _described(self, owner: str) -> RunIdentity:
-        tags = self._source_tags() | {PARENT: self._parent_id, STORE: self._address("")}
-        return {"name": self.layout.name(owner), "identity": self.layout.identity(owner), "tags": tags}
+        return {"name": self.layout.name(owner), "identity": self.layout.identity(owner), "tags": self._child_tags()}
+
+    def _child_tags(self) -> dict[str, str]:
+        return self._source_tags() | {PARENT: self._parent_id, STORE: self._address("")}
 
     def _look_up(self, client: MlflowClient) -> dict[str, Run]:
         """The runs that exist, by owner; of several that were made at once the oldest stays."""
         found: dict[str, Run] = {}
         for run in sorted(all_runs(client, self.experiment), key=lambda run: (run.info.start_time, run.info.run_id)):
-            owner = run.data.tags.get("sentdist.trial") or run.data.tags.get("sentdist.key")
+            owner = next(filter(None, map(run.data.tags.get, ("sentdist.trial", "sentdist.key", METHOD))), None)
             if owner in found:
                 client.delete_run(run.info.run_id)
             elif owner:
@@ -355,7 +374,8 @@ class SweepRuns:
         scores = [metric_name(score) for score in sweep_summary.sweep_scores(self.sweep)]
         trials = [self.layout.parameters(key) for key in self.layout.trials]
         order, metric = sweep_summary.order_metric(self.sweep), sweep_summary.sweep_metric(self.sweep)
-        return views(order=order, metric=metric, scores=scores, trials=trials)
+        means, difference = sweep_summary.mean_columns(self.sweep), sweep_summary.difference_metric(self.sweep)
+        return views(order=order, metric=metric, scores=scores, trials=trials, means=means, difference=difference)
 
     @property
     def _view_links(self) -> list[Link]:
@@ -374,8 +394,7 @@ def _stamp(own: Mapping[str, Record]) -> str:
 
 
 def _ended(outcome: RunOutcome | None, *, is_complete: bool) -> str:
-    """The status of a sweep's run. What a killed driver leaves is stopped a minute later:
-    it may have been submitted again and be complete."""
+    """The status of a sweep's run. What a killed driver left is stopped a minute later, when another one may have completed it."""
     if outcome == "stopped" and is_complete:
         return "FINISHED"
     return STATUS[outcome] if outcome else "FINISHED" if is_complete else "FAILED"

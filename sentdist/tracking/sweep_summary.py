@@ -10,13 +10,14 @@ from typing import cast
 from sentdist.plan.own_tasks import OWN, own_test_names
 from sentdist.plan.specs import Shape
 from sentdist.plan.task_names import named_task, task_names
-from sentdist.store.chosen import DevCell, cells_by_dev, dev_chooses, dev_score
+from sentdist.store.chosen import DevCell, cells_by_dev, chosen_of_baseline, dev_chooses, dev_score
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord
 from sentdist.table_text import csv_text
 from sentdist.tracking.shown_metrics import averages, main_scores, metric_name, primary_metric, shown
 
 DEV_SCORE = "best_dev_score"
+NUM_TRIALS, DEVIATION = "num_trials", "_sd"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +58,57 @@ def summary_rows(sweep: SweepRecord, records: Mapping[str, Record]) -> list[Summ
     metric = sweep_metric(sweep)
     lowest = float("-inf")
     return sorted(rows, key=lambda row: (lowest if row.dev is None else row.dev, row.scores.get(metric, lowest)), reverse=True)
+
+
+def reference(sweep: SweepRecord) -> str | None:
+    """The method that others are compared with: the baseline, else an untouched encoder."""
+    return sweep.baseline or next((trial.method for trial in sweep.trials if trial.train is None), None)
+
+
+def difference_metric(sweep: SweepRecord) -> str | None:
+    """The metric for the primary score minus the reference's; None without a reference."""
+    method = reference(sweep)
+    return None if method is None else metric_name(f"{sweep_metric(sweep)}_vs_{method}")
+
+
+def compared(sweep: SweepRecord, records: Mapping[str, Record]) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]]]:
+    """Metrics that need more than one trial: of scored trials, by key, and of cells whose trials are all scored.
+
+    A trial's is its primary score minus the mean of the reference's trials, of those that dev chose where it did. A cell has the means
+    over its trials and the standard deviation of the primary score; nothing where each cell has one trial.
+    """
+    metric, difference = sweep_metric(sweep), difference_metric(sweep)
+    rows = {row.trial.key: row for row in summary_rows(sweep, records) if metric in row.scores}
+    chosen = chosen_of_baseline(sweep, records)
+    keys = {trial.key for trial in (chosen.trials if chosen else [one for one in sweep.trials if one.method == reference(sweep)])}
+    of_trials: dict[str, dict[str, float]] = {}
+    if difference is not None and keys and keys <= rows.keys():
+        mean = statistics.fmean(rows[key].scores[metric] for key in keys)
+        of_trials = {key: {difference: round(row.scores[metric] - mean, 2)} for key, row in rows.items()}
+    cells = sweep.cells.items() if mean_columns(sweep) else ()
+    of_cells = {
+        label: _means([rows[trial.key] for trial in trials], metric, [of_trials.get(trial.key, {}) for trial in trials])
+        for label, trials in cells
+        if all(trial.key in rows for trial in trials)
+    }
+    return of_trials, of_cells
+
+
+def _means(rows: Sequence[SummaryRow], metric: str, further: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    metrics = [
+        {metric_name(name): score for name, score in row.scores.items()} | ({} if row.dev is None else {DEV_SCORE: row.dev}) | more
+        for row, more in zip(rows, further, strict=True)
+    ]
+    found = {name: round(statistics.fmean(one[name] for one in metrics), 2) for name in metrics[0] if all(name in one for one in metrics)}
+    if len(rows) > 1:
+        found[f"{metric}{DEVIATION}"] = round(statistics.stdev(row.scores[metric] for row in rows), 2)
+    return found | {NUM_TRIALS: float(len(rows))}
+
+
+def mean_columns(sweep: SweepRecord) -> tuple[str, ...]:
+    """The metrics that only means have; empty where each cell has one trial."""
+    several = any(len(trials) > 1 for trials in sweep.cells.values())
+    return (f"{sweep_metric(sweep)}{DEVIATION}", NUM_TRIALS) if several else ()
 
 
 def summary_csv(rows: Sequence[SummaryRow]) -> str:

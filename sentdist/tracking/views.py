@@ -15,6 +15,8 @@ MAX_VARIED = 8  # columns of parameters; a table wider than a screen hides its s
 SEARCHED_ONLY = "tags.`sentdist.search_trial` != ''"
 STAGES_ONLY = "tags.`sentdist.key` != ''"
 CELL = "sentdist.cell"  # a trial's method and grid values today: an axis more changes them, and MLflow's parameter `cell` stays
+METHOD = "sentdist.method"  # a cell's name, on the run that has the means over its seeds
+METHODS_ONLY = f"tags.`{METHOD}` != ''"
 TRIALS_ONLY = f"tags.`{CELL}` != ''"  # those that the recipe has today: a trial that it had before is in no cell
 PLACES = ("method", "seed", "fold")  # of a trial: no settings
 Mode = Literal["TABLE", "CHART"]
@@ -35,25 +37,34 @@ class SavedView:
         return TAG + self.id, json.dumps({"name": self.name, "createdAt": made_ms, "updatedAt": made_ms, "state": json.dumps(self.state)})
 
 
-def views(*, order: str, metric: str, scores: Sequence[str], trials: Sequence[Mapping[str, str]]) -> tuple[SavedView, ...]:
-    """The views of a sweep: its trials best first, their methods averaged over seeds, their charts, and the stages that they share.
+def views(
+    *,
+    order: str,
+    metric: str,
+    scores: Sequence[str],
+    trials: Sequence[Mapping[str, str]],
+    means: Sequence[str] = (),
+    difference: str | None = None,
+) -> tuple[SavedView, ...]:
+    """The views of a sweep: its trials best first, its methods over seeds, their charts, and the stages that trials share.
 
     order: the metric that orders the trials. metric: the test score that stands first. scores: those that a table shows.
-    trials: the parameters of each.
+    trials: the parameters of each. means: further metrics of methods; none where each method has one trial. difference: the metric of a
+    trial that says how far its score lies from that of the baseline.
     """
-    columns = _columns("metrics", tuple(dict.fromkeys((order, metric, *scores, "best_dev_score", "train_s"))))
+    ranked = tuple(name for name in (order, metric, difference) if name)
+    columns = _columns("metrics", tuple(dict.fromkeys((*ranked, *scores, "best_dev_score", "train_s"))))
     varied = varied_parameters(trials)
     table: dict[str, Json] = {"orderByKey": _metric(order), "orderByAsc": False, "searchFilter": TRIALS_ONLY, "runsHiddenMode": "SHOW_ALL"}
     # ordered by time, MLflow would fold the stages away below their sweep
     listed: dict[str, Json] = {"orderByKey": "params.`kind`", "orderByAsc": True, "searchFilter": STAGES_ONLY}
-    by_method: Json = {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": CELL}]}
-    charts = _charts(metric)
+    methods = table | {"searchFilter": METHODS_ONLY} | _table(*_columns("metrics", tuple(dict.fromkeys((*ranked, *means, *scores)))))
+    charts = _charts(metric, difference)
     stages = _columns("params", ("kind", "objective.name", "phi", "seed")) + _columns("metrics", ("loss", "train_s", "bank_s"))
     return (
         SavedView(id="sentdist-trials", name="Trials, best first", mode="TABLE",
             state=table | _table(*columns, *_columns("params", varied))),
-        SavedView(id="sentdist-methods", name="Methods, mean over seeds", mode="TABLE",
-            state=table | {"groupBy": by_method} | _table(*columns)),
+        *([SavedView(id="sentdist-methods", name="Methods, mean over seeds", mode="TABLE", state=methods)] if means else []),
         SavedView(id="sentdist-charts", name="Charts of the trials", mode="CHART", state=table | charts),
         *_parallel_of_grid(trials, order, metric, table),
         SavedView(
@@ -132,10 +143,13 @@ def varied_parameters(trials: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*first, *differing)))[:MAX_VARIED]
 
 
-def _charts(metric: str) -> dict[str, Json]:
-    """A bar of every trial's score, the learning curves, and cost against score; MLflow's own charts, one a metric, are folded below."""
+def _charts(metric: str, difference: str | None) -> dict[str, Json]:
+    """A bar of every trial, the learning curves, and cost against score; MLflow's own charts, one a metric, are folded below.
+
+    MLflow draws bars from 0: those of scores look all alike, those of differences do not.
+    """
     cards: list[Json] = [
-        _card("BAR", f"score: {metric} (× 100)", metricKey=metric),
+        _card("BAR", f"score: {difference or metric} (× 100)", metricKey=difference or metric),
         *(_card("LINE", _CURVE_TITLES[name], metricKey=name, selectedMetricKeys=[name], **_LINE) for name in CURVES),
         _card(
             "SCATTER", "score against seconds of training",
@@ -177,7 +191,8 @@ def _columns(kind: Literal["metrics", "params"], names: Sequence[str]) -> tuple[
 
 def _table(*columns: str) -> dict[str, Json]:
     """Columns in the order given (MLflow would take that of the alphabet), after names that can be read whole."""
-    widths: dict[str, Json] = {"attributes.`Run Name`": 320, "metrics.`best_dev_score`": 150, "params.`objective.name`": 130,
+    compared: dict[str, Json] = {name: 200 for name in columns if "_vs_" in name}
+    widths: dict[str, Json] = compared | {"attributes.`Run Name`": 320, "metrics.`best_dev_score`": 150, "params.`objective.name`": 130,
                                "metrics.`share_trained`": 130, "tags.`sentdist.state`": 130,
                                "params.`log10 learning_rate`": 160}  # fmt: skip
     order: list[Json] = ["attributes.`Run Name`", *columns, "runDateAndNestInfo", "duration"]

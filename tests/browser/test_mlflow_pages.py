@@ -103,12 +103,14 @@ def columns(browser: Browser) -> list[str]:
 
 def test_the_list_of_experiments_says_what_each_asks(shown: Shown, browser: Browser) -> None:
     browser.visit("#/experiments?workflowType=machine_learning")
-    browser.wait_for_text("tiny", "Does RCL help in a")
+    text = browser.wait_for_text("tiny", "Does RCL help in a")
+    assert "](" not in text and "Assistant" not in text
 
 
-def test_an_experiment_opens_on_its_sweep_and_links_to_its_views(shown: Shown, browser: Browser) -> None:
+def test_an_experiment_opens_on_its_sweep_which_links_to_its_views(shown: Shown, browser: Browser) -> None:
     browser.visit(shown.runs_page())
     browser.wait_for_text("sweep tiny", f"{shown.num_runs} matching runs", "Does RCL help in a tiny world?")
+    browser.visit(shown.run_page("sweep tiny"))
     browser.click("Trials, best first")
     browser.wait_for_text("fine_tuned · seed 0", f"{len(shown.plan.trials)} matching runs")
 
@@ -128,14 +130,18 @@ def test_the_trials_stand_best_first_with_their_scores_before_all_else(shown: Sh
     assert "Dataset" not in shown_columns
 
 
-def test_methods_are_averaged_over_their_seeds(shown: Shown, browser: Browser) -> None:
+def test_methods_have_their_means_over_seeds_in_two_digits(shown: Shown, browser: Browser) -> None:
     browser.visit(shown.runs_page("methods"))
-    browser.wait_for_text("Group: fine_tuned", "Group: rcl (phis={0.01, 0.02})", "(average)")
+    browser.wait_for_text("rcl (phis={0.01, 0.02})", "matching runs")
+    cells = sweep_record(shown.plan).cells
+    assert sorted(rows(browser)) == sorted(cells)
+    assert columns(browser).index("best_dev_score") < columns(browser).index("stsb_vs_fine_tuned") < columns(browser).index("stsb_sd")
+    assert not re.findall(r"\d\.\d{3,}", browser.text)
 
 
 def test_the_charts_are_not_empty(shown: Shown, browser: Browser) -> None:
     browser.visit(shown.runs_page("charts", "CHART"))
-    browser.wait_for_text("What the sweep compares", "(4)", "stsb", "dev_score", "train_s vs. stsb")
+    browser.wait_for_text("What the sweep compares", "(4)", "stsb_vs_fine_tuned", "dev_score", "train_s vs. stsb")
     trained = [trial for trial in shown.plan.trials if trial.seed is not None]
     browser.wait_for(lambda: browser.count(".barlayer .point") >= len(shown.plan.trials), what=lambda: "bar of every trial")
     browser.wait_for(lambda: browser.count(".scatterlayer .js-line") >= len(trained), what=lambda: "learning curve of every training")

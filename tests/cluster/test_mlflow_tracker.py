@@ -110,7 +110,8 @@ def test_data_sets_that_all_trials_read_are_inputs_of_the_sweep_and_the_rest_of_
 def test_the_experiment_offers_views_that_lead_to_trials_and_stages(tracked: Tracked) -> None:
     tags = tracked.client.get_experiment(tracked.experiment).tags
     kept = {tag.removeprefix(TAG): json.loads(value) for tag, value in tags.items() if tag.startswith(TAG)}
-    assert [view["name"] for view in kept.values()] and all(f"viewStateShareKey={view}" in tags["mlflow.note.content"] for view in kept)
+    note = tracked.parent.data.tags["mlflow.note.content"]
+    assert [view["name"] for view in kept.values()] and all(f"viewStateShareKey={view}" in note for view in kept)
     states = {view: json.loads(content["state"]) for view, content in kept.items()}
     assert len(tracked.runs(states["sentdist-trials"]["searchFilter"])) == len(tracked.trials)
     assert len(tracked.runs(states["sentdist-stages"]["searchFilter"])) == len(tracked.shared)

@@ -297,11 +297,18 @@ def test_the_owners_shell_is_let_in_everywhere(servers: Servers) -> None:
 def test_one_click_on_the_printed_link_opens_mlflow(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"):
         monkeypatch.delenv(name, raising=False)
-    page = "#/experiments?workflowType=machine_learning"
     with open_browser(servers.mlflow) as browser:
-        browser.visit(page)
-        assert "Default" not in browser.text
+        browser.visit("#/experiments")
+        assert "Experiments" not in browser.text
+        browser.chrome.execute_script("localStorage.clear()")  # as a new browser
+        browser.chrome.get("about:blank")
+        browser.chrome.get(servers.link)
+        text = browser.wait_for_text("Experiments", "Model training", "Last modified")
+        browser.settle()
+        assert not [part for part in ("Default", "Assistant", "Welcome", "telemetry") if part in text + browser.text]
+        assert browser.address == f"{servers.mlflow}/#/experiments?workflowType=machine_learning"
+        page = "#/models?workflowType=machine_learning"
         browser.chrome.get("about:blank")
         browser.chrome.get(servers.link + page)
-        browser.wait_for_text("Experiments", "Default")
-        assert browser.address == f"{servers.mlflow}/{page}"
+        browser.wait_for_text("Version")
+        assert browser.address == f"{servers.mlflow}/{page}", "what follows a # in the link stays"

@@ -34,7 +34,7 @@ from sentdist.tracking.shown_metrics import (
     shown,
 )
 from sentdist.tracking.sweep_runs import _ended
-from sentdist.tracking.sweep_summary import choice_metrics, summary_csv, summary_rows, sweep_metric, sweep_scores
+from sentdist.tracking.sweep_summary import choice_metrics, compared, summary_csv, summary_rows, sweep_metric, sweep_scores
 from sentdist.tracking.tracker import NullRun, RunOutcome, TrackedCurve
 from tests.support.mlflow_fixtures import grid_sweep, layout_of, small_sweep
 from tests.support.planning import RECIPES, plan_of, shipped_plan, small_recipe
@@ -170,6 +170,25 @@ def test_the_choice_of_dev_stands_first_and_has_no_mean_where_a_trial_lacks_a_sc
     noted(sweep.trials[1].train, best_dev_score=80.0)
     noted(sweep.trials[0].key, stsb=None)
     assert choice_metrics(sweep, records) == {"best_dev_score": 85.0}
+
+
+def test_trials_are_compared_with_the_baseline_and_methods_have_means_of_two_digits() -> None:
+    trained: dict[str, Json] = {name: {"objective": {"name": "info_nce", "temperature": t}} for name, t in (("a", 0.05), ("b", 0.1))}
+    plan = plan_of(small_recipe(seeds=[0, 1, 2], evaluation={"tasks": ["stsb"]}, methods={"base": {}, **trained}, baseline="a"))
+    sweep = sweep_record(plan)
+    scores = {"base": [70.0], "a": [77.1, 77.4, 77.2], "b": [78.3, 78.0, 78.4]}
+    left = {name: iter(own) for name, own in scores.items()}
+    records = {trial.key: record("scores", key=trial.key, stsb=next(left[trial.method])) for trial in sweep.trials}
+    of_trials, of_cells = compared(sweep, records)
+    vs = "stsb_vs_a"
+    assert [of_trials[trial.key] for trial in sweep.trials if trial.method != "a"] == [{vs: -7.23}, {vs: 1.07}, {vs: 0.77}, {vs: 1.17}]
+    assert of_cells["b"] == {"stsb": 78.23, "stsb_sd": 0.21, vs: 1.0, "num_trials": 3}
+    assert of_cells["base"] == {"stsb": 70.0, vs: -7.23, "num_trials": 1}
+    untouched = sweep.model_copy(update={"baseline": None})
+    assert compared(untouched, records)[0][sweep.trials[-1].key] == {"stsb_vs_base": 8.4}
+    del records[next(trial.key for trial in sweep.trials if trial.method == "a")]
+    of_trials, of_cells = compared(sweep, records)
+    assert (of_trials, set(of_cells)) == ({}, {"base", "b"}), "without the whole baseline there is no difference"
 
 
 def test_nothing_is_common_to_one_trial_or_to_trials_that_are_not_all_known() -> None:

@@ -22,11 +22,17 @@ def test_parameters_that_differ_come_first_and_constants_not_at_all() -> None:
 
 
 def test_the_score_that_orders_the_trials_is_the_first_column() -> None:
-    trials, methods, *_ = views(order="best_dev_score", metric="avg_sts", scores=["avg_sts", "sts12"], trials=TRIALS)
+    given = {"order": "best_dev_score", "metric": "avg_sts", "scores": ["avg_sts", "sts12"], "trials": TRIALS}
+    trials, charts, *_ = views(**given)  # type: ignore[arg-type]
     assert trials.state["selectedColumns"][:3] == ["metrics.`best_dev_score`", "metrics.`avg_sts`", "metrics.`sts12`"]  # type: ignore[index]
     assert trials.state["selectedColumns"][-1] == "params.`phis`"  # type: ignore[index]
     assert (trials.state["orderByKey"], trials.state["orderByAsc"]) == ("metrics.`best_dev_score`", False)
-    assert methods.state["groupBy"] == {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": "sentdist.cell"}]}
+    assert charts.id == "sentdist-charts"  # one trial a method: no means
+    trials, methods, charts, *_ = views(**given, means=["avg_sts_sd"], difference="avg_sts_vs_base")  # type: ignore[arg-type]
+    first = ["metrics.`best_dev_score`", "metrics.`avg_sts`", "metrics.`avg_sts_vs_base`"]
+    assert trials.state["selectedColumns"][:3] == first  # type: ignore[index]
+    assert methods.state["selectedColumns"] == [*first, "metrics.`avg_sts_sd`", "metrics.`sts12`"]
+    assert charts.state["compareRunCharts"][0]["metricKey"] == "avg_sts_vs_base"  # type: ignore[index, call-overload]
 
 
 def test_every_chart_lies_in_a_section_that_is_open() -> None:
