@@ -41,8 +41,8 @@ class Comparison:
             column: replace(
                 one,
                 difference=-one.difference,
-                low=None if one.high is None else -one.high,
-                high=None if one.low is None else -one.low,
+                low=None if one.high is None else 0.0 - one.high,
+                high=None if one.low is None else 0.0 - one.low,
             )
             for column, one in self.differences.items()
         }

@@ -49,7 +49,7 @@ def lacking(tmp_path_factory: pytest.TempPathFactory) -> tuple[ArtifactStore, Re
 def test_a_seed_that_lacks_a_fold_is_left_out_and_reported(lacking: tuple[ArtifactStore, Report]) -> None:
     _, report = lacking
     assert {label: row["num_seeds"] for label, row in _table(report).items()} == {"base": "1", "fine_tuned": "2", "rcl": "1"}
-    assert "rcl has scores of 5 of its 6 trials" in report.markdown and "- rcl · seed 1 · fold 2" in report.markdown
+    assert "rcl has scores of 5 of its 6 trials" in report.markdown and "rcl · seed 1 · fold 2" in report.markdown
 
 
 def test_a_score_that_one_fold_lacks_is_no_mean_of_the_others(tmp_path: Path) -> None:
