@@ -12,6 +12,7 @@ from sentdist.execution.searching.budgets import steady_clock
 from sentdist.execution.searching.conductor import ALL_TRIED
 from sentdist.execution.sweep_end import SweepSummary
 from sentdist.execution.workplaces import Workplace
+from sentdist.plan.measures import SATURATED
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json, topological
 from sentdist.plan.suggestions import PlannedSearch, suggestion_text
@@ -196,6 +197,8 @@ class Tuning:
                 devs[str(settings)] = (trial.rungs[-1].last_dev, settings)
         if not devs:
             return default
+        if min(dev for dev, _ in devs.values()) >= SATURATED:
+            self._print(f"Dev is saturated: all settings reach {SATURATED:g} of 100 or more, so it chooses none.")
         best_dev, best = max(devs.values(), key=lambda one: one[0])
         default_dev = devs.get(str(default), (float("-inf"), default))[0]
         if best_dev - default_dev > self._request.dev_error:

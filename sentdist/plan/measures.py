@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Collection
 from dataclasses import dataclass
 
+SATURATED = 99.5  # points of 100, from which on a measure cannot tell two encoders apart
+
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:

@@ -8,10 +8,8 @@ from typing import Literal
 
 from sentdist.evaluation.items import Scored
 from sentdist.evaluation.significance import ALPHA, Difference
-from sentdist.plan.measures import Measure
+from sentdist.plan.measures import SATURATED, Measure
 from sentdist.report.evaluated import compare_evaluated
-
-SATURATED = 99.5  # points of 100, from which on a measure cannot tell two encoders apart
 
 
 @dataclass(frozen=True, kw_only=True)
