@@ -105,13 +105,13 @@ def test_a_report_goes_to_mlflow_where_there_are_scores_and_of_a_sweep_on_a_clus
 
 @pytest.mark.parametrize("more", [(), ("--local",)])
 def test_a_run_has_no_grid_whatever_was_set_and_a_sweep_has_its_own(more: tuple[str, ...], ended: Ended) -> None:
-    grid = ("--set", "sweep={methods.rcl.phis: [[0.01], [0.02], [0.03]]}")
+    grid = ("--set", "sweep={methods.rcl.phis: [[0.01], [0.02], [0.03], [0.04]]}")
     numbers = {
         words: dict(ended(*words, *more)[1])["trials"]
         for words in (("run", DEMO), ("run", DEMO, *grid), ("sweep", DEMO), ("sweep", DEMO, *grid))
     }
-    without, still_without, own, three = numbers.values()
-    assert without == still_without and three > own > without, numbers
+    without, still_without, own, four = numbers.values()
+    assert without == still_without and four > own > without, numbers
 
 
 def test_all_that_was_built_here_goes_to_mlflow(ended: Ended) -> None:
