@@ -152,6 +152,6 @@ def publish_report(name: str, store: ArtifactStore, tracking: str | None) -> Non
     if model:
         typer.echo(f"Registered, as dev chose: {model} (@best)")
     elif tracking and gain is not None and not gain.is_shown:
-        typer.echo(f"Not registered as @best: {gain.line}.")
+        typer.echo(f"Not registered as @best: {gain.line}")
     for warning in tracker.warnings:
         typer.echo(f"MLflow: {warning}", err=True)

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sentdist.evaluation.means import mean_of_all
-from sentdist.evaluation.significance import Difference
 from sentdist.report.cell_facts import CellFacts, cell_facts
-from sentdist.report.comparisons import distance_and_verdict
+from sentdist.report.comparisons import Comparison, in_words
 from sentdist.report.seed_results import lead_tasks, seed_results
 from sentdist.report.sweep_rows import sweep_rows, table_rows
 from sentdist.report.tables import build_table
@@ -26,17 +25,18 @@ class Gain:
     chosen: DevCell
     untouched: TrialRecord
     column: str
-    found: Difference
+    compared: Comparison
 
     @property
     def is_shown(self) -> bool:
         """Whether the chosen cell is better, by more than chance explains."""
-        return self.found.difference > 0 and self.found.is_significant
+        found = self.compared.differences[self.column]
+        return found.difference > 0 and found.is_significant
 
     @property
     def line(self) -> str:
         """The two and the verdict."""
-        return f"{self.chosen.label} is {distance_and_verdict(self.found, self.untouched.cell)} ({self.column})"
+        return in_words(self.compared, self.column)
 
 
 def gain_over_untouched(sweep: SweepRecord, store: ArtifactStore) -> Gain | None:
@@ -54,7 +54,7 @@ def gain_over_untouched(sweep: SweepRecord, store: ArtifactStore) -> Gain | None
     compared = table.compared(cells[0].label)
     if compared is None:
         return None
-    return Gain(chosen=cells[0], untouched=sweep.cells[other][0], column=table.lead, found=compared.differences[table.lead])
+    return Gain(chosen=cells[0], untouched=sweep.cells[other][0], column=table.lead, compared=compared)
 
 
 def no_gain(sweep: SweepRecord, records: Mapping[str, Record]) -> str:

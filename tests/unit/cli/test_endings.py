@@ -19,6 +19,7 @@ from sentdist.execution.cluster import connection
 from sentdist.plan.stage import Json
 from sentdist.plan.unroll import Trial
 from sentdist.report import kept_report, sweep_ending
+from sentdist.report.comparisons import Comparison
 from sentdist.store import searches, sweep
 from sentdist.tracking import mlflow_tracker, rebuild
 from tests.support.planning import RECIPES
@@ -170,7 +171,8 @@ def test_the_report_that_is_kept_has_the_trackers_pages_and_goes_there_too(
     monkeypatch.setattr(searches, "find_search", lambda store, name: "a search" if is_search else None)
     monkeypatch.setattr(sweep, "load_sweep", lambda store, name: name)
     chosen, untouched = SimpleNamespace(label="rcl"), SimpleNamespace(cell="base")
-    gain = None if found is None else sweep_ending.Gain(chosen=chosen, untouched=untouched, column="STS", found=found)  # type: ignore[arg-type]
+    compared = None if found is None else Comparison(system="rcl", other="base", relation="other", differences={"STS": found})
+    gain = None if found is None else sweep_ending.Gain(chosen=chosen, untouched=untouched, column="STS", compared=compared)  # type: ignore[arg-type]
     monkeypatch.setattr(sweep_ending, "gain_over_untouched", lambda sweep, store: gain)
 
     def keep_report(store: object, name: str, folder: Path, *, links: object) -> str:
@@ -185,7 +187,7 @@ def test_the_report_that_is_kept_has_the_trackers_pages_and_goes_there_too(
     said = capsys.readouterr()
     *lines, registered = said.out.splitlines()
     assert registered == (
-        "Registered, as dev chose: models:/demo/3 (@best)" if is_registered else f"Not registered as @best: {gain and gain.line}."
+        "Registered, as dev chose: models:/demo/3 (@best)" if is_registered else f"Not registered as @best: {gain and gain.line}"
     )
     assert lines == [
         "Report: store/reports/demo/report.html",
