@@ -111,6 +111,7 @@ def tune(
     for line in (*request.pin.notes, *request.resolver.notes, can_show(request)):
         typer.echo(line)
     _write(folder / "search.yaml", f"# sentdist tune {file} --budget {budget}\n{recipe_text(search_values(request.asked))}")
+    _connect(local=local)
     is_stopped = False
     try:
         tuning.run()
@@ -125,15 +126,18 @@ def tune(
 def _workplace(*, local: bool, tracking: str | None) -> Workplace:
     from sentdist.execution.workplaces import Cluster, ThisProcess
 
+    return ThisProcess() if local else Cluster(tracking)
+
+
+def _connect(*, local: bool) -> None:
     if local:
         from sentdist.execution.sigterm import end_on_sigterm
 
         end_on_sigterm()
-        return ThisProcess()
-    from sentdist.execution.cluster.connection import connect_to_drive
+    else:
+        from sentdist.execution.cluster.connection import connect_to_drive
 
-    connect_to_drive()
-    return Cluster(tracking)
+        connect_to_drive()
 
 
 def _hand_over(tuning: Tuning, request: OwnRequest, folder: Path, *, local: bool, store: str | None, data: Path | None) -> None:

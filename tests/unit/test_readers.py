@@ -61,6 +61,7 @@ ALLOWED = {
     "stages/planning/encoder_digest.py:_check_length": "called under reading",
     "stages/learning_curve.py:go_on": "called under stages/train.py's load; given a text",
     "processor.py:_values": "/proc/cpuinfo",
+    "inference/averaged.py:average_encoders": "artifacts, which are checked where they are found",
     "stages/rungs.py:save_on_ranks": "what this rank has just written",
 }
 OTHERS = (

@@ -49,14 +49,14 @@ def test_an_option_that_there_is_not_and_a_value_of_another_kind_are_mistakes(wo
 
 # What must be said for a command to come as far as its store.
 ENOUGH: dict[tuple[str, ...], tuple[str, ...]] = {
-    ("plan",): (DEMO,), ("run",): (DEMO, "--local"), ("sweep",): (DEMO, "--local"), ("tune",): ("pairs.csv", "--local"), ("models",): (),
+    ("plan",): (DEMO,), ("run",): (DEMO, "--local"), ("sweep",): (DEMO, "--local"), ("tune",): ("pairs.csv", "--local"), ("train",): ("pairs.csv",), ("models",): (),
     ("leaks",): (DEMO,), ("evaluate",): ("minilm-l6", "--tasks", "scenes-sts"), ("compare",): ("minilm-l6", "ENCODER", "--tasks", "scenes-sts"),
     ("encode",): ("ENCODER", "pairs.csv", "--column", "one", "--out", "out.npy"), ("similarity",): ("ENCODER", "a", "b"),
     ("search",): ("ENCODER", "a", "--corpus", "pairs.csv", "--column", "one"), ("export",): ("ENCODER", "--to", "out"), ("push",): ("abcdef", "me/mine"),
     ("report",): ("demo",), ("explain",): ("abcdef", "abcdee"), ("track",): ("--rebuild",), ("store", "list"): (), ("store", "show"): ("abcdef",),
-    ("store", "check"): (), ("store", "drop"): ("abcdef",), ("store", "gc"): (), ("up",): (), ("doctor",): (),
+    ("store", "check"): (), ("store", "drop"): ("abcdef",), ("store", "gc"): (), ("up",): (), ("doctor",): (), ("submit",): (DEMO,),
 }  # fmt: skip
-ELSEWHERE = (("up",), ("doctor",))  # start servers, or go on to the next finding
+ELSEWHERE = (("up",), ("doctor",), ("submit",))  # start servers, go on to the next finding, or leave the store to a cluster
 
 
 def test_every_command_with_a_store_stands_in_the_table() -> None:

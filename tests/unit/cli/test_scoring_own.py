@@ -10,8 +10,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import sentdist
-from sentdist.cli import app, building, tune
+from sentdist.cli import app
 from sentdist.errors import RecipeError
+from sentdist.execution.tuning import Tuning
 
 WHO, WHAT, WHERE = ("man", "woman", "child", "dog", "cat"), ("eats", "drinks", "plays", "sings", "reads"), ("house", "garden", "street")
 ROWS = [(f"a {who} {what} in the {where}", f"the {who} in the {where} {what}") for who in WHO for what in WHAT for where in WHERE]
@@ -41,7 +42,7 @@ def queries(name: str) -> int:
 def test_the_rows_that_tune_holds_out_for_test_are_scored(planted_encoder_dir: Path) -> None:
     found = call("evaluate", planted_encoder_dir, "--tasks", "own=faq.csv")
     assert found.exit_code == 0 and "retrieval-faq-csv-test" in found.output and "map" in found.output, found.output
-    assert queries("retrieval-faq-csv-test") == 8
+    assert queries("retrieval-faq-csv-test") == 22
     again = sentdist.evaluate(str(planted_encoder_dir), "own=faq.csv@test")
     assert again["retrieval-faq-csv-test"] == pytest.approx(100.0)
 
@@ -101,13 +102,12 @@ def test_triplets_and_graded_pairs_are_scored_as_what_they_are(planted_encoder_d
 
 
 def test_a_recipe_says_how_its_file_is_read(planted_encoder_dir: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(building, "build_within", lambda *_: None)
-    monkeypatch.setattr(tune, "_print_winner", lambda *_: None)
+    monkeypatch.setattr(Tuning, "run", lambda self: None)
     (here / "faq.csv").write_text("".join(f"{n},{one},{other},a note on {n}\n" for n, (one, other) in enumerate(ROWS)))
     refused = call("evaluate", planted_encoder_dir, "--tasks", "own=faq.csv")
     assert refused.exit_code == 2 or "triplets" in refused.output, refused.output
     assert call("tune", "faq.csv", "--columns", "2,3", "--local", "--encoder", planted_encoder_dir, "--max-length", "20").exit_code == 0
-    recipe = ".sentdist/tuned/tune-faq/recipe.yaml"
+    recipe = ".sentdist/tuned/tune-faq/search.yaml"
     found = call("evaluate", planted_encoder_dir, "--tasks", f"own={recipe}")
     assert found.exit_code == 0 and "retrieval-faq-csv-test" in found.output, found.output
 
@@ -179,7 +179,7 @@ def test_what_was_recognised_and_held_out_is_said(planted_encoder_dir: Path, tin
     for words in (("evaluate", planted_encoder_dir), ("compare", planted_encoder_dir, tiny_encoder_dir)):
         found = call(*words, "--tasks", "own=faq.csv")
         assert "faq.csv: faq in question, answer; text in utf-16; separated by semicolons" in found.output, found.output
-        assert found.output.count("75 rows: 59 train, 8 dev, 8 test") == 1
+        assert found.output.count("75 rows: 42 train, 11 dev, 22 test") == 1
 
 
 def test_the_list_of_tasks_has_it() -> None:
@@ -193,7 +193,7 @@ def test_scores_and_comparisons_are_json_for_other_programs(planted_encoder_dir:
     values = json.loads(scored.stdout)
     (line,) = values["tasks"]
     expected = sentdist.evaluate(str(planted_encoder_dir), "own=faq.csv")
-    assert line["task"] == "retrieval-faq-csv-test" and line["score"] == expected["retrieval-faq-csv-test"] and line["num_items"] == 8
+    assert line["task"] == "retrieval-faq-csv-test" and line["score"] == expected["retrieval-faq-csv-test"] and line["num_items"] == 22
     assert Path(values["folder"]).is_dir() and values["pooling"] == "mean" and "Encoding" in scored.stderr
     compared = json.loads(call("compare", planted_encoder_dir, tiny_encoder_dir, *asked).stdout)
     found = sentdist.compare(str(planted_encoder_dir), str(tiny_encoder_dir), "own=faq.csv")

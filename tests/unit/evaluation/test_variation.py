@@ -127,9 +127,9 @@ def test_columns_are_independent_tests() -> None:
     found = [one for (one,) in against(columns, [[("ours", "base")]] * 3)]
     for one in found:
         assert one.p is not None and one.table_p == pytest.approx(1 - (1 - one.p) ** 3, abs=0.015)
-    error = ((found[0].high or 0.0) - (found[0].low or 0.0)) / 2 / norm.isf(0.025)
     limit = norm.isf((1 - 0.95 ** (1 / 3)) / 2)
-    assert found[0].detectable == pytest.approx(error * (limit + norm.ppf(0.8)), rel=0.03)
+    assert ((found[0].high or 0.0) - (found[0].low or 0.0)) / 2 == pytest.approx(found[0].error * limit, rel=0.03), "corrected, as p is"
+    assert found[0].detectable == pytest.approx(found[0].error * (limit + norm.ppf(0.8)), rel=0.03)
 
 
 def test_what_all_rows_share_makes_their_tests_one() -> None:

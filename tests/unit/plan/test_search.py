@@ -95,7 +95,7 @@ def test_a_search_that_does_not_fit_its_recipe_is_refused(changes: dict[str, Jso
 
 def test_set_reaches_into_a_search() -> None:
     overrides = (
-        "sweep={}", "search.space.training.learning_rate={log: [1.0e-5, 1.0e-4]}", "search.samples=64", "search.suggest=random",
+        "sweep={}", "methods.entropy.select=true", "search.space.training.learning_rate={log: [1.0e-5, 1.0e-4]}", "search.samples=64", "search.suggest=random",
         "search.space.methods.rcl.phis={choice: [[0.1], [0.2]]}", "search.halving.rungs=[0.5, 1]",
     )  # fmt: skip
     search = load_recipe(RECIPES / "demo.yaml", overrides).search

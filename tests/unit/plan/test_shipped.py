@@ -12,8 +12,10 @@ from tests.support.planning import RECIPES
 
 
 @pytest.mark.parametrize("command", ["plan", "run", "sweep", "leaks"])
-@pytest.mark.parametrize("name", ["rcl_grid", "rcl_gird", "rcl_grid.yml", "rayjobs/recipes/rcl_grid.yaml"])
-def test_a_shipped_recipe_is_found_by_its_bare_name(command: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["rcl_gird", "rcl_grid.yml", "rayjobs/recipes/rcl_grid.yaml"])
+def test_a_shipped_recipe_is_suggested_for_a_name_that_is_near(
+    command: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Only files of the very folder were looked at."""
     monkeypatch.chdir(tmp_path)
     said = CliRunner().invoke(app, [command, name]).output
@@ -23,6 +25,6 @@ def test_a_shipped_recipe_is_found_by_its_bare_name(command: str, name: str, tmp
 def test_the_very_name_comes_before_names_beside_that_are_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("rcl_grids.yaml").write_text("name: mine\n")
-    assert f'"{RECIPES / "sweeps" / "rcl_grid.yaml"}"' in CliRunner().invoke(app, ["plan", "rcl_grid"]).output
+    assert f'"{RECIPES / "sweeps" / "rcl_grid.yaml"}"' in CliRunner().invoke(app, ["plan", "rcl_grid.yml"]).output
     assert '"rcl_grids.yaml"' in CliRunner().invoke(app, ["plan", "rcl_grdis"]).output
     assert "`sentdist recipes` lists" in CliRunner().invoke(app, ["plan", "zzzzzz"]).output

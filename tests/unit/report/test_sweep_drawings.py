@@ -70,7 +70,7 @@ def test_figures_of_scores_carry_the_unit_of_their_table(kind: TaskKind) -> None
     assert [score_unit(table) for table in tables] == [f"average of 2 tasks ({measure.unit})", f"b ({measure.unit})"]
 
 
-SETS: Json = [[0.01], [0.01, 0.02]]
+SETS: Json = [[0.01], [0.01, 0.02], [0.01, 0.02, 0.05], [0.01, 0.02, 0.05, 0.1]]
 EQ_1: Json = {"objective": {"name": "info_nce"}}
 RCL: Json = {"objective": {"name": "rcl"}, "bank": "entropy", "phis": [0.01]}
 
@@ -92,9 +92,10 @@ def test_places_of_a_grid_are_means_over_seeds_of_one_cell(tmp_path: Path) -> No
     """What leaves another attention dropout is not the point of Eq. 1."""
     files = _files(tmp_path, paper="rcl", dropped=EQ_1 | {"regularizers": {"attention_dropout": 0.1}})  # type: ignore[operator]
     grid, regulators = (list(csv.DictReader(io.StringIO(str(files[name])))) for name in ("grid.csv", "regulators.csv"))
-    assert [(row["φ set"], row["seeds"]) for row in grid] == [("{0.01}", "2"), ("{0.01, 0.02}", "2")]
+    sets = ("{0.01}", "{0.01, 0.02}", "{0.01, 0.02, 0.05}", "{0.01, 0.02, 0.05, 0.1}")
+    assert [(row["φ set"], row["seeds"]) for row in grid] == [(one, "2") for one in sets]
     ours = [(row["regulators"], row["seeds"]) for row in regulators if row["source"] == "ours"]
-    assert ours == [("0", "2"), ("2", "2"), ("4", "2")] and len(ours) < len(regulators), "the paper's curve stands beside"
+    assert ours == [(str(number), "2") for number in (0, 2, 4, 6, 8)] and len(ours) < len(regulators), "the paper's curve stands beside"
 
 
 @pytest.mark.parametrize(

@@ -394,8 +394,6 @@ def test_as_many_items_of_another_test_set_are_refused(column: str, tmp_path: Pa
     [
         (("sts12", "sts13", "Avg"), "Avg"),
         (("faq:acc@1", "faq:map", "faq:mrr", "faq:ndcg@10"), "faq:map"),  # the last one spoke: dev had chosen by another measure
-        (("stsb",), "stsb"),
-        (("faq:acc@1", "faq:acc@3"), "faq:acc@3"),
     ],
 )
 def test_the_measure_that_stands_for_a_task_speaks_for_a_table(columns: tuple[str, ...], lead: str) -> None:

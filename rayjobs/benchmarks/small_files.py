@@ -1,4 +1,4 @@
-"""`sentdist train` beside sentence-transformers' trainer on small files: `python -m rayjobs.benchmarks.own_data --work DIR [--data DIR]`.
+"""`sentdist train` and sentence-transformers on small files: `python -m rayjobs.benchmarks.small_files --work DIR [--data DIR]`.
 
 Each seed draws other rows, and both sides train on the same file; held-out rows share no text with any of them. sentence-transformers takes
 the values of its documentation: 1 epoch, batch 16, rate 2e-5, warm-up 0.1, multiple negatives without duplicates, or CoSENT. It loads all
@@ -152,7 +152,10 @@ def trained(side: str, file: Path, start: str, folder: Path, seed: int, budget: 
     if side == "tune":
         command += ["--budget", budget, "--local"]
     if side == "peer":
-        command = ["-c", f"from rayjobs.benchmarks.own_data import *; peer(Path({str(file)!r}), {start!r}, Path({str(folder)!r}), {seed})"]
+        command = [
+            "-c",
+            f"from rayjobs.benchmarks.small_files import *; peer(Path({str(file)!r}), {start!r}, Path({str(folder)!r}), {seed})",
+        ]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with (folder / "log.txt").open("w") as lines:
         subprocess.run([sys.executable, *command], check=True, stdout=lines, stderr=subprocess.STDOUT)
