@@ -82,13 +82,12 @@ def encoder_card(
     upstream = {stage.key for stage in topological((train,))}
     corpora = [one for one in all_records.values() if one.kind in CORPUS_STAGE_KINDS and one.key in upstream]
     terms = list(terms_of(train.objective))
-    base = base or train.encoder.checkpoint
     works = {*works_of_stages((train,)), "sbert"}  # the folder is in sentence-transformers' format
     page = CardPage(
         name=name,
         title=PurePosixPath(name).name,
-        metadata=_metadata(base, scores, name=name, licence=licence, language=language),
-        checkpoint=base,
+        metadata=_metadata(base or train.encoder.checkpoint, scores, name=name, licence=licence, language=language),
+        checkpoint=train.encoder.checkpoint,
         revision=train.encoder.revision,
         has_unit_length=has_unit_length,
         objective=" + ".join(term.name for term in terms) + (f", the average of {num_seeds} seeds" if num_seeds > 1 else ""),
