@@ -235,7 +235,7 @@ def test_a_gain_is_shown_by_the_reports_own_test(
     fill_store(context.store, plan, noise=lambda trial: noise[trial.method], num_items={"stsb": 60})
     gain = sweep_ending.gain_over_untouched(sweep.load_sweep(context.store, "tiny"), context.store)
     assert gain is not None and gain.untouched.cell == "base" and gain.is_shown == is_shown, gain
-    assert gain.line.startswith("rcl is better than base" if is_shown else "rcl is " if noise is ILL else "rcl is not shown"), gain.line
+    assert gain.line.startswith("fine_tuned is " + ("better" if is_shown else "worse" if noise is ILL else "not shown")), gain.line
     without = sweep.load_sweep(context.store, "tiny")
     without = without.model_copy(update={"trials": tuple(trial for trial in without.trials if trial.train is not None)})
     assert sweep_ending.gain_over_untouched(without, context.store) is None, "there is nothing to compare with"

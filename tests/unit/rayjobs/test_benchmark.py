@@ -37,7 +37,7 @@ def test_both_sides_score_alike(precision: str, planted_encoder_dir: Path, tmp_p
     ours, theirs = next(sentdist_sts(work)), next(peer_sts(work))
     assert ours["seconds"] > 0 and theirs["seconds"] > 0
     assert abs(ours["scenes-sts-dev"]) > 1.0
-    assert ours["scenes-sts-dev"] == pytest.approx(theirs["scenes-sts-dev"], abs=0.01 if precision == "fp32" else 0.5)
+    assert ours["scenes-sts-dev"] == pytest.approx(theirs["scenes-sts-dev"], abs=0.03 if precision == "fp32" else 0.5)
 
 
 def test_the_page_has_ratios_scores_and_their_largest_difference() -> None:
