@@ -15,7 +15,7 @@ from sentdist.plan.unroll import Plan
 from sentdist.plan.wording import value_text
 from sentdist.store.forecast import ENCODED_PER_TRAINED
 
-TELLS = 0.1  # of a training: what that took tells how long the rest takes
+TELLS = 0.1  # of the work: what that took tells how long the rest takes
 SILENCE_S = 20.0  # after which a line says what still runs
 MOST_NAMED = 3  # stages in a line
 ENDS = ("finished", "failed", "lost")
@@ -46,7 +46,7 @@ class SweepProgress:
         self._clock = clock
         self._began = self._last_line = clock()
         self._finished: set[str] = set()
-        self._has_trained = False
+        self._has_trained = self._is_training = False
         self.running: dict[str, RunningStage] = {}
 
     @property
@@ -72,8 +72,9 @@ class SweepProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds until the end, at the speed so far; None before a tenth of a training is done: start-ups tell nothing of the rest."""
-        if not self._has_trained or not self.share:
+        """Seconds until the end, at the speed so far; None before a training is finished, or is under way and a tenth of all is done:
+        start-ups tell nothing of the rest."""
+        if not self.share or not (self._has_trained or (self._is_training and self.share >= TELLS)):
             return None
         return (self.now - self._began) * (1 - self.share) / self.share
 
@@ -122,7 +123,7 @@ class SweepProgress:
         if event.step is None or not event.num_steps:
             self.running[event.key] = before
             return
-        self._has_trained = self._has_trained or (event.kind == "train" and event.step / event.num_steps >= TELLS)
+        self._is_training = self._is_training or event.kind == "train"
         said = f"step {event.step}/{event.num_steps}" + ("" if event.loss is None else f", loss {event.loss:.4f}")
         if event.what == "dev":
             said = before.said
