@@ -104,7 +104,7 @@ def columns(browser: Browser) -> list[str]:
 def test_the_list_of_experiments_says_what_each_asks(shown: Shown, browser: Browser) -> None:
     browser.visit("#/experiments?workflowType=machine_learning")
     text = browser.wait_for_text("tiny", "Does RCL help in a")
-    assert "](" not in text and "Assistant" not in text
+    assert "](" not in text and "Ask questions about" not in text  # of the assistant
 
 
 def test_an_experiment_opens_on_its_sweep_which_links_to_its_views(shown: Shown, browser: Browser) -> None:

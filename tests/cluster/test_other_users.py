@@ -305,7 +305,7 @@ def test_one_click_on_the_printed_link_opens_mlflow(servers: Servers, monkeypatc
         browser.chrome.get(servers.link)
         text = browser.wait_for_text("Experiments", "Model training", "Last modified")
         browser.settle()
-        assert not [part for part in ("Default", "Assistant", "Welcome", "telemetry") if part in text + browser.text]
+        assert not [part for part in ("Default", "Ask questions about", "Welcome", "telemetry") if part in text + browser.text]
         assert browser.address == f"{servers.mlflow}/#/experiments?workflowType=machine_learning"
         page = "#/models?workflowType=machine_learning"
         browser.chrome.get("about:blank")
