@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sentdist.evaluation.items import Scored
-from sentdist.evaluation.significance import ALPHA, Difference
+from sentdist.evaluation.significance import Difference
 from sentdist.plan.measures import SATURATED, Measure
 from sentdist.report.evaluated import compare_evaluated
 
@@ -30,7 +30,7 @@ class Verdict:
     @property
     def outcome(self) -> Literal["better", "worse", "not shown to be better"]:
         """By the test at the 5 % level."""
-        if self.difference.p is None or self.difference.p >= ALPHA:
+        if not self.difference.is_significant:
             return "not shown to be better"
         return "better" if self.difference.difference > 0 else "worse"
 
