@@ -18,8 +18,10 @@ from sentdist.print_line import PrintLine
 if TYPE_CHECKING:
     from sentdist.execution.tuning import Trained
     from sentdist.plan.stage import Json
+    from sentdist.plan.stages import Scores
     from sentdist.report.verdict import Verdict
     from sentdist.stages.planning.own_request import OwnRequest
+    from sentdist.store.store import Artifact, ArtifactStore
 
 KEY_LETTERS = 8
 ROWS = ".sentdist/data"  # where rows that a program gives are kept
@@ -107,62 +109,62 @@ def hand_over(trained: Trained, request: OwnRequest, out: Path, *, store: str | 
 
     out: the folder in which its folder is made, named by the keys of the trainings; one that is there is kept.
     """
-    from sentdist.encoder_export import card_of, export_encoder
-    from sentdist.inference.averaged import average_encoders
+    from sentdist.encoder_export import card_of
     from sentdist.plan.own_tasks import own_test_names
-    from sentdist.plan.specs import EncoderSpec, EncoderUse
-    from sentdist.plan.stages import Scores
+    from sentdist.plan.specs import EncoderSpec
+    from sentdist.plan.stages import Train
     from sentdist.report.evaluated import compared_measures, scored
     from sentdist.report.verdict import verdict
 
     opened, asked = open_store(store), request.asked
-    found = [opened.get(trial.scores.encoder) for trial in trained.trials]  # type: ignore[arg-type]
-    artifacts = [one for one in found if one is not None]
+    artifacts = [
+        found for trial in trained.trials if isinstance(trial.scores.encoder, Train) and (found := opened.get(trial.scores.encoder))
+    ]
+    target = _written(artifacts, out, opened, max_length=asked.max_length)
+    untouched, own = trained.untouched(asked.untouched_of(trained.settings.method)).scores, trained.trials[0].scores
+    if artifacts[1:]:
+        assert isinstance(untouched.encoder, EncoderSpec), "it is not trained"
+        own = _scores_of(target, untouched.encoder.pooling, trained, request, store=store, data=data)
+    measures = compared_measures(own_test_names(request.pin.name, asked.shape))
+    ours, theirs = (scored(one.record.results, opened.folder(one), measures) for one in map(opened.get, (own, untouched)) if one)
+    average = own.encoder if isinstance(own.encoder, EncoderSpec) else None
+    card = card_of(artifacts[0], opened, name=target.name, scored_as=average, num_seeds=len(artifacts))
+    (target / "README.md").write_text(card, encoding="utf-8")
+    return TrainedEncoder(folder=target, verdict=verdict(ours, theirs, measures), num_seeds=len(artifacts))
+
+
+def _written(artifacts: Sequence[Artifact], out: Path, store: ArtifactStore, *, max_length: int) -> Path:
+    """The folder of the encoder whose weights are the mean of these trainings'."""
+    from sentdist.encoder_export import export_encoder
+    from sentdist.inference.averaged import average_encoders
+    from sentdist.plan.specs import EncoderUse
+
     keys = sorted(one.key for one in artifacts)
     name = keys[0] if not keys[1:] else hashlib.sha256(" ".join(keys).encode()).hexdigest()
     target = out / f"encoder-{name[:KEY_LETTERS]}"
     out.mkdir(parents=True, exist_ok=True)
     if not target.exists():
         with TemporaryDirectory() as scratch:
-            folder = Path(opened.folder(artifacts[0]))
+            folder = Path(store.folder(artifacts[0]))
             if keys[1:]:
                 folder = Path(scratch) / "average"
-                average_encoders([Path(opened.folder(one)) for one in artifacts], folder)
-            export_encoder(EncoderUse(checkpoint=str(folder), max_length=asked.max_length), target, opened)
-    measures = compared_measures(own_test_names(request.pin.name, asked.shape))
-    own, spec = trained.trials[0].scores, None
-    if keys[1:]:
-        own, context = _scores_of(target, trained, request, store=store, data=data)
-        from sentdist.plan.stage import topological
-        from sentdist.stages.local import build_all
-
-        build_all(topological((own,)), context)
-        assert isinstance(own.encoder, EncoderSpec), "it is scored as a folder"
-        spec = own.encoder
-    records = {}
-    for which, stage in (("ours", own), ("untouched", trained.untouched(asked.untouched_of(trained.settings.method)).scores)):
-        assert isinstance(stage, Scores)
-        artifact = opened.get(stage)
-        assert artifact is not None, "it was built"
-        records[which] = scored(artifact.record.results, opened.folder(artifact), measures)
-    card = card_of(artifacts[0], opened, name=target.name, scored_as=spec, num_seeds=len(artifacts))
-    (target / "README.md").write_text(card, encoding="utf-8")
-    return TrainedEncoder(folder=target, verdict=verdict(records["ours"], records["untouched"], measures), num_seeds=len(artifacts))
+                average_encoders([Path(store.folder(one)) for one in artifacts], folder)
+            export_encoder(EncoderUse(checkpoint=str(folder), max_length=max_length), target, store)
+    return target
 
 
-def _scores_of(folder: Path, trained: Trained, request: OwnRequest, *, store: str | None, data: Path | None) -> Any:
-    """The scores of an encoder in a folder on the test rows of these trainings, as a stage, and where it is built."""
+def _scores_of(folder: Path, pooling: str, trained: Trained, request: OwnRequest, *, store: str | None, data: Path | None) -> Scores:
+    """The scores of the encoder in a folder on the test rows of these trainings, built in this process."""
     from sentdist.plan.recipe import recipe_from_values
+    from sentdist.stages.local import build_all
     from sentdist.stages.planning.planned import planned_recipe
 
-    recipe = trained.plan.recipe
-    values = recipe.model_dump(exclude_unset=True) | {"methods": {"encoder": {}}, "baseline": "encoder", "seeds": [0]}
-    pooling = request.asked.poolings.get(recipe.encoder.checkpoint, "mean")
+    values = trained.plan.recipe.model_dump(exclude_unset=True) | {"methods": {"encoder": {}}, "baseline": "encoder", "seeds": [0]}
     values["encoder"] = {"checkpoint": str(folder), "pooling": pooling}
-    plan, context = planned_recipe(
-        recipe_from_values(values, where=str(folder)), store=store_root(store), data=data, resolver=request.resolver
-    )
-    return plan.trials[0].scores, context
+    recipe = recipe_from_values(values, where=str(folder))
+    plan, context = planned_recipe(recipe, store=store_root(store), data=data, resolver=request.resolver)
+    build_all(plan.stages, context)
+    return plan.trials[0].scores
 
 
 def as_file(rows: Any) -> str:

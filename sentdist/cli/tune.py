@@ -165,7 +165,8 @@ def _hand_over(tuning: Tuning, request: OwnRequest, folder: Path, *, local: bool
     typer.echo("")
     typer.echo(f"Recipe: {folder / 'recipe.yaml'}, what was tried: {folder / 'search.yaml'}")
     typer.echo(f"Report: {made.write(folder / 'report')}")
-    print_trained(found, str(trained.plan.recipe.encoder.checkpoint))
+    untouched = trained.untouched(request.asked.untouched_of(trained.settings.method)).scores.encoder
+    print_trained(found, getattr(untouched, "checkpoint", "the untouched encoder"))
 
 
 def _check_folder(path: Path, file: str) -> None:
