@@ -96,7 +96,7 @@ def compared(sweep: SweepRecord, records: Mapping[str, Record]) -> tuple[dict[st
 
 def _means(rows: Sequence[SummaryRow], metric: str, further: Sequence[Mapping[str, float]]) -> dict[str, float]:
     metrics = [
-        {metric_name(name): score for name, score in row.scores.items()} | ({} if row.dev is None else {DEV_SCORE: row.dev}) | more
+        {metric_name(name): score for name, score in row.scores.items()} | ({} if row.dev is None else {DEV_SCORE: row.dev}) | dict(more)
         for row, more in zip(rows, further, strict=True)
     ]
     found = {name: round(statistics.fmean(one[name] for one in metrics), 2) for name in metrics[0] if all(name in one for one in metrics)}
