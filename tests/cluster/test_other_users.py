@@ -125,12 +125,9 @@ def _ends_of_logs(folder: Path) -> str:
 
 
 def _job(servers: Servers) -> tuple[str, str]:
-    """Submit a job with what `sentdist submit` passes on; its output, and all command lines that could be read meanwhile."""
-    environment = 'json.dumps({"env_vars": job_environment(os.environ)})'
-    submit = f". .sentdist/env; python -c 'import json, os; from sentdist.execution.jobs import job_environment; print({environment})' "
-    submit += (
-        ">.sentdist/job_environment.json; ray job submit --working-dir job --runtime-env .sentdist/job_environment.json -- python job.py"
-    )
+    """Submit a job as quickstart.sh does; its output, and all command lines that could be read meanwhile."""
+    submit = f". .sentdist/env; . {ROOT}/infra/submit.sh; "
+    submit += "job_environment >.sentdist/job_environment.json; ray job submit --working-dir job --runtime-env .sentdist/job_environment.json -- python job.py"
     seen: set[str] = set()
     with (servers.folder / "job.log").open("w+") as log:
         process = subprocess.Popen(
@@ -298,18 +295,17 @@ def test_one_click_on_the_printed_link_opens_mlflow(servers: Servers, monkeypatc
     for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"):
         monkeypatch.delenv(name, raising=False)
     with open_browser(servers.mlflow) as browser:
+        browser.chrome.execute_script("localStorage.clear()")  # as a new browser
         browser.visit("#/experiments")
         assert "Experiments" not in browser.text
-        browser.chrome.get(f"{servers.mlflow}/health")  # which needs no login: a refusal has no storage
-        browser.chrome.execute_script("localStorage.clear()")  # as a new browser
         browser.chrome.get("about:blank")
         browser.chrome.get(servers.link)
         text = browser.wait_for_text("Experiments", "Model training", "Last modified")
         browser.settle()
         assert not [part for part in ("Default", "Ask questions about", "Welcome", "telemetry") if part in text + browser.text]
         assert browser.address == f"{servers.mlflow}/#/experiments?workflowType=machine_learning"
-        page = "#/models?workflowType=machine_learning"
+        page = "#/models"
         browser.chrome.get("about:blank")
         browser.chrome.get(servers.link + page)
-        browser.wait_for_text("Version")
+        browser.wait_for_text("Registered Models")
         assert browser.address == f"{servers.mlflow}/{page}", "what follows a # in the link stays"
