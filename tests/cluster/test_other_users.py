@@ -125,9 +125,12 @@ def _ends_of_logs(folder: Path) -> str:
 
 
 def _job(servers: Servers) -> tuple[str, str]:
-    """Submit a job as quickstart.sh does; its output, and all command lines that could be read meanwhile."""
-    submit = f". .sentdist/env; . {ROOT}/infra/submit.sh; "
-    submit += "job_environment >.sentdist/job_environment.json; ray job submit --working-dir job --runtime-env .sentdist/job_environment.json -- python job.py"
+    """Submit a job with what `sentdist submit` passes on; its output, and all command lines that could be read meanwhile."""
+    environment = 'json.dumps({"env_vars": job_environment(os.environ)})'
+    submit = f". .sentdist/env; python -c 'import json, os; from sentdist.execution.jobs import job_environment; print({environment})' "
+    submit += (
+        ">.sentdist/job_environment.json; ray job submit --working-dir job --runtime-env .sentdist/job_environment.json -- python job.py"
+    )
     seen: set[str] = set()
     with (servers.folder / "job.log").open("w+") as log:
         process = subprocess.Popen(
