@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sentdist.errors import SentdistError
 from sentdist.execution.build_recipe import searched
 from sentdist.execution.progress import Show, SweepProgress
 from sentdist.execution.searching.budgets import steady_clock
@@ -127,6 +128,8 @@ class Tuning:
             self._more_seeds(chosen)
         except _OutOfTime:
             self._print("The time is up: what is unfinished is kept for the next call.")
+        except SentdistError as error:  # the first training is there to hand over
+            self._print(f"FAILED  {error} What was finished before is handed over.")
 
     def finished(self) -> Trained | None:
         """`best`, noted in the store as the sweep that reports read."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sentdist.errors import DataError
 from sentdist.execution import tuning
 from sentdist.execution.tuning import Settings, Tuning
 from sentdist.execution.workplaces import ThisProcess
@@ -81,3 +82,14 @@ def test_a_training_that_takes_all_the_time_is_handed_over_alone() -> None:
     found = Pretended(expected={str(DEFAULT): 455.0})
     found.run()
     assert found.best is not None and len(found.best.trials) == 1
+
+
+def test_what_fails_after_the_first_training_is_reported_and_costs_no_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Tuning, seconds: float) -> None:
+        raise DataError(where="search", found="nothing", expected="a score", remedy="Look.")
+
+    monkeypatch.setattr(Pretended, "_search_for", fail)
+    found, lines = Pretended(expected={str(DEFAULT): 20.0}), list[str]()
+    found._print = lines.append
+    found.run()
+    assert found.best is not None and len(found.best.trials) == 1 and lines[-1].startswith("FAILED  search: ")
