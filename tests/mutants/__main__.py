@@ -1,11 +1,12 @@
 """A sample of bugs: how many of 240 small changes to the package do its tests notice?
 
-    python -m tests.mutants draw                chooses the mutants, in proportion to the lines of each package: mutants.json
-    python -m tests.mutants cover DIR           runs the tests once and notes which lines of the package each of them runs (needs `coverage`)
-    python -m tests.mutants run DIR             runs, for each mutant, the tests that run its line, until one fails: DIR/killed.json
+    python -m tests.mutants draw         choose the mutants, each package in proportion to its lines: mutants.json
+    python -m tests.mutants cover DIR    run the tests once and note which lines each of them runs (needs `coverage`)
+    python -m tests.mutants run DIR      run, for each mutant, the tests that run its line, until one fails
 
-A mutant names its function and the expression that changes instead of a line, so that it is found again where code has moved. Run are the tests
-of one process (unit, parity, laws, golden), those that run fewest lines first, up to `MAX_TESTS` and `MAX_TESTS_S` seconds a mutant.
+A mutant names its function and the expression that changes, not a line, so that it is found again where code has moved. The tests are
+those that need one process (unit, parity, laws, golden); those that run fewest lines come first, up to `MAX_TESTS` and `MAX_TESTS_S`
+seconds for each mutant.
 """
 
 from __future__ import annotations
@@ -243,13 +244,17 @@ def run(folder: Path) -> None:
                 out.write(json.dumps([number, verdict]) + "\n")
     verdicts = [json.loads(line)[1] for line in log.read_text().splitlines()]
     there = [one for one in verdicts if one != "gone"]
-    print({kind: verdicts.count(kind) for kind in sorted(set(verdicts))}, f"killed {there.count('killed') / len(there):.1%} of {len(there)}")
+    print(
+        {kind: verdicts.count(kind) for kind in sorted(set(verdicts))}, f"killed {there.count('killed') / len(there):.1%} of {len(there)}"
+    )
 
 
 def _in_copy() -> None:
     """A process of the pool works in its own copy of the tree and has imported what every test imports, but the package."""
     copied = Path(tempfile.mkdtemp(prefix="mutants-"))
-    shutil.copytree(ROOT, copied / "tree", ignore=shutil.ignore_patterns(".git", ".venv", ".*_cache", "__pycache__", ".sentdist", "*.egg-info"))
+    shutil.copytree(
+        ROOT, copied / "tree", ignore=shutil.ignore_patterns(".git", ".venv", ".*_cache", "__pycache__", ".sentdist", "*.egg-info")
+    )
     os.chdir(copied / "tree")
     sys.path[:] = [str(copied / "tree"), *(one for one in sys.path if one not in ("", str(ROOT)))]
     os.environ["PYTHONPATH"] = str(copied / "tree")
