@@ -91,7 +91,7 @@ LEFT_OUT = (
     "sentdist/plan/__pycache__/stage.pyc",
     "tests/unit/test_images.py",
     "notes.txt",
-    "infra/LOG.md.swp/.env",
+    "infra/log/README.md.swp/.env",
 )
 
 
