@@ -1,4 +1,4 @@
-"""Where the seconds of a sweep went: `python -m rayjobs.benchmarks.timeline --store DIR --sweep demo --out infra/benchmarks/demo.svg`.
+"""Where the seconds of a sweep went: `python -m rayjobs.benchmarks.timeline --store DIR --sweep demo --out demo.svg`.
 
 A bar a stage, from the records of the store: their ends are known to the second.
 """
