@@ -108,7 +108,7 @@ follow() {
 num_in_uv_cache() { find "$(uv cache dir 2>/dev/null)"/archive-v* -mindepth 1 -maxdepth 1 2>/dev/null | wc -l; }
 
 # enter_venv EXTRAS ("" or "[test]") ROOT: activates SENTDIST_VENV, or the active environment if it is this checkout's, else .venv, and installs
-# the pinned packages once. It never changes an environment of other work or of another checkout.
+# the pinned packages once. Unless SENTDIST_VENV names it, an environment of other work or of another checkout is not changed.
 enter_venv() {
     local extras="$1" root="$2" python stamp wanted
     if [ -n "${SENTDIST_VENV:-}" ]; then
