@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One machine, for yourself: the environment and `sentdist up` (Ray and MLflow on loopback), without running anything. `bash infra/stop.sh` ends them.
+# One machine, for yourself: installs the environment and runs `sentdist up` (Ray and MLflow on loopback), without a sweep. `bash infra/stop.sh` stops both.
 #   bash cluster/laptop.sh && source .sentdist/env && sentdist doctor
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"

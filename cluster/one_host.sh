@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# One server that others may reach: Ray's head on an address that you name, with token authentication. Run it in the environment that has sentdist.
-#   HEAD_IP=10.0.0.5 bash cluster/one_host.sh            the head; prints what clients need
+# One server that other hosts reach: Ray's head on the address HEAD_IP, with token authentication. Run it in the environment that has sentdist.
+#   HEAD_IP=10.0.0.5 bash cluster/one_host.sh            starts the head; prints the settings for clients
 #   GPUS=8 CPUS=64 HEAD_IP=10.0.0.5 bash cluster/one_host.sh
-#   TLS=1 HEAD_IP=10.0.0.5 bash cluster/one_host.sh      encrypted between hosts; cluster/README.md says what that takes
-# Asked to end (SIGTERM, as by systemd or a machine that shuts down), it has trainings on this host write checkpoints first, for NOTICE_S seconds (20).
-# As a unit of systemd it needs User=…, KillMode=mixed (else all processes get the signal at once) and TimeoutStopSec=60 (40 more than NOTICE_S).
-# The dashboard is reached through `ssh -L 8265:127.0.0.1:8265 HOST`.
+#   TLS=1 HEAD_IP=10.0.0.5 bash cluster/one_host.sh      encrypts traffic between hosts; see cluster/README.md
+# On SIGTERM (from systemd, or at shutdown), trainings on this host first write checkpoints; it waits NOTICE_S seconds (20) for them.
+# A systemd unit needs User=…, KillMode=mixed (otherwise all processes get the signal at once) and TimeoutStopSec=60 (40 more than NOTICE_S).
+# Open the dashboard through `ssh -L 8265:127.0.0.1:8265 HOST`.
 set -euo pipefail
-: "${HOME:=$(getent passwd "$(id -u)" | cut -d: -f6)}" # which a unit of systemd may lack
+: "${HOME:=$(getent passwd "$(id -u)" | cut -d: -f6)}" # unset in some systemd units
 export HOME
 . "$(dirname "${BASH_SOURCE[0]}")/security.sh"
 : "${HEAD_IP:?Set HEAD_IP to the address of this machine that others reach, such as 10.0.0.5.}"
@@ -16,8 +16,8 @@ export RAY_AUTH_TOKEN_PATH="${RAY_AUTH_TOKEN_PATH:-$HOME/.sentdist_ray_token}"
 if [ ! -s "$RAY_AUTH_TOKEN_PATH" ]; then
     (umask 077 && python3 -P -c 'import secrets; print(secrets.token_hex(32), end="")' >"$RAY_AUTH_TOKEN_PATH")
 fi
-[ ! -O "$RAY_AUTH_TOKEN_PATH" ] || chmod go= "$RAY_AUTH_TOKEN_PATH" # whoever reads it can run code as you
-unset RAY_ADDRESS # of another cluster that this shell uses
+[ ! -O "$RAY_AUTH_TOKEN_PATH" ] || chmod go= "$RAY_AUTH_TOKEN_PATH" # anyone who reads it can run code as you
+unset RAY_ADDRESS # this shell may use another cluster
 folder="$(ray_folder cluster)"
 close_metrics
 use_tls "$HEAD_IP" head

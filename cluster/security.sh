@@ -1,30 +1,29 @@
-# Sourced by the scripts that start Ray: what keeps other users of the machine, and of the network, out (cluster/README.md says what it is worth), and
-# how a node ends.
+# Sourced by the scripts that start Ray: protection from other users of the machine and the network (see cluster/README.md), and shutdown of a node.
 
-# private_folder PATH [VARIABLE]: a folder of mode 700 that others cannot replace; prints PATH, or says why not and fails. The Python that has
-# sentdist looks, since `sentdist up` needs the same.
+# private_folder PATH [VARIABLE]: a folder of mode 700 that others cannot replace; prints PATH, or fails with the reason. Implemented in Python, since
+# `sentdist up` needs the same.
 private_folder() {
     python3 -P -m sentdist.services.folders private "$@"
 }
 
-# ray_folder NAME: a place for Ray's files inside a private folder, short enough for the names of sockets.
+# ray_folder NAME: a private folder for Ray's files, with a path short enough for sockets.
 ray_folder() {
     python3 -P -m sentdist.services.folders ray "$1"
 }
 
-# close_metrics: Ray's three ports for Prometheus ask for no token, and tell the names of tasks and actors; without METRICS=1 none is opened.
+# close_metrics: Ray's three ports for Prometheus need no token and show names of tasks and actors; they are opened only with METRICS=1.
 close_metrics() {
     [ "${METRICS:-0}" != 1 ] || return 0
-    export RAY_enable_metrics_collection=0 AUTOSCALER_METRIC_PORT=-1 DASHBOARD_METRIC_PORT=-1 # no port: noted in a log file, and left at that
+    export RAY_enable_metrics_collection=0 AUTOSCALER_METRIC_PORT=-1 DASHBOARD_METRIC_PORT=-1 # -1 is no port; Ray only logs this
 }
 
-# use_tls ADDRESSES ROLE: with TLS=1 Ray encrypts what it sends between hosts, and both ends show a certificate. Those that RAY_TLS_SERVER_CERT,
-# RAY_TLS_SERVER_KEY and RAY_TLS_CA_CERT name are taken; else the head (ROLE head) makes an authority in ~/.sentdist_tls, which every other host needs
-# a copy of, and each host a certificate for its ADDRESSES (one or more, with spaces between).
+# use_tls ADDRESSES ROLE: with TLS=1 Ray encrypts traffic between hosts, and both ends show a certificate. RAY_TLS_SERVER_CERT,
+# RAY_TLS_SERVER_KEY and RAY_TLS_CA_CERT name existing certificates. Otherwise the head (ROLE head) makes an authority in ~/.sentdist_tls, which you copy
+# to every other host, and each host makes a certificate for its ADDRESSES (separated by spaces).
 use_tls() {
     [ "${TLS:-0}" = 1 ] || return 0
     export RAY_USE_TLS=1
-    [ -z "${RAY_TLS_SERVER_CERT:-}${RAY_TLS_SERVER_KEY:-}${RAY_TLS_CA_CERT:-}" ] || return 0 # Ray says which of them is missing
+    [ -z "${RAY_TLS_SERVER_CERT:-}${RAY_TLS_SERVER_KEY:-}${RAY_TLS_CA_CERT:-}" ] || return 0 # Ray reports a missing one
     local folder name names address
     folder="$(private_folder "${SENTDIST_TLS:-$HOME/.sentdist_tls}" SENTDIST_TLS)" || return 1
     if [ ! -s "$folder/ca.key" ] || [ ! -s "$folder/ca.crt" ]; then
@@ -50,7 +49,7 @@ tls_failed() {
     return 1
 }
 
-# leaves_in_time ADDRESS COMMAND …: runs a node of the cluster at ADDRESS. Asked to end, it first notifies the cluster, and gives trainings on this host
+# leaves_in_time ADDRESS COMMAND …: runs a node of the cluster at ADDRESS. On SIGTERM it first notifies the cluster and gives trainings on this host
 # NOTICE_S seconds (20) for their checkpoints.
 leaves_in_time() {
     local address="$1" notice_s="${NOTICE_S:-20}" node
@@ -59,15 +58,15 @@ leaves_in_time() {
     node="$!"
     # shellcheck disable=SC2064
     trap "RAY_ADDRESS='$address' python3 -P -m sentdist leave --within $((notice_s + 10)) && sleep $notice_s; kill $node" TERM
-    trap 'kill "$node"' INT # Ctrl-C, which what runs in the background ignores
+    trap 'kill "$node"' INT # Ctrl-C, which background processes ignore
     end_with "$node"
 }
 
-# end_with PID: waits for a process that this shell has started, whatever signals come meanwhile, and ends as it does.
+# end_with PID: waits for a child process, also when signals arrive, and exits with its status.
 end_with() {
     local status=0
     wait "$1" || status=$?
-    while kill -0 "$1" 2>/dev/null; do # a signal ends `wait`, not what it waits for
+    while kill -0 "$1" 2>/dev/null; do # a signal ends `wait`, not the process
         status=0
         wait "$1" || status=$?
     done

@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# Slurm: a Ray cluster for the length of one allocation, one Ray node a host.
-# Submit it from the checkout, where every host finds security.sh:
+# Slurm: a Ray cluster for one allocation, with one Ray node per host. Submit it from the checkout, so that every host finds security.sh:
 #   sbatch --nodes 4 --gpus-per-node 8 cluster/slurm.sh rayjobs/recipes/sweeps/rcl_grid.yaml --store /shared/store --data /shared/data
-# Slurm gives a job those GPUs only that it asks for, though the hosts are its own: without --gpus-per-node trainings run on CPUs.
-# `ray symmetric-run` starts the head on the first host and workers on the others, waits for all of them, runs the command on the head and ends the
-# cluster with `ray stop`, which ends every Ray process of yours on these hosts: hence --exclusive.
-# Three minutes before its time is over the trainings write checkpoints, and the job is queued again and goes on where it was; so it is, too, when
-# Slurm takes the hosts for another job, if PreemptParameters has send_user_signal and GraceTime a minute or more.
+# A job gets only the GPUs that it requests, also on exclusive hosts: without --gpus-per-node, trainings run on CPUs.
+# `ray symmetric-run` starts the head on the first host and workers on the others, waits for all of them, runs the command on the head and stops
+# the cluster with `ray stop`. That stops all your Ray processes on these hosts, so the job uses --exclusive.
+# Three minutes before the time limit, trainings write checkpoints; the job is queued again and continues from there. The same happens when Slurm
+# preempts the job, if PreemptParameters has send_user_signal and GraceTime is at least a minute.
 #SBATCH --job-name=sentdist
 #SBATCH --ntasks-per-node=1
 #SBATCH --exclusive
@@ -16,24 +15,24 @@
 #SBATCH --signal=B:USR1@180
 set -euo pipefail
 head="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"
-# Debian and Ubuntu give a host's own name the address 127.0.1.1, by which no other host reaches it.
-head_ip="$(getent ahostsv4 "$head" | awk '$1 !~ /^127\./ { print $1; exit }' || true)" # which ends with 2 where it does not know the name
+# Debian and Ubuntu resolve a host's own name to 127.0.1.1, which other hosts cannot reach.
+head_ip="$(getent ahostsv4 "$head" | awk '$1 !~ /^127\./ { print $1; exit }' || true)" # getent exits with 2 for an unknown name
 head_ip="${HEAD_IP:-${head_ip:-$(hostname -I | awk '{ print $1 }')}}" # this script runs on that host
-# A token of its own for this job, in a file that only you can read; the path must be on a file system that all hosts share.
+# A token for this job, in a file that only you can read, on a file system that all hosts share.
 export RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0 RAY_AUTH_TOKEN_PATH="$HOME/.sentdist_token_$SLURM_JOB_ID"
 (umask 077 && python3 -P -c 'import secrets; print(secrets.token_hex(32), end="")' >"$RAY_AUTH_TOKEN_PATH")
 trap 'rm -f "$RAY_AUTH_TOKEN_PATH"' EXIT
 export RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=300 # large file systems import torch slowly; the default is 30 s
-unset RAY_ADDRESS # of another cluster that the submitting shell uses
+unset RAY_ADDRESS # the submitting shell may use another cluster
 . cluster/security.sh
-(use_tls "$head_ip" head) # makes the authority, once, in a home that all hosts share
-# `ray symmetric-run` ends with 0 also where Ray did not start: the first host looks whether the sweep came to an end.
+(use_tls "$head_ip" head) # makes the authority once, in the home that all hosts share
+# `ray symmetric-run` exits with 0 even if Ray did not start, so the first host checks that the sweep has ended.
 on_each_host='. cluster/security.sh && folder="$(ray_folder "$SLURM_JOB_ID")" && address="$1" && shift && close_metrics &&
     use_tls "$(hostname -I)" node && {
-    # `ray symmetric-run` counts hosts on "the" cluster, which it does not find in a folder of its own.
+    # `ray symmetric-run` counts hosts on "the" cluster; with a private folder it needs the address.
     export RAY_ADDRESS="$address" SENTDIST_ENDED="$folder.ended"
     rm -f "$SENTDIST_ENDED"
-    trap "rm -rf \"\$folder\" \"\$SENTDIST_ENDED\"; exit 143" TERM # of a job that is ended or queued again, once its Ray is gone
+    trap "rm -rf \"\$folder\" \"\$SENTDIST_ENDED\"; exit 143" TERM # when the job is stopped or queued again, after its Ray has stopped
     ray symmetric-run --address "$address" --min-nodes "$SLURM_JOB_NUM_NODES" --temp-dir "$folder" \
     ${SLURM_CPUS_ON_NODE:+--num-cpus "$SLURM_CPUS_ON_NODE"} ${SLURM_GPUS_ON_NODE:+--num-gpus "$SLURM_GPUS_ON_NODE"} \
     -- bash -c "python -m rayjobs.sweep \"\$@\"; code=\$?; echo \$code >\"\$SENTDIST_ENDED\"; exit \$code" sweep "$@"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# From a bare machine to a result: installs into .venv, starts Ray and MLflow on loopback (`sentdist up`), submits the demo sweep, prints its table.
+# Installs into .venv, starts Ray and MLflow on loopback (`sentdist up`), submits the demo sweep, prints its table.
 #   bash infra/quickstart.sh                                   the demo
 #   bash infra/quickstart.sh RECIPE [--set a.b=c] [--data DIR] another recipe on the same servers
-#   bash infra/stop.sh                                         ends the servers
+#   bash infra/stop.sh                                         stops the servers
 # Settings: PYTHON, SENTDIST_RAY_PORT (6379), SENTDIST_DASHBOARD_PORT (8265), SENTDIST_MLFLOW_PORT (5001), SENTDIST_STORE (.sentdist/store), SENTDIST_VENV (.venv).
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Ends the servers that quickstart.sh or laptop.sh started, and nothing else: `sentdist down`, in the environment that started them.
+# Stops only the servers that quickstart.sh or laptop.sh started: `sentdist down`, in the environment that started them.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 [ -s .sentdist/env ] || {

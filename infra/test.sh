@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # The checks of the project, as `.ci/run` calls them: format, lint, types, import rules and all tests that need no GPU.
-#   bash infra/test.sh                      all checks, in .venv (SENTDIST_VENV names another); tests marked nightly come last, while there is
-#                                           time, and of those marked in_turns a third runs, another each day
+#   bash infra/test.sh                      all checks, in .venv (SENTDIST_VENV names another); tests marked nightly run last, while there is
+#                                           time, and one third of those marked in_turns each day
 #   bash infra/test.sh --all                everything, however long it takes
 #   bash infra/test.sh tests/unit -k plan   the same checks, with these arguments for pytest instead of all tests
 #   SENTDIST_DATA=DIR bash infra/test.sh    also the tests on the real data sets
-# Where Chromium and its driver are found (Debian: apt-get install --no-install-recommends chromium chromium-driver), the MLflow pages are opened too.
+# With Chromium and its driver (Debian: apt-get install --no-install-recommends chromium chromium-driver), the tests of MLflow's pages run, too.
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 cd "$root"
 . infra/venv.sh
-# Tests marked nightly take long, and most of what they prove others prove in less: they come last, and begin within so many minutes of now
-# or are left out, which is said.
+# Tests marked nightly take long, and faster tests cover most of the same: they start within so many minutes from now,
+# or are skipped with a message.
 nightly_within_min=20
 unset SENTDIST_NIGHTLY_UNTIL SENTDIST_TURN
 if [ "${1:-}" = --all ]; then
@@ -22,18 +22,18 @@ fi
 
 enter_venv "[test]" "$root"
 
-# The kernels that a GPU compiles are interpreted in one test, by Triton: beside the environment, since torch and DeepSpeed change their ways
-# where they find it. Where it cannot be had, that test is left out and says so.
+# Triton interprets the GPU kernels in one test. It is installed outside the environment, since torch and DeepSpeed behave differently
+# with it. If it cannot be installed, that test is skipped with a message.
 if [ ! -d "$VIRTUAL_ENV/triton" ]; then
     python -m pip install --quiet --disable-pip-version-check --retries 1 --no-deps --no-compile --target "$VIRTUAL_ENV/triton.new" triton==3.7.1 >/dev/null 2>&1 &&
         mv "$VIRTUAL_ENV/triton.new" "$VIRTUAL_ENV/triton" || rm -rf "$VIRTUAL_ENV/triton.new"
 fi
 
-# The tests start their own clusters and servers, each with its own addresses: nothing of the caller's may leak in.
+# The tests start their own clusters and servers: no setting of the caller may affect them.
 unset RAY_ADDRESS RAY_API_SERVER_ADDRESS RAY_AUTH_TOKEN RAY_AUTH_TOKEN_PATH SENTDIST_STORE SENTDIST_ENV_OF
 unset MLFLOW_TRACKING_URI MLFLOW_TRACKING_USERNAME MLFLOW_TRACKING_PASSWORD SENTDIST_MLFLOW_PASSWORD_FILE
 export MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=1 RAY_USAGE_STATS_ENABLED=0 HF_HUB_OFFLINE="${HF_HUB_OFFLINE:-1}" TOKENIZERS_PARALLELISM=false
-export no_proxy="127.0.0.1,localhost,${no_proxy:-${NO_PROXY:-}}" # of a shell that has a proxy: it has no way to these servers
+export no_proxy="127.0.0.1,localhost,${no_proxy:-${NO_PROXY:-}}" # a proxy of the caller cannot reach these servers
 export NO_PROXY="$no_proxy"
 export RAY_AUTH_MODE=disabled # the tests that need tokens set their own
 
@@ -48,14 +48,14 @@ if [ "$#" -gt 0 ]; then
     exec python -m pytest "$@"
 fi
 
-# Two files of clusters and servers run at once, the longest first (see tests/conftest.py); that keeps two processors busy. What needs one
-# process comes behind them, with a thread each: beside them it kept Ray and MLflow from answering in time on slow processors. A process
-# more than there are processors would import all libraries and collect all tests once more: half a minute.
+# Two files of cluster and server tests run in parallel, the longest first (see tests/conftest.py); that keeps two processors busy. Tests in one
+# process run afterwards, with one thread each: in parallel they delayed Ray and MLflow too much on slow processors. Each additional process
+# imports all libraries and collects all tests again (half a minute), so there are no more than processors.
 quick=(tests/unit tests/parity tests/laws tests/golden tests/random_recipes)
 processes="$(python -c 'import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())')"
 log="$(mktemp)"
-# Ray gives its workers what everything else leaves (niceness 15); here they come first. It starts as many as there are CPUs before any is
-# wanted, a second of a processor each. More threads than processors wait for one another.
+# Ray starts its workers with niceness 15; here they have normal priority. It also starts one worker per CPU in advance,
+# a second of CPU time each. More threads than processors wait for one another.
 export RAY_worker_niceness=0 RAY_prestart_worker_first_driver=0 OMP_NUM_THREADS=1
 nice -n 10 mypy >"$log" 2>&1 &
 background="$!"

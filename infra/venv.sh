@@ -1,4 +1,4 @@
-# Sourced by quickstart.sh and test.sh: how a Python environment with the pinned packages comes about, and how a script says that it cannot go on.
+# Sourced by quickstart.sh and test.sh: functions that make a Python environment with the pinned packages and report errors.
 
 say() { printf '%s\n' "$*"; }
 
@@ -20,28 +20,28 @@ find_python() {
     return 1
 }
 
-# is_this_checkouts ENVIRONMENT ROOT: one in which this checkout, and not another one or none, is installed.
+# is_this_checkouts ENVIRONMENT ROOT: whether this checkout is installed in the environment.
 is_this_checkouts() {
     [ "$1" = "$2/.venv" ] || grep -qsF -e "\"file://$2\"" -e "\"file://${2// /%20}\"" "$1"/lib/python3*/site-packages/sentdist-*.dist-info/direct_url.json
 }
 
 CPU_TORCH=https://download.pytorch.org/whl/cpu
 
-# may_have_gpu [ROOT]: whether a GPU of NVIDIA's can be computed on here, now or once its driver is installed, or on other hosts with the same
-# files: those of Slurm. ROOT: the folder before dev, proc and sys.
+# may_have_gpu [ROOT]: whether this host has an NVIDIA GPU, with or without its driver, or other hosts with the same files may have one
+# (Slurm). ROOT: the folder of dev, proc and sys.
 may_have_gpu() {
     local found
     for found in nvidia-smi srun; do
         if command -v "$found" >/dev/null 2>&1; then return 0; fi
     done
-    for found in "${1:-}"/dev/nvidia* "${1:-}"/dev/nvhost* "${1:-}/dev/dxg" "${1:-}/proc/driver/nvidia"; do # dxg: Windows' GPU in its Linux
+    for found in "${1:-}"/dev/nvidia* "${1:-}"/dev/nvhost* "${1:-}/dev/dxg" "${1:-}/proc/driver/nvidia"; do # dxg: GPU in WSL
         if [ -e "$found" ]; then return 0; fi
     done
     grep -qs 0x10de "${1:-}"/sys/bus/pci/devices/*/vendor
 }
 
-# wants_cpu_torch PYTHON [ROOT]: whether its environment is to get torch without CUDA: Linux without a GPU, no torch there yet, and no settings of
-# pip's say where packages come from or which. ROOT: as may_have_gpu.
+# wants_cpu_torch PYTHON [ROOT]: whether to install torch without CUDA: Linux without a GPU, no torch installed, and no pip settings for
+# package sources or versions. ROOT: as for may_have_gpu.
 wants_cpu_torch() {
     local settings
     [ "$(uname -s)" = Linux ] || return 1
@@ -51,12 +51,12 @@ wants_cpu_torch() {
     if grep -qE '\.(index-url|extra-index-url|no-index|find-links|constraint)=' <<<"$settings"; then return 1; fi
 }
 
-# answers PYTHON URL: within five seconds.
+# answers PYTHON URL: whether the URL answers within five seconds.
 answers() {
     timeout 5 "$1" -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=5)' "$2" >/dev/null 2>&1
 }
 
-# install PYTHON ROOT EXTRAS: by uv, in a third of pip's time, else by pip. uv gets what pip's settings say of where packages come from and which.
+# install PYTHON ROOT EXTRAS: with uv (a third of pip's time), else with pip. uv gets pip's settings for package sources and versions.
 install() {
     local python="$1" log="$VIRTUAL_ENV/install.log" pins="$2/infra/constraints.txt" settings
     settings="$("$python" -m pip config list 2>/dev/null || true)"
@@ -64,7 +64,7 @@ install() {
     local -x UV_FIND_LINKS="${UV_FIND_LINKS:-$(pip_setting find-links | tr ' ' ,)}" UV_CONSTRAINT="${UV_CONSTRAINT:-$(pip_setting constraint)}"
     local -x UV_INDEX_STRATEGY="${UV_INDEX_STRATEGY:-unsafe-best-match}" # the best of all indexes, as pip
     [ -n "${SSL_CERT_FILE:-}" ] || [ -z "$(pip_setting cert)" ] || local -x SSL_CERT_FILE="$(pip_setting cert)"
-    # Others' environments get what others chose. Where torch without CUDA, whose libraries are several GB, cannot be had, PyPI's comes.
+    # Only in our own .venv. CUDA's libraries are several GB. If torch without CUDA cannot be downloaded, PyPI's torch is installed.
     if [ "$VIRTUAL_ENV" = "$2/.venv" ] && [ -z "${UV_TORCH_BACKEND:-}" ] && wants_cpu_torch "$python" && answers "$python" "$CPU_TORCH/torch/"; then
         say "No NVIDIA GPU here: torch without CUDA, from $CPU_TORCH. One with CUDA: remove .venv, and set PIP_INDEX_URL=https://pypi.org/simple before this."
         local -x UV_TORCH_BACKEND=cpu PIP_EXTRA_INDEX_URL="$CPU_TORCH"
@@ -79,20 +79,20 @@ install() {
     follow "$log" "$python" -m pip install --disable-pip-version-check --progress-bar off --no-compile -c "$pins" -e "$2$3"
 }
 
-# pip_setting NAME: what pip's settings (in `settings`) say, the first of environment, section and rest; a list is separated by spaces or lines.
+# pip_setting NAME: the value in pip's settings (variable `settings`); environment before section before global; lists have spaces or lines.
 pip_setting() {
     local section
     for section in :env: install global; do sed -nE "s/^$section\.$1='(.*)'\$/\1/p" <<<"$settings"; done | sed -n '1s/\\n/ /g; 1p'
 }
 
-# follow LOG COMMAND...: runs it with a line every ten seconds, and ends as it does.
+# follow LOG COMMAND...: runs a command, prints a line every ten seconds, and returns its status.
 follow() {
     local log="$1" began="$SECONDS" said_at="$SECONDS" doing had pid
     shift
     had="$(num_in_uv_cache)"
     "$@" >"$log" 2>&1 &
     pid="$!"
-    trap 'kill "$pid" 2>/dev/null || true; exit 130' INT TERM # or it would go on installing behind a script that is gone
+    trap 'kill "$pid" 2>/dev/null || true; exit 130' INT TERM # otherwise the installation would continue after the script ends
     while kill -0 "$pid" 2>/dev/null; do
         sleep 0.2
         [ "$((SECONDS - said_at))" -ge "${INSTALL_SAID_EVERY_S:-10}" ] || continue
@@ -108,7 +108,7 @@ follow() {
 num_in_uv_cache() { find "$(uv cache dir 2>/dev/null)"/archive-v* -mindepth 1 -maxdepth 1 2>/dev/null | wc -l; }
 
 # enter_venv EXTRAS ("" or "[test]") ROOT: activates SENTDIST_VENV, or the active environment if it is this checkout's, else .venv, and installs
-# what the pins ask for, once. Somebody's environment for other work would get our pins, and another checkout's would point here from then on.
+# the pinned packages once. Unless SENTDIST_VENV names it, an environment of other work or of another checkout is not changed.
 enter_venv() {
     local extras="$1" root="$2" python stamp wanted
     if [ -n "${SENTDIST_VENV:-}" ]; then
@@ -127,7 +127,7 @@ enter_venv() {
         export VIRTUAL_ENV="$root/.venv"
     fi
     export PATH="$VIRTUAL_ENV/bin:$PATH"
-    unset PYTHONHOME PYTHONDONTWRITEBYTECODE # without compiled modules each process would compile its libraries anew: seconds for each
+    unset PYTHONHOME PYTHONDONTWRITEBYTECODE # otherwise each process would compile its libraries again (seconds)
     stamp="$VIRTUAL_ENV/.sentdist-installed$(printf '%s' "$extras" | tr -d '[]')"
     wanted="$root $(cat "$root/pyproject.toml" "$root/infra/constraints.txt" | cksum)"
     if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
