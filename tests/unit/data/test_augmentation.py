@@ -22,9 +22,7 @@ def wordnet(data_root: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("sentence", "fraction", "left"), [(LONG, 0.1, 18), (LONG, 0.35, 13), (LONG, 0.09, 19), ("two words", 0.1, 1), ("two words", 1.0, 1)]
-)
+@pytest.mark.parametrize(("sentence", "fraction", "left"), [(LONG, 0.35, 13), (LONG, 0.09, 19), ("two words", 1.0, 1)])
 def test_deletes_a_share_of_the_words_and_keeps_their_order(sentence: str, fraction: float, left: int) -> None:
     (found,) = delete_words([sentence], fraction=fraction)
     words = sentence.split()
@@ -32,11 +30,8 @@ def test_deletes_a_share_of_the_words_and_keeps_their_order(sentence: str, fract
     assert [word for word in words if word in found.split()] == found.split()
 
 
-def test_a_sentence_of_one_word_stays() -> None:
-    assert delete_words(["Music", ""], fraction=0.5) == ["Music", ""]
-
-
 def test_every_word_may_go_and_equal_sentences_lose_different_ones() -> None:
+    assert delete_words(["Music", ""], fraction=0.5) == ["Music", ""]
     found = delete_words([LONG] * 500)
     lost = Counter(word for sentence in found for word in set(LONG.split()) - set(sentence.split()))
     assert len(set(found)) > 100
@@ -49,12 +44,11 @@ def test_deletion_depends_on_seed_and_place_only() -> None:
     assert delete_words([LONG] * 5, seed=1)[:2] == delete_words([LONG] * 2, seed=1)
 
 
-@pytest.mark.parametrize("fraction", [0.0, -0.1, 1.1])
-def test_refuses_a_share_that_is_none(fraction: float) -> None:
-    with pytest.raises(DataError, match=r"delete_words\.fraction"):
-        delete_words([LONG], fraction=fraction)
-    with pytest.raises(DataError, match=r"replace_synonyms\.fraction"):
-        replace_synonyms([LONG], fraction=fraction)
+def test_refuses_a_share_that_is_none() -> None:
+    for fraction in (0.0, -0.1, 1.1):
+        for change, where in ((delete_words, "delete_words.fraction"), (replace_synonyms, "replace_synonyms.fraction")):
+            with pytest.raises(DataError, match=where):
+                change([LONG], fraction=fraction)  # type: ignore[operator]
 
 
 @pytest.mark.data
@@ -76,29 +70,16 @@ def test_replacing_depends_on_the_seed(wordnet: Path) -> None:
     assert replace_synonyms([SENTENCE] * 5, seed=1, folder=wordnet) == first != replace_synonyms([SENTENCE] * 5, seed=2, folder=wordnet)
 
 
-@pytest.mark.data
-def test_which_synonym_it_is_depends_on_the_seed(wordnet: Path) -> None:
-    assert len({replace_synonyms(["dogs"], seed=seed, folder=wordnet)[0] for seed in range(12)}) > 2
-
-
-@pytest.mark.data
-def test_a_word_with_another_capital_is_no_synonym_of_it(wordnet: Path) -> None:
-    words = ["polish", "march", "august"] * 30  # the country's, the month, the month
-    found = replace_synonyms(words, folder=wordnet)
-    assert not any(one.lower() == word for one, word in zip(found, words, strict=True))
-
-
-@pytest.mark.data
-def test_capitals_and_punctuation_stay(wordnet: Path) -> None:
-    for text in replace_synonyms(["Dogs!"] * 10, fraction=1.0, folder=wordnet):
-        assert text[0].isupper() and text.endswith("!") and text != "Dogs!"
-
-
-@pytest.mark.data
-def test_a_sentence_without_words_to_replace_stays(wordnet: Path) -> None:
-    assert replace_synonyms(["They are  in it.", "42 qxyzzy"], folder=wordnet) == ["They are  in it.", "42 qxyzzy"]
-
-
 def test_an_absent_wordnet_is_named_with_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nltk corpora/wordnet: .* nltk\.downloader wordnet"):
         replace_synonyms([SENTENCE], folder=tmp_path)
+
+
+@pytest.mark.data
+def test_which_synonym_it_is_depends_on_the_seed_and_its_capital_and_marks_stay(wordnet: Path) -> None:
+    assert len({replace_synonyms(["dogs"], seed=seed, folder=wordnet)[0] for seed in range(12)}) > 2
+    for text in replace_synonyms(["Dogs!"] * 10, fraction=1.0, folder=wordnet):
+        assert text[0].isupper() and text.endswith("!") and text != "Dogs!"
+    words = ["polish", "march", "august"] * 30  # the country's, the month, the month
+    assert not any(one.lower() == word for one, word in zip(replace_synonyms(words, folder=wordnet), words, strict=True))
+    assert replace_synonyms(["They are  in it.", "42 qxyzzy"], folder=wordnet) == ["They are  in it.", "42 qxyzzy"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +31,7 @@ def test_ids_follow_the_first_appearance_row_by_row(tmp_path: Path) -> None:
     corpus = OpenedCorpus.open(tmp_path)
     assert [sentence for block in corpus.sentence_blocks() for sentence in block] == ["b", "a", "c", "d e"]
     assert corpus.ids.tolist() == [[0, 2, 1], [1, 0, 3]]
-    assert corpus.column_names == ("anchor", "positive")
+    assert corpus.column_names == ("anchor", "positive") and corpus.ids.dtype == np.int32 and not corpus.ids.flags.writeable
     assert (corpus.num_rows, corpus.num_sentences) == (3, 4)
     assert facts == CorpusFacts(
         num_rows=3,
@@ -41,17 +42,6 @@ def test_ids_follow_the_first_appearance_row_by_row(tmp_path: Path) -> None:
         mean_words=1.25,
         max_words=2,
     )
-
-
-def test_the_files_are_mapped_and_cannot_be_written(tmp_path: Path) -> None:
-    build_corpus(_table([("a", "b", "c"), ("d", "e", "f")], ("x", "y", "z")), columns=("x", "y", "z"), folder=tmp_path)
-    before = pa.total_allocated_bytes()
-    corpus = OpenedCorpus.open(tmp_path)
-    assert pa.total_allocated_bytes() == before
-    assert corpus.column_names == ("anchor", "positive", "negative")
-    assert corpus.ids.dtype == np.int32 and not corpus.ids.flags.writeable and not corpus.ids.flags.owndata
-    with pytest.raises(ValueError, match="read-only"):
-        corpus.ids[0, 0] = 1
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -83,23 +73,6 @@ def test_tables_in_many_chunks_give_the_same_corpus(tmp_path: Path) -> None:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
-def test_one_column_used_twice(tmp_path: Path) -> None:
-    build_corpus(_table([("a", "b"), ("c", "d")]), columns=("one", "one"), folder=tmp_path)
-    assert OpenedCorpus.open(tmp_path).ids.tolist() == [[0, 1], [0, 1]]
-
-
-def test_rows_that_repeat_a_sentence_are_kept_and_counted(tmp_path: Path) -> None:
-    rows = [("a", "a", "b"), ("c", "d", "c"), ("a", "b", "c")]
-    facts = build_corpus(_table(rows, ("x", "y", "z")), columns=("x", "y", "z"), folder=tmp_path)
-    assert (facts.num_rows, facts.num_repeating) == (3, 2)
-
-
-def test_plain_text_is_a_corpus_of_one_column(tmp_path: Path) -> None:
-    build_corpus(_table([("a", "b"), ("c", "d")]), columns=("two",), folder=tmp_path)
-    corpus = OpenedCorpus.open(tmp_path)
-    assert corpus.ids.tolist() == [[0, 1]] and corpus.sentences(corpus.ids) == ["b", "d"]
-
-
 def test_a_limit_keeps_distinct_rows_in_order(tmp_path: Path) -> None:
     rows = [(f"s {number}", "t") for number in range(50)]
     everything = _table([row for row in rows for _ in range(2)])
@@ -121,13 +94,6 @@ def test_reversed_rows_follow_without_repeating_any(tmp_path: Path) -> None:
     assert facts.num_rows == 4
 
 
-@pytest.mark.parametrize("empty", ["", " \t", None])
-def test_an_empty_sentence_names_row_and_column(tmp_path: Path, empty: str | None) -> None:
-    rows = _table([("a", "b"), ("c", "d"), ("e", empty)])
-    with pytest.raises(DataError, match="an empty sentence in row 3, column two"):
-        build_corpus(rows, columns=PAIRS, folder=tmp_path)
-
-
 def test_rows_that_differ_in_a_value_are_not_the_same(tmp_path: Path) -> None:
     rows = _table([("a", "b"), ("a", "b"), ("a", "b"), ("c", "d")]).append_column("label", pa.array([1.0, 2.0, 1.0, 0.0], pa.float32()))
     facts = build_corpus(rows, columns=PAIRS, values=("label",), folder=tmp_path)
@@ -136,28 +102,23 @@ def test_rows_that_differ_in_a_value_are_not_the_same(tmp_path: Path) -> None:
     assert corpus.labels is not None and corpus.labels.tolist() == [1.0, 2.0, 0.0]
 
 
-def test_over_long_sentences_are_counted(tmp_path: Path) -> None:
-    facts = build_corpus(_table([("w " * 256, "w " * 257)]), columns=PAIRS, folder=tmp_path)
-    assert (facts.num_over_long, facts.max_words) == (1, 257)
-
-
-def test_wrong_columns(tmp_path: Path) -> None:
-    rows = _table([("a", "b")])
-    with pytest.raises(DataError, match="expected columns one, three"):
-        build_corpus(rows, columns=("one", "three"), folder=tmp_path)
-    with pytest.raises(DataError, match="0 columns"):
-        build_corpus(rows, columns=(), folder=tmp_path)
+@pytest.mark.parametrize(
+    ("rows", "settings", "said"),
+    [
+        ([("a", "b")], {"columns": ("one", "three")}, "expected columns one, three"),
+        ([("a", "b")], {"columns": ()}, "0 columns"),
+        ([("a", "b"), ("c", "d"), ("e", " \t")], {}, "an empty sentence in row 3, column two"),
+        ([("a", None)], {}, "an empty sentence in row 1, column two"),
+        ([], {}, "no rows"),
+        ([("a", "b")], {"limit": 0}, "limit 0"),
+        ([("a", "b")], {"columns": ("one",), "add_reversed": True}, "anchor and positive to exchange"),
+    ],
+)
+def test_what_makes_no_corpus_is_refused(rows: list[tuple[str | None, ...]], settings: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=said):
+        build_corpus(_table(rows), folder=tmp_path, **{"columns": PAIRS, **settings})
     with pytest.raises(DataError, match="column n of type double; expected text"):
         build_corpus(pa.table({"one": ["a"], "n": [float("nan")]}), columns=("one", "n"), folder=tmp_path)
-
-
-def test_no_rows_and_a_useless_limit(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no rows"):
-        build_corpus(_table([]), columns=PAIRS, folder=tmp_path)
-    with pytest.raises(DataError, match="limit 0"):
-        build_corpus(_table([("a", "b")]), columns=PAIRS, folder=tmp_path, limit=0)
-    with pytest.raises(DataError, match="anchor and positive to exchange"):
-        build_corpus(_table([("a", "b")]), columns=("one",), folder=tmp_path, add_reversed=True)
 
 
 def test_an_absent_or_damaged_corpus(tmp_path: Path) -> None:
@@ -169,11 +130,11 @@ def test_an_absent_or_damaged_corpus(tmp_path: Path) -> None:
         OpenedCorpus.open(tmp_path)
 
 
-@pytest.mark.parametrize("identifier", [-1, 2])
-def test_an_id_of_another_corpus(tmp_path: Path, identifier: int) -> None:
+def test_an_id_of_another_corpus_is_refused(tmp_path: Path) -> None:
     build_corpus(_table([("a", "b")]), columns=PAIRS, folder=tmp_path)
-    with pytest.raises(DataError, match="expected 0 to 1"):
-        OpenedCorpus.open(tmp_path).sentences(np.array([0, identifier]))
+    for identifier in (-1, 2):
+        with pytest.raises(DataError, match="expected 0 to 1"):
+            OpenedCorpus.open(tmp_path).sentences(np.array([0, identifier]))
 
 
 def test_strings_that_share_half_a_digest_stay_apart() -> None:
@@ -189,3 +150,17 @@ def test_numbering_and_repeated_rows() -> None:
     ids, first_cells = number_by_appearance(identity)
     assert ids.tolist() == [[0, 1], [0, 1], [1, 2], [1, 0]]
     assert first_cells.tolist() == [0, 1, 5]
+
+
+def test_one_column_may_be_used_twice_or_alone(tmp_path: Path) -> None:
+    rows = _table([("a", "b"), ("c", "d")])
+    for columns, ids in ((("one", "one"), [[0, 1], [0, 1]]), (("two",), [[0, 1]])):
+        build_corpus(rows, columns=columns, folder=tmp_path / columns[0])
+        corpus = OpenedCorpus.open(tmp_path / columns[0])
+        assert corpus.ids.tolist() == ids and corpus.sentences(corpus.ids[-1]) == (["a", "c"] if len(ids) == 2 else ["b", "d"])
+
+
+def test_sentences_that_repeat_in_a_row_or_are_over_long_are_counted(tmp_path: Path) -> None:
+    rows = [("a", "a", "b"), ("c", "d", "c"), ("a", "w " * 256, "w " * 257)]
+    facts = build_corpus(_table(rows, ("x", "y", "z")), columns=("x", "y", "z"), folder=tmp_path)
+    assert (facts.num_rows, facts.num_repeating, facts.num_over_long, facts.max_words) == (3, 2, 1, 257)

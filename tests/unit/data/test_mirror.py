@@ -10,17 +10,13 @@ from pathlib import Path
 
 import pytest
 from pyarrow import fs
-from typer.testing import CliRunner
 
-from sentdist import addresses
-from sentdist.cli import app
 from sentdist.data.sources import mirror
 from sentdist.data.sources.files import known_names
-from sentdist.data.sources.mirror import ORIGIN, address_of, data_folder
+from sentdist.data.sources.mirror import address_of, data_folder
 from sentdist.data.sources.pinned import inspect_source, read_source
 from sentdist.errors import DataError
 from sentdist.plan.recipe import load_recipe
-from sentdist.services.ports import free_port
 from sentdist.stages.planning.planned import planned_recipe
 from sentdist.stages.tasks.load import load_task
 from tests.support.faulty_s3 import BUCKET, FaultyS3, faulty_s3
@@ -108,19 +104,6 @@ def test_what_was_renamed_or_removed_behind_the_address_goes_away(root: str, tmp
     filesystem.delete_file(f"{BUCKET}/data/nli/mine.jsonl")  # the fixture's own file is what the other tests begin with
 
 
-def test_a_file_that_came_after_the_listing_stays(root: str) -> None:
-    folder = data_folder(root)
-    assert folder is not None
-    read_source("own", data_root=folder)
-    filesystem, _ = fs.FileSystem.from_uri(root)
-    with filesystem.open_output_stream(f"{BUCKET}/data/own_more.csv") as stream:
-        stream.write(CSV.encode())
-    (folder / "own_more.csv").write_text(CSV)  # brought by another process, whose listing is newer
-    mirror.copy_into_mirror("own", folder)
-    assert (folder / "own_more.csv").exists()
-    filesystem.delete_file(f"{BUCKET}/data/own_more.csv")
-
-
 def test_workers_are_given_the_address_and_not_this_machine_s_folder(root: str, tmp_path: Path) -> None:
     plan, context = planned_recipe(
         load_recipe(RECIPES / "own.yaml", ("corpus.file=own.csv",)), store=str(tmp_path / "store"), data=data_folder(root)
@@ -134,30 +117,6 @@ def test_workers_are_given_the_address_and_not_this_machine_s_folder(root: str, 
     assert len(load_task(task, sent.data_root, sent.folders).sentences) > 10
 
 
-def test_the_address_in_a_mirror_is_written_once_and_stays_whole_for_its_readers(root: str) -> None:
-    folder = data_folder(root)
-    assert folder is not None
-    origin = folder / ORIGIN
-    before = origin.stat()
-    assert data_folder(root) == folder
-    after = origin.stat()
-    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-    with origin.open() as reader:
-        origin.write_text("s3://other")
-        assert data_folder(root) == folder
-        assert reader.read() == "s3://other", "another file takes its place, so that nobody meets half of one"
-    assert address_of(folder) == root
-    assert [path.name for path in folder.iterdir()] == [ORIGIN]
-
-
-def test_the_command_line_takes_an_address(root: str, tmp_path: Path) -> None:
-    words = ["plan", str(RECIPES / "demo.yaml"), "--data", root, "--store", str(tmp_path / "store"), "--set", "corpus.source=nli/mine"]
-    found = CliRunner().invoke(app, [*words, "--set", "corpus.limit=null"])
-    assert found.exit_code == 0 and "sharing spares" in found.output, found.output
-    found = CliRunner().invoke(app, [*words, "--set", "corpus.source=nli/mien"])
-    assert found.exit_code == 2 and "nli/mine" in found.stderr
-
-
 def test_what_cannot_be_reached_is_reported_in_a_sentence(root: str, s3: FaultyS3) -> None:
     folder = data_folder(root)
     s3.be("no right")
@@ -168,12 +127,3 @@ def test_what_cannot_be_reached_is_reported_in_a_sentence(root: str, s3: FaultyS
         s3.be(None)
     with pytest.raises(DataError, match="expected a folder, or an s3://"):
         data_folder("ftq://place/data")
-
-
-@pytest.mark.usefixtures("root")  # a cache of its own
-def test_a_bucket_of_google_s_that_does_not_answer_is_reported_and_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Google's library tries for a quarter of an hour, in silence."""
-    monkeypatch.setattr(addresses, "GCS_GIVES_UP_S", 1.0)
-    folder = data_folder(f"gs://anonymous@bucket/data?scheme=http&endpoint_override=127.0.0.1:{free_port()}")
-    with pytest.raises(DataError, match=r"gs://bucket/data.*expected data that can be read"):
-        inspect_source("nli/mine", data_root=folder)

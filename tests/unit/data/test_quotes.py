@@ -21,13 +21,10 @@ from sentdist.errors import DataError
 @pytest.mark.parametrize(
     ("content", "line"),
     [
-        ('a,b\n"who is he,a man\nwhen,now\nsay "hi",hello\nx,y\n', 2),
         ('a,b\nx,y\n"who is he,a man\nwhen,now\n"why not",because\n', 3),
-        ('a,b\n"who is he,a man\nwhen,now\nx,y\n', 2),  # to the file's end
-        ('a,b\nx,"who is he\nwhen,now\nx,"y"\n', 2),
+        ('a,b\n"who is he,a man\nwhen,now\nx,y\n', 2),
         ('a,b\n"two\nlines",y\n"Hello" he said,y\n"who is he,a man\nwhen,"now"\n', 5),
         ('a,b\n"two\nlines",y\n"Hello" he said,y\nwhat is "this,y\n"say ""hi""\nto me","now"\n', None),
-        ('a,b\n"who is he,a man\n', None),  # a single line: it has too few fields, which is reported as such
         ("", None),
     ],
 )
@@ -52,13 +49,6 @@ def test_ones_own_file_and_a_source_below_the_data_root_say_the_line(tmp_path: P
         own_table("faq.csv", tmp_path / "faq.csv", FileFormat(encoding="utf-8", separator=",", has_header=True))
     with pytest.raises(DataError, match=r"faq\.csv, line 3: found a field"):
         read_source("faq", data_root=tmp_path)
-
-
-def test_fields_of_several_lines_are_read(tmp_path: Path) -> None:
-    (tmp_path / "faq.csv").write_text('question,answer\n"how\nare ""you""",fine\n')
-    rows = [{"question": 'how\nare "you"', "answer": "fine"}]
-    assert read_source("faq", data_root=tmp_path).to_pylist() == rows
-    assert own_table("faq.csv", tmp_path / "faq.csv", FileFormat(encoding="utf-8", separator=",", has_header=True)).to_pylist() == rows
 
 
 ESCAPED = 'question,answer\nhow are you,fine\n"he said \\"hi\\" to me","so, what"\nx,y\n'

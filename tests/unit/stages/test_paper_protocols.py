@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import random
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from sentdist.stages.inputs import folder_of
 from sentdist.store.sweep import load_sweep, save_sweep, sweep_record
 from tests.support.building import run_local
 from tests.support.relations_data import relations_values, write_relations_data
-from tests.support.tasks_data import write_forums, write_table
+from tests.support.tasks_data import write_forums
 from tests.support.tiny_data import PLACES, SUBJECTS, VERBS, tiny_plan, tiny_values, write_data
 
 SCENES = [f"{subject} {verb} {place}" for subject in SUBJECTS for verb in VERBS for place in PLACES]
@@ -81,38 +80,6 @@ def test_useb_by_the_best_relation_from_selection_to_table(tiny_encoder_dir: Pat
     facts = sweep_rows(load_sweep(context.store, "useb"), context.store, records).facts["rse"]
     assert facts.flattered == "weights chosen by twitter-url and twitter-pit, which are scored; relation chosen by the test"
     assert "not run: rayjobs/recipes/papers/rse_table5.yaml" in report_paper(context.store, "rse").markdown, "two relations are not six"
-
-
-def test_transfer_tasks_choose_and_the_last_five_layers_are_read(tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    data, draw = write_data(tmp_path / "data"), random.Random(0)
-    for name, splits in {
-        "mr": (None,),
-        "cr": (None,),
-        "subj": (None,),
-        "mpqa": (None,),
-        "sst2": ("train", "dev", "test"),
-        "trec": ("train", "test"),
-        "mrpc": ("train", "test"),
-    }.items():
-        rows = [
-            {"text": text, "text2": draw.choice(SCENES), "label": str(int("house" in text)), **({} if split is None else {"split": split})}
-            for split in splits
-            for text in (*[one for one in SCENES if "house" in one][:12], *[one for one in SCENES if "house" not in one][:12])
-        ]  # fmt: skip
-        write_table(data, f"transfer/{name}", rows)  # type: ignore[arg-type]
-    values = tiny_values(
-        tiny_encoder_dir,
-        selection={"task": "transfer-dev", "every_fraction": 1.0},
-        evaluation={"tasks": ["sst2"]},
-        methods={"fine_tuned": {"objective": {"name": "info_nce"}}},
-        baseline=None,
-    ) | {"encoder": {"checkpoint": str(tiny_encoder_dir), "pooling": "cls_last_five"}}
-    plan, context = tiny_plan(values, data=data, store=tmp_path / "store")
-    run_local(plan, context)
-    train = plan.trials[0].scores.encoder
-    assert isinstance(train, Train)
-    best = context.store.get(train).record.results["best_dev_score"]  # type: ignore[union-attr]
-    assert isinstance(best, float) and 40 < best <= 100
 
 
 def test_faqs_in_folds_stand_beneath_the_printed_rows(tiny_encoder_dir: Path, tmp_path: Path) -> None:

@@ -52,7 +52,6 @@ def revision(data: Path, name: str) -> str:
 @pytest.mark.parametrize(
     ("name", "files"),
     [
-        ("rows", ["rows.csv"]),
         ("faq", ["faq_docs.csv", "faq_queries.csv", "faq_qrels.csv"]),
         ("beir", ["beir/corpus.jsonl", "beir/queries.jsonl", "beir/qrels/test.tsv", "beir/qrels/train.tsv"]),
         ("forums", ["forums/corpus.json", "forums/retrieval_split.json"]),

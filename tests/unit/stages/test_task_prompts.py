@@ -13,18 +13,15 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator, InformationRetrievalEvaluator
 from typer.testing import CliRunner, Result
 
-import sentdist
-from sentdist.cli import app, mteb_scores
+from sentdist.cli import app
 from sentdist.errors import DataError, EncoderError
 from sentdist.inference.planned_scores import PlannedScores
 from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS
-from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.plan.specs import AskedPrompts, EncoderUse, TaskPrompts
 from sentdist.plan.stages import Encoded
 from sentdist.plan.task_kinds import TASK_KINDS, ForumsTask, RerankingTask
-from sentdist.stages.planning.resolve import FileResolver
 from sentdist.stages.tasks.forums import load_forums
 from sentdist.stages.tasks.reranking import load_reranking
 from sentdist.stages.tasks.retrieval import load_retrieval
@@ -121,14 +118,6 @@ def test_scores_are_those_of_sentence_transformers_evaluators(plain: Path, promp
     assert own["sts-my-pairs.pearson"] == pytest.approx(100 * found["pearson_cosine"], abs=1e-5)
 
 
-@pytest.mark.nightly
-def test_scores_of_a_real_encoder_are_those_of_sentence_transformers(scores: Callable[..., Results]) -> None:
-    encoder = find_checkpoint("minilm-l6")
-    for prompts in ({}, {"query": "query: ", "document": "passage: "}):
-        theirs = {f"{'corpus' if name == 'document' else name}_prompt": text for name, text in prompts.items()}
-        _agree(scores(encoder, FAQ, **prompts), _of_sentence_transformers(encoder, **theirs))
-
-
 def test_embeddings_are_kept_by_their_prompt(prompted: Path, data: Path, scores: Callable[..., Results], tmp_path: Path) -> None:
     """A text behind a prompt that is not pooled is another than the same text as a sentence."""
     written = {"query": "", "document": ""}
@@ -146,17 +135,6 @@ def test_what_has_no_prompt_keeps_its_key(plain: Path, data: Path) -> None:
     assert "prompts" not in json.dumps(stage.canonical())
     keys = {stage.model_copy(update={"prompts": TaskPrompts.model_validate({role: "x "})}).key for role in TaskPrompts.model_fields}
     assert len({stage.key, *keys}) == 4
-
-
-def test_only_prompts_that_have_an_effect_count(prompted: Path, data: Path, tmp_path: Path) -> None:
-    store, use = ArtifactStore(tmp_path / "store"), EncoderUse(checkpoint=str(prompted))
-    pairs, both = (PlannedScores.of(use, tasks, store=store, data=data) for tasks in ([PAIRS], [FAQ, PAIRS]))
-    assert pairs.stage.prompts == TaskPrompts(sentence=SENTENCE)
-    assert both.stage.prompts == TaskPrompts(sentence=SENTENCE, query=QUERY, document=DOCUMENT)
-    assert not any("here none is added" in note for note in both.notes)
-    resolver = FileResolver(data_root=data)
-    resolver.encoder(str(prompted), revision=None, where="encoder")
-    assert "here none is added" in resolver.notes[0], "as trainings have it"
 
 
 @pytest.mark.parametrize(
@@ -208,22 +186,3 @@ def test_the_commands_say_which_prompts_they_take(plain: Path, prompted: Path, d
     assert "(first)" in beside.output and "(second)" in beside.output
     refused = _call("compare", plain, prompted, "--tasks", PAIRS, "--other-query-prompt", "x ", *places)
     assert refused.exit_code == 2 and "--other-query-prompt: found tasks of sentences" in re.sub(r"\s+", " ", refused.output)
-
-
-def test_what_mteb_scores_goes_without_prompts_and_says_so(prompted: Path, plain: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for encoder, said in ((prompted, "it reads mteb's texts without its prompts (query, document, likeness)."), (plain, "")):
-        mteb_scores._loaded(EncoderUse(checkpoint=str(encoder)))
-        reported = capsys.readouterr().err
-        assert said in reported and bool(reported) == bool(said)
-
-
-def test_python_warns_of_prompts_of_which_none_is_taken(plain: Path, prompted: Path, data: Path, tmp_path: Path) -> None:
-    config = prompted / CONFIG_OF_PROMPTS
-    config.write_text(json.dumps(json.loads(config.read_text()) | {"default_prompt_name": None}))
-    places = {"data": data, "store": tmp_path / "store"}
-    with pytest.warns(UserWarning, match="no prompt before each sentence .*see evaluate: prompt"):
-        silent = sentdist.evaluate(prompted, PAIRS, **places)
-    assert sentdist.evaluate(prompted, PAIRS, prompt="", **places) == silent
-    assert sentdist.evaluate(prompted, PAIRS, prompt="likeness", **places) != silent
-    with pytest.raises(DataError, match="evaluate: query_prompt"):
-        sentdist.evaluate(plain, PAIRS, query_prompt="x ", **places)

@@ -45,7 +45,6 @@ def _kept(context: Context) -> list[str]:
 
 
 def test_the_table_has_what_the_tokenizer_gives(prepared: Any) -> None:
-    """Special tokens, truncation, any order, the same sentence twice; from shards of seven sentences."""
     train, context = prepared
     short = train.model_copy(update={"training": train.training.model_copy(update={"max_length": 5})})
     encoder = load_encoder(train, context)
@@ -64,7 +63,6 @@ def test_the_table_has_what_the_tokenizer_gives(prepared: Any) -> None:
 
 
 def test_seeds_and_trained_encoders_share_the_tokens_of_a_corpus(prepared: Any) -> None:
-    """Two seeds, and a training that goes on from the first: one table, which goes with its corpus."""
     train, context = prepared
     build_here(train, context)
     other = train.model_copy(update={"seed": train.seed + 1})

@@ -13,21 +13,18 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 from transformers import AutoConfig
 
-from sentdist.execution.capacity import capacity
-from sentdist.execution.cluster.nodes import Node
-from sentdist.families import DECODERS, FLAT_FAMILIES, READ_WITHOUT_DECODER
+from sentdist.families import DECODERS, READ_WITHOUT_DECODER
 from sentdist.learning import precision as precision_module
 from sentdist.learning.encoder.batch import collate
 from sentdist.learning.encoder.pretrained import auto_class
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.gradient_pieces import BUCKET_BYTES, MOST_LIVE
 from sentdist.learning.precision import autocast
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec, Training
 from sentdist.plan.stages import Bank, Train
-from sentdist.stages.planning.engine_memory import NCCL_BYTES, state_bytes, step_bytes
+from sentdist.stages.planning.engine_memory import NCCL_BYTES
 from sentdist.stages.planning.resolve import encoder_configuration
 from sentdist.stages.planning.worker_memory import (
     BERT_BASE,
@@ -65,12 +62,7 @@ def _stage(*, rows: int = 64, precision: str = "fp32", max_length: int = 128) ->
 
 @pytest.mark.parametrize(
     ("asked", "measured_gib"),  # infra/benchmarks/memory.md and speed.md; the peak of micro-batches as of the multiples of 64 tokens
-    [
-        ({}, 2.59),
-        ({"precision": "bf16"}, 2.38),
-        ({"rows": 512}, 6.42),
-        ({"rows": 512, "micro_batch": 192}, 2.4),
-    ],
+    [({}, 2.59), ({"precision": "bf16"}, 2.38), ({"rows": 512, "micro_batch": 192}, 2.4)],
 )
 def test_the_estimate_holds_what_was_measured_and_not_half_as_much_again(asked: dict[str, object], measured_gib: float) -> None:
     assert measured_gib <= _bytes(**asked) / GIB < 1.5 * measured_gib  # type: ignore[arg-type]
@@ -102,9 +94,7 @@ def _kept(folder: Path, *, layers: int, sentences: int, precision: str, dropout:
     return sum(storage.nbytes() for storage in kept.values())
 
 
-@pytest.mark.in_turns
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize(("precision", "dropout"), [("fp32", 0.1), ("bf16", 0.0)])
 def test_what_a_gpu_keeps_of_a_layer_is_what_was_counted(precision: str, dropout: float, tmp_path: Path) -> None:
     """A third more at most: workers that are thought larger than they are share no GPU, and get smaller micro-batches than they could."""
     kept = partial(_kept, tmp_path, precision=precision, dropout=dropout)
@@ -113,9 +103,7 @@ def test_what_a_gpu_keeps_of_a_layer_is_what_was_counted(precision: str, dropout
     assert counted < BYTES_PER_UNIT_ON_GPU[precision] < 1.34 * counted
 
 
-@pytest.mark.in_turns
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("family", ["modernbert", "nomic_bert", "gte", "eurobert", "qwen3", "phi3"])
+@pytest.mark.parametrize(("family", "precision"), [("modernbert", "fp32"), ("qwen3", "bf16")])
 def test_what_a_gpu_keeps_of_a_gated_layer_is_no_more_than_was_thought(family: str, precision: str, tmp_path: Path) -> None:
     kept = partial(_kept, tmp_path, precision=precision, dropout=0.0, family=family)
     of_a_layer = [kept(layers=2, sentences=sentences) - kept(layers=1, sentences=sentences) for sentences in (2, 12)]
@@ -123,22 +111,13 @@ def test_what_a_gpu_keeps_of_a_gated_layer_is_no_more_than_was_thought(family: s
     assert 0.6 * BYTES_PER_UNIT_ON_GPU[precision] * GATED_SHARE < counted < BYTES_PER_UNIT_ON_GPU[precision] * GATED_SHARE
 
 
-@pytest.mark.in_turns
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("family", READ_WITHOUT_DECODER)
-def test_what_a_gpu_keeps_of_a_layer_that_drops_within_is_what_was_thought(family: str, precision: str, tmp_path: Path) -> None:
-    kept = partial(_kept, tmp_path, precision=precision, dropout=0.1, family=family)
-    of_a_layer = [kept(layers=2, sentences=sentences) - kept(layers=1, sentences=sentences) for sentences in (2, 12)]
-    counted = (of_a_layer[1] - of_a_layer[0]) / (10 * 20) / MINILM.width
-    thought = BYTES_PER_UNIT_ON_GPU[precision] * encoder_size({"model_type": family}).kept_share
-    assert counted < thought < 1.34 * counted
-
-
 @pytest.mark.parametrize(
     ("family", "settings"),
     [
-        *((family, {"head_dim": 128} if family == "ministral" else {}) for family in sorted({*FLAT_FAMILIES} - {"albert", "electra"})),
-        *((family, {}) for family in READ_WITHOUT_DECODER),
+        ("bert", {}),
+        ("modernbert", {}),
+        ("mpnet", {}),
+        ("qwen3", {}),
         ("t5", {"feed_forward_proj": "gated-gelu", "num_heads": 6, "d_ff": 1024}),
         ("t5", {"d_model": 1024, "d_kv": 128, "num_heads": 32, "d_ff": 16384, "num_layers": 24}),
     ],
@@ -153,9 +132,7 @@ def test_the_parameters_of_every_flat_family_are_counted(family: str, settings: 
     assert encoder_size(config.to_dict()).num_parameters == pytest.approx(counted, rel=0.005)
 
 
-@pytest.mark.parametrize(
-    ("precision", "rows", "gib"), [("bf16", 512, 3.30), ("bf16", 4096, 23.37), ("tf32", 512, 4.93), ("tf32", 4096, 37.73)]
-)
+@pytest.mark.parametrize(("precision", "rows", "gib"), [("bf16", 512, 3.30), ("tf32", 4096, 37.73)])
 def test_what_an_h100_needed_is_less_than_what_was_thought_and_not_much(precision: str, rows: int, gib: float) -> None:
     """infra/benchmarks/gpu.md (tf32 at 4,096: by torch's attention), peak in tensors; sentences of 18.8 tokens, taken for 24."""
     stage = _stage(precision=precision, rows=rows)
@@ -187,13 +164,6 @@ def test_what_is_kept_of_sentences_grows_as_they_do_until_they_are_cut() -> None
     assert 3 < long[0] / short[0] < 4, "of a GPU what attention takes is that of the longest"
     assert longest == pytest.approx(of_sentences(1e4)), "of max_length"
     assert of_sentences(384.0, max_length=512)[1] > 16 * short[1]
-
-
-def test_attention_in_float32_takes_more_the_longer_a_sentence_may_be() -> None:
-    """Of a GPU: 16 KiB for each sentence, head and 64 tokens while a layer is differentiated, which at 512 tokens is half of it all."""
-    short, long = (gpu_bytes(_stage(max_length=length), MINILM, Runtime()) for length in (128, 512))
-    assert long - short == 192 * 12 * 6 * 16 * 1024
-    assert gpu_bytes(_stage(precision="bf16", max_length=512), MINILM, Runtime()) < long
 
 
 def test_a_frozen_encoder_has_weights_and_one_layer_at_a_time() -> None:
@@ -251,11 +221,8 @@ def test_on_a_gpu_the_same_formula_says_what_lies_there_and_how_much_fits() -> N
     ("runtime", "of_each"),
     [
         ({}, 16),
-        ({"engine": "torch"}, 16),
         ({"zero_stage": 1}, 24),
-        ({"zero_stage": 2}, 24),
         ({"zero_stage": 1, "workers": 2}, 16.6),
-        ({"zero_stage": 2, "workers": 4}, 10.3),
         ({"zero_stage": 2, "workers": 64}, 6.0),
         ({"zero_stage": 3, "workers": 4}, 7.25),
     ],
@@ -270,42 +237,18 @@ def test_what_an_engine_keeps_beside_plain_torch_is_counted(runtime: dict[str, A
         assert found / large.num_parameters == pytest.approx(of_each + copy, rel=0.01)
 
 
-def test_pieces_in_which_things_travel_have_an_end() -> None:
-    """Of 7 billion parameters on 8 workers ZeRO 3 holds some 50 million at a time beside its own eighth, or the largest matrix."""
-    shared, largest = Runtime(zero_stage=3, workers=8), 5e8
-    assert state_bytes(7e9, shared, largest=1e6) == pytest.approx(6 * 4 * 7e9 / 8 + BUCKET_BYTES)
-    assert state_bytes(1e9, shared, largest=largest) == pytest.approx(5 * 4e9 / 8 + 2 * 4 * (MOST_LIVE + largest) + 2 * BUCKET_BYTES)
-    several = Runtime(zero_stage=2, workers=8)
-    assert state_bytes(7e9, several, largest=1e6) == pytest.approx(7e9 * (4 + 20 / 8) + 3.5 * BUCKET_BYTES * 7 / 8)
-    assert state_bytes(7e9, several, largest=largest) == pytest.approx(7e9 * (4 + 20 / 8) + 3.5 * (4 * largest + BUCKET_BYTES) * 7 / 8)
-    several = Runtime(workers=8)
-    assert step_bytes(7e9, several, largest=1e6) == BUCKET_BYTES and step_bytes(1e6, several, largest=6e5) == 4e6
-    assert step_bytes(7e9, several, largest=5e8) == pytest.approx(0.5 * 4 * 5e8)  # half of the words' embeddings
-    assert step_bytes(7e9, Runtime(), largest=5e8) == 0.0
-
-
-def test_a_worker_on_cpus_keeps_the_same_and_one_with_a_gpu_keeps_it_there() -> None:
-    stage = _stage()
-    plain, shared, on_gpu = (
-        worker_bytes(stage, BERT_BASE, Runtime.model_validate(one))
-        for one in ({}, {"zero_stage": 1}, {"zero_stage": 1, "gpus_per_worker": 1})
-    )
-    assert shared - plain == pytest.approx(8 * BERT_BASE.num_parameters + BUCKET_BYTES) and on_gpu < plain
-
-
 @pytest.mark.parametrize(
     ("bank_gib", "gpu_gib", "gpus", "is_there"),
     [
-        (9.9, 80, 1.0, True),  # an eighth of 80
+        (9.9, 80, 1.0, True),
         (10.1, 80, 1.0, False),
-        (9.9, 80, 4.0, True),  # a worker computes on one of its GPUs
-        (4.9, 80, 0.5, True),  # the other half is another worker's
+        (9.9, 80, 4.0, True),
+        (4.9, 80, 0.5, True),
         (5.1, 80, 0.5, False),
-        (0.1, 2, 1.0, True),  # 1.87 beside it
-        (0.2, 2, 1.0, False),  # less than an eighth, and too much beside the rest
+        (0.1, 2, 1.0, True),
+        (0.2, 2, 1.0, False),
         (0.0, 80, 1.0, False),
-        (1.0, float("inf"), 1.0, True),  # of a kind that nobody knows
-        (1.0, float("inf"), 0.0, False),
+        (1.0, float("inf"), 1.0, True),
     ],
 )
 def test_a_bank_lies_on_the_gpu_where_a_share_of_it_is_enough_and_the_rest_fits(
@@ -318,10 +261,3 @@ def test_a_bank_lies_on_the_gpu_where_a_share_of_it_is_enough_and_the_rest_fits(
     counted = gpu_bytes(stage, MINILM, runtime, **given)
     assert counted == beside + (bank_gib * GIB if is_there else 0.0)
     assert not is_there or counted <= gpu_gib * min(1.0, gpus) * GIB
-
-
-def test_the_demo_runs_on_a_small_machine() -> None:
-    """Ray offers 70 % or so of 4 GiB."""
-    asked = _bytes(max_length=32)
-    assert asked < 2.8 * GIB
-    assert capacity(Runtime(), (Node(cpus=2, memory_bytes=2.8 * GIB),), worker_bytes=asked).trainings_at_once == 1
