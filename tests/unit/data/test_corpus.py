@@ -1,7 +1,9 @@
-"""Corpora: the same sentences come back by id, once each, and bad rows are named or counted."""
+"""Corpora and batches: sentences come back by id, no sentence is twice in a batch, the same from seed and epoch."""
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sentdist.data import sampler
 from sentdist.data.build_corpus import CorpusFacts, build_corpus, first_of_each_row, number_by_appearance, same_strings
-from sentdist.data.corpus import SENTENCES_PER_BATCH, OpenedCorpus
+from sentdist.data.corpus import OpenedCorpus
+from sentdist.data.sampler import _Packing, epoch_batches
+from sentdist.data.seeded_order import shuffled
 from sentdist.errors import DataError
 
 PAIRS = ("one", "two")
@@ -55,24 +60,6 @@ def test_every_row_comes_back(tmp_path: Path, rows: list[tuple[str, str, str]]) 
     assert facts.num_dropped_duplicates == len(rows) - len(set(rows))
 
 
-def test_sentences_lie_in_blocks_of_one_size(tmp_path: Path) -> None:
-    count = SENTENCES_PER_BATCH + 10
-    rows = _table([(f"s {number}", f"t {number}") for number in range(count)])
-    build_corpus(rows, columns=PAIRS, folder=tmp_path)
-    corpus = OpenedCorpus.open(tmp_path)
-    assert [len(block) for block in corpus.sentence_blocks()] == [SENTENCES_PER_BATCH, SENTENCES_PER_BATCH, 20]
-    ids = np.array([2 * count - 1, 0, SENTENCES_PER_BATCH, 0])
-    assert corpus.sentences(ids) == [f"t {count - 1}", "s 0", f"s {SENTENCES_PER_BATCH // 2}", "s 0"]
-
-
-def test_tables_in_many_chunks_give_the_same_corpus(tmp_path: Path) -> None:
-    rows = _table([(f"s {number % 7}", f"t {number % 11}") for number in range(100)])
-    chunked = pa.concat_tables([rows.slice(start, 9) for start in range(0, 100, 9)])
-    assert build_corpus(rows, columns=PAIRS, folder=tmp_path / "a") == build_corpus(chunked, columns=PAIRS, folder=tmp_path / "b")
-    for name in ("sentences.arrow", "rows.arrow"):
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
-
-
 def test_a_limit_keeps_distinct_rows_in_order(tmp_path: Path) -> None:
     rows = [(f"s {number}", "t") for number in range(50)]
     everything = _table([row for row in rows for _ in range(2)])
@@ -85,13 +72,6 @@ def test_a_limit_keeps_distinct_rows_in_order(tmp_path: Path) -> None:
     assert _rows_of(OpenedCorpus.open(tmp_path / "again")) == kept
     build_corpus(everything, columns=PAIRS, folder=tmp_path / "other", limit=20, seed=4)
     assert _rows_of(OpenedCorpus.open(tmp_path / "other")) != kept
-
-
-def test_reversed_rows_follow_without_repeating_any(tmp_path: Path) -> None:
-    rows = [("a", "b", "n"), ("b", "a", "n"), ("c", "d", "m")]
-    facts = build_corpus(_table(rows, ("x", "y", "z")), columns=("x", "y", "z"), folder=tmp_path, add_reversed=True)
-    assert _rows_of(OpenedCorpus.open(tmp_path)) == [*rows, ("d", "c", "m")]
-    assert facts.num_rows == 4
 
 
 def test_rows_that_differ_in_a_value_are_not_the_same(tmp_path: Path) -> None:
@@ -121,22 +101,6 @@ def test_what_makes_no_corpus_is_refused(rows: list[tuple[str | None, ...]], set
         build_corpus(pa.table({"one": ["a"], "n": [float("nan")]}), columns=("one", "n"), folder=tmp_path)
 
 
-def test_an_absent_or_damaged_corpus(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"expected a corpus \(sentences.arrow, rows.arrow\)"):
-        OpenedCorpus.open(tmp_path)
-    build_corpus(_table([("a", "b")]), columns=PAIRS, folder=tmp_path)
-    (tmp_path / "sentences.arrow").write_bytes(b"cut off")
-    with pytest.raises(DataError, match="the next run builds it again"):
-        OpenedCorpus.open(tmp_path)
-
-
-def test_an_id_of_another_corpus_is_refused(tmp_path: Path) -> None:
-    build_corpus(_table([("a", "b")]), columns=PAIRS, folder=tmp_path)
-    for identifier in (-1, 2):
-        with pytest.raises(DataError, match="expected 0 to 1"):
-            OpenedCorpus.open(tmp_path).sentences(np.array([0, identifier]))
-
-
 def test_strings_that_share_half_a_digest_stay_apart() -> None:
     digests = np.array([[[7, 1], [7, 2]], [[7, 1], [8, 1]]], dtype=np.uint64)
     identity = same_strings(digests)
@@ -152,15 +116,109 @@ def test_numbering_and_repeated_rows() -> None:
     assert first_cells.tolist() == [0, 1, 5]
 
 
-def test_one_column_may_be_used_twice_or_alone(tmp_path: Path) -> None:
-    rows = _table([("a", "b"), ("c", "d")])
-    for columns, ids in ((("one", "one"), [[0, 1], [0, 1]]), (("two",), [[0, 1]])):
-        build_corpus(rows, columns=columns, folder=tmp_path / columns[0])
-        corpus = OpenedCorpus.open(tmp_path / columns[0])
-        assert corpus.ids.tolist() == ids and corpus.sentences(corpus.ids[-1]) == (["a", "c"] if len(ids) == 2 else ["b", "d"])
+GOLDEN_ORDER = [6, 2, 8, 1, 3, 9, 0, 5, 4, 7]  # of ten rows in epoch 0 of seed 0
+ROWS_64 = np.stack([np.arange(64), np.arange(64) + 64]).astype(np.int32)
 
 
-def test_sentences_that_repeat_in_a_row_or_are_over_long_are_counted(tmp_path: Path) -> None:
-    rows = [("a", "a", "b"), ("c", "d", "c"), ("a", "w " * 256, "w " * 257)]
-    facts = build_corpus(_table(rows, ("x", "y", "z")), columns=("x", "y", "z"), folder=tmp_path)
-    assert (facts.num_rows, facts.num_repeating, facts.num_over_long, facts.max_words) == (3, 2, 1, 257)
+def _repeats(ids_CR: np.ndarray, batch: np.ndarray) -> bool:
+    sentences = [sentence for row in batch for sentence in set(ids_CR[:, row].tolist())]
+    return len(sentences) != len(set(sentences))
+
+
+@settings(max_examples=150)
+@given(
+    rows=st.lists(st.tuples(*[st.integers(0, 25)] * 3), min_size=1, max_size=60),
+    batch_size=st.integers(1, 8),
+    seed=st.integers(0, 3),
+)
+def test_no_sentence_twice_in_a_batch(rows: list[tuple[int, int, int]], batch_size: int, seed: int) -> None:
+    ids = np.array(rows).T
+    try:
+        batches = epoch_batches(ids, batch_size=batch_size, seed=seed, epoch=0, unique_sentences=True)
+    except DataError:
+        assert batch_size > 1
+        return
+    assert batches.shape[1] == batch_size and len(batches) >= 1
+    used = batches.reshape(-1).tolist()
+    assert len(used) == len(set(used)) <= len(rows)
+    assert not any(_repeats(ids, batch) for batch in batches)
+
+
+def test_the_order_depends_on_seed_and_epoch_alone() -> None:
+    def draw(seed: int, epoch: int) -> list[list[int]]:
+        return epoch_batches(ROWS_64, batch_size=8, seed=seed, epoch=epoch, unique_sentences=True).tolist()
+
+    unshared = epoch_batches(ROWS_64, batch_size=10, seed=0, epoch=0, unique_sentences=False)
+    assert np.array_equal(unshared, epoch_batches(ROWS_64, batch_size=10, seed=0, epoch=0, unique_sentences=True))
+    assert unshared.shape == (6, 10) and len(set(unshared.reshape(-1).tolist())) == 60
+    twice = np.stack([np.arange(8), np.arange(8)])  # unsupervised SimCSE: anchor and positive are one sentence
+    assert epoch_batches(twice, batch_size=4, seed=0, epoch=0, unique_sentences=True).shape == (2, 4)
+    assert draw(0, 0) == draw(0, 0)
+    assert draw(0, 0) != draw(0, 1) != draw(1, 1)
+    # Written down, because a changed order changes every trained encoder: it must come with a new revision of the Train stage.
+    assert shuffled(10, seed=0, stream="epoch 0").tolist() == GOLDEN_ORDER
+
+
+def _one_by_one(order: np.ndarray, ids_CR: np.ndarray, batch_size: int) -> list[list[int]]:
+    """The rule itself: first who waits, in turn by the sentence that they wait behind, then fresh rows, then who waits once more."""
+    fresh, waiting, turns, batches = deque(order.tolist()), defaultdict(deque), deque(), []
+    while True:
+        batch: list[int] = []
+        taken: set[int] = set()
+
+        def add(row: int, batch: list[int] = batch, taken: set[int] = taken) -> None:
+            sentences = ids_CR[:, row].tolist()
+            shared = next((sentence for sentence in sentences if sentence in taken), None)
+            if shared is None:
+                batch.append(row)
+                taken.update(sentences)
+                return
+            if not waiting[shared]:
+                turns.append(shared)
+            waiting[shared].append(row)
+
+        def ask(most: int, batch: list[int] = batch, add: Callable[[int], None] = add) -> None:
+            for _ in range(min(most, len(turns))):
+                if len(batch) < batch_size:
+                    sentence = turns.popleft()
+                    row = waiting[sentence].popleft()
+                    if waiting[sentence]:
+                        turns.append(sentence)
+                    add(row)
+
+        ask(batch_size)
+        while len(batch) < batch_size and fresh:
+            add(fresh.popleft())
+        ask(len(turns))
+        if len(batch) < batch_size:
+            return batches
+        batches.append(batch)
+
+
+@settings(max_examples=200)
+@given(
+    num_rows=st.integers(1, 120),
+    num_sentences=st.sampled_from([5, 30, 300, 3000]),
+    num_columns=st.integers(1, 3),
+    batch_size=st.integers(1, 9),
+    block_rows=st.integers(1, 40),
+    seed=st.integers(0, 10**6),
+)
+def test_blocks_of_rows_give_what_one_row_after_another_gives(
+    num_rows: int, num_sentences: int, num_columns: int, batch_size: int, block_rows: int, seed: int
+) -> None:
+    drawn = np.random.default_rng(seed)
+    ids_CR = drawn.integers(num_sentences, size=(num_columns, num_rows))
+    order = drawn.permutation(num_rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampler, "BLOCK_ROWS", block_rows)
+        assert _Packing(order, ids_CR, batch_size).pack().tolist() == _one_by_one(order, ids_CR, batch_size)
+
+
+def test_too_few_rows_and_no_batch_at_all() -> None:
+    with pytest.raises(DataError, match="64 rows for a batch of 65"):
+        epoch_batches(ROWS_64, batch_size=65, seed=0, epoch=0, unique_sentences=False)
+    with pytest.raises(DataError, match="batch size 0"):
+        epoch_batches(ROWS_64, batch_size=0, seed=0, epoch=0, unique_sentences=False)
+    with pytest.raises(DataError, match="no 2 rows of 3 without a sentence in common"):
+        epoch_batches(np.array([[0, 0, 0], [1, 2, 3]]), batch_size=2, seed=0, epoch=0, unique_sentences=True)

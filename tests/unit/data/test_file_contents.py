@@ -1,20 +1,26 @@
-"""What a file is, by its content: its encoding, what parts its columns, and what is no table although it is called one."""
+"""What a file is, by its content: encoding, separator, header, marks, what stands for nothing, and what is no table."""
 
 from __future__ import annotations
 
 import csv
+import io
+import json
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from sentdist.data.own.file_format import own_table
-from sentdist.data.own.recognise import OwnFileOptions, recognise
+from sentdist.data.own.file_format import NOTHING, own_table
+from sentdist.data.own.recognise import OwnFileOptions, RecognisedFile, recognise
+from sentdist.data.own.rows import read_rows
+from sentdist.data.own.sides import DEV, TEST, TRAIN
 from sentdist.data.own.usual_names import KNOWN_NAMES
+from sentdist.data.quotes import line_of_escaped_mark, line_of_open_quote
 from sentdist.data.sources.letters import hardly_western, utf_16_without_mark
-from sentdist.data.sources.parting import separators
-from sentdist.data.sources.pinned import inspect_source
+from sentdist.data.sources.pinned import inspect_source, read_source
 from sentdist.data.sources.separated import FileFormat, encoding_of, recognised
 from sentdist.data.texts import open_texts
 from sentdist.errors import DataError
@@ -109,12 +115,6 @@ def test_a_parquet_file_by_another_name_is_said_as_that(tmp_path: Path) -> None:
         recognised("own.parquet", tmp_path / "own.parquet", FileFormat(encoding="cp1251"), ())
 
 
-def test_texts_with_tags_are_no_page(tmp_path: Path) -> None:
-    for first in ("<p>how</p>,so", "<htmlish,so", "version https,url"):
-        (tmp_path / "own.csv").write_text(first + "\n" + "".join(f"one {n},other {n}\n" for n in range(40)))
-        assert sum(recognise("own.csv", tmp_path / "own.csv", OwnFileOptions(near=None)).sizes) >= 40
-
-
 @pytest.mark.parametrize(
     ("name", "separator", "header", "quoting", "line_end"),
     [
@@ -137,13 +137,6 @@ def test_line_breaks_within_marks_part_nothing(
     assert [tuple(row.values()) for row in own_table(name, path, found).to_pylist()] == ROWS
 
 
-def test_marks_within_cells_between_tabs_are_letters_and_a_cut_row_does_not_count() -> None:
-    lines = [f'"Hi" she said {n}\ta 5" screen\n' for n in range(30)]
-    assert separators(Path("own.tsv"), [*lines, "one cell alone\n"], ())[0] == "\t"
-    lines = [f'question {n}\t"first\nsecond"\n' for n in range(30)]
-    assert separators(Path("own.tsv"), "".join(lines).splitlines(keepends=True)[:-1], ()) == ["\t"]
-
-
 def test_commas_of_sentences_part_no_columns(tmp_path: Path) -> None:
     path = tmp_path / "own.csv"
     for separator in (";", "\t", "|"):
@@ -155,3 +148,108 @@ def test_commas_of_sentences_part_no_columns(tmp_path: Path) -> None:
     assert recognised(path.name, path, FileFormat(separator=","), sorted(KNOWN_NAMES)).separator == ","
     path.write_text("left, right\n" + "".join(f"one {n}, other {n}\n" for n in range(60)))
     assert recognised(path.name, path, FileFormat(), ["left", "right"]).separator == ","
+
+
+NEAR = OwnFileOptions(near=None)
+
+
+def pairs(found: RecognisedFile, path: Path) -> set[tuple[str, str]]:
+    """The pairs of all sides."""
+    tables = (read_rows(path.name, path, found.file, side, revision=found.revision) for side in (TRAIN, DEV, TEST))
+    return {(row["sent0"], row["sent1"]) for table in tables for row in table.to_pylist()}
+
+
+def cells(path: Path, asked: FileFormat | None = None) -> list[dict[str, object]]:
+    return own_table(path.name, path, recognised(path.name, path, asked or FileFormat(), sorted(KNOWN_NAMES))).to_pylist()
+
+
+@pytest.mark.parametrize("name", ["own.csv", "own.jsonl"])
+def test_words_for_no_value_are_none(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    rows = [
+        {"question": f"question {n}", "answer": f" {NOTHING[n % len(NOTHING)]}" if n % 4 == 0 else f"answer {n}", "group": NOTHING[n % 3]}
+        for n in range(60)
+    ]
+    if name == "own.csv":
+        path.write_text("question,answer,group\n" + "".join(",".join(row.values()) + "\n" for row in rows))
+    else:
+        path.write_text("\n".join(map(json.dumps, rows)))
+    found = recognise(name, path, NEAR)
+    assert "15 rows without a text left out" in found.notes[0] and "in 45 groups" in found.notes[1]
+    assert pairs(found, path) == {(f"question {n}", f"answer {n}") for n in range(60) if n % 4}
+
+
+@pytest.mark.parametrize("end", ["\n\n", ' , ,\n,"",\n'])
+def test_blank_rows_at_the_end_are_no_rows(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "own.csv"
+    rows = [f"one {n},other {n},{n % 7}.5\n" for n in range(60)]
+    for lacks, num_left_out in (("", 0), ("one,,\n,,\n,other,1\n\u200b,other,2\n", 4)):
+        path.write_text("a,b,score\n" + "".join(rows[:40]) + lacks + "".join(rows[40:]) + end, encoding="utf-8")
+        found = recognise("own.csv", path, NEAR)
+        assert sum(found.sizes) == 60 and (f"{num_left_out} rows without a text or a score" in found.notes[0]) == (num_left_out > 0)
+    path.write_text("a,b,score\n" + end)
+    with pytest.raises(DataError, match="no rows"):
+        recognise("own.csv", path, OwnFileOptions(near=None, has_header=True))
+
+
+@pytest.mark.parametrize(("word", "is_spoilt"), [("schÃ¶n", True), ("sch\ufffdn", True), ("GRÃ–SSE", True), ("Ãlvaro CÂMARA", False), ("schön", False), ("AMANHÃ…", False)])  # fmt: skip
+def test_letters_that_were_lost_before_are_reported(tmp_path: Path, word: str, is_spoilt: bool) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text("question,answer\n" + "".join(f"one {n},{word if n < 3 else 'other'} {n}\n" for n in range(60)), encoding="utf-8")
+    notes = recognise("own.csv", path, NEAR).notes
+    assert (f"3 texts with letters like {word!r}" in notes[-1]) == is_spoilt and len(notes) == 2 + is_spoilt
+
+
+@pytest.mark.parametrize(("number", "is_reported"), [(3, True), (2, False)])
+@pytest.mark.parametrize("text", ["Press it.<br>Then wait", "Tom &amp; Jerry"])
+def test_html_in_many_texts_is_reported_once(tmp_path: Path, number: int, is_reported: bool, text: str) -> None:
+    path = tmp_path / "own.tsv"
+    path.write_text("question\tanswer\n" + "".join(f"one {n}\t{text if n < number else 'a < b & c; x > y'} {n}\n" for n in range(60)))
+    notes = recognise("own.tsv", path, NEAR).notes
+    assert len(notes) == 2 + is_reported and notes[-1].startswith(f"{number} texts with HTML") == is_reported
+
+
+def test_sentences_alone_are_reported_to_be_no_pairs(tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_text("text\n" + "".join(f"This is sentence {n}{', with more' * (n % 3 == 0)}.\n" for n in range(60)))
+    with pytest.raises(DataError, match=r"one text a row, such as 'This is .*unsupervised SimCSE"):
+        recognise("own.csv", tmp_path / "own.csv", OwnFileOptions())
+    (tmp_path / "own.csv").write_text("".join(["No comma", "One, here", "Two, of, them"][n % 3] + f" {n}\n" for n in range(40)))
+    with pytest.raises(DataError, match="another number of them in each line"):
+        cells(tmp_path / "own.csv")
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ('a,b\nx,y\n"who is he,a man\nwhen,now\n"why not",because\n', 3),
+        ('a,b\n"who is he,a man\nwhen,now\nx,y\n', 2),
+        ('a,b\n"two\nlines",y\n"Hello" he said,y\n"who is he,a man\nwhen,"now"\n', 5),
+        ('a,b\n"two\nlines",y\n"Hello" he said,y\nwhat is "this,y\n"say ""hi""\nto me","now"\n', None),
+        ("", None),
+    ],
+)
+def test_the_line_that_swallows_others_is_found(content: str, line: int | None) -> None:
+    assert line_of_open_quote(io.StringIO(content, newline=""), ",") == line
+
+
+@given(st.lists(st.tuples(st.text('ab\\\\",\n ') | st.text(), st.text()), min_size=1))
+def test_what_a_program_has_written_is_let_through(rows: list[tuple[str, str]]) -> None:
+    written = io.StringIO(newline="")
+    csv.writer(written).writerows([(one.replace("\0", ""), other.replace("\0", "")) for one, other in rows])
+    assert line_of_open_quote(io.StringIO(written.getvalue(), newline=""), ",") is None
+    assert line_of_escaped_mark(io.StringIO(written.getvalue(), newline=""), ",") is None
+
+
+ESCAPED = 'question,answer\nhow are you,fine\n"he said \\"hi\\" to me","so, what"\nx,y\n'
+
+
+def test_marks_behind_backslashes_are_refused_everywhere(tmp_path: Path) -> None:
+    path = tmp_path / "faq.csv"
+    path.write_text(ESCAPED)
+    said = r"faq\.csv, line 3: found quotation marks behind backslashes"
+    with pytest.raises(DataError, match=said):
+        own_table("faq.csv", path, FileFormat(encoding="utf-8", separator=",", has_header=True))
+    with pytest.raises(DataError, match=said):
+        read_source("faq", data_root=tmp_path)
+    with pytest.raises(DataError, match=said):
+        list(open_texts(str(path), columns=["question"]).batches(10))

@@ -1,14 +1,17 @@
-"""Graded corpora: what labels become, which pairs are left out, and which row is named when one is wrong."""
+"""Graded pairs and corpora: what labels become, which pairs are left out, and which row is named when one is wrong."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sentdist.data.graded import NLI_LABELS, GradedSource, LabelMap, join_graded
-from sentdist.data.sources.pinned import read_source
 from sentdist.data.sts_pairs import read_pairs
 from sentdist.errors import DataError
 
@@ -103,53 +106,51 @@ def test_labels_that_do_not_fit(labels: list[object], values: dict[str, object],
         join_graded([part(labels, LabelMap(**values))])  # type: ignore[arg-type]
 
 
-def test_absent_columns_and_twins() -> None:
-    one = part([1.0], LabelMap(low=0, high=5))
-    with pytest.raises(DataError, match=r"sts: found columns sentence1, sentence2; expected columns sentence1, sentence2, score"):
-        join_graded([GradedSource(name="sts", rows=one.rows.drop_columns("score"), labels=one.labels)])
-    with pytest.raises(DataError, match="parts: found sts, sts; expected each source once"):
-        join_graded([one, one])
-    with pytest.raises(DataError, match="parts: found none"):
-        join_graded([])
+def _written(folder: Path, **columns: list[object]) -> Path:
+    rows: dict[str, list[object]] = {"sentence1": ["a b", "c", "d"], "sentence2": ["a", "b", "c"], "score": [0.0, 2.5, 5.0]}
+    pq.write_table(pa.table(rows | columns), folder / "sts.parquet")
+    return folder
 
 
-@pytest.mark.data
+def test_pairs_in_order(tmp_path: Path) -> None:
+    pairs = read_pairs("sts", data_root=_written(tmp_path, subset=["x", "y", "x"]))
+    assert pairs.subset == ("x", "y", "x")
+    assert pairs.sentence1 == ("a b", "c", "d") and pairs.sentence2 == ("a", "b", "c")
+    assert pairs.score.dtype == np.float64 and pairs.score.tolist() == [0.0, 2.5, 5.0]
+    assert (pairs.num_pairs, pairs.num_ungraded) == (3, 0)
+
+
+def test_some_of_the_rows_keep_what_is_theirs(tmp_path: Path) -> None:
+    pairs = read_pairs("sts", data_root=_written(tmp_path, subset=["x", "y", "z"], group=["g", "h", "i"]))
+    some = pairs.only(np.array([2, 0]))
+    assert (some.subset, some.sentence1, some.sentence2, some.group) == (("z", "x"), ("d", "a b"), ("c", "a"), ("i", "g"))
+    assert some.score.tolist() == [5.0, 0.0]
+    assert read_pairs("sts", data_root=_written(tmp_path)).only(np.array([1])).group == ()
+
+
+def test_rows_without_a_gold_score_are_left_out(tmp_path: Path) -> None:
+    pairs = read_pairs("sts", data_root=_written(tmp_path, score=[1.0, None, 2.0]))
+    assert (pairs.num_pairs, pairs.num_ungraded) == (2, 1)
+    assert pairs.sentence1 == ("a b", "d")
+    (tmp_path / "sixteen.tsv").write_text('sentence1\tsentence2\tscore\n"a\tb\t4.5\nc\td\t\n')
+    pairs = read_pairs("sixteen", data_root=tmp_path)
+    assert (pairs.sentence1, pairs.score.tolist(), pairs.num_ungraded) == (('"a',), [4.5], 1)
+
+
 @pytest.mark.parametrize(
-    ("rounding", "counts"),
+    ("columns", "settings", "said"),
     [
-        ("half_even", [303, 193, 705, 1258, 1437, 604]),
-        ("half_up", [274, 222, 575, 1388, 1320, 721]),
-        ("truncate", [381, 323, 943, 1496, 1222, 135]),
+        ({"score": [1.0, float("nan"), 2.0]}, {}, "in row 2; expected a number from 0 to 5"),
+        ({"score": [1.0, 5.1, 2.0]}, {}, "in row 2; expected a number from 0 to 5"),
+        ({"score": [1.0, float("inf"), 2.0]}, {"score_range": (-math.inf, math.inf)}, "in row 2; expected a finite number"),
+        ({"score": ["1", "2", "high"]}, {}, "score high in row 3"),
+        ({}, {"score_range": (1.0, 5.0)}, r"score 0\.0 in row 1; expected a number from 1 to 5"),
+        ({"sentence2": ["a", None, "b"]}, {}, "an empty sentence2 in row 2"),
+        ({"sentence2": ["a", "  ", "b"]}, {}, "an empty sentence2 in row 2"),
+        ({"sentence1": [1, 2, 3]}, {}, "sentence1 1 in row 1"),
+        ({"score": [None, None, None]}, {}, "no graded pair"),
     ],
 )
-def test_class_counts_of_sick(data_root: Path, rounding: str, counts: list[int]) -> None:
-    """The three readings of "round all sample labels to integers"; 480 of 4,500 labels are halves."""
-    rows = read_source("sts/sick", split="train", data_root=data_root)
-    exact = join_graded([GradedSource(name="sick", rows=rows, labels=LabelMap(**SICK, rounding="none"))]).table["label"].to_pylist()
-    assert sum(label % 1 == 0.5 for label in exact) == 480
-    found = join_graded([GradedSource(name="sick", rows=rows, labels=LabelMap(**SICK, rounding=rounding))])
-    assert list(found.counts["sick"].by_label.values()) == counts
-
-
-@pytest.mark.data
-def test_stage_2_on_the_real_sets(data_root: Path) -> None:
-    """STS-B + SICK-R train: 10,249 pairs, 168 of STS-B's labels halves; 4,797 and 131 of them stand in a test set."""
-    stsb, sick = (read_source(f"sts/{name}", split="train", data_root=data_root) for name in ("stsb", "sick"))
-    parts = [
-        GradedSource(name="stsb", rows=stsb, labels=LabelMap(low=0, high=5)),
-        GradedSource(name="sick", rows=sick, labels=LabelMap(**SICK)),
-    ]
-    whole = join_graded(parts)
-    assert whole.table.num_rows == 5749 + 4500
-    assert sum(score % 1 == 0.5 for score in stsb["score"].to_pylist()) == 168
-    tests = {}
-    for name, split in [*((f"sts{year}", None) for year in range(12, 17)), ("stsb", "test"), ("sick", "test")]:
-        score_range = (1.0, 5.0) if name == "sick" else (0.0, 5.0)
-        pairs = read_pairs(f"sts/{name}", split=split, data_root=data_root, score_range=score_range)
-        tests[name] = list(zip(pairs.sentence1, pairs.sentence2, strict=True))
-    found = join_graded(parts, without=tests)
-    # Training pairs, so one that stands twice in STS-B train counts twice:
-    # a little above the 1003, 597, 1861, 1102, 197 test pairs it has seen.
-    assert found.removed == {"sts12": 1047, "sts13": 597, "sts14": 1864, "sts15": 1108, "sts16": 202, "stsb": 30, "sick": 150}
-    assert {name: counts.in_test_sets for name, counts in found.counts.items()} == {"stsb": 4797, "sick": 131}
-    assert found.table.num_rows == 5749 + 4500 - 4797 - 131
+def test_bad_rows_are_named(tmp_path: Path, columns: dict[str, list[object]], settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        read_pairs("sts", data_root=_written(tmp_path, **columns), **settings)

@@ -1,14 +1,13 @@
-"""Leaks: which test items stand in training, at which level, and the counts that are known of STS-B."""
+"""Leaks: which test items stand in training, at which level; what two texts resemble each other by."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sentdist.data.leaks import LeakFinder, Leaks, TaskTexts
-from sentdist.data.sts_pairs import Pairs, read_pairs
+from sentdist.data.near_duplicates import KnownTexts
+from sentdist.data.overlap import fold_text, pairs_seen
 
 TEST = [
     ("A man plays a guitar.", "Somebody makes music."),  # as written
@@ -64,20 +63,6 @@ def test_near_is_a_threshold() -> None:
         assert {leaked.level for leaked in found.items} == {expected}
 
 
-def _pairs(pairs: Pairs) -> list[tuple[str, str]]:
-    return list(zip(pairs.sentence1, pairs.sentence2, strict=True))
-
-
-@pytest.mark.data
-def test_sts_b_train_holds_what_is_known_of_it(data_root: Path) -> None:
-    years = [f"sts{year}" for year in (12, 13, 14, 15, 16)]
-    tasks = [_task(year, _pairs(read_pairs(f"sts/{year}", split="test", data_root=data_root))) for year in years]
-    found = _look(list(_pairs(read_pairs("sts/stsb", split="train", data_root=data_root))), tasks)
-    assert [leaks.count("exact") for leaks in found] == [999, 597, 1860, 1102, 197]
-    assert sum(leaks.count("exact") for leaks in found) == 4755 and sum(leaks.num_items for leaks in found) == 12544
-    assert sum(leaks.count("exact", "normalised") for leaks in found) == 4760
-
-
 FLIGHT = "The airline cancelled all flights between both islands after the storm on Monday"
 REPAIR = "Engineers repaired the damaged bridge within three weeks of the heavy flood last year"
 FORMS: dict[str, tuple[str, ...]] = {
@@ -86,13 +71,6 @@ FORMS: dict[str, tuple[str, ...]] = {
     "glued into one text": (f"{FLIGHT}. {REPAIR}.", "Something else entirely stands here for once"),
     "one word changed": (FLIGHT.replace("storm", "blizzard"), REPAIR.replace("flood", "earthquake")),
     "one word left out": (FLIGHT.replace(" all", ""), REPAIR.replace(" heavy", "")),
-}
-DISGUISES: dict[str, tuple[str, str]] = {
-    "entities": (FLIGHT.replace(" ", "&nbsp;", 3), REPAIR.replace(" ", "&amp;#32;", 2)),
-    "zero widths": (FLIGHT.replace("storm", "st\u200borm"), REPAIR.replace("bridge", "bri\u200b\u2060dge")),
-    "homoglyphs": (FLIGHT.replace("a", "\u0430").replace("o", "\u043e"), REPAIR.replace("e", "\u0435").replace("p", "\u0440")),
-    "Greek capitals": (FLIGHT.upper().replace("A", "\u0391").replace("T", "\u03a4"), REPAIR),
-    "full width": ("".join(chr(ord(one) + 0xFEE0) if "!" <= one <= "~" else one for one in FLIGHT), REPAIR),
 }
 
 
@@ -107,30 +85,6 @@ def test_a_pair_and_a_text_alone_are_found_nearly(form: str) -> None:
         assert [leaked.level for leaked in (*pair.items, *turned.items)] == ["near", "near"], form
         assert {leaked.item: leaked.level for leaked in texts.items} == {0: "sentence", 2: "sentence"}
         assert {leaked.train_one for leaked in texts.items} <= {one, other}
-
-
-def test_each_task_has_leaks_of_its_own() -> None:
-    tasks = [_task("rain", TEST), _task("glued", [(FLIGHT, REPAIR), ("It rains.", "Far away.")]), _task("none", [("Who asks?", "Nobody.")])]
-    tasks.append(TaskTexts(name="labels", sentences=(("A man sleeps!",), ("Who sleeps?",)), pairs=()))
-    rows = [*TRAIN, ("Far away.", "Nobody", f"{FLIGHT}. {REPAIR}.")]
-    together = _look(rows, tasks)
-    assert together == [_look(rows, [task])[0] for task in tasks]
-    assert [leaks.task for leaks in together] == ["rain", "glued", "none", "labels"] and together[1].items[0].level == "near"
-
-
-def test_an_item_of_several_pairs_has_its_strictest_level_and_its_texts_in_order() -> None:
-    task = TaskTexts(name="faq", sentences=((FLIGHT,),), pairs=((0, FLIGHT, REPAIR), (0, FLIGHT, "Far away."), (0, FLIGHT, "It rains.")))
-    near = (FLIGHT.replace("storm", "blizzard"), REPAIR)
-    (found,) = _look([near, ("It rains!", FLIGHT.upper()), (FLIGHT, "Far away.")], [task])
-    (leaked,) = found.items
-    assert (leaked.level, leaked.other) == ("exact", "Far away.")
-    assert (leaked.train_one, leaked.train_other) == (FLIGHT, "Far away.")
-
-
-def test_a_disguised_pair_is_found() -> None:
-    for name, pair in DISGUISES.items():
-        (found,) = _look([pair], [_task("t", [(REPAIR, FLIGHT)])])
-        assert [leaked.level for leaked in found.items] == ["normalised"] and pair != (FLIGHT, REPAIR), name
 
 
 def test_one_sentence_of_a_pair_with_another_partner_counts_apart() -> None:
@@ -155,3 +109,71 @@ def test_one_sentence_of_a_pair_with_another_partner_counts_apart() -> None:
 def test_what_only_looks_alike_is_no_leak(test: tuple[str, str], train: tuple[str, str]) -> None:
     (found,) = _look([train], [_task("t", [test])])
     assert found.count("exact", "normalised", "near") == 0
+
+
+WORDS = [f"word{number}" for number in range(60)]
+
+
+def _like(text: str, known: str, *, near: float = 1.0) -> bool:
+    """near 1: letters alone say nothing of texts that differ."""
+    ((found, _),) = KnownTexts({known: 0}, near).like([text])
+    return found == (0,)
+
+
+def test_the_threshold_is_a_share_of_the_sets_of_four_letters() -> None:
+    """ " abcdefgh " has 7 sets of four letters, " abcdefghij " has 9: they share 6 of 10."""
+    known = {text: number for number, text in enumerate(("abcdefghij",))}
+    for near, expected in ((0.6, (0,)), (0.61, ())):
+        ((found, _),) = KnownTexts(known, near).like(["abcdefgh"])
+        assert found == expected
+
+
+def test_texts_that_begin_alike_are_all_found_inside() -> None:
+    shorter, longer = " ".join(WORDS[:6]), " ".join(WORDS[:8])
+    known = KnownTexts({shorter: 0, longer: 1, " ".join([*WORDS[:5], "else"]): 2}, 1.0)
+    assert [inside for _, inside in known.like([f"so {longer} it is", f"so {shorter} it is"])] == [(0, 1), (0,)]
+
+
+@pytest.mark.parametrize(
+    ("count", "changed", "inside", "half"),
+    [(4, False, False, False), (5, False, True, False), (6, False, True, False), (7, True, True, False), (9, True, True, False), (10, True, True, True), (40, True, True, True), (41, False, True, True)],
+)  # fmt: skip
+def test_how_many_words_make_texts_alike(count: int, changed: bool, inside: bool, half: bool) -> None:
+    """One of seven to forty words may be another; a text of five words or more may be inside another, ten may be half of the whole."""
+    whole = " ".join(WORDS[:count])
+    assert _like(" ".join([*WORDS[: count - 2], "other", WORDS[count - 1]]), whole) == changed
+    assert _like(" ".join(["before", whole, "and", "behind"]), whole) == inside
+    assert _like(" ".join(WORDS[5 : 5 + count]), " ".join(WORDS[:20])) == half or count > 15
+    assert _like(whole, whole) and _like(whole, whole, near=0.5)
+
+
+def _letters(text: str) -> set[str]:
+    return {f" {text} "[start : start + 4] for start in range(max(1, len(text) - 1))} if text else set()
+
+
+@pytest.mark.parametrize("near", [0.3, 0.8])
+def test_of_many_candidates_those_are_found_that_are_as_near(near: float) -> None:
+    """Rows of one template, too short for a rule about words, with texts of one letter and of none among them."""
+    verbs, things = ("reset", "renew", "cancel"), ("phone", "lamp")
+    texts = [f"{verb} the {thing} on device {number}" for verb in verbs for thing in things for number in range(12)]
+    texts += ["", "a", "ab"]
+    known = KnownTexts({text: number for number, text in enumerate(texts)}, near)
+    num_found = 0
+    for text, (found, _) in zip(texts, known.like(texts), strict=True):
+        own = _letters(text)
+        alike = {number: len(own & other) / len(own | other) for number, other in enumerate(map(_letters, texts)) if own & other}
+        assert set(found) <= {number for number, share in alike.items() if share >= near}
+        assert set(found) >= {number for number, share in alike.items() if share >= max(near, 0.85)}  # all such are candidates
+        num_found += len(found)
+    assert num_found > len(texts) or near == 1.0
+
+
+def test_folding() -> None:
+    assert {fold_text(text) for text in ("A man's here.", "a man ' s here", "  A MAN’S, here!", "Ａ man s here")} == {"a man s here"}
+
+
+def test_pairs() -> None:
+    train = [("It rains.", "It is wet."), ("A.", "A.")]
+    test = [("it is wet", "it rains"), ("It rains.", "It is wet."), ("It rains.", "A."), ("a", "a")]
+    assert pairs_seen(test, train).tolist() == [True, True, False, True]
+    assert pairs_seen([], train).shape == (0,)

@@ -1,14 +1,17 @@
-"""Premises with their hypotheses: what is drawn, what is filled, what is never taken."""
+"""Premises with their hypotheses: what is drawn, what is filled, what is never taken; words deleted and replaced."""
 
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from sentdist.data.augmentation import delete_words, replace_synonyms
 from sentdist.data.nli_groups import GroupFacts, counted_premises, group_by_premise, inference_rows
+from sentdist.data.nltk_folder import nltk_folder
 from sentdist.errors import DataError
 
 LABELS = {"e": "entailment", "n": "neutral", "c": "contradiction"}
@@ -55,16 +58,6 @@ def test_own_come_first_then_copies_of_the_anchor_and_hypotheses_of_others() -> 
     )  # fmt: skip
 
 
-def test_premises_with_too_few_of_either_kind_are_left_out() -> None:
-    rows, facts = grouped(nli(("a", "eeeeeccccc"), ("b", "eeeecccccc"), ("c", "ec")), 5, 5, at_least=5)
-    assert [row["anchor"] for row in rows] == ["a"] and (facts.num_whole, facts.num_left_out) == (1, 2)
-    rows, facts = grouped(nli(("a", "eecc"), ("b", "eec"), ("c", "ecc")), 2, 2, at_least=2)
-    assert [row["anchor"] for row in rows] == ["a"] and (facts.num_left_out, facts.num_whole) == (2, 1)
-    rows, facts = grouped(nli(("a", "eecc"), ("b", "eec"), ("c", "ecc")), 2, 2, fill="copies")
-    assert (facts.num_groups, facts.num_whole) == (3, 1), "whole are rows with both of their own"
-    assert cells(rows[2], "positive") == ["c", "c"]
-
-
 @pytest.mark.parametrize("seed", range(2))
 def test_no_row_repeats_a_negative_or_takes_one_from_its_own_premise(seed: int) -> None:
     table = random_nli(60, seed)
@@ -93,14 +86,6 @@ def test_a_sentence_that_the_premise_has_itself_is_never_its_negative() -> None:
     table = pa.table(dict(zip(("premise", "hypothesis", "label"), map(list, zip(*rows, strict=True)), strict=True)))
     for row in grouped(table, 1, 5)[0]:
         assert "It rains." not in cells(row, "negative")
-
-
-def test_fills_come_from_the_whole_pool() -> None:
-    table = nli(*((f"p{number}", "ec") for number in range(2000)))
-    rows, _ = grouped(table, 1, 3)
-    kinds = Counter(text.split()[1][0] for row in rows for text in cells(row, "negative")[1:])
-    assert abs(kinds["e"] - 2000) < 160  # binomial(4000, 0.5): sd 32
-    assert len({text for row in rows for text in cells(row, "negative")}) > 3000  # of 4000: ones drawn often are rare
 
 
 def test_each_choice_follows_from_the_seed() -> None:
@@ -189,3 +174,48 @@ def test_premises_are_counted_as_supmpn_s_table_1_does() -> None:
     kinds = ("ec", "ecn", "eecc", "eeec", "eeeccc", "eeeeecccccc", "e", "eeeeccccc")
     found = counted_premises(nli(*((f"p{number}", one) for number, one in enumerate(kinds))))
     assert found == {"1": 2, "2": 1, "3": 1, "4": 0, "2-4": 2, "5+": 1}, "three and one, or four and five, are neither"
+
+
+LONG = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty"
+SENTENCE = "A man is riding a red motorcycle with a small child sitting in front of him."
+
+
+@pytest.fixture
+def wordnet(data_root: Path) -> Path:
+    folder = nltk_folder(data_root)
+    assert folder is not None
+    return folder
+
+
+@pytest.mark.parametrize(("sentence", "fraction", "left"), [(LONG, 0.35, 13), (LONG, 0.09, 19), ("two words", 1.0, 1)])
+def test_deletes_a_share_of_the_words_and_keeps_their_order(sentence: str, fraction: float, left: int) -> None:
+    (found,) = delete_words([sentence], fraction=fraction)
+    words = sentence.split()
+    assert len(found.split()) == left
+    assert [word for word in words if word in found.split()] == found.split()
+
+
+def test_refuses_a_share_that_is_none() -> None:
+    for fraction in (0.0, -0.1, 1.1):
+        for change, where in ((delete_words, "delete_words.fraction"), (replace_synonyms, "replace_synonyms.fraction")):
+            with pytest.raises(DataError, match=where):
+                change([LONG], fraction=fraction)  # type: ignore[operator]
+
+
+@pytest.mark.data
+def test_replaces_a_share_of_the_words_by_synonyms(wordnet: Path) -> None:
+    found = replace_synonyms([SENTENCE] * 50, folder=wordnet)
+    for text in found:
+        assert text.endswith("him.") and text.startswith("A ")
+    kept = Counter(word for text in found for word in text.split())
+    for word in ("is", "a", "with", "in", "of"):
+        assert kept[word] >= 50  # function words stay
+    replaced = [len([word for word in SENTENCE.split() if word not in text.split()]) for text in found]
+    assert set(replaced) <= {2, 3} and 3 in replaced  # 0.2 · 16 words; a synonym of two words may hold the word itself
+    assert any("bike" in text or "motorbike" in text for text in found)
+
+
+@pytest.mark.data
+def test_replacing_depends_on_the_seed(wordnet: Path) -> None:
+    first = replace_synonyms([SENTENCE] * 5, seed=1, folder=wordnet)
+    assert replace_synonyms([SENTENCE] * 5, seed=1, folder=wordnet) == first != replace_synonyms([SENTENCE] * 5, seed=2, folder=wordnet)

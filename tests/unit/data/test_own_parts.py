@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,10 +14,6 @@ from sentdist.data.own.recognise import OwnFileOptions, RecognisedFile, recognis
 from sentdist.data.own.rows import read_rows
 from sentdist.data.own.sides import DEV, TEST, TRAIN
 from sentdist.errors import DataError
-from sentdist.plan.corpora.own import own_section
-from sentdist.plan.own_file import OwnFileSection
-from sentdist.stages.own_file import place_of
-from sentdist.stages.planning.resolve import FileResolver
 
 Rows = list[dict[str, object]]
 NEAR = OwnFileOptions(near=None)
@@ -63,18 +58,6 @@ def test_the_parts_in_a_folder_are_one_table(tmp_path: Path, suffix: str) -> Non
     assert of_side(folder, found, TRAIN) == sorted(of_side(folder, found, TRAIN), key=lambda text: int(text.split()[-1]))
 
 
-def test_the_content_of_parts_and_not_the_folder_makes_the_revision(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        write(tmp_path / name / "a.jsonl", some_rows(0))
-        write(tmp_path / name / "b.jsonl", some_rows(20))
-    one, two = (recognise("own", tmp_path / name, NEAR) for name in ("one", "two"))
-    assert (one.revision, one.file) == (two.revision, two.file)
-    write(tmp_path / "two/b.jsonl", some_rows(21))
-    assert recognise("own", tmp_path / "two", NEAR).revision != one.revision
-    with pytest.raises(DataError, match="another content than when the run was planned"):
-        read_rows("own", tmp_path / "two", two.file, TRAIN, revision=two.revision)
-
-
 def test_splits_in_the_names_of_files_are_splits(tmp_path: Path) -> None:
     folder = tmp_path / "own"
     for name, first in (("train-00000-of-00002", 0), ("train-00001-of-00002", 20), ("validation-00000-of-00001", 40), ("test_v2", 60)):
@@ -88,28 +71,6 @@ def test_splits_in_the_names_of_files_are_splits(tmp_path: Path) -> None:
         recognise("own", folder, NEAR)
     (folder / "trainer.parquet").rename(folder / "train-3.parquet")
     assert recognise("own", folder, NEAR).revision != before
-
-
-def test_the_place_of_a_row_is_reported_with_its_file(tmp_path: Path) -> None:
-    for number in range(3):
-        rows: Rows = [{"sentence1": f"a {n}", "sentence2": f"b {n}", "score": str(n % 5)} for n in range(20 * number, 20 * number + 20)]
-        rows[7]["score"] = "four" if number == 1 else "4"
-        write(tmp_path / "sts" / f"part-{number}.csv", rows)
-    with pytest.raises(DataError, match=r"'four' in row 8 of part-1\.csv"):
-        recognise("sts", tmp_path / "sts", NEAR)
-
-
-def test_parts_without_rows_and_keys_that_some_objects_lack_are_no_mistake(tmp_path: Path) -> None:
-    write(tmp_path / "own/part-1.jsonl", some_rows(0))
-    write(tmp_path / "own/part-2.jsonl", [{**row, "note": "x"} for row in some_rows(20)])
-    (tmp_path / "own/part-0.jsonl").touch()
-    assert sum(recognise("own", tmp_path / "own", NEAR).sizes) == 40
-    write(tmp_path / "p/part-1.parquet", some_rows(0, 40))
-    pq.write_table(pq.read_table(tmp_path / "p/part-1.parquet").slice(0, 0), tmp_path / "p/part-0.parquet")
-    assert sum(recognise("p", tmp_path / "p", NEAR).sizes) == 40
-    write(tmp_path / "p/readme.txt", some_rows(0))
-    (tmp_path / "p/old").mkdir()
-    assert "old/, readme.txt beside not read" in recognise("p", tmp_path / "p", NEAR).notes[0]
 
 
 def test_parts_that_are_no_parts_of_one_table_are_reported(tmp_path: Path) -> None:
@@ -134,41 +95,6 @@ def test_parts_that_are_no_parts_of_one_table_are_reported(tmp_path: Path) -> No
     for name, found in (("types", "values of type int64"), ("none", "a folder without a table")):
         with pytest.raises(DataError, match=found):
             recognise("own", tmp_path / name, NEAR)
-
-
-def test_parts_in_ascii_take_the_encoding_of_the_others(tmp_path: Path) -> None:
-    write(tmp_path / "own/a.csv", some_rows(0))
-    (tmp_path / "own/b.csv").write_bytes(("question,answer\n" + "".join(f"Wie {n},Größe {n}\n" for n in range(20))).encode("cp1252"))
-    assert recognise("own", tmp_path / "own", NEAR).file.encoding == "cp1252"
-
-
-@pytest.mark.parametrize("is_below", [False, True])
-def test_a_recipe_and_tune_name_the_folder(tmp_path: Path, is_below: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    root = tmp_path / "root"
-    root.mkdir()
-    for number in range(2):
-        write((root if is_below else tmp_path) / f"faq/part-{number}.jsonl", some_rows(20 * number))
-    resolver = FileResolver(data_root=root)
-    pin = resolver.own(own_section({"kind": "own", "file": "faq/"}, where="corpus"), where="corpus")
-    assert pin.name == "faq" and pin.num_rows > 20
-    assert place_of(pin.name, pin.revision, resolver.folders, root) == (root if is_below else tmp_path) / "faq"
-
-
-@pytest.mark.parametrize("names", [("crash_test", "crash_report"), ("a_test",)])
-def test_a_word_in_a_name_is_no_split_unless_another_file_is_one(tmp_path: Path, names: tuple[str, ...]) -> None:
-    for number, name in enumerate(names):
-        write(tmp_path / "own" / f"{name}.csv", some_rows(60 * number, 60))
-    found = recognise("own", tmp_path / "own", NEAR)
-    assert found.file.split is None and sum(found.sizes) == 60 * len(names) and "splits by" not in found.notes[0]
-    assert ("taken for no split" in found.notes[0]) == (len(names) > 1)
-    write(tmp_path / "own" / "new_train.csv", some_rows(600, 60))
-    write(tmp_path / "own" / "test-00000-of-00002.csv", some_rows(660, 60))
-    if len(names) > 1:
-        with pytest.raises(DataError, match="which is a split by its name, beside"):
-            recognise("own", tmp_path / "own", NEAR)
-    else:
-        assert recognise("own", tmp_path / "own", NEAR).file.split == "split"
 
 
 def test_a_split_beside_the_same_name_without_it_is_asked_about(tmp_path: Path) -> None:
@@ -208,19 +134,6 @@ def test_what_datasets_has_saved_is_read_with_its_splits(tmp_path: Path, is_spli
         assert recognise(file.name, file, NEAR).sizes == found.sizes
 
 
-def test_arrow_files_are_read_as_file_or_stream(tmp_path: Path) -> None:
-    table, path = pa.Table.from_pylist(some_rows(0, 60)), tmp_path / "own.arrow"
-    for make in (pa.ipc.new_stream, pa.ipc.new_file):
-        with make(path, table.schema) as writer:
-            writer.write_table(table)
-        assert sum(recognise("own.arrow", path, NEAR).sizes) == 60
-    with pytest.raises(DataError, match="encoding cp1252 for an Arrow file"):
-        recognise("own.arrow", path, OwnFileOptions(encoding="cp1252"))
-    path.write_bytes(path.read_bytes()[:200])
-    with pytest.raises(DataError, match="a file or stream of Arrow"):
-        recognise("own.arrow", path, NEAR)
-
-
 def test_saved_folders_that_lack_something_are_refused(tmp_path: Path) -> None:
     for name, content, found in (
         ("state.json", '{"_data_files": [{"filename": "gone.arrow"}]}', "no such file"),
@@ -231,10 +144,3 @@ def test_saved_folders_that_lack_something_are_refused(tmp_path: Path) -> None:
         (tmp_path / name).write_text(content)
         with pytest.raises(DataError, match=f"(?i){found}"):
             recognise("own", tmp_path, NEAR)
-
-
-def test_a_pipe_is_called_what_it_is(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "faq.csv")
-    with pytest.raises(DataError) as caught:
-        FileResolver(data_root=tmp_path).own(OwnFileSection(file="faq.csv"), where="corpus")
-    assert caught.value.found != "no such file" and "Did you mean" not in caught.value.remedy

@@ -15,9 +15,6 @@ from sentdist.data.own.rows import read_groups, read_queries, read_rows
 from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN, HeldOut, groups_of, sides_of
 from sentdist.data.task_texts import TaskTexts
 from sentdist.errors import DataError
-from sentdist.plan.corpora.own import own_section
-from sentdist.plan.stage import Json
-from sentdist.stages.planning.resolve import FileResolver
 
 THINGS = ("router", "printer", "phone", "tablet", "camera", "oven", "fridge", "lamp", "drone", "clock", "scale", "kettle")
 DEEDS = ("reset", "clean", "charge", "update", "repair")
@@ -50,33 +47,6 @@ def written(rows: list[tuple[str, ...]], separator: str = ",") -> str:
 
 def seen(path: Path, **asked: object) -> RecognisedFile:
     return recognise(path.name, path, OwnFileOptions(**asked))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("encoding", "separator", "name", "reported"),
-    [
-        ("utf-8", ",", "faq.CSV", ""),
-        ("cp1252", ";", "faq.csv", "; text in cp1252; separated by semicolons"),
-        ("utf-16-le", "\t", "faq.txt", "; text in utf-16-le; separated by tabs"),
-        ("utf-8", "|", "faq.csv", "; separated by bars"),
-    ],
-)
-def test_encoding_and_separator_are_recognised_and_said(tmp_path: Path, encoding: str, separator: str, name: str, reported: str) -> None:
-    path = tmp_path / name
-    path.write_bytes(written([("Question", "Answer"), *faq_rows()], separator).encode(encoding))
-    found = seen(path)
-    assert found.notes[0] == f"{name}: faq in Question, Answer{reported}"
-    rows = [row for side in (TRAIN, DEV, TEST) for row in read_rows(name, path, found.file, side, revision=found.revision).to_pylist()]
-    assert {(row["sent0"], row["sent1"]) for row in rows} == {(question, answer.strip()) for question, answer in faq_rows()}
-
-
-def test_a_file_without_a_header_keeps_its_first_row(tmp_path: Path) -> None:
-    path = tmp_path / "pairs.tsv"
-    path.write_text(written(faq_rows(), "\t"))
-    found = seen(path)
-    assert found.notes[0] == "pairs.tsv: pairs in 1, 2; no header: columns are called 1, 2, …"
-    assert sum(found.sizes) == len(faq_rows())
-    assert seen(path, has_header=True, columns=(faq_rows()[0][0], faq_rows()[0][1].strip())).file.has_header
 
 
 @pytest.mark.parametrize(
@@ -210,44 +180,6 @@ def test_a_text_is_a_query_or_a_document_but_never_both(tmp_path: Path) -> None:
     assert all(len(relevant) == 1 for relevant in queries.qrels.values())
 
 
-def test_scores_with_a_comma_come_to_one_scale(tmp_path: Path) -> None:
-    path = tmp_path / "graded.csv"
-    path.write_text(written([("Satz A", "Satz B", "Note"), *graded_rows()], ";"))
-    found = seen(path, near=None)
-    assert (found.file.shape, found.file.low, found.file.high) == ("graded", 0.0, 1.0)
-    scores = read_rows("graded.csv", path, found.file, TRAIN, revision=found.revision)["score"].to_pylist()
-    assert set(scores) == {0.0, 1.0, 2.0, 3.0, 4.0, 5.0}
-    from_one = [(one, other, str(1 + n % 5)) for n, (one, other, _) in enumerate(graded_rows())]
-    path.write_text(written([("Satz A", "Satz B", "Note"), *from_one], ";"))
-    found = seen(path, near=None)
-    assert (found.file.low, found.file.high) == (1.0, 5.0)
-    scores = read_rows("graded.csv", path, found.file, TRAIN, revision=found.revision)["score"].to_pylist()
-    assert set(scores) == {0.0, 1.25, 2.5, 3.75, 5.0}
-
-
-def test_pairs_with_two_scores_are_reported(tmp_path: Path) -> None:
-    path = tmp_path / "graded.csv"
-    rows = [("Satz A", "Satz B", "Note"), *graded_rows()]
-    path.write_text(written(rows, ";"))
-    assert not any("is another" in line for line in seen(path, near=None).notes)
-    again = [(*rows[place][:2], f"{rows[place][2]}{digit}") for place, digit in ((1, "0"), (2, "1"), (3, "1"))]
-    path.write_text(written([*rows, *again], ";"))
-    reported = seen(path, near=None).notes
-    assert "3 repeated rows left out" in reported[0]
-    assert "The score of 2 repeated rows is another than in the first row of that pair, which is taken." in reported
-
-
-def test_the_scale_of_scores_is_reported_with_what_lies_on_it(tmp_path: Path) -> None:
-    path = tmp_path / "graded.csv"
-    rows = [f"one {n},other {n},{45 if n == 7 else n % 6}\n" for n in range(60)]
-    for some, said in (
-        (rows, "; scores from 0 to 45, on a scale from 0 to 100"),
-        (rows[:7] + rows[8:], "; scores from 0 to 5, on a scale from 0 to 5"),
-    ):
-        path.write_text("sentence1,sentence2,score\n" + "".join(some))
-        assert said in seen(path, near=None).notes[0]
-
-
 def test_sides_that_were_noted_are_those_of_a_file_s_content_and_of_the_seed(tmp_path: Path) -> None:
     path, rows, tested = tmp_path / "faq.csv", faq_rows(), []
     for given, seed in ((rows, 0), (random.Random(1).sample(rows, len(rows)), 0), (rows, 1), (rows, 0)):
@@ -255,27 +187,6 @@ def test_sides_that_were_noted_are_those_of_a_file_s_content_and_of_the_seed(tmp
         found = seen(path, seed=seed)
         tested.append({*read_rows("faq.csv", path, found.file, TEST, revision=found.revision)["sent0"].to_pylist()})
     assert tested[0] == tested[1] == tested[3] != tested[2]
-
-
-def test_a_row_of_one_text_twice_asks_nothing_and_keeps_its_text_a_query(tmp_path: Path) -> None:
-    path = tmp_path / "pairs.csv"
-    rows = [row for n in range(60) for row in ((f"text {n}", f"text {n}"), (f"text {n}", f"word {n}"))]
-    path.write_text(written([("anchor", "positive"), *rows]))
-    found = seen(path, near=None)
-    queries = read_queries("pairs.csv", path, found.file, TEST, revision=found.revision)
-    assert len(queries.queries) == found.sizes[2] // 2 and all(text.startswith("text") for text in queries.queries)
-
-
-def test_the_seed_draws_which_documents_stand_beside_those_of_a_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "own.csv"
-    rows = [f"question {n},answer {n},{SIDES[n % 10] if n % 10 < 3 else 'train'}\n" for n in range(200)]
-    path.write_text("question,answer,split\n" + "".join(rows))
-    monkeypatch.setattr("sentdist.data.own.rows.MOST_DOCUMENTS", {TEST: 40})
-    drawn = []
-    for seed in (0, 0, 1):
-        found = seen(path, near=None, seed=seed)
-        drawn.append({*read_queries("own.csv", path, found.file, TEST, revision=found.revision).documents})
-    assert drawn[0] == drawn[1] != drawn[2] and {len(one) for one in drawn} == {40} and len(drawn[0] & drawn[2]) >= 20
 
 
 def test_dev_looks_among_no_document_of_test(tmp_path: Path) -> None:
@@ -288,24 +199,6 @@ def test_dev_looks_among_no_document_of_test(tmp_path: Path) -> None:
     }
     assert documents[DEV] == positives[TRAIN] | positives[DEV]
     assert documents[TEST] == documents[DEV] | positives[TEST] != documents[DEV]
-
-
-def test_what_a_section_says_of_a_file_is_how_it_is_read(tmp_path: Path) -> None:
-    lines = [f"{n % 7};text {n};other {n};thread {n // 4}\n" for n in range(400)]
-    (tmp_path / "own.csv").write_text("".join(lines), encoding="utf-16")
-    held_out: Json = {"dev": 0.2, "test": 0.3, "seed": 7, "most": 50, "near": 0.9}
-    said: dict[str, Json] = {
-        "encoding": "utf-16",
-        "separator": ";",
-        "header": False,
-        "columns": ["2", "3", "1"],
-        "shape": "graded",
-        "group": "4",
-    }
-    section = own_section({"kind": "own", "file": "own.csv", **said, "held_out": held_out}, where="corpus")
-    rows = section.pinned(FileResolver(data_root=tmp_path), where="corpus").rows
-    assert (rows.encoding, rows.separator, rows.has_header, rows.columns, rows.group) == ("utf-16", ";", False, ("2", "3", "1"), "4")
-    assert {name: getattr(rows, name) for name in ("dev", "test", "seed", "most", "near")} == held_out
 
 
 @pytest.mark.parametrize("third", ["negative {0}", "anchor {1}"])

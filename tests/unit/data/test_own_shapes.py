@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Sequence
-from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
-from sentdist.cli.own_data import by_commas
-from sentdist.data.own.doubts import named
 from sentdist.data.own.grades import grades_of, scale_of, score_in
 from sentdist.data.own.recognise import OwnFileOptions, RecognisedFile, recognise
 from sentdist.data.own.rows import read_rows
-from sentdist.data.own.shapes import layout_of
 from sentdist.data.own.sides import DEV, TEST, TRAIN
 from sentdist.data.own.usual_names import KNOWN_NAMES
 from sentdist.data.sources.separated import FileFormat, recognised
@@ -134,23 +128,6 @@ def test_labels_are_scores_that_the_first_note_counts(tmp_path: Path, cells: tup
     assert "yes or no" in refusal(tmp_path, "sentence1,sentence2,label", f"{PAIR},{{cell}}", cells=("yes", "no", 0.5))
 
 
-@pytest.mark.parametrize(
-    "cells",
-    [
-        [n % 2 == 1 for n in range(60)],
-        [Decimal(n % 2) for n in range(60)],
-        [float("nan") if n == 7 else float(n % 2) for n in range(60)],
-    ],
-)
-def test_truths_decimals_and_numbers_of_parquet_are_scores(tmp_path: Path, cells: list[object]) -> None:
-    path = tmp_path / "own.parquet"
-    pq.write_table(pa.table({"first": [f"a {n} b" for n in range(60)], "second": [f"c {n} d" for n in range(60)], "third": cells}), path)
-    found = recognise(path.name, path, OwnFileOptions(near=None))
-    assert (found.file.shape, found.file.low, found.file.high, sum(found.sizes)) == ("graded", 0.0, 1.0, sum(one == one for one in cells))
-    rows = read_rows(path.name, path, found.file, TRAIN, revision=found.revision).to_pylist()
-    assert all(row["score"] == 5.0 * (int(row["sentence1"].split()[1]) % 2) for row in rows)
-
-
 @pytest.mark.parametrize("names", ["question,answer,score", "titel,teaser,score"])
 def test_scores_that_are_all_missing_are_not_passed_over(tmp_path: Path, names: str) -> None:
     assert "score without a number" in refusal(tmp_path, names, f"{PAIR},nan")
@@ -165,21 +142,6 @@ def test_a_score_is_a_number_or_a_percentage() -> None:
     scales = {(0.2, 0.9): (0.0, 1.0), (-0.5, 0.9): (-1.0, 1.0), (1, 4.5): (1.0, 5.0), (0, 4.5): (0.0, 5.0), ("-3", "300"): (-3.0, 300.0)}
     for grades, scale in scales.items():
         assert scale_of("a.csv", "score", grades) == scale, "the narrowest usual scale that holds them"
-
-
-@pytest.mark.parametrize(
-    ("first", "row", "asked", "has_header"),
-    [
-        ("Why?,Because", "What of {n}?,Part {n}", {}, False),
-        ("Really!,Indeed", "Statement {n},Another {n}", {}, False),
-        ("1,2,one text,another text", "{n},{n},a {n} b,c {n} d", {"columns": ("3", "4")}, False),
-        ("one text of 2,4,another of 3", "a {n} b,{n},c {n} d", {"columns": ("1", "3", "2"), "shape": "graded"}, False),
-        ("What did they ask us?,What did we answer them in the end?", PAIR, {"columns": ("What did they ask us?", "What did we answer them in the end?")}, True),
-    ],
-)  # fmt: skip
-def test_a_first_line_is_a_row_or_names(tmp_path: Path, first: str, row: str, asked: dict[str, object], has_header: bool) -> None:
-    found = looked_at(tmp_path, first, row, **asked)
-    assert (found.file.has_header, sum(found.sizes)) == (has_header, 60 if has_header else 61)
 
 
 def test_a_refusal_speaks_of_the_header_only_where_it_was_not_given(tmp_path: Path) -> None:
@@ -204,15 +166,6 @@ def test_a_title_above_the_header_is_reported_with_the_line(tmp_path: Path, abov
     path.write_text(f"{above}question;answer;topic\n" + "".join(f"how is {n};it is so {n};topic {n % 3}\n" for n in range(40)))
     with pytest.raises(DataError, match=said):
         recognised("own.csv", path, FileFormat(), sorted(KNOWN_NAMES))
-
-
-def test_columns_that_are_named_are_read_alone(tmp_path: Path) -> None:
-    names, row = ("anchor", "positive", "negative_1", "negative_2"), "how is {n},so {n},not {n},never {n}"
-    every = looked_at(tmp_path, ",".join(names), row)
-    assert (every.file.shape, every.file.columns, sum(every.sizes)) == ("triplets", names, 120)
-    one = looked_at(tmp_path, ",".join(names), row, columns=names[:3])
-    assert sum(one.sizes) == 60 and "to read all negatives" in one.notes[0]
-    assert looked_at(tmp_path, ",".join(names), row, shape="pairs").file.columns == names[:2]
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".json", ".parquet"])
@@ -261,14 +214,6 @@ def test_passages_beside_a_query_are_read_with_their_titles(
     assert texts == {(f"where is {n}", f"Cities {n} lies here", f"{word} {n}") for n in range(60) for word in ("not", "nor")}
 
 
-def test_what_is_held_out_counts_rows_of_the_file(tmp_path: Path) -> None:
-    """Of rows with ten negatives each, a cap of 20 holds out 20 questions."""
-    path = tmp_path / "own.jsonl"
-    rows = [{"query": f"how is {n}", "pos": [f"so {n}"], "neg": [f"not {n} but {m}" for m in range(10)]} for n in range(300)]
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    assert recognise("own.jsonl", path, OwnFileOptions(near=None, most=20)).sizes == (2600, 200, 200)
-
-
 @pytest.mark.parametrize(
     ("row", "said"),
     [
@@ -286,21 +231,3 @@ def test_lists_and_objects_in_rows_are_reported_as_what_they_are(row: str, said:
     with pytest.raises(DataError) as refused:
         recognise("own.jsonl", path, OwnFileOptions())
     assert said in str(refused.value)
-
-
-def test_texts_without_blanks_are_texts_and_remarks_on_some_rows_are_no_negatives() -> None:
-    def layout(**cells: list[str]) -> tuple[str, tuple[str, ...]]:
-        table = pa.table({name: pa.array(column, pa.large_string()) for name, column in cells.items()})
-        found = layout_of("my.csv", table, shape=None, columns=None, group=None)
-        return found.shape, found.columns
-
-    one, other = [f"第{n}章讲了什么？" for n in range(60)], [f"答案在{n}页。" for n in range(60)]
-    assert layout(a=one, b=other, c=[f"to be checked {n}" * (n % 10 == 0) for n in range(60)]) == ("pairs", ("a", "b"))
-    assert layout(a=one, b=other, no_negatives=[f"不在{n}页。" for n in range(60)]) == ("triplets", ("a", "b", "no_negatives"))
-
-
-def test_names_of_columns_are_reported_as_a_shell_takes_them() -> None:
-    names = ["Title", "Body (HTML)", 'a "b", c', "d'e"]
-    tune, recipe = shlex.split(named(names).replace(" (tune), or", "").replace(" (a recipe)", ""))[1::2]
-    assert by_commas(tune) == names and yaml.safe_load(recipe.partition("=")[2]) == names
-    assert named(["a", "b"]) == "--columns a,b (tune), or --set 'corpus.columns=[a, b]' (a recipe)"

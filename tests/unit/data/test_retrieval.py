@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentdist.data.folds import By, faq_pairs, fold_of_queries, fold_of_retrieval, groups_by_answer, queries_for
-from sentdist.data.retrieval import Retrieval, read_retrieval, whole_grade
+from sentdist.data.retrieval import Retrieval, read_retrieval
 from sentdist.data.sources.pinned import inspect_source
 from sentdist.errors import DataError
 
@@ -85,22 +85,6 @@ def test_a_beir_folder(tmp_path: Path) -> None:
         read_retrieval("beir/small", split="dev", data_root=tmp_path)
     with pytest.raises(DataError, match="documents with a question and an answer"):
         read_retrieval("beir/small", data_root=tmp_path, document_field="question")
-
-
-def test_columns_that_are_named_for_a_part_go_before_those_that_may_be_anything(tmp_path: Path) -> None:
-    other = {"_id": ["r0", "r1", "r2"]}
-    queries = QUERIES | {"text": ["other", "words"], "_id": ["r0", "r1"]}
-    root = _written(tmp_path, faqs=FAQS | other, queries=queries, qrels=QRELS | other | {"score": [0, 7, 7]})
-    found = read_retrieval("shop", data_root=root)
-    assert (found.queries, found.document_ids) == (("In what way?", "For what reason?"), ("f0", "f1", "f2"))
-    assert found.qrels == {"q0": {"f0": 2, "f1": 1}, "q1": {"f2": 1}}
-
-
-def test_documents_without_text_count_as_not_found(tmp_path: Path) -> None:
-    found = read_retrieval("shop", data_root=_written(tmp_path, faqs=FAQS | {"answer": ["So.", " ", None]}))
-    assert (found.document_ids, len(found.empty_document_ids)) == (("f0",), 2)
-    assert found.qrels["q1"] == {"f2": 1}
-    assert faq_pairs(_many(6), fold=0, num_folds=3, seed=0).num_rows == 2
 
 
 @pytest.mark.parametrize(
@@ -194,25 +178,6 @@ def test_pairs_for_training() -> None:
         faq_pairs(replace(collection, qrels={query: {"a": 0} for query in collection.query_ids}), fold=0, num_folds=5, seed=0)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"num_folds": 2}, "2 folds"),
-        ({"num_folds": 11}, "10 queries"),
-        ({"fold": 5}, "fold 5; expected 0 to 4"),
-        ({"role": "validation"}, 'role "validation"'),
-    ],
-)
-def test_folds_that_cannot_be(changes: dict[str, Any], message: str) -> None:
-    arguments: dict[str, Any] = {"fold": 0, "num_folds": 5, "seed": 0, "role": "train"}
-    with pytest.raises(DataError, match=message):
-        faq_pairs(_many(10), **(arguments | changes))
-
-
-def test_grades_below_0_are_grade_0() -> None:
-    assert [whole_grade(grade, where="here", row=0) for grade in (-2, "-1", 0, "2.0", 3)] == [0, 0, 0, 2, 3]
-
-
 def test_groups_share_an_answer_or_one_of_the_same_text() -> None:
     collection = Retrieval(
         query_ids=("a", "b", "c", "d", "e"),
@@ -246,12 +211,3 @@ def test_folds_by_answer_test_no_answer_that_is_trained_on() -> None:
         answers = {f"answer {document[1:]}" for query in tested.query_ids for document in tested.qrels[query]}
         met[by] += len(answers & set(faq_pairs(collection, fold=fold, num_folds=4, seed=0, by=by)["positive"].to_pylist()))
     assert met["answer"] == 0 < met["query"]
-
-
-def test_folds_of_groups_are_as_equal_as_they_can_be() -> None:
-    queries = [f"q{number}" for number in range(40)]
-    groups = {query: str(number // 3) for number, query in enumerate(queries)}
-    folds = fold_of_queries(queries, num_folds=5, seed=0, groups=groups)
-    sizes = [list(folds.values()).count(fold) for fold in range(5)]
-    assert max(sizes) - min(sizes) <= 3 and folds == fold_of_queries(queries[::-1], num_folds=5, seed=0, groups=groups)
-    assert folds != fold_of_queries(queries, num_folds=5, seed=1, groups=groups)

@@ -92,13 +92,6 @@ def test_the_most_frequent_words_are_kept_and_shares_are_of_them(tmp_path: Path)
     assert facts.covered_fraction == pytest.approx(5 / 13)
 
 
-def test_a_tagger_is_pinned_by_its_source() -> None:
-    assert tagger_revision(f"{__name__}:ending_tagger") == tagger_revision(f"{__name__}:one_too_few")
-    assert tagger_revision(f"{__name__}:ending_tagger") != tagger_revision("json:loads")
-    with pytest.raises(DataError, match="no_such_function"):
-        tagger_revision(f"{__name__}:no_such_function")
-
-
 @pytest.mark.data
 def test_nltk_tags_real_sentences(data_root: Path) -> None:
     tagger = load_tagger("nltk", nltk_data=data_root / "nltk_data")

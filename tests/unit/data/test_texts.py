@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,11 +12,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from sentdist.data.sources.files import read_file
-from sentdist.data.sts_pairs import read_pairs
 from sentdist.data.texts import looks_like_a_file, open_texts
 from sentdist.errors import DataError
 
@@ -57,19 +52,6 @@ def test_every_kind_of_file_gives_its_sentences_in_order(suffix: str, tmp_path: 
     assert texts.num_rows == (5 if suffix in (".parquet", ".arrow") else None)
 
 
-_SENTENCE = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029\ufeff\x00"), min_size=1)
-
-
-@settings(max_examples=30)
-@given(sentences=st.lists(_SENTENCE.filter(lambda text: bool(text.strip())), min_size=1, max_size=8))
-def test_what_was_written_is_read(sentences: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder = tmp_path_factory.mktemp("texts")
-    for suffix in (".txt", ".csv", ".jsonl", ".parquet", ".arrow"):
-        written = [text.replace("\t", "→") for text in sentences] if suffix == ".txt" else sentences  # as many tabs a line are a table's
-        texts = open_texts(str(_written(folder, suffix, written)), columns=[] if suffix == ".txt" else ["sentence"])
-        assert [one for batch in texts.batches(3) for one in batch["sentence"]] == written
-
-
 def test_a_line_of_standard_input_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     """It can be read once alone, and so is not looked through."""
     monkeypatch.setattr("sys.stdin", io.StringIO("one\ntwo\r\nthree"))
@@ -79,20 +61,6 @@ def test_a_line_of_standard_input_is_a_sentence(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr("sys.stdin", io.StringIO(content))
         with pytest.raises(DataError, match=said):
             list(open_texts("-").batches(2))
-
-
-@pytest.mark.parametrize("end", ["\n", "\r\n\r\n \r\n"])
-def test_empty_lines_at_the_end_of_a_text_are_no_rows(end: str, tmp_path: Path) -> None:
-    """They shift nothing; one between sentences does."""
-    path = tmp_path / "lines.txt"
-    path.write_bytes(f"one\ntwo{end}".encode())
-    assert [batch["sentence"] for batch in open_texts(str(path)).batches(1)] == [["one"], ["two"]]
-    path.write_bytes(f"one\n\ntwo{end}".encode())
-    with pytest.raises(DataError, match="row 2, sentence: found ''"):
-        list(open_texts(str(path)).batches(2))
-    path.write_bytes(b"\n \n" + end.encode())
-    with pytest.raises(DataError, match="no rows"):
-        list(open_texts(str(path)).batches(2))
 
 
 @pytest.mark.parametrize("suffix", [".tsv"])
@@ -111,14 +79,6 @@ def test_a_first_line_of_sentences_is_no_header_of_pairs(suffix: str, tmp_path: 
 def test_a_file_is_looked_through_for_its_rows_and_mistakes(suffix: str, tmp_path: Path) -> None:
     found = open_texts(str(_written(tmp_path, suffix, SENTENCES * 4000)), columns=() if suffix == ".txt" else ("sentence",))
     assert list(found.looked_through()) == [16_384, 20_000]
-
-
-def test_the_sentences_to_encode_and_the_pairs_to_score_count_rows_alike(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("sentence1,sentence2,score\na,b,1\nc,,2\n")
-    with pytest.raises(DataError, match="an empty sentence2 in row 2"):
-        read_pairs("a", data_root=tmp_path)
-    with pytest.raises(DataError, match="row 2, sentence2"):
-        list(open_texts(str(tmp_path / "a.csv"), columns=["sentence2"]).batches(9))
 
 
 @pytest.mark.parametrize(
@@ -205,44 +165,6 @@ def test_a_mark_that_is_never_closed_loses_no_rows(tmp_path: Path) -> None:
     assert batch == {"sentence": ["one\ntwo", "three"]}
 
 
-@settings(max_examples=50)
-@given(
-    fields=st.lists(
-        st.text("\"a'", max_size=8).map(lambda text: f"x{text}") | st.text('"a', max_size=8).map(lambda text: f'"{text}"'), min_size=1
-    )
-)
-def test_fields_of_a_tsv_are_those_that_training_reads(fields: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
-    path = tmp_path_factory.mktemp("texts") / "corpus.tsv"
-    path.write_text("sentence\tid\n" + "".join(f"{field}\t1\n" for field in fields))
-    (batch,) = open_texts(str(path), columns=["sentence"]).batches(100)
-    assert batch["sentence"] == read_file("corpus", path)["sentence"].to_pylist()
-
-
-@pytest.mark.parametrize(
-    ("suffix", "content"),
-    [
-        (".csv", "sentence,id\none,1\ntwo,\nthree,3\nfour\n"),
-        (
-            ".jsonl",
-            '{"sentence": "one", "id": 1}\n{"sentence": "a", "id": ""}\n{"sentence": "a", "id": 0}\n{"sentence": "four", "id": null}\n',
-        ),
-    ],
-)
-def test_an_id_that_is_missing_is_named(suffix: str, content: str, tmp_path: Path) -> None:
-    assert "row 4, id: found no id" in _reported(tmp_path / f"corpus{suffix}", content, id_column="id")
-
-
-def test_what_a_shell_substitutes_is_read() -> None:
-    reading, writing = os.pipe()
-    try:
-        os.write(writing, b"one\ntwo\n")
-        os.close(writing)
-        (batch,) = open_texts(f"/dev/fd/{reading}").batches(10)
-    finally:
-        os.close(reading)
-    assert batch == {"sentence": ["one", "two"]}
-
-
 @pytest.mark.parametrize(("suffix", "is_pattern"), [(".csv", True), (".jsonl", False), (".txt", False), (".parquet", True)])
 def test_the_command_that_is_reported_makes_one_table_of_the_parts(
     suffix: str, is_pattern: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -257,10 +179,3 @@ def test_the_command_that_is_reported_makes_one_table_of_the_parts(
     subprocess.run(command, shell=True, check=True)
     whole = open_texts(f"shards{suffix}", columns=[] if suffix == ".txt" else ["sentence"])
     assert [text for batch in whole.batches(10) for text in batch["sentence"]] == ["A dog runs.", "A cat sleeps."]
-
-
-def test_a_folder_without_tables_says_so(tmp_path: Path) -> None:
-    for name, said in (("notes.md", "It holds no such table"), ("one.csv", "Name a file in it")):
-        (tmp_path / name).write_text("text\na\n")
-        with pytest.raises(DataError, match=said):
-            open_texts(str(tmp_path))

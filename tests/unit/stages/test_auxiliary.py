@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 from sentdist.data.targets import FileTargets
-from sentdist.errors import RecipeError
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
@@ -23,7 +21,6 @@ from tests.support.mask_tokens import maskable_encoder
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 CONTRASTIVE: Json = {"projected": True, "objective": {"name": "info_nce", "temperature": 0.05}}
-STILL: Json = {"attention_dropout": 0.0, "hidden_dropout": 0.0}
 
 
 def auxiliary(**fields: Json) -> dict[str, Json]:
@@ -116,68 +113,3 @@ def run_local_until_train(plan: object, context: object) -> None:
     for stage in plan.stages:  # type: ignore[attr-defined]
         if stage.kind in ("corpus", "targets"):
             build_here(stage, context)  # type: ignore[arg-type]
-
-
-def test_a_random_encoder_is_pretrained_and_trained_on(encoder: Path, data: Path, tmp_path: Path) -> None:
-    recipe = values(encoder) | {
-        "encoder": {"checkpoint": str(encoder), "initialization": "random"},
-        "evaluation": {"tasks": ["stsb"]},
-        "corpora": {"text": {"source": "nli/triplets", "columns": ["sent0"]}},
-        "methods": {
-            "untrained": {},
-            "pretrained": {"objective": {"name": "mlm"}, "corpus": "text", "select": False},
-            "simcse": {"objective": {"name": "info_nce", "temperature": 0.05}, "start": "pretrained"},
-        },
-    }
-    del recipe["targets"]
-    plan, context = tiny_plan(recipe, data=data, store=tmp_path / "store")
-    artifacts = {artifact.record.key: artifact for artifact in run_local(plan, context)}
-    scores = {trial.method: artifacts[trial.key].record.results["stsb"] for trial in plan.trials}
-    assert len(set(scores.values())) == 3
-    pretrained = next(stage for stage in plan.stages if isinstance(stage, Train) and stage.objective.name == "mlm")
-    assert artifacts[pretrained.key].record.results["num_steps"] == 6
-    assert (context.store.folder(artifacts[pretrained.key]) / "heads.safetensors").exists()
-
-
-def test_a_projected_term_is_pooling_with_a_layer_that_is_dropped(encoder: Path, data: Path, tmp_path: Path) -> None:
-    """SimCSE either way: the same loss from the same layer."""
-    losses = {}
-    for pooling, objective in (
-        ("cls", {"name": "sum", "terms": [CONTRASTIVE, {"weight": 0.0, "objective": {"name": "mlm"}}]}),
-        ("cls_mlp_train_only", {"name": "info_nce", "temperature": 0.05}),
-    ):
-        recipe = values(encoder, simcse={"objective": objective, "regularizers": STILL}) | {
-            "encoder": {"checkpoint": str(encoder), "pooling": pooling}
-        }
-        plan, context = tiny_plan(recipe, data=data, store=tmp_path / pooling)
-        run_local_until_train(plan, context)
-        (stage,) = (stage for stage in plan.stages if isinstance(stage, Train))
-        session = TrainSession(stage, context, make_engine=TorchEngine, bank=None)
-        named = dict(session.engine.learner.named_parameters())
-        layer = [
-            weight
-            for name, weight in named.items()
-            if name.endswith("head.dense.weight") and len(weight) == 32 and "objectives" not in name
-        ]
-        chosen = layer if pooling == "cls_mlp_train_only" else [named["heads.terms.0.head.dense.weight"]]
-        with torch.no_grad():
-            chosen[0].copy_(torch.from_numpy(np.random.default_rng(0).standard_normal((32, 32)).astype(np.float32) * 0.3))
-        losses[pooling] = next(event.loss for event in session.events() if not isinstance(event, DevScore))
-    assert losses["cls"] == pytest.approx(losses["cls_mlp_train_only"], rel=1e-5)  # float32
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"methods": {"aux": {"objective": auxiliary(adversary="none", pos_adversary=2.0)}}}, "pos_adversary has no effect"),
-        ({"methods": {"aux": {"objective": auxiliary(pos_adversary=0, bow_adversary=0)}}}, "no weight for either adversary"),
-        ({"methods": {"aux": {"objective": auxiliary(channels=[33, -1])}}}, r"methods\.aux\.objective\.channels.*encoder's width, 32"),
-        ({"methods": {"aux": {"objective": auxiliary()}, "part": {"of": "aux", "view": {"channels": [5, 33]}}}}, "found 5 to 33"),
-        ({"evaluation": {"tasks": ["stsb"], "probes": {"channels": [5, 28]}}}, "found 5 . 28 = 33"),
-        ({"targets": {"tagger": "spacy"}}, r"targets\.tagger"),
-        ({"corpus": {"source": "nli/triplets", "columns": ["sent0"]}}, "sentences alone"),
-    ],
-)
-def test_what_makes_no_sense_is_refused_while_planning(changes: dict[str, Json], said: str, encoder: Path, data: Path) -> None:
-    with pytest.raises(RecipeError, match=said):
-        tiny_plan(values(encoder, aux={"objective": auxiliary()}) | changes, data=data, store="unused")

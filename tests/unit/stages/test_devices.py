@@ -1,19 +1,31 @@
-"""Where one process computes, and what is said of it."""
+"""Where one process computes, and a forecast on GPUs that were not tried."""
 
 from __future__ import annotations
 
+import dataclasses
 from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
 
-from sentdist.errors import ResourceError
+from sentdist.errors import RecipeError, ResourceError
 from sentdist.plan.runtime import Runtime
+from sentdist.plan.stages import Bank, Train
 from sentdist.stages import devices
-from sentdist.stages.devices import device_of, left_out_here, old_gpu_here, on_this_machine
+from sentdist.stages.devices import device_of, on_this_machine
+from sentdist.stages.planning.device_forecast import (
+    PEAKS,
+    UTILISATION,
+    Devices,
+    device_forecast,
+    forecast_check,
+    operations_of,
+    parameters_by,
+)
 from sentdist.stages.precisions import check_precisions
-from tests.support.planning import RECIPES, shipped_plan
+from sentdist.store.record import Record
+from tests.support.planning import RECIPES, plan_of, shipped_plan, small_recipe
 
 
 @pytest.fixture(autouse=True)
@@ -46,21 +58,6 @@ def test_a_process_takes_a_gpu_where_there_is_one(
     assert runtime.gpus_per_worker == (device == "cuda"), "all of it: an error for a full one would name a part that nothing bounds"
 
 
-def test_a_gpu_older_than_ampere_is_named_where_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla T4")
-    assert old_gpu_here(Runtime().with_gpus(1.0)) == "Tesla T4"
-    assert old_gpu_here(Runtime().with_gpus(0.0)) is None
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
-    assert old_gpu_here(Runtime().with_gpus(1.0)) is None
-
-
-def test_what_a_process_of_its_own_does_not_do_for_a_recipe_is_reported() -> None:
-    said = left_out_here(Runtime.model_validate({"workers": 4, "zero_stage": 3, "gpu_type": "A100"}))
-    assert all(name in said for name in ("runtime.workers=4", "runtime.zero_stage=3", "runtime.gpu_type=A100"))
-    assert not left_out_here(Runtime.model_validate({"engine": "torch", "cpus_per_worker": 4}))
-
-
 def test_a_precision_is_refused_where_nothing_computes_in_it() -> None:
     plain = shipped_plan(RECIPES / "demo.yaml").stages
     for precision, gpus, old_gpu, said in (
@@ -74,3 +71,60 @@ def test_a_precision_is_refused_where_nothing_computes_in_it() -> None:
         with pytest.raises(ResourceError, match=f"(?s)precision={precision}.*{said}") if said else nullcontext():
             check_precisions(stages, Runtime().with_gpus(gpus), old_gpu=old_gpu)
         check_precisions(plain, Runtime().with_gpus(gpus), old_gpu=old_gpu)
+
+
+def test_names_of_gpus() -> None:
+    assert Devices.named("8xH100") == Devices.named(" 8Xh100 ") == Devices(name="H100", count=8, peak=989)
+    assert Devices.named("L4").count == 1 and Devices.named("rtx 4090").name == "RTX4090"
+    with pytest.raises(RecipeError, match=r"found 0xH100; .* Name one GPU or more\."):
+        Devices.named("0xH100")
+    for wrong in ("8xH1000", "0xH100", "8", ""):
+        with pytest.raises(RecipeError, match="COUNTxGPU"):
+            Devices.named(wrong)
+
+
+def test_operations_are_those_of_the_formula() -> None:
+    plan = plan_of(small_recipe(training={"batch_size": 10, "epochs": 2, "max_length": 16}))
+    train = next(one for one in plan.stages if isinstance(one, Train) and one.objective.name == "rcl")
+    entropy = next(one for one in plan.stages if isinstance(one, Train) and one.objective.name == "entropy")
+    bank = next(one for one in plan.stages if isinstance(one, Bank))
+    rows = plan.rows[train.corpus.key]
+    million = parameters_by(lambda encoder: {"hidden_size": 100, "num_hidden_layers": 0 or None, "vocab_size": 1})
+    assert million(train.encoder) == (1 + 512) * 100 + 12 * (4 * 100**2 + 2 * 100 * 400)
+    once = 6 * 1e6 * rows * 3 * 2 * 16
+    assert operations_of(train, plan, lambda encoder: 1e6) == once
+    again = dataclasses.replace(plan, recipe=small_recipe(runtime={"micro_batch": 4}))
+    assert operations_of(train, again, lambda encoder: 1e6) == once * 8 / 6
+    frozen = train.model_copy(update={"training": train.training.model_copy(update={"freeze_encoder": True})})
+    assert operations_of(frozen, plan, lambda encoder: 1e6) == operations_of(frozen, again, lambda encoder: 1e6) == once / 3
+    assert operations_of(bank, plan, lambda encoder: 1e6) == 2 * 1e6 * rows * 3 * 16
+    read = dataclasses.replace(plan, tokens={train.corpus.key: 4.0})
+    assert operations_of(train, read, lambda encoder: 1e6) == once / 4
+    assert operations_of(train, dataclasses.replace(plan, tokens={train.corpus.key: 400.0}), lambda encoder: 1e6) == once, "they are cut"
+    stopped = operations_of(entropy, plan, lambda encoder: 1e6) / once
+    assert stopped == pytest.approx(1.0 if entropy.stopping is None else 0.05)
+
+
+def test_gpus_share_the_work_but_not_what_must_follow() -> None:
+    plan = plan_of(small_recipe())
+    one, many = (device_forecast(plan, Devices.named(name), lambda encoder: 1e6) for name in ("H100", "1000xH100"))
+    assert one.gpu_hours == many.gpu_hours == one.operations / (UTILISATION * PEAKS["H100"] * 1e12) / 3600
+    assert one.seconds == pytest.approx(3600 * one.gpu_hours)
+    assert many.seconds == many.longest / many.devices.speed > one.seconds / 1000
+    slower = device_forecast(plan, Devices.named("L4"), lambda encoder: 1e6)
+    assert slower.seconds / one.seconds == pytest.approx(PEAKS["H100"] / PEAKS["L4"])
+    assert device_forecast(plan, Devices.named("H100"), lambda encoder: 1e6, missing=()).operations == 0
+
+
+def test_afterwards_it_says_how_far_it_was_off() -> None:
+    plan, devices = plan_of(small_recipe()), Devices.named("A100")
+    train = next(one for one in plan.stages if isinstance(one, Train))
+    steps: dict[str, object] = {"num_steps": 50, "num_steps_planned": 100}
+    record = Record.model_construct(seconds=30.0, results=steps, runtime={"workers": 2, "gpus_per_worker": 1.0})
+    share = 1.0 if train.stopping is None else 0.1 / train.training.epochs
+    whole = operations_of(train, plan, lambda encoder: 1e6) / share / devices.speed
+    found = forecast_check(plan, devices, lambda encoder: 1e6, {train.key: record})
+    assert found.forecast_s == pytest.approx(whole / 2) and found.taken_s == 60.0 and found.on_gpu
+    assert f"{60.0 / found.forecast_s:,.0f} times as long." in found.line(devices)
+    assert "1.5 times as long" in dataclasses.replace(found, forecast_s=40.0).line(devices)
+    assert forecast_check(plan, devices, lambda encoder: 1e6, {}).line(devices) == ""

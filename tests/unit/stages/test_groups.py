@@ -16,7 +16,6 @@ from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import build_here
 from tests.support.groups_data import groups, supmpn_values, write_inference
 from tests.support.tiny_data import tiny_plan
-from tests.support.tiny_encoders import tiny_writer
 
 
 def built(tmp_path: Path, encoder: Path, augmentation: Json, data: Path) -> tuple[OpenedCorpus, dict[str, Json], GroupedCorpus, Context]:
@@ -45,17 +44,6 @@ def test_deleted_words(tmp_path: Path, tiny_encoder_dir: Path) -> None:
     assert reported["num_unchanged"] == 0
     anchors = set(copies.sentences(copies.ids[0]))
     assert anchors & set(positives(copies)) and not anchors & set(positives(shorter))
-
-
-def test_paraphrases_by_a_model_of_the_users_own(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    data, writer = write_inference(tmp_path / "data"), tiny_writer(tmp_path / "writer")
-    section: Json = {"name": "paraphrases", "checkpoint": str(writer)}
-    corpus, reported, stage, context = built(tmp_path, tiny_encoder_dir, section, data)
-    assert reported["num_augmented"] == round(0.5 * float(str(reported["num_filled_positives"])))
-    assert stage.augmentation is not None and str(stage.augmentation.source_revision).startswith("sha256:")
-    assert str(writer) not in stage.model_dump_json()  # a place on this machine is no part of what is made
-    assert len(set(positives(corpus)) - set(positives(built(tmp_path, tiny_encoder_dir, None, data)[0]))) > 20
-    assert context.store.get(stage) is not None
 
 
 def test_what_is_missing_is_reported_while_planning(tmp_path: Path, tiny_encoder_dir: Path) -> None:

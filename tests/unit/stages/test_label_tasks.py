@@ -17,7 +17,7 @@ from sentdist.stages.scores.scorer import COSINE
 from sentdist.stages.tasks.classification import load_classification
 from sentdist.stages.tasks.clustering import load_clustering
 from sentdist.stages.tasks.pairs import LoadedPairs, load_pairs
-from tests.support.tasks_data import evaluated, stage_of, write_table
+from tests.support.tasks_data import evaluated, write_table
 
 SUBJECTS = ("a man", "a woman", "the old man", "the young woman", "a child", "the small child")
 VERBS = ("eats", "drinks", "plays", "sings", "reads", "walks")
@@ -85,12 +85,6 @@ def test_other_tasks_of_an_encoder_encode_only_what_is_new(
     scores(tiny_encoder_dir, "clustering=my/new")
     scores(planted_encoder_dir, "clustering=my/new", keeps=False)
     assert counts == [72, 2, 3, 3], "another encoder knows nothing of it, and a sweep keeps nothing"
-
-
-def test_an_absent_split_is_reported_while_planning(tiny_encoder_dir: Path, data: Path) -> None:
-    write_table(data, "transfer/sst2", [{**row, "split": "train"} for row in _rows()])
-    with pytest.raises(DataError, match=r'task sst2: transfer/sst2: found split "test"'):
-        stage_of(tiny_encoder_dir, ("sst2",), data)
 
 
 def test_items_of_clusters_stand_in_the_order_of_their_texts(tmp_path: Path) -> None:

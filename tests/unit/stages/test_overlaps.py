@@ -6,30 +6,23 @@ import csv
 from pathlib import Path
 from typing import Any, get_args
 
-import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import yaml
 from typer.testing import CliRunner
 
 from sentdist.cli import app
 from sentdist.data.folds import Role, queries_for
-from sentdist.data.leaks import LeakFinder
-from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.leaks import overlaps_of
 from sentdist.plan.specs import Fold, Task
 from sentdist.plan.stage import Json
-from sentdist.plan.stages import Overlap
 from sentdist.plan.unroll import Plan
 from sentdist.report.brief_table import brief_table
-from sentdist.report.leaks import Leaked, SweepLeaks, sweep_leaks
+from sentdist.report.leaks import sweep_leaks
 from sentdist.report.sweep_report import report_sweep
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
 from sentdist.stages.overlaps import build_overlaps
-from sentdist.stages.tasks.load import load_task
 from sentdist.store.sweep import load_sweep
-from tests.support.relations_data import relations_values, write_relations_data
 from tests.support.synthetic_sweeps import fill_store
 from tests.support.tasks_data import write_table
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
@@ -84,47 +77,6 @@ def test_a_report_marks_scores_on_what_was_trained_on(tmp_path: Path, tiny_encod
     assert leaked["fine_tuned"] == "40" and leaked["base"] == ""
 
 
-def test_a_cell_is_held_against_all_that_its_training_builds_on(
-    tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`second` goes on from a training on the test set, but for case, and its own corpus has one pair of it but for a word."""
-    data = write_data(tmp_path / "data")
-    write_table(
-        data, "loud/stsb", [row | {"sentence1": row["sentence1"].upper()} for row in pq.read_table(data / "sts/stsb.parquet").to_pylist()]
-    )
-    trained: Json = {"objective": {"name": "info_nce"}}
-    nearly: dict[str, Json] = {"corpus": {"source": "nli/triplets", "columns": ["sent0", "hard_neg"]}, "baseline": "plain"}
-    alone = tiny_values(tiny_encoder_dir, methods={"plain": trained}, **nearly)
-    first: Json = {"objective": {"name": "info_nce"}, "corpus": "loud", "reported": False}
-    methods: Json = {"first": first, "second": {"objective": {"name": "info_nce"}, "start": "first"}, "plain": trained}
-    whole = alone | {"methods": methods, "corpora": {"loud": {**ON_ITS_TEST, "source": "loud/stsb"}}}
-    own, elsewhere, (plan, context) = (
-        tiny_plan(values, data=data, store=tmp_path / "store")
-        for values in (alone, alone | {"evaluation": {"tasks": ["sts=sts/stsb@dev"]}}, whole)
-    )
-    for overlap in overlaps_of(plan):
-        for needed in overlap.inputs:
-            build_here(needed, context)
-    fill_store(context.store, plan, noise=lambda trial: 1.0, num_items={"stsb": 40})
-    sweep = load_sweep(context.store, "tiny")
-
-    def found() -> SweepLeaks:
-        return sweep_leaks(sweep, context.store, sweep.records(context.store))
-
-    with monkeypatch.context() as older:
-        older.setattr(Overlap, "revision", Overlap.revision - 1)
-        build_overlaps(plan, context)
-    for other, _ in (own, elsewhere):
-        build_overlaps(other, context)
-    nearly_one = Leaked(num_leaked=0, num_near=1, num_items=40)
-    assert found().leaked == {("second", "stsb"): nearly_one, ("plain", "stsb"): nearly_one} and not found().is_known
-    build_overlaps(plan, context)
-    assert found().leaked == {("second", "stsb"): Leaked(num_leaked=40, num_items=40), ("plain", "stsb"): nearly_one}
-    assert found().is_known and {row[:2] for row in found().rows} == {
-        ("loud-stsb", "stsb"), ("nli-triplets", "stsb"), ("stsb-dev (chooses weights)", "stsb"),
-    }  # fmt: skip
-
-
 def test_leaks_of_all_folds_count_together(tmp_path: Path, tiny_encoder_dir: Path) -> None:
     """Of twelve queries each is tested in one fold; those with a twin in another fold were trained on."""
     data = write_data(tmp_path / "data")
@@ -161,17 +113,6 @@ def _asked(fold: Fold, role: Role) -> list[int]:
     queries = [f"q{row}" for row in range(12)]
     chosen = queries_for(queries, fold=fold.number, num_folds=fold.num_folds, seed=fold.seed, role=role)
     return [int(query[1:]) % 6 for query in chosen]
-
-
-def test_links_have_the_texts_of_their_answers(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    plan, context = tiny_plan(relations_values(tiny_encoder_dir), data=write_relations_data(tmp_path / "data"), store=tmp_path / "store")
-    links = next(task for task in plan.trials[0].scores.tasks if isinstance(task, LinkTask))
-    texts = load_task(links, context.data_root).texts()
-    assert texts.num_items == len(texts.pairs) > 0 and all(len(both) == 2 for both in texts.sentences)
-    ids: dict[str, int] = {}
-    rows = np.array([[ids.setdefault(text, len(ids)) for text in pair[1:]] for pair in texts.pairs]).T
-    (leaks,) = LeakFinder([texts]).find([list(ids)], rows)
-    assert leaks.count("exact") == texts.num_items
 
 
 def test_the_command_counts_and_writes_the_items(tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""own.yaml over a file of each shape, from the file to the score: what it trains on and is scored on is what the file holds."""
+"""own.yaml over a file of each shape, from the file to the score, and own dev sets that choose checkpoints."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from pathlib import Path
 import pytest
 
 from sentdist.data.corpus import OpenedCorpus
+from sentdist.plan.corpora.own import own_section
+from sentdist.plan.own_tasks import own_test_tasks
 from sentdist.plan.recipe import load_recipe
 from sentdist.plan.stages import Train
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import build_here
 from sentdist.stages.planning.planned import planned_recipe
+from sentdist.stages.planning.resolve import FileResolver
 from sentdist.stages.tasks.load import load_task
+from sentdist.stages.tasks.sts import LoadedSts
 from tests.support.planning import RECIPES
 
 WHO, WHAT, WHERE = ("man", "woman", "child", "dog"), ("eats", "drinks", "plays", "sings"), ("house", "garden", "street")
@@ -63,13 +67,26 @@ def test_the_rows_of_each_side_are_all_that_the_file_holds(
     assert all(isinstance(scores[task.name], float) for task in plan.trials[-1].scores.tasks)
 
 
-@pytest.mark.parametrize(("batch_size", "is_said"), [(16, True), (19, False)])
-def test_rows_that_fill_no_batch_are_said(batch_size: int, is_said: bool, tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    """38 rows train: 16 fill two batches and 6 are left; 19 leave none."""
-    file = tmp_path / "pairs.csv"
-    file.write_text("\n".join(ROWS["pairs"]) + "\n")
-    changes = (f"corpus.file={file}", f"encoder.checkpoint={tiny_encoder_dir}", f"training.batch_size={batch_size}")
-    changes += ("training.max_length=20", "evaluation.max_length=20")
-    plan, _ = planned_recipe(load_recipe(RECIPES / "own.yaml", changes), store=str(tmp_path / "store"))
-    said = "6 of 38 training rows fill no batch of 16: each epoch leaves out as many." in " ".join(plan.notes)
-    assert said == is_said, plan.notes
+@pytest.mark.parametrize("shape", ["graded", "triplets"])
+def test_what_a_file_calls_a_group_belongs_together_in_its_test(shape: str, tmp_path: Path) -> None:
+    """Else its interval takes rows of one group for independent."""
+    texts = [[f"{word} {n}" for word in ("text", "other", "third")] for n in range(400)]
+    lines = [
+        f"{first},{second},{third if shape == 'triplets' else n % 6},{f'topic {n % 20}' if n < 380 else ''}"
+        for n, (first, second, third) in enumerate(texts)
+    ]
+    names = ("anchor,positive,negative" if shape == "triplets" else "sentence1,sentence2,score") + ",group"
+    (tmp_path / "own.csv").write_text("\n".join([names, *lines]) + "\n")
+    resolver = FileResolver(data_root=tmp_path)
+    section = own_section({"kind": "own", "file": "own.csv", "held_out": {"near": None, "test": 0.3}}, where="corpus")
+    task = own_test_tasks(section, resolver, where="corpus")[-1]
+    loaded = load_task(task, str(tmp_path), resolver.folders)
+    if isinstance(loaded, LoadedSts):
+        assert loaded.pairs.score.tolist() == [int(sentence.split()[1]) % 6 for sentence in loaded.pairs.sentence1]
+    found = loaded.texts()
+    groups = found.groups().tolist()
+    topic = [int(sentences[0].split()[1]) for sentences in found.sentences]
+    reported = {(None if number >= 380 else number % 20, group) for number, group in zip(topic, groups, strict=True)}
+    topics = [one for one, _ in reported if one is not None]
+    assert len(topics) == len(set(topics)) > 1, "one group of the test for each topic"
+    assert len(set(groups)) == len(reported), "rows without one belong to nothing"

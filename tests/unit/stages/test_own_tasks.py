@@ -10,16 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentdist.data.candidates import Candidates, read_candidates
-from sentdist.data.leaks import LeakFinder
 from sentdist.data.retrieval import Retrieval
-from sentdist.data.sources.pinned import inspect_source
-from sentdist.data.sts_pairs import Pairs
 from sentdist.errors import DataError, RecipeError
 from sentdist.plan.specs import Fold, Task
-from sentdist.plan.task_kinds import TASK_KINDS, ClassificationTask, GeometryTask, RerankingTask
+from sentdist.plan.task_kinds import TASK_KINDS, RerankingTask
 from sentdist.plan.task_names import OWN_KINDS, named_task
 from sentdist.stages.scores.scorer import COSINE, CosineScorer
-from sentdist.stages.tasks.geometry import geometry_of
 from sentdist.stages.tasks.load import load_task
 from sentdist.stages.tasks.reranking import LoadedReranking
 from sentdist.stages.tasks.retrieval import LoadedRetrieval, load_retrieval
@@ -89,15 +85,6 @@ def test_every_kind_of_own_file_is_scored(planted_encoder_dir: Path, data: Path,
     assert groups == loaded.texts().groups().tolist() and len(set(groups)) < len(groups) and loaded.pairs.score.max() == 90.0
     with pytest.raises(DataError, match="expected a number from 0 to 5"):
         load_sts(own.model_copy(update={"name": "stsb"}), data)
-
-
-def test_the_geometry_is_of_each_sentence_once_and_its_positives_are_pairs_above_a_score() -> None:
-    """Of a, b and c, the pairs (b, c) and (a, c) are 45° apart; (a, b) has the very score that positives are above."""
-    pairs = Pairs(subset=("x",) * 3, sentence1=("a", "b", "a"), sentence2=("b", "c", "c"), score=np.array([4.0, 4.5, 5.0]))
-    at = {"a": [1.0, 0.0], "b": [0.0, 1.0], "c": [1.0, 1.0]}
-    found = geometry_of(pairs, np.array([at[one] for one in (*pairs.sentence1, *pairs.sentence2)]), positive_above=4.0)
-    assert found.alignment == pytest.approx(2 - 2 * np.cos(np.pi / 4))
-    assert found.mean_cosine == pytest.approx((0 + 2 * np.cos(np.pi / 4)) / 3)
 
 
 @pytest.mark.parametrize(
@@ -170,29 +157,6 @@ def test_a_limit_takes_queries_from_all_over_the_collection(data: Path) -> None:
     assert len(some) == 3 < len(rows) and {*some} < {*rows}, "queries of the fold alone"
 
 
-def test_a_task_of_each_kind_is_found_in_what_was_trained_on(tiny_encoder_dir: Path, data: Path) -> None:
-    write_forums(data / "retrieval/cqadupstack")
-    own = stage_of(tiny_encoder_dir, (*OWN, "cqadupstack"), data)[0].tasks
-    tasks = {
-        task.kind: task
-        for task in (*own, GeometryTask(name="g", source="my/pairs", revision=inspect_source("my/pairs", data_root=data).revision))
-    }
-    assert set(tasks) == set(TASK_KINDS) - {"links"}
-    for kind, task in tasks.items():
-        texts = load_task(task, str(data)).texts()
-        assert texts.num_items, kind
-        if kind in ("classification", "clustering"):
-            assert not texts.pairs, "their answers are labels"
-            alone = list(dict.fromkeys(text for item in texts.sentences for text in item))
-            (leaks,) = LeakFinder([texts], near=0.8).find([alone], np.arange(len(alone))[None])
-            assert leaks.count("sentence") == texts.num_items, kind
-            continue
-        sentences = list(dict.fromkeys(text for pair in texts.pairs for text in pair[1:]))
-        ids_2R = np.array([[sentences.index(one), sentences.index(other)] for _, one, other in texts.pairs]).T
-        (leaks,) = LeakFinder([texts], near=0.8).find([sentences], ids_2R)
-        assert leaks.count("exact") == texts.num_items, kind
-
-
 class Opposite(CosineScorer):
     """What is near is far: a kind of task that compares by itself, past its scorer, does not see it."""
 
@@ -239,14 +203,6 @@ def test_mistakes_surface_while_planning(tasks: list[str], said: str, tiny_encod
     with pytest.raises((DataError, RecipeError)) as raised:
         stage_of(tiny_encoder_dir, tuple(tasks), data)
     assert said in str(raised.value)
-
-
-def test_other_rows_and_other_files_are_other_tasks(tiny_encoder_dir: Path, data: Path) -> None:
-    tasks = ("classification=my/labels@test", "classification=my/labels", "pairs=my/labelled-pairs@test", "sts=my/pairs")
-    fixed, folds, *others = stage_of(tiny_encoder_dir, tasks, data)[0].tasks
-    assert isinstance(fixed, ClassificationTask) and (fixed.split, fixed.dev) == ("test", "dev") and len(others) == 2
-    assert isinstance(folds, ClassificationTask) and (folds.split, folds.dev) == (None, None)
-    assert named_task("pairs=hub:owner/name:config#abc@test").revision == "abc"
 
 
 NUM, PER_GROUP = 24, 3

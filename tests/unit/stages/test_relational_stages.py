@@ -11,22 +11,21 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentdist.data.corpus import OpenedCorpus
-from sentdist.data.relations import HeldOutTriples, held_out_relations
+from sentdist.data.relations import HeldOutTriples
 from sentdist.errors import RecipeError
 from sentdist.learning.encoder.declared import ends_in_normalize
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.relation_file import Relations, has_relations, read_relations
-from sentdist.plan.corpora.relations import LinkTask, RelationFile, RelationPart
+from sentdist.plan.corpora.relations import LinkTask
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Scores, Train
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
-from sentdist.stages.corpora.relations import relation_sources
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.scores.scorer import CosineScorer
-from sentdist.stages.tasks.links import LoadedLinks, load_links
+from sentdist.stages.tasks.links import LoadedLinks
 from sentdist.store.store import Artifact
 from tests.support.building import run_local
 from tests.support.planning import plan_of
@@ -88,40 +87,6 @@ def test_an_encoder_keeps_its_relations(finished: tuple[Plan, Context]) -> None:
         assert not has_relations(folder_of(train_of(finished, method), finished[1]))
 
 
-def test_relations_of_the_start_are_kept_where_the_recipe_says_so(
-    finished: tuple[Plan, Context], tiny_encoder_dir: Path, data: Path
-) -> None:
-    """At a rate of 1e-6 a vector stays where it began: at that of the start, or at a random one."""
-    still = relations_values(tiny_encoder_dir)["methods"]["rse"]  # type: ignore[index, call-overload]
-    slow: Json = {"name": "rse", "relation_learning_rate": 1e-6}
-    twins: Json = {"kind": "relations", "relations": [TWIN, ENTAILMENT | {"name": "implication"}], "held_out": 4}
-    second: Json = {"corpus": "twins", "start": "rse", "select": False}
-    methods: Json = {
-        "rse": still,
-        "anew": second | {"objective": slow},
-        "kept": second | {"objective": slow | {"keep_relations": True}},
-    }
-    values = relations_values(tiny_encoder_dir, methods=methods, baseline=None, corpora={"twins": twins}, evaluation={"tasks": ["stsb"]})
-    plan, context = tiny_plan(values, data=data, store=finished[1].store.root)
-    run_local(plan, context)
-    tables = {
-        trial.method: dict(zip(found.names, found.vectors, strict=True))
-        for trial in plan.trials
-        for found in [read_relations(folder_of(trial.scores.encoder, context))]  # type: ignore[arg-type]
-    }
-    assert list(tables["kept"]) == list(tables["anew"]) == ["twin", "implication"]
-    np.testing.assert_allclose(tables["kept"]["twin"], tables["rse"]["twin"], atol=1e-4)
-    np.testing.assert_allclose(tables["kept"]["implication"], tables["anew"]["implication"], atol=1e-4)  # the start does not know it
-    assert np.abs(tables["anew"]["twin"] - tables["rse"]["twin"]).mean() > 0.02
-
-
-def test_a_view_by_relations_scores_another_way(finished: tuple[Plan, Context]) -> None:
-    by_method = {method: scores_of(finished, method)[1].record.results for method in ("rse", "rse_plain", "rse_one_way")}
-    assert len({results["stsb"] for results in by_method.values()}) == 3
-    assert len({results["links"] for results in by_method.values()}) == 1  # link prediction reads the table, not the view
-    assert train_of(finished, "rse") == train_of(finished, "rse_plain") == train_of(finished, "rse_one_way")
-
-
 def test_scores_equal_those_of_the_saved_files(finished: tuple[Plan, Context], data: Path) -> None:
     """By hand, from the folder: max over both directions of 2/3 cos(h + r_entailment, h') + 1/3 cos(h + r_twin, h')."""
     stage, artifact = scores_of(finished, "rse")
@@ -143,29 +108,6 @@ def test_scores_equal_those_of_the_saved_files(finished: tuple[Plan, Context], d
         return total
 
     np.testing.assert_allclose(items, np.maximum(one_way(first, second), one_way(second, first)), atol=1e-5)  # float32 embeddings
-
-
-def test_the_record_holds_what_the_figures_show(finished: tuple[Plan, Context]) -> None:
-    results = scores_of(finished, "rse")[1].record.results
-    relations, curve = results["relations"], results["weight_curve"]
-    assert isinstance(relations, dict) and relations["names"] == list(NAMES)
-    cosines = np.array(relations["cosines"])
-    assert cosines.shape == (4, 4) and np.allclose(np.diag(cosines), 1) and np.allclose(cosines, cosines.T)
-    assert isinstance(curve, dict) and curve["weights"] == [0.0, 0.5, 1.0]
-    scores = curve["scores"]
-    assert isinstance(scores, list) and scores[1] == pytest.approx(results["stsb"])  # the weight that the view itself has
-    assert "weight_curve" not in scores_of(finished, "rse_one_way")[1].record.results
-    assert "relations" not in scores_of(finished, "merged")[1].record.results
-
-
-def test_tails_are_ranked_for_every_encoder(finished: tuple[Plan, Context]) -> None:
-    for method in ("base", "merged", "rse"):
-        results = scores_of(finished, method)[1].record.results
-        assert results["links"] == results["links.all.mrr"]
-        for name in (*NAMES, "all"):
-            mrr, first, tenth = (float(results[f"links.{name}.{measure}"]) for measure in ("mrr", "hits@1", "hits@10"))  # type: ignore[arg-type]
-            assert 0 <= first <= mrr <= 100 and first <= tenth == 100  # four tails a relation
-    assert scores_of(finished, "rse")[1].record.results["links.same-sentence.mrr"] == pytest.approx(100.0)  # a sentence finds itself
 
 
 # What is refused
@@ -230,13 +172,3 @@ def test_tails_are_ranked_by_the_vector_of_their_relations_name_and_words_rank_t
     words = [[set(text.split()) for text in texts] for texts in (triples.heads, triples.tails)]
     overlaps = np.array([[len(head & tail) / len(head | tail) for tail in words[1]] for head in words[0]])
     assert task.score_words("word_overlap").items["rank"].to_pylist() == ranks(overlaps)
-
-
-def test_links_are_what_is_held_out_for_testing(data: Path) -> None:
-    file = RelationFile(source="pairs/twins", source_revision="1", split=None)
-    part = RelationPart(name="twin", construction="pairs", sources=(file,), columns=("sentence1", "sentence2"))
-    task = LinkTask(source="made", revision="made", relations=(part,), held_out=4, seed=3)
-    held_out = {
-        side: held_out_relations(relation_sources(task.relations, data), held_out=4, part=side, seed=3).heads for side in ("dev", "test")
-    }
-    assert load_links(task, data).triples.heads == held_out["test"] != held_out["dev"]

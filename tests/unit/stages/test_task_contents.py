@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.data.sources.file_facts import FileFacts, remember_note
 from sentdist.errors import DataError
 from sentdist.plan.recipe import Recipe, recipe_from_values
 from sentdist.plan.specs import EncoderUse
@@ -18,7 +17,6 @@ from sentdist.stages.tasks import load
 from sentdist.stages.tasks.load import load_task
 from sentdist.store.forecast import forecast
 from sentdist.store.store import ArtifactStore
-from tests.support.tasks_data import write_table
 from tests.support.tiny_data import tiny_plan, tiny_values
 
 HEADS = {
@@ -116,28 +114,6 @@ def test_what_chooses_checkpoints_is_looked_at_too_and_all_mistakes_are_reported
         planned_evaluation(use, ["pairs=my/pairs"], runtime=runtime, store=ArtifactStore(tmp_path / "store"), data=tmp_path)
 
 
-def test_a_silent_hub_is_noted_and_an_empty_set_refused(tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plan needs no network where the hub has named a commit before; rows that come are looked at."""
-    import datasets
-
-    name, commit = "hub:owner/name", "0123456789abcdef0123456789abcdef01234567"
-    facts = FileFacts(digest=commit, num_rows=2, columns=("sentence1", "sentence2", "score"), splits=(("test", 2),))
-    remember_note([name, commit], facts)
-    recipe = recipe_of(tiny_encoder_dir, evaluation={"tasks": [f"sts={name}#{commit}@test"]})
-
-    def silent(*_: object, **__: object) -> None:
-        raise ConnectionError("no route")
-
-    monkeypatch.setattr(datasets, "load_dataset", silent)
-    plan = plan_here(recipe, tmp_path)
-    assert [note for note in plan.notes if "no route" in note and note.endswith("its rows are not checked.")]
-    assert "sts-owner-name-test" not in plan.rows
-    rows = datasets.Dataset.from_dict({"sentence1": ["a", "b"], "sentence2": ["c", "d"], "score": [1.0, 1.0]})
-    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: datasets.DatasetDict({"test": rows}))
-    with pytest.raises(DataError, match="one score, 1, in all of 2 pairs"):
-        plan_here(recipe, tmp_path)
-
-
 @pytest.mark.parametrize("kind", OWN_KINDS)
 def test_texts_are_counted_once_for_each_content(
     kind: str, tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -156,18 +132,6 @@ def test_texts_are_counted_once_for_each_content(
     write(kind, GOOD[kind][:-1], tmp_path)
     with pytest.raises(AssertionError, match="read again"):
         plan_here(recipe, tmp_path)
-
-
-def test_each_fold_of_an_own_collection_is_looked_at(tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    write("retrieval", [f"q{n},d{n // 3},1" for n in range(6)], tmp_path)
-    changes: dict[str, Json] = {
-        "corpus": {"source": "my/retrieval"}, "folds": {"num": 3, "by": "answer"}, "evaluation": {"tasks": ["retrieval=my/retrieval"]},
-        "training": {"batch_size": 2, "max_length": 20},
-    }  # fmt: skip
-    with pytest.raises(DataError, match="2 groups of 6 queries that share no answer"):
-        plan_here(recipe_of(tiny_encoder_dir, **changes), tmp_path)
-    write("retrieval", [f"q{n},d{n},1" for n in range(6)], tmp_path)
-    assert plan_here(recipe_of(tiny_encoder_dir, **changes), tmp_path).rows["retrieval-my-retrieval"] == TEXTS["retrieval"]
 
 
 def _write_overlapping(kind: str, root: Path) -> int:
@@ -191,31 +155,3 @@ def test_rows_that_two_files_share_are_reported_where_they_are_averaged(kind: st
     ):
         notes = [note for note in plan_here(recipe_of(tiny_encoder_dir, **changes), tmp_path).notes if "in common" in note]  # type: ignore[arg-type]
         assert [f"have {shared} rows of their {2 * shared} and {2 * shared} in common" in note for note in notes] == [True] * num
-
-
-def test_a_file_with_splits_of_which_none_is_named_is_scored_whole_and_says_so(tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    rows = "".join(f"text {n}\tanother {n}\t{n % 4}\t{('train', 'test', 'dev')[n % 3]}\n" for n in range(12))
-    (tmp_path / "my").mkdir()
-    (tmp_path / "my/sts.tsv").write_text("sentence1\tsentence2\tscore\tsplit\n" + rows)
-    for task, said in (("sts=my/sts", "12 rows, of all splits (train, test, dev)"), ("sts=my/sts@test", "4 rows")):
-        notes = plan_here(recipe_of(tiny_encoder_dir, evaluation={"tasks": [task]}), tmp_path).notes
-        assert any(note.startswith(f"{task}: {said}") for note in notes)
-
-
-PAIR: dict[str, object] = {"split": "test", "sentence1": "a dog", "sentence2": "a cat", "score": 2.0}
-
-
-def test_damaged_files_of_shipped_tasks_are_refused_and_short_ones_reported(tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    recipe = recipe_of(tiny_encoder_dir, evaluation={"tasks": ["stsb"]})
-    for rows, said in (([PAIR, PAIR | {"score": 9.0}], "score 9.0 in row 2"), ([PAIR | {"sentence2": ""}], "empty sentence2")):
-        write_table(tmp_path, "sts/stsb", rows)
-        with pytest.raises(DataError, match=said):
-            plan_here(recipe, tmp_path)
-    for num_rows in (1378, 1379):
-        write_table(tmp_path, "sts/stsb", [PAIR | {"sentence1": f"a dog {n}", "score": float(n % 5)} for n in range(num_rows)])
-        notes = plan_here(recipe, tmp_path).notes
-        assert any("stsb: 1,378 items, where the published set has 1,379" in note for note in notes) == (num_rows == 1378)
-    whole = (tmp_path / "sts/stsb.parquet").read_bytes()
-    (tmp_path / "sts/stsb.parquet").write_bytes(whole[:4000] + b"\0" * 400 + whole[4400:])
-    with pytest.raises(DataError, match=r"sts/stsb.*cannot be read"):
-        plan_here(recipe, tmp_path)

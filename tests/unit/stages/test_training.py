@@ -10,28 +10,19 @@ from pathlib import Path
 import pytest
 import torch
 from pydantic import ValidationError
-from safetensors.torch import load_file
 from torch import Tensor
 
-from sentdist.errors import DataError, RecipeError, ResourceError, TrainingDiverged
-from sentdist.execution.searching.prices import StoreBefore, spent_on
+from sentdist.errors import RecipeError, ResourceError, TrainingDiverged
 from sentdist.learning.checkpoint import Progress
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.gather import local_rows
-from sentdist.learning.loop import StepReport, train_steps
+from sentdist.learning.loop import StepReport, StepSeconds, train_steps
 from sentdist.learning.objective import Objective
 from sentdist.learning.optimization import Optimization, adamw
-from sentdist.plan.stage import Json
-from sentdist.plan.stages import Train
-from sentdist.stages import dev_scorer
 from sentdist.stages.learning_curve import Curve
-from sentdist.stages.planning.worker_memory import sentences_at_a_time
-from sentdist.stages.rung_records import rung_score
 from tests.parity.toy import ToyBank, ToyEncoder, toy_batches
 from tests.support import make
-from tests.support.building import run_local
-from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 OPTIMIZATION = Optimization(num_steps=10, lr=1e-2, warmup_fraction=0.2)
 
@@ -99,30 +90,6 @@ def test_a_gradient_that_is_not_finite_stops_before_the_optimizer() -> None:
     assert_equal(list(engine.learner.parameters()), before)
 
 
-class Sum(Objective):
-    """Asks nothing of the other ranks."""
-
-    def __call__(self, embeddings: Tensor, batch: Batch) -> Tensor:
-        return embeddings.sum()
-
-
-def test_they_are_named_by_column_and_row_of_this_rank() -> None:
-    encoder = ToyEncoder()
-    (batch,) = toy_batches(1, rank=1, world_size=2)
-    bad = [5, 10]  # columns 1 and 2, rows 1 and 2 of this rank's four
-    lone = [next(iter(set(batch.tokens.take([place]).token_ids.tolist()))) for place in bad]
-    with torch.no_grad():
-        encoder.tokens.weight[lone] = float("nan")
-    named = [
-        int(sentence)
-        for place, sentence in enumerate(batch.own_sentence_ids)
-        if set(lone) & set(batch.tokens.take([place]).token_ids.tolist())
-    ]
-    with pytest.raises(TrainingDiverged, match=rf"rows 4 to 7 of the batch.*{len(named)} embeddings not finite, sentences") as caught:
-        next(train_steps(TorchEngine(encoder, OPTIMIZATION), Sum(), [batch]))
-    assert str(named[:8]) in str(caught.value) and len(named) < 12
-
-
 def test_shares_of_a_batch_cover_it_in_rank_order() -> None:
     for num_rows, shares in ((6, [2, 2, 2]), (8, [3, 3, 2]), (7, [3, 2, 2])):
         rows = [local_rows(num_rows, rank=rank, world_size=3) for rank in range(3)]
@@ -151,25 +118,6 @@ def test_options_out_of_range_are_refused() -> None:
             if name == "temperature" or wrong in (0.0, float("inf")):
                 with pytest.raises(ValidationError, match=name):
                     refused(wrong)  # type: ignore[no-untyped-call]
-
-
-def test_a_batch_that_is_not_a_global_one_is_refused() -> None:
-    (batch,) = toy_batches(1)
-    with pytest.raises(DataError, match="anchor and a positive"):
-        make.info_nce()(ToyEncoder()(batch.tokens), replace(batch, num_columns=1))
-    short = replace(batch, sentence_ids=batch.sentence_ids[:, :4])
-    with pytest.raises(DataError, match=r"8 rows gathered.*the 4 rows of the global batch"):
-        make.info_nce()(ToyEncoder()(short.tokens), short)
-
-
-def test_every_option_of_rcl_is_seen() -> None:
-    (batch,) = toy_batches(1)
-    embeddings = ToyEncoder()(batch.tokens).detach()
-    options = [{}, {"temperature": 0.05}, {"regulator_temperature": 0.3}, {"regulator_weight": 0.5}]
-    losses = {float(make.rcl(bank=ToyBank(2), **option)(embeddings, batch)) for option in options}
-    assert len(losses) == len(options)
-    same = [make.rcl(bank=ToyBank(2), temperature=0.3, regulator_temperature=value)(embeddings, batch) for value in (None, 0.3)]
-    assert torch.equal(*same), "left out, the regulators have the main term's temperature"
 
 
 def test_hard_negatives_enter_the_first_term_of_eq_3_only() -> None:
@@ -225,51 +173,20 @@ def test_bf16_computes_in_bf16_over_float32_weights() -> None:
     assert losses["bf16"] == pytest.approx(losses["fp32"], rel=0.05)  # bfloat16 knows cosines to 0.4 %, divided by a temperature of 0.05
 
 
-@pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize(
-    ("limit", "scores", "kept"),
-    [
-        (48, {}, 3),  # of six steps the third and the last are scored, both alike
-        (16, {}, 2),  # the first of two steps is the first of the warm-up: its encoder is still the untouched one
-        (16, {1: 60.0}, 1),  # which may be the better one
-    ],
-)
-def test_of_checkpoints_with_equal_dev_scores_the_first_that_has_moved_is_kept(
-    limit: int, scores: dict[int, float], kept: int, tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reported = iter([scores.get(1, 50.0)])
-    monkeypatch.setattr(dev_scorer, "mean_of_parts", lambda parts: next(reported, 50.0))
-    changes: dict[str, Json] = {"methods": {"m": {"objective": {"name": "info_nce"}}}, "baseline": None}
-    values = tiny_values(tiny_encoder_dir, **changes) | {"corpus": {"source": "nli/triplets", "limit": limit}}
-    plan, context = tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")
-    run_local(plan, context)
-    encoder = plan.trials[0].scores.encoder
-    assert isinstance(encoder, Train)
-    artifact = context.store.get(encoder)
-    assert artifact is not None
-    assert artifact.record.results["num_steps"] == limit // 8 and artifact.record.results["best_step"] == kept
-    weights = (load_file(folder / "model.safetensors") for folder in (tiny_encoder_dir, context.store.folder(artifact)))
-    assert _have_moved(*weights) is (kept > 1)
-
-
-def _have_moved(before: dict[str, Tensor], after: dict[str, Tensor]) -> bool:
-    return any(not torch.equal(before[name], after[name]) for name in before.keys() & after.keys())
-
-
-@pytest.mark.parametrize("hard_negatives", [True, False])
-def test_a_training_is_forecast_by_the_sentences_that_its_steps_take(
-    hard_negatives: bool, tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reports: list[StepReport] = []
-    monkeypatch.setattr(Curve, "add", lambda self, report, add=Curve.add: (reports.append(report), add(self, report)))
-    method: dict[str, object] = {"objective": {"name": "info_nce", "hard_negatives": hard_negatives}}
-    values = tiny_values(tiny_encoder_dir, methods={"eq1": method}, baseline="eq1", selection={"task": "stsb-dev"})
-    plan, context = tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")
-    (train,) = (stage for stage in plan.stages if isinstance(stage, Train))
-    run_local(plan, context)
-    taken = [report.num_sentences for report in reports]
-    assert set(taken) == {8 * (3 if hard_negatives else 2)} == {train.sentences_per_step} == {sentences_at_a_time(train, context.runtime)}
-    assert sum(taken) == train.num_sentences(plan.rows)
-    score = rung_score(train, 1.0, context)
-    assert score is not None and score.sentences == sum(taken)
-    assert spent_on(train, context.store, earlier=StoreBefore(places=frozenset(), since=None), known=set()).sentences == sum(taken)
+def test_a_point_of_a_curve_is_the_mean_of_the_steps_since_the_last() -> None:
+    took = StepSeconds(data=0.0, forward=0.5, loss=0.0, backward=0.0, optimizer=0.0, waiting=0.0)
+    reports = [
+        StepReport(step=step, loss=loss, grad_norm=1.0, lr=0.1, num_sentences=10 + step, seconds=took)
+        for step, loss in enumerate((8.0, 6.0, 4.0, 1.0))
+    ]
+    whole, before, after = (Curve(log_every=every) for every in (2, 4, 4))
+    for report in reports:
+        whole.add(report)
+    points = [(point["step"], point["loss"], point["sentences_per_s"]) for point in whole.history]
+    assert points == [(1, 8.0, 20.0), (2, 6.0, 22.0), (4, 2.5, 25.0)] and whole.summary()["sentences_per_s"] == 23.0
+    for report in reports[:2]:
+        before.add(report)
+    after.go_on(before.since_last_point())
+    for report in reports[2:]:
+        after.add(report)
+    assert (after.history[-1]["step"], after.history[-1]["loss"]) == (4, 11 / 3), "as if nothing had been between"

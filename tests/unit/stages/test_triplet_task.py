@@ -12,7 +12,6 @@ from sentence_transformers.sentence_transformer.evaluation import TripletEvaluat
 from sentdist.data.generated.corpora import read
 from sentdist.data.leaks import LeakFinder
 from sentdist.data.sources.pinned import inspect_source
-from sentdist.errors import DataError
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.plan.task_kinds import TripletTask
@@ -76,16 +75,3 @@ def test_word_overlap_is_a_floor_and_leaked_pairs_are_found(data: Path) -> None:
     assert texts.num_items == 4 and texts.pairs[2] == (2, "two men play chess", "people play a game")
     (found,) = LeakFinder([texts]).find([["people play a game", "two men play chess", "?"]], np.array([[0], [1]]))
     assert {item.item: item.level for item in found.items} == {2: "normalised"}
-
-
-@pytest.mark.parametrize(
-    ("rows", "sentence"),
-    [
-        ([{"sent0": "a", "sent1": "b", "negative": "c"}], "hard_neg missing"),
-        ([{"sent0": "a", "sent1": "b", "hard_neg": " "}], "found an empty hard_neg in row 1"),
-    ],
-)
-def test_mistakes_in_the_data_are_named(rows: list[dict[str, object]], sentence: str, tmp_path: Path) -> None:
-    write_table(tmp_path, "my/triplets", rows)
-    with pytest.raises(DataError, match=sentence):
-        load_triplets(TripletTask(name="mine", source="my/triplets", revision="r"), tmp_path)

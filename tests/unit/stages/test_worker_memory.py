@@ -1,36 +1,33 @@
-"""The estimate of a worker's memory against peaks that were measured."""
+"""The estimate of a worker's memory against peaks that were measured, and what a full GPU is told."""
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock, patch
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
-from torch.autograd.graph import saved_tensors_hooks
 from transformers import AutoConfig
 
-from sentdist.families import DECODERS, READ_WITHOUT_DECODER
-from sentdist.learning import precision as precision_module
-from sentdist.learning.encoder.batch import collate
+from sentdist.errors import ResourceError
 from sentdist.learning.encoder.pretrained import auto_class
-from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.precision import autocast
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec, Training
 from sentdist.plan.stages import Bank, Train
+from sentdist.stages.context import Context
+from sentdist.stages.gpu_memory import explain_full_gpu
+from sentdist.stages.planning.attention_memory import DIFFERENTIATED_BYTES, SPREAD, mean_square
 from sentdist.stages.planning.engine_memory import NCCL_BYTES
 from sentdist.stages.planning.resolve import encoder_configuration
 from sentdist.stages.planning.worker_memory import (
+    ATTENTION_BYTES,
     BERT_BASE,
-    BYTES_PER_UNIT_ON_GPU,
     CUDA_BYTES,
-    GATED_SHARE,
     PLAIN,
     EncoderSize,
     bank_lies_on_gpu,
@@ -41,16 +38,11 @@ from sentdist.stages.planning.worker_memory import (
     planned_bank_bytes,
     worker_bytes,
 )
-from tests.support.pretend_gpu import pretended_gpu
-from tests.support.tiny_encoders import WIDTH, released_t5, tiny_encoder
+from sentdist.store.store import ArtifactStore
+from tests.support.tiny_encoders import WIDTH, released_t5
 
-GIB = 2.0**30
+GIB = 2**30
 MINILM = encoder_size(encoder_configuration(EncoderSpec(checkpoint="minilm-l6", revision="1"), {}))
-
-
-def _bytes(*, size: object = MINILM, rows: int = 64, precision: str = "fp32", max_length: int = 128, **runtime: object) -> float:
-    stage = _stage(rows=rows, precision=precision, max_length=max_length)
-    return worker_bytes(stage, size, Runtime.model_validate(runtime))  # type: ignore[arg-type]
 
 
 def _stage(*, rows: int = 64, precision: str = "fp32", max_length: int = 128) -> Train:
@@ -58,57 +50,6 @@ def _stage(*, rows: int = 64, precision: str = "fp32", max_length: int = 128) ->
     training = Training.model_validate({"batch_size": rows, "precision": precision, "max_length": max_length})
     encoder = EncoderSpec(checkpoint="e", revision="1")
     return Train.model_validate({"encoder": encoder, "corpus": corpus, "objective": InfoNCE(), "training": training, "seed": 0})
-
-
-@pytest.mark.parametrize(
-    ("asked", "measured_gib"),  # infra/benchmarks/memory.md and speed.md; the peak of micro-batches as of the multiples of 64 tokens
-    [({}, 2.59), ({"precision": "bf16"}, 2.38), ({"rows": 512, "micro_batch": 192}, 2.4)],
-)
-def test_the_estimate_holds_what_was_measured_and_not_half_as_much_again(asked: dict[str, object], measured_gib: float) -> None:
-    assert measured_gib <= _bytes(**asked) / GIB < 1.5 * measured_gib  # type: ignore[arg-type]
-
-
-def _kept(folder: Path, *, layers: int, sentences: int, precision: str, dropout: float, family: str = "bert") -> int:
-    """Bytes that autograd keeps of an encoder of MiniLM's shape on a GPU that is pretended, for sentences of 20 tokens."""
-    shape = {"hidden_size": MINILM.width, "intermediate_size": MINILM.inner_width, "num_attention_heads": MINILM.num_heads}
-    shape |= {"d_kv": MINILM.width // MINILM.num_heads} if family in READ_WITHOUT_DECODER else {}
-    shape |= {"num_key_value_heads": MINILM.num_heads, "head_dim": MINILM.width // MINILM.num_heads} if family in DECODERS else {}
-    made = tiny_encoder(folder / f"{layers}-{sentences}", family, num_hidden_layers=layers, **shape)
-    encoder = SentenceEncoder.load(
-        made, attention_dropout=0.0, hidden_dropout=dropout if family in ("bert", *READ_WITHOUT_DECODER) else None
-    ).train()
-    tokens = collate([np.full(20, 5)] * sentences)
-    kept: dict[int, torch.UntypedStorage] = {}
-
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        storage = getattr(tensor, "host", tensor).untyped_storage()
-        kept[storage.data_ptr()] = storage
-        return tensor
-
-    with_bfloat16 = patch.object(precision_module, "has_bfloat16", lambda: True)  # torch casts for a GPU only where it has one
-    with pretended_gpu() as device, with_bfloat16:
-        encoder.to(device)
-        with saved_tensors_hooks(keep, lambda tensor: tensor), autocast(precision, torch.device("cpu")):
-            out = encoder(tokens.to(device))
-    assert out.requires_grad
-    return sum(storage.nbytes() for storage in kept.values())
-
-
-@pytest.mark.parametrize(("precision", "dropout"), [("fp32", 0.1), ("bf16", 0.0)])
-def test_what_a_gpu_keeps_of_a_layer_is_what_was_counted(precision: str, dropout: float, tmp_path: Path) -> None:
-    """A third more at most: workers that are thought larger than they are share no GPU, and get smaller micro-batches than they could."""
-    kept = partial(_kept, tmp_path, precision=precision, dropout=dropout)
-    of_a_layer = [kept(layers=2, sentences=sentences) - kept(layers=1, sentences=sentences) for sentences in (2, 12)]
-    counted = (of_a_layer[1] - of_a_layer[0]) / (10 * 20) / MINILM.width  # without what a layer's weights take
-    assert counted < BYTES_PER_UNIT_ON_GPU[precision] < 1.34 * counted
-
-
-@pytest.mark.parametrize(("family", "precision"), [("modernbert", "fp32"), ("qwen3", "bf16")])
-def test_what_a_gpu_keeps_of_a_gated_layer_is_no_more_than_was_thought(family: str, precision: str, tmp_path: Path) -> None:
-    kept = partial(_kept, tmp_path, precision=precision, dropout=0.0, family=family)
-    of_a_layer = [kept(layers=2, sentences=sentences) - kept(layers=1, sentences=sentences) for sentences in (2, 12)]
-    counted = (of_a_layer[1] - of_a_layer[0]) / (10 * 20) / MINILM.width
-    assert 0.6 * BYTES_PER_UNIT_ON_GPU[precision] * GATED_SHARE < counted < BYTES_PER_UNIT_ON_GPU[precision] * GATED_SHARE
 
 
 @pytest.mark.parametrize(
@@ -177,16 +118,6 @@ def test_a_frozen_encoder_has_weights_and_one_layer_at_a_time() -> None:
     assert saved > 12 * MINILM.num_parameters
 
 
-def test_layers_that_are_computed_again_leave_what_goes_into_each_and_one_whole() -> None:
-    stage = _stage(precision="bf16")
-    whole, less = (
-        gpu_bytes(stage, MINILM, PLAIN.model_copy(update={"recompute_layers": again}))
-        - gpu_bytes(stage, MINILM, PLAIN.model_copy(update={"recompute_layers": again, "micro_batch": 1}))
-        for again in (False, True)
-    )
-    assert less == pytest.approx(whole * (50 + 6 * 4) / (6 * 50)), "50 bytes a unit of each of six layers, or of one beside six float32"
-
-
 def test_the_size_of_an_encoder_is_read_from_its_configuration(tiny_encoder_dir: Path) -> None:
     assert MINILM.num_parameters == pytest.approx(22.7e6, rel=0.01)
     assert BERT_BASE.num_parameters == pytest.approx(109e6, rel=0.01)
@@ -194,13 +125,6 @@ def test_the_size_of_an_encoder_is_read_from_its_configuration(tiny_encoder_dir:
     folder = EncoderSpec(checkpoint="tiny", revision="sha256:1")
     assert encoder_size(encoder_configuration(folder, {"sha256:1": str(tiny_encoder_dir)})).width == 32
     assert encoder_size(encoder_configuration(EncoderSpec(checkpoint="owner/name", revision="c"), {})) == BERT_BASE
-
-
-def test_more_work_takes_more_and_is_shared_by_workers() -> None:
-    assert _bytes(size=BERT_BASE) > 2 * _bytes()
-    assert _bytes(rows=512, workers=8) == _bytes(rows=64)
-    assert _bytes(rows=512, max_length=8) < _bytes(rows=512)
-    assert _bytes(rows=512, gpus_per_worker=1) == _bytes(rows=64, gpus_per_worker=1)  # activations are on the GPU
 
 
 def test_on_a_gpu_the_same_formula_says_what_lies_there_and_how_much_fits() -> None:
@@ -261,3 +185,78 @@ def test_a_bank_lies_on_the_gpu_where_a_share_of_it_is_enough_and_the_rest_fits(
     counted = gpu_bytes(stage, MINILM, runtime, **given)
     assert counted == beside + (bank_gib * GIB if is_there else 0.0)
     assert not is_there or counted <= gpu_gib * min(1.0, gpus) * GIB
+
+
+ONE, HUNDRED = Runtime(engine="torch", micro_batch=1), Runtime(engine="torch", micro_batch=100, gpus_per_worker=1.0)
+
+
+@pytest.mark.parametrize(("mean", "longest", "shortest"), [(200.0, 512, 128), (200.0, 128, 0)])
+def test_the_mean_of_squares_is_that_of_lengths_so_distributed(mean: float, longest: int, shortest: int) -> None:
+    drawn = np.random.default_rng(0).lognormal(np.log(mean) - SPREAD**2 / 2, SPREAD, 200_000)
+    cut = np.minimum(drawn, longest)
+    found = mean_square(mean, longest=longest, shortest=shortest)
+    assert found == pytest.approx(np.mean(np.where(cut > shortest, cut, 0.0) ** 2), rel=0.02)
+    assert mean_square(mean, longest=64, shortest=64) == 0.0
+
+
+def _train(*, longest: int = 512, **training: object) -> Train:
+    corpus = RowsCorpus(source="nli/triplets", source_revision="r")
+    values = {"batch_size": 64, "max_length": longest} | training
+    encoder = EncoderSpec(checkpoint="e", revision="1")
+    return Train.model_validate({"encoder": encoder, "corpus": corpus, "objective": InfoNCE(), "training": values, "seed": 0})
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_on_a_gpu_weights_count_where_distances_are_added_beyond_the_largest_tile(precision: str) -> None:
+    size = encoder_size({"model_type": "t5"})
+    assert size.adds_distances and not encoder_size({"model_type": "bert"}).adds_distances
+
+    def of_weights(tokens: float, longest: int) -> float:
+        stage = _train(precision=precision, longest=longest)
+        stage_bytes = [gpu_bytes(stage, one, HUNDRED, tokens=tokens) for one in (size, replace(size, adds_distances=False))]
+        derivative = ATTENTION_BYTES[precision] * size.num_heads * -(-longest // 64)  # what the kernel takes that the others have
+        return (stage_bytes[0] - stage_bytes[1]) / 100 + derivative
+
+    tile = {"fp32": 64, "bf16": 128}[precision]
+    number = {"fp32": 4, "bf16": 2}[precision]
+    of_each = 2 * number * size.num_layers + DIFFERENTIATED_BYTES[precision]
+    assert of_weights(300.0, 512) == pytest.approx(size.num_heads * of_each * mean_square(300.0, longest=512, shortest=tile))
+    assert of_weights(300.0, tile) == pytest.approx(0.0, abs=1.0)
+
+
+@pytest.fixture
+def gpu_of_8_gib(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (GIB, 8 * GIB))
+
+
+def context(store: ArtifactStore | None = None, **runtime: Any) -> Context:
+    return Context(store=store or ArtifactStore("/nowhere"), runtime=Runtime.model_validate(runtime))
+
+
+def shown(stage: Any, where: Context) -> str:
+    with pytest.raises(ResourceError) as raised, explain_full_gpu(stage, where):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+    return str(raised.value)
+
+
+@pytest.mark.usefixtures("gpu_of_8_gib")
+@pytest.mark.parametrize(
+    ("rows", "runtime", "said"),
+    [
+        (
+            4096,
+            {},
+            ["a GPU of 8.0 GiB, 1.0 GiB free, full with 12,288 sentences", "Set runtime.micro_batch=319, ", "training.batch_size=106"],
+        ),
+        (4096, {"gpus_per_worker": 0.25}, ["0.25 of a GPU's 8.0 GiB full"]),
+        (4096, {"micro_batch": 64}, ["full with 64 sentences", "runtime.micro_batch=32,"]),  # the estimate had it fit
+        (4096, {"micro_batch": 1, "recompute_layers": True}, ["full with 1 sentence at", "Lower training.max_length"]),
+        (512, {}, ["Set runtime.recompute_layers=true, or runtime.micro_batch=319, which is slower"]),
+        (512, {"recompute_layers": True}, ["Set runtime.micro_batch=768, "]),  # more fits then
+    ],
+)
+def test_what_makes_a_training_fit_is_named(rows: int, runtime: dict[str, Any], said: list[str]) -> None:
+    found = shown(_stage(rows=rows), context(**{"gpus_per_worker": 1} | runtime))
+    assert all(one in found for one in said), found
+    embed = Bank(encoder=_stage(), corpus=_stage().corpus)
+    assert "Set runtime.tokens_per_batch=16384" in shown(embed, context(gpus_per_worker=1))

@@ -1,17 +1,92 @@
-"""The Hub: names and revisions are checked here; what the Hub answers is put in by hand, for a test has no network."""
+"""Sources behind an address or on the Hub: what a recipe names comes to this machine, pinned by its commit or content."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyarrow import fs
 
+from sentdist.data.sources import mirror
+from sentdist.data.sources.files import known_names
+from sentdist.data.sources.mirror import address_of, data_folder
 from sentdist.data.sources.pinned import inspect_source, read_source
 from sentdist.errors import DataError
+from tests.support.faulty_s3 import BUCKET, FaultyS3, faulty_s3
+
+CSV = "sent0,sent1,hard_neg\n" + "".join(f"a {n},b {n},c {n}\n" for n in range(100))
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[FaultyS3]:
+    with faulty_s3() as server:
+        yield server
+
+
+@pytest.fixture
+def root(s3: FaultyS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of a data root with a few files."""
+    for name, value in {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_EC2_METADATA_DISABLED": "true"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    mirror._listing.cache_clear()
+    filesystem, _ = fs.FileSystem.from_uri(s3.root("data"))
+    for name in ("nli/mine.csv", "nli/minerals.csv", "own.csv"):
+        with filesystem.open_output_stream(f"{BUCKET}/data/{name}") as stream:
+            stream.write(CSV.encode())
+    return s3.root("data")
+
+
+def test_only_what_is_named_comes_and_only_once(root: str, s3: FaultyS3) -> None:
+    folder = data_folder(root)
+    assert folder is not None and address_of(folder) == root
+    assert inspect_source("nli/mine", data_root=folder).num_rows == 100
+    assert read_source("nli/mine", data_root=folder).num_rows == 100
+    assert sorted(path.name for path in folder.rglob("*.csv")) == ["mine.csv"]
+    assert known_names(folder) == ["nli/mine", "nli/minerals", "own"]
+    before = s3.num_requests
+    read_source("nli/mine", data_root=data_folder(root))
+    assert s3.num_requests == before
+
+
+def test_what_was_renamed_or_removed_behind_the_address_goes_away(root: str, tmp_path: Path) -> None:
+    folder = data_folder(root)
+    assert folder is not None
+    for name in ("nli/mine", "nli/minerals", "own.csv"):
+        read_source(name, data_root=folder)
+    (folder / "nli/mine.csv.0123.part").write_text("another process writes here")
+    (folder / "nli/mine.tsv").write_text("of an earlier day")
+    outside = tmp_path / "own.csv"
+    outside.write_text(CSV)
+    filesystem, _ = fs.FileSystem.from_uri(root)
+    filesystem.move(f"{BUCKET}/data/nli/mine.csv", f"{BUCKET}/data/nli/mine.jsonl")
+    filesystem.delete_file(f"{BUCKET}/data/own.csv")
+    with filesystem.open_output_stream(f"{BUCKET}/data/nli/mine.jsonl") as stream:
+        stream.write(b'{"sent0": "a", "sent1": "b"}\n')
+    mirror._listing.cache_clear()
+    assert read_source("nli/mine", data_root=folder).num_rows == 1
+    assert sorted(path.name for path in (folder / "nli").iterdir()) == ["mine.csv.0123.part", "mine.jsonl", "minerals.csv"]
+    with pytest.raises(DataError, match="no such file"):
+        inspect_source("own", data_root=folder)
+    mirror.copy_into_mirror(str(outside), folder)
+    assert outside.exists() and address_of(folder) == root
+    filesystem.delete_file(f"{BUCKET}/data/nli/mine.jsonl")  # the fixture's own file is what the other tests begin with
+
+
+def test_what_cannot_be_reached_is_reported_in_a_sentence(root: str, s3: FaultyS3) -> None:
+    folder = data_folder(root)
+    s3.be("no right")
+    try:
+        with pytest.raises(DataError, match=r"found .*expected data that can be read"):
+            inspect_source("nli/mine", data_root=folder)
+    finally:
+        s3.be(None)
+    with pytest.raises(DataError, match="expected a folder, or an s3://"):
+        data_folder("ftq://place/data")
+
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -23,23 +98,6 @@ def test_a_name_of_another_form_and_one_without_revision_are_refused() -> None:
     for look in (inspect_source, read_source):
         with pytest.raises(DataError, match="no revision; expected the commit"):
             look("hub:owner/name")
-
-
-def test_no_network_is_one_clear_sentence(tmp_path: Path) -> None:
-    """In a process of its own: the libraries read the address of the Hub when they are imported. Port 9 of this host refuses at once."""
-    script = (
-        "from sentdist.data.sources.pinned import inspect_source\n"
-        "from sentdist.errors import DataError\n"
-        "try:\n"
-        f"    inspect_source('hub:owner/name', hub_revision={COMMIT!r})\n"
-        "except DataError as error:\n"
-        "    print(error)\n"
-    )
-    environment = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=Path(__file__).parents[3], env=environment, capture_output=True, text=True, timeout=120
-    )
-    assert done.stdout.startswith("hub:owner/name: found no answer from the hub"), done.stderr
 
 
 @pytest.fixture
@@ -67,37 +125,6 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", dataset_info)
     monkeypatch.setattr(datasets, "load_dataset_builder", builder)
     monkeypatch.setattr(datasets, "load_dataset", lambda path, config, *, revision: datasets.DatasetDict(parts))
-
-
-@pytest.mark.usefixtures("hub")
-def test_facts_pin_the_commit() -> None:
-    facts = inspect_source("hub:owner/name", hub_revision="main")
-    assert (facts.revision, facts.num_rows, facts.columns, facts.splits) == (COMMIT, 3, ("sentence1", "sentence2"), ("train", "test"))
-    assert inspect_source("hub:owner/name:default", split="test", hub_revision="main").num_rows == 1
-
-
-@pytest.mark.usefixtures("hub")
-def test_a_commit_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    import huggingface_hub
-
-    pinned = inspect_source("hub:owner/name", hub_revision=COMMIT)
-    inspect_source("hub:owner/name", hub_revision="main")
-
-    def gone(self: object, path: str, **settings: Any) -> None:
-        raise ConnectionError("no network")
-
-    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", gone)
-    assert inspect_source("hub:owner/name", hub_revision=COMMIT) == pinned
-    with pytest.raises(DataError, match="no network"):
-        inspect_source("hub:owner/name", hub_revision="main")
-
-
-@pytest.mark.usefixtures("hub")
-def test_rows() -> None:
-    table = read_source("hub:owner/name", split="train", hub_revision=COMMIT)
-    assert table.to_pylist() == [{"sentence1": "a", "sentence2": "c"}, {"sentence1": "b", "sentence2": "d"}]
-    assert {str(kind) for kind in table.schema.types} == {"large_string"}
-    assert read_source("hub:owner/name", hub_revision=COMMIT, columns=("split",))["split"].to_pylist() == ["train", "train", "test"]
 
 
 @pytest.mark.usefixtures("hub")

@@ -1,4 +1,4 @@
-"""What gzip or zip has packed is read wherever it is read plain: tables, lists of sentences, a data set in BEIR's shape."""
+"""JSON as people and programs write it, and what gzip or zip has packed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,89 @@ import pytest
 from sentdist.data.own.file_format import own_table
 from sentdist.data.retrieval import read_retrieval
 from sentdist.data.sources import separated
-from sentdist.data.sources.files import file_facts, known_names, locate, read_file
+from sentdist.data.sources.files import file_facts, read_file, read_lines, read_objects, read_text_table
 from sentdist.data.sources.pinned import inspect_source
 from sentdist.data.sources.separated import FileFormat, recognised
 from sentdist.data.texts import open_texts
 from sentdist.errors import DataError
 from sentdist.stages.planning.resolve import FileResolver
-from sentdist.table_files import PACKABLE, TABLES
+from sentdist.table_files import TABLES
+
+LINES = """{"title": "a", "id": "2020-01-01", "with": ["2020-01-01", "2021-06-30 10:00:00"], "about": {"day": "2020-01-01", "views": 3}}
+{"title": "b", "id": "2020-01-02", "with": [], "about": {"day": "2020-01-02", "views": 4}}
+"""
+FAQ = '[{"question": "how", "answer": "so"}]'
+PAIR = {"1": "Where is it?", "2": "Here."}
+
+
+def test_texts_that_look_like_dates_stay_texts(tmp_path: Path) -> None:
+    plain, packed = tmp_path / "rows.jsonl", tmp_path / "rows.jsonl.gz"
+    plain.write_text(LINES)
+    packed.write_bytes(gzip.compress(LINES.encode()))
+    assert read_lines(plain).to_pylist() == [json.loads(line) for line in LINES.splitlines()]
+    assert read_lines(packed) == read_lines(plain) == read_lines(io.BytesIO(LINES.encode()))
+
+
+@pytest.mark.parametrize("text", [FAQ, f'{{"data": {FAQ}}}', f'{{"version": 2, "next": null, "name": "faq", "rows": {FAQ}}}'])
+def test_the_only_list_of_objects_may_stand_under_a_key(text: str, tmp_path: Path) -> None:
+    (tmp_path / "faq.json").write_text(text)
+    assert read_objects(tmp_path / "faq.json").to_pylist() == [{"question": "how", "answer": "so"}]
+    assert next(open_texts(str(tmp_path / "faq.json"), columns=["answer"]).batches(9)) == {"answer": ["so"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f'{{"train": {FAQ}, "test": {FAQ}}}', "several lists of objects, under train, test"),
+        (f'{{"data": {FAQ}, "columns": ["a"]}}', "a list of objects under data, beside columns"),
+        ('{"question": ["how"], "answer": ["so"]}', "an object of columns, question, answer"),
+        ('{"how": "so", "who": "she"}', "an object with the keys how, who"),
+        ('[[{"how": "so"}]]', "a list of lists"),
+        ('["how", "so"]', "a list of texts"),
+        ('[{"question": "how"}, "so"]', "a list of objects and others"),
+        ("7", "found 7"),
+        ("[", "cannot be read"),
+        ('{"a": 1}\n{"a": 2}\n{a: 3}\n', "in line 3"),
+        ('{"a": 1},\n{"a": 2}\n', "in line 1"),
+    ],
+)
+def test_json_of_another_shape_is_reported(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "faq.json").write_text(text)
+    with pytest.raises(DataError, match=said):
+        read_objects(tmp_path / "faq.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "rows"),
+    [
+        ("rows.jsonl", '["Where is it?", "Here."]\n\n["Who?", "I."]\n', [PAIR, {"1": "Who?", "2": "I."}]),
+        ("rows.json", '[["question", "answer"], ["Where is it?", "Here."]]', [{"question": "Where is it?", "answer": "Here."}]),
+    ],
+)
+def test_an_array_a_row_is_read_as_columns(name: str, text: str, rows: list[dict[str, str]], tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    assert read_text_table(path, FileFormat(), may_repeat=True).to_pylist() == rows
+    first = next(iter(rows[0]))
+    assert list(open_texts(str(path), columns=[first]).batches(10)) == [{first: [row[first] for row in rows]}]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("rows.jsonl", '["a", "b"]\n["c"]\n', "line 2: found 1 value; expected 2"),
+        ("rows.json", '[["a", "b"], ["c"]]', "list 2: found 1 value; expected 2"),
+        ("rows.jsonl", '["a", "b"]\n{"c": "d"}\n', "line 2: .*expected a JSON object"),
+        ("rows.jsonl", '{"c": "d"}\n["a", "b"]\n', "line 2: .*or an array in each"),
+        ("rows.jsonl", '"a sentence"\n', "a file .txt with a sentence a line"),
+    ],
+)
+def test_rows_of_other_lengths_or_kinds_are_refused(name: str, text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(DataError, match=said):
+        read_text_table(path, FileFormat(), may_repeat=True)
+
 
 ROWS = [{"question": f"Größe {n}, bitte?", "answer": f'"so" ist es, und {n}'} for n in range(30)]
 
@@ -53,30 +129,6 @@ def test_what_is_packed_is_read_as_what_is_plain(suffix: str, encoding: str, tmp
     assert tables[0].equals(tables[1]) and tables[0].to_pylist() == ROWS
     assert read_file("faq", plain).equals(read_file("faq2", packed))
     assert _texts_of(plain) == _texts_of(packed) == [row["question"] for row in ROWS]
-
-
-def test_sources_are_found_by_their_names(tmp_path: Path) -> None:
-    for suffix in PACKABLE:
-        (tmp_path / f"my{suffix[1:]}{suffix}.gz").write_bytes(gzip.compress(_text(suffix).encode()))
-    assert known_names(tmp_path) == ["mycsv", "myjson", "myjsonl", "mytsv"]
-    for name in known_names(tmp_path):
-        assert file_facts(name, locate(name, tmp_path)).num_rows == 30
-
-
-def test_plain_lines_may_be_packed(tmp_path: Path) -> None:
-    (tmp_path / "a.txt.gz").write_bytes(gzip.compress("eins\nzwölf\n".encode("cp1252")))
-    texts = open_texts(str(tmp_path / "a.txt.gz"))
-    assert [batch["sentence"] for batch in texts.batches(9)] == [["eins", "zwölf"]] and texts.notes == ["text in cp1252"]
-
-
-@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
-def test_damage_is_reported(suffix: str, tmp_path: Path) -> None:
-    path, content = tmp_path / f"faq{suffix}.gz", _text(suffix).encode()
-    for damaged in (gzip.compress(content)[:-12], content):
-        path.write_bytes(damaged)
-        for read in (lambda: _texts_of(path), lambda: read_file("faq", path), lambda: recognised("faq", path, FileFormat(), ())):
-            with pytest.raises(DataError, match="cannot be read"):
-                read()
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
@@ -135,19 +187,6 @@ def test_a_zip_is_the_folder_in_it(top: str, tmp_path: Path, cache: Path) -> Non
     assert {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} == PARTS.keys(), "nothing else is unpacked"
 
 
-def test_a_zip_is_unpacked_once_for_each_content(tmp_path: Path, cache: Path) -> None:
-    _zipped(tmp_path / "a.zip", PARTS)
-    read_retrieval("a.zip", data_root=tmp_path)
-    next(cache.rglob("corpus.jsonl")).write_text("")
-    assert len(read_retrieval("a.zip", data_root=tmp_path).documents) == 2, "what was left half unpacked is unpacked again"
-    before = {path: path.stat().st_mtime_ns for path in cache.rglob("*.jsonl")}
-    _zipped(tmp_path / "b.zip", PARTS, top="other/")
-    read_retrieval("b.zip", data_root=tmp_path)
-    assert before == {path: path.stat().st_mtime_ns for path in cache.rglob("*.jsonl")}
-    _zipped(tmp_path / "a.zip", PARTS | {"qrels/test.tsv": "query-id\tcorpus-id\tscore\n1\td1\t1\n"})
-    assert read_retrieval("a.zip", split="test", data_root=tmp_path).qrels == {"1": {"d1": 1}}
-
-
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
@@ -160,13 +199,3 @@ def test_a_zip_of_something_else_is_reported(parts: dict[str, str], message: str
     _zipped(tmp_path / "a.zip", parts)
     with pytest.raises(DataError, match=message):
         inspect_source("a.zip", data_root=tmp_path)
-
-
-def test_a_damaged_zip_is_reported(tmp_path: Path) -> None:
-    _zipped(tmp_path / "a.zip", {name: text * 50 for name, text in PARTS.items()})
-    whole = (tmp_path / "a.zip").read_bytes()
-    place = whole.index(b"corpus.jsonl") + 20
-    for content in (b"PK", whole[: len(whole) // 2], whole[:place] + bytes(8) + whole[place + 8 :]):
-        (tmp_path / "a.zip").write_bytes(content)
-        with pytest.raises(DataError, match=r"a\.zip.*expected a zip of corpus\.jsonl"):
-            inspect_source("a.zip", data_root=tmp_path)
