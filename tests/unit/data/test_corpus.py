@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Callable
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 from sentdist.data import sampler
 from sentdist.data.build_corpus import CorpusFacts, build_corpus, first_of_each_row, number_by_appearance, same_strings
 from sentdist.data.corpus import OpenedCorpus
-from sentdist.data.sampler import _Packing, epoch_batches
+from sentdist.data.sampler import epoch_batches
 from sentdist.data.seeded_order import shuffled
 from sentdist.errors import DataError
 
@@ -101,19 +100,15 @@ def test_what_makes_no_corpus_is_refused(rows: list[tuple[str | None, ...]], set
         build_corpus(pa.table({"one": ["a"], "n": [float("nan")]}), columns=("one", "n"), folder=tmp_path)
 
 
-def test_strings_that_share_half_a_digest_stay_apart() -> None:
-    digests = np.array([[[7, 1], [7, 2]], [[7, 1], [8, 1]]], dtype=np.uint64)
-    identity = same_strings(digests)
-    assert len(set(identity.reshape(-1).tolist())) == 3
-    assert identity[0, 0] == identity[1, 0] != identity[0, 1]
-
-
 def test_numbering_and_repeated_rows() -> None:
     identity = np.array([[5, 3], [5, 3], [3, 9], [3, 5]])
     assert first_of_each_row(identity).tolist() == [True, False, True, True]
     ids, first_cells = number_by_appearance(identity)
     assert ids.tolist() == [[0, 1], [0, 1], [1, 2], [1, 0]]
     assert first_cells.tolist() == [0, 1, 5]
+    digests = np.array([[[7, 1], [7, 2]], [[7, 1], [8, 1]]], dtype=np.uint64)
+    identity = same_strings(digests)
+    assert len(set(identity.reshape(-1).tolist())) == 3 and identity[0, 0] == identity[1, 0], "strings that share half a digest"
 
 
 GOLDEN_ORDER = [6, 2, 8, 1, 3, 9, 0, 5, 4, 7]  # of ten rows in epoch 0 of seed 0
@@ -159,60 +154,16 @@ def test_the_order_depends_on_seed_and_epoch_alone() -> None:
     assert shuffled(10, seed=0, stream="epoch 0").tolist() == GOLDEN_ORDER
 
 
-def _one_by_one(order: np.ndarray, ids_CR: np.ndarray, batch_size: int) -> list[list[int]]:
-    """The rule itself: first who waits, in turn by the sentence that they wait behind, then fresh rows, then who waits once more."""
-    fresh, waiting, turns, batches = deque(order.tolist()), defaultdict(deque), deque(), []
-    while True:
-        batch: list[int] = []
-        taken: set[int] = set()
-
-        def add(row: int, batch: list[int] = batch, taken: set[int] = taken) -> None:
-            sentences = ids_CR[:, row].tolist()
-            shared = next((sentence for sentence in sentences if sentence in taken), None)
-            if shared is None:
-                batch.append(row)
-                taken.update(sentences)
-                return
-            if not waiting[shared]:
-                turns.append(shared)
-            waiting[shared].append(row)
-
-        def ask(most: int, batch: list[int] = batch, add: Callable[[int], None] = add) -> None:
-            for _ in range(min(most, len(turns))):
-                if len(batch) < batch_size:
-                    sentence = turns.popleft()
-                    row = waiting[sentence].popleft()
-                    if waiting[sentence]:
-                        turns.append(sentence)
-                    add(row)
-
-        ask(batch_size)
-        while len(batch) < batch_size and fresh:
-            add(fresh.popleft())
-        ask(len(turns))
-        if len(batch) < batch_size:
-            return batches
-        batches.append(batch)
-
-
-@settings(max_examples=200)
-@given(
-    num_rows=st.integers(1, 120),
-    num_sentences=st.sampled_from([5, 30, 300, 3000]),
-    num_columns=st.integers(1, 3),
-    batch_size=st.integers(1, 9),
-    block_rows=st.integers(1, 40),
-    seed=st.integers(0, 10**6),
-)
-def test_blocks_of_rows_give_what_one_row_after_another_gives(
-    num_rows: int, num_sentences: int, num_columns: int, batch_size: int, block_rows: int, seed: int
-) -> None:
-    drawn = np.random.default_rng(seed)
-    ids_CR = drawn.integers(num_sentences, size=(num_columns, num_rows))
-    order = drawn.permutation(num_rows)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sampler, "BLOCK_ROWS", block_rows)
-        assert _Packing(order, ids_CR, batch_size).pack().tolist() == _one_by_one(order, ids_CR, batch_size)
+@pytest.mark.parametrize("block_rows", [sampler.BLOCK_ROWS, 3, 1])
+def test_rows_that_share_sentences_come_in_the_written_order_whatever_the_blocks(block_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """First who waits, in turn by the sentence that they wait behind, then fresh rows, then who waits once more."""
+    monkeypatch.setattr(sampler, "BLOCK_ROWS", block_rows)
+    few, many = np.arange(24), np.arange(2000)
+    found = epoch_batches(np.stack([few * 7 % 9, 9 + few * 5 % 11]), batch_size=4, seed=0, epoch=1, unique_sentences=True)
+    assert found.tolist() == [[15, 0, 1, 17], [18, 21, 14, 11], [10, 8, 6, 22], [19, 13, 3, 16], [9, 23, 4, 7]]
+    ids = np.stack([many * 7919 % 30, 30 + many * 104729 % 60])
+    found = epoch_batches(ids, batch_size=8, seed=0, epoch=0, unique_sentences=True)
+    assert found.shape == (249, 8) and hashlib.sha256(found.astype("<i8").tobytes()).hexdigest()[:12] == "f37eca385414"
 
 
 def test_too_few_rows_and_no_batch_at_all() -> None:

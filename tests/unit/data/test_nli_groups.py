@@ -114,6 +114,9 @@ def test_what_repeats_counts_once_and_what_contradicts_itself_not_at_all() -> No
     rows, facts = grouped(table, 2, 1)
     assert cells(rows[0], "positive") == ["x", "a"] and rows[0]["negative_1"] == "y"
     assert facts.num_contradictory == 1
+    kinds = ("ec", "ecn", "eecc", "eeec", "eeeccc", "eeeeecccccc", "e", "eeeeccccc")
+    counts = counted_premises(nli(*((f"p{number}", one) for number, one in enumerate(kinds))))
+    assert counts == {"1": 2, "2": 1, "3": 1, "4": 0, "2-4": 2, "5+": 1}, "three and one, or four and five, are neither"
 
 
 def test_augmentation_fills_from_the_premises_own_entailments_in_turn() -> None:
@@ -170,12 +173,6 @@ def test_refusals(rows: pa.Table, settings: dict[str, object], says: str) -> Non
         grouped(rows, **{"num_positives": 1, "num_negatives": 1, **settings})  # type: ignore[arg-type]
 
 
-def test_premises_are_counted_as_supmpn_s_table_1_does() -> None:
-    kinds = ("ec", "ecn", "eecc", "eeec", "eeeccc", "eeeeecccccc", "e", "eeeeccccc")
-    found = counted_premises(nli(*((f"p{number}", one) for number, one in enumerate(kinds))))
-    assert found == {"1": 2, "2": 1, "3": 1, "4": 0, "2-4": 2, "5+": 1}, "three and one, or four and five, are neither"
-
-
 LONG = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty"
 SENTENCE = "A man is riding a red motorcycle with a small child sitting in front of him."
 
@@ -205,6 +202,7 @@ def test_refuses_a_share_that_is_none() -> None:
 @pytest.mark.data
 def test_replaces_a_share_of_the_words_by_synonyms(wordnet: Path) -> None:
     found = replace_synonyms([SENTENCE] * 50, folder=wordnet)
+    assert replace_synonyms([SENTENCE] * 3, folder=wordnet) == found[:3] != replace_synonyms([SENTENCE] * 3, seed=2, folder=wordnet)
     for text in found:
         assert text.endswith("him.") and text.startswith("A ")
     kept = Counter(word for text in found for word in text.split())
@@ -213,9 +211,3 @@ def test_replaces_a_share_of_the_words_by_synonyms(wordnet: Path) -> None:
     replaced = [len([word for word in SENTENCE.split() if word not in text.split()]) for text in found]
     assert set(replaced) <= {2, 3} and 3 in replaced  # 0.2 · 16 words; a synonym of two words may hold the word itself
     assert any("bike" in text or "motorbike" in text for text in found)
-
-
-@pytest.mark.data
-def test_replacing_depends_on_the_seed(wordnet: Path) -> None:
-    first = replace_synonyms([SENTENCE] * 5, seed=1, folder=wordnet)
-    assert replace_synonyms([SENTENCE] * 5, seed=1, folder=wordnet) == first != replace_synonyms([SENTENCE] * 5, seed=2, folder=wordnet)

@@ -7,16 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from sentdist.data.targets import FileTargets
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
 from sentdist.plan.stage import Json
-from sentdist.plan.stages import Targets, Train
-from sentdist.report.sweep_report import report_sweep
+from sentdist.plan.stages import Train
 from sentdist.stages.train import TrainSession
-from sentdist.store.sweep import save_sweep, sweep_record
-from tests.support.building import run_local
 from tests.support.mask_tokens import maskable_encoder
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
@@ -57,28 +53,6 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_data(tmp_path_factory.mktemp("data"))
-
-
-def test_every_row_of_a_recipe_comes_out_with_scores_and_probes(encoder: Path, data: Path, tmp_path: Path) -> None:
-    plan, context = tiny_plan(values(encoder), data=data, store=tmp_path / "store")
-    assert [stage.kind for stage in plan.stages].count("targets") == 1
-    artifacts = {artifact.record.key: artifact for artifact in run_local(plan, context)}
-    (targets,) = (stage for stage in plan.stages if isinstance(stage, Targets))
-    results = artifacts[targets.key].record.results
-    assert results["tags"] == ["ADP", "ADV", "DET", "NOUN", "VERB"]
-    assert results["num_sentences"] == 48
-    assert not (context.store.folder(artifacts[targets.key]) / "shards").exists()
-    table = FileTargets(context.store.folder(artifacts[targets.key]))
-    assert "the" not in table.vocabulary
-    scores = {trial.method: artifacts[trial.key].record.results for trial in plan.trials}
-    assert len(scores) == 8
-    assert all(isinstance(found["stsb"], float) for found in scores.values())
-    for method in ("base", "simcse", "masked", "tasks", "adversaries", "reversal"):
-        assert {f"probes.{kind}_from_{part}" for kind in ("tags", "words") for part in ("pos", "bow")} <= scores[method].keys()
-    assert not any(name.startswith("probes") for name in scores["tags"])
-    assert len({scores[name]["stsb"] for name in ("adversaries", "tags", "words")}) == 3
-    save_sweep(context.store, sweep_record(plan))
-    assert {"probes.svg", "probes.csv"} <= report_sweep(context.store, "tiny").files.keys()
 
 
 def test_a_training_resumes_with_its_adversaries(encoder: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,6 @@ from sentdist.evaluation.forums import average_precisions
 from sentdist.evaluation.items import items_of
 from sentdist.evaluation.lexical import word_scores
 from sentdist.evaluation.postprocess import postprocess
-from sentdist.evaluation.retrieval import rank_by
 from sentdist.plan.task_kinds import ForumsTask
 from sentdist.stages.context import Context
 from sentdist.stages.scores.by_relation import mean_of_parts
@@ -108,15 +107,6 @@ def test_bm25_is_lucenes_formula() -> None:
     found = word_scores("bm25", [" ".join(query) for query in queries], [" ".join(document) for document in documents])
     np.testing.assert_allclose(found, [[score(query, document) for document in documents] for query in queries], rtol=1e-5)
     assert word_scores("word_overlap", ["A dog runs."], ["a dog sleeps", "birds"]).tolist() == [[0.5, 0.0]]
-
-
-def test_documents_are_ranked_by_score_with_ties_in_order() -> None:
-    ranking = rank_by([[0.1, 0.9, 0.1, 0.5]], depth=3)
-    assert ranking.documents.tolist() == [[1, 3, 0]]
-    # The shares of words in common are few: most of a collection ties, and sorting may leave a short list of ties alone.
-    scores = [0.5, 0.0, 0.5, 0.1] * 50
-    in_order = sorted(range(200), key=lambda row: (-scores[row], row))
-    assert rank_by([scores], depth=120).documents.tolist() == [in_order[:120]]
 
 
 def test_whitened_embeddings_have_no_correlation() -> None:

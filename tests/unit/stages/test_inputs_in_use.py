@@ -16,19 +16,13 @@ import pytest
 from sentdist.data.sources.pinned import check_pinned, inspect_source
 from sentdist.errors import ArtifactLost, DataError
 from sentdist.learning.loop import StepReport
-from sentdist.plan.corpora.graded import GradedCorpus, GradedPart
-from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.corpora.relations import LinkTask, RelationFile, RelationPart
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.specs import Task
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
-from sentdist.plan.task_kinds import ScoredTask
 from sentdist.stages.context import Context
 from sentdist.stages.corpora.build import build_corpus_stage
-from sentdist.stages.inputs import folder_of
-from sentdist.stages.inputs_in_use import check_inputs, inputs_watched
-from sentdist.stages.local import build_all, build_here
+from sentdist.stages.local import build_all
 from sentdist.stages.ranks import Ranks
 from sentdist.stages.rungs import publish_training
 from sentdist.stages.tasks.load import load_task
@@ -124,17 +118,6 @@ def _digests(store: ArtifactStore, stages: tuple[Stage, ...]) -> dict[str, dict[
     return found
 
 
-def test_a_file_that_was_replaced_and_found_whole_again_is_not_the_one_that_is_read(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    """As when another process builds a damaged corpus again, and this one opens it a second time."""
-    plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(tmp_path / "data"), store=tmp_path / "store")
-    corpus = next(stage for stage in plan.stages if stage.kind == "corpus")
-    build_here(corpus, context)
-    with pytest.raises(ArtifactLost, match="replaced while it was read"), inputs_watched():
-        _replace(folder_of(corpus, context) / "rows.arrow")
-        folder_of(corpus, context)
-        check_inputs()
-
-
 def test_a_loss_that_another_host_has_seen_keeps_the_first_one_from_publishing(tmp_path: Path, tiny_encoder_dir: Path) -> None:
     """Each host has a copy of its own of what an object store holds."""
     plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(tmp_path / "data"), store=tmp_path / "store")
@@ -158,7 +141,6 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = tmp_path / "data"
     for name, text in {
         "rows.csv": "sentence1,sentence2,score\none,two,1\nthree,four,2\nfive,six,3\n",
-        "more.csv": "sentence1,sentence2\na,b\nc,d\ne,f\n",
         "test.csv": "sentence1,sentence2,score\nseven,eight,1\nnine,ten,2\n",
         "faq_docs.csv": "document_id,text\nd,an answer\n",
         "faq_queries.csv": "query_id,query\nq,a question\n",
@@ -177,70 +159,34 @@ def revision(data: Path, name: str) -> str:
     return inspect_source(name, data_root=data).revision
 
 
-@pytest.mark.parametrize(
-    ("name", "files"),
-    [
-        ("faq", ["faq_docs.csv", "faq_queries.csv", "faq_qrels.csv"]),
-        ("beir", ["beir/corpus.jsonl", "beir/queries.jsonl", "beir/qrels/test.tsv", "beir/qrels/train.tsv"]),
-        ("forums", ["forums/corpus.json", "forums/retrieval_split.json"]),
-    ],
-)
-def test_each_file_of_a_source_is_pinned(name: str, files: list[str], data: Path) -> None:
-    planned = revision(data, name)
-    for file in files:
-        check_pinned(name, planned, data_root=data)
-        before = (data / file).read_bytes() if (data / file).exists() else None
-        (data / file).write_bytes((before or b"") + b"\n")
-        with pytest.raises(DataError, match=CHANGED):
+def test_each_file_of_a_source_is_pinned(data: Path) -> None:
+    for name, files in {
+        "rows": ["rows.csv"],
+        "faq": ["faq_docs.csv", "faq_queries.csv", "faq_qrels.csv"],
+        "beir": ["beir/corpus.jsonl", "beir/queries.jsonl", "beir/qrels/test.tsv", "beir/qrels/train.tsv"],
+        "forums": ["forums/corpus.json", "forums/retrieval_split.json"],
+    }.items():
+        planned = revision(data, name)
+        for file in (data / one for one in files):
             check_pinned(name, planned, data_root=data)
-        if before is None:
-            (data / file).unlink()
-        else:
-            (data / file).write_bytes(before)
-    check_pinned("generated/nli", "any", data_root=None)
+            before = file.read_bytes() if file.exists() else b""
+            file.write_bytes(before + b"\n")
+            with pytest.raises(DataError, match=CHANGED):
+                check_pinned(name, planned, data_root=data)
+            file.write_bytes(before) if before else file.unlink()
 
 
-def plain(data: Path) -> CorpusStage:
-    return RowsCorpus(source="rows", source_revision=revision(data, "rows"), split=None, columns=("sentence1", "sentence2"))
-
-
-def graded(data: Path) -> CorpusStage:
-    part = GradedPart(source="test", source_revision=revision(data, "test"), split=None, scale="zero_to_five")
-    return GradedCorpus(parts=(part,), without=(sts(data),))
-
-
-def sts(data: Path) -> Task:
-    return Task(name="mine", kind="sts", source="rows", revision=revision(data, "rows"))
-
-
-def links(data: Path) -> ScoredTask:
-    """Of two relations; it is a file of the second that changes."""
-    files = [RelationFile(source=name, source_revision=revision(data, name), split=None) for name in ("more", "rows")]
-    first, second = (
-        RelationPart(name=name, construction="pairs", sources=(file,), columns=("sentence1", "sentence2"))
-        for name, file in zip(("near", "twin"), files, strict=True)
-    )
-    return LinkTask(source="rows", revision="key", relations=(first, second), held_out=1, seed=0)
-
-
-@pytest.mark.parametrize("stage_of", [plain, graded])
-def test_a_corpus_of_changed_data_is_not_built(stage_of: Callable[[Path], CorpusStage], data: Path, tmp_path: Path) -> None:
-    stage, context = stage_of(data), Context(store=ArtifactStore(tmp_path / "store"), data_root=str(data))
+def test_corpora_and_tasks_of_changed_data_are_not_made(data: Path, tmp_path: Path) -> None:
+    planned, context = revision(data, "rows"), Context(store=ArtifactStore(tmp_path / "store"), data_root=str(data))
+    stage = RowsCorpus(source="rows", source_revision=planned, split=None, columns=("sentence1", "sentence2"))
+    task = Task(name="mine", kind="sts", source="rows", revision=planned)
     before = (data / "rows.csv").read_text()
     (data / "rows.csv").write_text(before.replace("one", "another"))
     with pytest.raises(DataError, match=CHANGED):
         build_corpus_stage(stage, context)
+    with pytest.raises(DataError, match=CHANGED):
+        load_task(task, str(data))
     assert not context.store.has(stage)
     (data / "rows.csv").write_text(before)
     build_corpus_stage(stage, context)
-    assert context.store.has(stage)
-
-
-@pytest.mark.parametrize("task_of", [sts, links])
-def test_a_task_of_changed_data_is_not_scored(task_of: Callable[[Path], ScoredTask], data: Path) -> None:
-    task = task_of(data)
-    assert load_task(task, str(data)).sentences
-    with (data / "rows.csv").open("a") as file:
-        file.write("eleven,twelve,4\n")
-    with pytest.raises(DataError, match=CHANGED):
-        load_task(task, str(data))
+    assert context.store.has(stage) and load_task(task, str(data)).sentences

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -12,9 +11,8 @@ import pytest
 from sentdist.data.labels import EMPTY, read_labelled
 from sentdist.errors import DataError
 from sentdist.learning.encoder import encode as embedding
-from sentdist.plan.task_kinds import ClassificationTask, ClusteringTask, ParaphraseTask
+from sentdist.plan.task_kinds import ClusteringTask, ParaphraseTask
 from sentdist.stages.scores.scorer import COSINE
-from sentdist.stages.tasks.classification import load_classification
 from sentdist.stages.tasks.clustering import load_clustering
 from sentdist.stages.tasks.pairs import LoadedPairs, load_pairs
 from tests.support.tasks_data import evaluated, write_table
@@ -37,17 +35,6 @@ def data(tmp_path: Path) -> Path:
     write_table(root, "transfer/cr", [*rows, {"text": "  ", "label": 1}, {"text": "", "label": 0}])
     split = ["test" if number % 3 == 0 else "dev" if number % 3 == 1 else "train" for number in range(len(rows))]
     write_table(root, "transfer/sst2", [{**row, "split": part} for row, part in zip(rows, split, strict=True)])
-    texts = [str(row["text"]) for row in rows]
-    pairs = [
-        {
-            "split": "test" if number % 5 == 0 else "train",
-            "text": text,
-            "text2": text if number % 2 else texts[number - 30],
-            "label": number % 2,
-        }
-        for number, text in enumerate(texts)
-    ]
-    write_table(root, "transfer/mrpc", pairs)
     return root
 
 
@@ -95,16 +82,6 @@ def test_items_of_clusters_stand_in_the_order_of_their_texts(tmp_path: Path) -> 
     found = loaded.score(embeddings + 0.01 * np.random.default_rng(0).normal(size=embeddings.shape), COSINE)
     assert found.main == pytest.approx(100.0) and found.items["label"].to_pylist() == labels
     assert len(set(zip(labels, found.items["cluster"].to_pylist(), strict=True))) == 2, "each label is a cluster"
-
-
-@pytest.mark.parametrize(("role", "dev", "texts_of"), [("test", "dev", "test"), ("dev", "dev", "dev"), ("dev", None, "train")])
-def test_the_texts_of_a_task_are_those_that_its_accuracy_is_of(
-    role: Literal["test", "dev"], dev: str | None, texts_of: str, data: Path
-) -> None:
-    task = ClassificationTask(name="sst2", source="transfer/sst2", revision="x", split="test", dev=dev, role=role)
-    loaded = load_classification(task, data)
-    expected = [str(row["text"]) for row in pq.read_table(data / "transfer/sst2.parquet").to_pylist() if row["split"] == texts_of]
-    assert expected and [text for (text,) in loaded.texts().sentences] == expected
 
 
 def test_texts_labels_and_splits_of_labelled_rows(tmp_path: Path) -> None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import Any, get_args
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
 from sentdist.cli import app
-from sentdist.data.folds import Role, queries_for
 from sentdist.plan.leaks import overlaps_of
-from sentdist.plan.specs import Fold, Task
 from sentdist.plan.stage import Json
 from sentdist.plan.unroll import Plan
 from sentdist.report.brief_table import brief_table
@@ -24,7 +21,6 @@ from sentdist.stages.local import build_here
 from sentdist.stages.overlaps import build_overlaps
 from sentdist.store.sweep import load_sweep
 from tests.support.synthetic_sweeps import fill_store
-from tests.support.tasks_data import write_table
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 ON_ITS_TEST: dict[str, Json] = {"source": "sts/stsb", "split": "test", "columns": ["sentence1", "sentence2"]}
@@ -75,44 +71,6 @@ def test_a_report_marks_scores_on_what_was_trained_on(tmp_path: Path, tiny_encod
     header, *rows = list(csv.reader(str(report.files["table1.csv"]).splitlines()))
     leaked = {row[0]: row[header.index("STS-B items leaked")] for row in rows}
     assert leaked["fine_tuned"] == "40" and leaked["base"] == ""
-
-
-def test_leaks_of_all_folds_count_together(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    """Of twelve queries each is tested in one fold; those with a twin in another fold were trained on."""
-    data = write_data(tmp_path / "data")
-    write_table(data, "my/faq_docs", [{"doc_id": f"d{number}", "text": f"the answer number {number}", "title": ""} for number in range(6)])
-    write_table(data, "my/faq_queries", [{"query_id": f"q{row}", "query": f"what is number {row % 6}"} for row in range(12)])
-    write_table(data, "my/faq_qrels", [{"query_id": f"q{row}", "doc_id": f"d{row % 6}", "relevance": 1} for row in range(12)])
-    task = "retrieval=my/faq"
-    values = tiny_values(
-        tiny_encoder_dir, corpus={"source": "my/faq", "split": None}, folds={"num": 3}, selection=None, evaluation={"tasks": [task]},
-        training={"batch_size": 2, "max_length": 20}, methods={"base": {}, "fine_tuned": {"objective": {"name": "info_nce"}}},
-    )  # fmt: skip
-    plan, context = tiny_plan(values, data=data, store=tmp_path / "store")
-    for overlap in overlaps_of(plan):
-        for needed in overlap.inputs:
-            build_here(needed, context)
-    name = plan.trials[0].scores.tasks[0].name
-    fill_store(context.store, plan, noise=lambda trial: 1.0, num_items={name: 4})
-    for overlap, made in zip(overlaps_of(plan), build_overlaps(plan, context), strict=True):
-        (task,) = overlap.tasks
-        assert isinstance(task, Task) and task.fold is not None
-        asked = {role: _asked(task.fold, role) for role in get_args(Role)}
-        results: Any = made.record.results["tasks"]
-        counts = results[task.name]
-        assert counts["items"] == 4 and counts["exact"] == sum(text in asked["train"] for text in asked["test"]), "of this fold's own test"
-    report = report_sweep(context.store, "tiny")
-    (line,) = [line for line in report.markdown.split("## Leaks")[0].splitlines() if line.startswith("| fine_tuned")]
-    exact = [int(row.split("|")[4]) for row in report.markdown.split("## Leaks")[1].splitlines() if f"| {name} |" in row]
-    assert len(exact) == 3 and sum(exact) > max(exact) > 0
-    assert f"**leaked {sum(exact)} of 12**" in line
-
-
-def _asked(fold: Fold, role: Role) -> list[int]:
-    """The number that each query of a role asks for."""
-    queries = [f"q{row}" for row in range(12)]
-    chosen = queries_for(queries, fold=fold.number, num_folds=fold.num_folds, seed=fold.seed, role=role)
-    return [int(query[1:]) % 6 for query in chosen]
 
 
 def test_the_command_counts_and_writes_the_items(tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,16 +7,12 @@ from pathlib import Path
 import pytest
 
 from sentdist.data.corpus import OpenedCorpus
-from sentdist.plan.corpora.own import own_section
-from sentdist.plan.own_tasks import own_test_tasks
 from sentdist.plan.recipe import load_recipe
 from sentdist.plan.stages import Train
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import build_here
 from sentdist.stages.planning.planned import planned_recipe
-from sentdist.stages.planning.resolve import FileResolver
 from sentdist.stages.tasks.load import load_task
-from sentdist.stages.tasks.sts import LoadedSts
 from tests.support.planning import RECIPES
 
 WHO, WHAT, WHERE = ("man", "woman", "child", "dog"), ("eats", "drinks", "plays", "sings"), ("house", "garden", "street")
@@ -65,28 +61,3 @@ def test_the_rows_of_each_side_are_all_that_the_file_holds(
     build_here(train, context)
     scores = build_here(plan.trials[-1].scores, context).record.results
     assert all(isinstance(scores[task.name], float) for task in plan.trials[-1].scores.tasks)
-
-
-@pytest.mark.parametrize("shape", ["graded", "triplets"])
-def test_what_a_file_calls_a_group_belongs_together_in_its_test(shape: str, tmp_path: Path) -> None:
-    """Else its interval takes rows of one group for independent."""
-    texts = [[f"{word} {n}" for word in ("text", "other", "third")] for n in range(400)]
-    lines = [
-        f"{first},{second},{third if shape == 'triplets' else n % 6},{f'topic {n % 20}' if n < 380 else ''}"
-        for n, (first, second, third) in enumerate(texts)
-    ]
-    names = ("anchor,positive,negative" if shape == "triplets" else "sentence1,sentence2,score") + ",group"
-    (tmp_path / "own.csv").write_text("\n".join([names, *lines]) + "\n")
-    resolver = FileResolver(data_root=tmp_path)
-    section = own_section({"kind": "own", "file": "own.csv", "held_out": {"near": None, "test": 0.3}}, where="corpus")
-    task = own_test_tasks(section, resolver, where="corpus")[-1]
-    loaded = load_task(task, str(tmp_path), resolver.folders)
-    if isinstance(loaded, LoadedSts):
-        assert loaded.pairs.score.tolist() == [int(sentence.split()[1]) % 6 for sentence in loaded.pairs.sentence1]
-    found = loaded.texts()
-    groups = found.groups().tolist()
-    topic = [int(sentences[0].split()[1]) for sentences in found.sentences]
-    reported = {(None if number >= 380 else number % 20, group) for number, group in zip(topic, groups, strict=True)}
-    topics = [one for one, _ in reported if one is not None]
-    assert len(topics) == len(set(topics)) > 1, "one group of the test for each topic"
-    assert len(set(groups)) == len(reported), "rows without one belong to nothing"

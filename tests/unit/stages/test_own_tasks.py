@@ -12,15 +12,15 @@ import pytest
 from sentdist.data.candidates import Candidates, read_candidates
 from sentdist.data.retrieval import Retrieval
 from sentdist.errors import DataError, RecipeError
-from sentdist.plan.specs import Fold, Task
-from sentdist.plan.task_kinds import TASK_KINDS, RerankingTask
-from sentdist.plan.task_names import OWN_KINDS, named_task
-from sentdist.stages.scores.scorer import COSINE, CosineScorer
+from sentdist.plan.specs import Task
+from sentdist.plan.task_kinds import RerankingTask
+from sentdist.plan.task_names import named_task
+from sentdist.stages.scores.scorer import COSINE
 from sentdist.stages.tasks.load import load_task
 from sentdist.stages.tasks.reranking import LoadedReranking
-from sentdist.stages.tasks.retrieval import LoadedRetrieval, load_retrieval
+from sentdist.stages.tasks.retrieval import LoadedRetrieval
 from sentdist.stages.tasks.sts import load_sts
-from tests.support.tasks_data import evaluated, stage_of, write_forums, write_table
+from tests.support.tasks_data import evaluated, stage_of, write_table
 
 PEOPLE, ANIMALS, DOINGS = ("man", "woman", "child"), ("dog", "cat", "bird"), ("eats", "drinks", "plays", "sings", "reads")
 OWN = (
@@ -146,38 +146,6 @@ def test_words_put_each_query_s_own_candidates_in_order() -> None:
     assert loaded.texts().left_out == "1 of 4 queries, which have no relevant candidate"
 
 
-def test_a_limit_takes_queries_from_all_over_the_collection(data: Path) -> None:
-    few = Task(name="retrieval-my-bank", kind="retrieval", source="my/bank", revision="any", limit=10)
-    rows = load_retrieval(few, data).rows
-    assert len({*rows}) == 10 and list(rows) == sorted(rows) != list(range(10)) and load_retrieval(few, data).rows == rows
-    assert load_retrieval(few.model_copy(update={"name": "another"}), data).rows != rows, "each task draws for itself"
-    whole = Task(name="w", kind="retrieval", source="my/bank", revision="any", fold=Fold(number=1, num_folds=3), fold_role="test")
-    rows = load_retrieval(whole, data).rows
-    some = load_retrieval(whole.model_copy(update={"limit": 3}), data).rows
-    assert len(some) == 3 < len(rows) and {*some} < {*rows}, "queries of the fold alone"
-
-
-class Opposite(CosineScorer):
-    """What is near is far: a kind of task that compares by itself, past its scorer, does not see it."""
-
-    def similarities(self, first_SD: np.ndarray, second_SD: np.ndarray, *, where: str) -> np.ndarray:
-        return -super().similarities(first_SD, second_SD, where=where)
-
-    def queries(self, queries_QD: np.ndarray, *, where: str) -> np.ndarray:
-        return -queries_QD
-
-
-def test_every_kind_that_compares_sentences_asks_its_scorer(tiny_encoder_dir: Path, data: Path) -> None:
-    write_forums(data / "retrieval/cqadupstack")
-    tasks = {task.kind: task for task in stage_of(tiny_encoder_dir, (*OWN, "cqadupstack"), data)[0].tasks}
-    assert set(tasks) == set(TASK_KINDS) - {"links", "geometry"}
-    for kind, task in tasks.items():
-        loaded = load_task(task, str(data))
-        embeddings_SD = np.random.default_rng(0).normal(size=(len(loaded.sentences), 8))
-        found, turned = (loaded.score(embeddings_SD, scorer).main for scorer in (COSINE, Opposite()))
-        assert (found == turned) is (kind in ("classification", "clustering")), kind
-
-
 @pytest.mark.parametrize(
     ("tasks", "said"),
     [
@@ -208,7 +176,6 @@ def test_mistakes_surface_while_planning(tasks: list[str], said: str, tiny_encod
 NUM, PER_GROUP = 24, 3
 TABLES = {
     "sts": lambda item: [{"sentence1": f"one {item}", "sentence2": f"other {item}", "score": item}],
-    "pairs": lambda item: [{"sentence1": f"one {item}", "sentence2": f"other {item}", "label": item % 2}],
     "classification": lambda item: [{"text": f"text {item}", "label": item % 2}],
     "clustering": lambda item: [{"text": f"text {item}", "label": item % 2}],
     "triplets": lambda item: [{"sent0": f"one {item}", "sent1": f"near {item}", "hard_neg": f"far {item}"}],
@@ -220,7 +187,7 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize("kind", sorted(OWN_KINDS))
+@pytest.mark.parametrize("kind", ["sts", "classification", "clustering", "triplets", "reranking", "retrieval"])
 def test_a_column_of_groups_counts_for_every_kind(kind: str, tiny_encoder_dir: Path, tmp_path: Path) -> None:
     rows = [{**row, "group": f"topic {item // PER_GROUP}"} for item in range(NUM) for row in TABLES[kind](item)]  # type: ignore[no-untyped-call]
     write_table(tmp_path, "my/data_queries" if kind == "retrieval" else "my/data", rows)

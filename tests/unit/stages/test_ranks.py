@@ -17,7 +17,7 @@ from sentdist.learning.encoder.batch import Batch
 from sentdist.plan.stages import Train
 from sentdist.stages.local import build_here
 from sentdist.stages.rank_batches import RankBatches
-from sentdist.stages.ranks import ALONE, Ranks
+from sentdist.stages.ranks import Ranks
 from sentdist.stages.start_encoder import load_start_tokenizer
 from tests.support.rank_threads import on_ranks
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
@@ -41,20 +41,7 @@ def test_the_first_error_of_a_rank_is_raised_on_all_and_what_follows_is_not_done
     assert [error.where for error in errors if isinstance(error, SentdistError)] == [f"rank {failing[0]}"] * 3
     assert not done
     assert on_ranks(3, lambda ranks: ranks.from_first(lambda: f"made by {ranks.rank}")) == ["made by 0"] * 3
-
-
-def test_what_the_first_rank_cannot_make_none_gets() -> None:
-    def make() -> str:
-        raise _error(0)
-
-    assert [str(error) for error in on_ranks(2, lambda ranks: ranks.from_first(make))] == [str(_error(0))] * 2
-    with pytest.raises(DataError, match="rank 0"):
-        ALONE.from_first(make)
-
-
-def test_the_first_rank_that_says_something_is_heard_by_all() -> None:
     assert on_ranks(3, lambda ranks: ranks.first_said(f"{ranks.rank}" if ranks.rank else None)) == ["1"] * 3
-    assert on_ranks(2, lambda ranks: ranks.first_said(None)) == [None, None]
 
 
 class NumberedBank(HostBank):

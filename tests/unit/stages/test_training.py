@@ -120,17 +120,6 @@ def test_options_out_of_range_are_refused() -> None:
                     refused(wrong)  # type: ignore[no-untyped-call]
 
 
-def test_hard_negatives_enter_the_first_term_of_eq_3_only() -> None:
-    (batch,) = toy_batches(1)
-    embeddings = ToyEncoder()(batch.tokens)
-    without = Batch(tokens=batch.tokens.take(range(16)), num_columns=2, first_row=0, sentence_ids=batch.sentence_ids[:2])
-    bank = ToyBank(2)
-    regulators = [
-        make.rcl(bank=bank)(rows, of) - make.info_nce()(rows, of) for rows, of in ((embeddings, batch), (embeddings[:16], without))
-    ]
-    torch.testing.assert_close(*regulators)
-
-
 def test_vectors_do_not_decay() -> None:
     encoder = ToyEncoder()
     decays = {id(parameter): group["weight_decay"] for group in adamw(encoder, OPTIMIZATION).param_groups for parameter in group["params"]}

@@ -54,30 +54,14 @@ def _stage(*, rows: int = 64, precision: str = "fp32", max_length: int = 128) ->
 
 @pytest.mark.parametrize(
     ("family", "settings"),
-    [
-        ("bert", {}),
-        ("modernbert", {}),
-        ("mpnet", {}),
-        ("qwen3", {}),
-        ("t5", {"feed_forward_proj": "gated-gelu", "num_heads": 6, "d_ff": 1024}),
-        ("t5", {"d_model": 1024, "d_kv": 128, "num_heads": 32, "d_ff": 16384, "num_layers": 24}),
-    ],
+    [("bert", {}), ("modernbert", {}), ("qwen3", {}), ("t5", {"feed_forward_proj": "gated-gelu", "num_heads": 6, "d_ff": 1024})],
 )
 def test_the_parameters_of_every_flat_family_are_counted(family: str, settings: dict[str, object]) -> None:
-    """Of its usual size, and of encoders of which the decoder is not read. ALBERT shares layers, and it and ELECTRA have narrow word
-    embeddings: they are taken for larger."""
     config = AutoConfig.for_model(family, **settings)
     with torch.device("meta"):
         model = auto_class(config).from_config(config)
     counted = sum(weight.numel() for name, weight in model.named_parameters() if not name.startswith("pooler."))
     assert encoder_size(config.to_dict()).num_parameters == pytest.approx(counted, rel=0.005)
-
-
-@pytest.mark.parametrize(("precision", "rows", "gib"), [("bf16", 512, 3.30), ("tf32", 4096, 37.73)])
-def test_what_an_h100_needed_is_less_than_what_was_thought_and_not_much(precision: str, rows: int, gib: float) -> None:
-    """infra/benchmarks/gpu.md (tf32 at 4,096: by torch's attention), peak in tensors; sentences of 18.8 tokens, taken for 24."""
-    stage = _stage(precision=precision, rows=rows)
-    assert gib < gpu_bytes(stage, MINILM, Runtime()) / 2**30 < 1.7 * gib
 
 
 @pytest.mark.parametrize(("pooling", "width"), [("mean", WIDTH), ("mean_dense", 3 * WIDTH)])
@@ -110,6 +94,8 @@ def test_what_is_kept_of_sentences_grows_as_they_do_until_they_are_cut() -> None
 def test_a_frozen_encoder_has_weights_and_one_layer_at_a_time() -> None:
     stage = _stage(precision="bf16")
     frozen = stage.model_copy(update={"training": stage.training.model_copy(update={"freeze_encoder": True})})
+    for precision, rows, gib in (("bf16", 512, 3.30), ("tf32", 4096, 37.73)):  # infra/benchmarks/gpu.md, of an H100
+        assert gib < gpu_bytes(_stage(precision=precision, rows=rows), MINILM, Runtime()) / GIB < 1.7 * gib
     whole, less = (
         gpu_bytes(one, MINILM, PLAIN) - gpu_bytes(one, MINILM, PLAIN.model_copy(update={"micro_batch": 1})) for one in (stage, frozen)
     )
