@@ -38,13 +38,7 @@ def test_ids_follow_the_first_appearance_row_by_row(tmp_path: Path) -> None:
     assert corpus.column_names == ("anchor", "positive") and corpus.ids.dtype == np.int32 and not corpus.ids.flags.writeable
     assert (corpus.num_rows, corpus.num_sentences) == (3, 4)
     assert facts == CorpusFacts(
-        num_rows=3,
-        num_sentences=4,
-        num_dropped_duplicates=0,
-        num_repeating=0,
-        num_over_long=0,
-        mean_words=1.25,
-        max_words=2,
+        num_rows=3, num_sentences=4, num_dropped_duplicates=0, num_repeating=0, num_over_long=0, mean_words=1.25, max_words=2
     )
 
 
@@ -121,11 +115,7 @@ def _repeats(ids_CR: np.ndarray, batch: np.ndarray) -> bool:
 
 
 @settings(max_examples=150)
-@given(
-    rows=st.lists(st.tuples(*[st.integers(0, 25)] * 3), min_size=1, max_size=60),
-    batch_size=st.integers(1, 8),
-    seed=st.integers(0, 3),
-)
+@given(rows=st.lists(st.tuples(*[st.integers(0, 25)] * 3), min_size=1, max_size=60), batch_size=st.integers(1, 8), seed=st.integers(0, 3))
 def test_no_sentence_twice_in_a_batch(rows: list[tuple[int, int, int]], batch_size: int, seed: int) -> None:
     ids = np.array(rows).T
     try:
@@ -155,7 +145,7 @@ def test_the_order_depends_on_seed_and_epoch_alone() -> None:
 
 
 @pytest.mark.parametrize("block_rows", [sampler.BLOCK_ROWS, 3, 1])
-def test_rows_that_share_sentences_come_in_the_written_order_whatever_the_blocks(block_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_share_sentences_come_in_the_same_order_in_any_blocks(block_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """First who waits, in turn by the sentence that they wait behind, then fresh rows, then who waits once more."""
     monkeypatch.setattr(sampler, "BLOCK_ROWS", block_rows)
     few, many = np.arange(24), np.arange(2000)

@@ -112,26 +112,18 @@ def test_a_parquet_file_by_another_name_is_said_as_that(tmp_path: Path) -> None:
         recognised("own.parquet", tmp_path / "own.parquet", FileFormat(encoding="cp1251"), ())
 
 
-@pytest.mark.parametrize(
-    ("name", "separator", "header", "quoting", "line_end"),
-    [
-        ("own.csv", ",", True, csv.QUOTE_MINIMAL, "\n"),
-        ("own.tsv", "\t", True, csv.QUOTE_ALL, "\r\n"),
-        ("own.csv", ";", False, csv.QUOTE_MINIMAL, "\r\n"),
-        ("own.csv", "\t", True, csv.QUOTE_MINIMAL, "\n"),
+def test_line_breaks_within_marks_part_nothing(tmp_path: Path) -> None:
+    for name, separator, header, quoting, end in (
+        ("own.csv", ",", True, csv.QUOTE_MINIMAL, "\n"), ("own.tsv", "\t", True, csv.QUOTE_ALL, "\r\n"), ("own.csv", ";", False, csv.QUOTE_MINIMAL, "\r\n"),
         ("own.txt", "\t", False, csv.QUOTE_ALL, "\n"),
-    ],
-)
-def test_line_breaks_within_marks_part_nothing(
-    name: str, separator: str, header: bool, quoting: int, line_end: str, tmp_path: Path
-) -> None:
-    path = tmp_path / name
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file, delimiter=separator, quoting=quoting, lineterminator=line_end)  # type: ignore[call-overload]
-        writer.writerows([("question", "answer")] * header + ROWS)
-    found = recognised(name, path, FileFormat(), sorted(KNOWN_NAMES))
-    assert (found.separator, found.has_header) == (separator, header)
-    assert [tuple(row.values()) for row in own_table(name, path, found).to_pylist()] == ROWS
+    ):  # fmt: skip
+        path = tmp_path / name
+        with path.open("w", newline="") as file:
+            writer = csv.writer(file, delimiter=separator, quoting=quoting, lineterminator=end)  # type: ignore[call-overload]
+            writer.writerows([("question", "answer")] * header + ROWS)
+        found = recognised(name, path, FileFormat(), sorted(KNOWN_NAMES))
+        assert (found.separator, found.has_header) == (separator, header)
+        assert [tuple(row.values()) for row in own_table(name, path, found).to_pylist()] == ROWS
 
 
 def test_commas_of_sentences_part_no_columns(tmp_path: Path) -> None:

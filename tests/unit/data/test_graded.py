@@ -54,13 +54,6 @@ def test_rounding_of_halves_and_to_another_spacing() -> None:
     assert labels_of(part(tenths, LabelMap(low=0, high=1, spacing=0.1, rounding="truncate"))) == pytest.approx(tenths, rel=1e-6)
 
 
-def test_parts_stand_one_after_another_and_are_counted_apart() -> None:
-    sts, sick = part([0.4, 5, 5], LabelMap(low=0, high=5)), part([3.0, 5.0], LabelMap(**SICK), "sick", first=10)
-    found = join_graded([sts, sick])
-    assert found.table["label"].to_pylist() == [0, 5, 5, 2, 5]
-    assert {name: counts.by_label for name, counts in found.counts.items()} == {"sts": {"0": 1, "5": 2}, "sick": {"2": 1, "5": 1}}
-
-
 def test_pairs_of_test_sets_are_removed() -> None:
     parts = [part([1, 2, 3], LabelMap(low=0, high=5)), part([5, 5], LabelMap(low=0, high=5), "more", first=2)]
     tests = {
@@ -70,6 +63,9 @@ def test_pairs_of_test_sets_are_removed() -> None:
     found = join_graded(parts, without=tests)
     assert found.table["sentence1"].to_pylist() == ["sentence 1"]
     assert found.removed == {"one": 3, "other": 3}
+    whole = join_graded([part([0.4, 5, 5], LabelMap(low=0, high=5)), part([3.0, 5.0], LabelMap(**SICK), "sick", first=10)])
+    assert whole.table["label"].to_pylist() == [0, 5, 5, 2, 5], "parts stand one after another"
+    assert {name: one.by_label for name, one in whole.counts.items()} == {"sts": {"0": 1, "5": 2}, "sick": {"2": 1, "5": 1}}
     assert [(counts.rows, counts.in_test_sets, counts.by_label) for counts in found.counts.values()] == [(3, 2, {"2": 1}), (2, 2, {})]
 
 

@@ -184,17 +184,13 @@ def wordnet(data_root: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("sentence", "fraction", "left"), [(LONG, 0.35, 13), (LONG, 0.09, 19), ("two words", 1.0, 1)])
-def test_deletes_a_share_of_the_words_and_keeps_their_order(sentence: str, fraction: float, left: int) -> None:
-    (found,) = delete_words([sentence], fraction=fraction)
-    words = sentence.split()
-    assert len(found.split()) == left
-    assert [word for word in words if word in found.split()] == found.split()
-
-
-def test_refuses_a_share_that_is_none() -> None:
-    for fraction in (0.0, -0.1, 1.1):
-        for change, where in ((delete_words, "delete_words.fraction"), (replace_synonyms, "replace_synonyms.fraction")):
+def test_deletes_a_share_of_the_words_and_keeps_their_order() -> None:
+    for sentence, fraction, left in ((LONG, 0.35, 13), (LONG, 0.09, 19), ("two words", 1.0, 1), ("Music", 0.5, 1)):
+        (found,) = delete_words([sentence], fraction=fraction)
+        assert len(found.split()) == left and [word for word in sentence.split() if word in found.split()] == found.split()
+    assert delete_words([LONG] * 5, seed=1)[:2] == delete_words([LONG] * 2, seed=1) != delete_words([LONG] * 2, seed=2)
+    for change, where in ((delete_words, "delete_words.fraction"), (replace_synonyms, "replace_synonyms.fraction")):
+        for fraction in (0.0, 1.1):
             with pytest.raises(DataError, match=where):
                 change([LONG], fraction=fraction)  # type: ignore[operator]
 

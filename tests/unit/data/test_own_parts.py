@@ -32,8 +32,6 @@ def write(path: Path, rows: Rows) -> None:
         path.write_bytes(gzip.compress(lines.encode()))
     elif path.suffix == ".jsonl":
         path.write_text(lines)
-    elif path.suffix == ".json":
-        path.write_text(json.dumps(rows))
     else:
         path.write_text("".join(",".join(map(str, row)) + "\n" for row in [rows[0].keys(), *(row.values() for row in rows)]))
 
@@ -74,6 +72,7 @@ def test_splits_in_the_names_of_files_are_splits(tmp_path: Path) -> None:
 
 
 def test_parts_that_are_no_parts_of_one_table_are_reported(tmp_path: Path) -> None:
+    """Files of other columns, of another kind, without a header, of other encodings or types, and none."""
 
     def said_of(name: str, **files: bytes) -> str:
         folder = tmp_path / name
@@ -95,14 +94,6 @@ def test_parts_that_are_no_parts_of_one_table_are_reported(tmp_path: Path) -> No
     for name, found in (("types", "values of type int64"), ("none", "a folder without a table")):
         with pytest.raises(DataError, match=found):
             recognise("own", tmp_path / name, NEAR)
-
-
-def test_a_split_beside_the_same_name_without_it_is_asked_about(tmp_path: Path) -> None:
-    for one, plain in (("snli_dev", "snli"), ("test", "faq"), ("test_v2", "trainer")):
-        write(tmp_path / plain / f"{one}.csv", some_rows(0, 60))
-        write(tmp_path / plain / f"{plain}.csv", some_rows(60, 60))
-        with pytest.raises(DataError, match=rf"{one}\.csv, which is a split by its name, beside {plain}\.csv"):
-            recognise("own", tmp_path / plain, NEAR)
 
 
 def test_a_collection_for_retrieval_is_no_table(tmp_path: Path) -> None:

@@ -180,15 +180,6 @@ def test_a_text_is_a_query_or_a_document_but_never_both(tmp_path: Path) -> None:
     assert all(len(relevant) == 1 for relevant in queries.qrels.values())
 
 
-def test_sides_that_were_noted_are_those_of_a_file_s_content_and_of_the_seed(tmp_path: Path) -> None:
-    path, rows, tested = tmp_path / "faq.csv", faq_rows(), []
-    for given, seed in ((rows, 0), (random.Random(1).sample(rows, len(rows)), 0), (rows, 1), (rows, 0)):
-        path.write_text(written([("question", "answer"), *given], ";"))
-        found = seen(path, seed=seed)
-        tested.append({*read_rows("faq.csv", path, found.file, TEST, revision=found.revision)["sent0"].to_pylist()})
-    assert tested[0] == tested[1] == tested[3] != tested[2]
-
-
 def test_dev_looks_among_no_document_of_test(tmp_path: Path) -> None:
     path = tmp_path / "faq.csv"
     path.write_text(written([("question", "answer"), *faq_rows()], ";"))

@@ -52,15 +52,13 @@ def test_only_what_is_named_comes_and_only_once(root: str, s3: FaultyS3) -> None
     assert s3.num_requests == before
 
 
-def test_what_was_renamed_or_removed_behind_the_address_goes_away(root: str, tmp_path: Path) -> None:
+def test_what_was_renamed_or_removed_behind_the_address_goes_away(root: str) -> None:
     folder = data_folder(root)
     assert folder is not None
     for name in ("nli/mine", "nli/minerals", "own.csv"):
         read_source(name, data_root=folder)
     (folder / "nli/mine.csv.0123.part").write_text("another process writes here")
     (folder / "nli/mine.tsv").write_text("of an earlier day")
-    outside = tmp_path / "own.csv"
-    outside.write_text(CSV)
     filesystem, _ = fs.FileSystem.from_uri(root)
     filesystem.move(f"{BUCKET}/data/nli/mine.csv", f"{BUCKET}/data/nli/mine.jsonl")
     filesystem.delete_file(f"{BUCKET}/data/own.csv")
@@ -71,8 +69,6 @@ def test_what_was_renamed_or_removed_behind_the_address_goes_away(root: str, tmp
     assert sorted(path.name for path in (folder / "nli").iterdir()) == ["mine.csv.0123.part", "mine.jsonl", "minerals.csv"]
     with pytest.raises(DataError, match="no such file"):
         inspect_source("own", data_root=folder)
-    mirror.copy_into_mirror(str(outside), folder)
-    assert outside.exists() and address_of(folder) == root
     filesystem.delete_file(f"{BUCKET}/data/nli/mine.jsonl")  # the fixture's own file is what the other tests begin with
 
 
@@ -101,54 +97,47 @@ def test_a_name_of_another_form_and_one_without_revision_are_refused() -> None:
 
 
 @pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Hub with one data set of two splits."""
+def hub(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str | None, str]]:
+    """A Hub with one data set of two splits, and what it was asked for."""
     import datasets
     import huggingface_hub
 
+    asked: list[tuple[str, str | None, str]] = []
     parts = {
         "train": datasets.Dataset.from_dict({"sentence1": ["a", "b"], "sentence2": ["c", "d"]}),
         "test": datasets.Dataset.from_dict({"sentence1": ["e"], "sentence2": ["f"]}),
     }
 
-    def dataset_info(self: object, path: str, **settings: Any) -> SimpleNamespace:
+    def dataset_info(self: object, path: str, *, revision: str, **settings: Any) -> SimpleNamespace:
         if path != "owner/name":
             raise ConnectionError("no such host")
-        return SimpleNamespace(sha=COMMIT)
+        return SimpleNamespace(sha="1" * 40 if revision == "v1" else COMMIT)
 
     def builder(path: str, config: str | None, *, revision: str) -> SimpleNamespace:
+        asked.append((path, config, revision))
         if config not in (None, "default"):
             raise ValueError(f"BuilderConfig '{config}' not found. Available: ['default']")
         sizes = {name: SimpleNamespace(num_examples=len(part)) for name, part in parts.items()}
         return SimpleNamespace(info=SimpleNamespace(splits=sizes, features=parts["train"].features))
 
+    def loaded(path: str, config: str | None, *, revision: str) -> datasets.DatasetDict:
+        asked.append((path, config, revision))
+        return datasets.DatasetDict(parts)
+
     monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", dataset_info)
     monkeypatch.setattr(datasets, "load_dataset_builder", builder)
-    monkeypatch.setattr(datasets, "load_dataset", lambda path, config, *, revision: datasets.DatasetDict(parts))
-
-
-@pytest.mark.usefixtures("hub")
-def test_the_hub_is_asked_for_the_configuration_and_revision_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    import datasets
-    import huggingface_hub
-
-    def loaded(path: str, config: str | None, *, revision: str) -> datasets.DatasetDict:
-        return datasets.DatasetDict({"all": datasets.Dataset.from_dict({"asked": [f"{path} {config} {revision}"]})})
-
-    def commit_of(self: object, path: str, *, revision: str, timeout: float) -> SimpleNamespace:
-        return SimpleNamespace(sha={"v1": "1" * 40, "v2": "2" * 40}[revision])
-
-    def builder(path: str, config: str | None, *, revision: str) -> SimpleNamespace:
-        """A commit whose digits are 2 has two rows."""
-        return SimpleNamespace(info=SimpleNamespace(splits={"all": SimpleNamespace(num_examples=int(revision[0]))}, features={"a": None}))
-
-    monkeypatch.setattr(datasets, "load_dataset_builder", builder)
     monkeypatch.setattr(datasets, "load_dataset", loaded)
-    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", commit_of)
-    assert read_source("hub:owner/name:small", split="all", hub_revision=COMMIT)["asked"].to_pylist() == [f"owner/name small {COMMIT}"]
-    assert read_source("hub:owner/name", split="all", hub_revision=COMMIT)["asked"].to_pylist() == [f"owner/name None {COMMIT}"]
-    facts = [inspect_source("hub:owner/name", hub_revision=tag) for tag in ("v1", "v2")]
-    assert [(one.revision, one.num_rows) for one in facts] == [("1" * 40, 1), ("2" * 40, 2)]
+    return asked
+
+
+def test_the_hub_is_asked_for_the_configuration_and_revision_that_are_named(hub: list[tuple[str, str | None, str]]) -> None:
+    table = read_source("hub:owner/name:default", split="train", hub_revision=COMMIT)
+    assert table.to_pylist() == [{"sentence1": "a", "sentence2": "c"}, {"sentence1": "b", "sentence2": "d"}]
+    assert {str(kind) for kind in table.schema.types} == {"large_string"}
+    assert read_source("hub:owner/name", hub_revision=COMMIT, columns=("split",))["split"].to_pylist() == ["train", "train", "test"]
+    facts = inspect_source("hub:owner/name", hub_revision="v1")
+    assert (facts.revision, facts.num_rows, facts.columns, facts.splits) == ("1" * 40, 3, ("sentence1", "sentence2"), ("train", "test"))
+    assert set(hub) == {("owner/name", "default", COMMIT), ("owner/name", None, COMMIT), ("owner/name", None, "1" * 40)}
 
 
 @pytest.mark.usefixtures("hub")

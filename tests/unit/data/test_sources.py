@@ -106,8 +106,7 @@ def test_files_without_rows_and_damaged_ones_are_refused(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"),
-    [('"a ""b"""', 'a "b"'), ('"a"', '"a"'), ('he said "a"', 'he said "a"'), ('"a" and "b"', '"a" and "b"')],
+    ("written", "meant"), [('"a ""b"""', 'a "b"'), ('"a"', '"a"'), ('he said "a"', 'he said "a"'), ('"a" and "b"', '"a" and "b"')]
 )
 def test_fields_that_pandas_has_quoted_in_a_tsv(tmp_path: Path, written: str, meant: str) -> None:
     (tmp_path / "pairs.tsv").write_text(f"one\ttwo\n{written}\tother\n")

@@ -13,13 +13,7 @@ from sentdist.data.tagging import is_word, load_tagger, tagger_revision
 from sentdist.data.targets import POS, VALUES, FileTargets, TargetFacts, count_sentences, write_counts, write_targets
 from sentdist.errors import DataError, RecipeError
 
-SENTENCES = [
-    "The old man plays the old guitar .",
-    "A dog runs !",
-    "is the of",
-    "Dogs and cats run , run and run .",
-    "the guitar",
-]
+SENTENCES = ["The old man plays the old guitar .", "A dog runs !", "is the of", "Dogs and cats run , run and run .", "the guitar"]
 
 
 def ending_tagger(sentences: Sequence[str]) -> list[list[tuple[str, str]]]:

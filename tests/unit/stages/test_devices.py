@@ -14,17 +14,8 @@ from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Bank, Train
 from sentdist.stages import devices
 from sentdist.stages.devices import device_of, on_this_machine
-from sentdist.stages.planning.device_forecast import (
-    PEAKS,
-    UTILISATION,
-    Devices,
-    device_forecast,
-    forecast_check,
-    operations_of,
-    parameters_by,
-)
+from sentdist.stages.planning.device_forecast import PEAKS, UTILISATION, Devices, device_forecast, operations_of, parameters_by
 from sentdist.stages.precisions import check_precisions
-from sentdist.store.record import Record
 from tests.support.planning import RECIPES, plan_of, shipped_plan, small_recipe
 
 
@@ -61,12 +52,8 @@ def test_a_process_takes_a_gpu_where_there_is_one(
 def test_a_precision_is_refused_where_nothing_computes_in_it() -> None:
     plain = shipped_plan(RECIPES / "demo.yaml").stages
     for precision, gpus, old_gpu, said in (
-        ("tf32", 0.0, None, "on CPUs"),
-        ("tf32", 1.0, "T4", "T4"),
-        ("bf16", 1.0, "T4", "T4"),
-        ("bf16", 0.0, "T4", None),
-        ("tf32", 1.0, None, None),
-    ):
+        ("tf32", 0.0, None, "on CPUs"), ("tf32", 1.0, "T4", "T4"), ("bf16", 1.0, "T4", "T4"), ("bf16", 0.0, "T4", None), ("tf32", 1.0, None, None),
+    ):  # fmt: skip
         stages = shipped_plan(RECIPES / "demo.yaml", f"training.precision={precision}").stages
         with pytest.raises(ResourceError, match=f"(?s)precision={precision}.*{said}") if said else nullcontext():
             check_precisions(stages, Runtime().with_gpus(gpus), old_gpu=old_gpu)
@@ -114,17 +101,3 @@ def test_gpus_share_the_work_but_not_what_must_follow() -> None:
     slower = device_forecast(plan, Devices.named("L4"), lambda encoder: 1e6)
     assert slower.seconds / one.seconds == pytest.approx(PEAKS["H100"] / PEAKS["L4"])
     assert device_forecast(plan, Devices.named("H100"), lambda encoder: 1e6, missing=()).operations == 0
-
-
-def test_afterwards_it_says_how_far_it_was_off() -> None:
-    plan, devices = plan_of(small_recipe()), Devices.named("A100")
-    train = next(one for one in plan.stages if isinstance(one, Train))
-    steps: dict[str, object] = {"num_steps": 50, "num_steps_planned": 100}
-    record = Record.model_construct(seconds=30.0, results=steps, runtime={"workers": 2, "gpus_per_worker": 1.0})
-    share = 1.0 if train.stopping is None else 0.1 / train.training.epochs
-    whole = operations_of(train, plan, lambda encoder: 1e6) / share / devices.speed
-    found = forecast_check(plan, devices, lambda encoder: 1e6, {train.key: record})
-    assert found.forecast_s == pytest.approx(whole / 2) and found.taken_s == 60.0 and found.on_gpu
-    assert f"{60.0 / found.forecast_s:,.0f} times as long." in found.line(devices)
-    assert "1.5 times as long" in dataclasses.replace(found, forecast_s=40.0).line(devices)
-    assert forecast_check(plan, devices, lambda encoder: 1e6, {}).line(devices) == ""

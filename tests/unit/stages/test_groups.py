@@ -36,7 +36,7 @@ def positives(corpus: OpenedCorpus) -> list[str]:
 def test_deleted_words(tmp_path: Path, tiny_encoder_dir: Path) -> None:
     data = write_inference(tmp_path / "data")
     copies, plain, _, _ = built(tmp_path, tiny_encoder_dir, None, data)
-    shorter, reported, stage, context = built(tmp_path, tiny_encoder_dir, {"name": "word_deletion"}, data)
+    shorter, reported, _, context = built(tmp_path, tiny_encoder_dir, {"name": "word_deletion"}, data)
     section, sentence = Augmentation(name="word_deletion", fraction=0.3), " ".join(f"word{number}" for number in range(20))
     found = [rewording(section, seed=seed, context=context)([sentence]) for seed in (1, 1, 2)]
     assert found[0] == found[1] != found[2] and len(found[0][0].split()) == 14

@@ -52,11 +52,7 @@ def _move_away(path: Path) -> None:
     path.rename(path.with_name("elsewhere"))
 
 
-CHANGES: dict[str, Callable[[Path], None]] = {
-    "changed": _change,
-    "replaced": _replace,
-    "moved away": _move_away,
-}
+CHANGES: dict[str, Callable[[Path], None]] = {"changed": _change, "replaced": _replace, "moved away": _move_away}
 RESULTS = (".safetensors", ".npy", ".parquet", ".arrow", "scores.json")  # what holds no seconds
 FILES = {"corpus": "corpus/*/rows.arrow", "tokens": "tokens/*/ids.npy", "bank": "bank/*/shards/*"}
 

@@ -1,4 +1,4 @@
-"""Labelled tasks from file to score: columns, splits, empty texts, and each sentence encoded once."""
+"""Labelled tasks and triplets from file to score: columns, splits, empty texts, and each sentence encoded once."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentdist.data.labels import EMPTY, read_labelled
+from sentdist.data.leaks import LeakFinder
+from sentdist.data.sources.pinned import inspect_source
 from sentdist.errors import DataError
 from sentdist.learning.encoder import encode as embedding
-from sentdist.plan.task_kinds import ClusteringTask, ParaphraseTask
+from sentdist.plan.task_kinds import ClusteringTask, ParaphraseTask, TripletTask
 from sentdist.stages.scores.scorer import COSINE
 from sentdist.stages.tasks.clustering import load_clustering
+from sentdist.stages.tasks.load import load_task
 from sentdist.stages.tasks.pairs import LoadedPairs, load_pairs
+from sentdist.stages.tasks.triplets import LoadedTriplets, load_triplets
 from tests.support.tasks_data import evaluated, write_table
 
 SUBJECTS = ("a man", "a woman", "the old man", "the young woman", "a child", "the small child")
@@ -111,3 +115,45 @@ def test_labels_of_pairs_may_be_numbers_or_words(labels: list[object], tmp_path:
     assert loaded(labels).labels == (1, 0, 1)
     with pytest.raises(DataError, match="label 'yes' in row 3"):
         loaded(["1", "0", "yes"])
+
+
+ROWS = [
+    ("a dog runs", "the dog is running", "a dog sleeps"),
+    ("a cat sits on a mat", "on a mat sits a cat", "nobody is here"),
+    ("two men play chess", "people play a game", "two men play cards"),
+    ("a child sings", "a child sings", "a child sings"),  # a tie
+]
+
+
+def triplets(*rows: tuple[str, str, str]) -> LoadedTriplets:
+    anchors, positives, negatives = zip(*rows, strict=True)
+    return LoadedTriplets(task=TripletTask(name="t", source="s", revision="r"), anchors=anchors, positives=positives, negatives=negatives)
+
+
+def test_accuracy_is_that_of_loops_and_ties_are_wrong() -> None:
+    rng = np.random.default_rng(0)
+    embeddings = rng.standard_normal((12, 5))
+    embeddings[11] = embeddings[7]  # the fourth triplet: positive and negative are one
+    found = triplets(*ROWS).score(embeddings, COSINE)
+    unit = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
+    right = [float(unit[row] @ unit[4 + row] > unit[row] @ unit[8 + row]) for row in range(3)] + [0.0]
+    assert found.items["accuracy"].to_pylist() == [100.0 * one for one in right]
+    assert found.main == found.measures["accuracy"] == pytest.approx(100 * sum(right) / 4)
+    assert triplets(*ROWS).score(np.ones((12, 5)), COSINE).main is None, "an encoder that distinguishes nothing"
+    wide = rng.standard_normal((3 * 4000, 8))
+    many = triplets(*(("a", "b", "c") for _ in range(4000)))
+    assert many.score(wide, COSINE).main == pytest.approx(50, abs=3)  # chance; a standard deviation is 0.8
+
+
+def test_word_overlap_is_a_floor_and_leaked_pairs_are_found(tmp_path: Path) -> None:
+    rows = [dict(zip(("sent0", "sent1", "hard_neg"), row, strict=True)) | {"split": "test"} for row in ROWS]
+    write_table(tmp_path, "my/triplets", [*rows, {"sent0": "not", "sent1": "of the", "hard_neg": "test", "split": "train"}])
+    revision = inspect_source("my/triplets", data_root=tmp_path).revision
+    task = TripletTask(name="mine", source="my/triplets", revision=revision, split="test")
+    assert load_triplets(task, tmp_path).score_words("word_overlap").main == 25.0  # only the cat shares more words with its positive
+    near = triplets(("red dog", "red dog runs", "red dog runs too far"), ("a cat", "a dog", "a cat sits"))
+    assert near.score_words("word_overlap").items["accuracy"].to_pylist() == [100.0, 0.0], "both are compared with the anchor"
+    texts = load_task(task, tmp_path).texts()
+    assert texts.num_items == 4 and texts.pairs[2] == (2, "two men play chess", "people play a game")
+    (found,) = LeakFinder([texts]).find([["people play a game", "two men play chess", "?"]], np.array([[0], [1]]))
+    assert {item.item: item.level for item in found.items} == {2: "normalised"}

@@ -13,13 +13,9 @@ from sentdist.cli import app
 from sentdist.plan.leaks import overlaps_of
 from sentdist.plan.stage import Json
 from sentdist.plan.unroll import Plan
-from sentdist.report.brief_table import brief_table
-from sentdist.report.leaks import sweep_leaks
-from sentdist.report.sweep_report import report_sweep
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
 from sentdist.stages.overlaps import build_overlaps
-from sentdist.store.sweep import load_sweep
 from tests.support.synthetic_sweeps import fill_store
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
@@ -54,23 +50,6 @@ def test_every_corpus_and_dev_set_is_compared_once(tmp_path: Path, tiny_encoder_
     }
     assert dev.record.results["tasks"]["stsb"]["exact"] < 40  # type: ignore[index, call-overload, operator]
     assert build_overlaps(plan, context)[0].record == own.record, "the store knows it"
-
-
-def test_a_report_marks_scores_on_what_was_trained_on(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    plan, context = _world(tmp_path, tiny_encoder_dir)
-    build_overlaps(plan, context)
-    report = report_sweep(context.store, "tiny")
-    lines = {line.split("|")[1].strip(): line for line in report.markdown.split("## Chosen")[0].splitlines() if line.startswith("| ")}
-    assert "**leaked 40 of 40**" in lines["fine_tuned"] and "leaked" not in lines["base"]
-    assert "| sts-stsb | stsb | 40 | 40 | 40 | 40 | 40 | 0 |" in report.markdown and "stsb-dev (chooses weights)" in report.markdown
-    sweep = load_sweep(context.store, "tiny")
-    records = sweep.records(context.store)
-    brief = brief_table(sweep, records, leaked=sweep_leaks(sweep, context.store, records).leaked)
-    marked = {row[0] for row in brief.rows for cell in row if cell.endswith(", leaked 40 of 40")}
-    assert "fine_tuned" in marked and "base" not in marked
-    header, *rows = list(csv.reader(str(report.files["table1.csv"]).splitlines()))
-    leaked = {row[0]: row[header.index("STS-B items leaked")] for row in rows}
-    assert leaked["fine_tuned"] == "40" and leaked["base"] == ""
 
 
 def test_the_command_counts_and_writes_the_items(tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

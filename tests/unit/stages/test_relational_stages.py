@@ -134,7 +134,23 @@ PROJECTED: Json = {"name": "sum", "terms": [{"objective": {"name": "rse"}, "proj
 
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [({"methods__rse__view": {"relations": {"weights": {"entailmemt": 1.0}}}}, 'Did you mean "entailment"?'), ({"methods__merged__view": {"relations": {"weights": {"entailment": 1.0}}}}, "an encoder without relations"), ({"methods__rse__view": {"relations": {"weights": {"entailment": 0.0}}}}, "no weight above 0"), ({"methods__rse__view": {"postprocess": "whiten", "relations": {"weights": {"twin": 1.0}}}}, "whole embeddings"), ({"corpus": {"source": "nli/triplets"}, "evaluation": {"tasks": ["stsb"]}}, "rows of no relation"), ({"corpus": {"kind": "relations", "relations": [ENTAILMENT, ENTAILMENT]}}, "expected each name once"), ({"corpus": {"kind": "relations", "relations": [TWIN], "cap_rule": "sample"}}, "no effect without a cap"), ({"corpus": {"kind": "relations", "relations": [TWIN | {"columns": ["a"]}]}}, "expected 2 for pairs"), ({"corpora__alone": {"kind": "relations", "relations": [TWIN]}, "evaluation__links": {"corpus": "alone"}}, "holds out none"), ({"corpora__alone": {"kind": "relations", "relations": [TWIN], "held_out": 8}, "evaluation__links": {"corpus": "alone"}}, "has learned"), ({"encoder__pooling": "cls_last_five", "evaluation": {"tasks": ["stsb"]}, "methods__rse__view": {"relations": {"weights": {"twin": 1.0}}}}, "found cls_last_five"), ({"methods__rse__objective": PROJECTED, "evaluation": {"tasks": ["stsb"]}, "methods__rse__view": {"relations": {"weights": {"twin": 1.0}}}}, "a layer that is dropped at test"), ({"methods__rse__view": {"channels": [0, 8]}, "evaluation": {"tasks": ["stsb"], "links": {}}}, "methods.rse.view: found some channels"), ({"methods__rse__objective": {"name": "rse", "keep_relations": True}}, "keep_relations: found no start"), ({"methods__rse__objective": {"name": "rse", "keep_relations": True}, "methods__rse__start": "merged"}, "a start without relations")],
+    [
+        ({"methods__rse__view": {"relations": {"weights": {"entailmemt": 1.0}}}}, 'Did you mean "entailment"?'),
+        ({"methods__merged__view": {"relations": {"weights": {"entailment": 1.0}}}}, "an encoder without relations"),
+        ({"methods__rse__view": {"relations": {"weights": {"entailment": 0.0}}}}, "no weight above 0"),
+        ({"methods__rse__view": {"postprocess": "whiten", "relations": {"weights": {"twin": 1.0}}}}, "whole embeddings"),
+        ({"corpus": {"source": "nli/triplets"}, "evaluation": {"tasks": ["stsb"]}}, "rows of no relation"),
+        ({"corpus": {"kind": "relations", "relations": [ENTAILMENT, ENTAILMENT]}}, "expected each name once"),
+        ({"corpus": {"kind": "relations", "relations": [TWIN], "cap_rule": "sample"}}, "no effect without a cap"),
+        ({"corpus": {"kind": "relations", "relations": [TWIN | {"columns": ["a"]}]}}, "expected 2 for pairs"),
+        ({"corpora__alone": {"kind": "relations", "relations": [TWIN]}, "evaluation__links": {"corpus": "alone"}}, "holds out none"),
+        ({"corpora__alone": {"kind": "relations", "relations": [TWIN], "held_out": 8}, "evaluation__links": {"corpus": "alone"}}, "has learned"),
+        ({"encoder__pooling": "cls_last_five", "evaluation": {"tasks": ["stsb"]}, "methods__rse__view": {"relations": {"weights": {"twin": 1.0}}}}, "found cls_last_five"),
+        ({"methods__rse__objective": PROJECTED, "evaluation": {"tasks": ["stsb"]}, "methods__rse__view": {"relations": {"weights": {"twin": 1.0}}}}, "a layer that is dropped at test"),
+        ({"methods__rse__view": {"channels": [0, 8]}, "evaluation": {"tasks": ["stsb"], "links": {}}}, "methods.rse.view: found some channels"),
+        ({"methods__rse__objective": {"name": "rse", "keep_relations": True}}, "keep_relations: found no start"),
+        ({"methods__rse__objective": {"name": "rse", "keep_relations": True}, "methods__rse__start": "merged"}, "a start without relations"),
+    ],
 )  # fmt: skip
 def test_recipes_without_a_meaning_are_refused(changes: dict[str, Json], said: str) -> None:
     assert said in refusal(**changes)

@@ -1,4 +1,4 @@
-"""Training steps: what a report says, and what stops a run before the optimizer is touched."""
+"""Training steps: what a report says, what stops a run before the optimizer is touched, and the share of each rank."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import pickle
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from sentdist.errors import RecipeError, ResourceError, TrainingDiverged
+from sentdist.errors import DataError, RecipeError, ResourceError, SentdistError, TrainingDiverged
+from sentdist.learning.bank import HostBank
 from sentdist.learning.checkpoint import Progress
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.engine import TorchEngine
@@ -20,9 +22,16 @@ from sentdist.learning.gather import local_rows
 from sentdist.learning.loop import StepReport, StepSeconds, train_steps
 from sentdist.learning.objective import Objective
 from sentdist.learning.optimization import Optimization, adamw
+from sentdist.plan.stages import Train
 from sentdist.stages.learning_curve import Curve
+from sentdist.stages.local import build_here
+from sentdist.stages.rank_batches import RankBatches
+from sentdist.stages.ranks import Ranks
+from sentdist.stages.start_encoder import load_start_tokenizer
 from tests.parity.toy import ToyBank, ToyEncoder, toy_batches
 from tests.support import make
+from tests.support.rank_threads import on_ranks
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 OPTIMIZATION = Optimization(num_steps=10, lr=1e-2, warmup_fraction=0.2)
 
@@ -65,10 +74,9 @@ def test_reports_say_what_happened() -> None:
     assert reports[-1].loss < reports[0].loss
 
 
-@pytest.mark.parametrize("factor", [float("nan")])
-def test_a_loss_that_is_not_finite_stops_before_the_optimizer(factor: float, tmp_path: Path) -> None:
+def test_a_loss_that_is_not_finite_stops_before_the_optimizer(tmp_path: Path) -> None:
     engine = TorchEngine(ToyEncoder(), OPTIMIZATION)
-    steps = train_steps(engine, PoisonedAfter(3, factor), toy_batches(10))
+    steps = train_steps(engine, PoisonedAfter(3, float("nan")), toy_batches(10))
     list(itertools.islice(steps, 3))
     engine.save(tmp_path / "step-3", progress=Progress(step=3))
     before = frozen_state(engine)
@@ -108,16 +116,12 @@ def test_options_out_of_range_are_refused() -> None:
         with pytest.raises(RecipeError, match=rf"train\.{field}: found {value!r}"):
             Optimization(**{"num_steps": 10, field: value})
     for wrong in (0.0, -1.0, float("nan"), float("inf")):
-        for name, refused in (
-            ("temperature", lambda wrong: make.info_nce(temperature=wrong)),
-            ("temperature", lambda wrong: make.entropy(phi=0.1, temperature=wrong)),
-            ("temperature", lambda wrong: make.rcl(bank=ToyBank(1), regulator_temperature=wrong)),
-            ("phi", lambda wrong: make.entropy(phi=wrong or float("nan"))),
-            ("regulator_weight", lambda wrong: make.rcl(bank=ToyBank(1), regulator_weight=wrong or float("nan"))),
-        ):
-            if name == "temperature" or wrong in (0.0, float("inf")):
-                with pytest.raises(ValidationError, match=name):
-                    refused(wrong)  # type: ignore[no-untyped-call]
+        with pytest.raises(ValidationError, match="temperature"):
+            make.info_nce(temperature=wrong)
+        with pytest.raises(ValidationError, match="temperature"):
+            make.rcl(bank=ToyBank(1), regulator_temperature=wrong)
+    with pytest.raises(ValidationError, match="phi"):
+        make.entropy(phi=float("nan"))
 
 
 def test_vectors_do_not_decay() -> None:
@@ -150,18 +154,6 @@ def test_constant_schedule_and_no_clipping() -> None:
     assert not torch.equal(weights[0], weights[2])
 
 
-def test_bf16_computes_in_bf16_over_float32_weights() -> None:
-    batches = toy_batches(3)
-    losses = {}
-    for precision in ("fp32", "bf16"):
-        engine = TorchEngine(ToyEncoder(), replace(OPTIMIZATION, precision=precision, warmup_fraction=0.0))
-        assert engine.encode(batches[0].tokens).dtype == torch.float32
-        losses[precision] = [report.loss for report in train_steps(engine, make.info_nce(temperature=0.05), batches)]
-        assert {tensor.dtype for tensor in engine.weights().values()} == {torch.float32}
-    assert losses["bf16"] != losses["fp32"]
-    assert losses["bf16"] == pytest.approx(losses["fp32"], rel=0.05)  # bfloat16 knows cosines to 0.4 %, divided by a temperature of 0.05
-
-
 def test_a_point_of_a_curve_is_the_mean_of_the_steps_since_the_last() -> None:
     took = StepSeconds(data=0.0, forward=0.5, loss=0.0, backward=0.0, optimizer=0.0, waiting=0.0)
     reports = [
@@ -179,3 +171,71 @@ def test_a_point_of_a_curve_is_the_mean_of_the_steps_since_the_last() -> None:
     for report in reports[2:]:
         after.add(report)
     assert (after.history[-1]["step"], after.history[-1]["loss"]) == (4, 11 / 3), "as if nothing had been between"
+
+
+def _error(rank: int) -> DataError:
+    return DataError(where=f"rank {rank}", found="nothing", expected="a row", remedy="Look there.")
+
+
+@pytest.mark.parametrize("failing", [(0,), (1, 2)])
+def test_the_first_error_of_a_rank_is_raised_on_all_and_what_follows_is_not_done(failing: tuple[int, ...]) -> None:
+    done: list[int] = []
+
+    def act(ranks: Ranks) -> None:
+        with ranks.errors_on_all():
+            if ranks.rank in failing:
+                raise _error(ranks.rank)
+        done.append(ranks.rank)
+
+    errors = on_ranks(3, act)
+    assert [error.where for error in errors if isinstance(error, SentdistError)] == [f"rank {failing[0]}"] * 3
+    assert not done
+    assert on_ranks(3, lambda ranks: ranks.from_first(lambda: f"made by {ranks.rank}")) == ["made by 0"] * 3
+    assert on_ranks(3, lambda ranks: ranks.first_said(f"{ranks.rank}" if ranks.rank else None)) == ["1"] * 3
+
+
+class NumberedBank(HostBank):
+    """Two encoders: of sentence s the first says s, the second −s; in float16."""
+
+    def rows(self, sentence_ids: np.ndarray) -> Tensor:
+        ids = torch.from_numpy(np.asarray(sentence_ids).ravel()).half()
+        return torch.stack([ids, -ids])[:, :, None].expand(-1, -1, 3)
+
+
+@pytest.fixture(scope="module")
+def batches(tmp_path_factory: pytest.TempPathFactory, tiny_encoder_dir: Path) -> RankBatches:
+    """Of two epochs of batches of 8."""
+    values = tiny_values(tiny_encoder_dir, training={"batch_size": 8, "epochs": 2, "learning_rate": 1e-3, "max_length": 20})
+    plan, context = tiny_plan(values, data=write_data(tmp_path_factory.mktemp("data")), store=tmp_path_factory.mktemp("store"))
+    stage = next(stage for stage in plan.stages if isinstance(stage, Train) and stage.num_columns == 3)
+    build_here(stage.corpus, context)
+    return RankBatches(stage, context, tokenizer=load_start_tokenizer(stage, context), bank=NumberedBank())
+
+
+def _shares(batches: RankBatches, world_size: int) -> list[list[tuple[int, int, Batch]]]:
+    return [list(batches.beginning_at(0, 0, rank=rank, world_size=world_size)) for rank in range(world_size)]
+
+
+@pytest.mark.parametrize(("world_size", "sizes"), [(3, [3, 3, 2])])
+def test_ranks_share_each_batch_and_each_looks_up_its_own_rows_alone(batches: RankBatches, world_size: int, sizes: list[int]) -> None:
+    """Rows of a bank travel in the type that they are stored in: half of float32."""
+    (whole,), shares = _shares(batches, 1), _shares(batches, world_size)
+    assert len(whole) == 2 * whole[0][1] and {len(share) for share in shares} == {len(whole)}
+    for (place, num_steps, one), *parts in zip(whole, *shares, strict=True):
+        for (own_place, own_num_steps, own), first, size in zip(parts, np.cumsum([0, *sizes]), sizes, strict=False):
+            assert (own_place, own_num_steps, own.first_row, own.num_rows) == (place, num_steps, first, size)
+            assert np.array_equal(own.sentence_ids, one.sentence_ids)
+            rows = [column * 8 + first + row for column in range(3) for row in range(size)]
+            assert own.tokens.lengths == one.tokens.take(rows).lengths
+            assert torch.equal(own.tokens.token_ids, one.tokens.take(rows).token_ids)
+            assert own.augmented is not None and own.augmented.dtype == torch.float16
+            ids_CB = torch.from_numpy(one.sentence_ids[:2, first : first + size]).half()
+            assert torch.equal(own.augmented[..., 0], torch.stack([ids_CB, -ids_CB]))
+
+
+def test_a_training_goes_on_where_it_stood(batches: RankBatches) -> None:
+    (whole,) = _shares(batches, 1)
+    left = list(batches.beginning_at(1, 2, rank=0, world_size=1))
+    assert len(left) == whole[0][1] - 2 > 0
+    for (place, _, one), (expected_place, _, expected) in zip(left, whole[-len(left) :], strict=True):
+        assert place == expected_place and np.array_equal(one.sentence_ids, expected.sentence_ids)

@@ -150,17 +150,10 @@ def test_what_an_engine_keeps_beside_plain_torch_is_counted(runtime: dict[str, A
 @pytest.mark.parametrize(
     ("bank_gib", "gpu_gib", "gpus", "is_there"),
     [
-        (9.9, 80, 1.0, True),
-        (10.1, 80, 1.0, False),
-        (9.9, 80, 4.0, True),
-        (4.9, 80, 0.5, True),
-        (5.1, 80, 0.5, False),
-        (0.1, 2, 1.0, True),
-        (0.2, 2, 1.0, False),
-        (0.0, 80, 1.0, False),
-        (1.0, float("inf"), 1.0, True),
+        (9.9, 80, 1.0, True), (10.1, 80, 1.0, False), (9.9, 80, 4.0, True), (4.9, 80, 0.5, True), (5.1, 80, 0.5, False),
+        (0.1, 2, 1.0, True), (0.2, 2, 1.0, False), (0.0, 80, 1.0, False), (1.0, float("inf"), 1.0, True),
     ],
-)
+)  # fmt: skip
 def test_a_bank_lies_on_the_gpu_where_a_share_of_it_is_enough_and_the_rest_fits(
     bank_gib: float, gpu_gib: float, gpus: float, is_there: bool
 ) -> None:
@@ -173,7 +166,7 @@ def test_a_bank_lies_on_the_gpu_where_a_share_of_it_is_enough_and_the_rest_fits(
     assert not is_there or counted <= gpu_gib * min(1.0, gpus) * GIB
 
 
-ONE, HUNDRED = Runtime(engine="torch", micro_batch=1), Runtime(engine="torch", micro_batch=100, gpus_per_worker=1.0)
+HUNDRED = Runtime(engine="torch", micro_batch=100, gpus_per_worker=1.0)
 
 
 @pytest.mark.parametrize(("mean", "longest", "shortest"), [(200.0, 512, 128), (200.0, 128, 0)])
@@ -185,20 +178,13 @@ def test_the_mean_of_squares_is_that_of_lengths_so_distributed(mean: float, long
     assert mean_square(mean, longest=64, shortest=64) == 0.0
 
 
-def _train(*, longest: int = 512, **training: object) -> Train:
-    corpus = RowsCorpus(source="nli/triplets", source_revision="r")
-    values = {"batch_size": 64, "max_length": longest} | training
-    encoder = EncoderSpec(checkpoint="e", revision="1")
-    return Train.model_validate({"encoder": encoder, "corpus": corpus, "objective": InfoNCE(), "training": values, "seed": 0})
-
-
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_on_a_gpu_weights_count_where_distances_are_added_beyond_the_largest_tile(precision: str) -> None:
     size = encoder_size({"model_type": "t5"})
     assert size.adds_distances and not encoder_size({"model_type": "bert"}).adds_distances
 
     def of_weights(tokens: float, longest: int) -> float:
-        stage = _train(precision=precision, longest=longest)
+        stage = _stage(precision=precision, max_length=longest)
         stage_bytes = [gpu_bytes(stage, one, HUNDRED, tokens=tokens) for one in (size, replace(size, adds_distances=False))]
         derivative = ATTENTION_BYTES[precision] * size.num_heads * -(-longest // 64)  # what the kernel takes that the others have
         return (stage_bytes[0] - stage_bytes[1]) / 100 + derivative
@@ -215,8 +201,8 @@ def gpu_of_8_gib(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (GIB, 8 * GIB))
 
 
-def context(store: ArtifactStore | None = None, **runtime: Any) -> Context:
-    return Context(store=store or ArtifactStore("/nowhere"), runtime=Runtime.model_validate(runtime))
+def context(**runtime: Any) -> Context:
+    return Context(store=ArtifactStore("/nowhere"), runtime=Runtime.model_validate(runtime))
 
 
 def shown(stage: Any, where: Context) -> str:
@@ -229,11 +215,7 @@ def shown(stage: Any, where: Context) -> str:
 @pytest.mark.parametrize(
     ("rows", "runtime", "said"),
     [
-        (
-            4096,
-            {},
-            ["a GPU of 8.0 GiB, 1.0 GiB free, full with 12,288 sentences", "Set runtime.micro_batch=319, ", "training.batch_size=106"],
-        ),
+        (4096, {}, ["8.0 GiB, 1.0 GiB free, full with 12,288 sentences", "Set runtime.micro_batch=319, ", "training.batch_size=106"]),
         (4096, {"gpus_per_worker": 0.25}, ["0.25 of a GPU's 8.0 GiB full"]),
         (4096, {"micro_batch": 64}, ["full with 64 sentences", "runtime.micro_batch=32,"]),  # the estimate had it fit
         (4096, {"micro_batch": 1, "recompute_layers": True}, ["full with 1 sentence at", "Lower training.max_length"]),
