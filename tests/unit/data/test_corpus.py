@@ -53,7 +53,9 @@ def test_every_row_comes_back(tmp_path: Path, rows: list[tuple[str, str, str]]) 
     assert facts.num_dropped_duplicates == len(rows) - len(set(rows))
 
 
-def test_a_limit_keeps_distinct_rows_in_order(tmp_path: Path) -> None:
+def test_a_limit_keeps_distinct_rows_in_order_and_reversed_rows_repeat_none(tmp_path: Path) -> None:
+    build_corpus(_table([("a", "b"), ("b", "a"), ("c", "d")]), columns=PAIRS, folder=tmp_path / "reversed", add_reversed=True)
+    assert _rows_of(OpenedCorpus.open(tmp_path / "reversed")) == [("a", "b"), ("b", "a"), ("c", "d"), ("d", "c")]
     rows = [(f"s {number}", "t") for number in range(50)]
     everything = _table([row for row in rows for _ in range(2)])
     facts = build_corpus(everything, columns=PAIRS, folder=tmp_path, limit=20, seed=3)

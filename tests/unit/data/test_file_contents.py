@@ -28,7 +28,6 @@ from sentdist.errors import DataError
 WEST = {
     "de": "Wie öffne ich das Gerät für große Bögen?;Drücken Sie „Menü“ – die Tür schließt sich, dann läuft das Gerät weiter…\n",
     "fr": "Où est l’été à la forêt, ça va ?;Elle a été très gênée par le bruit – c’était déjà fini, hélas, garçon !\n",
-    "is": "Hvernig endurræsi ég tækið þegar það hættir að virka?;Ýttu á takkann í tíu sekúndur og bíddu þar til ljósið kviknar.\n",
     "et": "Kuidas seadet lähtestada, kui see ei tööta öösel?;Vajutage nuppu ja oodake, kuni tuli süttib, õunapuu, õhtu, jõgi.\n",
     "pt": "Como posso reiniciar o aparelho, não está a funcionar?;Prima o botão e espere até a luz acender; então são três opções.\n",
 }
@@ -52,7 +51,7 @@ def plain(text: str) -> str:
 
 def test_text_of_the_west_is_read_as_such(tmp_path: Path) -> None:
     path = tmp_path / "own.txt"
-    mixed = "".join(one for name, one in WEST.items() if name != "is")
+    mixed = "".join(WEST.values())
     slip = WEST["de"] * 3 + "iPhone®pro\n"  # one odd sign among many letters
     for text in (*WEST.values(), mixed, slip):
         for content in (text.encode("cp1252"), plain(text).encode("latin-1")):
@@ -71,13 +70,13 @@ def test_other_encodings_are_asked_about(tmp_path: Path) -> None:
         assert f"in {encoding}" in str(hardly_western((text * 20).encode(encoding)))
 
 
-@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-def test_utf_16_needs_no_mark(tmp_path: Path, encoding: str) -> None:
+def test_utf_16_needs_no_mark(tmp_path: Path) -> None:
     path = tmp_path / "own.txt"
-    for text in (WEST["de"], "怎样重置路由器？,请按住按钮。\n", "Как сбросить?,Нажмите 😀\n"):
-        path.write_bytes((text * 30).encode(encoding))
-        assert encoding_of("own.txt", path) == encoding
-        assert utf_16_without_mark((text * 30).encode(encoding)[:-1]) == encoding and utf_16_without_mark(text.encode()) is None
+    for encoding in ("utf-16-le", "utf-16-be"):
+        for text in (WEST["de"], "怎样重置路由器？,请按住按钮。\n", "Как сбросить?,Нажмите 😀\n"):
+            path.write_bytes((text * 30).encode(encoding))
+            assert encoding_of("own.txt", path) == encoding
+            assert utf_16_without_mark((text * 30).encode(encoding)[:-1]) == encoding and utf_16_without_mark(text.encode()) is None
 
 
 @pytest.mark.parametrize(

@@ -127,11 +127,10 @@ def test_what_is_packed_is_read_as_what_is_plain(suffix: str, encoding: str, tmp
     assert _texts_of(plain) == _texts_of(packed) == [row["question"] for row in ROWS]
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
-def test_what_is_packed_and_not_called_so_is_reported(suffix: str, tmp_path: Path) -> None:
-    (path := tmp_path / f"faq{suffix}").write_bytes(gzip.compress(_text(suffix).encode()))
+def test_what_is_packed_and_not_called_so_is_reported(tmp_path: Path) -> None:
+    (path := tmp_path / "faq.jsonl").write_bytes(gzip.compress(_text(".jsonl").encode()))
     for read in (lambda: recognised("faq", path, FileFormat(), ()), lambda: open_texts(str(path))):
-        with pytest.raises(DataError, match=rf"found what gzip has packed; .* Call the file faq{suffix}\.gz"):
+        with pytest.raises(DataError, match=r"found what gzip has packed; .* Call the file faq\.jsonl\.gz"):
             read()
 
 

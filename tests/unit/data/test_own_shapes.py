@@ -69,7 +69,6 @@ def test_columns_say_what_rows_are(tmp_path: Path, names: str, row: str, shape: 
     [
         ("text1,text2,cos", f"{PAIR},0.{{ten}}", {}, "cos beside text1, text2"),
         ("satz a,satz b,Unterschied", f"{PAIR},0.{{ten}}", {}, "scores that are higher"),
-        ("s1,s2,rank", f"{PAIR},{{ten}}", {}, "scores that are higher"),
         ("Frage,Antwort,Ähnlichkeit", f"{PAIR},0.{{ten}}", {}, "Ähnlichkeit beside Frage, Antwort"),
         ("premise,hypothesis,label", f"{PAIR},{{three}}", {}, "labels of NLI as numbers"),
         ("sentence1,sentence2,label", f"{PAIR},{{three}}", {}, "label with 0 (20 rows), 1 (20 rows), 2 (20 rows)"),
@@ -86,7 +85,6 @@ def test_columns_say_what_rows_are(tmp_path: Path, names: str, row: str, shape: 
         ("id,src,tgt,val,other", f"7{{n}},{PAIR},{{n}}.5,{{n}}.25", {"shape": "graded"}, "two and a score"),
         ("question,answer", PAIR, {"columns": ("questions", "answer")}, 'Did you mean "question"?'),
         ("question,answer,score", f"{PAIR},nan", {}, "score without a number"),
-        ("titel,teaser,score", f"{PAIR},nan", {}, "score without a number"),
         ("what was asked.,what was answered.", PAIR, {"columns": ("asked", "answered")}, "corpus.header=true"),
     ],
 )  # fmt: skip
