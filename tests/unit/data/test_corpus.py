@@ -1,8 +1,10 @@
-"""Corpora: the same sentences come back by id, once each, and bad rows are named or counted."""
+"""Corpora and batches: sentences come back by id, no sentence is twice in a batch, the same from seed and epoch."""
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,8 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sentdist.data import sampler
 from sentdist.data.build_corpus import CorpusFacts, build_corpus, first_of_each_row, number_by_appearance, same_strings
-from sentdist.data.corpus import SENTENCES_PER_BATCH, OpenedCorpus
+from sentdist.data.corpus import OpenedCorpus
+from sentdist.data.sampler import epoch_batches
+from sentdist.data.seeded_order import shuffled
 from sentdist.errors import DataError
 
 PAIRS = ("one", "two")
@@ -30,28 +35,11 @@ def test_ids_follow_the_first_appearance_row_by_row(tmp_path: Path) -> None:
     corpus = OpenedCorpus.open(tmp_path)
     assert [sentence for block in corpus.sentence_blocks() for sentence in block] == ["b", "a", "c", "d e"]
     assert corpus.ids.tolist() == [[0, 2, 1], [1, 0, 3]]
-    assert corpus.column_names == ("anchor", "positive")
+    assert corpus.column_names == ("anchor", "positive") and corpus.ids.dtype == np.int32 and not corpus.ids.flags.writeable
     assert (corpus.num_rows, corpus.num_sentences) == (3, 4)
     assert facts == CorpusFacts(
-        num_rows=3,
-        num_sentences=4,
-        num_dropped_duplicates=0,
-        num_repeating=0,
-        num_over_long=0,
-        mean_words=1.25,
-        max_words=2,
+        num_rows=3, num_sentences=4, num_dropped_duplicates=0, num_repeating=0, num_over_long=0, mean_words=1.25, max_words=2
     )
-
-
-def test_the_files_are_mapped_and_cannot_be_written(tmp_path: Path) -> None:
-    build_corpus(_table([("a", "b", "c"), ("d", "e", "f")], ("x", "y", "z")), columns=("x", "y", "z"), folder=tmp_path)
-    before = pa.total_allocated_bytes()
-    corpus = OpenedCorpus.open(tmp_path)
-    assert pa.total_allocated_bytes() == before
-    assert corpus.column_names == ("anchor", "positive", "negative")
-    assert corpus.ids.dtype == np.int32 and not corpus.ids.flags.writeable and not corpus.ids.flags.owndata
-    with pytest.raises(ValueError, match="read-only"):
-        corpus.ids[0, 0] = 1
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -65,42 +53,9 @@ def test_every_row_comes_back(tmp_path: Path, rows: list[tuple[str, str, str]]) 
     assert facts.num_dropped_duplicates == len(rows) - len(set(rows))
 
 
-def test_sentences_lie_in_blocks_of_one_size(tmp_path: Path) -> None:
-    count = SENTENCES_PER_BATCH + 10
-    rows = _table([(f"s {number}", f"t {number}") for number in range(count)])
-    build_corpus(rows, columns=PAIRS, folder=tmp_path)
-    corpus = OpenedCorpus.open(tmp_path)
-    assert [len(block) for block in corpus.sentence_blocks()] == [SENTENCES_PER_BATCH, SENTENCES_PER_BATCH, 20]
-    ids = np.array([2 * count - 1, 0, SENTENCES_PER_BATCH, 0])
-    assert corpus.sentences(ids) == [f"t {count - 1}", "s 0", f"s {SENTENCES_PER_BATCH // 2}", "s 0"]
-
-
-def test_tables_in_many_chunks_give_the_same_corpus(tmp_path: Path) -> None:
-    rows = _table([(f"s {number % 7}", f"t {number % 11}") for number in range(100)])
-    chunked = pa.concat_tables([rows.slice(start, 9) for start in range(0, 100, 9)])
-    assert build_corpus(rows, columns=PAIRS, folder=tmp_path / "a") == build_corpus(chunked, columns=PAIRS, folder=tmp_path / "b")
-    for name in ("sentences.arrow", "rows.arrow"):
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
-
-
-def test_one_column_used_twice(tmp_path: Path) -> None:
-    build_corpus(_table([("a", "b"), ("c", "d")]), columns=("one", "one"), folder=tmp_path)
-    assert OpenedCorpus.open(tmp_path).ids.tolist() == [[0, 1], [0, 1]]
-
-
-def test_rows_that_repeat_a_sentence_are_kept_and_counted(tmp_path: Path) -> None:
-    rows = [("a", "a", "b"), ("c", "d", "c"), ("a", "b", "c")]
-    facts = build_corpus(_table(rows, ("x", "y", "z")), columns=("x", "y", "z"), folder=tmp_path)
-    assert (facts.num_rows, facts.num_repeating) == (3, 2)
-
-
-def test_plain_text_is_a_corpus_of_one_column(tmp_path: Path) -> None:
-    build_corpus(_table([("a", "b"), ("c", "d")]), columns=("two",), folder=tmp_path)
-    corpus = OpenedCorpus.open(tmp_path)
-    assert corpus.ids.tolist() == [[0, 1]] and corpus.sentences(corpus.ids) == ["b", "d"]
-
-
-def test_a_limit_keeps_distinct_rows_in_order(tmp_path: Path) -> None:
+def test_a_limit_keeps_distinct_rows_in_order_and_reversed_rows_repeat_none(tmp_path: Path) -> None:
+    build_corpus(_table([("a", "b"), ("b", "a"), ("c", "d")]), columns=PAIRS, folder=tmp_path / "reversed", add_reversed=True)
+    assert _rows_of(OpenedCorpus.open(tmp_path / "reversed")) == [("a", "b"), ("b", "a"), ("c", "d"), ("d", "c")]
     rows = [(f"s {number}", "t") for number in range(50)]
     everything = _table([row for row in rows for _ in range(2)])
     facts = build_corpus(everything, columns=PAIRS, folder=tmp_path, limit=20, seed=3)
@@ -114,20 +69,6 @@ def test_a_limit_keeps_distinct_rows_in_order(tmp_path: Path) -> None:
     assert _rows_of(OpenedCorpus.open(tmp_path / "other")) != kept
 
 
-def test_reversed_rows_follow_without_repeating_any(tmp_path: Path) -> None:
-    rows = [("a", "b", "n"), ("b", "a", "n"), ("c", "d", "m")]
-    facts = build_corpus(_table(rows, ("x", "y", "z")), columns=("x", "y", "z"), folder=tmp_path, add_reversed=True)
-    assert _rows_of(OpenedCorpus.open(tmp_path)) == [*rows, ("d", "c", "m")]
-    assert facts.num_rows == 4
-
-
-@pytest.mark.parametrize("empty", ["", " \t", None])
-def test_an_empty_sentence_names_row_and_column(tmp_path: Path, empty: str | None) -> None:
-    rows = _table([("a", "b"), ("c", "d"), ("e", empty)])
-    with pytest.raises(DataError, match="an empty sentence in row 3, column two"):
-        build_corpus(rows, columns=PAIRS, folder=tmp_path)
-
-
 def test_rows_that_differ_in_a_value_are_not_the_same(tmp_path: Path) -> None:
     rows = _table([("a", "b"), ("a", "b"), ("a", "b"), ("c", "d")]).append_column("label", pa.array([1.0, 2.0, 1.0, 0.0], pa.float32()))
     facts = build_corpus(rows, columns=PAIRS, values=("label",), folder=tmp_path)
@@ -136,51 +77,23 @@ def test_rows_that_differ_in_a_value_are_not_the_same(tmp_path: Path) -> None:
     assert corpus.labels is not None and corpus.labels.tolist() == [1.0, 2.0, 0.0]
 
 
-def test_over_long_sentences_are_counted(tmp_path: Path) -> None:
-    facts = build_corpus(_table([("w " * 256, "w " * 257)]), columns=PAIRS, folder=tmp_path)
-    assert (facts.num_over_long, facts.max_words) == (1, 257)
-
-
-def test_wrong_columns(tmp_path: Path) -> None:
-    rows = _table([("a", "b")])
-    with pytest.raises(DataError, match="expected columns one, three"):
-        build_corpus(rows, columns=("one", "three"), folder=tmp_path)
-    with pytest.raises(DataError, match="0 columns"):
-        build_corpus(rows, columns=(), folder=tmp_path)
+@pytest.mark.parametrize(
+    ("rows", "settings", "said"),
+    [
+        ([("a", "b")], {"columns": ("one", "three")}, "expected columns one, three"),
+        ([("a", "b")], {"columns": ()}, "0 columns"),
+        ([("a", "b"), ("c", "d"), ("e", " \t")], {}, "an empty sentence in row 3, column two"),
+        ([("a", None)], {}, "an empty sentence in row 1, column two"),
+        ([], {}, "no rows"),
+        ([("a", "b")], {"limit": 0}, "limit 0"),
+        ([("a", "b")], {"columns": ("one",), "add_reversed": True}, "anchor and positive to exchange"),
+    ],
+)
+def test_what_makes_no_corpus_is_refused(rows: list[tuple[str | None, ...]], settings: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=said):
+        build_corpus(_table(rows), folder=tmp_path, **{"columns": PAIRS, **settings})
     with pytest.raises(DataError, match="column n of type double; expected text"):
         build_corpus(pa.table({"one": ["a"], "n": [float("nan")]}), columns=("one", "n"), folder=tmp_path)
-
-
-def test_no_rows_and_a_useless_limit(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no rows"):
-        build_corpus(_table([]), columns=PAIRS, folder=tmp_path)
-    with pytest.raises(DataError, match="limit 0"):
-        build_corpus(_table([("a", "b")]), columns=PAIRS, folder=tmp_path, limit=0)
-    with pytest.raises(DataError, match="anchor and positive to exchange"):
-        build_corpus(_table([("a", "b")]), columns=("one",), folder=tmp_path, add_reversed=True)
-
-
-def test_an_absent_or_damaged_corpus(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"expected a corpus \(sentences.arrow, rows.arrow\)"):
-        OpenedCorpus.open(tmp_path)
-    build_corpus(_table([("a", "b")]), columns=PAIRS, folder=tmp_path)
-    (tmp_path / "sentences.arrow").write_bytes(b"cut off")
-    with pytest.raises(DataError, match="the next run builds it again"):
-        OpenedCorpus.open(tmp_path)
-
-
-@pytest.mark.parametrize("identifier", [-1, 2])
-def test_an_id_of_another_corpus(tmp_path: Path, identifier: int) -> None:
-    build_corpus(_table([("a", "b")]), columns=PAIRS, folder=tmp_path)
-    with pytest.raises(DataError, match="expected 0 to 1"):
-        OpenedCorpus.open(tmp_path).sentences(np.array([0, identifier]))
-
-
-def test_strings_that_share_half_a_digest_stay_apart() -> None:
-    digests = np.array([[[7, 1], [7, 2]], [[7, 1], [8, 1]]], dtype=np.uint64)
-    identity = same_strings(digests)
-    assert len(set(identity.reshape(-1).tolist())) == 3
-    assert identity[0, 0] == identity[1, 0] != identity[0, 1]
 
 
 def test_numbering_and_repeated_rows() -> None:
@@ -189,3 +102,66 @@ def test_numbering_and_repeated_rows() -> None:
     ids, first_cells = number_by_appearance(identity)
     assert ids.tolist() == [[0, 1], [0, 1], [1, 2], [1, 0]]
     assert first_cells.tolist() == [0, 1, 5]
+    digests = np.array([[[7, 1], [7, 2]], [[7, 1], [8, 1]]], dtype=np.uint64)
+    identity = same_strings(digests)
+    assert len(set(identity.reshape(-1).tolist())) == 3 and identity[0, 0] == identity[1, 0], "strings that share half a digest"
+
+
+GOLDEN_ORDER = [6, 2, 8, 1, 3, 9, 0, 5, 4, 7]  # of ten rows in epoch 0 of seed 0
+ROWS_64 = np.stack([np.arange(64), np.arange(64) + 64]).astype(np.int32)
+
+
+def _repeats(ids_CR: np.ndarray, batch: np.ndarray) -> bool:
+    sentences = [sentence for row in batch for sentence in set(ids_CR[:, row].tolist())]
+    return len(sentences) != len(set(sentences))
+
+
+@settings(max_examples=150)
+@given(rows=st.lists(st.tuples(*[st.integers(0, 25)] * 3), min_size=1, max_size=60), batch_size=st.integers(1, 8), seed=st.integers(0, 3))
+def test_no_sentence_twice_in_a_batch(rows: list[tuple[int, int, int]], batch_size: int, seed: int) -> None:
+    ids = np.array(rows).T
+    try:
+        batches = epoch_batches(ids, batch_size=batch_size, seed=seed, epoch=0, unique_sentences=True)
+    except DataError:
+        assert batch_size > 1
+        return
+    assert batches.shape[1] == batch_size and len(batches) >= 1
+    used = batches.reshape(-1).tolist()
+    assert len(used) == len(set(used)) <= len(rows)
+    assert not any(_repeats(ids, batch) for batch in batches)
+
+
+def test_the_order_depends_on_seed_and_epoch_alone() -> None:
+    def draw(seed: int, epoch: int) -> list[list[int]]:
+        return epoch_batches(ROWS_64, batch_size=8, seed=seed, epoch=epoch, unique_sentences=True).tolist()
+
+    unshared = epoch_batches(ROWS_64, batch_size=10, seed=0, epoch=0, unique_sentences=False)
+    assert np.array_equal(unshared, epoch_batches(ROWS_64, batch_size=10, seed=0, epoch=0, unique_sentences=True))
+    assert unshared.shape == (6, 10) and len(set(unshared.reshape(-1).tolist())) == 60
+    twice = np.stack([np.arange(8), np.arange(8)])  # unsupervised SimCSE: anchor and positive are one sentence
+    assert epoch_batches(twice, batch_size=4, seed=0, epoch=0, unique_sentences=True).shape == (2, 4)
+    assert draw(0, 0) == draw(0, 0)
+    assert draw(0, 0) != draw(0, 1) != draw(1, 1)
+    # Written down, because a changed order changes every trained encoder: it must come with a new revision of the Train stage.
+    assert shuffled(10, seed=0, stream="epoch 0").tolist() == GOLDEN_ORDER
+
+
+@pytest.mark.parametrize("block_rows", [sampler.BLOCK_ROWS, 3, 1])
+def test_rows_that_share_sentences_come_in_the_same_order_in_any_blocks(block_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """First who waits, in turn by the sentence that they wait behind, then fresh rows, then who waits once more."""
+    monkeypatch.setattr(sampler, "BLOCK_ROWS", block_rows)
+    few, many = np.arange(24), np.arange(2000)
+    found = epoch_batches(np.stack([few * 7 % 9, 9 + few * 5 % 11]), batch_size=4, seed=0, epoch=1, unique_sentences=True)
+    assert found.tolist() == [[15, 0, 1, 17], [18, 21, 14, 11], [10, 8, 6, 22], [19, 13, 3, 16], [9, 23, 4, 7]]
+    ids = np.stack([many * 7919 % 30, 30 + many * 104729 % 60])
+    found = epoch_batches(ids, batch_size=8, seed=0, epoch=0, unique_sentences=True)
+    assert found.shape == (249, 8) and hashlib.sha256(found.astype("<i8").tobytes()).hexdigest()[:12] == "f37eca385414"
+
+
+def test_too_few_rows_and_no_batch_at_all() -> None:
+    with pytest.raises(DataError, match="64 rows for a batch of 65"):
+        epoch_batches(ROWS_64, batch_size=65, seed=0, epoch=0, unique_sentences=False)
+    with pytest.raises(DataError, match="batch size 0"):
+        epoch_batches(ROWS_64, batch_size=0, seed=0, epoch=0, unique_sentences=False)
+    with pytest.raises(DataError, match="no 2 rows of 3 without a sentence in common"):
+        epoch_batches(np.array([[0, 0, 0], [1, 2, 3]]), batch_size=2, seed=0, epoch=0, unique_sentences=True)

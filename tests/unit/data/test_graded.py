@@ -1,14 +1,17 @@
-"""Graded corpora: what labels become, which pairs are left out, and which row is named when one is wrong."""
+"""Graded pairs and corpora: what labels become, which pairs are left out, and which row is named when one is wrong."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sentdist.data.graded import NLI_LABELS, GradedSource, LabelMap, join_graded
-from sentdist.data.sources.pinned import read_source
 from sentdist.data.sts_pairs import read_pairs
 from sentdist.errors import DataError
 
@@ -26,6 +29,8 @@ def labels_of(*parts: GradedSource) -> list[float]:
 
 
 def test_words() -> None:
+    hub = LabelMap(low=0, high=2, words={"0": 2.0, "1": 1.0, "2": 0.0})  # the Hub has no label as -1
+    assert labels_of(part([0, 2, -1, 1], hub)) == [2.0, 0.0, 1.0]
     nli = LabelMap(low=0, high=2, words=NLI_LABELS)
     found = join_graded([part(["neutral", "entailment", "-", "contradiction", None, ""], nli)])
     assert found.table["label"].to_pylist() == [1.0, 2.0, 0.0]
@@ -35,38 +40,18 @@ def test_words() -> None:
     assert (counts.rows, counts.without_label, counts.in_test_sets, counts.by_label) == (6, 3, 0, {"0": 1, "1": 1, "2": 1})
 
 
-def test_words_that_are_numbers() -> None:
-    """The Hub writes SNLI's labels as 0 (entailment) to 2, and −1 for none."""
-    hub = LabelMap(low=0, high=2, words={"0": 2.0, "1": 1.0, "2": 0.0})
-    assert labels_of(part([0, 2, -1, 1], hub)) == [2.0, 0.0, 1.0]
-
-
-@pytest.mark.parametrize(
-    ("rounding", "labels"),
-    [
-        ("half_even", [0, 0, 2, 2, 4, 4, 5]),
-        ("half_up", [0, 1, 2, 3, 4, 5, 5]),
-        ("truncate", [0, 0, 1, 2, 3, 4, 5]),
-        ("none", [0, 0.5, 1.5, 2.5, 3.75, 4.5, 5]),
-    ],
-)
-def test_rounding_of_halves(rounding: str, labels: list[float]) -> None:
+def test_rounding_of_halves_and_to_another_spacing() -> None:
     """1.25 (y − 1) of SICK's labels; 1.4 comes out as 0.49999999999999994 in float64 and counts as a half."""
-    assert labels_of(part([1, 1.4, 2.2, 3.0, 4.0, 4.6, 5.0], LabelMap(**SICK, rounding=rounding))) == labels
-
-
-def test_rounding_to_another_spacing() -> None:
+    for rounding, labels in {
+        "half_even": [0, 0, 2, 2, 4, 4, 5],
+        "half_up": [0, 1, 2, 3, 4, 5, 5],
+        "truncate": [0, 0, 1, 2, 3, 4, 5],
+        "none": [0, 0.5, 1.5, 2.5, 3.75, 4.5, 5],
+    }.items():
+        assert labels_of(part([1, 1.4, 2.2, 3.0, 4.0, 4.6, 5.0], LabelMap(**SICK, rounding=rounding))) == labels
     assert labels_of(part([0, 0.2, 0.3, 1.26], LabelMap(low=0, high=2, spacing=0.5))) == [0, 0, 0.5, 1.5]
-    assert labels_of(part([1, 1.9, 3.0], LabelMap(low=1, high=5, spacing=2))) == [1, 1, 3]
     tenths = [0.3, 0.6, 0.7]  # 0.3 / 0.1 is 2.9999999999999996, and is not cut to 2
     assert labels_of(part(tenths, LabelMap(low=0, high=1, spacing=0.1, rounding="truncate"))) == pytest.approx(tenths, rel=1e-6)
-
-
-def test_parts_stand_one_after_another_and_are_counted_apart() -> None:
-    sts, sick = part([0.4, 5, 5], LabelMap(low=0, high=5)), part([3.0, 5.0], LabelMap(**SICK), "sick", first=10)
-    found = join_graded([sts, sick])
-    assert found.table["label"].to_pylist() == [0, 5, 5, 2, 5]
-    assert {name: counts.by_label for name, counts in found.counts.items()} == {"sts": {"0": 1, "5": 2}, "sick": {"2": 1, "5": 1}}
 
 
 def test_pairs_of_test_sets_are_removed() -> None:
@@ -78,6 +63,9 @@ def test_pairs_of_test_sets_are_removed() -> None:
     found = join_graded(parts, without=tests)
     assert found.table["sentence1"].to_pylist() == ["sentence 1"]
     assert found.removed == {"one": 3, "other": 3}
+    whole = join_graded([part([0.4, 5, 5], LabelMap(low=0, high=5)), part([3.0, 5.0], LabelMap(**SICK), "sick", first=10)])
+    assert whole.table["label"].to_pylist() == [0, 5, 5, 2, 5], "parts stand one after another"
+    assert {name: one.by_label for name, one in whole.counts.items()} == {"sts": {"0": 1, "5": 2}, "sick": {"2": 1, "5": 1}}
     assert [(counts.rows, counts.in_test_sets, counts.by_label) for counts in found.counts.values()] == [(3, 2, {"2": 1}), (2, 2, {})]
 
 
@@ -90,13 +78,11 @@ def test_pairs_of_test_sets_are_removed() -> None:
             'sts: found label "maybe" in row 2; expected one of contradiction',
         ),
         ([1.0, 0.5], SICK, "sts: found label 0.5 in row 2; expected a number from 1 to 5"),
-        ([5.5], SICK, "label 5.5 in row 1"),
         ([float("nan")], SICK, "label nan in row 1"),
         (["high"], SICK, 'label "high" in row 1; expected a number from 1 to 5'),
         ([None], SICK, "graded pairs: found none left"),
         ([1.0], {"low": 5, "high": 0}, "label_range: found 5 to 0"),
         ([1.0], {"low": 0, "high": 2, "words": {"neutral": 3.0}}, "words.neutral: found 3; expected a number from 0 to 2"),
-        ([1.0], {"low": 0, "high": 2, "words": {"neutral": 0.5}}, "words.neutral: found 0.5; expected a number from 0 to 2 in steps of 1"),
         ([1.0], {"low": 0, "high": 5, "spacing": 2}, "label_range: found an end 5; expected a number from 0 to 5 in steps of 2"),
         ([1.0], {"low": 0, "high": 2, "words": NLI_LABELS, "source_range": (1, 5)}, "source_range: found label words too"),
         ([1.0], {"low": 0, "high": 5, "source_range": (5, 1)}, "source_range: found 5 to 1"),
@@ -109,53 +95,37 @@ def test_labels_that_do_not_fit(labels: list[object], values: dict[str, object],
         join_graded([part(labels, LabelMap(**values))])  # type: ignore[arg-type]
 
 
-def test_absent_columns_and_twins() -> None:
-    one = part([1.0], LabelMap(low=0, high=5))
-    with pytest.raises(DataError, match=r"sts: found columns sentence1, sentence2; expected columns sentence1, sentence2, score"):
-        join_graded([GradedSource(name="sts", rows=one.rows.drop_columns("score"), labels=one.labels)])
-    with pytest.raises(DataError, match="parts: found sts, sts; expected each source once"):
-        join_graded([one, one])
-    with pytest.raises(DataError, match="parts: found none"):
-        join_graded([])
+def _written(folder: Path, **columns: list[object]) -> Path:
+    rows: dict[str, list[object]] = {"sentence1": ["a b", "c", "d"], "sentence2": ["a", "b", "c"], "score": [0.0, 2.5, 5.0]}
+    pq.write_table(pa.table(rows | columns), folder / "sts.parquet")
+    return folder
 
 
-@pytest.mark.data
+def test_pairs_in_order(tmp_path: Path) -> None:
+    """Some of the rows keep what is theirs; those without a gold score are left out."""
+    pairs = read_pairs("sts", data_root=_written(tmp_path, subset=["x", "y", "x"], group=["g", "h", "i"]))
+    assert (pairs.subset, pairs.sentence1, pairs.sentence2) == (("x", "y", "x"), ("a b", "c", "d"), ("a", "b", "c"))
+    assert pairs.score.dtype == np.float64 and pairs.score.tolist() == [0.0, 2.5, 5.0] and (pairs.num_pairs, pairs.num_ungraded) == (3, 0)
+    some = pairs.only(np.array([2, 0]))
+    assert (some.sentence1, some.sentence2, some.group, some.score.tolist()) == (("d", "a b"), ("c", "a"), ("i", "g"), [5.0, 0.0])
+    pairs = read_pairs("sts", data_root=_written(tmp_path, score=[1.0, None, 2.0]))
+    assert (pairs.num_pairs, pairs.num_ungraded, pairs.sentence1, pairs.group) == (2, 1, ("a b", "d"), ())
+
+
 @pytest.mark.parametrize(
-    ("rounding", "counts"),
+    ("columns", "settings", "said"),
     [
-        ("half_even", [303, 193, 705, 1258, 1437, 604]),
-        ("half_up", [274, 222, 575, 1388, 1320, 721]),
-        ("truncate", [381, 323, 943, 1496, 1222, 135]),
+        ({"score": [1.0, float("nan"), 2.0]}, {}, "in row 2; expected a number from 0 to 5"),
+        ({"score": [1.0, 5.1, 2.0]}, {}, "in row 2; expected a number from 0 to 5"),
+        ({"score": [1.0, float("inf"), 2.0]}, {"score_range": (-math.inf, math.inf)}, "in row 2; expected a finite number"),
+        ({"score": ["1", "2", "high"]}, {}, "score high in row 3"),
+        ({}, {"score_range": (1.0, 5.0)}, r"score 0\.0 in row 1; expected a number from 1 to 5"),
+        ({"sentence2": ["a", None, "b"]}, {}, "an empty sentence2 in row 2"),
+        ({"sentence2": ["a", "  ", "b"]}, {}, "an empty sentence2 in row 2"),
+        ({"sentence1": [1, 2, 3]}, {}, "sentence1 1 in row 1"),
+        ({"score": [None, None, None]}, {}, "no graded pair"),
     ],
 )
-def test_class_counts_of_sick(data_root: Path, rounding: str, counts: list[int]) -> None:
-    """The three readings of "round all sample labels to integers"; 480 of 4,500 labels are halves."""
-    rows = read_source("sts/sick", split="train", data_root=data_root)
-    exact = join_graded([GradedSource(name="sick", rows=rows, labels=LabelMap(**SICK, rounding="none"))]).table["label"].to_pylist()
-    assert sum(label % 1 == 0.5 for label in exact) == 480
-    found = join_graded([GradedSource(name="sick", rows=rows, labels=LabelMap(**SICK, rounding=rounding))])
-    assert list(found.counts["sick"].by_label.values()) == counts
-
-
-@pytest.mark.data
-def test_stage_2_on_the_real_sets(data_root: Path) -> None:
-    """STS-B + SICK-R train: 10,249 pairs, 168 of STS-B's labels halves; 4,797 and 131 of them stand in a test set."""
-    stsb, sick = (read_source(f"sts/{name}", split="train", data_root=data_root) for name in ("stsb", "sick"))
-    parts = [
-        GradedSource(name="stsb", rows=stsb, labels=LabelMap(low=0, high=5)),
-        GradedSource(name="sick", rows=sick, labels=LabelMap(**SICK)),
-    ]
-    whole = join_graded(parts)
-    assert whole.table.num_rows == 5749 + 4500
-    assert sum(score % 1 == 0.5 for score in stsb["score"].to_pylist()) == 168
-    tests = {}
-    for name, split in [*((f"sts{year}", None) for year in range(12, 17)), ("stsb", "test"), ("sick", "test")]:
-        score_range = (1.0, 5.0) if name == "sick" else (0.0, 5.0)
-        pairs = read_pairs(f"sts/{name}", split=split, data_root=data_root, score_range=score_range)
-        tests[name] = list(zip(pairs.sentence1, pairs.sentence2, strict=True))
-    found = join_graded(parts, without=tests)
-    # Training pairs, so one that stands twice in STS-B train counts twice:
-    # a little above the 1003, 597, 1861, 1102, 197 test pairs it has seen.
-    assert found.removed == {"sts12": 1047, "sts13": 597, "sts14": 1864, "sts15": 1108, "sts16": 202, "stsb": 30, "sick": 150}
-    assert {name: counts.in_test_sets for name, counts in found.counts.items()} == {"stsb": 4797, "sick": 131}
-    assert found.table.num_rows == 5749 + 4500 - 4797 - 131
+def test_bad_rows_are_named(tmp_path: Path, columns: dict[str, list[object]], settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        read_pairs("sts", data_root=_written(tmp_path, **columns), **settings)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -42,36 +41,33 @@ def test_entailments_have_contradictions_of_their_own_premise_where_there_are_so
     assert triples(found.table) == [("p1", "e1"), ("p1", "e3"), ("p2", "e2")]  # grouped by head, the repeated pair once
     negatives = found.table["negative"].to_pylist()
     assert negatives[:2] == ["c1", "c1"] and negatives[2] in {"c1", "c3", "c4"}
+    assert found.table.equals(join_relations([nli(tables=(NLI.slice(0, 3), NLI.slice(3)))]).table)
     counts = found.counts["entailment"]
     assert (counts.num_pairs, counts.num_kept, counts.num_own_negatives) == (3, 3, 2)
-
-
-def test_a_contradiction_that_the_premise_also_entails_is_no_negative() -> None:
     rows = pa.table({"premise": ["p", "p", "q"], "hypothesis": ["h", "h", "c"], "label": ["entailment", "contradiction", "contradiction"]})
-    assert join_relations([nli(tables=(rows,))]).table["negative"].to_pylist() == ["c"]
+    assert join_relations([nli(tables=(rows,))]).table["negative"].to_pylist() == ["c"], "what the premise also entails is no negative"
 
 
-def test_a_relation_can_have_several_tables() -> None:
-    found = join_relations([nli(tables=(NLI.slice(0, 3), NLI.slice(3)))])
-    assert found.table.equals(join_relations([nli()]).table)
+def test_relations_stand_one_after_another_and_do_not_depend_on_each_other() -> None:
+    found = join_relations([nli(), numbered("twin", 40, num_heads=5)], seed=3)
+    assert found.names == ("entailment", "twin") and found.table["relation"].to_pylist() == [0] * 3 + [1] * 40
+    alone = join_relations([numbered("twin", 40, num_heads=5)], seed=3).table.drop(["relation"])
+    assert found.table.drop(["relation"]).slice(3).combine_chunks().equals(alone.combine_chunks())
+    tails = defaultdict(set)
+    for anchor, positive in triples(alone):
+        tails[anchor].add(positive)
+    negatives = alone["negative"].to_pylist()
+    assert all(negative not in tails[anchor] for anchor, negative in zip(alone["anchor"].to_pylist(), negatives, strict=True))
+    assert len(set(negatives)) > 20, "draws spread over the tails"
 
 
-def test_captions_of_an_image_pair_up() -> None:
-    found = join_relations(
-        [RelationSource(name="same-caption", tables=(CAPTIONS,), construction="captions", columns=("image", "sentence"))]
-    )
-    assert triples(found.table) == [("x1", "x2"), ("x1", "x3"), ("x2", "x3"), ("y1", "y2")]
-    for anchor, negative in zip(found.table["anchor"].to_pylist(), found.table["negative"].to_pylist(), strict=True):
-        assert not (anchor == "x1" and negative in {"x2", "x3"})
-
-
-def test_a_sentence_stands_with_itself() -> None:
-    rows = pa.table({"sentence": ["a", "b", " ", "a", "c", None]})
-    found = join_relations([RelationSource(name="same-sentence", tables=(rows,), construction="same", columns=("sentence",))])
-    assert triples(found.table) == [("a", "a"), ("b", "b"), ("c", "c")]
-    assert all(
-        anchor != negative for anchor, negative in zip(*(found.table[name].to_pylist() for name in ("anchor", "negative")), strict=True)
-    )
+def test_captions_of_an_image_pair_up_and_a_cap_takes_the_first_rows_grouped_by_head() -> None:
+    captions = RelationSource(name="same-caption", tables=(CAPTIONS,), construction="captions", columns=("image", "sentence"))
+    found = join_relations([captions, numbered("twin", 12, num_heads=4, cap=4)])
+    rows = [("x1", "x2"), ("x1", "x3"), ("x2", "x3"), ("y1", "y2")]
+    assert triples(found.table) == [*rows, *(("twin head 0", f"twin tail {row}") for row in (0, 4, 8)), ("twin head 1", "twin tail 1")]
+    assert all(negative[0] != "x" for negative in found.table["negative"].to_pylist()[:2])
+    assert (found.counts["twin"].num_pairs, found.counts["twin"].num_kept) == (12, 4)
 
 
 def test_only_rows_of_a_label_count() -> None:
@@ -79,54 +75,6 @@ def test_only_rows_of_a_label_count() -> None:
     found = join_relations([RelationSource(name="qa", tables=(rows,), columns=("q", "s"), only=("label", "entailment"))])
     assert triples(found.table) == [("a", "A"), ("d", "D")]
     assert found.table["negative"].to_pylist() == ["D", "A"]
-
-
-def test_relations_stand_one_after_another_with_their_numbers() -> None:
-    found = join_relations([nli(), numbered("twin", 4)])
-    assert found.names == ("entailment", "twin")
-    assert found.table["relation"].to_pylist() == [0, 0, 0, 1, 1, 1, 1]
-    assert found.table.schema.field("relation").type == pa.int32()
-    assert all(text.startswith("twin tail") for text in found.table["negative"].to_pylist()[3:])
-
-
-@pytest.mark.parametrize("num_heads", [None, 5])
-def test_a_negative_is_no_tail_of_its_head(num_heads: int | None) -> None:
-    found = join_relations([numbered("twin", 40, num_heads=num_heads)]).table
-    tails = defaultdict(set)
-    for anchor, positive in triples(found):
-        tails[anchor].add(positive)
-    for anchor, negative in zip(found["anchor"].to_pylist(), found["negative"].to_pylist(), strict=True):
-        assert negative not in tails[anchor] | {anchor}
-
-
-def test_a_head_that_is_a_tail_elsewhere_is_no_negative_of_its_own() -> None:
-    rows = pa.table({"sentence1": ["a", "b", "d"], "sentence2": ["b", "c", "e"]})
-    found = [join_relations([RelationSource(name="chain", tables=(rows,))], seed=seed).table for seed in range(10)]
-    drawn = [dict(zip(*(table[name].to_pylist() for name in ("anchor", "negative")), strict=True)) for table in found]
-    assert {one["b"] for one in drawn} == {"e"} and {one["d"] for one in drawn} == {"b", "c"}
-
-
-def test_a_cap_takes_the_first_rows_grouped_by_head() -> None:
-    found = join_relations([numbered("twin", 12, num_heads=4, cap=4), numbered("other", 5)])
-    assert triples(found.table) == [("twin head 0", f"twin tail {row}") for row in (0, 4, 8)] + [("twin head 1", "twin tail 1")] + [
-        (f"other head {row}", f"other tail {row}") for row in range(5)
-    ]
-    assert (found.counts["twin"].num_pairs, found.counts["twin"].num_kept) == (12, 4)
-
-
-def test_a_cap_can_take_a_sample() -> None:
-    source = numbered("twin", 300, cap=60)
-    whole = triples(join_relations([numbered("twin", 300)]).table)
-    drawn = [triples(join_relations([source], cap_rule="sample", seed=seed).table) for seed in (0, 0, 1)]
-    assert drawn[0] == drawn[1] != drawn[2]
-    assert drawn[0] == [row for row in whole if row in set(drawn[0])] and len(drawn[0]) == 60
-    assert drawn[0] != whole[:60]
-
-
-def test_a_relation_does_not_depend_on_the_others() -> None:
-    alone = join_relations([numbered("twin", 50)], seed=3).table.drop(["relation"])
-    mixed = join_relations([nli(), numbered("twin", 50)], seed=3).table.drop(["relation"])
-    assert mixed.slice(3).combine_chunks().equals(alone.combine_chunks())
 
 
 def test_held_out_pairs_are_in_one_part_each() -> None:
@@ -138,6 +86,9 @@ def test_held_out_pairs_are_in_one_part_each() -> None:
     pairs = {part: {(head, found.tails[tail]) for head, tail in zip(found.heads, found.tail, strict=True)} for part, found in parts.items()}
     assert len(train) == 40 and all(len(found) == 10 for found in pairs.values())
     assert train | pairs["dev"] | pairs["test"] == set(triples(join_relations([source]).table))
+    for part, held_out in (("train", 2), ("dev", 0)):
+        with pytest.raises(DataError, match="held_out"):
+            held_out_relations([source], held_out=held_out, part=part)
     for cap_rule in ("first", "sample"):
         assert set(triples(join_relations([numbered("twin", 60, num_heads=20, cap=15)], cap_rule=cap_rule, held_out=10).table)) < train
 
@@ -185,20 +136,7 @@ def test_other_true_tails_of_a_head_are_known() -> None:
         ([nli(tables=(NLI.slice(4, 3),))], {}, "no pair in 3 rows"),
         ([numbered("twin", 6, num_heads=1)], {}, 'no other tail for "twin head 0"'),
     ],
-    ids=["none", "twice", "cap", "rule", "held-out", "columns", "absent", "construction", "no-pair", "no-negative"],
 )
 def test_what_makes_no_triples_is_refused(sources: list[RelationSource], settings: dict[str, object], found: str) -> None:
     with pytest.raises(DataError, match=found):
         join_relations(sources, **settings)  # type: ignore[arg-type]
-
-
-def test_a_part_that_is_not_held_out_is_refused() -> None:
-    for part, held_out in (("train", 2), ("dev", 0)):
-        with pytest.raises(DataError, match="held_out"):
-            held_out_relations([numbered("twin", 20)], held_out=held_out, part=part)
-
-
-def test_draws_spread_over_the_tails() -> None:
-    """1000 draws among 1000 tails hit about 632 of them (1 − 1/e); a standard deviation is about 10."""
-    negatives = join_relations([numbered("twin", 1000)]).table["negative"].to_pylist()
-    assert 590 < len(np.unique(negatives)) < 675

@@ -1,28 +1,33 @@
-"""CQADupStack as USEB scores it, the best of several relations, and how USEB's four tasks are averaged."""
+"""CQADupStack as USEB scores it, rows of a table that need no training, and the example of a search."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score
 
-from sentdist.data.forums import Forum, read_forums
+from sentdist.data.forums import read_forums
+from sentdist.data.retrieval import read_retrieval
 from sentdist.errors import DataError
 from sentdist.evaluation.forums import average_precisions
 from sentdist.evaluation.items import items_of
 from sentdist.evaluation.lexical import word_scores
-from sentdist.learning.relation_file import Relations
-from sentdist.plan.relational import RelationalScoring
+from sentdist.evaluation.postprocess import postprocess
 from sentdist.plan.task_kinds import ForumsTask
-from sentdist.report.useb import COLUMNS, useb_scores
-from sentdist.stages.scores.by_relation import mean_of_parts, score_by
-from sentdist.stages.scores.scorer import COSINE, CosineScorer, RelationalScorer
-from sentdist.stages.tasks.forums import LoadedForums, load_forums
+from sentdist.stages.context import Context
+from sentdist.stages.scores.by_relation import mean_of_parts
+from sentdist.stages.scores.scorer import COSINE
+from sentdist.stages.scores.shown_hits import shown_hits
+from sentdist.stages.tasks.forums import load_forums
 from sentdist.stages.tasks.loaded_task import TaskScore
-from tests.support.tasks_data import write_forums
+from sentdist.store.store import ArtifactStore
+from tests.support.tasks_data import stage_of, write_forums
+from tests.support.tiny_data import write_data
 
 TASK = ForumsTask(name="cqadupstack", source="retrieval/cqadupstack", revision="any", split="test")
 
@@ -67,61 +72,6 @@ def test_forums_count_alike_however_many_questions_they_have(tmp_path: Path) -> 
     assert (1, "phone gets hot", "battery is empty") in task.texts().pairs
 
 
-class Turned(CosineScorer):
-    def queries(self, queries_QD: np.ndarray, *, where: str) -> np.ndarray:
-        return -queries_QD
-
-
-def test_each_forum_is_ranked_by_its_own_embeddings_and_words_to_a_hundred_places() -> None:
-    random = np.random.default_rng(0)
-    forums = tuple(
-        Forum(
-            name=name,
-            query_ids=tuple(f"{name}:{number}" for number in range(num_queries)),
-            queries=tuple(f"which {number} of {name}" for number in range(num_queries)),
-            pool=tuple(f"the {number} of {name}" for number in range(num_others)),
-            duplicates=tuple(frozenset(random.choice(num_others, size=3, replace=False).tolist()) for _ in range(num_queries)),
-        )
-        for name, num_queries, num_others in (("a", 3, 20), ("b", 5, 130), ("c", 2, 40))
-    )
-    task = LoadedForums(task=TASK, forums=forums)
-    rows = dict(zip(task.sentences, random.normal(size=(len(task.sentences), 6)), strict=True))
-    unit = {text: row / np.linalg.norm(row) for text, row in rows.items()}
-    words = {forum.name: word_scores("word_overlap", forum.queries, forum.pool) for forum in forums}
-    expected: dict[str, list[float]] = {"embeddings": [], "words": []}
-    for forum in forums:
-        for place, (query, known) in enumerate(zip(forum.queries, forum.duplicates, strict=True)):
-            near = [float(unit[query] @ unit[other]) for other in forum.pool]
-            for kind, scores in (("embeddings", near), ("words", words[forum.name][place])):
-                hits = [other in known for other in np.argsort(-np.asarray(scores), kind="stable")[:100].tolist()]
-                precisions = [sum(hits[: rank + 1]) / (rank + 1) for rank, hit in enumerate(hits) if hit]
-                expected[kind].append(100 * float(np.mean(precisions)) if precisions else 0.0)
-    embeddings = np.array(list(rows.values()))
-    asked = np.array([text.startswith("which") for text in rows])[:, None]
-    for given, scorer in ((embeddings, COSINE), (np.where(asked, -embeddings, embeddings), Turned())):
-        assert task.score(given, scorer).items["map@100"].to_pylist() == pytest.approx(expected["embeddings"])
-    assert task.score_words("word_overlap").items["map@100"].to_pylist() == pytest.approx(expected["words"])
-
-
-class _Pairs:
-    """A task whose score is the first number of the moved query."""
-
-    def score(self, embeddings_SD: np.ndarray, scorer: RelationalScorer) -> TaskScore:
-        (relation,) = scorer.scoring.by_name
-        main = {"a": 10.0, "b": 30.0}[relation] * float(embeddings_SD[0, 0])
-        return TaskScore(task="t", main=main, measures={"map": main}, items=pa.table({"map": [main]}))
-
-
-def test_the_best_relation_of_a_task_counts_and_each_is_reported() -> None:
-    scoring = RelationalScoring.model_validate({"weights": {"a": 1.0, "b": 1.0}, "combine": "best", "directions": "one"})
-    scorer = RelationalScorer(relations=Relations(names=("a", "b"), vectors=np.eye(2, dtype=np.float32)), scoring=scoring)
-    found = score_by(_Pairs(), np.ones((1, 2)), scorer)  # type: ignore[arg-type]
-    assert found.main == 30.0 and found.measures == {"map": 30.0, "by.a": 10.0, "by.b": 30.0}
-    with pytest.raises(ValueError, match="expected 1 of each"):
-        RelationalScoring.model_validate({"weights": {"a": 1.0, "b": 0.5}, "combine": "best"})
-    assert "combine" not in RelationalScoring.model_validate({"weights": {"a": 1.0}}).model_dump(exclude_defaults=True)
-
-
 def _score(main: float | None, **by: float | None) -> TaskScore:
     return TaskScore(task="t", main=main, measures={f"by.{name}": value for name, value in by.items()}, items=pa.table({"map": [0.0]}))
 
@@ -135,16 +85,54 @@ def test_dev_tasks_of_a_group_count_as_one_and_share_a_relation() -> None:
     assert mean_of_parts([[_score(50.0, a=50.0, b=0.0), _score(60.0, a=None, b=60.0)]]) == 30.0, "a is not defined over both"
 
 
-def test_useb_averages_its_four_tasks_each_by_one_relation() -> None:
-    tasks = ("askubuntu", "cqadupstack", "twitter-url", "twitter-pit", "scidocs-cite", "scidocs-cocite", "scidocs-coview", "scidocs-coread")
-    plain = useb_scores({task: float(10 * place) for place, task in enumerate(tasks)})
-    assert tuple(plain) == COLUMNS or set(plain) == set(COLUMNS)
-    assert (plain["TwitterPara Avg"], plain["SciDocs Avg"], plain["CR"], plain["CV"]) == (25.0, 55.0, 70.0, 60.0)
-    assert plain["Avg"] == pytest.approx((0 + 10 + 25 + 55) / 4)
-    by = {f"{task}.by.{name}": value for task in tasks for name, value in (("x", 10.0), ("y", 20.0))}
-    by |= {"twitter-url.by.x": 90.0, "askubuntu.by.x": 30.0}
-    found = useb_scores(by)
-    assert (found["AskUbuntu"], found["CQADupStack"], found["TURL"], found["PIT"]) == (30.0, 20.0, 90.0, 10.0)
-    assert useb_scores(by, "y")["Avg"] == 20.0 and useb_scores({"askubuntu": 1.0})["Avg"] is None
-    found = useb_scores(by | {"twitter-pit.by.x": None})
-    assert (found["TURL"], found["TwitterPara Avg"]) == (20.0, 20.0), "x is not defined over both, as great as it is over one"
+def _embeddings(num: int = 200, width: int = 6) -> NDArray[np.float32]:
+    draw = np.random.default_rng(3)
+    return (draw.normal(size=(num, width)) @ draw.normal(size=(width, width)) + 5.0).astype(np.float32)
+
+
+def test_bm25_is_lucenes_formula() -> None:
+    """Σ over the words of the query, repeated ones too, of ln(1 + (N − n + ½) / (n + ½)) · f / (f + k₁ (1 − b + b · length / mean length)),
+    with k₁ = 0.9 and b = 0.4."""
+    documents = [["a", "bird", "sings", "a", "song"], ["a", "bird"], ["the", "old", "house"]]
+
+    def score(query: list[str], document: list[str]) -> float:
+        total = 0.0
+        for word in query:
+            having, times = sum(word in one for one in documents), document.count(word)
+            rarity = math.log(1 + (3 - having + 0.5) / (having + 0.5))
+            total += rarity * times / (times + 0.9 * (0.6 + 0.4 * len(document) / (10 / 3)))
+        return total
+
+    queries = [["a", "bird", "a"], ["song"], ["house", "the", "unknown"]]
+    found = word_scores("bm25", [" ".join(query) for query in queries], [" ".join(document) for document in documents])
+    np.testing.assert_allclose(found, [[score(query, document) for document in documents] for query in queries], rtol=1e-5)
+    assert word_scores("word_overlap", ["A dog runs."], ["a dog sleeps", "birds"]).tolist() == [[0.5, 0.0]]
+
+
+def test_whitened_embeddings_have_no_correlation() -> None:
+    found = postprocess(_embeddings(), "whiten")
+    np.testing.assert_allclose(np.cov(found.T, bias=True), np.eye(6), atol=1e-5)  # float32 results of float64 sums
+    for way in (found, postprocess(_embeddings(), "center")):
+        np.testing.assert_allclose(way.mean(axis=0), 0.0, atol=1e-5)
+    assert postprocess(_embeddings(num=4), "whiten").shape == (4, 3), "what varies of fewer sentences than channels"
+
+
+def test_the_nearest_documents_of_one_query_are_marked_where_they_are_relevant(
+    tiny_encoder_dir: Path, planted_encoder_dir: Path, tmp_path: Path
+) -> None:
+    data = write_data(tmp_path)
+    stages, folders = {}, dict[str, str]()
+    for label, folder in (("before", tiny_encoder_dir), ("after", planted_encoder_dir)):
+        stages[label], resolver = stage_of(folder, ("stsb", "scenes-faq"), data)
+        folders |= resolver.folders
+    context = Context(store=ArtifactStore(tmp_path / "store"), data_root=str(data), folders=folders)
+    hits = shown_hits(stages, context, num_hits=3, most_documents=1000)
+    assert hits is not None and list(hits.found) == ["before", "after"]
+    collection = read_retrieval("generated/faq")
+    ids = dict(zip(collection.documents, collection.document_ids, strict=True))
+    relevant = collection.qrels[collection.query_ids[collection.queries.index(hits.query)]]
+    for found in hits.found.values():
+        assert [is_relevant for _, is_relevant in found] == [ids[text] in relevant for text, _ in found] and len(found) == 3
+    assert shown_hits(stages, context, num_hits=3, most_documents=10) is None, "a large collection takes too long"
+    of_pairs, _ = stage_of(tiny_encoder_dir, ("stsb",), data)
+    assert shown_hits({"only": of_pairs}, context, num_hits=3, most_documents=1000) is None

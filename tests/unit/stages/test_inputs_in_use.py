@@ -1,4 +1,4 @@
-"""An input that is changed while a stage reads it: whatever was made from it is not published, and the sweep ends as an undisturbed one."""
+"""What a stage reads is what was planned with, and does not change while it is read."""
 
 from __future__ import annotations
 
@@ -6,39 +6,40 @@ import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
-from sentdist.errors import ArtifactLost
+from sentdist.data.sources.pinned import check_pinned, inspect_source
+from sentdist.errors import ArtifactLost, DataError
 from sentdist.learning.loop import StepReport
-from sentdist.plan.specs import EncoderSpec
+from sentdist.plan.corpora.rows import RowsCorpus
+from sentdist.plan.specs import Task
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
-from sentdist.stages.inputs import folder_of
-from sentdist.stages.inputs_in_use import check_inputs, inputs_watched
-from sentdist.stages.local import build_all, build_here
+from sentdist.stages.context import Context
+from sentdist.stages.corpora.build import build_corpus_stage
+from sentdist.stages.local import build_all
 from sentdist.stages.ranks import Ranks
 from sentdist.stages.rungs import publish_training
-from sentdist.stages.scores.embedding_cache import kept_or_encoded
+from sentdist.stages.tasks.load import load_task
 from sentdist.store.record import Artifact
 from sentdist.store.store import ASIDE, ArtifactStore
 from tests.support.building import run_local
+from tests.support.tasks_data import write_forums
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 
-def _change(path: Path, *, bit: int = 1) -> None:
+def _change(path: Path) -> None:
     """In place, so that memory into which the file is mapped changes with it; the lowest bit leaves most ids valid."""
     with path.open("r+b") as file:
         file.seek(path.stat().st_size // 2 // 8 * 8)
         byte = file.read(1)[0]
         file.seek(-1, os.SEEK_CUR)
-        file.write(bytes([byte ^ bit]))
+        file.write(bytes([byte ^ 1]))
 
 
 def _replace(path: Path) -> None:
@@ -51,13 +52,7 @@ def _move_away(path: Path) -> None:
     path.rename(path.with_name("elsewhere"))
 
 
-CHANGES: dict[str, Callable[[Path], None]] = {
-    "changed": _change,
-    "changed beyond what is valid": lambda path: _change(path, bit=128),
-    "replaced": _replace,
-    "moved away": _move_away,
-}
-MADE_UP = {"rayjobs/benchmarks/peers.py", "rayjobs/benchmarks/searches.py"}  # artifacts of benchmarks, made from no stage
+CHANGES: dict[str, Callable[[Path], None]] = {"changed": _change, "replaced": _replace, "moved away": _move_away}
 RESULTS = (".safetensors", ".npy", ".parquet", ".arrow", "scores.json")  # what holds no seconds
 FILES = {"corpus": "corpus/*/rows.arrow", "tokens": "tokens/*/ids.npy", "bank": "bank/*/shards/*"}
 
@@ -74,10 +69,8 @@ def _reads_banks(stage: Stage) -> bool:
     return isinstance(stage, Train) and bool(stage.banks)
 
 
-@pytest.mark.in_turns
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize(("kind", "change"), [("corpus", "changed"), ("tokens", "moved away"), ("bank", "replaced")])
 def test_a_training_on_an_input_that_changes_under_it_is_not_published(
     kind: str, change: str, undisturbed: Undisturbed, tmp_path: Path, tiny_encoder_dir: Path
 ) -> None:
@@ -121,17 +114,6 @@ def _digests(store: ArtifactStore, stages: tuple[Stage, ...]) -> dict[str, dict[
     return found
 
 
-def test_a_file_that_was_replaced_and_found_whole_again_is_not_the_one_that_is_read(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    """As when another process builds a damaged corpus again, and this one opens it a second time."""
-    plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(tmp_path / "data"), store=tmp_path / "store")
-    corpus = next(stage for stage in plan.stages if stage.kind == "corpus")
-    build_here(corpus, context)
-    with pytest.raises(ArtifactLost, match="replaced while it was read"), inputs_watched():
-        _replace(folder_of(corpus, context) / "rows.arrow")
-        folder_of(corpus, context)
-        check_inputs()
-
-
 def test_a_loss_that_another_host_has_seen_keeps_the_first_one_from_publishing(tmp_path: Path, tiny_encoder_dir: Path) -> None:
     """Each host has a copy of its own of what an object store holds."""
     plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(tmp_path / "data"), store=tmp_path / "store")
@@ -146,27 +128,61 @@ def test_a_loss_that_another_host_has_seen_keeps_the_first_one_from_publishing(t
     assert publish_training(resumed, stage, context, quiet, started=0.0) == context.store.get(stage) is not None
 
 
-def test_embeddings_that_were_kept_are_inputs(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(tmp_path / "data"), store=tmp_path / "store")
-    scores, of = plan.trials[0].scores, EncoderSpec(checkpoint="minilm-l6", revision="r")
-    embed = partial(kept_or_encoded, scores, of, ["a", "b"], context, lambda sentences: np.ones((len(sentences), 4), np.float32))
-    embed()
-    (kept,) = (tmp_path / "store").glob("encoded/*/embeddings.npy")
-    with pytest.raises(ArtifactLost, match=r"embeddings\.npy: changed"), inputs_watched():
-        embed()
-        _change(kept)
-        check_inputs()
+CHANGED = "another content than when the run was planned"
 
 
-def test_what_no_stage_reads_is_not_looked_at(tmp_path: Path) -> None:
-    with inputs_watched():
-        check_inputs()
-    with pytest.raises(KeyError, match="its own"), inputs_watched():
-        raise KeyError("its own")
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    root = tmp_path / "data"
+    for name, text in {
+        "rows.csv": "sentence1,sentence2,score\none,two,1\nthree,four,2\nfive,six,3\n",
+        "test.csv": "sentence1,sentence2,score\nseven,eight,1\nnine,ten,2\n",
+        "faq_docs.csv": "document_id,text\nd,an answer\n",
+        "faq_queries.csv": "query_id,query\nq,a question\n",
+        "faq_qrels.csv": "query_id,document_id,relevance\nq,d,1\n",
+        "beir/corpus.jsonl": '{"_id": "d", "text": "an answer"}\n',
+        "beir/queries.jsonl": '{"_id": "q", "text": "a question"}\n',
+        "beir/qrels/test.tsv": "query-id\tcorpus-id\tscore\nq\td\t1\n",
+    }.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    write_forums(root / "forums")
+    return root
 
 
-def test_nothing_is_published_but_through_the_look_at_the_inputs() -> None:
-    root = Path(__file__).parents[3]
-    sources = [path for room in ("sentdist", "rayjobs") for path in (root / room).rglob("*.py")]
-    found = {path.relative_to(root).as_posix() for path in sources if "store.commit(" in path.read_text()}
-    assert found == {"sentdist/stages/commit.py", *MADE_UP}
+def revision(data: Path, name: str) -> str:
+    return inspect_source(name, data_root=data).revision
+
+
+def test_each_file_of_a_source_is_pinned(data: Path) -> None:
+    for name, files in {
+        "rows": ["rows.csv"],
+        "faq": ["faq_docs.csv", "faq_queries.csv", "faq_qrels.csv"],
+        "beir": ["beir/corpus.jsonl", "beir/queries.jsonl", "beir/qrels/test.tsv", "beir/qrels/train.tsv"],
+        "forums": ["forums/corpus.json", "forums/retrieval_split.json"],
+    }.items():
+        planned = revision(data, name)
+        for file in (data / one for one in files):
+            check_pinned(name, planned, data_root=data)
+            before = file.read_bytes() if file.exists() else b""
+            file.write_bytes(before + b"\n")
+            with pytest.raises(DataError, match=CHANGED):
+                check_pinned(name, planned, data_root=data)
+            file.write_bytes(before) if before else file.unlink()
+
+
+def test_corpora_and_tasks_of_changed_data_are_not_made(data: Path, tmp_path: Path) -> None:
+    planned, context = revision(data, "rows"), Context(store=ArtifactStore(tmp_path / "store"), data_root=str(data))
+    stage = RowsCorpus(source="rows", source_revision=planned, split=None, columns=("sentence1", "sentence2"))
+    task = Task(name="mine", kind="sts", source="rows", revision=planned)
+    before = (data / "rows.csv").read_text()
+    (data / "rows.csv").write_text(before.replace("one", "another"))
+    with pytest.raises(DataError, match=CHANGED):
+        build_corpus_stage(stage, context)
+    with pytest.raises(DataError, match=CHANGED):
+        load_task(task, str(data))
+    assert not context.store.has(stage)
+    (data / "rows.csv").write_text(before)
+    build_corpus_stage(stage, context)
+    assert context.store.has(stage) and load_task(task, str(data)).sentences

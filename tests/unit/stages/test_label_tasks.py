@@ -1,26 +1,25 @@
-"""Labelled tasks from file to score: columns, splits, empty texts, and each sentence encoded once."""
+"""Labelled tasks and triplets from file to score: columns, splits, empty texts, and each sentence encoded once."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from sentdist.data.labels import EMPTY, read_labelled
-from sentdist.errors import DataError, RecipeError
+from sentdist.data.leaks import LeakFinder
+from sentdist.data.sources.pinned import inspect_source
+from sentdist.errors import DataError
 from sentdist.learning.encoder import encode as embedding
-from sentdist.plan.task_kinds import ClassificationTask, ClusteringTask
-from sentdist.plan.tasks import TASK_GROUPS, TASKS
-from sentdist.stages.context import Context
-from sentdist.stages.scores.embedding_cache import kept_or_encoded
+from sentdist.plan.task_kinds import ClusteringTask, ParaphraseTask, TripletTask
 from sentdist.stages.scores.scorer import COSINE
-from sentdist.stages.tasks.classification import load_classification
 from sentdist.stages.tasks.clustering import load_clustering
-from sentdist.store.store import ArtifactStore
-from tests.support.tasks_data import evaluated, stage_of, write_table
+from sentdist.stages.tasks.load import load_task
+from sentdist.stages.tasks.pairs import LoadedPairs, load_pairs
+from sentdist.stages.tasks.triplets import LoadedTriplets, load_triplets
+from tests.support.tasks_data import evaluated, write_table
 
 SUBJECTS = ("a man", "a woman", "the old man", "the young woman", "a child", "the small child")
 VERBS = ("eats", "drinks", "plays", "sings", "reads", "walks")
@@ -40,17 +39,6 @@ def data(tmp_path: Path) -> Path:
     write_table(root, "transfer/cr", [*rows, {"text": "  ", "label": 1}, {"text": "", "label": 0}])
     split = ["test" if number % 3 == 0 else "dev" if number % 3 == 1 else "train" for number in range(len(rows))]
     write_table(root, "transfer/sst2", [{**row, "split": part} for row, part in zip(rows, split, strict=True)])
-    texts = [str(row["text"]) for row in rows]
-    pairs = [
-        {
-            "split": "test" if number % 5 == 0 else "train",
-            "text": text,
-            "text2": text if number % 2 else texts[number - 30],
-            "label": number % 2,
-        }
-        for number, text in enumerate(texts)
-    ]
-    write_table(root, "transfer/mrpc", pairs)
     return root
 
 
@@ -63,28 +51,6 @@ def test_a_planted_encoder_finds_the_labels_and_items_say_which(planted_encoder_
     found = pq.read_table(items / "cr.parquet")
     assert found.num_rows == 74 and np.mean(found["accuracy"]) == pytest.approx(results["cr"])
     assert pq.read_table(items / "sst2.parquet")["row"].to_pylist() == list(range(0, 72, 3)), "rows are those of the file"
-
-
-def test_pairs_are_classified_by_difference_and_product(data: Path) -> None:
-    loaded = load_classification(
-        ClassificationTask(name="mrpc", source="transfer/mrpc", revision="x", columns=("text", "text2"), split="test", num_folds=5), data
-    )
-    words = sorted({word for text in loaded.sentences for word in text.split()})
-    bags = np.asarray([[1.0, *(word in text.split() for word in words)] for text in loaded.sentences], dtype=np.float32)
-    score = loaded.score(bags, COSINE)
-    assert score.main is not None and score.main > 90.0 and float(str(score.measures["f1"])) > 90.0
-
-
-def test_every_unique_sentence_is_encoded_once_over_all_tasks(
-    planted_encoder_dir: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[str] = []
-    encode = embedding.encode
-    monkeypatch.setattr(
-        embedding, "encode", lambda encoder, sentences, **options: (seen.extend(sentences), encode(encoder, sentences, **options))[1]
-    )
-    evaluated(planted_encoder_dir, ("cr", "sst2", "mrpc"), data=data, store=tmp_path / "store")
-    assert len(seen) == len(set(seen)) == 73
 
 
 def test_other_tasks_of_an_encoder_encode_only_what_is_new(
@@ -112,72 +78,6 @@ def test_other_tasks_of_an_encoder_encode_only_what_is_new(
     assert counts == [72, 2, 3, 3], "another encoder knows nothing of it, and a sweep keeps nothing"
 
 
-@pytest.mark.parametrize("other", [{"max_length": 3}, {"precision": "bf16"}])
-def test_embeddings_of_another_length_or_precision_are_not_taken(
-    other: dict[str, Any], planted_encoder_dir: Path, data: Path, tmp_path: Path
-) -> None:
-    stage, resolver = stage_of(planted_encoder_dir, ("clustering=transfer/sst2",), data)
-    made = []
-    for asked in (stage, stage.model_copy(update=other)):
-
-        def embed(sentences: list[str], *, number: int = len(made)) -> np.ndarray:
-            return np.full((len(sentences), 2), float(number))
-
-        context = Context(
-            store=ArtifactStore(str(tmp_path / "store")),
-            data_root=str(data),
-            folders=resolver.folders,
-            keeps_embeddings=True,
-        )
-        made.append(kept_or_encoded(asked, asked.encoder, ["a man eats", "a dog eats"], context, embed))
-    assert [embeddings.tolist() for embeddings in made] == [[[0.0, 0.0]] * 2, [[1.0, 1.0]] * 2]
-
-
-def test_empty_texts_become_what_senteval_encodes(data: Path) -> None:
-    rows = read_labelled("transfer/cr", data_root=data)
-    assert rows.num_empty == 2 and rows.texts[0][-2:] == (EMPTY, EMPTY) and rows.labels[-2:] == ("1", "0")
-
-
-def test_texts_of_each_column_may_be_empty(tmp_path: Path) -> None:
-    write_table(tmp_path, "made", [{"first": "a", "second": "", "label": 1}, {"first": "", "second": None, "label": 0}])
-    found = read_labelled("made", columns=("first", "second"), data_root=tmp_path)
-    assert (found.texts, found.num_empty) == ((("a", EMPTY), (EMPTY, EMPTY)), 3)
-
-
-def test_spaces_within_texts_are_made_one(tmp_path: Path) -> None:
-    write_table(tmp_path, "made", [{"text": " a\tman  eats ", "label": "x"}, {"text": "b", "label": "y"}])
-    assert read_labelled("made", data_root=tmp_path).texts == (("a man eats", "b"),)
-
-
-def test_a_row_without_a_split_is_in_none(tmp_path: Path) -> None:
-    splits = {"a": "train", "b": "", "c": "test", "d": "train"}
-    write_table(tmp_path, "made", [{"text": text, "label": text.upper(), "split": split} for text, split in splits.items()])
-    found = read_labelled("made", splits=("test", "train"), data_root=tmp_path)
-    assert (found.texts, found.labels, found.splits) == ((("a", "c", "d"),), ("A", "C", "D"), ("train", "test", "train"))
-    assert found.rows_of("train") == [0, 2]
-    assert read_labelled("made", data_root=tmp_path).texts == (("a", "b", "c", "d"),)
-
-
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([{"text": "a", "label": 1}, {"text": "b", "label": None}], "no label in row 2"),
-        ([{"text": 3, "label": 1}], "text 3 in row 1"),
-        ([{"sentence": "a", "label": 1}], "text missing"),
-    ],
-)
-def test_bad_rows_are_named(rows: list[dict[str, object]], message: str, tmp_path: Path) -> None:
-    write_table(tmp_path, "made", rows)
-    with pytest.raises(DataError, match=message):
-        read_labelled("made", data_root=tmp_path)
-
-
-def test_an_absent_split_is_reported_while_planning(tiny_encoder_dir: Path, data: Path) -> None:
-    write_table(data, "transfer/sst2", [{**row, "split": "train"} for row in _rows()])
-    with pytest.raises(DataError, match=r'task sst2: transfer/sst2: found split "test"'):
-        stage_of(tiny_encoder_dir, ("sst2",), data)
-
-
 def test_items_of_clusters_stand_in_the_order_of_their_texts(tmp_path: Path) -> None:
     labels = list("abbaababba")
     write_table(tmp_path, "made", [{"text": f"{label} {number}", "label": label} for number, label in enumerate(labels)])
@@ -188,28 +88,72 @@ def test_items_of_clusters_stand_in_the_order_of_their_texts(tmp_path: Path) -> 
     assert len(set(zip(labels, found.items["cluster"].to_pylist(), strict=True))) == 2, "each label is a cluster"
 
 
-def test_words_alone_have_no_score(data: Path) -> None:
-    loaded = load_classification(ClassificationTask(name="cr", source="transfer/cr", revision="x"), data)
-    with pytest.raises(RecipeError, match="expected an encoder"):
-        loaded.score_words("bm25")
+def test_texts_labels_and_splits_of_labelled_rows(tmp_path: Path) -> None:
+    rows = [
+        {"text": " a\tman  eats ", "text2": "", "label": 1, "split": "train"},
+        {"text": "b", "text2": None, "label": 0, "split": ""},
+        {"text": "", "text2": "d", "label": 1, "split": "test"},
+    ]
+    write_table(tmp_path, "made", rows)  # type: ignore[arg-type]
+    found = read_labelled("made", columns=("text", "text2"), splits=("test", "train"), data_root=tmp_path)
+    assert (found.texts, found.num_empty) == ((("a man eats", EMPTY), (EMPTY, "d")), 2)
+    assert (found.labels, found.splits, found.rows_of("train")) == (("1", "1"), ("train", "test"), [0])
+    assert read_labelled("made", data_root=tmp_path).texts == (("a man eats", "b", EMPTY),)
+    bad = (([{"text": "a", "label": 1}, {"text": "b", "label": None}], "no label in row 2"), ([{"text": 3, "label": 1}], "text 3 in row 1"))
+    for wrong, said in (*bad, ([{"sentence": "a", "label": 1}], "text missing")):
+        write_table(tmp_path, "made", wrong)
+        with pytest.raises(DataError, match=said):
+            read_labelled("made", data_root=tmp_path)
 
 
-def test_the_transfer_group_is_sentevals() -> None:
-    assert TASK_GROUPS["transfer"] == ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")
-    assert {(TASKS[name].kind, TASKS[name].classifier) for name in TASK_GROUPS["transfer"]} == {("classification", "senteval")}
-    assert [TASKS[name].split for name in TASK_GROUPS["transfer"]] == [None] * 4 + ["test"] * 3
+@pytest.mark.parametrize("labels", [[1, 0, 1], [True, False, True], ["1", "0", "1"], ["True", "false", "TRUE"]])
+def test_labels_of_pairs_may_be_numbers_or_words(labels: list[object], tmp_path: Path) -> None:
+    def loaded(labels: list[object]) -> LoadedPairs:
+        write_table(tmp_path, "p", [{"sentence1": f"a {n}", "sentence2": f"b {n}", "label": label} for n, label in enumerate(labels)])
+        return load_pairs(ParaphraseTask(name="p", source="p", revision="1", split=None), tmp_path)
+
+    assert loaded(labels).labels == (1, 0, 1)
+    with pytest.raises(DataError, match="label 'yes' in row 3"):
+        loaded(["1", "0", "yes"])
 
 
-def test_every_task_says_whose_data_it_is() -> None:
-    assert all(card.licence for card in TASKS.values())
+ROWS = [
+    ("a dog runs", "the dog is running", "a dog sleeps"),
+    ("a cat sits on a mat", "on a mat sits a cat", "nobody is here"),
+    ("two men play chess", "people play a game", "two men play cards"),
+    ("a child sings", "a child sings", "a child sings"),  # a tie
+]
 
 
-@pytest.mark.parametrize(("role", "dev", "texts_of"), [("test", "dev", "test"), ("dev", "dev", "dev"), ("dev", None, "train")])
-def test_the_texts_of_a_task_are_those_that_its_accuracy_is_of(
-    role: Literal["test", "dev"], dev: str | None, texts_of: str, data: Path
-) -> None:
-    """As a dev set it must not share texts with training where the penalty is chosen, not where it is tested."""
-    task = ClassificationTask(name="sst2", source="transfer/sst2", revision="x", split="test", dev=dev, role=role)
-    loaded = load_classification(task, data)
-    expected = [str(row["text"]) for row in pq.read_table(data / "transfer/sst2.parquet").to_pylist() if row["split"] == texts_of]
-    assert expected and [text for (text,) in loaded.texts().sentences] == expected
+def triplets(*rows: tuple[str, str, str]) -> LoadedTriplets:
+    anchors, positives, negatives = zip(*rows, strict=True)
+    return LoadedTriplets(task=TripletTask(name="t", source="s", revision="r"), anchors=anchors, positives=positives, negatives=negatives)
+
+
+def test_accuracy_is_that_of_loops_and_ties_are_wrong() -> None:
+    rng = np.random.default_rng(0)
+    embeddings = rng.standard_normal((12, 5))
+    embeddings[11] = embeddings[7]  # the fourth triplet: positive and negative are one
+    found = triplets(*ROWS).score(embeddings, COSINE)
+    unit = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
+    right = [float(unit[row] @ unit[4 + row] > unit[row] @ unit[8 + row]) for row in range(3)] + [0.0]
+    assert found.items["accuracy"].to_pylist() == [100.0 * one for one in right]
+    assert found.main == found.measures["accuracy"] == pytest.approx(100 * sum(right) / 4)
+    assert triplets(*ROWS).score(np.ones((12, 5)), COSINE).main is None, "an encoder that distinguishes nothing"
+    wide = rng.standard_normal((3 * 4000, 8))
+    many = triplets(*(("a", "b", "c") for _ in range(4000)))
+    assert many.score(wide, COSINE).main == pytest.approx(50, abs=3)  # chance; a standard deviation is 0.8
+
+
+def test_word_overlap_is_a_floor_and_leaked_pairs_are_found(tmp_path: Path) -> None:
+    rows = [dict(zip(("sent0", "sent1", "hard_neg"), row, strict=True)) | {"split": "test"} for row in ROWS]
+    write_table(tmp_path, "my/triplets", [*rows, {"sent0": "not", "sent1": "of the", "hard_neg": "test", "split": "train"}])
+    revision = inspect_source("my/triplets", data_root=tmp_path).revision
+    task = TripletTask(name="mine", source="my/triplets", revision=revision, split="test")
+    assert load_triplets(task, tmp_path).score_words("word_overlap").main == 25.0  # only the cat shares more words with its positive
+    near = triplets(("red dog", "red dog runs", "red dog runs too far"), ("a cat", "a dog", "a cat sits"))
+    assert near.score_words("word_overlap").items["accuracy"].to_pylist() == [100.0, 0.0], "both are compared with the anchor"
+    texts = load_task(task, tmp_path).texts()
+    assert texts.num_items == 4 and texts.pairs[2] == (2, "two men play chess", "people play a game")
+    (found,) = LeakFinder([texts]).find([["people play a game", "two men play chess", "?"]], np.array([[0], [1]]))
+    assert {item.item: item.level for item in found.items} == {2: "normalised"}

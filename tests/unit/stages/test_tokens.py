@@ -9,14 +9,13 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from sentdist.data.corpus import OpenedCorpus
 from sentdist.errors import DataError, EncoderError
 from sentdist.learning.encoder import token_table
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.encoder.token_table import TokenTable, merge_shards, write_shard
+from sentdist.learning.encoder.token_table import TokenTable
 from sentdist.learning.encoder.tokenizing import token_ids, tokenizer_digest
 from sentdist.plan.stages import Tokens, Train
 from sentdist.stages import tokens as tokens_module
@@ -45,7 +44,6 @@ def _kept(context: Context) -> list[str]:
 
 
 def test_the_table_has_what_the_tokenizer_gives(prepared: Any) -> None:
-    """Special tokens, truncation, any order, the same sentence twice; from shards of seven sentences."""
     train, context = prepared
     short = train.model_copy(update={"training": train.training.model_copy(update={"max_length": 5})})
     encoder = load_encoder(train, context)
@@ -64,7 +62,6 @@ def test_the_table_has_what_the_tokenizer_gives(prepared: Any) -> None:
 
 
 def test_seeds_and_trained_encoders_share_the_tokens_of_a_corpus(prepared: Any) -> None:
-    """Two seeds, and a training that goes on from the first: one table, which goes with its corpus."""
     train, context = prepared
     build_here(train, context)
     other = train.model_copy(update={"seed": train.seed + 1})
@@ -77,17 +74,6 @@ def test_seeds_and_trained_encoders_share_the_tokens_of_a_corpus(prepared: Any) 
     corpus = context.store.get(train.corpus)
     assert corpus is not None
     assert set(kept) <= {artifact.record.place for artifact in dependents(context.store, corpus)}
-
-
-def test_a_damaged_table_is_made_again(prepared: Any) -> None:
-    train, context = prepared
-    encoder = load_encoder(train, context)
-    folder = tokens_of(train, context, encoder.tokenizer).folder
-    content = (folder / token_table.IDS).read_bytes()
-    (folder / token_table.IDS).write_bytes(content[:-1] + b"\x7f")
-    fresh = Context(store=type(context.store)(context.store.root), runtime=context.runtime)
-    table = tokens_of(train, fresh, encoder.tokenizer)
-    assert (table.folder / token_table.IDS).read_bytes() == content
 
 
 def test_tokens_are_distinguished_by_what_the_ids_depend_on(prepared: Any, tiny_encoder_dir: Path, tmp_path: Path) -> None:
@@ -107,23 +93,6 @@ def test_tokens_are_distinguished_by_what_the_ids_depend_on(prepared: Any, tiny_
     longer = train.model_copy(update={"training": train.training.model_copy(update={"max_length": 6})})
     assert tokens_stage(longer, encoder.tokenizer).key != tokens_stage(train, encoder.tokenizer).key
     assert tokens_stage(train, tokenizer).key != tokens_stage(train, encoder.tokenizer).key
-
-
-@pytest.mark.parametrize(("num_words", "dtype"), [(2**16, np.uint16), (2**16 + 1, np.uint32)])
-def test_large_vocabularies_lose_no_digit(tmp_path: Path, num_words: int, dtype: type) -> None:
-    words = {f"w{number}": number for number in range(num_words)}
-    backend = Tokenizer(models.WordLevel(words, unk_token="w0"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="w0")
-    sentences = [f"w1 w{num_words - 1}", "w7", f"w{num_words - 2} w0 w3"]
-    for number, part in enumerate((sentences[:2], sentences[2:])):
-        ids, num_truncated = token_ids(tokenizer, part, max_length=9)
-        with (tmp_path / f"{number}.npz").open("wb") as file:
-            write_shard(file, ids, num_truncated=num_truncated)
-    merge_shards(tmp_path, [tmp_path / "0.npz", tmp_path / "1.npz"])
-    table = TokenTable.open(tmp_path)
-    assert table.ids.dtype == dtype and not table.ids.flags.owndata and not table.ids.flags.writeable
-    assert table.batch(np.array([2, 0])).token_ids.tolist() == [num_words - 2, 0, 3, 1, num_words - 1]
 
 
 def test_what_cannot_be_read_is_said(prepared: Any, tmp_path: Path) -> None:

@@ -1,41 +1,36 @@
-"""Training steps: what a report says, and what stops a run before the optimizer is touched."""
+"""Training steps: what a report says, what stops a run before the optimizer is touched, and the share of each rank."""
 
 from __future__ import annotations
 
 import itertools
 import pickle
-import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
+import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
-from safetensors.torch import load_file
 from torch import Tensor
 
-from sentdist.errors import DataError, RecipeError, ResourceError, TrainingDiverged
-from sentdist.execution.searching.prices import StoreBefore, spent_on
+from sentdist.errors import DataError, RecipeError, ResourceError, SentdistError, TrainingDiverged
+from sentdist.learning.bank import HostBank
 from sentdist.learning.checkpoint import Progress
 from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.gather import local_rows
-from sentdist.learning.loop import StepReport, train_steps
+from sentdist.learning.loop import StepReport, StepSeconds, train_steps
 from sentdist.learning.objective import Objective
-from sentdist.learning.optimization import SCHEDULES, Optimization, adamw
-from sentdist.plan.specs import Training
-from sentdist.plan.stage import Json
+from sentdist.learning.optimization import Optimization, adamw
 from sentdist.plan.stages import Train
-from sentdist.stages import dev_scorer
 from sentdist.stages.learning_curve import Curve
-from sentdist.stages.planning.worker_memory import sentences_at_a_time
-from sentdist.stages.rung_records import rung_score
-from sentdist.stages.train import TrainSession
+from sentdist.stages.local import build_here
+from sentdist.stages.rank_batches import RankBatches
+from sentdist.stages.ranks import Ranks
+from sentdist.stages.start_encoder import load_start_tokenizer
 from tests.parity.toy import ToyBank, ToyEncoder, toy_batches
 from tests.support import make
-from tests.support.building import run_local
+from tests.support.rank_threads import on_ranks
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 OPTIMIZATION = Optimization(num_steps=10, lr=1e-2, warmup_fraction=0.2)
@@ -79,36 +74,9 @@ def test_reports_say_what_happened() -> None:
     assert reports[-1].loss < reports[0].loss
 
 
-def busy(seconds: float) -> None:
-    until = time.perf_counter() + seconds
-    while time.perf_counter() < until:
-        pass
-
-
-def test_seconds_of_a_step_leave_out_what_the_caller_does_meanwhile() -> None:
-    def slow_batches() -> Iterator[Batch]:
-        for batch in toy_batches(3):
-            busy(0.02)
-            yield batch
-
+def test_a_loss_that_is_not_finite_stops_before_the_optimizer(tmp_path: Path) -> None:
     engine = TorchEngine(ToyEncoder(), OPTIMIZATION)
-    began = time.perf_counter()
-    reports = []
-    for report in train_steps(engine, make.info_nce(), slow_batches()):
-        reports.append(report)
-        busy(0.1)
-    elapsed = time.perf_counter() - began
-    assert all(report.seconds.data >= 0.02 for report in reports)
-    assert sum(report.seconds.total for report in reports) <= elapsed - 3 * 0.1
-    parts = [getattr(report.seconds, part) for report in reports for part in ("forward", "loss", "backward", "optimizer")]
-    assert min(parts) > 0
-    assert all(report.seconds.waiting == 0 for report in reports), "nobody to wait for"
-
-
-@pytest.mark.parametrize("factor", [float("nan"), float("inf")])
-def test_a_loss_that_is_not_finite_stops_before_the_optimizer(factor: float, tmp_path: Path) -> None:
-    engine = TorchEngine(ToyEncoder(), OPTIMIZATION)
-    steps = train_steps(engine, PoisonedAfter(3, factor), toy_batches(10))
+    steps = train_steps(engine, PoisonedAfter(3, float("nan")), toy_batches(10))
     list(itertools.islice(steps, 3))
     engine.save(tmp_path / "step-3", progress=Progress(step=3))
     before = frozen_state(engine)
@@ -130,104 +98,30 @@ def test_a_gradient_that_is_not_finite_stops_before_the_optimizer() -> None:
     assert_equal(list(engine.learner.parameters()), before)
 
 
-def test_sentences_whose_embeddings_are_not_finite_are_named() -> None:
-    encoder = ToyEncoder()
-    (batch,) = toy_batches(1)
-    with torch.no_grad():
-        encoder.tokens.weight[batch.tokens.token_ids[0]] = float("nan")
-    with pytest.raises(TrainingDiverged, match=rf"embeddings not finite, sentences \[{batch.sentence_ids[0, 0]}"):
-        next(train_steps(TorchEngine(encoder, OPTIMIZATION), make.info_nce(), [batch]))
+def test_shares_of_a_batch_cover_it_in_rank_order() -> None:
+    for num_rows, shares in ((6, [2, 2, 2]), (8, [3, 3, 2]), (7, [3, 2, 2])):
+        rows = [local_rows(num_rows, rank=rank, world_size=3) for rank in range(3)]
+        assert [len(own) for own in rows] == shares and [row for own in rows for row in own] == list(range(num_rows))
+    for num_rows, world_size in ((2, 4), (0, 2)):
+        with pytest.raises(ResourceError, match=f"{num_rows} rows for {world_size} workers"):
+            local_rows(num_rows, rank=0, world_size=world_size)
 
 
-class Sum(Objective):
-    """Asks nothing of the other ranks."""
-
-    def __call__(self, embeddings: Tensor, batch: Batch) -> Tensor:
-        return embeddings.sum()
-
-
-def test_they_are_named_by_column_and_row_of_this_rank() -> None:
-    encoder = ToyEncoder()
-    (batch,) = toy_batches(1, rank=1, world_size=2)
-    bad = [5, 10]  # columns 1 and 2, rows 1 and 2 of this rank's four
-    lone = [next(iter(set(batch.tokens.take([place]).token_ids.tolist()))) for place in bad]
-    with torch.no_grad():
-        encoder.tokens.weight[lone] = float("nan")
-    named = [
-        int(sentence)
-        for place, sentence in enumerate(batch.own_sentence_ids)
-        if set(lone) & set(batch.tokens.take([place]).token_ids.tolist())
-    ]
-    with pytest.raises(TrainingDiverged, match=rf"rows 4 to 7 of the batch.*{len(named)} embeddings not finite, sentences") as caught:
-        next(train_steps(TorchEngine(encoder, OPTIMIZATION), Sum(), [batch]))
-    assert str(named[:8]) in str(caught.value) and len(named) < 12
-
-
-@pytest.mark.parametrize(("num_rows", "world_size"), [(2, 4), (0, 2)])
-def test_a_batch_with_fewer_rows_than_workers_is_refused(num_rows: int, world_size: int) -> None:
-    with pytest.raises(ResourceError, match=rf"{num_rows} rows for {world_size} workers.*at least a row for each"):
-        local_rows(num_rows, rank=0, world_size=world_size)
-
-
-@pytest.mark.parametrize(("num_rows", "shares"), [(6, [2, 2, 2]), (8, [3, 3, 2]), (7, [3, 2, 2]), (3, [1, 1, 1])])
-def test_shares_of_a_batch_cover_it_in_rank_order(num_rows: int, shares: list[int]) -> None:
-    rows = [local_rows(num_rows, rank=rank, world_size=3) for rank in range(3)]
-    assert [len(own) for own in rows] == shares
-    assert [row for own in rows for row in own] == list(range(num_rows))
-
-
-def test_a_batch_that_is_not_a_global_one_is_refused() -> None:
-    (batch,) = toy_batches(1)
-    short = replace(batch, sentence_ids=batch.sentence_ids[:, :4])
-    with pytest.raises(DataError, match=r"8 rows gathered.*the 4 rows of the global batch"):
-        make.info_nce()(ToyEncoder()(short.tokens), short)
-
-
-def test_embeddings_that_do_not_fill_their_columns_are_refused() -> None:
-    (batch,) = toy_batches(1)
-    with pytest.raises(DataError, match="anchor and a positive"):
-        make.info_nce()(ToyEncoder()(batch.tokens), replace(batch, num_columns=1))
-
-
-@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
-def test_temperatures_that_make_no_sense_are_refused(value: float) -> None:
-    for refused in (
-        lambda: make.info_nce(temperature=value),
-        lambda: make.entropy(phi=0.1, temperature=value),
-        lambda: make.rcl(bank=ToyBank(1), temperature=value),
-        lambda: make.rcl(bank=ToyBank(1), regulator_temperature=value),
-    ):
+def test_options_out_of_range_are_refused() -> None:
+    values: dict[str, tuple[object, ...]] = {
+        "num_steps": (0,), "lr": (0.0, float("nan")), "warmup_fraction": (1.5,), "schedule": ("cosine",), "schedule_stretch": (0.5,),
+        "weight_decay": (-0.1,), "clip_norm": (0.0,), "precision": ("fp16",),
+    }  # fmt: skip
+    for field, value in ((field, value) for field, wrong in values.items() for value in wrong):
+        with pytest.raises(RecipeError, match=rf"train\.{field}: found {value!r}"):
+            Optimization(**{"num_steps": 10, field: value})
+    for wrong in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(ValidationError, match="temperature"):
-            refused()
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_phi_and_weight_must_be_finite(value: float) -> None:
+            make.info_nce(temperature=wrong)
+        with pytest.raises(ValidationError, match="temperature"):
+            make.rcl(bank=ToyBank(1), regulator_temperature=wrong)
     with pytest.raises(ValidationError, match="phi"):
-        make.entropy(phi=value)
-    with pytest.raises(ValidationError, match="regulator_weight"):
-        make.rcl(bank=ToyBank(1), regulator_weight=value)
-
-
-def test_every_option_of_rcl_is_seen() -> None:
-    (batch,) = toy_batches(1)
-    embeddings = ToyEncoder()(batch.tokens).detach()
-    options = [{}, {"temperature": 0.05}, {"regulator_temperature": 0.3}, {"regulator_weight": 0.5}]
-    losses = {float(make.rcl(bank=ToyBank(2), **option)(embeddings, batch)) for option in options}
-    assert len(losses) == len(options)
-    same = [make.rcl(bank=ToyBank(2), temperature=0.3, regulator_temperature=value)(embeddings, batch) for value in (None, 0.3)]
-    assert torch.equal(*same), "left out, the regulators have the main term's temperature"
-
-
-def test_hard_negatives_enter_the_first_term_of_eq_3_only() -> None:
-    (batch,) = toy_batches(1)
-    embeddings = ToyEncoder()(batch.tokens)
-    without = Batch(tokens=batch.tokens.take(range(16)), num_columns=2, first_row=0, sentence_ids=batch.sentence_ids[:2])
-    bank = ToyBank(2)
-    regulators = [
-        make.rcl(bank=bank)(rows, of) - make.info_nce()(rows, of) for rows, of in ((embeddings, batch), (embeddings[:16], without))
-    ]
-    torch.testing.assert_close(*regulators)
+        make.entropy(phi=float("nan"))
 
 
 def test_vectors_do_not_decay() -> None:
@@ -237,31 +131,7 @@ def test_vectors_do_not_decay() -> None:
     assert found == {"tokens.weight": 0.01, "dense.weight": 0.01, "norm.weight": 0, "norm.bias": 0, "dense.bias": 0}
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("num_steps", 0),
-        ("lr", 0.0),
-        ("lr", float("nan")),
-        ("warmup_fraction", 1.5),
-        ("schedule", "cosine"),
-        ("schedule_stretch", 0.5),
-        ("weight_decay", -0.1),
-        ("clip_norm", 0.0),
-        ("precision", "fp16"),
-    ],
-)
-def test_training_options_out_of_range_are_refused(field: str, value: object) -> None:
-    with pytest.raises(RecipeError, match=rf"train\.{field}: found {value!r}"):
-        Optimization(**{"num_steps": 10, field: value})
-
-
-def test_the_schedules_of_a_recipe_are_those_of_an_engine() -> None:
-    assert set(get_args(Training.model_fields["schedule"].annotation)) == set(SCHEDULES)
-
-
 def test_a_stretched_schedule_ends_before_its_end() -> None:
-    """The regression paper's code: 14,720 steps on a schedule for 58,879, warm-up over 80 % of the run, at the end 94 % of the peak."""
     released = Optimization(num_steps=14_720, warmup_fraction=0.2, schedule_stretch=4.0)
     assert released.num_warmup_steps / released.num_steps == pytest.approx(0.8)
     stretched = replace(OPTIMIZATION, num_steps=15, warmup_fraction=0.2, schedule_stretch=4.0)
@@ -284,97 +154,88 @@ def test_constant_schedule_and_no_clipping() -> None:
     assert not torch.equal(weights[0], weights[2])
 
 
-def test_bf16_computes_in_bf16_over_float32_weights() -> None:
-    batches = toy_batches(3)
-    losses = {}
-    for precision in ("fp32", "bf16"):
-        engine = TorchEngine(ToyEncoder(), replace(OPTIMIZATION, precision=precision, warmup_fraction=0.0))
-        assert engine.encode(batches[0].tokens).dtype == torch.float32
-        losses[precision] = [report.loss for report in train_steps(engine, make.info_nce(temperature=0.05), batches)]
-        assert {tensor.dtype for tensor in engine.weights().values()} == {torch.float32}
-    assert losses["bf16"] != losses["fp32"]
-    assert losses["bf16"] == pytest.approx(losses["fp32"], rel=0.05)  # bfloat16 knows cosines to 0.4 %, divided by a temperature of 0.05
+def test_a_point_of_a_curve_is_the_mean_of_the_steps_since_the_last() -> None:
+    took = StepSeconds(data=0.0, forward=0.5, loss=0.0, backward=0.0, optimizer=0.0, waiting=0.0)
+    reports = [
+        StepReport(step=step, loss=loss, grad_norm=1.0, lr=0.1, num_sentences=10 + step, seconds=took)
+        for step, loss in enumerate((8.0, 6.0, 4.0, 1.0))
+    ]
+    whole, before, after = (Curve(log_every=every) for every in (2, 4, 4))
+    for report in reports:
+        whole.add(report)
+    points = [(point["step"], point["loss"], point["sentences_per_s"]) for point in whole.history]
+    assert points == [(1, 8.0, 20.0), (2, 6.0, 22.0), (4, 2.5, 25.0)] and whole.summary()["sentences_per_s"] == 23.0
+    for report in reports[:2]:
+        before.add(report)
+    after.go_on(before.since_last_point())
+    for report in reports[2:]:
+        after.add(report)
+    assert (after.history[-1]["step"], after.history[-1]["loss"]) == (4, 11 / 3), "as if nothing had been between"
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        torch.OutOfMemoryError("full"),
-        torch.AcceleratorError("CUDA error: uncorrectable ECC error encountered"),
-        torch.distributed.DistBackendError("NCCL error in: NCCLUtils.cpp:93, remote process exited or there was a network error"),
-    ],
-)
-def test_a_gpu_that_fails_while_a_checkpoint_is_loaded_says_nothing_of_the_checkpoint(
-    error: RuntimeError, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It was moved aside as damaged, and the training started over."""
-
-    def load(session: TrainSession, folder: Path) -> None:
-        raise error
-
-    monkeypatch.setattr(TrainSession, "_load", load)
-    with pytest.raises(type(error)):
-        TrainSession.load(TrainSession.__new__(TrainSession), tmp_path)
+def _error(rank: int) -> DataError:
+    return DataError(where=f"rank {rank}", found="nothing", expected="a row", remedy="Look there.")
 
 
-@pytest.mark.usefixtures("one_thread")
-def test_dev_scores_that_are_not_defined_are_none_in_the_record(
-    tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dev_scorer, "mean_of_parts", lambda parts: None)
-    values = tiny_values(tiny_encoder_dir, methods={"m": {"objective": {"name": "info_nce"}}}, baseline=None)
-    plan, context = tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")
-    run_local(plan, context)
-    encoder = context.store.get(plan.trials[0].scores.inputs[0])
-    assert encoder is not None and encoder.record.results["best_dev_score"] is None
-    assert "Infinity" not in (context.store.folder(encoder) / "record.json").read_text(), "JSON knows none"
+@pytest.mark.parametrize("failing", [(0,), (1, 2)])
+def test_the_first_error_of_a_rank_is_raised_on_all_and_what_follows_is_not_done(failing: tuple[int, ...]) -> None:
+    done: list[int] = []
+
+    def act(ranks: Ranks) -> None:
+        with ranks.errors_on_all():
+            if ranks.rank in failing:
+                raise _error(ranks.rank)
+        done.append(ranks.rank)
+
+    errors = on_ranks(3, act)
+    assert [error.where for error in errors if isinstance(error, SentdistError)] == [f"rank {failing[0]}"] * 3
+    assert not done
+    assert on_ranks(3, lambda ranks: ranks.from_first(lambda: f"made by {ranks.rank}")) == ["made by 0"] * 3
+    assert on_ranks(3, lambda ranks: ranks.first_said(f"{ranks.rank}" if ranks.rank else None)) == ["1"] * 3
 
 
-@pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize(
-    ("limit", "scores", "kept"),
-    [
-        (48, {}, 3),  # of six steps the third and the last are scored, both alike
-        (16, {}, 2),  # the first of two steps is the first of the warm-up: its encoder is still the untouched one
-        (16, {1: 60.0}, 1),  # which may be the better one
-    ],
-)
-def test_of_checkpoints_with_equal_dev_scores_the_first_that_has_moved_is_kept(
-    limit: int, scores: dict[int, float], kept: int, tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reported = iter([scores.get(1, 50.0)])
-    monkeypatch.setattr(dev_scorer, "mean_of_parts", lambda parts: next(reported, 50.0))
-    changes: dict[str, Json] = {"methods": {"m": {"objective": {"name": "info_nce"}}}, "baseline": None}
-    values = tiny_values(tiny_encoder_dir, **changes) | {"corpus": {"source": "nli/triplets", "limit": limit}}
-    plan, context = tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")
-    run_local(plan, context)
-    encoder = plan.trials[0].scores.encoder
-    assert isinstance(encoder, Train)
-    artifact = context.store.get(encoder)
-    assert artifact is not None
-    assert artifact.record.results["num_steps"] == limit // 8 and artifact.record.results["best_step"] == kept
-    weights = (load_file(folder / "model.safetensors") for folder in (tiny_encoder_dir, context.store.folder(artifact)))
-    assert _have_moved(*weights) is (kept > 1)
+class NumberedBank(HostBank):
+    """Two encoders: of sentence s the first says s, the second −s; in float16."""
+
+    def rows(self, sentence_ids: np.ndarray) -> Tensor:
+        ids = torch.from_numpy(np.asarray(sentence_ids).ravel()).half()
+        return torch.stack([ids, -ids])[:, :, None].expand(-1, -1, 3)
 
 
-def _have_moved(before: dict[str, Tensor], after: dict[str, Tensor]) -> bool:
-    return any(not torch.equal(before[name], after[name]) for name in before.keys() & after.keys())
+@pytest.fixture(scope="module")
+def batches(tmp_path_factory: pytest.TempPathFactory, tiny_encoder_dir: Path) -> RankBatches:
+    """Of two epochs of batches of 8."""
+    values = tiny_values(tiny_encoder_dir, training={"batch_size": 8, "epochs": 2, "learning_rate": 1e-3, "max_length": 20})
+    plan, context = tiny_plan(values, data=write_data(tmp_path_factory.mktemp("data")), store=tmp_path_factory.mktemp("store"))
+    stage = next(stage for stage in plan.stages if isinstance(stage, Train) and stage.num_columns == 3)
+    build_here(stage.corpus, context)
+    return RankBatches(stage, context, tokenizer=load_start_tokenizer(stage, context), bank=NumberedBank())
 
 
-@pytest.mark.parametrize("hard_negatives", [True, False])
-def test_a_training_is_forecast_by_the_sentences_that_its_steps_take(
-    hard_negatives: bool, tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reports: list[StepReport] = []
-    monkeypatch.setattr(Curve, "add", lambda self, report, add=Curve.add: (reports.append(report), add(self, report)))
-    method: dict[str, object] = {"objective": {"name": "info_nce", "hard_negatives": hard_negatives}}
-    values = tiny_values(tiny_encoder_dir, methods={"eq1": method}, baseline="eq1", selection={"task": "stsb-dev"})
-    plan, context = tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")
-    (train,) = (stage for stage in plan.stages if isinstance(stage, Train))
-    run_local(plan, context)
-    taken = [report.num_sentences for report in reports]
-    assert set(taken) == {8 * (3 if hard_negatives else 2)} == {train.sentences_per_step} == {sentences_at_a_time(train, context.runtime)}
-    assert sum(taken) == train.num_sentences(plan.rows)
-    score = rung_score(train, 1.0, context)
-    assert score is not None and score.sentences == sum(taken)
-    assert spent_on(train, context.store, earlier=StoreBefore(places=frozenset(), since=None), known=set()).sentences == sum(taken)
+def _shares(batches: RankBatches, world_size: int) -> list[list[tuple[int, int, Batch]]]:
+    return [list(batches.beginning_at(0, 0, rank=rank, world_size=world_size)) for rank in range(world_size)]
+
+
+@pytest.mark.parametrize(("world_size", "sizes"), [(3, [3, 3, 2])])
+def test_ranks_share_each_batch_and_each_looks_up_its_own_rows_alone(batches: RankBatches, world_size: int, sizes: list[int]) -> None:
+    """Rows of a bank travel in the type that they are stored in: half of float32."""
+    (whole,), shares = _shares(batches, 1), _shares(batches, world_size)
+    assert len(whole) == 2 * whole[0][1] and {len(share) for share in shares} == {len(whole)}
+    for (place, num_steps, one), *parts in zip(whole, *shares, strict=True):
+        for (own_place, own_num_steps, own), first, size in zip(parts, np.cumsum([0, *sizes]), sizes, strict=False):
+            assert (own_place, own_num_steps, own.first_row, own.num_rows) == (place, num_steps, first, size)
+            assert np.array_equal(own.sentence_ids, one.sentence_ids)
+            rows = [column * 8 + first + row for column in range(3) for row in range(size)]
+            assert own.tokens.lengths == one.tokens.take(rows).lengths
+            assert torch.equal(own.tokens.token_ids, one.tokens.take(rows).token_ids)
+            assert own.augmented is not None and own.augmented.dtype == torch.float16
+            ids_CB = torch.from_numpy(one.sentence_ids[:2, first : first + size]).half()
+            assert torch.equal(own.augmented[..., 0], torch.stack([ids_CB, -ids_CB]))
+
+
+def test_a_training_goes_on_where_it_stood(batches: RankBatches) -> None:
+    (whole,) = _shares(batches, 1)
+    left = list(batches.beginning_at(1, 2, rank=0, world_size=1))
+    assert len(left) == whole[0][1] - 2 > 0
+    for (place, _, one), (expected_place, _, expected) in zip(left, whole[-len(left) :], strict=True):
+        assert place == expected_place and np.array_equal(one.sentence_ids, expected.sentence_ids)

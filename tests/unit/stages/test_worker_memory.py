@@ -1,39 +1,33 @@
-"""The estimate of a worker's memory against peaks that were measured."""
+"""The estimate of a worker's memory against peaks that were measured, and what a full GPU is told."""
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock, patch
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
-from torch.autograd.graph import saved_tensors_hooks
 from transformers import AutoConfig
 
-from sentdist.execution.capacity import capacity
-from sentdist.execution.cluster.nodes import Node
-from sentdist.families import DECODERS, FLAT_FAMILIES, READ_WITHOUT_DECODER
-from sentdist.learning import precision as precision_module
-from sentdist.learning.encoder.batch import collate
+from sentdist.errors import ResourceError
 from sentdist.learning.encoder.pretrained import auto_class
-from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.gradient_pieces import BUCKET_BYTES, MOST_LIVE
-from sentdist.learning.precision import autocast
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import EncoderSpec, Training
 from sentdist.plan.stages import Bank, Train
-from sentdist.stages.planning.engine_memory import NCCL_BYTES, state_bytes, step_bytes
+from sentdist.stages.context import Context
+from sentdist.stages.gpu_memory import explain_full_gpu
+from sentdist.stages.planning.attention_memory import DIFFERENTIATED_BYTES, SPREAD, mean_square
+from sentdist.stages.planning.engine_memory import NCCL_BYTES
 from sentdist.stages.planning.resolve import encoder_configuration
 from sentdist.stages.planning.worker_memory import (
+    ATTENTION_BYTES,
     BERT_BASE,
-    BYTES_PER_UNIT_ON_GPU,
     CUDA_BYTES,
-    GATED_SHARE,
     PLAIN,
     EncoderSize,
     bank_lies_on_gpu,
@@ -44,16 +38,11 @@ from sentdist.stages.planning.worker_memory import (
     planned_bank_bytes,
     worker_bytes,
 )
-from tests.support.pretend_gpu import pretended_gpu
-from tests.support.tiny_encoders import WIDTH, released_t5, tiny_encoder
+from sentdist.store.store import ArtifactStore
+from tests.support.tiny_encoders import WIDTH, released_t5
 
-GIB = 2.0**30
+GIB = 2**30
 MINILM = encoder_size(encoder_configuration(EncoderSpec(checkpoint="minilm-l6", revision="1"), {}))
-
-
-def _bytes(*, size: object = MINILM, rows: int = 64, precision: str = "fp32", max_length: int = 128, **runtime: object) -> float:
-    stage = _stage(rows=rows, precision=precision, max_length=max_length)
-    return worker_bytes(stage, size, Runtime.model_validate(runtime))  # type: ignore[arg-type]
 
 
 def _stage(*, rows: int = 64, precision: str = "fp32", max_length: int = 128) -> Train:
@@ -64,102 +53,15 @@ def _stage(*, rows: int = 64, precision: str = "fp32", max_length: int = 128) ->
 
 
 @pytest.mark.parametrize(
-    ("asked", "measured_gib"),  # infra/benchmarks/memory.md and speed.md; the peak of micro-batches as of the multiples of 64 tokens
-    [
-        ({}, 2.59),
-        ({"precision": "bf16"}, 2.38),
-        ({"rows": 512}, 6.42),
-        ({"rows": 512, "micro_batch": 192}, 2.4),
-    ],
-)
-def test_the_estimate_holds_what_was_measured_and_not_half_as_much_again(asked: dict[str, object], measured_gib: float) -> None:
-    assert measured_gib <= _bytes(**asked) / GIB < 1.5 * measured_gib  # type: ignore[arg-type]
-
-
-def _kept(folder: Path, *, layers: int, sentences: int, precision: str, dropout: float, family: str = "bert") -> int:
-    """Bytes that autograd keeps of an encoder of MiniLM's shape on a GPU that is pretended, for sentences of 20 tokens."""
-    shape = {"hidden_size": MINILM.width, "intermediate_size": MINILM.inner_width, "num_attention_heads": MINILM.num_heads}
-    shape |= {"d_kv": MINILM.width // MINILM.num_heads} if family in READ_WITHOUT_DECODER else {}
-    shape |= {"num_key_value_heads": MINILM.num_heads, "head_dim": MINILM.width // MINILM.num_heads} if family in DECODERS else {}
-    made = tiny_encoder(folder / f"{layers}-{sentences}", family, num_hidden_layers=layers, **shape)
-    encoder = SentenceEncoder.load(
-        made, attention_dropout=0.0, hidden_dropout=dropout if family in ("bert", *READ_WITHOUT_DECODER) else None
-    ).train()
-    tokens = collate([np.full(20, 5)] * sentences)
-    kept: dict[int, torch.UntypedStorage] = {}
-
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        storage = getattr(tensor, "host", tensor).untyped_storage()
-        kept[storage.data_ptr()] = storage
-        return tensor
-
-    with_bfloat16 = patch.object(precision_module, "has_bfloat16", lambda: True)  # torch casts for a GPU only where it has one
-    with pretended_gpu() as device, with_bfloat16:
-        encoder.to(device)
-        with saved_tensors_hooks(keep, lambda tensor: tensor), autocast(precision, torch.device("cpu")):
-            out = encoder(tokens.to(device))
-    assert out.requires_grad
-    return sum(storage.nbytes() for storage in kept.values())
-
-
-@pytest.mark.in_turns
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("dropout", [0.0, 0.1])
-def test_what_a_gpu_keeps_of_a_layer_is_what_was_counted(precision: str, dropout: float, tmp_path: Path) -> None:
-    """A third more at most: workers that are thought larger than they are share no GPU, and get smaller micro-batches than they could."""
-    kept = partial(_kept, tmp_path, precision=precision, dropout=dropout)
-    of_a_layer = [kept(layers=2, sentences=sentences) - kept(layers=1, sentences=sentences) for sentences in (2, 12)]
-    counted = (of_a_layer[1] - of_a_layer[0]) / (10 * 20) / MINILM.width  # without what a layer's weights take
-    assert counted < BYTES_PER_UNIT_ON_GPU[precision] < 1.34 * counted
-
-
-@pytest.mark.in_turns
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("family", ["modernbert", "nomic_bert", "gte", "eurobert", "qwen3", "phi3"])
-def test_what_a_gpu_keeps_of_a_gated_layer_is_no_more_than_was_thought(family: str, precision: str, tmp_path: Path) -> None:
-    kept = partial(_kept, tmp_path, precision=precision, dropout=0.0, family=family)
-    of_a_layer = [kept(layers=2, sentences=sentences) - kept(layers=1, sentences=sentences) for sentences in (2, 12)]
-    counted = (of_a_layer[1] - of_a_layer[0]) / (10 * 20) / MINILM.width
-    assert 0.6 * BYTES_PER_UNIT_ON_GPU[precision] * GATED_SHARE < counted < BYTES_PER_UNIT_ON_GPU[precision] * GATED_SHARE
-
-
-@pytest.mark.in_turns
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("family", READ_WITHOUT_DECODER)
-def test_what_a_gpu_keeps_of_a_layer_that_drops_within_is_what_was_thought(family: str, precision: str, tmp_path: Path) -> None:
-    kept = partial(_kept, tmp_path, precision=precision, dropout=0.1, family=family)
-    of_a_layer = [kept(layers=2, sentences=sentences) - kept(layers=1, sentences=sentences) for sentences in (2, 12)]
-    counted = (of_a_layer[1] - of_a_layer[0]) / (10 * 20) / MINILM.width
-    thought = BYTES_PER_UNIT_ON_GPU[precision] * encoder_size({"model_type": family}).kept_share
-    assert counted < thought < 1.34 * counted
-
-
-@pytest.mark.parametrize(
     ("family", "settings"),
-    [
-        *((family, {"head_dim": 128} if family == "ministral" else {}) for family in sorted({*FLAT_FAMILIES} - {"albert", "electra"})),
-        *((family, {}) for family in READ_WITHOUT_DECODER),
-        ("t5", {"feed_forward_proj": "gated-gelu", "num_heads": 6, "d_ff": 1024}),
-        ("t5", {"d_model": 1024, "d_kv": 128, "num_heads": 32, "d_ff": 16384, "num_layers": 24}),
-    ],
+    [("bert", {}), ("modernbert", {}), ("qwen3", {}), ("t5", {"feed_forward_proj": "gated-gelu", "num_heads": 6, "d_ff": 1024})],
 )
 def test_the_parameters_of_every_flat_family_are_counted(family: str, settings: dict[str, object]) -> None:
-    """Of its usual size, and of encoders of which the decoder is not read. ALBERT shares layers, and it and ELECTRA have narrow word
-    embeddings: they are taken for larger."""
     config = AutoConfig.for_model(family, **settings)
     with torch.device("meta"):
         model = auto_class(config).from_config(config)
     counted = sum(weight.numel() for name, weight in model.named_parameters() if not name.startswith("pooler."))
     assert encoder_size(config.to_dict()).num_parameters == pytest.approx(counted, rel=0.005)
-
-
-@pytest.mark.parametrize(
-    ("precision", "rows", "gib"), [("bf16", 512, 3.30), ("bf16", 4096, 23.37), ("tf32", 512, 4.93), ("tf32", 4096, 37.73)]
-)
-def test_what_an_h100_needed_is_less_than_what_was_thought_and_not_much(precision: str, rows: int, gib: float) -> None:
-    """infra/benchmarks/gpu.md (tf32 at 4,096: by torch's attention), peak in tensors; sentences of 18.8 tokens, taken for 24."""
-    stage = _stage(precision=precision, rows=rows)
-    assert gib < gpu_bytes(stage, MINILM, Runtime()) / 2**30 < 1.7 * gib
 
 
 @pytest.mark.parametrize(("pooling", "width"), [("mean", WIDTH), ("mean_dense", 3 * WIDTH)])
@@ -189,32 +91,17 @@ def test_what_is_kept_of_sentences_grows_as_they_do_until_they_are_cut() -> None
     assert of_sentences(384.0, max_length=512)[1] > 16 * short[1]
 
 
-def test_attention_in_float32_takes_more_the_longer_a_sentence_may_be() -> None:
-    """Of a GPU: 16 KiB for each sentence, head and 64 tokens while a layer is differentiated, which at 512 tokens is half of it all."""
-    short, long = (gpu_bytes(_stage(max_length=length), MINILM, Runtime()) for length in (128, 512))
-    assert long - short == 192 * 12 * 6 * 16 * 1024
-    assert gpu_bytes(_stage(precision="bf16", max_length=512), MINILM, Runtime()) < long
-
-
 def test_a_frozen_encoder_has_weights_and_one_layer_at_a_time() -> None:
     stage = _stage(precision="bf16")
     frozen = stage.model_copy(update={"training": stage.training.model_copy(update={"freeze_encoder": True})})
+    for precision, rows, gib in (("bf16", 512, 3.30), ("tf32", 4096, 37.73)):  # infra/benchmarks/gpu.md, of an H100
+        assert gib < gpu_bytes(_stage(precision=precision, rows=rows), MINILM, Runtime()) / GIB < 1.7 * gib
     whole, less = (
         gpu_bytes(one, MINILM, PLAIN) - gpu_bytes(one, MINILM, PLAIN.model_copy(update={"micro_batch": 1})) for one in (stage, frozen)
     )
     assert whole == pytest.approx(6 * less), "MiniLM has six layers"
     saved = worker_bytes(stage, MINILM, PLAIN) - worker_bytes(frozen, MINILM, PLAIN)
     assert saved > 12 * MINILM.num_parameters
-
-
-def test_layers_that_are_computed_again_leave_what_goes_into_each_and_one_whole() -> None:
-    stage = _stage(precision="bf16")
-    whole, less = (
-        gpu_bytes(stage, MINILM, PLAIN.model_copy(update={"recompute_layers": again}))
-        - gpu_bytes(stage, MINILM, PLAIN.model_copy(update={"recompute_layers": again, "micro_batch": 1}))
-        for again in (False, True)
-    )
-    assert less == pytest.approx(whole * (50 + 6 * 4) / (6 * 50)), "50 bytes a unit of each of six layers, or of one beside six float32"
 
 
 def test_the_size_of_an_encoder_is_read_from_its_configuration(tiny_encoder_dir: Path) -> None:
@@ -224,13 +111,6 @@ def test_the_size_of_an_encoder_is_read_from_its_configuration(tiny_encoder_dir:
     folder = EncoderSpec(checkpoint="tiny", revision="sha256:1")
     assert encoder_size(encoder_configuration(folder, {"sha256:1": str(tiny_encoder_dir)})).width == 32
     assert encoder_size(encoder_configuration(EncoderSpec(checkpoint="owner/name", revision="c"), {})) == BERT_BASE
-
-
-def test_more_work_takes_more_and_is_shared_by_workers() -> None:
-    assert _bytes(size=BERT_BASE) > 2 * _bytes()
-    assert _bytes(rows=512, workers=8) == _bytes(rows=64)
-    assert _bytes(rows=512, max_length=8) < _bytes(rows=512)
-    assert _bytes(rows=512, gpus_per_worker=1) == _bytes(rows=64, gpus_per_worker=1)  # activations are on the GPU
 
 
 def test_on_a_gpu_the_same_formula_says_what_lies_there_and_how_much_fits() -> None:
@@ -251,11 +131,8 @@ def test_on_a_gpu_the_same_formula_says_what_lies_there_and_how_much_fits() -> N
     ("runtime", "of_each"),
     [
         ({}, 16),
-        ({"engine": "torch"}, 16),
         ({"zero_stage": 1}, 24),
-        ({"zero_stage": 2}, 24),
         ({"zero_stage": 1, "workers": 2}, 16.6),
-        ({"zero_stage": 2, "workers": 4}, 10.3),
         ({"zero_stage": 2, "workers": 64}, 6.0),
         ({"zero_stage": 3, "workers": 4}, 7.25),
     ],
@@ -270,44 +147,13 @@ def test_what_an_engine_keeps_beside_plain_torch_is_counted(runtime: dict[str, A
         assert found / large.num_parameters == pytest.approx(of_each + copy, rel=0.01)
 
 
-def test_pieces_in_which_things_travel_have_an_end() -> None:
-    """Of 7 billion parameters on 8 workers ZeRO 3 holds some 50 million at a time beside its own eighth, or the largest matrix."""
-    shared, largest = Runtime(zero_stage=3, workers=8), 5e8
-    assert state_bytes(7e9, shared, largest=1e6) == pytest.approx(6 * 4 * 7e9 / 8 + BUCKET_BYTES)
-    assert state_bytes(1e9, shared, largest=largest) == pytest.approx(5 * 4e9 / 8 + 2 * 4 * (MOST_LIVE + largest) + 2 * BUCKET_BYTES)
-    several = Runtime(zero_stage=2, workers=8)
-    assert state_bytes(7e9, several, largest=1e6) == pytest.approx(7e9 * (4 + 20 / 8) + 3.5 * BUCKET_BYTES * 7 / 8)
-    assert state_bytes(7e9, several, largest=largest) == pytest.approx(7e9 * (4 + 20 / 8) + 3.5 * (4 * largest + BUCKET_BYTES) * 7 / 8)
-    several = Runtime(workers=8)
-    assert step_bytes(7e9, several, largest=1e6) == BUCKET_BYTES and step_bytes(1e6, several, largest=6e5) == 4e6
-    assert step_bytes(7e9, several, largest=5e8) == pytest.approx(0.5 * 4 * 5e8)  # half of the words' embeddings
-    assert step_bytes(7e9, Runtime(), largest=5e8) == 0.0
-
-
-def test_a_worker_on_cpus_keeps_the_same_and_one_with_a_gpu_keeps_it_there() -> None:
-    stage = _stage()
-    plain, shared, on_gpu = (
-        worker_bytes(stage, BERT_BASE, Runtime.model_validate(one))
-        for one in ({}, {"zero_stage": 1}, {"zero_stage": 1, "gpus_per_worker": 1})
-    )
-    assert shared - plain == pytest.approx(8 * BERT_BASE.num_parameters + BUCKET_BYTES) and on_gpu < plain
-
-
 @pytest.mark.parametrize(
     ("bank_gib", "gpu_gib", "gpus", "is_there"),
     [
-        (9.9, 80, 1.0, True),  # an eighth of 80
-        (10.1, 80, 1.0, False),
-        (9.9, 80, 4.0, True),  # a worker computes on one of its GPUs
-        (4.9, 80, 0.5, True),  # the other half is another worker's
-        (5.1, 80, 0.5, False),
-        (0.1, 2, 1.0, True),  # 1.87 beside it
-        (0.2, 2, 1.0, False),  # less than an eighth, and too much beside the rest
-        (0.0, 80, 1.0, False),
-        (1.0, float("inf"), 1.0, True),  # of a kind that nobody knows
-        (1.0, float("inf"), 0.0, False),
+        (9.9, 80, 1.0, True), (10.1, 80, 1.0, False), (9.9, 80, 4.0, True), (4.9, 80, 0.5, True), (5.1, 80, 0.5, False),
+        (0.1, 2, 1.0, True), (0.2, 2, 1.0, False), (0.0, 80, 1.0, False), (1.0, float("inf"), 1.0, True),
     ],
-)
+)  # fmt: skip
 def test_a_bank_lies_on_the_gpu_where_a_share_of_it_is_enough_and_the_rest_fits(
     bank_gib: float, gpu_gib: float, gpus: float, is_there: bool
 ) -> None:
@@ -320,8 +166,65 @@ def test_a_bank_lies_on_the_gpu_where_a_share_of_it_is_enough_and_the_rest_fits(
     assert not is_there or counted <= gpu_gib * min(1.0, gpus) * GIB
 
 
-def test_the_demo_runs_on_a_small_machine() -> None:
-    """Ray offers 70 % or so of 4 GiB."""
-    asked = _bytes(max_length=32)
-    assert asked < 2.8 * GIB
-    assert capacity(Runtime(), (Node(cpus=2, memory_bytes=2.8 * GIB),), worker_bytes=asked).trainings_at_once == 1
+HUNDRED = Runtime(engine="torch", micro_batch=100, gpus_per_worker=1.0)
+
+
+@pytest.mark.parametrize(("mean", "longest", "shortest"), [(200.0, 512, 128), (200.0, 128, 0)])
+def test_the_mean_of_squares_is_that_of_lengths_so_distributed(mean: float, longest: int, shortest: int) -> None:
+    drawn = np.random.default_rng(0).lognormal(np.log(mean) - SPREAD**2 / 2, SPREAD, 200_000)
+    cut = np.minimum(drawn, longest)
+    found = mean_square(mean, longest=longest, shortest=shortest)
+    assert found == pytest.approx(np.mean(np.where(cut > shortest, cut, 0.0) ** 2), rel=0.02)
+    assert mean_square(mean, longest=64, shortest=64) == 0.0
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_on_a_gpu_weights_count_where_distances_are_added_beyond_the_largest_tile(precision: str) -> None:
+    size = encoder_size({"model_type": "t5"})
+    assert size.adds_distances and not encoder_size({"model_type": "bert"}).adds_distances
+
+    def of_weights(tokens: float, longest: int) -> float:
+        stage = _stage(precision=precision, max_length=longest)
+        stage_bytes = [gpu_bytes(stage, one, HUNDRED, tokens=tokens) for one in (size, replace(size, adds_distances=False))]
+        derivative = ATTENTION_BYTES[precision] * size.num_heads * -(-longest // 64)  # what the kernel takes that the others have
+        return (stage_bytes[0] - stage_bytes[1]) / 100 + derivative
+
+    tile = {"fp32": 64, "bf16": 128}[precision]
+    number = {"fp32": 4, "bf16": 2}[precision]
+    of_each = 2 * number * size.num_layers + DIFFERENTIATED_BYTES[precision]
+    assert of_weights(300.0, 512) == pytest.approx(size.num_heads * of_each * mean_square(300.0, longest=512, shortest=tile))
+    assert of_weights(300.0, tile) == pytest.approx(0.0, abs=1.0)
+
+
+@pytest.fixture
+def gpu_of_8_gib(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (GIB, 8 * GIB))
+
+
+def context(**runtime: Any) -> Context:
+    return Context(store=ArtifactStore("/nowhere"), runtime=Runtime.model_validate(runtime))
+
+
+def shown(stage: Any, where: Context) -> str:
+    with pytest.raises(ResourceError) as raised, explain_full_gpu(stage, where):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+    return str(raised.value)
+
+
+@pytest.mark.usefixtures("gpu_of_8_gib")
+@pytest.mark.parametrize(
+    ("rows", "runtime", "said"),
+    [
+        (4096, {}, ["8.0 GiB, 1.0 GiB free, full with 12,288 sentences", "Set runtime.micro_batch=319, ", "training.batch_size=106"]),
+        (4096, {"gpus_per_worker": 0.25}, ["0.25 of a GPU's 8.0 GiB full"]),
+        (4096, {"micro_batch": 64}, ["full with 64 sentences", "runtime.micro_batch=32,"]),  # the estimate had it fit
+        (4096, {"micro_batch": 1, "recompute_layers": True}, ["full with 1 sentence at", "Lower training.max_length"]),
+        (512, {}, ["Set runtime.recompute_layers=true, or runtime.micro_batch=319, which is slower"]),
+        (512, {"recompute_layers": True}, ["Set runtime.micro_batch=768, "]),  # more fits then
+    ],
+)
+def test_what_makes_a_training_fit_is_named(rows: int, runtime: dict[str, Any], said: list[str]) -> None:
+    found = shown(_stage(rows=rows), context(**{"gpus_per_worker": 1} | runtime))
+    assert all(one in found for one in said), found
+    embed = Bank(encoder=_stage(), corpus=_stage().corpus)
+    assert "Set runtime.tokens_per_batch=16384" in shown(embed, context(gpus_per_worker=1))
