@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from sentdist.execution.training.rank import _make_tokens
 from sentdist.learning.engine import TorchEngine
@@ -77,32 +77,6 @@ def test_a_training_that_is_read_now_and_then_is_the_same_training(tmp_path: Pat
     list(resumed.events())
     assert all(torch.equal(weight, resumed.engine.weights()[name]) for name, weight in found[0][3].items())
     assert _points(resumed) == found[0][1], "one point is of a step before the checkpoint and one behind it"
-
-
-class _Counted(TorchEngine):
-    """As on a GPU; counts the steps that it has begun."""
-
-    def __init__(self, encoder: nn.Module, optimization: Optimization) -> None:
-        super().__init__(encoder, optimization)
-        self.runs_ahead, self.num_steps = True, 0
-
-    def step_unread(self, loss: Tensor, *, vote: float = 0.0) -> Tensor | None:
-        self.num_steps += 1
-        return super().step_unread(loss, vote=vote)
-
-
-@pytest.mark.usefixtures("one_thread")
-def test_a_training_waits_for_its_device_at_points_of_the_curve_and_at_the_end_alone(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    """Six steps, a point after each fourth and after the first: by a step's report so many steps have begun, one more than it needs."""
-    values = tiny_values(tiny_encoder_dir, runtime={"engine": "torch", "log_every": 4})
-    plan, context = tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")
-    stage = next(stage for stage in plan.stages if isinstance(stage, Train) and stage.selection is None)
-    build_here(stage.corpus, context)
-    session = TrainSession(stage, context, make_engine=_Counted, bank=None)
-    engine = session.engine
-    assert isinstance(engine, _Counted)
-    found = [(event.step, engine.num_steps) for event in session.events()]
-    assert found == [(0, 2), (1, 5), (2, 5), (3, 5), (4, 6), (5, 6)]
 
 
 def _made_on_rank(rank: int, world_size: int, values: dict[str, Json], data: Path, store: Path) -> int:

@@ -38,15 +38,6 @@ def test_every_objective_learns_there_what_it_learns_here(name: str, folder: Pat
         torch.testing.assert_close(there.weights[weight_name], weight, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.usefixtures("one_thread")
-def test_a_family_whose_attention_has_no_kernel_there_learns_the_same(tmp_path: Path) -> None:
-    """MPNet: here by kernels, there by groups."""
-    folder = maskable_encoder(tmp_path, "mpnet")
-    here, there = (two_steps("info_nce", folder, device) for device in (on("cpu"), pretended_gpu()))
-    assert there.losses == pytest.approx(here.losses, rel=1e-5)
-    assert there.distance(here) < 1e-5
-
-
 def there(rank: int, world_size: int, folder: Path) -> list[Outcome]:
     torch.set_num_threads(1)
     with warnings.catch_warnings(action="ignore"):
@@ -59,15 +50,3 @@ def test_what_crosses_ranks_in_a_step_lies_on_the_gpu(folder: Path) -> None:
     for name, outcome in zip(CROSSING, run_in_processes(there, 2, folder)[0], strict=True):
         if name != "sum":  # ranks hide words each by itself
             assert outcome.losses == pytest.approx(two_steps(name, folder, on("cpu")).losses, rel=1e-5)  # sums in another order
-
-
-def test_the_pretended_gpu_refuses_what_a_real_one_refuses() -> None:
-    with pretended_gpu() as gpu:
-        there = torch.ones(3, device=gpu)
-        assert there.device == gpu and (there + 1.0).device == gpu and there.cpu().device.type == "cpu"
-        with pytest.raises(RuntimeError, match="expected all tensors on cuda"):
-            there + torch.ones(3)
-        with pytest.raises(RuntimeError, match="expected all tensors on cuda"):
-            there.index_select(0, torch.tensor([1]))
-        with pytest.raises(TypeError, match="to copy it to the host first"):
-            there.numpy()

@@ -12,7 +12,7 @@ from sentdist.plan.stage import Json
 from tests.parity.processes import run_in_processes
 
 M, D, N = 8, 5, 2
-CASES: dict[str, dict[str, Json]] = {"info_nce": {"temperature": 0.1}, "rcl": {"regulator_temperature": 0.3}, "supmpn": {"phi": 0.2}}
+CASES: dict[str, dict[str, Json]] = {"info_nce": {"temperature": 0.1}, "rcl": {"regulator_temperature": 0.3}}
 
 
 def _loss_and_gradient(rank: int, world_size: int, name: str) -> tuple[float, Tensor]:

@@ -28,7 +28,6 @@ from tests.support.tiny_encoders import tiny_encoder
 
 pytestmark = pytest.mark.parity
 
-ALIKE = ("roberta", "mpnet", "nomic_bert")  # to an engine they are as BERT is
 
 Outcome = tuple[list[float], Tensor, dict[str, Tensor]]
 
@@ -56,9 +55,9 @@ def train_encoder(rank: int, world_size: int, folder: str, kinds: tuple[str | in
 @pytest.mark.parametrize(
     ("family", "kinds"),
     [
-        ("bert", ("torch", 0, 1, 2, 3)),
-        *((family, ("torch", 3)) for family in ("deberta-v2", "t5")),
-        *(pytest.param(family, ("torch", 3), marks=pytest.mark.nightly) for family in ALIKE),
+        ("bert", ("torch", 0, 3)),
+        ("t5", ("torch", 3)),
+        pytest.param("deberta-v2", ("torch", 3), marks=pytest.mark.nightly),
     ],
 )
 def test_equal_after_10_steps(family: str, kinds: tuple[str | int, ...], tmp_path: Path) -> None:
@@ -103,7 +102,7 @@ def trained_by_parts(rank: int, world_size: int, folder: str) -> tuple[Outcome, 
         return train_encoder(rank, world_size, folder, (3,))[3], away
 
 
-@pytest.mark.parametrize("family", ["bert", "deberta-v2", *(pytest.param(family, marks=pytest.mark.nightly) for family in ("t5", *ALIKE))])
+@pytest.mark.parametrize("family", ["bert", pytest.param("t5", marks=pytest.mark.nightly)])
 def test_zero_3_lets_parameters_go_between_their_uses(family: str, tmp_path: Path) -> None:
     folder = str(tiny_encoder(tmp_path, family))
     losses, half_way, _ = train_encoder(0, 1, folder, ("torch",))["torch"]
@@ -147,13 +146,12 @@ class Largest(TorchDispatchMode):
         return made
 
 
-@pytest.mark.parametrize("kind", [3, 1])
-def test_ranks_with_unlike_sentences_pass_equally_often_and_no_buffer_is_larger_than_the_model(kind: int, tiny_padded_dir: Path) -> None:
+def test_ranks_with_unlike_sentences_pass_equally_often_and_no_buffer_is_larger_than_the_model(tiny_padded_dir: Path) -> None:
     """A model that runs padded passed once for each group of lengths, and ZeRO stage 3 gathered the parameters of one rank's alone."""
     expected, _ = run_in_processes(unlike_ranks, 2, str(tiny_padded_dir), "torch")[0]
     encoder = SentenceEncoder.load(tiny_padded_dir)
     assert not encoder.is_flat
-    losses, largest = run_in_processes(unlike_ranks, 2, str(tiny_padded_dir), kind)[0]
+    losses, largest = run_in_processes(unlike_ranks, 2, str(tiny_padded_dir), 3)[0]
     assert losses == pytest.approx(expected, rel=1e-5)
     # On a GPU DeepSpeed's default takes 2 GB of any model, in float32.
     assert largest <= 2 * sum(parameter.numel() for parameter in encoder.parameters())

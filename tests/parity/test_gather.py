@@ -16,10 +16,8 @@ from sentdist.learning.gather import (
     gather_rows,
     held_group,
     mean_over_ranks,
-    of_first_rank,
     wait_for_all_ranks,
 )
-from sentdist.learning.gradient_buckets import average_gradients
 from tests.parity.processes import run_in_processes
 
 
@@ -44,9 +42,7 @@ def test_losses_are_averaged_and_votes_added_up() -> None:
 
 EXCHANGES: dict[str, Callable[[], object]] = {
     "rows": lambda: gather_rows(torch.ones(2, 3)),
-    "gradients": lambda: average_gradients([torch.nn.Parameter(torch.ones(3))]),
     "losses": lambda: mean_over_ranks(torch.tensor(1.0)),
-    "scores": lambda: of_first_rank(1.0, device=torch.device("cpu")),
     "barrier": wait_for_all_ranks,
 }
 

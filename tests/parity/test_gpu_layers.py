@@ -23,7 +23,6 @@ def layers(*which: str) -> dict[str, Any]:
     return {case["what"]: case for case in run_interpreted("tests.support.interpreted_layers", *which)}
 
 
-@pytest.mark.in_turns(0)
 def test_rows_give_what_torch_gives_and_both_passes_draw_the_same_masks() -> None:
     cases = [case for what, case in layers().items() if what.startswith(("norm", "gelu"))]
     assert len(cases) == 12
@@ -35,7 +34,6 @@ def test_rows_give_what_torch_gives_and_both_passes_draw_the_same_masks() -> Non
         assert case.get("alike", 0.0) == (pytest.approx(0.25**2 + 0.75**2, abs=0.06) if is_whole else 0.0), "rows and columns draw apart"
 
 
-@pytest.mark.in_turns(0)
 @pytest.mark.parametrize("family", ["bert", pytest.param("mpnet", marks=pytest.mark.nightly)])
 def test_a_layer_gives_what_torch_gives(family: str) -> None:
     """Of MPNet the numbers that its distances add have a gradient, too."""
@@ -54,7 +52,6 @@ def test_gradients_under_dropout_are_those_of_the_drawn_function() -> None:
     assert found["recomputed"] == 0.0
 
 
-@pytest.mark.in_turns(0)
 def test_each_mask_has_a_seed_of_its_own_and_nothing_is_drawn_for_none() -> None:
     found = layers()["masks"]
     first, last, again = found["seeds"]

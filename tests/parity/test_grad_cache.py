@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.learning import anchor_blocks
 from sentdist.learning.anchor_blocks import mean_over_blocks
 from sentdist.learning.encoder import regularizers
@@ -26,17 +25,13 @@ from sentdist.objectives.entropy import Entropy
 from sentdist.objectives.info_nce import InfoNCE, info_nce
 from sentdist.objectives.objective_spec import ObjectiveSpec
 from sentdist.objectives.rcl import RCL
-from sentdist.objectives.regulators import Regulators
 from sentdist.objectives.rse import RSE
 from sentdist.objectives.symmetric_info_nce import SymmetricInfoNCE
-from tests.parity.processes import run_in_processes
 from tests.parity.ranks import FLOAT64, M, made, toy_batch, toy_embeddings
 from tests.parity.word_batches import WORDS, word_batches
 from tests.support import make
 
 pytestmark = pytest.mark.parity
-
-Outcome = tuple[list[float], dict[str, Tensor]]
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -143,8 +138,8 @@ def test_sentences_are_dealt_forth_and_back() -> None:
     assert micro_batches([1, 3, 2], size=1, most=5) == [[1], [2], [0], [], []], "as many as the rank with the most sentences has"
 
 
-@pytest.mark.parametrize("multiple", [1, 8, 64, 100])
-def test_filling_changes_no_embedding_and_no_gradient(tiny_encoder_dir: str, multiple: int) -> None:
+def test_filling_changes_no_embedding_and_no_gradient(tiny_encoder_dir: str) -> None:
+    multiple = 64
     encoder = SentenceEncoder.load(tiny_encoder_dir, hidden_dropout=0.0, attention_dropout=0.0)
     tokens = encoder.tokenize(WORDS)
     filled = tokens.filled(multiple)
@@ -182,34 +177,6 @@ def test_blocks_of_anchors_change_nothing(monkeypatch: pytest.MonkeyPatch) -> No
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-14)
 
 
-def train_encoder(
-    rank: int, world_size: int, folder: str, kinds: tuple[str | int, ...], micro_batch: int | None
-) -> dict[str | int, Outcome]:
-    """(losses, weights) of 10 steps of Eq. 1, by engine."""
-    outcomes = {}
-    for kind in kinds:
-        encoder = SentenceEncoder.load(folder, hidden_dropout=0.0, attention_dropout=0.0)
-        optimization = Optimization(num_steps=10, lr=1e-3)
-        engine: Engine = (
-            TorchEngine(encoder, optimization) if kind == "torch" else DeepSpeedEngine(encoder, optimization, zero_stage=int(kind))
-        )
-        batches = word_batches(encoder, 10, rank=rank, world_size=world_size)
-        reports = list(train_steps(engine, make.info_nce(), batches, micro_batch=micro_batch))
-        outcomes[kind] = ([report.loss for report in reports], engine.weights())
-    return outcomes
-
-
-def test_equal_under_every_engine(tiny_encoder_dir: str) -> None:
-    losses, weights = train_encoder(0, 1, tiny_encoder_dir, ("torch",), None)["torch"]
-    for kind, (found_losses, found) in run_in_processes(train_encoder, 2, tiny_encoder_dir, ("torch", 0, 1, 2, 3), 3)[0].items():
-        assert found_losses == pytest.approx(losses, rel=1e-5), kind
-        for name, weight in weights.items():
-            if not name.endswith("key.bias"):  # its gradient is zero but for rounding, which AdamW blows up to full steps
-                # AdamW divides a gradient by its own size: a small one, known to two digits,
-                # moves its parameter by 1e-2 of 1e-3 a step differently.
-                assert (found[name] - weight).abs().max() < 1e-4, (kind, name)
-
-
 class WatchedEngine(TorchEngine):
     """Knows how many tokens it was given at once."""
 
@@ -236,7 +203,7 @@ def test_a_step_holds_a_micro_batch_at_a_time(tiny_encoder_dir: str) -> None:
 
 @pytest.mark.parametrize(
     "values",
-    [InfoNCE(), Entropy(phi=0.3), RCL(temperature=0.05), Regulators(), SymmetricInfoNCE(), RSE(), RSE(phi=0.3)],
+    [InfoNCE(), Entropy(phi=0.3), RCL(temperature=0.05), SymmetricInfoNCE(), RSE(phi=0.3)],
     ids=lambda values: values.name,
 )
 def test_each_anchor_of_a_block_has_its_own_positive(values: ObjectiveSpec, monkeypatch: pytest.MonkeyPatch) -> None:

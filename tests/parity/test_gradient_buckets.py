@@ -139,10 +139,9 @@ def test_a_learner_outlives_its_engine_and_does_not_keep_it() -> None:
     assert not any(parameter._post_accumulate_grad_hooks for parameter in chain.parameters())
 
 
-@pytest.mark.parametrize("world_size", [2, 3])
-def test_gradients_are_those_sent_after_the_backward_pass_to_the_bit(world_size: int) -> None:
+def test_gradients_are_those_sent_after_the_backward_pass_to_the_bit() -> None:
     """A layer is left out of some steps, and first comes in the second; three ranks add in an order that depends on a number's place."""
-    for ours, expected in run_in_processes(_both_ways, world_size):
+    for ours, expected in run_in_processes(_both_ways, 3):
         for step, (travelled, after) in enumerate(zip(ours, expected, strict=True)):
             assert travelled.keys() == after.keys()
             for name in after:
@@ -173,9 +172,8 @@ def _both_ways(rank: int, world_size: int) -> tuple[list[dict[str, Tensor]], lis
 ENGINES: dict[str, Callable[[nn.Module, Optimization], Engine]] = {"torch": TorchEngine, "deepspeed": DeepSpeedEngine}
 
 
-@pytest.mark.parametrize("micro_batch", [None, 3])
-def test_buckets_leave_early_in_a_training_of_either_engine_and_change_nothing(micro_batch: int | None) -> None:
-    for found in run_in_processes(_trained, 2, micro_batch):
+def test_buckets_leave_early_in_a_training_of_either_engine_and_change_nothing() -> None:
+    for found in run_in_processes(_trained, 2, 3):
         for name, (early, late) in found.items():
             assert early.keys() == late.keys()
             assert all(torch.equal(early[key], late[key]) for key in late), name

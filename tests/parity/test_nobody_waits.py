@@ -15,7 +15,6 @@ from sentdist.learning.engine import TorchEngine
 from sentdist.learning.learner import Learner
 from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Optimization
-from sentdist.objectives.supmpn import supmpn
 from tests.parity.word_batches import word_batches
 from tests.support import make
 from tests.support.mask_tokens import maskable_encoder
@@ -31,10 +30,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("micro_batch", [None, 5])
 @pytest.mark.parametrize("name", NAMES)
-def test_within_a_step(name: str, micro_batch: int | None, folder: Path) -> None:
-    step_within(nobody_waits, name, folder, pretended_gpu(), micro_batch=micro_batch)
+def test_within_a_step(name: str, folder: Path) -> None:
+    step_within(nobody_waits, name, folder, pretended_gpu(), micro_batch=5)
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -76,13 +74,6 @@ def test_within_the_loop_while_no_step_is_read_at_once(folder: Path, monkeypatch
         found = [(report.step, report.is_latest, num_begun) for report in reports]
     assert found == [(0, True, 1), (1, False, 4), (2, False, 4), (3, False, 6), (4, False, 6), (5, True, 6)]
     assert said == [("recorded", 3), ("waited for", 4)]
-
-
-def test_within_supmpn_as_the_authors_mask() -> None:
-    with pretended_gpu() as gpu:
-        anchors, positives, negatives = (torch.ones(*shape, 5, device=gpu) for shape in ((4,), (4, 2), (4, 1)))
-        with nobody_waits():
-            supmpn(anchors, positives, negatives, first_row=0, temperature=0.05, masked="zero")
 
 
 def test_what_waits_is_refused() -> None:

@@ -24,7 +24,7 @@ SETTINGS = [
     *(
         {"loss": loss, "slope": slope, "threshold": threshold, "boundary": boundary}
         for loss, (slope, threshold), boundary in itertools.product(
-            ["translated_relu", "smooth_k2"], [(2.5, 0.25), (0.7, 0.5), (3.0, 0.0)], ["none", "left_mask", "clamp", "one_sided"]
+            ["translated_relu", "smooth_k2"], [(2.5, 0.25), (3.0, 0.0)], ["none", "left_mask", "clamp", "one_sided"]
         )
     ),
     *(
@@ -35,10 +35,6 @@ SETTINGS = [
 ]
 # Sums of a few dozen float64 terms of size 1.
 FLOAT64 = {"atol": 1e-13, "rtol": 1e-12}
-
-
-def named(setting: dict[str, object]) -> str:
-    return "-".join(map(str, setting.values()))
 
 
 def loop_predictions(u: Tensor, v: Tensor, weight: Tensor, bias: Tensor, features: str) -> list[list[Tensor]]:
@@ -100,8 +96,14 @@ def batch_of(labels: list[float], *, num_rows: int, first_row: int = 0) -> Batch
 
 
 @pytest.mark.parametrize("features", ["uv", "diff", "uv_diff"])
-@pytest.mark.parametrize("setting", SETTINGS, ids=named)
-def test_losses(setting: dict[str, object], features: str) -> None:
+@pytest.mark.parametrize("loss", ["translated_relu", "smooth_k2", "l1", "mse", "cross_entropy"])
+def test_losses(loss: str, features: str) -> None:
+    for setting in SETTINGS:
+        if setting["loss"] == loss:
+            assert_equals_the_loop(setting, features)
+
+
+def assert_equals_the_loop(setting: dict[str, object], features: str) -> None:
     embeddings, labels = inputs_of(M)
     embeddings.requires_grad_()
     objective = objective_for(setting, features)

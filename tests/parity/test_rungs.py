@@ -101,19 +101,6 @@ def test_a_rung_of_no_use_is_not_gone_on_from(tmp_path: Path, tiny_encoder_dir: 
     assert half.record.results["step"] == 6 and "seconds_before" not in half.record.results
 
 
-@pytest.mark.in_turns
-@pytest.mark.parametrize("damaged", ["rng-00000.pt", "engine.pt"])
-def test_a_training_that_begins_anew_has_nothing_of_the_rung(tmp_path: Path, tiny_encoder_dir: Path, damaged: str) -> None:
-    train, context = prepared(values_of(tiny_encoder_dir), write_data(tmp_path / "data"), tmp_path / "store")
-    half, context = Rung(of=train, share=0.5), replace(context, shares=SHARES)
-    rung = build_here(Rung(of=train, share=0.2), context)
-    (Path(rung.uri) / "checkpoint" / damaged).write_bytes(b"damaged")
-    anew = build_here(half, context).record.results
-    _, elsewhere = prepared(values_of(tiny_encoder_dir), tmp_path / "data", tmp_path / "other")
-    expected = build_here(half, elsewhere).record.results
-    assert (anew["dev_history"], anew["step"]) == (expected["dev_history"], expected["step"]) and len(str(anew["dev_history"])) > 20
-
-
 def test_a_lower_rung_is_not_gone_on_to_from_a_higher_one(tmp_path: Path, tiny_encoder_dir: Path) -> None:
     train, context = prepared(values_of(tiny_encoder_dir), write_data(tmp_path / "data"), tmp_path / "store")
     context = replace(context, shares=SHARES)

@@ -61,10 +61,8 @@ def random_columns(num_positives: int, num_negatives: int) -> list[Tensor]:
     return [torch.randn(*shape, dtype=torch.float64, generator=generator).requires_grad_() for shape in shapes]
 
 
-@pytest.mark.parametrize("phi", [0.0, 0.04, -0.3])
-@pytest.mark.parametrize("masked", ["excluded", "zero"])
-@pytest.mark.parametrize("temperature", [1.0, 0.05])
-@pytest.mark.parametrize(("num_positives", "num_negatives"), [(1, 0), (1, 1), (1, 4), (3, 0), (3, 2), (5, 5)])
+@pytest.mark.parametrize(("temperature", "masked", "phi"), [(0.05, "excluded", 0.0), (1.0, "excluded", -0.3), (1.0, "zero", 0.04)])
+@pytest.mark.parametrize(("num_positives", "num_negatives"), [(1, 1), (3, 0), (3, 2)])
 def test_loss(num_positives: int, num_negatives: int, temperature: float, masked: Masked, phi: float) -> None:
     columns = random_columns(num_positives, num_negatives)
     found = supmpn(*columns, first_row=0, temperature=temperature, masked=masked, phi=phi)
@@ -75,9 +73,8 @@ def test_loss(num_positives: int, num_negatives: int, temperature: float, masked
         torch.testing.assert_close(ours, loops, **FLOAT64)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_embeddings_are_scored_in_float32(dtype: torch.dtype) -> None:
-    columns = [column.detach().to(dtype) for column in random_columns(3, 2)]
+def test_half_precision_embeddings_are_scored_in_float32() -> None:
+    columns = [column.detach().bfloat16() for column in random_columns(3, 2)]
     found = supmpn(*columns, first_row=0, temperature=0.05, phi=0.04)
     assert found.dtype == torch.float32
     expected = loop_supmpn(*(column.double() for column in columns), temperature=0.05, masked="excluded", phi=0.04)

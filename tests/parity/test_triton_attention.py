@@ -18,7 +18,6 @@ def interpreted() -> dict[str, Any]:
     return found
 
 
-@pytest.mark.in_turns(1)
 def test_they_give_what_a_cpu_gives_and_both_passes_draw_the_same_masks() -> None:
     cases = interpreted()["cases"]
     assert [(case["dtype"], case["width"]) for case in cases] == [("torch.float32", 16), ("torch.float32", 64), ("torch.float16", 32)]
@@ -28,7 +27,6 @@ def test_they_give_what_a_cpu_gives_and_both_passes_draw_the_same_masks() -> Non
         assert case["masks"] < (2e-2 if case["dtype"] == "torch.float16" else 1e-4), case  # other masks would be off by 1
 
 
-@pytest.mark.in_turns(1)
 def test_what_a_token_sees_and_what_its_distance_adds_are_as_on_a_cpu() -> None:
     found = interpreted()["bands"]
     assert {(case["name"], case["has_distances"]) for case in found} == {(name, adds) for name in BANDS for adds in (False, True)}
@@ -37,7 +35,6 @@ def test_what_a_token_sees_and_what_its_distance_adds_are_as_on_a_cpu() -> None:
         assert case["masks"] < (2e-2 if case["dtype"] == "torch.float16" else 1e-4), case
 
 
-@pytest.mark.in_turns(1)
 def test_where_torch_has_no_kernel_sentences_beyond_the_largest_tile_alone_are_grouped() -> None:
     found = interpreted()["long_ones_in_groups"]
     for case in found.values():
@@ -47,20 +44,17 @@ def test_where_torch_has_no_kernel_sentences_beyond_the_largest_tile_alone_are_g
     assert "of up to 128 tokens do not run here, torch's serve: RuntimeError: out of resource" in warned
 
 
-@pytest.mark.in_turns(1)
 def test_a_layer_that_is_computed_again_draws_the_same_masks_and_one_that_encodes_draws_none() -> None:
     recomputed = interpreted()["recomputed"]
     assert recomputed["same"] and recomputed["encoded"] < 1e-5
 
 
-@pytest.mark.in_turns(1)
 def test_sentences_beyond_the_largest_tile_go_to_torch_alone_where_dropout_in_float32_asks_for_a_call_a_length() -> None:
     apart = interpreted()["long_ones_apart"]
     assert apart["off"] < 1e-5
     assert apart["gone"] == [[[2, 70], [1, 128]], [[1, 70], [1, 128]]], "of six sentences three; and all where none is short"
 
 
-@pytest.mark.in_turns(1)
 def test_masks_keep_the_mean_and_are_drawn_apart() -> None:
     masks = interpreted()["masks"]
     assert masks["mean"] == pytest.approx(1.0, abs=0.03)
@@ -69,7 +63,6 @@ def test_masks_keep_the_mean_and_are_drawn_apart() -> None:
     assert not masks["again"], "each call draws on"
 
 
-@pytest.mark.in_turns(1)
 def test_sentences_go_to_the_tile_they_fit_into_and_a_launch_that_is_too_small_to_the_next() -> None:
     prepared, tiles, quicker = (interpreted()[name] for name in ("launches", "tiles", "quicker"))
     assert prepared["tiles"] == [32, 128] and prepared["counts"] == [400, 101], "3,600 programs are too few for a launch, 4,800 are not"
@@ -87,7 +80,6 @@ def test_sentences_go_to_the_tile_they_fit_into_and_a_launch_that_is_too_small_t
     assert quicker == [False, True, False, True], "in half precision neither few sentences nor long ones"
 
 
-@pytest.mark.in_turns(1)
 def test_a_trace_whose_tensors_are_pretended_runs_none_and_says_nothing_of_the_machine() -> None:
     assert interpreted()["traced"] == {"pretended": [False, False], "real": [True, True]}
 

@@ -6,7 +6,6 @@ A file of tests/parity/ that has a `REFERENCE = Reference(…)` is found; nothin
 from __future__ import annotations
 
 import importlib
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -100,15 +99,3 @@ def declaring() -> Iterator[ModuleType]:
     for path in sorted(HERE.glob("test_*.py")):
         if "\nREFERENCE = Reference(" in path.read_text():
             yield importlib.import_module(f"tests.parity.{path.stem}")
-
-
-def named_of_the_project(function: Callable[..., Any], seen: frozenset[str] = frozenset()) -> set[str]:
-    """Modules of sentdist whose names a function reads, itself or by functions of its own file."""
-    found = set[str]()
-    for name, value in inspect.getclosurevars(function).globals.items():
-        module = getattr(value, "__name__" if isinstance(value, ModuleType) else "__module__", None) or ""
-        if module.partition(".")[0] == "sentdist":
-            found.add(module)
-        elif inspect.isfunction(value) and module == function.__module__ and name not in seen:
-            found |= named_of_the_project(value, seen | {name})
-    return found

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import torch
 
 from sentdist.data.corpus import OpenedCorpus
 from sentdist.plan.corpora.kind import CorpusStage
@@ -22,11 +20,8 @@ from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import build_here
 from sentdist.stages.tasks.load import load_task
 from sentdist.stages.tasks.retrieval import LoadedRetrieval
-from tests.parity.wiring.fields import covers
 from tests.parity.wiring.product import STILL, Place, planned, recipe_values
-from tests.parity.wiring.reference import Student
 from tests.parity.wiring.training_cases import O
-from tests.support.building import run_local
 from tests.support.graded_data import NLI
 from tests.support.relations_data import CAPTION, ENTAILMENT, ITSELF, TWIN
 from tests.support.tasks_data import write_table
@@ -55,10 +50,6 @@ def table(place: Place, family: str, name: str) -> list[dict[str, Any]]:
     return pq.read_table(place.root / family / f"{name}.parquet").to_pylist()
 
 
-@covers(
-    "RowsCorpus.source", "RowsCorpus.split", "RowsCorpus.columns", "RowsCorpus.limit", "RowsCorpus.limit_seed", "RowsCorpus.add_reversed", "Recipe.corpus",
-    "Recipe.corpora", "Method.corpus", "Train.corpus",
-)  # fmt: skip
 def test_rows_of_a_source(place: Place) -> None:
     train = table(place, "triplets", "nli/triplets")
     write_table(place.root / "triplets", "my/split", [{**row, "split": ("train", "other")[n % 2]} for n, row in enumerate(train)])
@@ -81,10 +72,6 @@ def test_rows_of_a_source(place: Place) -> None:
     assert plan.trials[0].scores.encoder.corpus.limit == 3
 
 
-@covers(
-    "GradedCorpus.parts", "GradedCorpus.rounding", "GradedCorpus.spacing", "GradedCorpus.without", "GradedCorpus.limit",
-    "GradedCorpus.limit_seed", "GradedPart.source", "GradedPart.split", "GradedPart.columns", "GradedPart.scale",
-)  # fmt: skip
 def test_graded_pairs(place: Place) -> None:
     scores, sick, nli = (table(place, "graded", name) for name in ("sts/scores", "sts/sick", "nli/small"))
     part: dict[str, Json] = {"source": "sts/scores", "scale": "zero_to_five"}
@@ -124,11 +111,6 @@ def test_graded_pairs(place: Place) -> None:
     assert rows({**part, "source": "my/scores", "split": "other"}) == said(scores[1::2], round)
 
 
-@covers(
-    "GroupedCorpus.parts", "GroupedCorpus.num_positives", "GroupedCorpus.num_negatives", "GroupedCorpus.at_least", "GroupedCorpus.fill",
-    "GroupedCorpus.augmentation", "GroupedCorpus.seed", "GroupedCorpus.limit", "GroupedCorpus.limit_seed", "GroupPart.source", "GroupPart.split",
-    "GroupPart.columns", "GroupPart.labels", "Augmentation.name", "Augmentation.fraction",
-)  # fmt: skip
 def test_groups(place: Place) -> None:
     source = table(place, "groups", "nli/inference")
     of: dict[str, dict[str, list[str]]] = {label: {} for label in ("entailment", "neutral", "contradiction")}
@@ -182,11 +164,6 @@ def _can_turn(source: list[dict[str, Any]]) -> bool:
     return any({"entailment", "contradiction"} <= found for found in labels.values())
 
 
-@covers(
-    "RelationalCorpus.relations", "RelationalCorpus.cap_rule", "RelationalCorpus.held_out", "RelationalCorpus.seed", "RelationPart.name",
-    "RelationPart.construction", "RelationPart.sources", "RelationPart.columns", "RelationPart.only", "RelationPart.cap", "RelationFile.source",
-    "RelationFile.split", "RelationalCorpus.cap",
-)  # fmt: skip
 def test_relations(place: Place) -> None:
     nli, twins, captions = (table(place, "relations", name) for name in ("nli/small", "pairs/twins", "text/captions"))
     entailed = [(row["premise"], row["hypothesis"]) for row in nli if row["label"] == "entailment"]
@@ -225,62 +202,12 @@ def test_relations(place: Place) -> None:
     assert [row[:2] for row in rows({**mine, "only": ["kind", "y"]})[0]] == [(row["sentence1"], row["sentence2"]) for row in twins[1::2]]
 
 
-@covers(
-    "LinkTask.relations",
-    "LinkTask.held_out",
-    "LinkTask.seed",
-    "LinkTask.pool",
-    "LinkTask.source",
-    "LinksSection.corpus",
-    "LinksSection.pool",
-    "Scores.links",
-)
-def test_links_rank_the_held_out_tails(place: Place) -> None:
-    ranks = set()
-    for pool, held_out, seed in (("relation", 4, 0), ("all", 4, 0), ("relation", 6, 0), ("relation", 4, 1)):
-        corpus: Json = {"kind": "relations", "relations": [ENTAILMENT, TWIN], "held_out": held_out, "seed": seed}
-        changes: dict[str, Json] = {
-            "corpora.links": corpus, "evaluation.links": {"corpus": "links", "pool": pool}, "methods": {"m": {}}, "evaluation.max_length": 40,
-        }  # fmt: skip
-        plan, context = planned(place, "relations", changes)
-        (artifact,) = run_local(plan, context)
-        (task,) = (one for one in plan.trials[0].scores.tasks if one.kind == "links")
-        triples = load_task(task, context.data_root).triples  # type: ignore[attr-defined]
-        assert len(triples.heads) == 2 * held_out and Counter(triples.relation.tolist()) == {0: held_out, 1: held_out}
-        student = Student(place.encoder, max_length=40)
-        with torch.no_grad():
-            heads, tails = (torch.nn.functional.normalize(student.encode(texts)).numpy() for texts in (triples.heads, triples.tails))
-        table = heads @ tails.T
-        own = [{int(t) for t, r in zip(triples.tail, triples.relation, strict=True) if pool == "all" or r == one} for one in (0, 1)]
-        known = {(int(a), int(b)) for a, b in triples.known}
-        inverse = []
-        for row, (tail, relation) in enumerate(zip(triples.tail, triples.relation, strict=True)):
-            others = [t for t in own[relation] if t != tail and (row, t) not in known]
-            inverse.append(1 / (1 + sum(table[row, t] > table[row, tail] for t in others)))
-        assert artifact.record.results["links"] == pytest.approx(100 * float(np.mean(inverse)), abs=1e-3)
-        ranks.add((tuple(triples.heads), round(float(np.mean(inverse)), 6)))
-    assert len(ranks) == 4
-
-
 def queries_of(task: ScoredTask, context: Context) -> LoadedRetrieval:
     found = load_task(task, context.data_root)
     assert isinstance(found, LoadedRetrieval)
     return found
 
 
-@covers(
-    "RowsCorpus.fold",
-    "RowsCorpus.document_field",
-    "Task.fold",
-    "Task.fold_role",
-    "Task.document_field",
-    "Fold.number",
-    "Fold.num",
-    "Fold.seed",
-    "Fold.num_folds",
-    "Fold.by",
-    "Recipe.folds",
-)
 def test_folds_train_choose_and_test_on_queries_of_their_own(place: Place) -> None:
     root = place.root / "triplets"
     texts = [row["sent0"] for row in table(place, "triplets", "nli/triplets")]
@@ -315,30 +242,3 @@ def test_folds_train_choose_and_test_on_queries_of_their_own(place: Place) -> No
             seen[num, seed, part, trial.fold] = tuple(queries[1])
         assert sorted(tested) == sorted(texts[:12]) and len(plan.trials) == num
     assert seen[3, 0, "answer", 0] != seen[3, 1, "question", 0] and seen[3, 0, "answer", 0] == seen[3, 0, "question_answer", 0]
-
-
-def test_folds_by_answer_keep_queries_with_one_answer_together(place: Place) -> None:
-    root = place.root / "triplets"
-    texts = [row["sent0"] for row in table(place, "triplets", "nli/triplets")]
-    write_table(
-        root, "retrieval/stackfaq_faqs", [{"faq_id": f"f{n}", "question": f"one {texts[n]}", "answer": f"two {texts[n]}"} for n in range(6)]
-    )
-    write_table(root, "retrieval/stackfaq_queries", [{"query_id": f"q{n}", "query": texts[n]} for n in range(12)])
-    write_table(root, "retrieval/stackfaq_qrels", [{"query_id": f"q{n}", "faq_id": f"f{n % 6}", "relevance": 1} for n in range(12)])
-    shared = {}
-    for by in ("query", "answer"):
-        values: dict[str, Json] = {
-            "corpus": {"source": "retrieval/stackfaq", "split": None}, "folds": {"num": 3, "by": by}, "training.batch_size": 2,
-            "methods.m.regularizers": STILL, "evaluation.tasks": ["stackfaq"],
-        }  # fmt: skip
-        plan, context = planned(place, "triplets", values)
-        shared[by] = 0
-        for trial in plan.trials:
-            stage = trial.scores.encoder
-            assert isinstance(stage, Train)
-            build_here(stage.corpus, context)
-            opened = OpenedCorpus.open(folder_of(stage.corpus, context))
-            trained = set(opened.sentences(opened.ids[1]))
-            test = queries_of(trial.scores.tasks[0], context)
-            shared[by] += sum(f"two {texts[texts.index(test.collection.queries[row]) % 6]}" in trained for row in test.rows)
-    assert shared["answer"] == 0 < shared["query"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from torch import Tensor
 
 from sentdist.data.corpus import OpenedCorpus
 from sentdist.data.targets import FileTargets
-from sentdist.errors import DataError, RecipeError
 from sentdist.learning.bank import FileBank
 from sentdist.learning.encoder import fused_layer
 from sentdist.learning.encoder.batch import TokenBatch
@@ -28,13 +26,10 @@ from sentdist.plan.stage import Json, topological
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import build_here
 from sentdist.stages.train import TrainSession
-from tests.parity.wiring.fields import covers
 from tests.parity.wiring.product import STILL, TRAINING, Place, opened, planned, run, stage_of, start_of
 from tests.parity.wiring.reference import Student
 from tests.parity.wiring.training_cases import BANK, TAGGER, O
 from tests.support.kernel_reference import factors
-from tests.support.mask_tokens import maskable_encoder
-from tests.support.tasks_data import write_table
 from tests.support.tiny_tagger import TAGS, tag
 
 pytestmark = pytest.mark.parity
@@ -68,7 +63,6 @@ def watched(
     return session.engine.batches, steps, session
 
 
-@covers("Training.batch_size")
 def test_a_batch_has_so_many_rows(place: Place) -> None:
     for size in (3, 4):
         batches, steps, session = watched(place, {"training.batch_size": size, "training.epochs": 1})
@@ -78,15 +72,6 @@ def test_a_batch_has_so_many_rows(place: Place) -> None:
         assert session.finish(place.root / f"of-{size}")["num_steps_planned"] == len(steps)
 
 
-@pytest.mark.parametrize(("objective", "columns"), [("supmpn", 5), ("auxiliary", 3)])
-def test_all_positives_take_part_and_negatives_where_they_are_read(place: Place, objective: str, columns: int) -> None:
-    """Two positives and two hard negatives an anchor, five rows."""
-    targets: dict[str, Json] = {"targets": TAGGER} if objective == "auxiliary" else {}
-    (batch,), _, _ = watched(place, {O: {"name": objective}, **targets, "training.epochs": 1}, family="groups")
-    assert len(batch) == 5 * columns
-
-
-@covers("Training.unique_sentences")
 def test_no_sentence_twice_in_a_batch(place: Place) -> None:
     columns: Json = ["sent0", "sent1"]
     repeated: dict[str, Json] = {
@@ -98,18 +83,6 @@ def test_no_sentence_twice_in_a_batch(place: Place) -> None:
     assert any(len(set(batch)) < len(batch) for batch in whole[False])
 
 
-def test_negatives_that_are_not_read_keep_no_row_out_of_a_batch(place: Place) -> None:
-    """All rows have one hard negative."""
-    rows = [{"sent0": f"a man {n}", "sent1": f"the dog {n}", "hard_neg": "nobody"} for n in ("eats", "runs", "sleeps", "sings")]
-    write_table(place.root / "triplets", "my/negative", rows)
-    shared: dict[str, Json] = {"corpus": {"source": "my/negative"}, "training.batch_size": 4, "training.unique_sentences": True}
-    batches, _, _ = watched(place, {**shared, "training.epochs": 1, f"{O}.hard_negatives": False})
-    assert [len(batch) for batch in batches] == [8]
-    with pytest.raises(DataError, match="without a sentence in common"):
-        watched(place, {**shared, f"{O}.hard_negatives": True})
-
-
-@covers("Train.seed", "Recipe.seeds", "Method.seed")
 def test_a_seed_gives_another_order_another_head_and_other_dropout(place: Place) -> None:
     few: dict[str, Json] = {"training.batch_size": 4, "training.epochs": 1, "encoder.pooling": "cls_mlp", "methods.m.regularizers": {}}
 
@@ -165,9 +138,6 @@ def probabilities(place: Place, regularizers: Json, monkeypatch: pytest.MonkeyPa
     return found
 
 
-@covers(
-    "Regularizers.attention_dropout", "Regularizers.hidden_dropout", "Regularizers.drophead", "Method.regularizers", "Train.regularizers"
-)
 @pytest.mark.parametrize(
     ("regularizers", "hidden", "attention", "heads"),
     [
@@ -191,25 +161,6 @@ def test_dropouts_drop_what_the_recipe_says(
     assert mean("heads") == (None if heads is None else pytest.approx(heads, abs=0.15))
 
 
-@covers("Training.precision")
-@pytest.mark.parametrize("objective", ["info_nce", "mlm"])  # the other one encodes by itself
-def test_bf16_computes_layers_in_bfloat16(place: Place, monkeypatch: pytest.MonkeyPatch, objective: str) -> None:
-    seen: dict[str, set[torch.dtype]] = {"fp32": set(), "bf16": set()}
-    for precision, types in seen.items():
-        made = opened(place, "triplets", {"training.precision": precision, "training.epochs": 1, f"{O}.name": objective})
-        gelu = cpp_kernels.gelu
-
-        def watched(product: Tensor, bias: Tensor, types: set[torch.dtype] = types, gelu: Any = gelu) -> Tensor:
-            types.add(product.dtype)
-            made: Tensor = gelu(product, bias)
-            return made
-
-        with monkeypatch.context() as patch:
-            patch.setattr(cpp_kernels, "gelu", watched)
-            run(made.session)
-    assert seen == {"fp32": {torch.float32}, "bf16": {torch.bfloat16}}
-
-
 def stopped_at(losses: list[float], *, patience: int, interval: int) -> int:
     """RCL's rule by hand: mean losses of intervals, stop when so many in a row bring no new lowest."""
     lowest, waited = float("inf"), 0
@@ -222,7 +173,6 @@ def stopped_at(losses: list[float], *, patience: int, interval: int) -> int:
     return len(losses)
 
 
-@covers("Stopping.reading", "Stopping.patience", "Stopping.interval_fraction", "Method.stopping", "Train.stopping")
 def test_training_stops_by_the_rule(place: Place) -> None:
     jumpy: dict[str, Json] = {"training.batch_size": 2, "training.epochs": 10, "training.learning_rate": 0.03, f"{O}.temperature": 0.05}
     losses = list(run(opened(place, "triplets", jumpy).session).losses)
@@ -243,7 +193,6 @@ def test_training_stops_by_the_rule(place: Place) -> None:
     assert len(set(expected.values())) == len(expected) and max(expected.values()) < 40
 
 
-@covers("Method.start", "Train.start", "EncoderSpec.checkpoint", "EncoderSpec.initialization", "Train.encoder", "Recipe.encoder")
 def test_training_starts_from_what_is_named(place: Place) -> None:
     first: Json = {"objective": {"name": "info_nce"}, "regularizers": STILL, "training": {"learning_rate": 0.05}, "reported": False}
     name = "embeddings.word_embeddings.weight"
@@ -263,30 +212,6 @@ def test_training_starts_from_what_is_named(place: Place) -> None:
     assert torch.equal(made.session.engine.weights()[f"encoder.model.{name}"], trained) and not torch.equal(trained, pretrained)
 
 
-@pytest.mark.parametrize(
-    ("changes", "name"),
-    [
-        (
-            {O: {"name": "sum", "terms": [{"objective": {"name": "info_nce"}, "projected": True}, {"objective": {"name": "triplet"}}]}},
-            "terms.0.head.dense.weight",
-        ),
-        ({"encoder.pooling": "cls_mlp"}, "pooling.dense.weight"),
-    ],
-)
-def test_a_dense_layer_starts_as_wide_as_the_checkpoint_says(place: Place, tmp_path: Path, changes: dict[str, Json], name: str) -> None:
-    checkpoint = str(maskable_encoder(tmp_path, initializer_range=0.3))
-    start = start_of(opened(place, "triplets", {**changes, "encoder.checkpoint": checkpoint}).session)[name]
-    assert float(start.std()) == pytest.approx(0.3, rel=0.1)  # 1024 draws: the error of a standard deviation is 2 %
-
-
-@pytest.mark.parametrize("own", [{"layers": 1}, {"initialization": "random"}])
-def test_what_a_start_settles_cannot_be_set_again(place: Place, own: dict[str, Json]) -> None:
-    first: Json = {"objective": {"name": "info_nce"}, "regularizers": STILL, "reported": False}
-    with pytest.raises(RecipeError, match=f"{next(iter(own))}.*has no effect"):
-        planned(place, "triplets", {"methods.first": first, "methods.m.start": "first", "methods.m.encoder": own})
-
-
-@covers("Regression.keep_head", "RSE.keep_relations")
 def test_heads_are_kept_when_asked(place: Place) -> None:
     for family, field, objective, name in (
         ("graded", "keep_head", {"name": "regression", "slope": 2.0, "threshold": 0.25}, "head.linear.weight"),
@@ -300,10 +225,6 @@ def test_heads_are_kept_when_asked(place: Place) -> None:
             assert torch.equal(start_of(made.session)[name], start_of(before.session)[name]) is keeps
 
 
-@covers(
-    "Method.bank", "Method.phis", "Method.bank_dtype", "Train.banks", "Bank.encoder", "Bank.corpus", "Bank.dtype", "Bank.max_length",
-    "Bank.precision",
-)  # fmt: skip
 def test_banks_hold_what_the_entropy_encoders_say(place: Place) -> None:
     base = {**BANK, O: {"name": "rcl"}}
     tables = {}
@@ -330,7 +251,6 @@ def test_banks_hold_what_the_entropy_encoders_say(place: Place) -> None:
     assert len(phis) == 1
 
 
-@covers("Targets.corpus", "Targets.tagger", "Targets.num_words", "Train.targets", "Recipe.targets")
 def test_targets_are_shares_of_tags_and_frequent_words(place: Place) -> None:
     auxiliary: Json = {"name": "sum", "terms": [{"objective": {"name": "info_nce"}}, {"objective": {"name": "auxiliary"}}]}
     for num_words in (5, 12):
@@ -350,7 +270,6 @@ def test_targets_are_shares_of_tags_and_frequent_words(place: Place) -> None:
         assert min(often.values()) >= max(Counter(others).values(), default=0)
 
 
-@covers("MaskedLM.mask_fraction")
 def test_so_many_words_are_hidden_and_guessed(place: Place) -> None:
     from sentdist.objectives.learned.mlm import MaskedLMLoss
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,7 @@ import torch
 from sklearn.cluster import KMeans
 from sklearn.metrics import average_precision_score, v_measure_score
 
-from sentdist.plan.task_kinds import ClassificationTask, ClusteringTask, GeometryTask, ParaphraseTask, RerankingTask, TripletTask
-from sentdist.stages.tasks import classification
-from tests.parity.wiring.fields import covers
+from sentdist.plan.task_kinds import ClusteringTask, GeometryTask, ParaphraseTask, RerankingTask, TripletTask
 from tests.parity.wiring.product import Place
 from tests.parity.wiring.reference import Student
 from tests.parity.wiring.scoring import base_scores, cosines_of, on_task, pairs_of, revision_of, scored
@@ -42,12 +39,6 @@ def labelled(place: Place) -> list[dict[str, Any]]:
     return rows
 
 
-@covers(
-    "ParaphraseTask.columns", "ParaphraseTask.label", "ParaphraseTask.split", "ParaphraseTask.source", "TripletTask.columns",
-    "TripletTask.split", "TripletTask.source", "ClusteringTask.text", "ClusteringTask.label", "ClusteringTask.split",
-    "ClusteringTask.num_runs", "ClusteringTask.source", "GeometryTask.positive_above", "GeometryTask.split", "GeometryTask.source",
-    "RerankingTask.query", "RerankingTask.document", "RerankingTask.split", "RerankingTask.source",
-)  # fmt: skip
 def test_tasks_read_and_score_what_their_values_say(place: Place, labelled: list[dict[str, Any]]) -> None:
     student = Student(place.encoder, max_length=40)
     base, where = base_scores(place), {"name": "t", "source": "my/rows", "revision": revision_of(place, "my/rows")}
@@ -99,41 +90,3 @@ def average_precisions(rows: Sequence[Mapping[str, Any]], alike: np.ndarray) -> 
         if sum(ranked) > 0:
             hits = [sum(ranked[: place + 1]) / (place + 1) for place, right in enumerate(ranked) if right]
             yield sum(hits) / len(hits)
-
-
-@covers(
-    "ClassificationTask.columns", "ClassificationTask.label", "ClassificationTask.split", "ClassificationTask.dev", "ClassificationTask.source",
-    "ClassificationTask.num_folds", "ClassificationTask.classifier",
-)  # fmt: skip
-def test_classifiers_are_given_what_their_values_say(place: Place, labelled: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The classifiers have reference tests of their own: here it is asked which one is called, with which rows, labels and folds."""
-    seen: list[tuple[str, np.ndarray, Sequence[str], dict[str, Any]]] = []
-    for name in ("cross_validated", "senteval_cross_validated", "split_classified", "senteval_split"):
-
-        def watched(features: np.ndarray, labels: Sequence[str], *, name: str = name, **given: Any) -> Any:
-            seen.append((name, features, labels, given))
-            return SimpleNamespace(accuracy=50.0, f1=None, items=dict)
-
-        monkeypatch.setattr(classification, name, watched)
-    base, student = base_scores(place), Student(place.encoder, max_length=40)
-    for values, called, folds in (
-        ({}, "cross_validated", 10),
-        ({"num_folds": 3, "label": "label2"}, "cross_validated", 3),
-        ({"split": "test", "num_folds": 4, "columns": ("text", "text2")}, "split_classified", 4),
-        ({"split": "test", "dev": "dev", "classifier": "senteval"}, "senteval_split", 10),
-        ({"num_folds": 2, "classifier": "senteval", "columns": ("text2",)}, "senteval_cross_validated", 2),
-    ):
-        task = ClassificationTask.model_validate({"name": "t", "source": "my/rows", "revision": revision_of(place, "my/rows"), **values})
-        scored(place, on_task(base, task))
-        name, features, labels, given = seen[-1]
-        splits = [row["split"] for row in labelled if task.split is None or row["split"] in ("train", task.split, task.dev)]
-        rows = [row for row in labelled if row["split"] in splits]
-        with torch.no_grad():
-            columns = [student.encode([row[column] for row in rows]).numpy() for column in task.columns]
-        said = columns[0] if len(columns) == 1 else np.concatenate([np.abs(columns[0] - columns[1]), columns[0] * columns[1]], axis=1)
-        assert (name, given["num_folds"], list(labels)) == (called, folds, [row[task.label] for row in rows])
-        np.testing.assert_allclose(features, said, atol=1e-4)
-        if task.split is not None:
-            assert [splits[number] for number in given["test"]] == ["test"] * splits.count("test")
-            assert [splits[number] for number in given["train"]] == ["train"] * splits.count("train")
-            assert (given["dev"] is None) is (task.dev is None) and all(splits[number] == "dev" for number in given["dev"] or ())
