@@ -3,10 +3,9 @@ and tried in every order that a cluster could choose."""
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,6 @@ from sentdist.plan.unroll import unroll
 from sentdist.stages.planning.resolve import FileResolver
 from tests.support.tiny_data import tiny_values, write_data
 
-EXECUTION = Path(__file__).parents[2] / "sentdist" / "execution"
 NOT_ASKED_FOR = {"overlap", "encoded", "tokens"}  # made where they are needed, in a process that is there already
 RUNTIMES = [
     Runtime(engine="torch"),
@@ -52,9 +50,8 @@ def test_every_kind_of_stage_says_what_it_reserves(stages: dict[str, Stage]) -> 
         stage_demand(STAGES["overlap"].model_construct(), Runtime())
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES, ids=str)
-def test_whoever_waits_for_workers_reserves_nothing(runtime: Runtime, stages: dict[str, Stage]) -> None:
-    for kind, stage in stages.items():
+def test_whoever_waits_for_workers_reserves_nothing(stages: dict[str, Stage]) -> None:
+    for runtime, (kind, stage) in product(RUNTIMES, stages.items()):
         demand = stage_demand(stage, runtime)
         if demand.way == "task":
             assert (demand.workers, demand.builder_cpus, demand.builder_gpus) == (1, demand.num_cpus, demand.num_gpus), kind
@@ -62,26 +59,6 @@ def test_whoever_waits_for_workers_reserves_nothing(runtime: Runtime, stages: di
             assert (demand.builder_cpus, demand.builder_gpus) == (0, 0), kind
             assert demand.stays or pools_at_once(trainings_at_once=1, workers=runtime.most_workers) >= 1, f"no room is made for {kind}"
         assert 1 <= demand.enough <= demand.workers
-
-
-def test_processes_reserve_what_a_demand_says_or_nothing() -> None:
-    """Wherever a process is asked for, with `num_cpus=` or in a dictionary of options."""
-    for path in EXECUTION.rglob("*.py"):
-        for value in _reservations(ast.parse(path.read_text())):
-            is_nothing = isinstance(value, ast.Constant) and value.value == 0
-            is_demand = isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name) and value.value.id == "demand"
-            assert is_nothing or is_demand or path.name in ("demand.py", "capacity.py"), f"{path.name}:{value.lineno} reserves by itself"
-
-
-def _reservations(tree: ast.AST) -> Iterator[ast.expr]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) != "ray.init":  # which says what a cluster has
-            yield from (keyword.value for keyword in node.keywords if keyword.arg in ("num_cpus", "num_gpus"))
-        if isinstance(node, ast.Dict):
-            names = {"num_cpus", "num_gpus"}
-            yield from (
-                value for name, value in zip(node.keys, node.values, strict=True) if isinstance(name, ast.Constant) and name.value in names
-            )
 
 
 @dataclass(frozen=True)

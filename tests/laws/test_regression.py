@@ -8,13 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from sentdist.objectives.regression import l1, mse, prediction_errors, smooth_k2, translated_relu
+from sentdist.objectives.regression import prediction_errors, smooth_k2, translated_relu
 
 seeds = st.integers(0, 2**31)
-slopes = st.floats(0.01, 10)
-thresholds = st.floats(0, 0.5)
-CLOSE = {"rtol": 1e-12, "atol": 1e-12}  # float64 means of 32 terms of size 1 to 100
-LOSSES = {"translated_relu": translated_relu, "smooth_k2": smooth_k2}
 
 
 def drawn(seed: int) -> tuple[Tensor, Tensor]:
@@ -29,56 +25,6 @@ def errors(predictions: Tensor, labels: Tensor, boundary: str = "none") -> Tenso
 
 
 @given(seeds)
-def test_without_buffer_and_slope_the_losses_are_the_baselines(seed: int) -> None:
-    predictions, labels = drawn(seed)
-    for ours, plain, torchs in [
-        (translated_relu, l1, torch.nn.functional.l1_loss),
-        (smooth_k2, mse, torch.nn.functional.mse_loss),
-    ]:
-        values = [
-            ours(errors(predictions, labels), slope=1.0, threshold=0.0),
-            plain(errors(predictions, labels)),
-            torchs(predictions, labels),
-        ]
-        gradients = [torch.autograd.grad(value, predictions)[0] for value in values]
-        for value, gradient in zip(values[:2], gradients[:2], strict=True):
-            torch.testing.assert_close(value, values[2], **CLOSE)
-            torch.testing.assert_close(gradient, gradients[2], **CLOSE)
-
-
-@given(seeds, slopes, st.floats(0.001, 0.5), st.sampled_from(list(LOSSES)))
-def test_predictions_nearer_than_the_threshold_are_let_be(seed: int, slope: float, threshold: float, loss: str) -> None:
-    predictions, labels = drawn(seed)
-    near = (labels + (predictions.detach().tanh() * threshold * 0.999)).requires_grad_()
-    value = LOSSES[loss](errors(near, labels), slope=slope, threshold=threshold)
-    (gradient,) = torch.autograd.grad(value, near)
-    assert value == 0 and not gradient.any()
-
-
-@given(seeds, slopes, thresholds, st.sampled_from(list(LOSSES)), st.floats(0.1, 10))
-def test_slope_is_a_factor(seed: int, slope: float, threshold: float, loss: str, factor: float) -> None:
-    predictions, labels = drawn(seed)
-    once, more = (LOSSES[loss](errors(predictions, labels), slope=k, threshold=threshold) for k in (slope, factor * slope))
-    torch.testing.assert_close(more, factor * once, **CLOSE)
-
-
-@given(seeds, slopes, thresholds, st.sampled_from(list(LOSSES)), st.floats(0.001, 0.5))
-def test_a_wider_buffer_never_costs_more(seed: int, slope: float, threshold: float, loss: str, wider: float) -> None:
-    predictions, labels = drawn(seed)
-    narrow, wide = (LOSSES[loss](errors(predictions, labels), slope=slope, threshold=x0) for x0 in (threshold, threshold + wider))
-    assert 0 <= wide <= narrow
-
-
-@given(seeds, st.sampled_from(["none", "left_mask", "clamp", "one_sided"]))
-def test_boundaries_agree_inside_the_range_and_forgive_outside(seed: int, boundary: str) -> None:
-    predictions, labels = drawn(seed)
-    plain, treated = errors(predictions, labels), errors(predictions, labels, boundary)
-    inside = (predictions >= 0) & (predictions <= 2)
-    torch.testing.assert_close(treated[inside], plain[inside], **CLOSE)
-    assert bool((treated <= plain).all())
-
-
-@given(seeds)
 def test_wrong_predictions_outside_keep_their_gradient_only_where_one_sided(seed: int) -> None:
     """Label 2, p = −0.4: the released mask and the paper's clamp leave it where it is forever; one_sided pulls it back."""
     predictions, labels = drawn(seed)
@@ -89,14 +35,6 @@ def test_wrong_predictions_outside_keep_their_gradient_only_where_one_sided(seed
         (gradient,) = torch.autograd.grad(value, predictions)
         assert bool((gradient[wrong] != 0).all()) is pulls or not wrong.any()
         assert boundary == "none" or not gradient[forgiven].any()
-
-
-@given(seeds, st.integers(1, 31), st.sampled_from(list(LOSSES)))
-def test_rows_of_a_batch_average_to_the_batch(seed: int, cut: int, loss: str) -> None:
-    predictions, labels = drawn(seed)
-    found = errors(predictions, labels, "one_sided")
-    first, last, whole = (LOSSES[loss](part, slope=2.0, threshold=0.25) for part in (found[:cut], found[cut:], found))
-    torch.testing.assert_close((cut * first + (32 - cut) * last) / 32, whole, **CLOSE)
 
 
 @pytest.mark.parametrize(("loss", "slope_at_kink"), [(translated_relu, 2.5), (smooth_k2, 0.0)])

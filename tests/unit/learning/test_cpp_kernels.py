@@ -34,17 +34,16 @@ def leaves(*tensors: Tensor) -> list[Tensor]:
     return [tensor.double().requires_grad_() for tensor in tensors]
 
 
+@pytest.mark.parametrize(
+    ("heads", "width", "mask", "apart", "longest"),
+    [(3, 8, None, False, None), (2, 32, MASK, True, max(LENGTHS)), (2, 20, MASK, False, 100), (1, 64, MASK, True, None)],
+)
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize(("heads", "width"), [(3, 8), (2, 32), (1, 64), (2, 20)])
-@pytest.mark.parametrize("mask", [None, MASK])
-@pytest.mark.parametrize("apart", [False, True])
-@pytest.mark.parametrize("longest", [None, max(LENGTHS), 100])
 def test_attention(dtype: torch.dtype, heads: int, width: int, mask: DropoutMask | None, apart: bool, longest: int | None) -> None:
     _check_attention(dtype, heads, width, mask, apart=apart, longest=longest, band=None)
 
 
-@pytest.mark.parametrize("longest", [None, 100])
-@pytest.mark.parametrize(("before", "after"), [(None, 0), (0, None), (3, 0), (2, 2), (20, 20), (1, 0), (None, None), (200, 1)])
+@pytest.mark.parametrize(("before", "after", "longest"), [(None, 0, None), (0, None, 100), (3, 0, 100), (2, 2, None), (200, 1, None)])
 def test_attention_to_what_a_token_sees(before: int | None, after: int | None, longest: int | None) -> None:
     band = Band(before=before, after=after)
     _check_attention(torch.float32, 2, 20, MASK, apart=False, longest=longest, band=band)
@@ -93,8 +92,7 @@ def _check_attention(
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("rows", [1, 31, 33, 200])
-@pytest.mark.parametrize("mask", [None, MASK])
+@pytest.mark.parametrize(("rows", "mask"), [(1, MASK), (33, MASK), (200, None)])
 def test_add_norm(dtype: torch.dtype, rows: int, mask: DropoutMask | None) -> None:
     width = 48
     product, grad_product_input, grad = torch.randn(rows, width).to(dtype), torch.randn(rows, width).to(dtype), torch.randn(rows, width)

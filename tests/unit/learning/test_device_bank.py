@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import gc
 import shutil
-import warnings
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock, patch
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -27,7 +25,6 @@ from sentdist.plan.runtime import Runtime
 from sentdist.stages import bank_place
 from sentdist.stages.bank_place import placed
 from sentdist.stages.planning.worker_memory import EncoderSize
-from tests.parity.processes import run_in_processes
 from tests.support import make
 from tests.support.pretend_gpu import nobody_waits, pretended_gpu
 from tests.unit.learning.test_bank import ROWS, WIDTH, write_bank
@@ -48,7 +45,7 @@ def _batch(*, rank: int = 0, world_size: int = 1) -> Batch:
     return Batch(tokens=collate([[0]] * 3 * len(own)), num_columns=3, first_row=own.start, sentence_ids=ids_CM)
 
 
-@pytest.mark.parametrize("dtypes", [("float16",), ("float16", "float16", "float16"), ("float32",), ("float16", "float32")])
+@pytest.mark.parametrize("dtypes", [("float16", "float16", "float16"), ("float16", "float32")])
 def test_its_rows_are_those_of_the_files(dtypes: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In their type, over shards and pieces of any size, and as large as it was thought to be before it was read."""
     monkeypatch.setattr(device_bank, "ROWS_AT_ONCE", 7)
@@ -58,7 +55,7 @@ def test_its_rows_are_those_of_the_files(dtypes: tuple[str, ...], tmp_path: Path
         rows = there.rows(ids)
         assert rows.device == gpu and rows.dtype == bank.rows(ids).dtype and torch.equal(rows.cpu(), bank.rows(ids))
         assert there.num_bytes == bank.num_bytes == len(dtypes) * ROWS * WIDTH * rows.element_size()
-        with pytest.raises(DataError, match=f"{tmp_path}.*found 1 ids outside the bank, such as {ROWS}; expected ids from 0 to {ROWS - 1}"):
+        with pytest.raises(DataError, match=f"such as {ROWS}"):
             there.rows(np.array([3, ROWS]))
 
 
@@ -81,35 +78,6 @@ def test_a_step_learns_the_same_with_one_operation_and_nobody_waits(name: str, t
         from_gpu = step(getattr(make, name)(bank=there, **values), there.prepared(batch).pinned().to(gpu))
     assert torch.equal(from_host[0], from_gpu[0]) and torch.equal(from_host[1], from_gpu[1])
     assert from_gpu[2] - from_host[2] == Counter(index_select=1) and not from_host[2] - from_gpu[2]
-
-
-def _losses(rank: int, world_size: int, folder: Path) -> list[float]:
-    """Of a rank whose bank lies where it lies: on the GPU of the first, with the host of the second."""
-    torch.set_num_threads(1)
-    bank, batch = FileBank([folder / "0", folder / "1"]), _batch(rank=rank, world_size=world_size)
-    with warnings.catch_warnings(action="ignore"), pretended_gpu() as gpu:
-        embeddings = torch.randn(3, 4, WIDTH, generator=torch.Generator().manual_seed(0))
-        own = embeddings[:, batch.first_row : batch.first_row + batch.num_rows].flatten(0, 1).to(gpu).requires_grad_()
-        if rank == 0:
-            there = on_device(bank, gpu)
-            loss = make.rcl(bank=there, temperature=0.1)(own, there.prepared(batch).to(gpu))
-        else:
-            loss = make.rcl(bank=bank, temperature=0.1)(own, batch)
-        return [float(loss.detach().cpu())]
-
-
-def test_ranks_need_not_have_it_in_the_same_place(tmp_path: Path) -> None:
-    """GPUs of a cluster need not be equally large."""
-    bank, batch = _banks(tmp_path, "float16", "float16"), _batch()
-    embeddings = torch.randn(3, 4, WIDTH, generator=torch.Generator().manual_seed(0)).flatten(0, 1)
-    whole = make.rcl(bank=bank, temperature=0.1)(embeddings, batch)
-    parts = [_only(found) for found in run_in_processes(_losses, 2, tmp_path)]
-    assert sum(parts) / 2 == pytest.approx(float(whole), rel=1e-5)  # sums in another order
-
-
-def _only(found: Any) -> float:
-    (value,) = found
-    return float(value)
 
 
 def test_the_next_training_of_the_same_bank_finds_it_there(tmp_path: Path) -> None:
@@ -144,18 +112,6 @@ def test_another_bank_takes_its_place_and_nothing_stays_behind(tmp_path: Path) -
         assert bytes_of_banks() == before, "a training that is alone keeps its bank itself"
 
 
-def test_its_memory_goes_back_to_the_gpu_when_nothing_more_is_to_be_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch would keep it for a process that goes on, as a notebook does."""
-    bank, left = _banks(tmp_path, "float16"), list[int]()
-    before = bytes_of_banks()
-    monkeypatch.setattr(device_bank, "give_back_gpu_memory", lambda: left.append(bytes_of_banks()))
-    with pretended_gpu() as gpu, bank_stays():
-        with bank_stays():
-            on_device(bank, gpu)
-        assert left == []
-    assert left == [before]
-
-
 def _table(bank: Any) -> Tensor:
     table: Tensor = bank.rows(np.arange(bank.num_sentences))
     return table
@@ -181,14 +137,3 @@ def test_it_goes_where_there_is_room(num_bytes: int, gpus: float, is_there: bool
         other = placed(bank, STAGE, context, gpu)
         assert other is not found or not is_there, "in between another training read no bank there"
         assert placed(None, STAGE, context, gpu) is None
-
-
-def test_rows_on_their_way_are_not_overwritten_by_later_ones() -> None:
-    """Of ids, too, the copying stream must know who reads them."""
-    from sentdist.learning.prefetch import Sender, SentBatch
-
-    ids = Mock(spec=Tensor)
-    sender, stream = Sender(CPU), Mock()
-    with patch.object(torch.cuda, "current_stream", lambda device: stream):
-        sender.receive(SentBatch(batch=replace(_batch(), bank_ids=ids), arrival=Mock()))
-    ids.record_stream.assert_called_once_with(stream)

@@ -33,8 +33,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.usefixtures("way")
-@pytest.mark.parametrize("longest", [30, 41])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("longest", "dtype"), [(30, torch.float32), (41, torch.bfloat16)])
 def test_value_and_gradients(longest: int, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     given = [torch.randn(sum(LENGTHS), HEADS * WIDTH).to(dtype) for _ in range(4)]

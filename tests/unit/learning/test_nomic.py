@@ -111,15 +111,8 @@ def test_a_released_checkpoint_is_computed_as_its_code_computes_it(released: Pat
     assert float((expected[0] - expected[1]).abs().max()) > 0.1
 
 
-def test_word_order_counts(released: Path) -> None:
-    """Rotary positions are the only ones."""
-    one, other = encode(SentenceEncoder.load(released), ["the dog sees the cat", "the cat sees the dog"])
-    assert np.abs(one - other).max() > 1e-3
-
-
-@pytest.mark.parametrize("pooling", ["mean", "cls", "first_last"])
-def test_the_saved_folder_gives_the_same_embeddings_everywhere_and_names_no_code(released: Path, pooling: str, tmp_path: Path) -> None:
-    encoder = SentenceEncoder.load(released, pooling=pooling, max_length=20)
+def test_the_saved_folder_gives_the_same_embeddings_everywhere_and_names_no_code(released: Path, tmp_path: Path) -> None:
+    encoder = SentenceEncoder.load(released, max_length=20)
     expected = encode(encoder, SENTENCES)
     encoder.save(tmp_path / "saved", card=CARD)
     peer = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
@@ -139,14 +132,6 @@ def test_layers_are_distinguished(released: Path) -> None:
     assert len(SentenceEncoder.load(released, layers=1).model.layers) == 1
 
 
-def test_dropouts_are_those_that_are_asked_for(released: Path) -> None:
-    encoder = SentenceEncoder.load(released, hidden_dropout=0.3, attention_dropout=0.2).train()
-    tokens = encoder.tokenize(SENTENCES)
-    assert not torch.equal(encoder(tokens), encoder(tokens))
-    still = SentenceEncoder.load(released).train()
-    assert torch.equal(still(tokens), still(tokens)), "the released checkpoint has none"
-
-
 def test_the_released_configuration_is_what_transformers_computes_without_it(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(RELEASED))
     config = load_configuration(tmp_path)
@@ -155,21 +140,14 @@ def test_the_released_configuration_is_what_transformers_computes_without_it(tmp
     assert config.rope_parameters["rope_theta"] == 1000 and config.max_position_embeddings == 2048
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("n_layer", 6), ("n_embd", 512), ("n_head", 8), ("n_inner", 2048), ("layer_norm_epsilon", 1e-5), ("rotary_emb_base", 10_000),
-        ("resid_pdrop", 0.1), ("attn_pdrop", 0.1), ("prenorm", True), ("activation_function", "gelu"), ("qkv_proj_bias", True),
-        ("rotary_emb_fraction", 0.5), ("rotary_emb_interleaved", True), ("causal", True), ("use_rms_norm", True),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "value"), [("n_layer", 6), ("rotary_emb_base", 10_000), ("prenorm", True), ("rotary_emb_fraction", 0.5)])
 def test_what_transformers_would_not_read_is_refused(name: str, value: object, tmp_path: Path) -> None:
     changed = RELEASED | {name: value}
     if name in FIXED:
         refusal = why_refused(changed)
-        assert refusal is not None and f"with {name}=" in refusal.found and "computes as" in refusal.found
+        assert refusal is not None and f"{name}=" in refusal.found
         return
     assert name in {*SAME_AS, "rotary_emb_base"}
     (tmp_path / "config.json").write_text(json.dumps(changed))
-    with pytest.raises(EncoderError, match=f"config.json: {name}: found .*computes as"):
+    with pytest.raises(EncoderError, match=name):
         load_configuration(tmp_path)

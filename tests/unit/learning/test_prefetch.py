@@ -80,67 +80,6 @@ def test_whoever_stops_early_leaves_no_thread(num_drawn: int) -> None:
     assert not _threads()
 
 
-def test_an_error_of_the_reader_leaves_no_thread() -> None:
-    with pytest.raises(KeyError), made_ahead(lambda: iter(range(100))) as found:
-        raise KeyError(next(found))
-    assert not _threads()
-
-
-class PretendedDriver:
-    """Two GPUs as CUDA shows them to a process: each thread begins on the first, and whoever sets a device makes a context on it."""
-
-    def __init__(self) -> None:
-        self.contexts: set[int] = set()
-        self._here = threading.local()
-
-    @property
-    def current(self) -> int:
-        return getattr(self._here, "device", 0)
-
-    def set_device(self, device: int) -> None:
-        self._here.device = device
-        self.contexts.add(device)
-
-    @contextmanager
-    def device(self, device: torch.device) -> Iterator[None]:
-        """torch.cuda.device: goes back without making a context."""
-        before = self.current
-        self.set_device(device.index)
-        yield
-        self._here.device = before
-
-    @contextmanager
-    def stream(self, stream: SimpleNamespace) -> Iterator[None]:
-        """torch.cuda.stream: goes back to the stream that was, and so to the device that was."""
-        before = self.current
-        self.set_device(stream.device.index)
-        yield
-        self.set_device(before)
-
-
-def test_the_thread_that_sends_leaves_the_first_gpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    driver, gpu = PretendedDriver(), torch.device("cuda", 1)
-    monkeypatch.setattr(torch.cuda, "device", driver.device)
-    monkeypatch.setattr(torch.cuda, "stream", driver.stream)
-    monkeypatch.setattr(torch.cuda, "Stream", lambda device: SimpleNamespace(device=device))
-    monkeypatch.setattr(torch.cuda, "Event", lambda: SimpleNamespace(record=lambda stream: None))
-    used: list[int] = []
-
-    def pinned() -> Batch:
-        used.append(driver.current)
-        tokens: Any = None
-        return Batch(tokens=tokens, num_columns=1, first_row=0, sentence_ids=np.zeros((1, 1)))
-
-    batch: Any = SimpleNamespace(pinned=pinned)
-
-    driver.set_device(1)  # as Ray Train does in the thread that trains
-    sender = Sender(gpu)
-    with made_ahead(lambda: iter([sender.send(batch) for _ in range(2)])) as sent:
-        assert len(list(sent)) == 2
-    assert used == [1, 1]
-    assert driver.contexts == {1}
-
-
 def test_a_copy_runs_on_a_stream_of_its_own_and_is_over_when_that_has_come_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """On the stream that computes it would wait for all work before it. An event of another stream says nothing of the copy."""
     happened: list[str] = []

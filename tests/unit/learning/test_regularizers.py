@@ -15,8 +15,7 @@ from tests.support.tiny_encoders import SENTENCES
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize("p", [0.01, 0.1, 0.5, 0.9])
-@pytest.mark.parametrize("shape", [(1000, 999), (3,), (0, 4)])
+@pytest.mark.parametrize(("shape", "p"), [((1000, 999), 0.1), ((1000, 999), 0.9), ((0, 4), 0.5)])
 def test_mask_drops_at_its_rate(p: float, shape: tuple[int, ...]) -> None:
     torch.manual_seed(0)
     keep = keep_mask(shape, p, device=CPU)
@@ -24,13 +23,6 @@ def test_mask_drops_at_its_rate(p: float, shape: tuple[int, ...]) -> None:
     assert keep.dtype == torch.bool
     if keep.numel() > 1000:  # five standard deviations of a mean of 999,000 draws
         assert abs(float((~keep).float().mean()) - p) < 5 * (p * (1 - p) / keep.numel()) ** 0.5 + 1 / 65536
-
-
-def test_neighbours_in_one_random_word_are_independent() -> None:
-    torch.manual_seed(0)
-    keep = keep_mask((500_000, 4), 0.5, device=CPU).float()
-    correlations = torch.corrcoef(keep.T) - torch.eye(4)
-    assert float(correlations.abs().max()) < 5 / 500_000**0.5
 
 
 def test_mask_follows_the_generator() -> None:
@@ -74,23 +66,16 @@ def test_head_scales_keep_the_sum_and_never_drop_all() -> None:
     assert float(kept.float().mean()) == pytest.approx(4 * 0.3 / (1 - 0.7**4), abs=0.06)
 
 
-@pytest.mark.parametrize("p", [0.2, 0.7])
-def test_what_a_gpu_draws_where_all_heads_were_dropped_is_what_drawing_again_gives(p: float) -> None:
+def test_what_a_gpu_draws_where_all_heads_were_dropped_is_what_drawing_again_gives() -> None:
     """Each of the seven patterns of three heads, against Π p^(1−m) (1−p)^m / (1 − p³)."""
     torch.manual_seed(0)
-    num_draws = 200_000
+    num_draws, p = 200_000, 0.7
     kept = heads_of_which_one_is_kept(torch.zeros(num_draws, 3), p)
     found = torch.bincount((kept * torch.tensor([1, 2, 4])).sum(dim=1).long(), minlength=8) / num_draws
     for pattern in range(8):
         ones = pattern.bit_count()
         expected = 0.0 if pattern == 0 else p ** (3 - ones) * (1 - p) ** ones / (1 - p**3)
         assert float(found[pattern]) == pytest.approx(expected, abs=5 * (expected * (1 - expected) / num_draws) ** 0.5)  # 5 σ
-
-
-def test_head_scales_differ_by_example_and_without_ratio_do_nothing() -> None:
-    torch.manual_seed(0)
-    assert len(head_scales(50, 12, 0.5, device=CPU).unique(dim=0)) > 40
-    assert torch.equal(head_scales(3, 12, 0.0, device=CPU), torch.ones(3, 12))
 
 
 def attend(*, drophead: float, training: bool) -> torch.Tensor:
@@ -112,10 +97,6 @@ def test_drophead_uses_one_mask_for_all_tokens_of_a_sentence() -> None:
     firsts = torch.stack([sentence[0] for sentence in sentences])
     assert len(firsts.unique(dim=0)) > 1
     assert torch.allclose(firsts.sum(dim=1), torch.tensor(6.0))
-
-
-def test_drophead_is_for_training_only() -> None:
-    assert torch.allclose(attend(drophead=0.5, training=False), torch.ones(18, 6, 8))
 
 
 def test_drophead_changes_what_an_encoder_trains_on_and_not_what_it_says(tiny_encoder_dir: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -26,46 +26,24 @@ def test_a_table_comes_back_as_it_was(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.vectors, TABLE.vectors)
 
 
-def _no_vectors(folder: Path) -> None:
-    (folder / VECTORS_FILE).unlink()
-
-
-def _cut_vectors(folder: Path) -> None:
-    (folder / VECTORS_FILE).write_bytes((folder / VECTORS_FILE).read_bytes()[:20])
-
-
-def _third_name(folder: Path) -> None:
-    (folder / NAMES_FILE).write_text(json.dumps({"names": ["a", "b", "c"]}))
-
-
-def _name_twice(folder: Path) -> None:
-    (folder / NAMES_FILE).write_text(json.dumps({"names": ["a", "a"]}))
-
-
-def _not_json(folder: Path) -> None:
-    (folder / NAMES_FILE).write_text("entailment")
-
-
-def _a_list(folder: Path) -> None:
-    (folder / NAMES_FILE).write_text("[]")
-
-
-def _not_finite(folder: Path) -> None:
-    save_file({"relations": np.full((2, 4), np.nan, dtype=np.float32)}, folder / VECTORS_FILE)
-
-
-@pytest.mark.parametrize("damage", [_no_vectors, _cut_vectors, _third_name, _name_twice, _not_json, _a_list, _not_finite])
-def test_a_damaged_table_is_refused(tmp_path: Path, damage: object) -> None:
-    write_relations(tmp_path, TABLE)
-    damage(tmp_path)  # type: ignore[operator]
-    with pytest.raises(EncoderError, match=str(tmp_path)):
-        read_relations(tmp_path)
-
-
-def test_a_table_that_cannot_be_read_is_not_written(tmp_path: Path) -> None:
-    with pytest.raises(EncoderError, match="distinct names"):
-        write_relations(tmp_path, Relations(names=("a",), vectors=TABLE.vectors))
-    assert not has_relations(tmp_path)
+def test_a_damaged_table_is_refused_and_none_is_written(tmp_path: Path) -> None:
+    damages: list[tuple[str, Callable[[Path], object]]] = [
+        (VECTORS_FILE, Path.unlink),
+        (VECTORS_FILE, lambda file: file.write_bytes(file.read_bytes()[:20])),
+        (VECTORS_FILE, lambda file: save_file({"relations": np.full((2, 4), np.nan, dtype=np.float32)}, file)),
+        *(
+            (NAMES_FILE, lambda file, text=text: file.write_text(text))
+            for text in ('{"names": ["a", "b", "c"]}', '{"names": ["a", "a"]}', "no", "[]")
+        ),
+    ]
+    for name, damage in damages:
+        write_relations(tmp_path, TABLE)
+        damage(tmp_path / name)
+        with pytest.raises(EncoderError, match=str(tmp_path)):
+            read_relations(tmp_path)
+    with pytest.raises(EncoderError, match="names"):
+        write_relations(tmp_path / "other", Relations(names=("a",), vectors=TABLE.vectors))
+    assert not has_relations(tmp_path / "other")
 
 
 def test_sentence_transformers_loads_an_encoder_with_a_table(tmp_path: Path, tiny_encoder_dir: Path) -> None:

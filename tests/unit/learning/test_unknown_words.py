@@ -13,7 +13,6 @@ from sentdist.learning.encoder.unknown_words import UnknownWords
 @pytest.mark.parametrize(
     ("sentences", "number", "first"),
     [
-        ((), 0, ""),
         (("the dog", "a cat"), 0, ""),
         (("the zebra", "zebra dog"), 0, ""),
         (("the dog", "你好", "zebra", "a"), 2, "你好"),

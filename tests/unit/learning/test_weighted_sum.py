@@ -40,7 +40,7 @@ class Noting(Objective):
         self.steps = state["steps"]
 
 
-@pytest.mark.parametrize("counts", [(3, 5), (0, 5), (3, 0)])
+@pytest.mark.parametrize("counts", [(3, 5), (0, 5)])
 def test_each_term_goes_on_from_its_own_state(counts: tuple[int, int]) -> None:
     before, after = (tuple(map(Noting, numbers)) for numbers in (counts, (0, 0)))
     WeightedSum([(1.0, term) for term in after]).load_extra_state(WeightedSum([(1.0, term) for term in before]).extra_state())
