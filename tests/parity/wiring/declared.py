@@ -1,23 +1,15 @@
-"""What the test of an objective declares for all tests of wiring: its loss written down a second time, and what each of its values changes.
-
-A file of tests/parity/ that has a `REFERENCE = Reference(…)` is found; nothing else lists it.
-"""
+"""What a reference is: the loss of an objective written down a second time, and what a case of its values is."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from torch import Tensor
 
 Values = Mapping[str, Any]
 Heads = dict[str, Tensor]
-HERE = Path(__file__).parents[1]
 O = "methods.m.objective"  # noqa: E741
 
 
@@ -86,16 +78,3 @@ def cases_of(
         Case(fields=(f"{cls}.{name}",), family=family, base={**start, f"{O}.{name}": first}, change={f"{O}.{name}": then})
         for name, (first, then) in values.items()
     )
-
-
-@cache
-def declared() -> dict[str, Reference]:
-    """The references that tests of single objectives declare, by the objective's name."""
-    return {module.REFERENCE.objective: module.REFERENCE for module in declaring()}
-
-
-def declaring() -> Iterator[ModuleType]:
-    """The test files that declare one."""
-    for path in sorted(HERE.glob("test_*.py")):
-        if "\nREFERENCE = Reference(" in path.read_text():
-            yield importlib.import_module(f"tests.parity.{path.stem}")

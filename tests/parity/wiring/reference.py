@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
-from tests.parity.wiring.declared import Heads, Learned, Reference, Rows, Values, declared
+from tests.parity.wiring.declared import Heads, Learned, Reference, Rows, Values
 from tests.support.pooled import pooled, with_dense_layer
 
 TRAINING: Values = {
@@ -203,7 +203,49 @@ def soft_cross_entropy(logits: Tensor, shares: Tensor) -> Tensor:
     return -(shares * torch.log_softmax(logits, 1)).sum(1).mean()
 
 
-IN_SHARED_FILES: tuple[Reference, ...] = (
+def cosent(columns: Sequence[Tensor], values: Values, rows: Rows, heads: Heads) -> Tensor:
+    return _ranking([(a @ b) / (a.norm() * b.norm()) for a, b in zip(*columns, strict=True)], rows, values["temperature"])
+
+
+def angle(columns: Sequence[Tensor], values: Values, rows: Rows, heads: Heads) -> Tensor:
+    """By the quotient of complex numbers, z / w, without the quotient of their lengths."""
+    similarities = []
+    for z, w in zip(*(torch.cat([side, side.new_zeros(len(side), side.shape[1] % 2)], dim=1) for side in columns), strict=True):
+        half, length = len(z) // 2, w.square().sum()
+        real = sum((z[i] * w[i] + z[half + i] * w[half + i]) / length for i in range(half))
+        imaginary = sum((z[half + i] * w[i] - z[i] * w[half + i]) / length for i in range(half))
+        similarities.append(((real + imaginary) * w.norm() / z.norm()).abs())
+    return _ranking(similarities, rows, values["temperature"])
+
+
+def _ranking(similarities: Sequence[Tensor], rows: Rows, temperature: float) -> Tensor:
+    assert rows.labels is not None
+    total = torch.ones((), dtype=torch.float64)
+    for i, lower in enumerate(similarities):
+        for j, higher in enumerate(similarities):
+            if rows.labels[i] < rows.labels[j]:
+                total = total + torch.exp((lower - higher) / temperature)
+    return torch.log(total)
+
+
+def triplet(columns: Sequence[Tensor], values: Values, rows: Rows, heads: Heads) -> Tensor:
+    total = columns[0].new_zeros(())
+    for a, p, n in zip(*columns, strict=True):
+        near, far = (
+            {"euclidean": (a - x).norm(), "manhattan": (a - x).abs().sum(), "cosine": 1 - a @ x / (a.norm() * x.norm())}[values["distance"]]
+            for x in (p, n)
+        )
+        total = total + (near - far + values["margin"]).clamp(min=0) / len(columns[0])
+    return total
+
+
+def symmetric_info_nce(columns: Sequence[Tensor], values: Values, rows: Rows, heads: Heads) -> Tensor:
+    temperature = heads["log_temperature"].exp().clamp(min=0.01) if values["learn_temperature"] else values["temperature"]
+    forth, back = cosines(columns[0], _candidates(columns, values)), cosines(columns[1], columns[0])
+    return (_cross_entropy(forth / temperature) + _cross_entropy(back / temperature)) / 2
+
+
+REFERENCES: tuple[Reference, ...] = (
     Reference(objective="info_nce", loss=info_nce, defaults={"temperature": 1.0, "hard_negatives": True}),
     Reference(objective="entropy", loss=entropy, defaults={"temperature": 1.0, "hard_negatives": True}, given={"phi": 0.02}),
     Reference(
@@ -235,13 +277,23 @@ IN_SHARED_FILES: tuple[Reference, ...] = (
         },
         learns={name: Learned(field="classifier_learning_rate") for name in ("pos", "bow")},
     ),
+    Reference(objective="cosent", loss=cosent, defaults={"temperature": 0.05}),
+    Reference(objective="angle", loss=angle, defaults={"temperature": 0.05}),
+    Reference(objective="triplet", loss=triplet, defaults={"margin": 1.0, "distance": "euclidean"}),
+    Reference(
+        objective="symmetric_info_nce",
+        loss=symmetric_info_nce,
+        defaults={"temperature": 0.05, "hard_negatives": True, "learn_temperature": False, "temperature_learning_rate": None},
+        learns={"log_temperature": Learned(field="temperature_learning_rate", decays=False)},
+        given={"learn_temperature": True},
+    ),
 )  # fmt: skip
 
 
 @cache
 def references() -> dict[str, Reference]:
-    """By the objective's name: those of this file, and those that a test of one objective declares."""
-    return {one.objective: one for one in IN_SHARED_FILES} | declared()
+    """By the objective's name."""
+    return {one.objective: one for one in REFERENCES}
 
 
 def loss_of(columns: Sequence[Tensor], objective: Values, rows: Rows, heads: Heads) -> Tensor:
