@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from sentdist.errors import TrainingDiverged
 from sentdist.execution.training.deepspeed_engine import ZERO_STAGES, DeepSpeedEngine, can_run_ahead
@@ -18,7 +14,6 @@ from tests.parity.processes import run_in_processes
 from tests.parity.test_engines import OPTIMIZATION
 from tests.parity.toy import ToyBank, ToyEncoder, toy_batches
 from tests.support import make
-from tests.support.pretend_gpu import READING
 from tests.unit.learning.test_run_ahead import PoisonedAt
 
 pytestmark = pytest.mark.parity
@@ -58,36 +53,6 @@ def test_steps_that_are_read_later_are_the_same_steps() -> None:
         norms = [norm for _, _, norm, *_ in later[0]]
         assert OPTIMIZATION.clip_norm is not None and min(norms) < OPTIMIZATION.clip_norm < max(norms), "clipping should take part"
         assert _equal(later[1], at_once[1])
-
-
-class _Reading(TorchDispatchMode):
-    """Counts what makes the host wait on a GPU."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: Counter[str] = Counter()
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if function.overloadpacket in READING:
-            self.found[str(function)] += 1
-        return function(*args, **(kwargs or {}))
-
-
-def numbers_read(rank: int, world_size: int) -> list[int]:
-    """In five steps of which the last is read, by an engine that runs ahead and by one that does not."""
-    found = []
-    for runs_ahead in (True, False):
-        steps = train_steps(_engine(runs_ahead=runs_ahead), make.info_nce(), toy_batches(6), is_read=lambda step: step in (0, 5))
-        next(steps)
-        with _Reading() as reading:
-            list(steps)
-        found.append(reading.found.total())
-    return found
-
-
-def test_no_number_is_read_between_two_reports() -> None:
-    """Else the loss and the norm of each step. The one read at the end, of all of them at once, is no operation of a device."""
-    assert run_in_processes(numbers_read, 1) == [[0, 10]]
 
 
 def poisoned(rank: int, world_size: int) -> list[tuple[str, bool]]:

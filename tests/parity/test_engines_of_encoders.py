@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -11,11 +10,10 @@ from unittest.mock import patch
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from sentdist.execution.training import deepspeed_engine
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
-from sentdist.learning.encoder.batch import TokenBatch, collate
+from sentdist.learning.encoder.batch import TokenBatch
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.loop import train_steps
@@ -116,42 +114,3 @@ def has_no_gradient(name: str) -> bool:
     """A key's bias adds the same to all of a query's logits, so its gradient is zero but for rounding,
     which AdamW blows up to full steps."""
     return name.endswith(("key.bias", "key_proj.bias", "attn.k.bias"))
-
-
-def unlike_ranks(rank: int, world_size: int, folder: str, kind: str | int) -> tuple[list[float], int]:
-    """Losses of three steps in which sentences are of one length on the first rank and of many on the others; numbers of the largest tensor
-    that was made meanwhile."""
-    encoder = SentenceEncoder.load(folder, hidden_dropout=0.0, attention_dropout=0.0)
-    optimization, largest = Optimization(num_steps=3, lr=1e-3), Largest()
-    with largest:
-        engine: Engine = (
-            TorchEngine(encoder, optimization) if kind == "torch" else DeepSpeedEngine(encoder, optimization, zero_stage=int(kind))
-        )
-        batches = [
-            replace(batch, tokens=collate([[5] * (4 + rank * (place % 25)) for place in range(batch.tokens.num_sentences)]))
-            for batch in word_batches(encoder, 3, rank=rank, world_size=world_size, num_rows=16)
-        ]
-        losses = [report.loss for report in train_steps(engine, make.entropy(phi=0.04), batches)]
-    return losses, largest.numbers
-
-
-class Largest(TorchDispatchMode):
-    """Numbers of the largest tensor that was made in this context."""
-
-    numbers = 0
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = function(*args, **(kwargs or {}))
-        self.numbers = max(self.numbers, made.numel() if isinstance(made, Tensor) else 0)
-        return made
-
-
-def test_ranks_with_unlike_sentences_pass_equally_often_and_no_buffer_is_larger_than_the_model(tiny_padded_dir: Path) -> None:
-    """A model that runs padded passed once for each group of lengths, and ZeRO stage 3 gathered the parameters of one rank's alone."""
-    expected, _ = run_in_processes(unlike_ranks, 2, str(tiny_padded_dir), "torch")[0]
-    encoder = SentenceEncoder.load(tiny_padded_dir)
-    assert not encoder.is_flat
-    losses, largest = run_in_processes(unlike_ranks, 2, str(tiny_padded_dir), 3)[0]
-    assert losses == pytest.approx(expected, rel=1e-5)
-    # On a GPU DeepSpeed's default takes 2 GB of any model, in float32.
-    assert largest <= 2 * sum(parameter.numel() for parameter in encoder.parameters())

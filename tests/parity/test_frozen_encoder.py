@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -12,7 +10,6 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
-from sentdist.learning.checkpoint import Progress
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.heads import HEADS_FILE
 from sentdist.learning.learner import Learner, encoder_weights, head_weights
@@ -22,7 +19,6 @@ from sentdist.objectives.learned.regression import RegressionLoss
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.stages.inputs import folder_of
-from sentdist.stages.local import build_here
 from sentdist.stages.train import TrainSession
 from tests.parity.processes import run_in_processes
 from tests.parity.toy import WIDTH, ToyEncoder, toy_batches
@@ -98,45 +94,6 @@ def test_nothing_goes_back_through_it_and_no_pass_is_computed_again(micro_batch:
     assert passes == ({True: 1, False: 1} if micro_batch is None else {True: 4, False: 8})  # 16 sentences
 
 
-def resume(rank: int, world_size: int, folder: str) -> dict[str | int, tuple[dict[str, Tensor], dict[str, Tensor]]]:
-    """Weights of 12 steps at a stretch, and of 7 steps, a checkpoint, a new engine and 5 more; dropout on."""
-    results = {}
-    for kind in ENGINES:
-        batches, place = toy_batches(NUM_STEPS, rank=rank, world_size=world_size, num_columns=2), Path(folder) / f"{kind}-{world_size}"
-        one = learner(dropout=0.3)
-        assert isinstance(one.heads, RegressionLoss)
-        whole = engine_of(kind, one)
-        torch.manual_seed(100 + rank)
-        steps = train_steps(whole, one.heads, batches)
-        list(itertools.islice(steps, 7))
-        whole.save(place, progress=Progress(step=7, step_in_epoch=7))
-        list(steps)
-        again = learner(dropout=0.3)
-        assert isinstance(again.heads, RegressionLoss)
-        resumed = engine_of(kind, again)
-        progress = resumed.load(place)
-        list(train_steps(resumed, again.heads, batches[progress.step :], start=progress.step))
-        results[kind] = whole.weights(), resumed.weights()
-    return results
-
-
-def test_resumed_equals_uninterrupted_with_dropout(tmp_path: Path) -> None:
-    for kind, (whole, resumed) in run_in_processes(resume, 2, str(tmp_path))[0].items():
-        assert all(torch.equal(resumed[name], weight) for name, weight in whole.items()), kind
-
-
-class Watched(TorchEngine):
-    """An engine that keeps the gradients of its first step."""
-
-    gradients: dict[str, Tensor] | None = None
-
-    def step(self) -> float:
-        if self.gradients is None:
-            named = self.learner.named_parameters()
-            self.gradients = {name: parameter.grad.clone() for name, parameter in named if parameter.grad is not None}
-        return super().step()
-
-
 def two_stages(encoder: Path, **of_first: Json) -> dict[str, Json]:
     """The released first stage, its head alone, and a second one that goes on with encoder and head."""
     smooth: dict[str, Json] = {"name": "regression", "loss": "smooth_k2", "slope": 2.0, "threshold": 0.25, "boundary": "left_mask"}
@@ -150,30 +107,6 @@ def two_stages(encoder: Path, **of_first: Json) -> dict[str, Json]:
             "both": {"objective": smooth | {"keep_head": True}, "start": "head", "corpus": "filtered"},
         },
     )
-
-
-def train_of(values: dict[str, Json], data: Path, store: Path, method: str) -> tuple[Train, Any]:
-    plan, context = tiny_plan(values, data=data, store=store)
-    found = next(trial.scores.encoder for trial in plan.trials if trial.method == method)
-    assert isinstance(found, Train)
-    build_here(found.corpus, context)
-    return found, context
-
-
-def test_the_head_s_first_gradient_is_that_of_training_both(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    """Bit for bit, with the encoder's dropouts on, as in the released code."""
-    data = write_graded(tmp_path / "data")
-    gradients = []
-    for freeze_encoder in (True, False):
-        training: Json = {"freeze_encoder": freeze_encoder, "layer_decay": 1.0}
-        stage, context = train_of(two_stages(tiny_encoder_dir, training=training), data, tmp_path / "store", "head")
-        session = TrainSession(stage, context, make_engine=Watched, bank=None)
-        next(session.events())
-        assert isinstance(session.engine, Watched) and session.engine.gradients is not None
-        gradients.append(session.engine.gradients)
-    frozen, whole = gradients
-    assert set(frozen) == {"heads.head.linear.weight", "heads.head.linear.bias"} < set(whole)
-    assert all(torch.equal(gradient, whole[name]) and gradient.abs().max() > 0.1 for name, gradient in frozen.items())
 
 
 def test_a_first_stage_gives_its_encoder_as_it_was_and_a_head_to_go_on_with(tmp_path: Path, tiny_encoder_dir: Path) -> None:

@@ -8,9 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
-from sentdist.learning import gather
 from sentdist.learning.gather import (
     GroupGoneError,
     gather_rows,
@@ -19,26 +17,6 @@ from sentdist.learning.gather import (
     wait_for_all_ranks,
 )
 from tests.parity.processes import run_in_processes
-
-
-@pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
-    """What goes over the network where a second rank always brings the same."""
-    tensors: list[Tensor] = []
-
-    def all_reduce(tensor: Tensor) -> None:
-        tensors.append(tensor.clone())
-        tensor *= 2
-
-    monkeypatch.setattr(gather, "rank_and_world_size", lambda: (0, 2))
-    monkeypatch.setattr(dist, "all_reduce", all_reduce)
-    return tensors
-
-
-@pytest.mark.usefixtures("sent")
-def test_losses_are_averaged_and_votes_added_up() -> None:
-    assert mean_over_ranks(torch.tensor(1.5), vote=3.0) == (1.5, 6.0)
-
 
 EXCHANGES: dict[str, Callable[[], object]] = {
     "rows": lambda: gather_rows(torch.ones(2, 3)),

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from functools import cache
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
-from torch import nn
 
-from sentdist.learning.encoder import fused_layer
-from sentdist.learning.encoder.flat_attention import Segments
-from sentdist.learning.kernels.interface import AttentionKernel
 from tests.support.interpreted import run_interpreted
 
 pytestmark = pytest.mark.parity
@@ -57,30 +51,3 @@ def test_each_mask_has_a_seed_of_its_own_and_nothing_is_drawn_for_none() -> None
     first, last, again = found["seeds"]
     assert first == again != last and found["p"] == [0.1, 0.2]
     assert found["quiet"] == [None, None] and found["undrawn"]
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_a_gpu_layer_asks_for_its_sentences_and_the_type_of_its_products(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no kernel takes its sentences, it computes as before."""
-    given: list[tuple[Segments, AttentionKernel]] = []
-
-    def supports(segments: Segments, kernel: AttentionKernel) -> bool:
-        given.append((segments, kernel))
-        return False
-
-    attention = SimpleNamespace(dropout=nn.Dropout(0.1), attention_head_size=32)
-    layer = SimpleNamespace(attention=SimpleNamespace(self=attention), training=True)
-    monkeypatch.setattr(fused_layer, "triton_supports", supports)
-    states: Any = SimpleNamespace(device=torch.device("cuda"))
-    segments = Segments(lengths=(3, 2), boundaries=torch.tensor([0, 3, 5]), num_heads=2, head_width=32)
-    monkeypatch.setattr(fused_layer, "_product_dtype", lambda device: dtype)
-    with torch.no_grad():
-        assert fused_layer._supporting_kernels(layer, fused_layer._PARTS["BERT"], segments, [states], drophead=0.0) is None
-    assert fused_layer._supporting_kernels(layer, fused_layer._PARTS["BERT"], segments, [states], drophead=0.1) is None
-    kernels = [
-        AttentionKernel(
-            states.device, dtype, 32, has_dropout=True, has_backward=has_backward, has_biases=has_backward, has_head_scales=drophead
-        )
-        for has_backward, drophead in ((False, False), (True, True))
-    ]
-    assert given == [(segments, kernel) for kernel in kernels]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -14,18 +13,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from sentdist.learning import anchor_blocks
-from sentdist.learning.anchor_blocks import mean_over_blocks
-from sentdist.learning.encoder import regularizers
 from sentdist.learning.encoder.batch import TokenBatch, collate
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.grad_cache import TOKENS_MULTIPLE, encode_in_micro_batches, micro_batches, sum_over_micro_batches
-from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Optimization
-from sentdist.objectives.info_nce import info_nce
 from tests.parity.ranks import FLOAT64, M, made, toy_batch, toy_embeddings
-from tests.parity.word_batches import WORDS, word_batches
-from tests.support import make
+from tests.parity.word_batches import WORDS
 
 pytestmark = pytest.mark.parity
 
@@ -50,52 +44,6 @@ def test_recomputed_micro_batches_equal_kept_ones_with_dropout(tiny_encoder_dir:
     for one, other in zip(found, expected, strict=True):
         # The same operations on the same numbers; only the order in which micro-batches are added up differs.
         torch.testing.assert_close(one, other, rtol=1e-2 if precision == "bf16" else 1e-4, atol=1e-5 * float(other.abs().max()) + 1e-7)
-
-
-@pytest.fixture
-def own_generator(monkeypatch: pytest.MonkeyPatch) -> torch.Generator:
-    """A device's own source of random numbers, as a GPU has one: dropout is drawn from it, not from the host's."""
-    generator = torch.Generator()
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_rng_state", generator.get_state)
-    monkeypatch.setattr(torch.cuda, "set_rng_state", generator.set_state)
-
-    def keep_mask(shape: torch.Size, p: float, *, device: torch.device) -> Tensor:
-        return torch.empty(shape, dtype=torch.bool).bernoulli_(1.0 - p, generator=generator)
-
-    monkeypatch.setattr(regularizers, "keep_mask", keep_mask)
-    return generator
-
-
-def test_recomputed_micro_batches_draw_the_same_from_a_devices_own_generator(tiny_encoder_dir: str, own_generator: torch.Generator) -> None:
-    encoder = SentenceEncoder.load(tiny_encoder_dir, hidden_dropout=0.3, attention_dropout=0.3)
-    engine = TorchEngine(encoder, Optimization(num_steps=1))
-    tokens = encoder.tokenize(WORDS * 2)
-
-    def gradients(encode: Callable[[], Tensor]) -> tuple[Tensor, float]:
-        """All gradients, and what the device draws next."""
-        torch.manual_seed(7)
-        own_generator.manual_seed(7)
-        embeddings = encode()
-        encoder.zero_grad()
-        embeddings.square().mul(torch.linspace(-1, 1, embeddings.shape[1])).sum().backward()
-        found = torch.cat([parameter.grad.flatten() for parameter in encoder.parameters() if parameter.grad is not None])
-        return found, float(torch.rand((), generator=own_generator))
-
-    def sums(micro_batch: TokenBatch) -> Tensor:
-        return torch.cat([engine.encode(micro_batch).sum(dim=0, keepdim=True)])
-
-    expected, drawn_next = gradients(lambda: kept(engine, tokens))
-    found, found_next = gradients(lambda: encode_in_micro_batches(engine.encode, tokens, micro_batch=5))
-    # Other masks are off by the size of the gradient itself; the same differ in the order of sums only.
-    assert float((found - expected).norm() / expected.norm()) < 1e-5
-    assert found_next == drawn_next
-    dealt = micro_batches(tokens.lengths, size=5)
-    expected, drawn_next = gradients(lambda: torch.stack([sums(tokens.take(rows)) for rows in dealt]).sum(dim=0))
-    found, found_next = gradients(lambda: sum_over_micro_batches(sums, tokens, micro_batch=5))
-    assert float((found - expected).norm() / expected.norm()) < 1e-5
-    assert found_next == drawn_next
 
 
 def test_passes_that_a_rank_makes_for_nothing_add_nothing() -> None:
@@ -152,49 +100,6 @@ def test_filling_changes_no_embedding_and_no_gradient(tiny_encoder_dir: str) -> 
     torch.testing.assert_close(found[0], expected[0], rtol=1e-5, atol=1e-6)
     for one, other in zip(found[1], expected[1], strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5 * float(other.abs().max()) + 1e-7)
-
-
-def test_blocks_of_anchors_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    generator = torch.Generator().manual_seed(0)
-    anchors, candidates = (torch.randn(rows, 8, generator=generator, dtype=torch.float64).requires_grad_() for rows in (13, 26))
-    held: list[int] = []
-
-    def of_block(first: int, last: int) -> Tensor:
-        held.append((last - first) * len(candidates))
-        return info_nce(anchors[first:last], candidates, first_row=first, temperature=0.05)
-
-    whole = mean_over_blocks(of_block, num_rows=13, num_columns=26, device=anchors.device)
-    expected = torch.autograd.grad(whole, (anchors, candidates))
-    monkeypatch.setattr(anchor_blocks, "LOGITS_AT_ONCE", 4 * 26)
-    held.clear()
-    blocks = mean_over_blocks(of_block, num_rows=13, num_columns=26, device=anchors.device)
-    assert blocks.item() == pytest.approx(whole.item(), rel=1e-14) and held == [4 * 26] * 3 + [26]
-    for one, other in zip(torch.autograd.grad(blocks, (anchors, candidates)), expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-14)
-
-
-class WatchedEngine(TorchEngine):
-    """Knows how many tokens it was given at once."""
-
-    def __init__(self, encoder: SentenceEncoder) -> None:
-        super().__init__(encoder, Optimization(num_steps=1))
-        self.given: list[int] = []
-
-    def encode(self, tokens: TokenBatch) -> Tensor:
-        self.given.append(tokens.num_tokens)
-        return super().encode(tokens)
-
-
-def test_a_step_holds_a_micro_batch_at_a_time(tiny_encoder_dir: str) -> None:
-    encoder = SentenceEncoder.load(tiny_encoder_dir)
-    batches = word_batches(encoder, 1)
-    held = []
-    for micro_batch in (None, 3):
-        engine = WatchedEngine(encoder)
-        list(train_steps(engine, make.info_nce(), batches, micro_batch=micro_batch))
-        held.append(max(engine.given))
-    assert not any(num_tokens % TOKENS_MULTIPLE for num_tokens in engine.given), "a heap of few sizes stays small"
-    assert held[0] == batches[0].tokens.num_tokens > 2 * TOKENS_MULTIPLE >= 2 * held[1]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.learning import gather, gradient_buckets
 from sentdist.learning.engine import Engine, TorchEngine
-from sentdist.learning.gather import GroupGoneError
 from sentdist.learning.gradient_buckets import GradientBuckets, average_gradients
 from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Optimization
@@ -100,31 +99,6 @@ def test_a_bucket_leaves_while_earlier_layers_wait_for_their_gradients(sent: lis
         buckets.arrive()
         assert len(sent) == 4
     assert left == [[0, 0, 0, 0, 0], [0, 1, 2, 3, 4]]
-
-
-@pytest.mark.usefixtures("sent")
-def test_what_never_has_a_gradient_keeps_nobody(sent: list[Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gradient_buckets, "BUCKET_BYTES", 8 * 9 * 4)
-    chain, pooler = Chain(), nn.Linear(8, 8)
-    buckets = GradientBuckets([*chain.parameters(), *pooler.parameters()])
-    for _ in range(2):
-        sent.clear()
-        with buckets.travelling():
-            chain(torch.ones(2, 8)).backward()
-        num_sent = len(sent)
-        buckets.arrive()
-    assert num_sent == 4
-    assert pooler.weight.grad is None
-
-
-@pytest.mark.usefixtures("sent")
-def test_a_second_backward_pass_in_a_step_is_refused() -> None:
-    chain = Chain()
-    buckets = GradientBuckets(chain.parameters())
-    with buckets.travelling():
-        chain(torch.ones(2, 8)).backward()
-        with pytest.raises(RuntimeError, match="a second backward pass in one step"):
-            chain(torch.ones(2, 8)).backward()
 
 
 @pytest.mark.usefixtures("sent")
@@ -213,28 +187,3 @@ def _watch(engine: Any, *, travels: bool) -> list[int]:
     if not travels:
         buckets._take = lambda number, parameter: None
     return early
-
-
-def test_a_rank_whose_group_is_ended_stops_in_its_backward_pass() -> None:
-    assert run_in_processes(_raises_in_backward, 2) == [True, True]
-
-
-def _raises_in_backward(rank: int, world_size: int) -> bool:
-    with gather.held_group():
-        chain = Chain()
-        buckets = GradientBuckets(chain.parameters())
-        for _ in range(2):
-            chain.zero_grad(set_to_none=True)
-            with buckets.travelling():
-                chain(torch.ones(2, 8)).backward()
-            buckets.arrive()
-        dist.barrier()
-        dist.destroy_process_group()
-        try:
-            with buckets.travelling():
-                chain(torch.ones(2, 8)).backward()
-            return False
-        except GroupGoneError:
-            return True
-        finally:  # the one that `run_in_processes` ends
-            dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())

@@ -85,18 +85,6 @@ def test_loss_and_gradient_of_the_tied_embeddings_equal_transformers(folder: Pat
     torch.testing.assert_close(gradient, expected_gradient, **FLOAT32)
 
 
-def test_the_head_has_the_encoders_own_activation_epsilon_and_start(tmp_path: Path) -> None:
-    own = {"hidden_act": "relu", "layer_norm_eps": 0.1, "initializer_range": 0.5}
-    folder = maskable_encoder(tmp_path, **own, **STILL)
-    torch.manual_seed(0)
-    encoder = SentenceEncoder.load(folder).train()
-    objective = make.masked_lm(encoder)
-    assert float(objective.head.dense.weight.detach().std()) == pytest.approx(0.5, rel=0.1)  # 1024 draws: the error of a std is 2 %
-    tokens, seen, chosen_T = hidden(encoder)
-    found = objective.loss_of(seen, chosen_T, tokens.token_ids) / chosen_T.sum()
-    torch.testing.assert_close(found, transformers_loss(objective, encoder, folder)[0], **FLOAT32)
-
-
 def batch_of(encoder: SentenceEncoder, rows: range, sentences: tuple[str, ...] = SENTENCES) -> Batch:
     tokens = encoder.tokenize(sentences[rows.start : rows.stop])
     return Batch(tokens=tokens, num_columns=1, first_row=rows.start, sentence_ids=np.arange(len(sentences))[None])

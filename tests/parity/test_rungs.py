@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from sentdist.learning.checkpoint import Progress
 from sentdist.learning.engine import TorchEngine
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Rung, Train, to_share
@@ -99,15 +97,6 @@ def test_a_rung_of_no_use_is_not_gone_on_from(tmp_path: Path, tiny_encoder_dir: 
     half = build_here(Rung(of=train, share=0.5), context)
     assert "is of no use" in caplog.text
     assert half.record.results["step"] == 6 and "seconds_before" not in half.record.results
-
-
-def test_a_lower_rung_is_not_gone_on_to_from_a_higher_one(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    train, context = prepared(values_of(tiny_encoder_dir), write_data(tmp_path / "data"), tmp_path / "store")
-    context = replace(context, shares=SHARES)
-    assert [build_here(Rung(of=train, share=share), context).record.results["step"] for share in reversed(SHARES)] == [6, 4]
-    further: Any = SimpleNamespace(progress=Progress(step=7, seconds=1e6))  # a checkpoint of an attempt that was lost
-    begun = from_rung(further, train, context, make=lambda: further, ranks=ranks_here())
-    assert (begun.step, begun.session.progress.step, begun.session.progress.seconds) == (6, 7, 1e6), "its seconds are kept"
 
 
 def _rung_on_rank(rank: int, world_size: int, values: dict[str, Json], data: Path, store: Path, out: Path) -> dict[str, Any]:

@@ -25,7 +25,6 @@ from sentdist.stages.train import TrainSession
 from sentdist.stages.train_here import file_bank
 from tests.parity.processes import run_in_processes
 from tests.support.building import run_local
-from tests.support.relations_data import CAPTION, ITSELF, write_relations_data
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 pytestmark = pytest.mark.parity
@@ -88,31 +87,6 @@ def test_killed_and_resumed_ends_like_uninterrupted(tmp_path: Path, tiny_encoder
     assert [point["step"] for point in whole.history] == [point["step"] for point in second.history]
 
 
-def test_an_epoch_that_is_longer_than_the_first_is_resumed_within_its_own_length(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    """Where no sentence may stand twice in a batch, epochs have other numbers of batches: here 8, then 9. Behind the eighth of the second
-    dev is scored, behind that of the first too, for the epoch ends there."""
-    corpus: Json = {"kind": "relations", "relations": [CAPTION, ITSELF], "held_out": 4}
-    values = tiny_values(
-        tiny_encoder_dir, corpus=corpus, methods={"m": {"objective": {"name": "info_nce"}}}, baseline=None,
-        training={"batch_size": 6, "epochs": 2, "learning_rate": 1e-3, "max_length": 20},
-        selection={"task": "stsb-dev", "every_fraction": 0.2},
-    )  # fmt: skip
-    plan, context = tiny_plan(values, data=write_data(write_relations_data(tmp_path / "data")), store=tmp_path / "store")
-    (stage,) = (stage for stage in plan.stages if isinstance(stage, Train))
-    build_here(stage.corpus, context)
-    whole = [type(event) for event in _session(stage, context).events()]
-    first, second = _session(stage, context), _session(stage, context)
-    assert [len(first._batches.epoch(number)) for number in (0, 1)] == [8, 9]
-    steps_before = [place for place, kind in enumerate(whole) if kind is StepReport][: 8 + 8]
-    left_at = steps_before[-1] + 1
-    assert whole[left_at:] == [DevScore, StepReport, DevScore]
-    for _ in itertools.islice(first.events(), left_at):
-        pass
-    first.save(tmp_path / "checkpoint")
-    second.load(tmp_path / "checkpoint")
-    assert [type(event) for event in second.events()] == whole[left_at:]
-
-
 def test_resumed_in_an_epoch_that_is_shorter_than_its_rows_it_scores_dev_where_it_would_have(
     tmp_path: Path, tiny_encoder_dir: Path
 ) -> None:
@@ -163,20 +137,6 @@ def test_best_weights_from_before_an_interruption_are_kept(tmp_path: Path, tiny_
     for name, tensor in kept.items():
         if f"encoder.model.{name}" in best:  # the pooler is the checkpoint's
             assert torch.equal(tensor, best[f"encoder.model.{name}"]), name
-
-
-def _drawn_on_rank(rank: int, world_size: int, encoder: Path, data: Path, store: Path) -> list[float]:
-    """What dropout would begin with."""
-    _session(*_plain(encoder, data, store))
-    return torch.rand(4).tolist()
-
-
-def test_each_rank_drops_other_values_and_the_same_ones_again(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    given = tiny_encoder_dir, write_data(tmp_path / "data"), tmp_path / "store"
-    _plain(*given)
-    first, second = run_in_processes(_drawn_on_rank, 2, *given)
-    assert first != second
-    assert [first, second] == run_in_processes(_drawn_on_rank, 2, *given)
 
 
 def _train_on_rank(rank: int, world_size: int, values: dict[str, Json], data: Path, store: Path) -> dict[str, Any]:

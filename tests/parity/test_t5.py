@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from transformers import AutoModelForTextEncoding, AutoTokenizer
@@ -109,19 +107,6 @@ def test_each_pooling_is_saved_and_read_by_sentence_transformers(pooling: str, f
     np.testing.assert_allclose(peer.encode(list(SENTENCES)), expected, rtol=1e-5, atol=1e-5)  # six layers, whose scores are not scaled
 
 
-@pytest.mark.parametrize(("keys", "words"), [({}, "shared.weight"), ({"architectures": ["T5EncoderModel"]}, "encoder.embed_tokens.weight")])
-def test_however_the_encoder_was_saved(keys: dict[str, object], words: str, folder: Path, tmp_path: Path) -> None:
-    """With the decoder or without, and the word embeddings under either of their names."""
-    shutil.copytree(folder, tmp_path / "copy")
-    config = json.loads((folder / "config.json").read_text())
-    (tmp_path / "copy/config.json").write_text(json.dumps({**config, **keys}))
-    weights = load_file(folder / "model.safetensors")
-    kept = {name: weight for name, weight in weights.items() if not keys or name.startswith("encoder.")}
-    kept.pop("encoder.embed_tokens.weight", None), kept.pop("shared.weight", None)
-    save_file({**kept, words: weights["shared.weight"]}, tmp_path / "copy/model.safetensors", metadata={"format": "pt"})
-    np.testing.assert_allclose(encode(SentenceEncoder.load(tmp_path / "copy"), SENTENCES), encode(SentenceEncoder.load(folder), SENTENCES))
-
-
 def test_both_kinds_of_dropout_have_their_own_probability(folder: Path, tmp_path: Path) -> None:
     """The family has one for both; what is trained remembers what it was trained with."""
 
@@ -136,19 +121,6 @@ def test_both_kinds_of_dropout_have_their_own_probability(folder: Path, tmp_path
     assert probabilities(folder, hidden_dropout=0.0) == ({0.1}, {0.0})
     SentenceEncoder.load(folder, attention_dropout=0.3, hidden_dropout=0.2).save(tmp_path / "saved", card=CARD)
     assert probabilities(tmp_path / "saved") == ({0.3}, {0.2})
-
-
-@pytest.mark.parametrize(("declared", "longest"), [(None, 512), (2048, 2048)])
-def test_a_sentence_may_be_as_long_as_the_files_say(declared: int | None, longest: int, folder: Path, tmp_path: Path) -> None:
-    """There is no table of positions that would bound it."""
-    shutil.copytree(folder, tmp_path / "copy")
-    (tmp_path / "copy/sentence_bert_config.json").write_text(json.dumps({} if declared is None else {"max_seq_length": declared}))
-    tokenizer = json.loads((folder / "tokenizer_config.json").read_text())
-    (tmp_path / "copy/tokenizer_config.json").write_text(json.dumps({**tokenizer, "model_max_length": 10**30}))
-    assert SentenceEncoder.load(tmp_path / "copy").max_length == longest
-    plan(tmp_path / "copy", tmp_path, training={"max_length": longest, "batch_size": 8})
-    with pytest.raises(RecipeError, match=rf"max_length: found {longest + 1:,}, where copy takes {longest:,} tokens"):
-        plan(tmp_path / "copy", tmp_path, training={"max_length": longest + 1, "batch_size": 8})
 
 
 def plan(folder: Path, place: Path, *, pooling: str = "mean_dense", **changes: object) -> None:
@@ -170,17 +142,6 @@ def test_planning_names_the_pooling_and_refuses_what_it_lacks(folder: Path, tmp_
     plan(folder, tmp_path, methods=drops_heads, baseline=None)
     with pytest.raises(RecipeError, match=r"regularizers\.drophead: found 0\.2 for umt5, whose sentences are padded"):
         plan(tiny_encoder(tmp_path / "umt5", "umt5"), tmp_path, pooling="mean", methods=drops_heads, baseline=None)
-
-
-def test_a_layer_that_computes_otherwise_than_the_pooling_is_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(EncoderError, match=r"pooling cls_mlp: found a dense layer of 32 to \d+ with .*Identity; expected one with Tanh"):
-        SentenceEncoder.load(folder, pooling="cls_mlp")
-    assert SentenceEncoder.load(folder, pooling="mean").head is None
-    biased = shutil.copytree(folder, tmp_path / "biased")
-    weights = load_file(folder / "2_Dense/model.safetensors")
-    save_file({**weights, "linear.bias": torch.ones(len(weights["linear.weight"]))}, biased / "2_Dense/model.safetensors")
-    found = encode(SentenceEncoder.load(biased), SENTENCES) - encode(SentenceEncoder.load(folder), SENTENCES)
-    np.testing.assert_allclose(found, np.ones_like(found), **FLOAT32)
 
 
 def test_other_models_with_a_decoder_stay_refused(tmp_path: Path) -> None:

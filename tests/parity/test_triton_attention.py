@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from sentdist.learning.encoder.fused_attention import longest_supported, why_kernels_unavailable
 from tests.support.attended import BANDS
 from tests.support.interpreted import run_interpreted
 
@@ -82,18 +81,3 @@ def test_sentences_go_to_the_tile_they_fit_into_and_a_launch_that_is_too_small_t
 
 def test_a_trace_whose_tensors_are_pretended_runs_none_and_says_nothing_of_the_machine() -> None:
     assert interpreted()["traced"] == {"pretended": [False, False], "real": [True, True]}
-
-
-def test_without_triton_or_a_gpu_nothing_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
-    assert longest_supported(torch.device("cpu"), torch.float32, 32) == 0
-    monkeypatch.setattr("sentdist.learning.encoder.fused_attention._capability", lambda device: (9, 0))
-    monkeypatch.setattr("sentdist.learning.encoder.fused_attention._has_triton", lambda: False)
-    assert longest_supported(torch.device("cuda"), torch.float32, 32) == 0
-    assert why_kernels_unavailable(torch.device("cuda")) == "Triton is not installed"
-    monkeypatch.setattr("sentdist.learning.encoder.fused_attention._has_triton", lambda: True)
-    monkeypatch.setattr("sentdist.learning.encoder.fused_attention._capability", lambda device: (7, 5))
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "T4")
-    assert longest_supported(torch.device("cuda"), torch.float32, 32) == 0, "older than Ampere"
-    assert why_kernels_unavailable(torch.device("cuda")) == "T4 is none of NVIDIA's from Ampere on"

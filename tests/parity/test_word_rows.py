@@ -4,34 +4,27 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
-from sentdist.learning import gather, gradient_buckets, word_rows
-from sentdist.learning.checkpoint import Progress
+from sentdist.learning import gradient_buckets, word_rows
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
-from sentdist.learning.gradient_buckets import GradientBuckets
-from sentdist.learning.learner import Learner
 from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Optimization
-from sentdist.learning.word_rows import WordRows
 from tests.parity.processes import run_in_processes
 from tests.parity.word_batches import word_batches
 from tests.support import make
 from tests.support.mask_tokens import maskable_encoder
 from tests.support.objective_steps import NAMES, Outcome, on, two_steps
-from tests.support.pretend_gpu import nobody_waits, pretended_gpu
 from tests.support.tiny_encoders import tiny_encoder
 
 pytestmark = pytest.mark.parity
@@ -116,62 +109,3 @@ def test_unlike_families_have_on_both_engines(tmp_path: Path) -> None:
             assert of_rows < of_all, case
             assert by_rows.keys() == whole.keys()
             assert all(torch.equal(by_rows[name], whole[name]) for name in whole), case
-
-
-@pytest.mark.filterwarnings("ignore:User provided device_type of 'cuda'")
-def test_nobody_waits_for_a_gpu_to_learn_which_rows_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    def all_reduce(tensor: Tensor, *, async_op: bool, op: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM) -> SimpleNamespace:
-        if op is dist.ReduceOp.SUM:
-            tensor *= 2  # a second rank brings the same
-        return SimpleNamespace(wait=lambda: None)
-
-    for module in (gather, gradient_buckets):
-        monkeypatch.setattr(module, "rank_and_world_size", lambda: (0, 2))
-    monkeypatch.setattr(dist, "all_reduce", all_reduce)
-    with pretended_gpu() as gpu:
-        table = nn.Parameter(torch.zeros(10, 2).to(gpu))
-        rows = WordRows(table, padding=0)
-        buckets = GradientBuckets([table], words=[rows])
-        for step in range(3):
-            rows.read(torch.tensor([3, 7, 3]))
-            table.grad = torch.zeros(10, 2).to(gpu)
-            table.grad[torch.tensor([3, 7])] = 1.0
-            with nobody_waits() if step else nullcontext(), travelled(0.5) as numbers:  # in the first it is seen that no other has one
-                with buckets.travelling():
-                    pass
-                buckets.arrive()
-            assert numbers == [3 * 2]
-            assert table.grad.cpu().sum(dim=1).tolist() == [0, 0, 0, 2, 0, 0, 0, 2, 0, 0]
-
-
-def _resumed(rank: int, world_size: int, folder: str, checkpoint: str) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Weights after 6 steps: of three ranks that went through, looking at their dev scores on the way; of three that were interrupted."""
-    ends, batches = [], None
-    for stops in (False, True):
-        encoder = SentenceEncoder.load(folder)
-        batches = batches or word_batches(encoder, 6, rank=rank, world_size=world_size, num_rows=6)
-        torch.manual_seed(rank)
-        engine = TorchEngine(Learner(encoder, make.info_nce()), OPTIMIZATION)
-        with travelled(1.0):
-            for _ in train_steps(engine, make.info_nce(), batches[:3]):
-                pass
-            if stops:
-                engine.save(Path(checkpoint), progress=Progress(step=3))
-                encoder = SentenceEncoder.load(folder)
-                engine = TorchEngine(Learner(encoder, make.info_nce()), OPTIMIZATION)
-                engine.load(Path(checkpoint))
-            else:
-                encoder.eval()
-                with torch.no_grad():
-                    engine.encode(batches[5].tokens)
-                encoder.train()
-            for _ in train_steps(engine, make.info_nce(), batches[3:], start=3):
-                pass
-        ends.append(engine.weights())
-    return ends[0], ends[1]
-
-
-def test_a_training_that_was_interrupted_ends_as_one_that_was_not_on_three_ranks(tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    """There a sum depends on a number's place, and a row's on which others travel: those of that step alone."""
-    through, interrupted = run_in_processes(_resumed, 3, str(tiny_encoder_dir), str(tmp_path / "checkpoint"))[0]
-    assert all(torch.equal(through[name], interrupted[name]) for name in through)

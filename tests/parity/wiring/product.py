@@ -16,7 +16,6 @@ import torch
 from sentdist.data.corpus import OpenedCorpus
 from sentdist.data.targets import FileTargets
 from sentdist.learning.bank import FileBank
-from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import StepReport
 from sentdist.objectives.learned.auxiliary import AuxiliaryLoss
@@ -159,10 +158,6 @@ def run(session: TrainSession) -> Run:
     events = [event for event in session.events() if isinstance(event, StepReport)]
     weights = {name.removeprefix("encoder.model."): tensor for name, tensor in session.engine.weights().items()}
     return Run(tuple(e.loss for e in events), tuple(e.grad_norm for e in events), tuple(e.lr for e in events), weights)
-
-
-def dev_scores(session: TrainSession) -> list[DevScore]:
-    return [event for event in session.events() if isinstance(event, DevScore)]
 
 
 def rows_of(stage: Train, context: Context) -> Rows:

@@ -11,16 +11,11 @@ import pytest
 
 from sentdist.data.corpus import OpenedCorpus
 from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.selection import chosen_and_scored
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
-from sentdist.plan.task_kinds import ScoredTask
-from sentdist.stages.context import Context
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import build_here
-from sentdist.stages.tasks.load import load_task
-from sentdist.stages.tasks.retrieval import LoadedRetrieval
-from tests.parity.wiring.product import STILL, Place, planned, recipe_values
+from tests.parity.wiring.product import Place, planned
 from tests.parity.wiring.training_cases import O
 from tests.support.graded_data import NLI
 from tests.support.relations_data import CAPTION, ENTAILMENT, ITSELF, TWIN
@@ -48,28 +43,6 @@ def built(place: Place, family: str, corpus: Json, **changes: Json) -> tuple[lis
 
 def table(place: Place, family: str, name: str) -> list[dict[str, Any]]:
     return pq.read_table(place.root / family / f"{name}.parquet").to_pylist()
-
-
-def test_rows_of_a_source(place: Place) -> None:
-    train = table(place, "triplets", "nli/triplets")
-    write_table(place.root / "triplets", "my/split", [{**row, "split": ("train", "other")[n % 2]} for n, row in enumerate(train)])
-    whole: list[Row] = [(row["sent0"], row["sent1"], row["hard_neg"]) for row in train]
-
-    def rows(**corpus: Json) -> list[Row]:
-        return built(place, "triplets", {"source": "nli/triplets", **corpus})[0]
-
-    assert rows() == whole
-    assert rows(columns=["sent1", "hard_neg"]) == [row[1:] for row in whole]
-    assert rows(source="my/split", split="other") == whole[1::2] and rows(source="my/split", split=None) == whole
-    some, others = rows(limit=12), rows(limit=12, limit_seed=1)
-    assert len(some) == len(others) == 12 and set(some) < set(whole) and some != others and sorted(some, key=whole.index) == some
-    assert rows(add_reversed=True) == [*whole, *((b, a, c) for a, b, c in whole)]
-    named = recipe_values(place, "triplets", {"corpora.short": {"source": "nli/triplets", "limit": 3}, "methods.m.corpus": "short"})
-    assert named["corpus"] != named["corpora"]["short"]
-    plan, _ = planned(
-        place, "triplets", {"corpora.short": {"source": "nli/triplets", "limit": 3}, "methods.m.corpus": "short", "training.batch_size": 2}
-    )
-    assert plan.trials[0].scores.encoder.corpus.limit == 3
 
 
 def test_graded_pairs(place: Place) -> None:
@@ -200,45 +173,3 @@ def test_relations(place: Place) -> None:
     mine: dict[str, Json] = {**TWIN, "sources": [{"source": "my/twins", "split": "other"}]}
     assert [row[:2] for row in rows(mine)[0]] == twin
     assert [row[:2] for row in rows({**mine, "only": ["kind", "y"]})[0]] == [(row["sentence1"], row["sentence2"]) for row in twins[1::2]]
-
-
-def queries_of(task: ScoredTask, context: Context) -> LoadedRetrieval:
-    found = load_task(task, context.data_root)
-    assert isinstance(found, LoadedRetrieval)
-    return found
-
-
-def test_folds_train_choose_and_test_on_queries_of_their_own(place: Place) -> None:
-    root = place.root / "triplets"
-    texts = [row["sent0"] for row in table(place, "triplets", "nli/triplets")]
-    faqs = [{"faq_id": f"f{n}", "question": f"one {texts[n]}", "answer": f"two {texts[n]}"} for n in range(12)]
-    write_table(root, "retrieval/stackfaq_faqs", faqs)
-    write_table(root, "retrieval/stackfaq_queries", [{"query_id": f"q{n}", "query": texts[n]} for n in range(12)])
-    write_table(root, "retrieval/stackfaq_qrels", [{"query_id": f"q{n}", "faq_id": f"f{n}", "relevance": 1} for n in range(12)])
-    seen = {}
-    for num, seed, part in ((3, 0, "answer"), (4, 0, "answer"), (3, 1, "question"), (3, 0, "question_answer")):
-        corpus: Json = {"source": "retrieval/stackfaq", "split": None, "document_field": part}
-        values: dict[str, Json] = {
-            "corpus": corpus, "folds": {"num": num, "seed": seed}, "training.batch_size": 2, "methods.m.regularizers": STILL,
-            "selection": {"task": "stackfaq"}, "evaluation.tasks": ["stackfaq"],
-        }  # fmt: skip
-        plan, context = planned(place, "triplets", values)
-        tested: list[str] = []
-        for trial in plan.trials:
-            stage = trial.scores.encoder
-            assert isinstance(stage, Train) and stage.selection is not None
-            assert chosen_and_scored(stage.selection, trial.scores.tasks) == ()  # by queries of its own
-            build_here(stage.corpus, context)
-            opened = OpenedCorpus.open(folder_of(stage.corpus, context))
-            anchors, positives = (opened.sentences(ids) for ids in opened.ids)
-            dev, test = (queries_of(task, context) for task in (stage.selection.task, trial.scores.tasks[0]))
-            queries = [[task.collection.queries[row] for row in task.rows] for task in (dev, test)]
-            assert sorted([*anchors, *queries[0], *queries[1]]) == sorted(texts[:12])
-            assert {len(part) for part in queries} <= {12 // num} and not set(queries[0]) & set(queries[1])
-            words = {"answer": "two {0}", "question": "one {0}", "question_answer": "one {0} two {0}"}[part]
-            assert positives == [words.format(anchor) for anchor in anchors]
-            assert set(test.collection.documents) == {words.format(text) for text in texts[:12]}
-            tested += queries[1]
-            seen[num, seed, part, trial.fold] = tuple(queries[1])
-        assert sorted(tested) == sorted(texts[:12]) and len(plan.trials) == num
-    assert seen[3, 0, "answer", 0] != seen[3, 1, "question", 0] and seen[3, 0, "answer", 0] == seen[3, 0, "question_answer", 0]

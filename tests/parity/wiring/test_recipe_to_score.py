@@ -13,7 +13,6 @@ import torch
 from scipy.stats import spearmanr
 
 from sentdist.learning.checkpoint import DevScore
-from sentdist.plan.specs import Task
 from sentdist.plan.stage import Json
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import build_here
@@ -21,10 +20,9 @@ from sentdist.stages.scores.build import build_scores
 from sentdist.stages.train import TrainSession
 from tests.parity.wiring.product import Place, opened, planned, stage_of
 from tests.parity.wiring.reference import Student
-from tests.parity.wiring.scoring import SLACK, base_scores, cosines_of, on_task, pairs_of, revision_of, scored, spearman_of
+from tests.parity.wiring.scoring import SLACK, base_scores, cosines_of, pairs_of, scored, spearman_of
 from tests.parity.wiring.training_cases import O
 from tests.support.building import run_local
-from tests.support.tasks_data import write_table
 
 pytestmark = pytest.mark.parity
 NOISY: dict[str, Json] = {
@@ -174,28 +172,3 @@ def test_evaluations_encode_as_said(place: Place) -> None:
     scored(place, base_scores(place, evaluation_at_precision="bf16"))
     hook.remove()
     assert set(kinds) == {torch.bfloat16}
-
-
-def test_subsets_are_put_together_as_said(place: Place) -> None:
-    rows = [{**row, "subset": "ab"[number % 3 == 0], "split": "test"} for number, row in enumerate(pairs_of(place, "test"))]
-    write_table(place.root / "triplets", "my/parts", rows)
-    task = Task(
-        name="mine",
-        kind="sts",
-        source="my/parts",
-        revision=revision_of(place, "my/parts"),
-        split="test",
-    )
-    parts = [[row for row in rows if row["subset"] == name] for name in "ab"]
-    student = Student(place.encoder, max_length=40)
-    scores = [spearman_of(student, part) for part in parts]
-    said = {
-        "all": spearman_of(student, rows),
-        "mean": sum(scores) / 2,
-        "wmean": sum(score * len(part) for score, part in zip(scores, parts, strict=True)) / len(rows),
-    }
-    base = base_scores(place)
-    for aggregation, expected in said.items():
-        changed = on_task(base, task.model_copy(update={"aggregation": aggregation}))
-        assert scored(place, changed)["mine"] == pytest.approx(expected, abs=SLACK)
-    assert len({round(value, 2) for value in said.values()}) == 3
