@@ -5,12 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import combinations_with_replacement, product
+from itertools import combinations_with_replacement
 from pathlib import Path
 
 import pytest
 
-from sentdist.execution.capacity import pools_at_once
 from sentdist.execution.demand import Demand, stage_demand
 from sentdist.plan.corpora import CORPORA
 from sentdist.plan.recipe import recipe_from_values
@@ -48,17 +47,6 @@ def test_every_kind_of_stage_says_what_it_reserves(stages: dict[str, Stage]) -> 
     assert set(stages) == set(STAGES) - NOT_ASKED_FOR
     with pytest.raises(TypeError, match="nobody said"):
         stage_demand(STAGES["overlap"].model_construct(), Runtime())
-
-
-def test_whoever_waits_for_workers_reserves_nothing(stages: dict[str, Stage]) -> None:
-    for runtime, (kind, stage) in product(RUNTIMES, stages.items()):
-        demand = stage_demand(stage, runtime)
-        if demand.way == "task":
-            assert (demand.workers, demand.builder_cpus, demand.builder_gpus) == (1, demand.num_cpus, demand.num_gpus), kind
-        else:
-            assert (demand.builder_cpus, demand.builder_gpus) == (0, 0), kind
-            assert demand.stays or pools_at_once(trainings_at_once=1, workers=runtime.most_workers) >= 1, f"no room is made for {kind}"
-        assert 1 <= demand.enough <= demand.workers
 
 
 @dataclass(frozen=True)

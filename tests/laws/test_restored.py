@@ -73,15 +73,6 @@ def test_an_input_that_is_gone_keeps_its_key_and_the_rest_its_values() -> None:
     assert restored(stage.key, records | {first.key: record_of(first)}) == stage, "what comes back is there again"
 
 
-def test_what_is_behind_a_missing_input_comes_back_with_it() -> None:
-    stage, records = trained()
-    encoder = stage.banks[0].encoder
-    lost = {key: record for key, record in records.items() if key != encoder.key}
-    found = restored(stage.key, lost)
-    assert isinstance(found, Train) and isinstance(found.banks[0].encoder, MissingStage)
-    assert restored(stage.key, records) == stage
-
-
 def test_a_rung_comes_back_with_its_training() -> None:
     """It takes in what its training does, and may be there without it."""
     stage, records = trained()
@@ -89,10 +80,6 @@ def test_a_rung_comes_back_with_its_training() -> None:
     alone = restored(rung.key, {rung.key: record_of(rung)})
     assert isinstance(alone, Rung) and isinstance(alone.of, MissingStage) and alone.of.key == stage.key
     assert restored(rung.key, records | {rung.key: record_of(rung)}) == rung
-
-
-def test_nothing_is_given_back_of_what_is_gone() -> None:
-    assert restored(None, {}) is None and restored("0" * 16, {}) is None
 
 
 @pytest.mark.parametrize(

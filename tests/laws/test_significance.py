@@ -9,7 +9,6 @@ import pytest
 
 from rayjobs.benchmarks.calibration import by_seeds_alone, by_seeds_and_items, column_of, errors, not_best, over_table
 from rayjobs.benchmarks.null_models import NullModel
-from rayjobs.benchmarks.null_tasks import PARTS, false_positives_of_parts
 from sentdist.evaluation.significance import Difference, against
 
 
@@ -48,13 +47,6 @@ def test_the_test_of_significance_finds_what_is_there() -> None:
     """A tenth row that is better by four standard errors is found over the table in most cases: rows lend each other their spread."""
     model = NullModel(num_rows=10, num_items=60, gain=4.0)
     assert errors(over_table, model, count=100).last_row > 0.6
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("sizes", PARTS)
-def test_a_mean_over_parts_errs_in_one_case_of_twenty_at_most(sizes: tuple[int, ...]) -> None:
-    """500 tables: 5 % is counted as 25 ± 4.9. Taken as one stratum a part of 4 items beside one of 500 had 16 %, ten of 3 had 12 %."""
-    assert false_positives_of_parts(sizes, count=500) <= 0.075
 
 
 TABLES = {

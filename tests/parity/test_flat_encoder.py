@@ -190,30 +190,6 @@ def test_what_cannot_run_without_padding_says_why_and_runs_with_it(name: str, tm
     torch.testing.assert_close(found, expected, **CLOSE)
 
 
-def test_sentences_do_not_see_each_other(tiny_encoder_dir: Path) -> None:
-    encoder = SentenceEncoder.load(tiny_encoder_dir).eval()
-    with torch.no_grad():
-        together = encoder(encoder.tokenize(SENTENCES))
-        alone = torch.cat([encoder(encoder.tokenize([sentence])) for sentence in SENTENCES])
-    torch.testing.assert_close(together, alone, **CLOSE)
-
-
-@pytest.mark.parametrize("family", OFTEN)
-def test_bfloat16_stays_near_float32(family: str, tmp_path: Path) -> None:
-    """Where positions are rotated, queries and keys are, by angles in float32; values are not."""
-    encoder = SentenceEncoder.load(tiny_encoder(tmp_path, family)).eval()
-    found = []
-    for is_rounded in (False, True):
-        encoder.zero_grad()
-        with torch.autocast("cpu", torch.bfloat16, enabled=is_rounded):
-            embeddings = encoder(encoder.tokenize(SENTENCES))
-        contrast(embeddings).backward()
-        gradient = torch.cat([weight.grad.flatten() for weight in encoder.parameters() if weight.grad is not None])
-        found.append((embeddings.detach(), gradient))
-    for exact, rounded in zip(*found, strict=True):
-        assert float(torch.nn.functional.cosine_similarity(exact, rounded, dim=-1).min()) > 0.995  # 8 bits a value
-
-
 @pytest.mark.parametrize(
     ("family", "hidden_dropout", "name"),
     [("bert", 0.2, "encoder.layer.0.attention.self.query.weight"), ("mistral", None, "layers.0.self_attn.k_proj.weight")],

@@ -5,22 +5,17 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.learning import gather, gradient_buckets
-from sentdist.learning.engine import Engine, TorchEngine
+from sentdist.learning.engine import TorchEngine
 from sentdist.learning.gradient_buckets import GradientBuckets, average_gradients
-from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Optimization
 from tests.parity.processes import run_in_processes
-from tests.parity.toy import ToyBank, ToyEncoder, toy_batches
-from tests.support import make
 
 pytestmark = pytest.mark.parity
 
@@ -58,14 +53,6 @@ def test_buckets_are_filled_from_the_last_parameter_on(sent: list[Tensor], monke
     assert parameters[-2].grad is None
     rest = {number: one for number, one in enumerate(parameters) if number != 5}
     assert all(one.grad.tolist() == [number] * len(one) for number, one in rest.items())
-
-
-def test_numbers_of_two_types_are_never_in_one_bucket(sent: list[Tensor]) -> None:
-    parameters = [nn.Parameter(torch.zeros(2, dtype=dtype)) for dtype in (torch.float32, torch.float64, torch.float64)]
-    for parameter in parameters:
-        parameter.grad = torch.ones_like(parameter)
-    average_gradients(parameters)
-    assert [(bucket.dtype, len(bucket)) for bucket in sent] == [(torch.float64, 4), (torch.float32, 2)]
 
 
 class Chain(nn.Module):
@@ -141,49 +128,3 @@ def _both_ways(rank: int, world_size: int) -> tuple[list[dict[str, Tensor]], lis
                 average_gradients(chain.parameters())
             gradients.append({name: one.grad.clone() for name, one in chain.named_parameters() if one.grad is not None})
     return found[0], found[1]
-
-
-ENGINES: dict[str, Callable[[nn.Module, Optimization], Engine]] = {"torch": TorchEngine, "deepspeed": DeepSpeedEngine}
-
-
-def test_buckets_leave_early_in_a_training_of_either_engine_and_change_nothing() -> None:
-    for found in run_in_processes(_trained, 2, 3):
-        for name, (early, late) in found.items():
-            assert early.keys() == late.keys()
-            assert all(torch.equal(early[key], late[key]) for key in late), name
-
-
-def _trained(rank: int, world_size: int, micro_batch: int | None) -> dict[str, tuple[dict[str, Tensor], dict[str, Tensor]]]:
-    gradient_buckets.BUCKET_BYTES = 64
-    found = {}
-    for name, make_engine in ENGINES.items():
-        weights = []
-        for travels in (True, False):
-            engine = make_engine(ToyEncoder().eval(), Optimization(num_steps=4, lr=1e-3, clip_norm=0.5))
-            early = _watch(engine, travels=travels)
-            for _ in train_steps(
-                engine, make.rcl(bank=ToyBank(2)), toy_batches(4, rank=rank, world_size=world_size), micro_batch=micro_batch
-            ):
-                pass
-            assert early[0] == 0
-            assert all(number > 1 for number in early[1:]) if travels else not any(early), (
-                f"{name}: buckets that left early, by step: {early}"
-            )
-            weights.append(engine.weights() if rank == 0 else {})
-        found[name] = (weights[0], weights[1])
-    return found
-
-
-def _watch(engine: Any, *, travels: bool) -> list[int]:
-    """How many buckets had left at the end of each backward pass."""
-    buckets, early = engine.buckets, []
-    arrive = buckets.arrive
-
-    def watched() -> None:
-        early.append(buckets._num_away)
-        arrive()
-
-    buckets.arrive = watched
-    if not travels:
-        buckets._take = lambda number, parameter: None
-    return early

@@ -15,9 +15,8 @@ from transformers import AutoModelForMaskedLM
 from sentdist.learning.encoder.batch import Batch, TokenBatch, collate
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.gather import by_share, local_rows
-from sentdist.learning.grad_cache import micro_batches
 from sentdist.learning.gradient_buckets import average_gradients
-from sentdist.objectives.learned.mlm import MaskedLMLoss, Vocabulary, masked, part_of_mean
+from sentdist.objectives.learned.mlm import MaskedLMLoss, Vocabulary, masked
 from tests.parity.processes import run_in_processes
 from tests.support import make
 from tests.support.mask_tokens import maskable_encoder
@@ -88,28 +87,6 @@ def test_loss_and_gradient_of_the_tied_embeddings_equal_transformers(folder: Pat
 def batch_of(encoder: SentenceEncoder, rows: range, sentences: tuple[str, ...] = SENTENCES) -> Batch:
     tokens = encoder.tokenize(sentences[rows.start : rows.stop])
     return Batch(tokens=tokens, num_columns=1, first_row=rows.start, sentence_ids=np.arange(len(sentences))[None])
-
-
-def test_recomputed_micro_batches_draw_the_same_masks(folder: Path) -> None:
-    """Against the same micro-batches with their activations kept, dropout on."""
-    encoder = SentenceEncoder.load(folder, attention_dropout=0.1, hidden_dropout=0.1).train()
-    objective = make.masked_lm(encoder, fraction=0.4, micro_batch=3)
-    batch = batch_of(encoder, range(len(SENTENCES)))
-    words = encoder.model.get_input_embeddings().weight
-    results = []
-    for recomputed in (True, False):
-        torch.manual_seed(7)
-        encoder.zero_grad()
-        if recomputed:
-            loss = objective(torch.empty(0), batch)
-        else:
-            parts = [objective._sum_and_count(batch.tokens.take(rows)) for rows in micro_batches(batch.tokens.lengths, size=3)]
-            sums = torch.stack(parts).sum(dim=0)
-            loss = part_of_mean(sums[0], sums[1], shares=1.0)
-        loss.backward()
-        results.append((loss.detach(), words.grad.clone()))
-    torch.testing.assert_close(*(loss for loss, _ in results), rtol=0, atol=0)
-    torch.testing.assert_close(*(gradient for _, gradient in results), rtol=1e-6, atol=1e-8)  # summed in another order
 
 
 def share_of_rank(rank: int, world_size: int, folder: str) -> tuple[float, Tensor]:

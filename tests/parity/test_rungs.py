@@ -10,17 +10,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from sentdist.learning.engine import TorchEngine
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Rung, Train, to_share
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
-from sentdist.stages.ranks import ranks_here
 from sentdist.stages.rung_records import rung_score
-from sentdist.stages.rungs import events_until, from_rung, save_on_ranks
-from sentdist.stages.train import TrainSession
-from sentdist.stages.train_here import file_bank
-from tests.parity.processes import run_in_processes
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 pytestmark = pytest.mark.parity
@@ -97,37 +91,3 @@ def test_a_rung_of_no_use_is_not_gone_on_from(tmp_path: Path, tiny_encoder_dir: 
     half = build_here(Rung(of=train, share=0.5), context)
     assert "is of no use" in caplog.text
     assert half.record.results["step"] == 6 and "seconds_before" not in half.record.results
-
-
-def _rung_on_rank(rank: int, world_size: int, values: dict[str, Json], data: Path, store: Path, out: Path) -> dict[str, Any]:
-    plan, context = tiny_plan(values, data=data, store=store)
-    train = next(stage for stage in plan.stages if isinstance(stage, Train) and stage.objective.name == "rcl")
-
-    def make() -> TrainSession:
-        return TrainSession(train, context, make_engine=TorchEngine, bank=file_bank(train, context))
-
-    rung = Rung(of=train, share=0.2)
-    begun = from_rung(make(), rung, context, make=make, ranks=ranks_here())
-    assert not begun.step
-    list(events_until(rung, begun.session))
-    folder = out / f"of-rank-{rank}"
-    folder.mkdir()
-    save_on_ranks(begun.session, folder, ranks_here())
-    list(begun.session.events())  # before the other, which sets the random state back
-    resumed = make()
-    resumed.load(out / "of-rank-0" / "checkpoint")
-    list(resumed.events())
-    return {
-        "resumed": resumed.engine.weights(),
-        "whole": begun.session.engine.weights(),
-        "files": sorted(one.name for one in folder.rglob("*")),
-    }
-
-
-def test_a_rung_of_two_ranks_holds_what_both_need(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    values = values_of(tiny_encoder_dir)
-    data = write_data(tmp_path / "data")
-    prepared(values, data, tmp_path / "store")
-    first, second = run_in_processes(_rung_on_rank, 2, values, data, tmp_path / "store", tmp_path)
-    assert {"rng-00000.pt", "rng-00001.pt", "engine.pt", "progress.json"} <= set(first["files"]) and not second["files"]
-    assert all(torch.equal(first["whole"][name], first["resumed"][name]) for name in first["whole"])

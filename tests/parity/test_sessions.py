@@ -6,8 +6,6 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -15,7 +13,6 @@ from safetensors.torch import load_file
 import sentdist.stages.dev_scorer
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.engine import TorchEngine
-from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
@@ -85,26 +82,6 @@ def test_killed_and_resumed_ends_like_uninterrupted(tmp_path: Path, tiny_encoder
     _states_equal(whole.engine.weights(), second.engine.weights(), rtol=0, atol=0)
     assert whole.finish(tmp_path / "one")["best_dev_score"] == second.finish(tmp_path / "two")["best_dev_score"]
     assert [point["step"] for point in whole.history] == [point["step"] for point in second.history]
-
-
-def test_resumed_in_an_epoch_that_is_shorter_than_its_rows_it_scores_dev_where_it_would_have(
-    tmp_path: Path, tiny_encoder_dir: Path
-) -> None:
-    """A sentence in a third of 48 rows leaves 4 batches of 8, not 6: step 3 is too near to their end for a dev score."""
-    data = write_data(tmp_path / "data")
-    table = pq.read_table(data / "nli/triplets.parquet").to_pylist()
-    rows = [row | {"sent0": "the same sentence"} if number % 3 == 0 else row for number, row in enumerate(table)]
-    pq.write_table(pa.Table.from_pylist(rows), data / "nli/triplets.parquet")
-    stage, context = _with_inputs(tiny_values(tiny_encoder_dir), data, tmp_path / "store")
-    whole = _session(stage, context)
-    for event in whole.events():
-        if isinstance(event, StepReport) and event.step == 2:
-            whole.save(tmp_path / "checkpoint")
-    resumed = _session(stage, context)
-    resumed.load(tmp_path / "checkpoint")
-    list(resumed.events())
-    assert whole.progress.step == 4
-    assert resumed.progress == whole.progress
 
 
 def _plain(encoder: Path, data: Path, store: Path) -> tuple[Train, Context]:

@@ -11,10 +11,8 @@ from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from transformers import AutoModelForTextEncoding, AutoTokenizer
-from transformers.models.bart import BartConfig, BartModel
 
-from sentdist.errors import EncoderError, RecipeError
-from sentdist.families import READ_WITHOUT_DECODER
+from sentdist.errors import RecipeError
 from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.declared import declared_pooling
 from sentdist.learning.encoder.encode import encode
@@ -22,7 +20,7 @@ from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.plan.stage import Json
 from sentdist.stages.planning.resolve import FileResolver
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
-from tests.support.tiny_encoders import SENTENCES, no_wrappers, released_t5, tiny_encoder, word_tokenizer
+from tests.support.tiny_encoders import SENTENCES, released_t5, tiny_encoder
 
 pytestmark = pytest.mark.parity
 
@@ -92,21 +90,6 @@ def test_a_trained_one_is_saved_whole_and_read_by_sentence_transformers(folder: 
                                torch.nn.functional.normalize(by_hand(folder), dim=1).detach().numpy(), **FLOAT32)  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("family", "pooling"),
-    [("t5", "mean_dense"), *(pytest.param(*case, marks=pytest.mark.nightly) for case in (("mt5", "cls"), ("umt5", "first_last")))],
-)
-def test_each_pooling_is_saved_and_read_by_sentence_transformers(pooling: str, family: str, tmp_path: Path) -> None:
-    encoder = SentenceEncoder.load(tiny_encoder(tmp_path / "base", family, num_hidden_layers=6), pooling=pooling)
-    expected = encode(encoder, SENTENCES)
-    encoder.save(tmp_path / "saved", card=CARD)
-    again = SentenceEncoder.load(tmp_path / "saved")
-    assert again.pooling == pooling
-    np.testing.assert_allclose(encode(again, SENTENCES), expected, **FLOAT32)
-    peer = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
-    np.testing.assert_allclose(peer.encode(list(SENTENCES)), expected, rtol=1e-5, atol=1e-5)  # six layers, whose scores are not scaled
-
-
 def test_both_kinds_of_dropout_have_their_own_probability(folder: Path, tmp_path: Path) -> None:
     """The family has one for both; what is trained remembers what it was trained with."""
 
@@ -142,18 +125,3 @@ def test_planning_names_the_pooling_and_refuses_what_it_lacks(folder: Path, tmp_
     plan(folder, tmp_path, methods=drops_heads, baseline=None)
     with pytest.raises(RecipeError, match=r"regularizers\.drophead: found 0\.2 for umt5, whose sentences are padded"):
         plan(tiny_encoder(tmp_path / "umt5", "umt5"), tmp_path, pooling="mean", methods=drops_heads, baseline=None)
-
-
-def test_other_models_with_a_decoder_stay_refused(tmp_path: Path) -> None:
-    tokenizer = word_tokenizer()
-    config = BartConfig(vocab_size=len(tokenizer), d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
-                        decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16)  # fmt: skip
-    with no_wrappers():
-        BartModel(config).save_pretrained(tmp_path / "bart")
-    tokenizer.save_pretrained(tmp_path / "bart")
-    alone = "of encoder-decoders the encoder of a T5, mT5 or UMT5 is read"
-    assert all(family in alone.lower() for family in READ_WITHOUT_DECODER)
-    with pytest.raises(EncoderError, match=rf"found a bart, an encoder with a decoder that writes text .*{alone}"):
-        SentenceEncoder.load(tmp_path / "bart")
-    with pytest.raises(RecipeError, match=rf"encoder\.checkpoint: found .*bart, an encoder with a decoder.*{alone}"):
-        plan(tmp_path / "bart", tmp_path, pooling="mean")

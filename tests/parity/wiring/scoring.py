@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import torch
 from scipy.stats import spearmanr
 
-from sentdist.data.sources.pinned import inspect_source
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Scores
 from sentdist.stages.scores.build import build_scores
@@ -60,16 +59,6 @@ def spearman_of(
 def scored(place: Place, stage: Scores, family: str = "triplets") -> dict[str, Json]:
     _, context = planned(place, family, {"methods": {"m": {}}})
     return build_scores(stage, context).record.results
-
-
-def on_task(base: Scores, task: Any) -> Scores:
-    """The same evaluation of one other task."""
-    return Scores(encoder=base.encoder, tasks=(task,), max_length=base.max_length, precision=base.precision, view=base.view)
-
-
-def revision_of(place: Place, source: str) -> str:
-    """What planning pins a source of the triplets' data root to."""
-    return inspect_source(source, data_root=place.root / "triplets").revision
 
 
 def base_scores(place: Place, family: str = "triplets", **changes: Json) -> Scores:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import torch
-from scipy.stats import spearmanr
 
 from sentdist.learning.checkpoint import DevScore
 from sentdist.plan.stage import Json
@@ -20,7 +16,7 @@ from sentdist.stages.scores.build import build_scores
 from sentdist.stages.train import TrainSession
 from tests.parity.wiring.product import Place, opened, planned, stage_of
 from tests.parity.wiring.reference import Student
-from tests.parity.wiring.scoring import SLACK, base_scores, cosines_of, pairs_of, scored, spearman_of
+from tests.parity.wiring.scoring import SLACK, base_scores, pairs_of, scored, spearman_of
 from tests.parity.wiring.training_cases import O
 from tests.support.building import run_local
 
@@ -90,60 +86,6 @@ def test_views_choose_and_score_as_said(place: Place, view: dict[str, Any]) -> N
     (artifact,) = [build_here(stage, context) for stage in plan.stages]
     expected = spearman_of(Student(place.encoder, max_length=40), pairs_of(place, "test"), **asked, each_once=True)
     assert artifact.record.results["stsb"] == pytest.approx(expected, abs=slack)
-
-
-def test_scores_by_relations(place: Place) -> None:
-    rows = pairs_of(place, "test", family="relations")
-    training: dict[str, Json] = {O: {"name": "rse", "relation_learning_rate": 0.3}, "evaluation.max_length": 40}
-    seen = set()
-    for weights, directions, normalized in (
-        ({"twin": 1.0}, "max_both", True), ({"entailment": 2.0}, "one", False), ({"entailment": 1.0, "twin": 3.0}, "one", True),
-        ({"entailment": 1.0, "twin": 3.0}, "max_both", False),
-    ):  # fmt: skip
-        curve = (
-            {"relation": "twin", "weights": [0.5, 4.0]}
-            if len(weights) > 1
-            else {"relation": "entailment" if "twin" in weights else "twin", "weights": [0.5, 2.0]}
-        )
-        view: Json = {"relations": {"weights": weights, "directions": directions, "normalized": normalized, "curve": curve}}
-        plan, context = planned(place, "relations", {**training, "methods.m.view": view})
-        artifact = run_local(plan, context)[-1]
-        trained = stage_of(plan)
-        student = Student(folder_of(trained, context), max_length=40)
-        vectors = relations_in(folder_of(trained, context))
-        score = {name: vectors[name] for name in vectors}
-        said = relational(student, rows, score, weights, directions)
-        scale = sum(weights.values()) if normalized else 1.0
-        items = pq.read_table(context.store.folder(artifact) / "items/stsb.parquet")
-        assert np.array(items["similarity"]) == pytest.approx(said / scale, abs=1e-4)
-        gold = [row["score"] for row in rows]
-        assert artifact.record.results["stsb"] == pytest.approx(100 * float(spearmanr(said, gold)[0]), abs=0.1)
-        points = [
-            100 * float(spearmanr(relational(student, rows, score, weights | {curve["relation"]: weight}, directions), gold)[0])
-            for weight in curve["weights"]
-        ]
-        found = artifact.record.results["weight_curve"]
-        assert isinstance(found, dict) and found["scores"] == pytest.approx(points, abs=0.2)
-        seen.add(round(float(said[0] / scale), 5))
-    assert len(seen) == 4
-
-
-def relations_in(folder: Path) -> dict[str, np.ndarray]:
-    from safetensors.torch import load_file
-
-    table = load_file(folder / "heads.safetensors")["table.vectors.weight"].double().numpy()
-    return dict(zip(("entailment", "twin"), table, strict=True))
-
-
-def relational(
-    student: Student, rows: Sequence[Mapping[str, Any]], vectors: Mapping[str, np.ndarray], weights: Mapping[str, Any], directions: str
-) -> np.ndarray:
-    """Σ w cos(h + r, t), or the greater of both directions."""
-    with torch.no_grad():
-        first, second = (np.stack([student.encode([row[name]])[0].numpy() for row in rows]) for name in ("sentence1", "sentence2"))
-    forth = np.sum([weight * cosines_of(first + vectors[name], second) for name, weight in weights.items()], axis=0)
-    back = np.sum([weight * cosines_of(second + vectors[name], first) for name, weight in weights.items()], axis=0)
-    return np.asarray(forth if directions == "one" else np.maximum(forth, back))
 
 
 def test_evaluations_encode_as_said(place: Place) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +12,6 @@ import torch
 from torch import Tensor
 
 from sentdist.data.corpus import OpenedCorpus
-from sentdist.data.targets import FileTargets
 from sentdist.learning.bank import FileBank
 from sentdist.learning.encoder.batch import TokenBatch
 from sentdist.learning.encoder.regularizers import Dropout
@@ -25,8 +23,7 @@ from sentdist.stages.local import build_here
 from sentdist.stages.train import TrainSession
 from tests.parity.wiring.product import STILL, TRAINING, Place, opened, planned, run, stage_of, start_of
 from tests.parity.wiring.reference import Student
-from tests.parity.wiring.training_cases import BANK, TAGGER, O
-from tests.support.tiny_tagger import TAGS, tag
+from tests.parity.wiring.training_cases import BANK, O
 
 pytestmark = pytest.mark.parity
 
@@ -194,22 +191,3 @@ def test_banks_hold_what_the_entropy_encoders_say(place: Place) -> None:
     assert float((tables["short"] - tables["float32"]).abs().max()) > 0.1 and float((tables["bf16"] - tables["float32"]).abs().max()) > 1e-3
     phis = opened(place, "triplets", {**base, "methods.m.phis": [0.6]}).stage.banks
     assert len(phis) == 1
-
-
-def test_targets_are_shares_of_tags_and_frequent_words(place: Place) -> None:
-    auxiliary: Json = {"name": "sum", "terms": [{"objective": {"name": "info_nce"}}, {"objective": {"name": "auxiliary"}}]}
-    for num_words in (5, 12):
-        made = opened(place, "triplets", {O: auxiliary, "targets": {**TAGGER, "num_words": num_words}})
-        assert made.stage.targets is not None
-        found = FileTargets(folder_of(made.stage.targets, made.context))
-        corpus = OpenedCorpus.open(folder_of(made.stage.corpus, made.context))
-        sentences = corpus.sentences(np.arange(corpus.num_sentences))
-        rows = found.rows(np.arange(len(sentences)))
-        tagged = tag(sentences)
-        for number, words in enumerate(tagged):
-            counted = Counter(name for _, name in words)
-            assert rows.pos[number] == pytest.approx([counted[name] / len(words) for name in found.tags])
-        assert set(found.tags) == {name for words in tagged for _, name in words} and found.num_words == num_words
-        often = Counter(word for words in tagged for word, _ in words if word in found.vocabulary)
-        others = [word for words in tagged for word, _ in words if word not in found.vocabulary and word not in TAGS]
-        assert min(often.values()) >= max(Counter(others).values(), default=0)

@@ -20,7 +20,6 @@ from sentdist.stages import banks
 from sentdist.stages.banks import BankBody
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
-from tests.support import make
 
 ROWS, WIDTH, ROWS_PER_SHARD = 25, 6, 10
 
@@ -46,18 +45,6 @@ def test_rows_come_in_the_order_asked_across_shards(dtype: str, tmp_path: Path) 
     assert rows.shape == (3, 8, WIDTH)
     assert rows.dtype == getattr(torch, dtype), "a GPU is sent what is stored"
     np.testing.assert_array_equal(rows.numpy(), np.stack([table[ids.ravel()] for table in tables]))
-
-
-def test_encoders_whose_shards_and_types_differ_are_one_bank(tmp_path: Path) -> None:
-    """In the wider type, so that no number is rounded."""
-    tables = [
-        write_bank(tmp_path / "0", seed=0, dtype="float16", per_shard=7),
-        write_bank(tmp_path / "1", seed=1, dtype="float32", per_shard=10),
-        write_bank(tmp_path / "2", seed=2, dtype="float16", per_shard=ROWS),
-    ]
-    rows = FileBank([tmp_path / str(n) for n in range(3)]).rows(np.arange(ROWS)[::-1])
-    assert rows.dtype == torch.float32
-    np.testing.assert_array_equal(rows.numpy(), np.stack([table[::-1].astype(np.float32) for table in tables]))
 
 
 def test_a_rank_looks_up_its_own_rows_column_by_column(tmp_path: Path) -> None:
@@ -115,19 +102,3 @@ def test_an_embedding_without_a_direction_becomes_no_bank(value: float, dtype: s
     reported = pytest.raises(DataError, match="sentence 24")
     with patch.object(banks, "encode", lambda *_, **__: embeddings), reported, (tmp_path / "shard").open("wb") as file:
         body.write(range(20, 30), file)
-
-
-def test_rows_that_come_with_a_batch_are_those_that_are_looked_up(tmp_path: Path) -> None:
-    """In float16, and looked up by the loss itself: value and gradient to the last bit."""
-    for number in range(2):
-        write_bank(tmp_path / str(number), seed=number, dtype="float16")
-    bank = FileBank([tmp_path / "0", tmp_path / "1"])
-    ids_CM = np.random.default_rng(1).permutation(ROWS)[:12].reshape(3, 4)
-    batch = Batch(tokens=collate([[0]] * 12), num_columns=3, first_row=0, sentence_ids=ids_CM)
-    found = []
-    for one in (batch, bank.prepared(batch)):
-        embeddings = torch.randn(12, WIDTH, generator=torch.Generator().manual_seed(0)).requires_grad_()
-        loss = make.rcl(bank=bank, temperature=0.1)(embeddings, one)
-        loss.backward()
-        found.append((loss.detach(), embeddings.grad))
-    assert torch.equal(found[0][0], found[1][0]) and torch.equal(found[0][1], found[1][1])

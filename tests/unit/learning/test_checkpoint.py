@@ -46,19 +46,6 @@ def test_a_damaged_progress_says_which(content: str | None, tmp_path: Path) -> N
         read_progress(tmp_path)
 
 
-def test_the_random_state_of_a_gpu_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    of_device = torch.Generator()
-    for name, stand_in in (
-        ("is_available", lambda: True), ("is_initialized", lambda: True),
-        ("get_rng_state", of_device.get_state), ("set_rng_state", of_device.set_state),
-    ):  # fmt: skip
-        monkeypatch.setattr(torch.cuda, name, stand_in)
-    save_rng(tmp_path, rank=0, world_size=1)
-    expected = torch.rand(3, generator=of_device)
-    load_rng(tmp_path, rank=0, world_size=1)
-    assert torch.equal(torch.rand(3, generator=of_device), expected)
-
-
 def test_random_state_returns_to_its_rank_and_world_only(tmp_path: Path) -> None:
     torch.manual_seed(1)
     save_rng(tmp_path, rank=0, world_size=2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import shutil
-from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +17,7 @@ from torch import Tensor
 from sentdist.errors import DataError
 from sentdist.learning import device_bank
 from sentdist.learning.bank import FileBank
-from sentdist.learning.device_bank import bank_stays, bytes_of_banks, let_bank_go, on_device
+from sentdist.learning.device_bank import bank_stays, bytes_of_banks, on_device
 from sentdist.learning.encoder.batch import Batch, collate
 from sentdist.learning.gather import local_rows
 from sentdist.plan.runtime import Runtime
@@ -28,7 +27,6 @@ from sentdist.stages.planning.worker_memory import EncoderSize
 from tests.support import make
 from tests.support.pretend_gpu import nobody_waits, pretended_gpu
 from tests.unit.learning.test_bank import ROWS, WIDTH, write_bank
-from tests.unit.learning.test_step_operations import Counting
 
 CPU = torch.device("cpu")
 
@@ -60,36 +58,23 @@ def test_its_rows_are_those_of_the_files(dtypes: tuple[str, ...], tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["rcl", "regulators"])
-def test_a_step_learns_the_same_with_one_operation_and_nobody_waits(name: str, tmp_path: Path) -> None:
+def test_a_step_learns_the_same_and_nobody_waits(name: str, tmp_path: Path) -> None:
     """As from rows that came with the batch: value and gradient to the last bit."""
     bank, batch = _banks(tmp_path, "float16", "float16"), _batch()
     values: Any = {"temperature": 0.1}
 
-    def step(loss: Any, one: Batch) -> tuple[Tensor, Tensor, Counter[str]]:
+    def step(loss: Any, one: Batch) -> tuple[Tensor, Tensor]:
         embeddings = torch.randn(12, WIDTH, generator=torch.Generator().manual_seed(0)).to(gpu).requires_grad_()
-        with nobody_waits(), Counting() as counting:
+        with nobody_waits():
             value = loss(embeddings, one)
             (gradient,) = torch.autograd.grad(value, embeddings)
-        return value.detach().cpu(), gradient.cpu(), counting.found
+        return value.detach().cpu(), gradient.cpu()
 
     with pretended_gpu() as gpu:
         from_host = step(getattr(make, name)(bank=bank, **values), bank.prepared(batch).to(gpu))
         there = on_device(bank, gpu)
         from_gpu = step(getattr(make, name)(bank=there, **values), there.prepared(batch).pinned().to(gpu))
     assert torch.equal(from_host[0], from_gpu[0]) and torch.equal(from_host[1], from_gpu[1])
-    assert from_gpu[2] - from_host[2] == Counter(index_select=1) and not from_host[2] - from_gpu[2]
-
-
-def test_the_next_training_of_the_same_bank_finds_it_there(tmp_path: Path) -> None:
-    bank = _banks(tmp_path / "one", "float16")
-    with pretended_gpu() as gpu, bank_stays():
-        one = on_device(bank, gpu)
-        assert on_device(FileBank(bank.folders), gpu) is one
-        with bank_stays():
-            assert on_device(bank, gpu) is one, "who builds one stage of several lets nothing go"
-        assert on_device(bank, gpu) is one
-        let_bank_go()
-        assert on_device(bank, gpu) is not one
 
 
 def test_another_bank_takes_its_place_and_nothing_stays_behind(tmp_path: Path) -> None:

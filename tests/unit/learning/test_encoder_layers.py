@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
 from pathlib import Path
 
 import pytest
 import torch
-from transformers.modeling_layers import GradientCheckpointingLayer
 
 from sentdist.errors import EncoderError, RecipeError
 from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
-from tests.support.tiny_encoders import tiny_encoder
 
 CARD = EncoderCard(base_model="tiny", objective="none")
 SENTENCES = ["a dog runs", "two cats sleep on a red mat", "a man"]
@@ -34,26 +30,6 @@ def test_the_first_layers_are_kept_as_they_are(family: str, request: pytest.Fixt
     assert again.model.config.num_hidden_layers == 1
     with torch.no_grad():
         torch.testing.assert_close(again(again.tokenize(SENTENCES)), cut(cut.tokenize(SENTENCES)), rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("family", ["bert", "qwen3"])
-def test_what_a_layer_gives_goes_once_the_next_has_read_it(family: str, tmp_path: Path) -> None:
-    """Without a derivative: of twelve layers eleven would be held for nothing."""
-    encoder = SentenceEncoder.load(tiny_encoder(tmp_path, family, num_hidden_layers=4)).eval()
-    layers = [module for module in encoder.model.modules() if isinstance(module, GradientCheckpointingLayer)]
-    given: list[weakref.ref[torch.Tensor]] = []
-    held: list[int] = []
-
-    def note(layer: torch.nn.Module, args: object, out: torch.Tensor) -> None:
-        gc.collect()
-        held.append(sum(one() is not None for one in given))
-        given.append(weakref.ref(out))
-
-    for layer in layers:
-        layer.register_forward_hook(note)
-    with torch.no_grad():
-        encoder(encoder.tokenize(SENTENCES))
-    assert len(layers) == 4 and held == [0, 1, 1, 1]
 
 
 def test_more_layers_than_there_are_is_refused(tiny_encoder_dir: Path, tmp_path: Path) -> None:

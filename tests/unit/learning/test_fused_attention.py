@@ -66,37 +66,3 @@ def test_bands_and_shared_heads_are_one_operation_there_and_give_what_a_cpu_give
     torch.testing.assert_close(
         there.gradients, here.gradients, rtol=1e-2 if dtype == torch.bfloat16 else 1e-5, atol=1e-2 if dtype == torch.bfloat16 else 1e-6
     )
-
-
-@pytest.mark.usefixtures("plain_layers")
-@pytest.mark.parametrize("name", BANDS)
-def test_a_band_is_what_a_mask_hides(name: str) -> None:
-    """Sentence by sentence, by torch's attention with the mask written down."""
-    lengths, band = [9, 1, 2, 24, 1, 3], BANDS[name]
-    found = attended(lengths, num_heads=4, width=8, p=0.0, dtype=torch.float32, device=torch.device("cpu"), num_key_heads=2, **band)  # type: ignore[arg-type]
-    generator, num_tokens = torch.Generator().manual_seed(0), sum(lengths)
-    states = [torch.randn(1, count, num_tokens, 8, generator=generator).requires_grad_() for count in (4, 2, 2)]
-    contexts, window = [], band.get("window", 100)
-    for query, key, value in zip(*(one.split(lengths, dim=2) for one in states), strict=True):
-        place = torch.arange(query.shape[2])
-        behind = place[:, None] - place[None, :]
-        sees = (behind.abs() < window) & ((behind >= 0) | torch.tensor(not band.get("is_causal", False)))
-        contexts.append(torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=sees, enable_gqa=True))
-    context = torch.cat(contexts, dim=2)
-    torch.testing.assert_close(found.context, context[0].transpose(0, 1), rtol=1e-5, atol=1e-6)
-    with torch.no_grad():  # which is another way on a CPU
-        encoded = attended(
-            lengths,
-            num_heads=4,
-            width=8,
-            p=0.0,
-            dtype=torch.float32,
-            device=torch.device("cpu"),
-            num_key_heads=2,
-            has_backward=False,
-            **band,
-        )
-    torch.testing.assert_close(encoded.context, context[0].transpose(0, 1), rtol=1e-5, atol=1e-6)
-    gradients = torch.autograd.grad(context, states, found.grad.transpose(0, 1)[None])
-    for one, other in zip(found.gradients, gradients, strict=True):
-        torch.testing.assert_close(one, other[0].transpose(0, 1), rtol=1e-5, atol=1e-6)

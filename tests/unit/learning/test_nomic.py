@@ -10,23 +10,19 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from torch.nn import functional as F
 from transformers import AutoTokenizer
 
 from sentdist.errors import EncoderError
-from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.nomic import FIXED, SAME_AS
 from sentdist.learning.encoder.pretrained import load_configuration
 from sentdist.learning.encoder.refused import why_refused
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.optimization import Optimization, parameter_groups
 from tests.support.tiny_encoders import SENTENCES, tiny_encoder
 
 HEADS, THETA, EPSILON = 4, 1000.0, 1e-12
-CARD = EncoderCard(base_model="acme/tiny-nomic", data=("nli/triplets (10 rows)",), objective="InfoNCE", hyperparameters={}, scores={})
 # What nomic-ai/nomic-embed-text-v1 says of itself in its code's words.
 RELEASED = {
     "model_type": "nomic_bert", "architectures": ["NomicBertModel"], "activation_function": "swiglu", "attn_pdrop": 0.0, "embd_pdrop": 0.0,
@@ -109,27 +105,6 @@ def test_a_released_checkpoint_is_computed_as_its_code_computes_it(released: Pat
     expected = torch.stack([by_formula(released, sentence) for sentence in SENTENCES])
     np.testing.assert_allclose(encode(encoder, SENTENCES), expected.numpy(), atol=2e-6)
     assert float((expected[0] - expected[1]).abs().max()) > 0.1
-
-
-def test_the_saved_folder_gives_the_same_embeddings_everywhere_and_names_no_code(released: Path, tmp_path: Path) -> None:
-    encoder = SentenceEncoder.load(released, max_length=20)
-    expected = encode(encoder, SENTENCES)
-    encoder.save(tmp_path / "saved", card=CARD)
-    peer = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
-    np.testing.assert_allclose(peer.encode(list(SENTENCES)), expected, atol=1e-6)
-    again = SentenceEncoder.load(tmp_path / "saved")
-    np.testing.assert_allclose(encode(again, SENTENCES), expected, atol=1e-6)
-    before, after = encoder.state_dict(), again.state_dict()
-    assert before.keys() == after.keys() and all(torch.equal(after[name], weight) for name, weight in before.items())
-    assert "auto_map" not in json.loads((tmp_path / "saved/config.json").read_text())
-
-
-def test_layers_are_distinguished(released: Path) -> None:
-    """By number: for rates that decay from layer to layer, and to keep the first ones."""
-    groups = parameter_groups(SentenceEncoder.load(released), Optimization(num_steps=1, lr=1.0, layer_decay=0.5))
-    sizes = {group["lr"]: sum(one.numel() for one in group["params"]) for group in groups if group["weight_decay"]}
-    assert sizes[0.5] == 4 * 32 * 32 + 3 * 32 * 64 and set(sizes) == {1.0, 0.5}
-    assert len(SentenceEncoder.load(released, layers=1).model.layers) == 1
 
 
 def test_the_released_configuration_is_what_transformers_computes_without_it(tmp_path: Path) -> None:

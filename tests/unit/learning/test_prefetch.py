@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -78,25 +77,6 @@ def test_whoever_stops_early_leaves_no_thread(num_drawn: int) -> None:
     next(broken, None)
     broken.close()  # type: ignore[attr-defined]  # it is a generator
     assert not _threads()
-
-
-def test_a_copy_runs_on_a_stream_of_its_own_and_is_over_when_that_has_come_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the stream that computes it would wait for all work before it. An event of another stream says nothing of the copy."""
-    happened: list[str] = []
-
-    @contextmanager
-    def within(stream: str) -> Iterator[None]:
-        happened.append(f"begins on {stream}")
-        yield
-
-    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
-    monkeypatch.setattr(torch.cuda, "stream", within)
-    monkeypatch.setattr(torch.cuda, "Stream", lambda device: "copying")
-    monkeypatch.setattr(torch.cuda, "Event", lambda: SimpleNamespace(record=lambda stream: happened.append(f"ends on {stream}")))
-    there = SimpleNamespace()
-    batch: Any = SimpleNamespace(pinned=lambda: SimpleNamespace(to=lambda device: happened.append("copied") or there))
-    assert Sender(torch.device("cuda", 0)).send(batch).batch is there
-    assert happened == ["begins on copying", "copied", "ends on copying"]
 
 
 def test_who_computes_waits_for_the_copy_and_keeps_its_memory_from_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:

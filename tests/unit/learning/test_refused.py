@@ -9,18 +9,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-import torch
-from transformers import AutoConfig, AutoModel
 
 from sentdist.errors import EncoderError
-from sentdist.families import FAMILIES, family_of
-from sentdist.learning.encoder.declared import tokens_within
 from sentdist.learning.encoder.refused import why_refused
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.stages.planning.resolve import FileResolver
 from tests.support.tiny_encoders import tiny_encoder
 
-SMALL = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 40}
 # What one would write, and what is said of it.
 REFUSED: dict[str, tuple[dict[str, object], str]] = {
     "convolutions": ({"model_type": "convbert"}, "a convbert: its convolutions read what pads a sentence"),
@@ -75,28 +70,6 @@ def test_adapters_are_not_left_out_without_a_word(tmp_path: Path) -> None:
         SentenceEncoder.load(folder)
     with pytest.raises(EncoderError, match="adapters"):
         FileResolver().encoder(str(folder), revision=None, where="encoder.checkpoint")
-
-
-@pytest.mark.parametrize("family", ["bert", "roberta", "longformer"])
-def test_the_longest_sentence_has_a_position_and_a_longer_one_has_none(family: str) -> None:
-    """LiLT's layout needs sizes of its own to run; its table is numbered by RoBERTa's function."""
-    own: dict[str, object] = {"longformer": {"attention_window": 4}, "xmod": {"languages": ["en_XX"], "default_language": "en_XX"}}.get(
-        family, {}
-    )
-    own |= {"entity_vocab_size": 10, "entity_emb_size": 8} if family == "luke" else {}
-    config = AutoConfig.for_model(family, vocab_size=60, pad_token_id=1, **SMALL, **own)
-    model = AutoModel.from_config(config).eval()
-    longest = tokens_within(family_of({"model_type": family}), positions=40, padding=1, declared=None)
-    assert longest is not None
-    with torch.no_grad():
-        model(input_ids=torch.full((1, longest), 5), attention_mask=torch.ones(1, longest))
-        with pytest.raises((IndexError, RuntimeError)):
-            model(input_ids=torch.full((1, longest + 1), 5), attention_mask=torch.ones(1, longest + 1))
-
-
-def test_every_family_of_the_table_is_one_that_transformers_has() -> None:
-    for family in FAMILIES:
-        assert AutoConfig.for_model(family).model_type == family
 
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])

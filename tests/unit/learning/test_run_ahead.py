@@ -39,14 +39,6 @@ def _state(engine: TorchEngine) -> list[Tensor]:
     return [tensor for parameter in parameters for tensor in (parameter, *engine._optimizer.state[parameter].values())]
 
 
-def test_steps_that_are_read_later_are_the_same_steps() -> None:
-    at_once, later = _engine(runs_ahead=False), _engine(runs_ahead=True)
-    expected, found = _steps(at_once, 9), _steps(later, 9, is_read=lambda step: step % 4 == 3)
-    for one, other in zip(found, expected, strict=True):
-        assert (one.step, one.loss, one.grad_norm, one.lr, one.votes) == (other.step, other.loss, other.grad_norm, other.lr, other.votes)
-    assert all(torch.equal(one, other) for one, other in zip(_state(later), _state(at_once), strict=True))
-
-
 def test_what_is_read_late_comes_once_the_next_step_has_begun_and_may_have_that_one_read_at_once() -> None:
     expected = _steps(_engine(runs_ahead=False), 9)
     drawn: list[int] = []

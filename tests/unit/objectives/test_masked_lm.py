@@ -69,20 +69,6 @@ def test_the_encoder_does_not_see_what_is_hidden(encoder: SentenceEncoder) -> No
     encoder.train()
 
 
-def test_states_of_all_tokens_pool_to_the_embeddings(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder.eval()
-    tokens = encoder.tokenize(SENTENCES)
-    states = encoder.token_states(tokens)
-    means = torch.stack([part.mean(dim=0) for part in states.split(list(tokens.lengths))])
-    encoder.train()
-    assert states.shape == (tokens.num_tokens, encoder.width)
-    monkeypatch.setattr(encoder, "pooling", "first_last")
-    assert torch.equal(encoder.eval().token_states(tokens), states), "the last layer's, whatever the pooling reads"
-    monkeypatch.undo()
-    torch.testing.assert_close(means, encoder.eval()(tokens), rtol=1e-5, atol=1e-6)
-    encoder.train()
-
-
 def test_a_tokenizer_without_a_mask_is_refused(tiny_encoder_dir: Path) -> None:
     with pytest.raises(EncoderError, match="mask token"):
         make.masked_lm(SentenceEncoder.load(tiny_encoder_dir))
