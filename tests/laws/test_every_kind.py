@@ -21,7 +21,11 @@ from sentdist.tracking.parameters import data_sets, stage_parameters
 from tests.support.every_stage import one_of_each, plan_of_all_kinds
 
 NOT_PLANNED = {"rung", "encoded", "overlap", "tokens"}
+
+
 PLANNED = sorted(set(STAGES) - NOT_PLANNED)
+
+
 UNKNOWN = "nobody said"
 
 

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
 from torch import Tensor
 
+from sentdist.errors import DataError, RecipeError
+from sentdist.learning.encoder.batch import Batch, collate
 from sentdist.objectives.entropy import entropy_info_nce
 from sentdist.objectives.info_nce import info_nce
 from sentdist.objectives.rcl import rcl
+from sentdist.objectives.regression import prediction_errors, smooth_k2, translated_relu
+from tests.support import make
 
 
 def randn(seed: int, *shape: int) -> Tensor:
@@ -57,3 +65,100 @@ def test_floor_of_eq_3_with_four_encoders_at_64_rows() -> None:
     anchors, positives = randn(0, 64, 8), randn(1, 64, 8)
     assert rcl_at(anchors, anchors, anchors.expand(4, -1, -1), anchors.expand(4, -1, -1)) > floor
     assert rcl_at(anchors, positives, randn(2, 4, 64, 8), randn(3, 4, 64, 8)) > floor
+
+
+seeds = st.integers(0, 2**31)
+
+
+def drawn(seed: int) -> tuple[Tensor, Tensor]:
+    """Predictions around and outside of the range 0 to 2, labels within; both (32,)."""
+    generator = torch.Generator().manual_seed(seed)
+    predictions = 1 + 2 * torch.randn(32, dtype=torch.float64, generator=generator)
+    return predictions.requires_grad_(), torch.randint(0, 3, (32,), generator=generator).double()
+
+
+def errors(predictions: Tensor, labels: Tensor, boundary: str = "none") -> Tensor:
+    return prediction_errors(predictions, labels, boundary=boundary, low=0.0, high=2.0)
+
+
+@given(seeds)
+def test_wrong_predictions_outside_keep_their_gradient_only_where_one_sided(seed: int) -> None:
+    """Label 2, p = −0.4: the released mask and the paper's clamp leave it where it is forever; one_sided pulls it back."""
+    predictions, labels = drawn(seed)
+    wrong = ((predictions < 0) & (labels > 0)) | ((predictions > 2) & (labels < 2))
+    forgiven = ((predictions < 0) & (labels == 0)) | ((predictions > 2) & (labels == 2))
+    for boundary, pulls in [("one_sided", True), ("clamp", False), ("none", True)]:
+        value = smooth_k2(errors(predictions, labels, boundary), slope=2.0, threshold=0.25)
+        (gradient,) = torch.autograd.grad(value, predictions)
+        assert bool((gradient[wrong] != 0).all()) is pulls or not wrong.any()
+        assert boundary == "none" or not gradient[forgiven].any()
+
+
+@pytest.mark.parametrize(("loss", "slope_at_kink"), [(translated_relu, 2.5), (smooth_k2, 0.0)])
+@pytest.mark.parametrize("side", [-1.0, 1.0])
+def test_the_slope_at_the_kink(loss: object, slope_at_kink: float, side: float) -> None:
+    """The released Translated ReLU (torch.clamp) has slope k at exactly x = x0. 0.25 is a binary fraction, so x is x0 to the last bit."""
+    prediction = torch.tensor([1.0 + side * 0.25], requires_grad=True)
+    value = loss(errors(prediction, torch.tensor([1.0])), slope=2.5, threshold=0.25)  # type: ignore[operator]
+    (gradient,) = torch.autograd.grad(value, prediction)
+    assert value == 0 and gradient.item() == side * slope_at_kink
+
+
+M, D = 7, 5
+
+
+def names(count: int) -> tuple[str, ...]:
+    return tuple(f"relation {number}" for number in range(count))
+
+
+def batch_of(relations: list[int] | None, *, num_columns: int = 3, num_positives: int = 1) -> Batch:
+    ids = np.arange(num_columns * M).reshape(num_columns, M)
+    return Batch(
+        tokens=collate([[1]] * ids.size),
+        num_columns=num_columns,
+        first_row=0,
+        sentence_ids=ids,
+        num_positives=num_positives,
+        relations=None if relations is None else torch.tensor(relations),
+    )
+
+
+def test_descending_learns_the_shift_that_a_relation_is() -> None:
+    """Two relations with two planted shifts, embeddings fixed:
+    each vector turns to its own shift, away from what the other relation's tails share."""
+    torch.manual_seed(0)
+    planted = torch.nn.functional.normalize(torch.randn(2, 16), dim=1)
+    objective = make.relational(relations=names(2), width=16, temperature=0.05)
+    optimizer = torch.optim.AdamW(objective.parameters(), lr=0.05)
+    relation_of = [row % 2 for row in range(M)]
+    batch = batch_of(relation_of, num_columns=2)
+    for step in range(200):
+        heads = torch.nn.functional.normalize(torch.randn(M, 16, generator=torch.Generator().manual_seed(step)), dim=1)
+        loss = objective(torch.cat([heads, heads + planted[relation_of]]), batch)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    cosines = torch.nn.functional.normalize(objective.table.vectors.weight.detach(), dim=1) @ planted.T
+    assert bool((cosines.diagonal() > 0.5).all())
+    assert bool((cosines.diagonal() > cosines.flip(0).diagonal() + 0.5).all())
+
+
+def test_a_table_starts_small_and_has_a_rate_of_its_own() -> None:
+    torch.manual_seed(0)
+    objective = make.relational(relations=names(50), width=400)
+    table = objective.table
+    assert float(table.vectors.weight.detach().std()) == pytest.approx(0.02, rel=0.02)  # 20,000 draws: the error of a std is 0.5 %
+    (own,) = objective.own_rates()
+    assert (own.learning_rate, own.weight_decay) == (1e-2, 0.0)
+    assert own.parameters == (table.vectors.weight,)
+
+
+def test_rows_that_are_no_triples_and_values_without_a_meaning_are_refused() -> None:
+    for batch in (batch_of(None), batch_of([0] * M, num_positives=2)):
+        with pytest.raises(DataError):
+            make.relational(relations=names(1), width=D)(torch.randn(3 * M, D), batch)
+    for field, value in (("temperature", 0.0), ("phi", float("nan")), ("relation_learning_rate", 0.0)):
+        with pytest.raises(ValidationError, match=field):
+            make.relational(relations=names(2), width=D, **{field: value})
+    with pytest.raises(RecipeError, match=r"relational\.relations"):
+        make.relational(relations=(), width=D)

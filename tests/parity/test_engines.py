@@ -1,11 +1,15 @@
-"""Engines, ZeRO stages and world sizes move the parameters equally; a resumed training equals one that was not interrupted."""
+"""Engines, ZeRO stages and world sizes move the parameters equally; a resumed training equals one that was not interrupted, and one whose
+checkpoint cannot be written trains on."""
 
 from __future__ import annotations
 
+import errno
 import gc
 import itertools
 import math
+import os
 import weakref
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +18,7 @@ from torch import Tensor, nn
 
 from sentdist.errors import StoreError, TrainingDiverged
 from sentdist.execution.training import deepspeed_engine as deepspeed_module
+from sentdist.execution.training.checkpoints import RunningFolder
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.learning import engine as engine_module
 from sentdist.learning.checkpoint import Progress
@@ -22,18 +27,28 @@ from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.loop import train_steps
 from sentdist.learning.objective import Objective
 from sentdist.learning.optimization import Optimization
+from sentdist.plan.stages import Train
+from sentdist.stages.ranks import ranks_here
+from sentdist.store.store import ArtifactStore
 from tests.parity.processes import run_in_processes
 from tests.parity.toy import ToyBank, ToyEncoder, toy_batches
 from tests.support import make
+from tests.support.planning import plan_of, small_recipe
 
 pytestmark = pytest.mark.parity
 
 NUM_STEPS = 20
+
+
 # clip_norm below the gradient's norm in some steps, so that clipping takes part. Weight decay and warm-up likewise.
 OPTIMIZATION = Optimization(num_steps=NUM_STEPS, lr=1e-3, warmup_fraction=0.1, weight_decay=0.1, clip_norm=1.5)
+
+
 # float32 sums in another order differ by about 1e-7 of a parameter of size 1, and AdamW divides gradients by their own size,
 # so what it adds up in 20 steps of 1e-3 stays within 20 · 1e-3 · 1e-4 (a gradient known to four digits).
 TOLERANCE = 2e-6
+
+
 ENGINES = ("torch", 0, 3)
 
 
@@ -247,3 +262,39 @@ def test_what_is_not_finite_on_one_rank_stops_all_before_the_optimizer() -> None
         for kind, only_gradient, where, is_unmoved in outcomes:
             expected = "step 3, gradient" if only_gradient else f"step 3, rows {4 * rank} to {4 * rank + 3} of the batch"
             assert (where, is_unmoved) == (expected, True), (kind, only_gradient)
+
+
+def save_on_a_full_disk(rank: int, world_size: int, folder: str, place: str) -> dict[str | int, tuple[str | None, int]]:
+    """What `RunningFolder.save` says where the last rank finds no room at a place, and how many steps come after it."""
+    stage = next(stage for stage in plan_of(small_recipe()).stages if isinstance(stage, Train))
+    found: dict[str | int, tuple[str | None, int]] = {}
+    for kind in ("torch", 3):
+        engine = make_engine(kind)
+        batches = toy_batches(2, rank=rank, world_size=world_size)
+        list(train_steps(engine, make.rcl(bank=ToyBank(2)), batches[:1]))
+        running = RunningFolder(ArtifactStore(f"{folder}/{kind}"), stage, ranks_here())
+
+        def full(*_: object, **__: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        with pytest.MonkeyPatch.context() as patched:
+            if rank == world_size - 1:
+                for owner in PLACES[place]:
+                    patched.setattr(owner, full)
+            problem = running.save(partial(engine.save, progress=Progress(step=1)), step=1)
+        found[kind] = problem, len(list(train_steps(engine, make.rcl(bank=ToyBank(2)), batches[1:])))
+    return found
+
+
+PLACES = {
+    "its random state": ("sentdist.execution.training.deepspeed_engine.save_rng", "sentdist.learning.engine.save_rng"),
+    "DeepSpeed's own files": ("deepspeed.runtime.checkpoint_engine.torch_checkpoint_engine.TorchCheckpointEngine.save",),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_checkpoint_that_one_rank_cannot_write_is_said_on_all_and_training_goes_on(place: str, tmp_path: Path) -> None:
+    for of_rank in run_in_processes(save_on_a_full_disk, 2, str(tmp_path), place):
+        for kind, (problem, num_steps) in of_rank.items():
+            writes_on_the_last_rank = kind == 3 or place != "DeepSpeed's own files"  # without ZeRO the first rank alone writes weights
+            assert (problem is not None) is writes_on_the_last_rank and num_steps == 1, (kind, problem)

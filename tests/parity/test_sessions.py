@@ -1,26 +1,39 @@
-"""A training as a stage: interrupted and resumed, or shared by two ranks, it ends with the same parameters."""
+"""A training as a stage: interrupted and resumed, read now and then, or shared by two ranks, it ends with the same parameters."""
 
 from __future__ import annotations
 
 import itertools
+import math
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
 import sentdist.stages.dev_scorer
+from sentdist.execution.training.rank import _make_tokens
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.engine import TorchEngine
+from sentdist.learning.heads import HEADS_FILE
+from sentdist.learning.learner import Learner
+from sentdist.learning.optimization import Optimization, parameter_groups
+from sentdist.objectives.symmetric_info_nce import LOWEST
 from sentdist.plan.stage import Json
-from sentdist.plan.stages import Train
+from sentdist.plan.stages import Tokens, Train
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
+from sentdist.stages.ranks import ranks_here
+from sentdist.stages.start_encoder import load_start_tokenizer
+from sentdist.stages.tokens import tokens_of
 from sentdist.stages.train import TrainSession
 from sentdist.stages.train_here import file_bank
 from tests.parity.processes import run_in_processes
+from tests.parity.ranks import made, toy_batch, toy_embeddings
+from tests.parity.toy import ToyEncoder
 from tests.support.building import run_local
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
@@ -170,3 +183,117 @@ def test_a_whole_sweep_in_one_process(tmp_path: Path, tiny_encoder_dir: Path) ->
     final = next(artifact for artifact in artifacts if artifact.record.kind == "train" and artifact.record.label.startswith("rcl"))
     assert final.record.results["num_steps"] == 6
     assert {"history.jsonl", "model.safetensors", "README.md"} <= set(final.record.files)
+
+
+LEARNED: Json = {"name": "symmetric_info_nce", "temperature": 0.1, "learn_temperature": True, "temperature_learning_rate": 0.05}
+
+
+def test_it_has_a_group_of_its_own_and_stays_at_its_lowest() -> None:
+    objective = made(LEARNED)
+    assert isinstance(objective, torch.nn.Module)
+    groups = parameter_groups(Learner(ToyEncoder(), objective), Optimization(num_steps=1, lr=1e-3, weight_decay=0.01))
+    (own,) = (group for group in groups if group["lr"] == 0.05)
+    assert own["params"] == list(objective.parameters()) and own["weight_decay"] == 0.0
+    with torch.no_grad():
+        own["params"][0].fill_(math.log(LOWEST / 2))
+    embeddings, batch = toy_embeddings(3).flatten(0, 1), toy_batch(3)
+    lowest = made({"name": "symmetric_info_nce", "temperature": LOWEST})(embeddings, batch)
+    torch.testing.assert_close(objective(embeddings, batch), lowest)
+
+
+def test_it_goes_through_checkpoints_and_stands_beside_the_encoder(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    values = tiny_values(tiny_encoder_dir, methods={"learned": {"objective": LEARNED}}, baseline=None)
+    plan, context = tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")
+    stage = next(stage for stage in plan.stages if isinstance(stage, Train))
+    build_here(stage.corpus, context)
+
+    def session() -> TrainSession:
+        return TrainSession(stage, context, make_engine=TorchEngine, bank=None)
+
+    whole = session()
+    list(whole.events())
+    first = session()
+    list(itertools.islice(first.events(), 3))
+    first.save(tmp_path / "checkpoint")
+    second = session()
+    second.load(tmp_path / "checkpoint")
+    list(second.events())
+    ours, theirs = whole.engine.weights(), second.engine.weights()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    whole.finish(tmp_path / "out")
+    (log_temperature,) = load_file(tmp_path / "out" / HEADS_FILE).values()
+    assert abs(math.exp(log_temperature.item()) - 0.1) > 1e-3, "it has moved"
+
+
+def _training(values: dict[str, Json], data: Path, store: Path) -> tuple[Train, Context]:
+    plan, context = tiny_plan(values, data=data, store=store)
+    return next(stage for stage in plan.stages if isinstance(stage, Train) and stage.selection is not None and not stage.banks), context
+
+
+def _points(session: TrainSession) -> list[dict[str, Json]]:
+    return [{name: value for name, value in point.items() if name not in ("at", "sentences_per_s")} for point in session.history]
+
+
+def _ahead(encoder: nn.Module, optimization: Optimization) -> TorchEngine:
+    engine = TorchEngine(encoder, optimization)
+    engine.runs_ahead = True  # as on a GPU
+    return engine
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_training_that_is_read_now_and_then_is_the_same_training(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    """Dropout on, two epochs, dev scores between: weights, curve and scores to the last bit; a checkpoint is of what was read."""
+    values = tiny_values(
+        tiny_encoder_dir,
+        training={"batch_size": 8, "epochs": 2, "learning_rate": 1e-3, "max_length": 20},
+        runtime={"engine": "torch", "log_every": 2},
+    )
+    stage, context = _training(values, write_data(tmp_path / "data"), tmp_path / "store")
+    build_here(stage.corpus, context)
+    found: list[Any] = []
+    for make_engine in (TorchEngine, _ahead):
+        session = TrainSession(stage, context, make_engine=make_engine, bank=None)
+        kinds = [type(event).__name__ for event in session.events()]
+        found.append((kinds, _points(session), session.progress, session.engine.weights()))
+    assert found[0][:3] == found[1][:3] and found[0][0].count("DevScore") >= 2
+    assert all(torch.equal(weight, found[1][3][name]) for name, weight in found[0][3].items())
+
+    stopped = TrainSession(stage, context, make_engine=_ahead, bank=None)
+    events = stopped.events()
+    while stopped.progress.step < 4:
+        next(events)
+    with pytest.raises(RuntimeError, match="another one has begun"):
+        stopped.save(tmp_path / "checkpoint")  # the fourth has a point of the curve, which is read a step late
+    stopped.hold()
+    next(events)
+    assert stopped.progress.step == 5
+    stopped.save(tmp_path / "checkpoint")
+    events.close()
+    assert not [thread for thread in threading.enumerate() if thread.name == "batches"]
+    resumed = TrainSession(stage, context, make_engine=_ahead, bank=None)
+    resumed.load(tmp_path / "checkpoint")
+    list(resumed.events())
+    assert all(torch.equal(weight, resumed.engine.weights()[name]) for name, weight in found[0][3].items())
+    assert _points(resumed) == found[0][1], "one point is of a step before the checkpoint and one behind it"
+
+
+def _made_on_rank(rank: int, world_size: int, values: dict[str, Json], data: Path, store: Path) -> int:
+    stage, context = _training(values, data, store)
+    _make_tokens(stage, context, ranks_here())
+    _make_tokens(stage, context, ranks_here())  # there is nothing more to do
+    return len(list(context.store.artifacts(Tokens.kind)))
+
+
+def test_ranks_make_the_tokens_of_a_corpus_together(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    """Each makes its shards of seven sentences; what lies in the store is what one process makes."""
+    data = write_data(tmp_path / "data")
+    values = tiny_values(tiny_encoder_dir, runtime={"engine": "torch", "workers": 2, "rows_per_shard": 7})
+    tables = []
+    for name in ("together", "alone"):
+        stage, context = _training(values, data, tmp_path / name)
+        build_here(stage.corpus, context)
+        if name == "together":
+            assert run_in_processes(_made_on_rank, 2, values, data, tmp_path / name) == [1, 1]
+        tables.append(tokens_of(stage, context, load_start_tokenizer(stage, context)))
+        assert len(list(context.store.artifacts(Tokens.kind))) == 1
+    assert all((getattr(tables[0], name) == getattr(tables[1], name)).all() for name in ("ids", "bounds"))

@@ -1,4 +1,4 @@
-"""Loading, reading, saving and embedding with an encoder, and what it says about bad input."""
+"""Loading, cutting, saving and embedding with an encoder, and what it says about bad input."""
 
 from __future__ import annotations
 
@@ -15,17 +15,21 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer
+from torch import nn
 from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
 
-from sentdist.errors import DataError, EncoderError, ResourceError
+from sentdist.errors import DataError, EncoderError, RecipeError, ResourceError
 from sentdist.families import FLAT_FAMILIES, READ_WITHOUT_DECODER
 from sentdist.learning.encoder import encode as encode_module
+from sentdist.learning.encoder import packed_linear
 from sentdist.learning.encoder.batch import TokenBatch, collate
 from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.encode import encode, length_sorted
+from sentdist.learning.encoder.packed_linear import packed_linears
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.poolings import POOLINGS
 from tests.support.pooled import pooled, with_dense_layer
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.tiny_encoders import MAX_POSITIONS, SENTENCES, tiny_encoder, word_tokenizer
 
 CARD = EncoderCard(
@@ -242,3 +246,74 @@ def test_settings_out_of_range_are_refused(tiny_encoder_dir: Path, tmp_path: Pat
         SentenceEncoder.load(tmp_path)
     with pytest.raises(EncoderError, match="max_length"):
         SentenceEncoder.load(tiny_encoder_dir).tokenize(["a dog"], max_length=400)
+
+
+@pytest.mark.parametrize("family", ["tiny_encoder_dir", "tiny_padded_dir"])
+def test_the_first_layers_are_kept_as_they_are(family: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    folder: Path = request.getfixturevalue(family)
+    whole, cut = SentenceEncoder.load(folder).eval(), SentenceEncoder.load(folder, layers=1).eval()
+    assert (whole.model.config.num_hidden_layers, cut.model.config.num_hidden_layers) == (2, 1)
+    weights = dict(whole.named_parameters())
+    kept = dict(cut.named_parameters())
+    assert kept.keys() == {name for name in weights if ".layer.1." not in name}
+    assert all(torch.equal(weight, weights[name]) for name, weight in kept.items())
+    cut.save(tmp_path / "cut", card=CARD)
+    again = SentenceEncoder.load(tmp_path / "cut").eval()
+    assert again.model.config.num_hidden_layers == 1
+    with torch.no_grad():
+        torch.testing.assert_close(again(again.tokenize(SENTENCES)), cut(cut.tokenize(SENTENCES)), rtol=0, atol=0)
+
+
+def test_more_layers_than_there_are_is_refused(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    with pytest.raises(EncoderError, match="3"):
+        SentenceEncoder.load(tiny_encoder_dir, layers=3)
+    values = tiny_values(tiny_encoder_dir, methods={"base": {"encoder": {"layers": 3}}}, baseline="base")
+    with pytest.raises(RecipeError, match=r"encoder.layers"):
+        tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")
+
+
+MANY = [f"{sentence} {number}" for number in range(60) for sentence in SENTENCES]
+
+
+def _linears(encoder: SentenceEncoder) -> int:
+    return sum(type(module) is nn.Linear for module in encoder.model.modules())
+
+
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Nothing is packed until this is undone."""
+    monkeypatch.setattr(packed_linear, "_packs_exactly", lambda matmul_precision: False)
+    return monkeypatch
+
+
+@pytest.mark.parametrize("family", ["bert", "gte"])
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-6), ("bf16", 2e-2)])
+def test_embeddings_stay_as_they_are(family: str, precision: str, tolerance: float, plain: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_encoder(tmp_path, family))
+    assert len(MANY) >= 256
+    expected = encode(encoder, MANY, precision=precision)
+    plain.undo()
+    np.testing.assert_allclose(encode(encoder, MANY, precision=precision), expected, atol=tolerance)
+
+
+def test_minilm_is_packed_whole_and_unpacked_after_an_error(minilm: Path) -> None:
+    encoder = SentenceEncoder.load(minilm)
+    before = list(encoder.model.modules())
+    with pytest.raises(KeyboardInterrupt), packed_linears(encoder.model, "fp32"):
+        assert _linears(encoder) == (0 if torch.backends.mkldnn.is_available() else 36)
+        raise KeyboardInterrupt
+    assert list(encoder.model.modules()) == before
+
+
+def test_no_random_number_is_drawn(tiny_encoder_dir: Path) -> None:
+    """Training draws its dropout from the same generator: encoding a dev set must not move it."""
+    encoder = SentenceEncoder.load(tiny_encoder_dir)
+    packed_linear._packs_exactly.cache_clear()
+    before = torch.get_rng_state()
+    encode(encoder, MANY)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_products_that_are_rounded_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed_linear, "product_error", lambda product: 2e-3)
+    assert not packed_linear._packs_exactly.__wrapped__("medium")

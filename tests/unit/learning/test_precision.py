@@ -1,13 +1,21 @@
-"""Float32 products stay float32 products, however fast."""
+"""Products stay as exact as their precision says, however fast, whatever the processor and the torch; their rows are of few sizes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import combinations, pairwise
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from sentdist.errors import ResourceError
+from sentdist.learning import precision, products
+from sentdist.learning.encoder import private_torch, sentence_encoder
+from sentdist.learning.encoder.grouped_attention import GroupedAttention, group_borders, length_groups
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.precision import apply_matmul_precision, autocast, choose_matmul_precision, product_error
 
 
@@ -71,3 +79,176 @@ def test_autocast_by_name() -> None:
         assert (left @ left).dtype == torch.float32
     with pytest.raises(ValueError, match="fp16"):
         autocast("fp16", torch.device("cpu"))
+
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(params=[True, False], ids=["instructions", "float32"])
+def has_instructions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    for module in (products, precision):
+        monkeypatch.setattr(module, "has_bfloat16", lambda: request.param)
+    return bool(request.param)
+
+
+@pytest.mark.usefixtures("has_instructions")
+def test_a_product_is_rounded_once() -> None:
+    left, right = torch.randn(40, 96).bfloat16(), torch.randn(96, 24).bfloat16()
+    found, exact = products.product(left, right), left.double() @ right.double()
+    assert found.dtype == torch.bfloat16
+    assert float((found.double() - exact).abs().sub(2.0**-8 * exact.abs()).max()) < 1e-5
+    wide = torch.randn(5, 7), torch.randn(7, 3)
+    assert torch.equal(products.product(*wide), wide[0] @ wide[1])
+
+
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_linear_layers_under_autocast_give_value_and_gradient(has_instructions: bool, with_bias: bool) -> None:
+    layer = torch.nn.Linear(64, 16, bias=with_bias)
+    states, grad = torch.randn(3, 9, 64, requires_grad=True), torch.randn(3, 9, 16).bfloat16()
+    with autocast("bf16", CPU):
+        out = layer(states)
+    assert out.dtype == torch.bfloat16
+    out.backward(grad)
+    rounded = [one.detach().bfloat16().double().requires_grad_() for one in (states, *layer.parameters())]
+    expected = torch.nn.functional.linear(*rounded)
+    expected.backward(grad.double())
+    _near(out.detach(), expected.detach())
+    for found, leaf in zip((states, *layer.parameters()), rounded, strict=True):
+        assert found.grad is not None and leaf.grad is not None and found.grad.dtype == torch.float32
+        _near(found.grad, leaf.grad)
+
+
+def test_products_under_autocast_are_rounded_once(has_instructions: bool) -> None:
+    left, right = torch.randn(2, 5, 96), torch.randn(2, 96, 3)
+    with autocast("bf16", CPU):
+        products_of = [torch.matmul(left, right), left.matmul(right), left @ right]
+    for found in products_of:
+        assert found.dtype == torch.bfloat16
+        _near(found, left.bfloat16().double() @ right.bfloat16().double())
+
+
+def test_outside_of_bf16_nothing_is_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "has_bfloat16", lambda: False)
+    layer, states = torch.nn.Linear(8, 4), torch.randn(3, 8)
+    with autocast("bf16", CPU), torch.autocast("cpu", enabled=False):
+        assert torch.equal(layer(states), torch.nn.functional.linear(states, layer.weight, layer.bias))
+    with autocast("fp32", CPU):
+        assert layer(states).dtype == torch.float32
+
+
+def _near(found: Tensor, expected: Tensor) -> None:
+    """To two roundings to bfloat16 of the largest value."""
+    assert float((found.double() - expected).abs().max()) <= 2.0**-7 * float(expected.abs().max())
+
+
+def test_rows_are_filled_up_to_few_sizes(has_instructions: bool) -> None:
+    assert products.rows_multiple(1000, CPU) == 1
+    with autocast("bf16", CPU):
+        multiples = [products.rows_multiple(rows, CPU) for rows in range(1, 5000)]
+    if not has_instructions:
+        assert set(multiples) == {1}
+        return
+    filled = [-(-rows // multiple) * multiple for rows, multiple in enumerate(multiples, start=1)]
+    assert all(0 <= more - rows <= rows / 16 for rows, more in enumerate(filled, start=1))
+    assert len({rows for rows in filled if 2048 < rows <= 4096}) == 16
+
+
+def test_sentences_that_fill_a_batch_change_neither_embeddings_nor_gradients(
+    monkeypatch: pytest.MonkeyPatch, tiny_encoder_dir: Path
+) -> None:
+    monkeypatch.setattr(products, "has_bfloat16", lambda: True)
+    encoder = SentenceEncoder.load(tiny_encoder_dir, hidden_dropout=0.0, attention_dropout=0.0)
+    tokens = encoder.tokenize(["a dog runs", "two cats sleep on a red mat", "a man"] * 30)
+    sizes: list[int] = []
+    encoder.model.register_forward_pre_hook(lambda _, __, given: sizes.append(given["input_ids"].shape[1]), with_kwargs=True)  # type: ignore[arg-type, return-value]
+
+    def found() -> tuple[Tensor, Tensor, Tensor]:
+        torch.manual_seed(0)
+        encoder.zero_grad()
+        with autocast("bf16", CPU):
+            embeddings, states = encoder(tokens), encoder.token_states(tokens)
+        (embeddings * torch.linspace(-1, 1, embeddings.shape[1])).sum().backward()
+        return embeddings.detach(), states.detach(), torch.cat([one.grad.flatten() for one in encoder.parameters() if one.grad is not None])
+
+    filled = found()
+    monkeypatch.setattr(sentence_encoder, "rows_multiple", lambda *_: 1)
+    as_they_are = found()
+    assert sizes[0] == sizes[1] > sizes[2] == sizes[3] == tokens.num_tokens == len(filled[1])
+    for one, other in zip(filled, as_they_are, strict=True):
+        assert float((one - other).norm() / other.norm()) < 1e-3
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A torch that has none of them."""
+    for found in (private_torch.has_attention, private_torch._has_softmax_backward):
+        found.cache_clear()
+    monkeypatch.delattr(torch, "_softmax_backward_data")
+    for name in private_torch._ARGUMENTS:
+        monkeypatch.setattr(torch.ops.aten, name, None, raising=False)
+    yield
+    monkeypatch.undo()
+    for found in (private_torch.has_attention, private_torch._has_softmax_backward):
+        found.cache_clear()
+
+
+def _gradients() -> list[torch.Tensor]:
+    """Of attention in sentences of 3, 5 and 4 tokens with two heads."""
+    torch.manual_seed(0)
+    rows = [torch.randn(24, 8, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    grouped = length_groups([3, 5, 4], torch.device("cpu"), num_heads=2)
+    GroupedAttention.apply(*rows, grouped, 8**-0.5, 0.0).square().sum().backward()
+    return [row.grad for row in rows if row.grad is not None]
+
+
+WITH_THEM = _gradients()
+
+
+def test_attention_has_the_same_gradient(bare: None) -> None:
+    assert not private_torch._has_softmax_backward()
+    for found, expected in zip(_gradients(), WITH_THEM, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_this_torch_has_them() -> None:
+    """Else everything above would hold, and every training take longer."""
+    assert private_torch._has_softmax_backward()
+    assert all(private_torch.has_attention(name) for name in private_torch._ARGUMENTS)
+
+
+def cost(lengths: np.ndarray, borders: tuple[int, ...], group_cost: float) -> float:
+    return sum((last - first) * float(lengths[last - 1]) ** 2 + group_cost for first, last in pairwise(borders))
+
+
+@pytest.mark.parametrize("group_cost", [0.0, 30.0, 600.0])
+def test_no_other_cut_costs_less(group_cost: float) -> None:
+    """Every way to cut ten sentences, tried one by one."""
+    random = np.random.default_rng(0)
+    for _ in range(5):
+        lengths = np.sort(random.integers(3, 30, size=10))
+        cuts = [(0, *inner, 10) for count in range(10) for inner in combinations(range(1, 10), count)]
+        least = min(cost(lengths, cut, group_cost) for cut in cuts)
+        assert cost(lengths, tuple(group_borders(lengths, group_cost=group_cost)), group_cost) == least
+
+
+def test_attention_takes_sentences_of_near_lengths_in_one_product_and_long_ones_by_themselves() -> None:
+    """Thirty lengths are not thirty products; and a hundred short sentences are not padded to a long one's length."""
+    near = length_groups(range(4, 34), torch.device("cpu"), num_heads=2)
+    assert len(near.groups) <= 8
+    unlike = length_groups([*[8] * 100, 60], torch.device("cpu"), num_heads=2)
+    assert [(group.size, group.length) for group in unlike.groups] == [(200, 8), (2, 60)]
+
+
+@pytest.mark.parametrize("dir_name", ["tiny_padded_dir", "tiny_encoder_dir"])
+@pytest.mark.parametrize(("pooling", "reads_all"), [("mean", False), ("first_last", True)])
+def test_only_a_pooling_that_reads_all_layers_has_them_kept(
+    pooling: str, reads_all: bool, dir_name: str, request: pytest.FixtureRequest
+) -> None:
+    """Padded and flat: of 28 layers 27 would be held for nothing."""
+    encoder = SentenceEncoder.load(request.getfixturevalue(dir_name), pooling=pooling).eval()
+    asked: list[bool] = []
+    encoder.model.register_forward_pre_hook(
+        lambda module, args, given: asked.append(bool(given.get("output_hidden_states"))), with_kwargs=True
+    )
+    encoder(encoder.tokenize(["a man", "a man " * 20]))
+    assert asked and set(asked) == {reads_all}

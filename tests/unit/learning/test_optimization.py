@@ -1,4 +1,4 @@
-"""Layer-wise learning rates: which parameters get which, in the encoder families, and that a step moves them so."""
+"""Learning rates: from step to step, and which parameters get which."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from sentdist.errors import RecipeError
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.learner import Learner
-from sentdist.learning.optimization import Optimization, adamw, parameter_groups
+from sentdist.learning.optimization import Optimization, adamw, parameter_groups, schedule
+from tests.parity.toy import ToyEncoder
 from tests.support import make
 from tests.support.tiny_encoders import SENTENCES, WIDTH, tiny_encoder
 
 RATE, DECAY = 1e-3, 0.95
+
+
 # Where a family keeps its layers; layer 3 of 4 is the last.
 LAYERS = {
     "bert": r"encoder\.layer\.(\d)\.",
@@ -112,3 +115,18 @@ def test_a_decay_without_layers_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"layer_decay"):
         parameter_groups(encoder, Optimization(num_steps=1, layer_decay=0.95))
     assert parameter_groups(encoder, Optimization(num_steps=1))
+
+
+@pytest.mark.parametrize(
+    ("num_steps", "warmup_fraction", "stretch", "rates"),
+    [(4, 0.5, 1.0, [0.0, 0.5, 1.0, 0.5]), (4, 0.0, 2.0, [1.0, 7 / 8, 6 / 8, 5 / 8]), (1, 1.0, 5.0, [1.0]), (2, 1.0, 1.0, [0.0, 0.5])],
+)
+def test_rates_of_all_steps(num_steps: int, warmup_fraction: float, stretch: float, rates: list[float]) -> None:
+    optimization = Optimization(num_steps=num_steps, lr=1e-3, warmup_fraction=warmup_fraction, schedule_stretch=stretch)
+    optimizer = adamw(ToyEncoder(), optimization)
+    found, scheduled = [], schedule(optimizer, optimization)
+    for _ in range(num_steps):
+        found.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduled.step()
+    assert found == pytest.approx([1e-3 * rate for rate in rates])

@@ -1,4 +1,4 @@
-"""The relation table beside an encoder: written, read, refused when damaged, unseen by those who do not know it."""
+"""What stands beside an encoder: its table of relations, and a checkpoint that paraphrases for it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import save_file
 
 from sentdist.errors import EncoderError
 from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.paraphrase import paraphrase
 from sentdist.learning.relation_file import NAMES_FILE, VECTORS_FILE, Relations, has_relations, read_relations, write_relations
+from tests.support.tiny_encoders import SENTENCES, tiny_writer
 
 TABLE = Relations(names=("entailment", "duplicate-question"), vectors=np.arange(8, dtype=np.float32).reshape(2, 4))
 
@@ -55,3 +58,30 @@ def test_sentence_transformers_loads_an_encoder_with_a_table(tmp_path: Path, tin
     write_relations(tmp_path, Relations(names=("entailment",), vectors=np.ones((1, 32), dtype=np.float32)))
     np.testing.assert_array_equal(SentenceTransformer(str(tmp_path), device="cpu").encode(["a dog runs", "a cat"]), before)
     SentenceEncoder.load(tmp_path, pooling="cls_mlp")
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_writer(tmp_path_factory.mktemp("tiny-t5"))
+
+
+def test_each_sentence_gets_one_in_its_place(writer: Path) -> None:
+    answers = paraphrase(SENTENCES, checkpoint=writer, max_tokens=8)
+    assert len(answers) == len(SENTENCES) and all(answers)
+    assert all("[" not in answer for answer in answers)
+    assert answers != list(SENTENCES)
+
+
+def test_the_seed_decides_and_torchs_generator_is_left_alone(writer: Path) -> None:
+    before = torch.get_rng_state()
+    first = paraphrase(SENTENCES, checkpoint=writer, max_tokens=8, seed=1)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.rand(3)
+    assert paraphrase(SENTENCES, checkpoint=writer, max_tokens=8, seed=1) == first
+    assert paraphrase(SENTENCES, checkpoint=writer, max_tokens=8, seed=2) != first
+
+
+def test_a_prefix_stands_before_each_sentence(writer: Path) -> None:
+    prefixed = paraphrase(SENTENCES, checkpoint=writer, prefix="music ", max_tokens=8)
+    assert prefixed == paraphrase([f"music {sentence}" for sentence in SENTENCES], checkpoint=writer, prefix="", max_tokens=8)
+    assert prefixed != paraphrase(SENTENCES, checkpoint=writer, prefix="", max_tokens=8)

@@ -1,0 +1,301 @@
+"""Steps that nobody waits for: batches are made ahead, numbers are read later, and a step that is not finite stops all after it."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from sentdist.errors import DataError, TrainingDiverged
+from sentdist.learning import loop, shared_sentences
+from sentdist.learning.encoder.batch import Batch, TokenBatch, collate
+from sentdist.learning.engine import TorchEngine
+from sentdist.learning.loop import StepReport, train_steps
+from sentdist.learning.objective import Objective
+from sentdist.learning.optimization import Optimization
+from sentdist.learning.prefetch import Sender, SentBatch, made_ahead
+from sentdist.learning.shared_sentences import SharedSentences
+from sentdist.learning.subnormals import subnormals_flushed
+from tests.parity.toy import ToyEncoder, toy_batches
+from tests.support import make
+from tests.support.building import run_local
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+OPTIMIZATION = Optimization(num_steps=10, lr=1e-2, warmup_fraction=0.2)
+
+
+def _engine(*, runs_ahead: bool) -> TorchEngine:
+    torch.manual_seed(0)
+    engine = TorchEngine(ToyEncoder(), OPTIMIZATION)
+    engine.runs_ahead = runs_ahead  # as on a GPU
+    return engine
+
+
+def _steps(engine: TorchEngine, num_steps: int, is_read: Callable[[int], bool] = lambda step: True) -> list[StepReport]:
+    return list(train_steps(engine, make.info_nce(temperature=0.05), toy_batches(num_steps), vote=lambda: 2.0, is_read=is_read))
+
+
+def _state(engine: TorchEngine) -> list[Tensor]:
+    parameters = list(engine.learner.parameters())
+    return [tensor for parameter in parameters for tensor in (parameter, *engine._optimizer.state[parameter].values())]
+
+
+def test_what_is_read_late_comes_once_the_next_step_has_begun_and_may_have_that_one_read_at_once() -> None:
+    expected = _steps(_engine(runs_ahead=False), 9)
+    drawn: list[int] = []
+    ahead = (batch for number, batch in enumerate(toy_batches(9)) if drawn.append(number) is None)
+    held: set[int] = set()
+    engine = _engine(runs_ahead=True)
+    loss = make.info_nce(temperature=0.05)
+    reports = train_steps(engine, loss, ahead, vote=lambda: 2.0, is_read=held.__contains__, is_read_late=lambda step: step in (2, 5))
+    found, seen = [], []
+    for report in reports:
+        found.append((report.step, report.loss, report.grad_norm, report.lr, report.votes))
+        seen.append((report.step, report.is_latest, len(drawn)))
+        if report.step == 2:
+            held.add(3)
+    assert found == [(one.step, one.loss, one.grad_norm, one.lr, one.votes) for one in expected]
+    assert seen == [
+        (0, False, 4),
+        (1, False, 4),
+        (2, False, 4),
+        (3, True, 4),
+        *((step, False, 7) for step in (4, 5)),
+        *((step, step == 8, 9) for step in (6, 7, 8)),
+    ]
+    assert all(one.is_latest for one in expected), "who does not run ahead"
+
+
+def test_waiting_for_the_device_counts_once_in_the_last_of_the_steps_that_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that ticks when it is looked at: five times a step, and once where results are read."""
+    monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=itertools.count().__next__))
+    found = _steps(_engine(runs_ahead=True), 9, is_read=lambda step: step % 4 == 3)
+    assert [report.seconds.total for report in found] == [5, 5, 5, 6, 5, 5, 5, 6, 6]
+    assert [report.seconds.optimizer for report in found] == [1, 1, 1, 2, 1, 1, 1, 2, 2]
+
+
+def test_waiting_for_other_ranks_is_distinguished_from_what_it_is_a_part_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = {"all": 0.0, "waited": 0.0}
+    monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: seconds["all"]))
+    monkeypatch.setattr(loop, "seconds_waited", lambda: seconds["waited"])
+
+    def passes(some: float, *, waiting: float = 0.0) -> None:
+        seconds["all"] += some + waiting
+        seconds["waited"] += waiting
+
+    class Slow(Objective):
+        def __call__(self, embeddings: Tensor, batch: Batch) -> Tensor:
+            passes(4.0, waiting=8.0)
+            return make.info_nce(temperature=0.05)(embeddings, batch)
+
+    batches = (batch for batch in toy_batches(3) if passes(1.0) is None)
+    reports = train_steps(_engine(runs_ahead=False), Slow(), batches, vote=lambda: passes(16.0, waiting=32.0) or 0.0)
+    for report in reports:
+        passes(64.0, waiting=128.0)  # what its caller does
+        took = report.seconds
+        assert (took.data, took.loss, took.optimizer, took.waiting, took.total) == (1.0, 4.0, 16.0, 40.0, 61.0)
+
+
+class PoisonedAt(Objective):
+    """Eq. 1, but for one step: there it is not finite, or only its gradient or only its value is not."""
+
+    def __init__(self, step: int, kind: str) -> None:
+        self.left, self.kind = step, kind
+
+    def __call__(self, embeddings: Tensor, batch: Batch) -> Tensor:
+        self.left -= 1
+        loss = make.info_nce(temperature=0.05)(embeddings, batch)
+        if self.left != -1:
+            return loss
+        if self.kind == "gradient":
+            return loss + (embeddings * 0).sum().sqrt()
+        return loss * float("inf") if self.kind == "loss" else loss + float("inf")
+
+
+@pytest.mark.parametrize("late", [True])
+@pytest.mark.parametrize(
+    ("kind", "reported"),
+    [
+        ("loss", "step 3, rows 0 to 7"),
+        ("value", "step 3, rows 0 to 7"),
+        ("gradient", "step 3, gradient"),
+    ],
+)
+def test_nothing_moves_from_a_step_on_that_is_not_finite(kind: str, reported: str, late: bool) -> None:
+    """Six steps are taken before anybody looks, or five; parameters, moments and their count are those after the third."""
+    expected, engine = _engine(runs_ahead=False), _engine(runs_ahead=True)
+    list(train_steps(expected, make.info_nce(temperature=0.05), toy_batches(6)[:3]))
+    when = {"is_read": lambda step: step == 5, "is_read_late": lambda step: late and step == 3}
+    steps = train_steps(engine, PoisonedAt(3, kind), toy_batches(6), **when)
+    assert [next(steps).step for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(TrainingDiverged, match=reported):
+        next(steps)
+    assert all(torch.equal(one, other) for one, other in zip(_state(engine), _state(expected), strict=True))
+
+
+def _threads() -> int:
+    return sum(thread.name == "batches" for thread in threading.enumerate())
+
+
+def test_items_come_in_order_and_two_of_them_are_made_before_they_are_drawn() -> None:
+    made: list[int] = []
+    drawn = 0
+    too_many: list[tuple[int, int]] = []
+    two_are_made = threading.Event()
+
+    def items() -> Iterator[int]:
+        for number in range(20):
+            made.append(number)
+            if len(made) == 2:
+                two_are_made.set()
+            if len(made) > drawn + 3:  # two that wait, and the one that is asked for
+                too_many.append((len(made), drawn))
+            yield number
+
+    with made_ahead(items) as found:
+        assert two_are_made.wait(60.0)
+        for number, item in enumerate(found):
+            assert item == number
+            drawn += 1
+    assert made == list(range(20)) and not too_many
+    assert not _threads()
+
+
+def test_an_error_comes_where_its_item_would_have_come() -> None:
+    def items() -> Iterator[int]:
+        yield 1
+        yield 2
+        raise DataError(where="corpus", found="nothing", expected="a sentence", remedy="Look.")
+
+    with made_ahead(items) as found:
+        assert next(found) == 1 and next(found) == 2
+        with pytest.raises(DataError, match="corpus: found nothing"):
+            next(found)
+    assert not _threads()
+
+
+@pytest.mark.parametrize("num_drawn", [0, 3])
+def test_whoever_stops_early_leaves_no_thread(num_drawn: int) -> None:
+    def endless() -> Iterator[int]:
+        number = 0
+        while True:
+            number += 1
+            yield number
+
+    def some() -> Iterator[int]:
+        with made_ahead(endless) as found:
+            for _ in range(num_drawn):
+                yield next(found)
+
+    assert list(some()) == list(range(1, num_drawn + 1))
+    assert not _threads()
+    broken = some()
+    next(broken, None)
+    broken.close()  # type: ignore[attr-defined]  # it is a generator
+    assert not _threads()
+
+
+def test_who_computes_waits_for_the_copy_and_keeps_its_memory_from_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was copied belongs to the copying stream, which takes the memory for the next batch as soon as nobody holds the tensor,
+    though the computing stream has still to read it: it must know of each."""
+    done: list[tuple[str, object]] = []
+    computing = SimpleNamespace(wait_event=lambda event: done.append(("waits", event)))
+    monkeypatch.setattr(torch.cuda, "Stream", Mock())
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: computing)
+    monkeypatch.setattr(
+        torch.Tensor, "record_stream", lambda tensor, stream: done.append(("recorded", id(tensor))) if stream is computing else None
+    )
+    moved = {"labels": torch.ones(1), "relations": torch.ones(1, dtype=torch.int64), "augmented": torch.ones(1)}
+    tokens = TokenBatch(token_ids=torch.zeros(1, dtype=torch.int64), boundaries=torch.tensor([0, 1], dtype=torch.int32), lengths=(1,))
+    batch = Batch(tokens=tokens, num_columns=1, first_row=0, sentence_ids=np.zeros((1, 1)), **moved)
+    on_device = [value for value in vars(batch.to("meta")).values() if isinstance(value, torch.Tensor) and value.is_meta]
+    assert len(on_device) == len(moved), "these are all that a batch has on its way"
+    arrival: Any = object()
+    assert Sender(torch.device("cuda", 1)).receive(SentBatch(batch=batch, arrival=arrival)) is batch
+    assert done[0] == ("waits", arrival) and sorted(done[1:]) == sorted(("recorded", id(tensor)) for tensor in moved.values())
+
+
+SENTENCES = ["bb", "a" * 40, "bb", "cccc", "d" * 9, "e", "f" * 30, "e"]
+
+
+class Tokenizer:
+    """One token: a sentence's length. Keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __call__(self, sentences: Sequence[str]) -> TokenBatch:
+        self.asked += sentences
+        return collate([[len(sentence)] for sentence in sentences])
+
+
+def _lengths_times(factor: float, passes: list[int]) -> Callable[[TokenBatch], Tensor]:
+    def encode(tokens: TokenBatch) -> Tensor:
+        passes.append(tokens.num_sentences)
+        return factor * tokens.token_ids.double()[:, None]
+
+    return encode
+
+
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_every_rank_has_all_embeddings_in_their_order_and_passes_as_often(world_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks: list[SharedSentences] = []
+    of_ranks: list[Tensor] = []
+    for rank in range(world_size):
+        monkeypatch.setattr(shared_sentences, "rank_and_world_size", lambda rank=rank: (rank, world_size))
+        ranks.append(SharedSentences(SENTENCES, Tokenizer(), tokens_per_batch=12))
+    monkeypatch.setattr(shared_sentences, "gather_rows", lambda rows: of_ranks.append(rows) or torch.zeros(8, 1))
+    passes: list[list[int]] = [[] for _ in ranks]
+    for sentences, counted in zip(ranks, passes, strict=True):
+        sentences.embedded(_lengths_times(0.5, counted))
+    monkeypatch.setattr(shared_sentences, "gather_rows", lambda rows: torch.cat(of_ranks))
+    for sentences in ranks:
+        found = sentences.embedded(_lengths_times(0.5, []))
+        assert found.dtype == np.float32
+        assert found[:, 0].tolist() == [0.5 * len(sentence) for sentence in SENTENCES]
+    assert all(counted == passes[0] for counted in passes)
+    assert len(passes[0]) > 1
+    assert sum(passes[0]) == -(-6 // world_size)  # of six unlike ones
+
+
+def test_they_are_tokenized_once() -> None:
+    tokenize = Tokenizer()
+    sentences = SharedSentences(SENTENCES, tokenize, tokens_per_batch=12)
+    first, second = (sentences.embedded(_lengths_times(factor, [])) for factor in (1.0, 3.0))
+    assert sorted(tokenize.asked) == sorted(set(SENTENCES))
+    np.testing.assert_array_equal(second, 3.0 * first)
+
+
+def small() -> float:
+    """1e-42, or what becomes of it."""
+    return float(torch.tensor(1e-42) * 1.0)
+
+
+def test_inside_they_are_zero_and_outside_what_they_were() -> None:
+    assert small() > 0
+    with subnormals_flushed():
+        with subnormals_flushed():
+            assert small() == 0
+        assert small() == 0
+    assert small() > 0
+
+
+def test_a_training_in_this_process_flushes_and_leaves_the_process_as_it_was(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    plan, context = tiny_plan(
+        tiny_values(tiny_encoder_dir, runtime={"engine": "torch"}), data=write_data(tmp_path / "data"), store=tmp_path / "store"
+    )
+    found: list[float] = []
+    run_local(plan, context, listen=lambda stage, session, event: found.append(small()) if isinstance(event, StepReport) else None)
+    assert found and not any(found)
+    assert small() > 0
