@@ -3,13 +3,11 @@ bit what they would be if they travelled whole behind it. A rank whose group is 
 
 from __future__ import annotations
 
-import copy
 import gc
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 from unittest.mock import patch
@@ -19,10 +17,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.learning import gather, gradient_buckets, word_rows
-from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.engine import Engine, TorchEngine
+from sentdist.learning.engine import TorchEngine
 from sentdist.learning.gather import (
     GroupGoneError,
     gather_rows,
@@ -31,14 +27,10 @@ from sentdist.learning.gather import (
     wait_for_all_ranks,
 )
 from sentdist.learning.gradient_buckets import GradientBuckets, average_gradients
-from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Optimization
 from tests.parity.processes import run_in_processes
-from tests.parity.word_batches import word_batches
-from tests.support import make
 from tests.support.mask_tokens import maskable_encoder
 from tests.support.objective_steps import NAMES, Outcome, on, two_steps
-from tests.support.tiny_encoders import tiny_encoder
 
 pytestmark = pytest.mark.parity
 
@@ -153,12 +145,6 @@ def _both_ways(rank: int, world_size: int) -> tuple[list[dict[str, Tensor]], lis
     return found[0], found[1]
 
 
-OPTIMIZATION = Optimization(num_steps=6, lr=1e-3, clip_norm=0.5)
-
-
-ENGINES: dict[str, Callable[[nn.Module, Optimization], Engine]] = {"torch": TorchEngine, "deepspeed": DeepSpeedEngine}
-
-
 @contextmanager
 def travelled(most_rows: float) -> Iterator[list[int]]:
     """Inside, tables travel by rows up to such a part of them; how many numbers have left in each bucket.
@@ -198,43 +184,6 @@ def test_every_objective_has_the_gradients_of_a_table_that_travels_whole(tmp_pat
                 assert all(torch.equal(ours[key], expected[key]) for key in expected), (name, part)
             reads_all = name in ("mlm", "sum")  # the words' matrix guesses them, too
             assert (sum(of_rows) == sum(of_all)) == reads_all, name
-
-
-Trained = tuple[list[dict[str, Tensor]], list[int]]  # weights by rows and by whole tables, and how many numbers left
-
-
-def _steps_both_ways(
-    rank: int, world_size: int, load: Callable[[], SentenceEncoder], make_engine: Callable[[nn.Module, Optimization], Engine]
-) -> Trained:
-    """Of three steps with dropout."""
-    weights, numbers = [], []
-    for most_rows in (1.0, 0.0):
-        encoder = load()
-        torch.manual_seed(rank)
-        engine = make_engine(encoder, OPTIMIZATION)
-        with travelled(most_rows) as left:
-            for _ in train_steps(engine, make.info_nce(), word_batches(encoder, 3, rank=rank, world_size=world_size)):
-                pass
-        weights.append(engine.weights())
-        numbers.append(sum(left))
-    return weights, numbers
-
-
-def _trained(rank: int, world_size: int, folders: dict[str, str]) -> dict[tuple[str, str], Trained]:
-    return {
-        (family, kind): _steps_both_ways(rank, world_size, partial(copy.deepcopy, encoder), make_engine)
-        for family, encoder in ((family, SentenceEncoder.load(folder)) for family, folder in folders.items())
-        for kind, make_engine in ENGINES.items()
-    }
-
-
-def test_unlike_families_have_on_both_engines(tmp_path: Path) -> None:
-    folders = {family: str(tiny_encoder(tmp_path / family, family)) for family in ("bert", "t5")}
-    for found in run_in_processes(_trained, 2, folders):
-        for case, ((by_rows, whole), (of_rows, of_all)) in found.items():
-            assert of_rows < of_all, case
-            assert by_rows.keys() == whole.keys()
-            assert all(torch.equal(by_rows[name], whole[name]) for name in whole), case
 
 
 EXCHANGES: dict[str, Callable[[], object]] = {

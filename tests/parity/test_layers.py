@@ -4,7 +4,6 @@ the same numbers, dropout and all, in a part of the memory."""
 from __future__ import annotations
 
 import copy
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,17 +16,10 @@ from sentdist.families import FAMILIES, FLAT_FAMILIES, OTHER
 from sentdist.learning import precision, products
 from sentdist.learning.encoder import fused_layer
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.engine import TorchEngine
 from sentdist.learning.grad_cache import encode_in_micro_batches
 from sentdist.learning.kernels import cpp_kernels
-from sentdist.learning.loop import StepReport
 from sentdist.learning.precision import autocast
-from sentdist.plan.stage import Json
-from sentdist.plan.stages import Train
-from sentdist.stages.local import build_here
-from sentdist.stages.train import TrainSession
 from tests.support.layers import distance, loss_and_gradients, slope_beside_gradient
-from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.tiny_encoders import SENTENCES, tiny_encoder, with_vectors
 
 pytestmark = pytest.mark.parity
@@ -166,28 +158,3 @@ def test_planning_knows_which_families_cannot() -> None:
     ):
         model = MODEL_MAPPING[CONFIG_MAPPING[family]]
         assert isinstance(model, type) and model.supports_gradient_checkpointing == FAMILIES.get(family, OTHER).may_recompute_layers, family
-
-
-@pytest.mark.usefixtures("one_thread")
-def test_a_runtime_asks_for_it(tmp_path: Path) -> None:
-    """Of the first step of a training: less is kept for the backward pass, and the loss is the same."""
-    folder, data = tiny_encoder(tmp_path / "bert", "bert", num_hidden_layers=6), write_data(tmp_path / "data")
-    found = []
-    for again in (False, True):
-        runtime: Json = {"engine": "torch", "recompute_layers": again}
-        plan, context = tiny_plan(tiny_values(folder, runtime=runtime), data=data, store=tmp_path / "store")
-        stage = next(stage for stage in plan.stages if isinstance(stage, Train) and not stage.banks)
-        build_here(stage.corpus, context)
-        session = TrainSession(stage, context, make_engine=TorchEngine, bank=None)
-        num_bytes = 0
-
-        def keep(tensor: Tensor) -> Tensor:
-            nonlocal num_bytes
-            num_bytes += tensor.nbytes
-            return tensor
-
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), closing(session.events()) as events:
-            first = next(events)
-        assert isinstance(first, StepReport)
-        found.append((first.loss, num_bytes))
-    assert found[1][0] == found[0][0] and found[1][1] < found[0][1]

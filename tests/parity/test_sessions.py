@@ -17,7 +17,6 @@ import sentdist.stages.dev_scorer
 from sentdist.execution.training.rank import _make_tokens
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.engine import TorchEngine
-from sentdist.learning.heads import HEADS_FILE
 from sentdist.learning.learner import Learner
 from sentdist.learning.optimization import Optimization, parameter_groups
 from sentdist.objectives.symmetric_info_nce import LOWEST
@@ -199,30 +198,6 @@ def test_it_has_a_group_of_its_own_and_stays_at_its_lowest() -> None:
     embeddings, batch = toy_embeddings(3).flatten(0, 1), toy_batch(3)
     lowest = made({"name": "symmetric_info_nce", "temperature": LOWEST})(embeddings, batch)
     torch.testing.assert_close(objective(embeddings, batch), lowest)
-
-
-def test_it_goes_through_checkpoints_and_stands_beside_the_encoder(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    values = tiny_values(tiny_encoder_dir, methods={"learned": {"objective": LEARNED}}, baseline=None)
-    plan, context = tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")
-    stage = next(stage for stage in plan.stages if isinstance(stage, Train))
-    build_here(stage.corpus, context)
-
-    def session() -> TrainSession:
-        return TrainSession(stage, context, make_engine=TorchEngine, bank=None)
-
-    whole = session()
-    list(whole.events())
-    first = session()
-    list(itertools.islice(first.events(), 3))
-    first.save(tmp_path / "checkpoint")
-    second = session()
-    second.load(tmp_path / "checkpoint")
-    list(second.events())
-    ours, theirs = whole.engine.weights(), second.engine.weights()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-    whole.finish(tmp_path / "out")
-    (log_temperature,) = load_file(tmp_path / "out" / HEADS_FILE).values()
-    assert abs(math.exp(log_temperature.item()) - 0.1) > 1e-3, "it has moved"
 
 
 def _training(values: dict[str, Json], data: Path, store: Path) -> tuple[Train, Context]:

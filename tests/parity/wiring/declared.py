@@ -17,7 +17,7 @@ O = "methods.m.objective"  # noqa: E741
 class Rows:
     """What the loss sees of a batch: C columns of B sentences, and what some losses need beside them.
 
-    banks: each entropy encoder's embedding of a sentence. targets: (tags, words) shares of a sentence.
+    banks: each entropy encoder's embedding of a sentence.
     """
 
     columns: tuple[tuple[str, ...], ...]
@@ -27,7 +27,6 @@ class Rows:
     spacing: float = 1.0
     relations: Tensor | None = None
     banks: tuple[Mapping[str, Tensor], ...] = ()
-    targets: Mapping[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -164,45 +164,6 @@ def regression(columns: Sequence[Tensor], values: Values, rows: Rows, heads: Hea
     return total / len(rows.labels)
 
 
-def auxiliary(columns: Sequence[Tensor], values: Values, rows: Rows, heads: Heads) -> Tensor:
-    everything = torch.cat(list(columns))
-    sentences = [sentence for column in rows.columns for sentence in column]
-    tags, words = (torch.stack([rows.targets[sentence][kind] for sentence in sentences]) for kind in (0, 1))
-    width = everything.shape[1]
-    pos = values["channels"][0] if values["channels"] else max(1, round(width * 128 / 768))
-    of_tags, of_words = everything[:, :pos], everything[:, pos:]
-
-    def guess(name: str, part: Tensor) -> Tensor:
-        return part @ heads[f"{name}.linear.weight"].T + heads[f"{name}.linear.bias"]
-
-    loss = values["pos_weight"] * soft_cross_entropy(guess("pos", of_tags), tags)
-    loss = loss + values["bow_weight"] * soft_cross_entropy(guess("bow", of_words), words)
-    if values["adversary"] == "none":
-        return loss
-    step = int(heads["adversary_steps"])
-    grown = 1.0 if values["warmup_steps"] == 0 else min(1.0, step / values["warmup_steps"])
-    fooled = []
-    for name, part, shares in (("of_tags", of_words, tags), ("of_words", of_tags, words)):
-        logits = adversary(part, {key: tensor.detach() for key, tensor in heads.items()}, name)
-        if values["adversary"] == "reversal":
-            fooled.append(soft_cross_entropy(logits, shares))
-        else:
-            guessed = torch.softmax(logits, 1)
-            fooled.append((-(guessed * guessed.log()).sum(1) * (shares.sum(1) > 0)).mean())
-    return loss - grown * (values["pos_adversary"] * fooled[0] + values["bow_adversary"] * fooled[1])
-
-
-def adversary(part: Tensor, heads: Heads, name: str) -> Tensor:
-    """Linear, LeakyReLU 0.2, linear."""
-    hidden = part @ heads[f"{name}.layers.0.weight"].T + heads[f"{name}.layers.0.bias"]
-    hidden = torch.where(hidden > 0, hidden, 0.2 * hidden)
-    return hidden @ heads[f"{name}.layers.3.weight"].T + heads[f"{name}.layers.3.bias"]
-
-
-def soft_cross_entropy(logits: Tensor, shares: Tensor) -> Tensor:
-    return -(shares * torch.log_softmax(logits, 1)).sum(1).mean()
-
-
 def cosent(columns: Sequence[Tensor], values: Values, rows: Rows, heads: Heads) -> Tensor:
     return _ranking([(a @ b) / (a.norm() * b.norm()) for a, b in zip(*columns, strict=True)], rows, values["temperature"])
 
@@ -267,15 +228,6 @@ REFERENCES: tuple[Reference, ...] = (
         defaults={"loss": "smooth_k2", "boundary": "one_sided", "features": "uv_diff", "head_learning_rate": None},
         learns={"head": Learned(field="head_learning_rate")},
         given={"slope": 2.0, "threshold": 0.25},
-    ),
-    Reference(
-        objective="auxiliary",
-        loss=auxiliary,
-        defaults={
-            "channels": None, "pos_weight": 10.0, "bow_weight": 3.0, "classifier_learning_rate": None, "adversary": "entropy",
-            "pos_adversary": 1.0, "bow_adversary": 0.03, "adversary_learning_rate": 1e-3, "warmup_steps": 0,
-        },
-        learns={name: Learned(field="classifier_learning_rate") for name in ("pos", "bow")},
     ),
     Reference(objective="cosent", loss=cosent, defaults={"temperature": 0.05}),
     Reference(objective="angle", loss=angle, defaults={"temperature": 0.05}),

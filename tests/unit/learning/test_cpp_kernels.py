@@ -184,27 +184,6 @@ def test_any_number_of_threads_gives_the_same_digits() -> None:
         assert all(torch.equal(one, again) for one, again in zip(outcomes[0], other, strict=True))
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_what_is_not_finite_does_not_become_finite(value: float) -> None:
-    """A training that diverges is found by its loss and its gradient's norm."""
-    norm_weight = torch.ones(16)
-    for dtype in TYPES:
-        rows = torch.randn(5, 16).to(dtype)
-        rows[2, 3] = value
-        normed = cpp_kernels.add_norm(rows, None, None, torch.randn(5, 16), norm_weight, norm_weight, epsilon=1e-5, save_for_backward=True)
-        assert normed.saved_for_backward is not None and not normed.out[2].isfinite().any() and normed.out[[0, 1, 3, 4]].isfinite().all()
-        assert not normed.product_input[2].isfinite().any()
-        if value != -math.inf:  # of which GELU is 0
-            assert not cpp_kernels.gelu(rows, torch.zeros(16))[2, 3].isfinite()
-        layout = AttentionLayout(boundaries=torch.tensor([0, 2, 5], dtype=torch.int32), num_heads=1, head_width=16, scale=1.0)
-        for place in range(3):
-            states = [torch.randn(5, 16).to(dtype) for _ in range(3)]
-            states[place] = rows.abs() if value == -math.inf else rows
-            context, _ = cpp_kernels.attention(QueryKeyValue(*states), layout, None, save_for_backward=False)
-            assert context[:2].isfinite().all() and (place < 2 or not context[2:, 3].isfinite().any())
-            assert place > 0 or math.isinf(value) or not context[2].isfinite().any()
-
-
 def test_dropout_drops_as_often_as_it_says_and_its_seeds_and_places_are_independent() -> None:
     width, rows = 64, 4000
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
-import threading
-from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +19,7 @@ from sentdist.errors import DataError, EncoderError, RecipeError, ResourceError
 from sentdist.families import FLAT_FAMILIES, READ_WITHOUT_DECODER
 from sentdist.learning.encoder import encode as encode_module
 from sentdist.learning.encoder import packed_linear
-from sentdist.learning.encoder.batch import TokenBatch, collate
+from sentdist.learning.encoder.batch import collate
 from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.encode import encode, length_sorted
 from sentdist.learning.encoder.packed_linear import packed_linears
@@ -126,35 +123,6 @@ def test_batches_stay_under_their_budget_and_cover_all() -> None:
     batches = list(length_sorted(tokens, tokens_per_batch=12))
     assert sorted(np.concatenate([rows for rows, _ in batches]).tolist()) == list(range(7))
     assert all(part.num_tokens <= 12 or part.num_sentences == 1 for _, part in batches)
-
-
-def test_on_a_gpu_batches_are_made_in_a_thread_and_larger(tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = SentenceEncoder.load(tiny_encoder_dir)
-    expected, threads, budgets = encode(encoder, SENTENCES), set(), []
-
-    def pinned(tokens: TokenBatch, device: torch.device) -> TokenBatch:
-        threads.add(threading.current_thread().name)
-        return tokens
-
-    def cut(tokens: TokenBatch, *, tokens_per_batch: int) -> Iterator[tuple[np.ndarray, TokenBatch]]:
-        budgets.append(tokens_per_batch)
-        return length_sorted(tokens, tokens_per_batch=16)
-
-    monkeypatch.setattr(SentenceEncoder, "device", torch.device("cuda", 1))
-    monkeypatch.setattr(TokenBatch, "to", lambda tokens, device: tokens)
-    monkeypatch.setattr(encode_module, "_pinned", pinned)
-    monkeypatch.setattr(encode_module, "length_sorted", cut)
-    monkeypatch.setattr(encode_module, "packed_linears", lambda model, precision: nullcontext())
-    np.testing.assert_allclose(encode(encoder, SENTENCES), expected, atol=2e-6)
-    assert threads == {"batches"} and budgets == [32_768]
-    monkeypatch.setattr(encoder, "tokenize", _fails)
-    with pytest.raises(RuntimeError, match="no tokens"):
-        encode(encoder, SENTENCES)
-    assert "batches" not in {thread.name for thread in threading.enumerate()}
-
-
-def _fails(*_: object, **__: object) -> TokenBatch:
-    raise RuntimeError("no tokens")
 
 
 def test_long_sentences_are_truncated_and_counted(tiny_encoder_dir: Path) -> None:

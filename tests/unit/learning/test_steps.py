@@ -7,8 +7,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -22,7 +20,7 @@ from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import StepReport, train_steps
 from sentdist.learning.objective import Objective
 from sentdist.learning.optimization import Optimization
-from sentdist.learning.prefetch import Sender, SentBatch, made_ahead
+from sentdist.learning.prefetch import made_ahead
 from sentdist.learning.shared_sentences import SharedSentences
 from sentdist.learning.subnormals import subnormals_flushed
 from tests.parity.toy import ToyEncoder, toy_batches
@@ -204,26 +202,6 @@ def test_whoever_stops_early_leaves_no_thread(num_drawn: int) -> None:
     next(broken, None)
     broken.close()  # type: ignore[attr-defined]  # it is a generator
     assert not _threads()
-
-
-def test_who_computes_waits_for_the_copy_and_keeps_its_memory_from_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was copied belongs to the copying stream, which takes the memory for the next batch as soon as nobody holds the tensor,
-    though the computing stream has still to read it: it must know of each."""
-    done: list[tuple[str, object]] = []
-    computing = SimpleNamespace(wait_event=lambda event: done.append(("waits", event)))
-    monkeypatch.setattr(torch.cuda, "Stream", Mock())
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: computing)
-    monkeypatch.setattr(
-        torch.Tensor, "record_stream", lambda tensor, stream: done.append(("recorded", id(tensor))) if stream is computing else None
-    )
-    moved = {"labels": torch.ones(1), "relations": torch.ones(1, dtype=torch.int64), "augmented": torch.ones(1)}
-    tokens = TokenBatch(token_ids=torch.zeros(1, dtype=torch.int64), boundaries=torch.tensor([0, 1], dtype=torch.int32), lengths=(1,))
-    batch = Batch(tokens=tokens, num_columns=1, first_row=0, sentence_ids=np.zeros((1, 1)), **moved)
-    on_device = [value for value in vars(batch.to("meta")).values() if isinstance(value, torch.Tensor) and value.is_meta]
-    assert len(on_device) == len(moved), "these are all that a batch has on its way"
-    arrival: Any = object()
-    assert Sender(torch.device("cuda", 1)).receive(SentBatch(batch=batch, arrival=arrival)) is batch
-    assert done[0] == ("waits", arrival) and sorted(done[1:]) == sorted(("recorded", id(tensor)) for tensor in moved.values())
 
 
 SENTENCES = ["bb", "a" * 40, "bb", "cccc", "d" * 9, "e", "f" * 30, "e"]
