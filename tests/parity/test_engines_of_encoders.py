@@ -1,4 +1,5 @@
-"""Real encoders, frozen ones, auxiliary tasks and masked language modelling move equally under every engine, ZeRO stage and number of ranks."""
+"""Real encoders, frozen ones, auxiliary tasks and masked language modelling move equally under
+every engine, ZeRO stage and number of ranks."""
 
 from __future__ import annotations
 
@@ -136,9 +137,6 @@ def has_no_gradient(name: str) -> bool:
 
 
 STEPS = 4
-
-
-WIDTH, ROWS = 12, 5  # of the adversaries' own test
 
 
 TARGETS = RandomTargets(1000, num_tags=5, num_words=20)

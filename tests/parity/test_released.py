@@ -1,4 +1,4 @@
-"""Encoders in the form they were released in, T5s without their decoder and Nomic's without its code: read, saved, and refused what they lack."""
+"""Encoders in the form they were released in, T5s without their decoder and Nomic's without its code: read and saved."""
 
 from __future__ import annotations
 

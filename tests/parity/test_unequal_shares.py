@@ -23,7 +23,6 @@ from tests.support.mask_tokens import maskable_encoder
 from tests.support.objective_steps import NAMES, Outcome, made_objective, on, step_within, two_steps
 from tests.support.pretend_gpu import nobody_waits, pretended_gpu
 
-pytestmark = pytest.mark.parity
 pytestmark = [
     pytest.mark.parity, pytest.mark.usefixtures("one_thread"), pytest.mark.filterwarnings("ignore:User provided device_type of 'cuda'"),
 ]  # fmt: skip

@@ -11,8 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from scipy.stats import spearmanr
-from tests.parity.wiring.scoring import SLACK, base_scores, pairs_of, scored, spearman_of
-from tests.parity.wiring.training_cases import BANK, O
 from torch import Tensor
 
 from sentdist.data.corpus import OpenedCorpus
@@ -28,8 +26,10 @@ from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import build_here
 from sentdist.stages.scores.build import build_scores
 from sentdist.stages.train import TrainSession
+from tests.parity.wiring.declared import O
 from tests.parity.wiring.product import STILL, TRAINING, Place, opened, planned, run, stage_of, start_of
 from tests.parity.wiring.reference import Student
+from tests.parity.wiring.test_recipe_to_loss import BANK
 from tests.support.building import run_local
 
 pytestmark = pytest.mark.parity
