@@ -5,18 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import torch
 
-from sentdist.errors import ResourceError
 from sentdist.execution.disk_estimate import bytes_beside_weights
-from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import STAGES, Bank
-from sentdist.stages.context import Context
-from sentdist.stages.gpu_memory import explain_full_gpu
 from sentdist.stages.planning.device_forecast import operations_of
 from sentdist.stages.planning.worker_memory import EncoderSize, encoder_size
-from sentdist.store.store import ArtifactStore
 from sentdist.tracking.parameters import data_sets, stage_parameters
 from tests.support.every_stage import one_of_each, plan_of_all_kinds
 
@@ -27,10 +21,6 @@ PLANNED = sorted(set(STAGES) - NOT_PLANNED)
 
 
 UNKNOWN = "nobody said"
-
-
-def _context() -> Context:
-    return Context(store=ArtifactStore("/nowhere"), runtime=Runtime(gpus_per_worker=1))
 
 
 def _written(stage: Stage) -> int:
@@ -63,15 +53,3 @@ def test_forecasts_and_runs_refuse_what_no_plan_has() -> None:
 def test_precision_is_that_of_every_kind_that_has_one() -> None:
     of_kind = {kind: stage.precision_used for kind, stage in one_of_each().items()}
     assert {kind for kind, precision in of_kind.items() if precision} == {"train", "rung", "bank", "scores", "encoded"}
-
-
-def test_a_full_gpu_is_reported_with_what_was_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (2**30, 2**33))
-    found: dict[str, str] = {}
-    for kind, stage in one_of_each().items():
-        with pytest.raises((ResourceError, TypeError)) as raised, explain_full_gpu(stage, _context()):
-            raise torch.OutOfMemoryError("CUDA out of memory.")
-        found[kind] = str(raised.value)
-    assert {kind for kind, words in found.items() if UNKNOWN in words} == {"overlap", "tokens"}
-    assert "sentences" in found["corpus"] and "tagger" in found["targets"] and "tokens_per_batch" in found["encoded"]
-    assert "micro_batch" in found["train"] and "micro_batch" in found["rung"]

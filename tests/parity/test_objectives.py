@@ -9,14 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import sentdist
 from sentdist.errors import DataError, RecipeError
-from sentdist.learning.gradient_buckets import average_gradients
 from sentdist.objectives.angle import angle_similarity
 from sentdist.objectives.entropy import entropy_info_nce
 from sentdist.objectives.supmpn import supmpn
 from sentdist.plan.objectives import OBJECTIVES
-from sentdist.plan.stage import Json
 from tests.parity.processes import run_in_processes
 from tests.parity.ranks import FLOAT64, M, ToyBank64, loss_and_gradients, made, toy_batch, toy_embeddings
 from tests.parity.wiring.declared import Rows
@@ -206,30 +203,3 @@ def test_losses_are_those_of_sentence_transformers(name: str) -> None:
 
 
 NUM_ROWS, WIDTH, NUM_ENCODERS = 8, 5, 2
-
-
-OF_ONES_OWN: dict[str, dict[str, Json]] = {"info_nce": {"temperature": 0.1}, "rcl": {"regulator_temperature": 0.3}}
-
-
-def _loss_and_gradient(rank: int, world_size: int, name: str) -> tuple[float, Tensor]:
-    draw = torch.Generator().manual_seed(3)
-    columns = torch.randn(3, NUM_ROWS, WIDTH, dtype=torch.float64, generator=draw)
-    augmented = torch.randn(2, NUM_ENCODERS, NUM_ROWS, WIDTH, dtype=torch.float64, generator=draw)
-    weight = nn.Parameter(torch.randn(WIDTH, WIDTH, dtype=torch.float64, generator=draw))
-    own = slice(rank * NUM_ROWS // world_size, (rank + 1) * NUM_ROWS // world_size)
-    sides = augmented[:, :, own] if name == "rcl" else None
-    loss = sentdist.objective(name, **OF_ONES_OWN[name])(*(columns[:, own] @ weight), augmented=None if sides is None else tuple(sides))
-    loss.backward()
-    average_gradients([weight])
-    assert weight.grad is not None
-    return loss.item(), weight.grad
-
-
-@pytest.mark.parity
-@pytest.mark.parametrize("name", OF_ONES_OWN)
-def test_a_loss_on_embeddings_of_one_s_own_is_the_same_on_two_ranks(name: str) -> None:
-    loss, gradient = _loss_and_gradient(0, 1, name)
-    ranks = run_in_processes(_loss_and_gradient, 2, name)
-    assert sum(found for found, _ in ranks) / 2 == pytest.approx(loss, rel=1e-12)
-    for _, found in ranks:
-        torch.testing.assert_close(found, gradient, atol=1e-13, rtol=1e-12)  # sums of a few dozen float64 terms of size 1

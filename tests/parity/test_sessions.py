@@ -33,7 +33,6 @@ from sentdist.stages.train_here import file_bank
 from tests.parity.processes import run_in_processes
 from tests.parity.ranks import made, toy_batch, toy_embeddings
 from tests.parity.toy import ToyEncoder
-from tests.support.building import run_local
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 pytestmark = pytest.mark.parity
@@ -166,22 +165,6 @@ def test_two_ranks_end_like_one(tmp_path: Path, tiny_encoder_dir: Path) -> None:
     assert first["losses"] == pytest.approx(losses, rel=1e-5)
     assert first["dev"] == second["dev"] == pytest.approx([found.score for found in alone.progress.history], abs=0.5)
     _states_equal(alone.engine.weights(), first["weights"], **TOLERANCE)
-
-
-def test_a_whole_sweep_in_one_process(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    """Every stage gives its artifact; a second run builds nothing; options that matter change keys and numbers."""
-    data = write_data(tmp_path / "data")
-    values = tiny_values(tiny_encoder_dir)
-    plan, context = tiny_plan(values, data=data, store=tmp_path / "store")
-    artifacts = run_local(plan, context)
-    scores = {artifact.record.label: artifact.record.results["stsb"] for artifact in artifacts if artifact.record.kind == "scores"}
-    assert len(scores) == 3 and all(isinstance(score, float) for score in scores.values())
-    reported: list[object] = []
-    run_local(plan, context, listen=lambda stage, session, event: reported.append(event))
-    assert reported == []
-    final = next(artifact for artifact in artifacts if artifact.record.kind == "train" and artifact.record.label.startswith("rcl"))
-    assert final.record.results["num_steps"] == 6
-    assert {"history.jsonl", "model.safetensors", "README.md"} <= set(final.record.files)
 
 
 LEARNED: Json = {"name": "symmetric_info_nce", "temperature": 0.1, "learn_temperature": True, "temperature_learning_rate": 0.05}

@@ -72,17 +72,6 @@ def test_a_batch_has_so_many_rows(place: Place) -> None:
         assert session.finish(place.root / f"of-{size}")["num_steps_planned"] == len(steps)
 
 
-def test_no_sentence_twice_in_a_batch(place: Place) -> None:
-    columns: Json = ["sent0", "sent1"]
-    repeated: dict[str, Json] = {
-        "corpus": {"source": "nli/triplets", "columns": columns, "add_reversed": True, "limit": 10},
-        "training.batch_size": 10,
-    }
-    whole = {unique: watched(place, {**repeated, "training.epochs": 2, "training.unique_sentences": unique})[0] for unique in (True, False)}
-    assert all(len(set(batch)) == len(batch) for batch in whole[True])
-    assert any(len(set(batch)) < len(batch) for batch in whole[False])
-
-
 def test_a_seed_gives_another_order_another_head_and_other_dropout(place: Place) -> None:
     few: dict[str, Json] = {"training.batch_size": 4, "training.epochs": 1, "encoder.pooling": "cls_mlp", "methods.m.regularizers": {}}
 

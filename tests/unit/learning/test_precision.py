@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations, pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,8 +12,7 @@ from torch import Tensor
 
 from sentdist.errors import ResourceError
 from sentdist.learning import precision, products
-from sentdist.learning.encoder import sentence_encoder
-from sentdist.learning.encoder.grouped_attention import group_borders, length_groups
+from sentdist.learning.encoder.grouped_attention import group_borders
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.precision import apply_matmul_precision, autocast, choose_matmul_precision, product_error
 
@@ -153,31 +151,6 @@ def test_rows_are_filled_up_to_few_sizes(has_instructions: bool) -> None:
     assert len({rows for rows in filled if 2048 < rows <= 4096}) == 16
 
 
-def test_sentences_that_fill_a_batch_change_neither_embeddings_nor_gradients(
-    monkeypatch: pytest.MonkeyPatch, tiny_encoder_dir: Path
-) -> None:
-    monkeypatch.setattr(products, "has_bfloat16", lambda: True)
-    encoder = SentenceEncoder.load(tiny_encoder_dir, hidden_dropout=0.0, attention_dropout=0.0)
-    tokens = encoder.tokenize(["a dog runs", "two cats sleep on a red mat", "a man"] * 30)
-    sizes: list[int] = []
-    encoder.model.register_forward_pre_hook(lambda _, __, given: sizes.append(given["input_ids"].shape[1]), with_kwargs=True)  # type: ignore[arg-type, return-value]
-
-    def found() -> tuple[Tensor, Tensor, Tensor]:
-        torch.manual_seed(0)
-        encoder.zero_grad()
-        with autocast("bf16", CPU):
-            embeddings, states = encoder(tokens), encoder.token_states(tokens)
-        (embeddings * torch.linspace(-1, 1, embeddings.shape[1])).sum().backward()
-        return embeddings.detach(), states.detach(), torch.cat([one.grad.flatten() for one in encoder.parameters() if one.grad is not None])
-
-    filled = found()
-    monkeypatch.setattr(sentence_encoder, "rows_multiple", lambda *_: 1)
-    as_they_are = found()
-    assert sizes[0] == sizes[1] > sizes[2] == sizes[3] == tokens.num_tokens == len(filled[1])
-    for one, other in zip(filled, as_they_are, strict=True):
-        assert float((one - other).norm() / other.norm()) < 1e-3
-
-
 def cost(lengths: np.ndarray, borders: tuple[int, ...], group_cost: float) -> float:
     return sum((last - first) * float(lengths[last - 1]) ** 2 + group_cost for first, last in pairwise(borders))
 
@@ -191,14 +164,6 @@ def test_no_other_cut_costs_less(group_cost: float) -> None:
         cuts = [(0, *inner, 10) for count in range(10) for inner in combinations(range(1, 10), count)]
         least = min(cost(lengths, cut, group_cost) for cut in cuts)
         assert cost(lengths, tuple(group_borders(lengths, group_cost=group_cost)), group_cost) == least
-
-
-def test_attention_takes_sentences_of_near_lengths_in_one_product_and_long_ones_by_themselves() -> None:
-    """Thirty lengths are not thirty products; and a hundred short sentences are not padded to a long one's length."""
-    near = length_groups(range(4, 34), torch.device("cpu"), num_heads=2)
-    assert len(near.groups) <= 8
-    unlike = length_groups([*[8] * 100, 60], torch.device("cpu"), num_heads=2)
-    assert [(group.size, group.length) for group in unlike.groups] == [(200, 8), (2, 60)]
 
 
 @pytest.mark.parametrize("dir_name", ["tiny_padded_dir", "tiny_encoder_dir"])

@@ -1,28 +1,28 @@
-"""Which tokens are hidden and how, and what masked language modelling refuses."""
+"""Masked language modelling and regression at their seams: which tokens are hidden, what heads read, what is refused."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
-from sentdist.errors import EncoderError, RecipeError
-from sentdist.learning.encoder.batch import Batch, TokenBatch, collate
+from sentdist.errors import DataError, EncoderError, RecipeError
+from sentdist.learning.encoder.batch import Batch, collate
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.engine import TorchEngine
 from sentdist.learning.learner import Learner
-from sentdist.learning.loop import train_steps
-from sentdist.learning.optimization import Optimization
-from sentdist.learning.weighted_sum import WeightedSum
 from sentdist.objectives.learned.mlm import MaskedLMLoss, Vocabulary, masked
+from sentdist.objectives.learned.regression import RegressionHead
+from sentdist.objectives.regression import Regression, cross_entropy, prediction_errors
 from tests.support import make
 from tests.support.mask_tokens import maskable_encoder
 from tests.support.tiny_encoders import SENTENCES
 
 VOCABULARY = Vocabulary(mask_id=4, special_ids=(0, 1, 2, 3, 4), num_tokens=1000)
+
+
 NUM = 200_000
 
 
@@ -92,24 +92,67 @@ def test_a_state_holds_the_tied_matrix_once_and_loads_again(encoder: SentenceEnc
     assert isinstance(learner.heads, MaskedLMLoss) and learner.heads.head.decoder.weight is words
 
 
-class SparingEngine(TorchEngine):
-    """Takes no more than one sentence through the encoder."""
-
-    def encode(self, tokens: TokenBatch) -> Tensor:
-        assert len(tokens.lengths) == 1
-        return super().encode(tokens)
+def batch_of(num_rows: int, num_columns: int = 2) -> Batch:
+    tokens = collate([[1]] * (num_columns * num_rows))
+    ids = np.arange(num_columns * num_rows).reshape(num_columns, num_rows)
+    return Batch(tokens=tokens, num_columns=num_columns, first_row=0, sentence_ids=ids, labels=torch.ones(num_rows))
 
 
-def test_alone_it_pays_for_no_embeddings(encoder: SentenceEncoder) -> None:
-    objective = make.masked_lm(encoder, fraction=0.5)
-    learner = Learner(encoder, objective)
-    ids = np.arange(len(SENTENCES))[None]
-    batch = Batch(tokens=encoder.tokenize(SENTENCES), num_columns=1, first_row=0, sentence_ids=ids)
-    before = {name: weight.clone() for name, weight in learner.named_parameters()}
-    engine = SparingEngine(learner, Optimization(num_steps=2, lr=1e-3))
-    losses = [report.loss for report in train_steps(engine, objective, [batch, batch])]
-    assert all(loss > 0 for loss in losses)
-    moved = {name for name, weight in learner.named_parameters() if not torch.equal(weight, before[name])}
-    assert any(name.startswith("encoder.") for name in moved) and any(name.startswith("heads.") for name in moved)
-    with pytest.raises(AssertionError):  # a term beside it does read them
-        next(train_steps(engine, WeightedSum([(1.0, objective), (1.0, make.info_nce(temperature=1.0))]), [batch]))
+def test_the_shape_trap() -> None:
+    """(B, 1) − (B,) would be (B, B) without a word."""
+    for predictions, labels in (((4, 1), (4,)), ((4,), (4, 1)), ((4,), (3,))):
+        with pytest.raises(DataError):
+            prediction_errors(torch.zeros(predictions), torch.zeros(labels), boundary="none", low=0, high=2)
+    with pytest.raises(DataError):
+        cross_entropy(torch.zeros(4, 3), torch.zeros(4, 1), low=0, spacing=1)
+
+
+@pytest.mark.parametrize(("features", "width"), [("uv", 8), ("diff", 4), ("uv_diff", 12)])
+def test_the_head_gives_one_number_a_pair(features: str, width: int) -> None:
+    head = RegressionHead(4, features=features)
+    assert head.linear.weight.shape == (1, width)
+    u, v = torch.randn(2, 3, 4).unbind()
+    assert head(u, v).shape == (3,)
+    assert bool((head(u, v) == head(v, u)).all()) is (features == "diff")
+    assert RegressionHead(4, features=features, num_classes=3)(u, v).shape == (3, 3)
+
+
+def test_a_perfect_head_has_no_loss() -> None:
+    """Planted: u = (label), v = 0, weight 1 on u."""
+    objective = make.regression(width=1, loss="smooth_k2", slope=2.0, threshold=0.25, features="uv")
+    with torch.no_grad():
+        objective.head.linear.weight.copy_(torch.tensor([[1.0, 0.0]]))
+        objective.head.linear.bias.zero_()
+    labels = torch.tensor([0.0, 1.0, 2.0])
+    batch = replace(batch_of(3), labels=labels)
+    assert objective(torch.cat([labels, torch.zeros(3)])[:, None], batch) == 0
+    assert objective(torch.cat([labels + 0.5, torch.zeros(3)])[:, None], batch).item() == pytest.approx(2 * 0.25**2)
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        (replace(batch_of(2), labels=None), "found 2 columns, no labels"),
+        (batch_of(2, num_columns=3), "found 3 columns"),
+        (replace(batch_of(2), labels=torch.ones(2, 1)), "B"),
+    ],
+)
+def test_batches_that_are_not_graded_pairs(batch: Batch, message: str) -> None:
+    objective = make.regression(width=4, loss="mse")
+    with pytest.raises(DataError, match=message):
+        objective(torch.randn(batch.num_columns * 2, 4), batch)
+
+
+def test_a_grid_has_a_class_for_both_ends_and_each_step_between() -> None:
+    """0.3 / 0.1 is 2.9999999999999996 in float64; in float32 a label of 0.1 steps is a little below or above its place."""
+    for steps in range(1, 51):
+        objective = Regression(loss="cross_entropy", boundary="none", label_range=(0.0, steps / 10), spacing=0.1)
+        assert objective.num_classes == steps + 1
+    assert cross_entropy(100 * torch.eye(51), 1.0 + torch.arange(51) * 0.1, low=1.0, spacing=0.1) < 1e-6
+
+
+def test_a_label_that_rounding_has_put_beside_its_end_is_that_end() -> None:
+    """0.1 + 0.2 is above 0.3 and three times a float32 of 0.1 may be below it: what lies beyond is forgiven all the same."""
+    labels = torch.tensor([0.3 - 2e-6, 2e-6, 0.2])
+    errors = prediction_errors(torch.tensor([0.4, -0.1, 0.4]), labels, boundary="one_sided", low=0.0, high=0.3)
+    assert errors.tolist() == [0.0, 0.0, pytest.approx(0.2)]
