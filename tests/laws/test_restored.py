@@ -9,7 +9,7 @@ import pytest
 
 from sentdist.plan.objectives import phi_of
 from sentdist.plan.stage import KEY_LENGTH, Stage
-from sentdist.plan.stages import STAGES, Bank, Overlap, Rung, Scores, Train
+from sentdist.plan.stages import STAGES, Bank, Overlap, Scores, Train
 from sentdist.store import restored as module
 from sentdist.store.record import Record
 from sentdist.store.restored import MissingStage, restored
@@ -71,15 +71,6 @@ def test_an_input_that_is_gone_keeps_its_key_and_the_rest_its_values() -> None:
     )  # fmt: skip
     assert found.canonical() == stage.canonical()
     assert restored(stage.key, records | {first.key: record_of(first)}) == stage, "what comes back is there again"
-
-
-def test_a_rung_comes_back_with_its_training() -> None:
-    """It takes in what its training does, and may be there without it."""
-    stage, records = trained()
-    rung = Rung(of=stage, share=0.5)
-    alone = restored(rung.key, {rung.key: record_of(rung)})
-    assert isinstance(alone, Rung) and isinstance(alone.of, MissingStage) and alone.of.key == stage.key
-    assert restored(rung.key, records | {rung.key: record_of(rung)}) == rung
 
 
 @pytest.mark.parametrize(

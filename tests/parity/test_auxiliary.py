@@ -1,5 +1,5 @@
-"""The auxiliary tasks equal obvious loops in float64, value and gradient, in both adversarial forms, for one rank and for several; channels,
-warm-up and the state of adversaries and projections."""
+"""The auxiliary tasks equal obvious loops in float64, value and gradient, in both adversarial forms, for one rank and for several;
+channels, warm-up and the state of adversaries and projections."""
 
 from __future__ import annotations
 
@@ -230,23 +230,6 @@ def test_warm_up_lets_the_adversaries_in_step_by_step() -> None:
     for steps, grown in ((0, 0.0), (1, 0.25), (4, 1.0), (9, 1.0)):
         adversaries.load_state_dict(state | {"num_steps": steps})
         assert objective(embeddings, batch).item() == pytest.approx(known + grown * (whole - known), rel=1e-12)
-
-
-def test_adversaries_drop_a_fifth_of_their_hidden_values_while_they_learn_and_at_no_other_time() -> None:
-    adversaries = Adversaries(channels=CHANNELS, targets=TARGETS)
-    assert [one.layers[2].p for one in (adversaries.of_tags, adversaries.of_words, Adversary(8, 3))] == [0.2] * 3
-    embeddings, batch = random_embeddings().detach(), batch_of(range(B))
-    learned = []
-    for seed in (1, 2):
-        _, adversaries = made(dropout=0.5)
-        torch.manual_seed(seed)
-        for _ in range(2):
-            assert all(map(torch.equal, *(adversaries.frozen(*CHANNELS.split(embeddings)) for _ in range(2))))
-            adversaries.step(embeddings, batch)
-        assert all(map(torch.equal, *(adversaries.frozen(*CHANNELS.split(embeddings)) for _ in range(2))))
-        learned.append(adversaries)
-    for one, other in ((learned[0].of_tags, learned[1].of_tags), (learned[0].of_words, learned[1].of_words)):
-        assert not any(map(torch.equal, one.parameters(), other.parameters())), "other values were dropped"
 
 
 def test_adversaries_are_as_wide_as_their_channel_up_to_640() -> None:

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from sentdist.errors import DataError, RecipeError
-from sentdist.objectives.angle import angle_similarity
 from sentdist.objectives.entropy import entropy_info_nce
 from sentdist.objectives.supmpn import supmpn
 from sentdist.plan.objectives import OBJECTIVES
@@ -148,14 +147,6 @@ def test_an_easy_row_keeps_its_small_loss() -> None:
     positives[0] = 1.0
     found = float(supmpn(torch.ones(1, 1), positives, negatives, first_row=0, temperature=0.05))
     assert found == pytest.approx(7 * torch.tensor(-40.0).double().exp().item(), rel=1e-4)
-
-
-def test_the_range_of_angles_similarity_is_that_of_its_docstring() -> None:
-    one = torch.tensor([[1.0, 0.0], [1.0, 0.0]], dtype=torch.float64)
-    radians = torch.tensor([0.75, -0.25], dtype=torch.float64) * torch.pi
-    turned = torch.stack([radians.cos(), radians.sin()], dim=1)
-    assert angle_similarity(one, turned).tolist() == pytest.approx([2**0.5, 2**0.5])
-    assert angle_similarity(turned, one).tolist() == pytest.approx([0.0, 0.0], abs=1e-12), "not symmetric"
 
 
 def test_rows_that_do_not_fit_are_refused_by_the_loss_and_while_planning() -> None:

@@ -7,13 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
-from sentdist.errors import DataError
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
-from sentdist.learning.gather import gather_rows, local_rows
 from sentdist.learning.learner import Learner
 from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Optimization
@@ -30,31 +27,7 @@ pytestmark = [
 RANKS = 3
 
 
-M = 8  # 3, 3 and 2 rows, as the batches of `two_steps`
-
-
 HIDING = ("mlm", "sum")  # each rank draws for itself which words it hides; test_masked_lm.py compares fixed ones
-
-
-def _rows_and_gradient(rank: int, world_size: int) -> tuple[Tensor, Tensor, str]:
-    """What is gathered; the gradient of this rank's rows where each rank weights the rows otherwise; what is said of wrong shares."""
-    rows_MD = torch.arange(M * 2, dtype=torch.float64).reshape(M, 2)
-    own = local_rows(M, rank=rank, world_size=world_size)
-    own_BD = rows_MD[own.start : own.stop].requires_grad_()
-    gathered_MD = gather_rows(own_BD, of=M)
-    (gathered_MD * rows_MD * 10**rank).sum().backward()
-    assert own_BD.grad is not None
-    with pytest.raises(DataError) as refused:
-        gather_rows(rows_MD[:1], of=M)
-    return gathered_MD.detach(), own_BD.grad, str(refused.value)
-
-
-def test_rows_come_in_rank_order_and_their_gradient_comes_back_summed() -> None:
-    rows_MD = torch.arange(M * 2, dtype=torch.float64).reshape(M, 2)
-    found = run_in_processes(_rows_and_gradient, RANKS)
-    assert all(torch.equal(gathered, rows_MD) for gathered, _, _ in found)
-    assert torch.equal(torch.cat([gradient for _, gradient, _ in found]), rows_MD * 111)
-    assert "found 1 rows on rank 2 of 3; expected its 2 of 8" in found[2][2]
 
 
 def _steps_on_rank(rank: int, world_size: int, folder: Path) -> dict[str, Outcome]:

@@ -11,17 +11,12 @@ from pathlib import Path
 import pytest
 from transformers import AutoTokenizer
 
-from sentdist.errors import EncoderError, RecipeError
+from sentdist.errors import EncoderError
 from sentdist.learning.encoder.declared import CLASSES_WITHOUT_MASK, lacks_mask_token
 from sentdist.learning.encoder.refused import why_refused
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.unknown_words import UnknownWords
-from sentdist.plan.recipe import recipe_from_values
-from sentdist.plan.stage import Json
-from sentdist.stages.planning.planned import planned_recipe
 from sentdist.stages.planning.resolve import FileResolver
-from tests.support.mask_tokens import maskable_encoder
-from tests.support.tiny_data import tiny_values
 from tests.support.tiny_encoders import released_t5, tiny_encoder
 
 # What one would write, and what is said of it.
@@ -127,22 +122,6 @@ def test_it_is_known_to_lack_one_only_where_it_does(
     has_one = AutoTokenizer.from_pretrained(tmp_path).mask_token is not None
     assert not (has_one and lacks_mask_token(tmp_path))
     assert has_one or lacks_mask_token(tmp_path), "all of these say it"
-
-
-@pytest.mark.parametrize("is_term", [False, True])
-def test_masked_language_modelling_without_a_mask_is_refused_by_the_plan(is_term: bool, tmp_path: Path) -> None:
-    terms: Json = [{"weight": 1.0, "objective": {"name": "info_nce"}}, {"weight": 0.1, "objective": {"name": "mlm"}}]
-    objective: Json = {"name": "sum", "terms": terms} if is_term else {"name": "mlm"}
-    for number, make in enumerate((tiny_encoder, maskable_encoder)):
-        folder = tmp_path / f"encoder{number}"
-        make(folder, "bert")
-        values = tiny_values(folder, corpus={"source": "generated/nli", "split": "train"}, methods={"trained": {"objective": objective}})
-        recipe = recipe_from_values(values | {"selection": None, "evaluation": {"tasks": ["scenes-sts"]}, "baseline": None}, where="tiny")
-        if make is maskable_encoder:
-            assert planned_recipe(recipe, store=str(tmp_path / "store"))[0].trials
-            continue
-        with pytest.raises(RecipeError, match="mask token"):
-            planned_recipe(recipe, store=str(tmp_path / "store"))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from sentdist.learning.encoder.batch import Batch, collate
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.learner import Learner
 from sentdist.objectives.learned.mlm import MaskedLMLoss, Vocabulary, masked
-from sentdist.objectives.learned.regression import RegressionHead
 from sentdist.objectives.regression import Regression, cross_entropy, prediction_errors
 from tests.support import make
 from tests.support.mask_tokens import maskable_encoder
@@ -105,16 +104,6 @@ def test_the_shape_trap() -> None:
             prediction_errors(torch.zeros(predictions), torch.zeros(labels), boundary="none", low=0, high=2)
     with pytest.raises(DataError):
         cross_entropy(torch.zeros(4, 3), torch.zeros(4, 1), low=0, spacing=1)
-
-
-@pytest.mark.parametrize(("features", "width"), [("uv", 8), ("diff", 4), ("uv_diff", 12)])
-def test_the_head_gives_one_number_a_pair(features: str, width: int) -> None:
-    head = RegressionHead(4, features=features)
-    assert head.linear.weight.shape == (1, width)
-    u, v = torch.randn(2, 3, 4).unbind()
-    assert head(u, v).shape == (3,)
-    assert bool((head(u, v) == head(v, u)).all()) is (features == "diff")
-    assert RegressionHead(4, features=features, num_classes=3)(u, v).shape == (3, 3)
 
 
 def test_a_perfect_head_has_no_loss() -> None:
