@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 
 from sentdist.learning import anchor_blocks
@@ -66,15 +63,6 @@ def kept(engine: Engine, tokens: TokenBatch) -> Tensor:
         filled = tokens.take(rows).filled(TOKENS_MULTIPLE)
         embeddings |= dict(zip(rows, engine.encode(filled)[: len(rows)], strict=True))
     return torch.stack([embeddings[row] for row in range(tokens.num_sentences)])
-
-
-@given(lengths=st.lists(st.integers(min_value=1, max_value=128), min_size=1, max_size=200), size=st.integers(min_value=1, max_value=64))
-def test_micro_batches_hold_each_sentence_once_and_nearly_equal_numbers_of_tokens(lengths: list[int], size: int) -> None:
-    dealt = micro_batches(lengths, size=size)
-    assert sorted(chain.from_iterable(dealt)) == list(range(len(lengths)))
-    assert len(dealt) == -(-len(lengths) // size) and all(0 < len(rows) <= size for rows in dealt)
-    tokens = [sum(lengths[row] for row in rows) for rows in dealt]
-    assert max(tokens) - min(tokens) <= 2 * max(lengths)
 
 
 def test_sentences_are_dealt_forth_and_back() -> None:
