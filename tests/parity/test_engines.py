@@ -268,7 +268,7 @@ def save_on_a_full_disk(rank: int, world_size: int, folder: str, place: str) -> 
     """What `RunningFolder.save` says where the last rank finds no room at a place, and how many steps come after it."""
     stage = next(stage for stage in plan_of(small_recipe()).stages if isinstance(stage, Train))
     found: dict[str | int, tuple[str | None, int]] = {}
-    for kind in ("torch", 3):
+    for kind in ("torch", 1):
         engine = make_engine(kind)
         batches = toy_batches(2, rank=rank, world_size=world_size)
         list(train_steps(engine, make.rcl(bank=ToyBank(2)), batches[:1]))
@@ -296,5 +296,5 @@ PLACES = {
 def test_a_checkpoint_that_one_rank_cannot_write_is_said_on_all_and_training_goes_on(place: str, tmp_path: Path) -> None:
     for of_rank in run_in_processes(save_on_a_full_disk, 2, str(tmp_path), place):
         for kind, (problem, num_steps) in of_rank.items():
-            writes_on_the_last_rank = kind == 3 or place != "DeepSpeed's own files"  # without ZeRO the first rank alone writes weights
+            writes_on_the_last_rank = kind == 1 or place != "DeepSpeed's own files"  # without ZeRO the first rank alone writes weights
             assert (problem is not None) is writes_on_the_last_rank and num_steps == 1, (kind, problem)
