@@ -14,7 +14,7 @@ from sentdist.learning.kernels.tile_sizes import TILES
 from tests.support.attended import BANDS
 from tests.support.interpreted import run_interpreted, run_with_triton
 
-pytestmark = pytest.mark.parity
+pytestmark = [pytest.mark.parity, pytest.mark.nightly]  # the interpreter takes a minute
 
 
 @cache
@@ -105,7 +105,7 @@ def test_rows_give_what_torch_gives_and_both_passes_draw_the_same_masks() -> Non
         assert case.get("alike", 0.0) == (pytest.approx(0.25**2 + 0.75**2, abs=0.06) if is_whole else 0.0), "rows and columns draw apart"
 
 
-@pytest.mark.parametrize("family", ["bert", pytest.param("mpnet", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("family", ["bert", "mpnet"])
 def test_a_layer_gives_what_torch_gives(family: str) -> None:
     """Of MPNet the numbers that its distances add have a gradient, too."""
     found = layers(*([] if family == "bert" else ["mpnet"]))[f"layers of {family}"]
@@ -115,7 +115,6 @@ def test_a_layer_gives_what_torch_gives(family: str) -> None:
     assert found["frozen"] == ["1"], "a frozen layer gets no gradient, the one behind it does"
 
 
-@pytest.mark.nightly
 def test_gradients_under_dropout_are_those_of_the_drawn_function() -> None:
     found = layers("dropped")["dropped"]
     for slope, gradient in found["slopes"]:
@@ -141,7 +140,6 @@ def compiled(capability: int, dtype: str, width: int, *tiles: int, cache: Path) 
     return run_with_triton("tests.support.compiled_kernels", *arguments, TRITON_CACHE_DIR=str(cache))
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize(("width", "dtype"), [(32, "float32"), (64, "bfloat16"), (128, "bfloat16")])
 def test_tiles_have_room(width: int, dtype: str, tmp_path: Path) -> None:
     """Of an A100 and an H100 the largest, of an A10 or L4 the one below it."""
