@@ -7,47 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rayjobs.benchmarks.calibration import by_items_alone, by_seeds_alone, by_seeds_and_items, column_of, errors, not_best, over_table
+from rayjobs.benchmarks.calibration import by_seeds_and_items, column_of, errors, not_best, over_table
 from rayjobs.benchmarks.null_models import NullModel
-from rayjobs.benchmarks.null_tasks import PARTS, false_positives_of_parts
 from sentdist.evaluation.significance import Difference, against
 
-
-@pytest.mark.parametrize(("items_over_seeds", "expected"), [(2.0, 0.23), (4.0, 0.48)])
-def test_seeds_alone_err_where_items_vary(items_over_seeds: float, expected: float) -> None:
-    """Why a test must ask both: over 3 seeds Welch's stars are false in 23 and 48 of 100 cases (20,000 tables elsewhere)."""
-    model = NullModel(items_over_seeds=items_over_seeds, num_items=100)
-    assert errors(by_seeds_alone, model, count=1500).one_row == pytest.approx(expected, abs=0.05)
-
-
-def test_items_alone_err_where_seeds_vary_or_items_belong_together() -> None:
-    assert errors(by_items_alone, NullModel(items_over_seeds=0.5, num_items=100, interaction=0.0), count=600).one_row > 0.3
-    assert errors(by_items_alone, NullModel(items_over_seeds=4.0, num_items=200, group_size=20), count=600).one_row > 0.3
-
-
-def test_many_rows_err_more_often_than_one() -> None:
-    """With 30 equal rows over 3 seeds and items that hardly vary, some row had a star in every third table."""
-    found = errors(by_seeds_alone, NullModel(num_rows=30, items_over_seeds=0.01, num_items=20), count=300)
-    assert found.any_row > 0.25
-
-
 MODELS = {
-    "2 seeds": NullModel(num_seeds=2),
     "3 seeds": NullModel(),
-    "5 seeds": NullModel(num_seeds=5),
-    "items vary 4 times as much": NullModel(items_over_seeds=2.0),
-    "seeds vary 4 times as much": NullModel(items_over_seeds=0.5),
     "seeds are paired": NullModel(shared_luck=0.9),
     "items in groups": NullModel(num_items=300, group_size=10, items_over_seeds=4.0),
-    "ties": NullModel(num_items=100, ties=True),
-    "skewed": NullModel(luck="skewed"),
-    "collapse": NullModel(luck="collapse"),
     "a checkpoint, one row": NullModel(is_fixed=True, luck="bimodal", num_seeds=5),
     "a checkpoint, many rows": NullModel(is_fixed=True, luck="skewed", num_rows=6),
 }
 
 
-@pytest.mark.in_turns
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 def test_the_test_of_significance_errs_in_one_case_of_twenty_at_most(model: NullModel) -> None:
     """300 tables each: 5 % is counted as 15 ± 3.8; two and a half of those above. The page of the benchmark has 4000."""
@@ -55,21 +27,12 @@ def test_the_test_of_significance_errs_in_one_case_of_twenty_at_most(model: Null
     assert errors(by_seeds_and_items, model, count=300).one_row <= 0.081
 
 
-@pytest.mark.in_turns
-@pytest.mark.parametrize("num_rows", [3, 10, 30])
+@pytest.mark.parametrize("num_rows", [3, pytest.param(30, marks=pytest.mark.nightly)])
 def test_a_table_of_equals_has_a_mark_in_one_case_of_twenty_at_most(num_rows: int) -> None:
     """120 tables: 5 % is counted as 6 ± 2.4."""
     for model in (NullModel(num_rows=num_rows, num_items=40), NullModel(num_rows=num_rows, num_items=40, uneven=3.0)):
         assert errors(over_table, model, count=120).any_row <= 0.1
         assert not_best(model, count=20) <= 0.2
-
-
-@pytest.mark.in_turns
-@pytest.mark.parametrize("num_groups", [2, 3, 5])
-def test_a_few_groups_of_items_do_not_make_many_rows_one(num_groups: int) -> None:
-    """200 tables of 20 single encoders: 5 % is counted as 10 ± 3.1. With correlations as they came out 59, 23 and 11 % had a mark."""
-    model = NullModel(num_rows=20, num_seeds=1, num_items=4 * num_groups, group_size=4, items_over_seeds=1000.0, interaction=0.0)
-    assert errors(over_table, model, count=200).any_row <= 0.11
 
 
 def test_the_test_of_significance_finds_what_is_there() -> None:
@@ -78,18 +41,9 @@ def test_the_test_of_significance_finds_what_is_there() -> None:
     assert errors(over_table, model, count=100).last_row > 0.6
 
 
-@pytest.mark.in_turns
-@pytest.mark.parametrize("sizes", PARTS)
-def test_a_mean_over_parts_errs_in_one_case_of_twenty_at_most(sizes: tuple[int, ...]) -> None:
-    """500 tables: 5 % is counted as 25 ± 4.9. Taken as one stratum a part of 4 items beside one of 500 had 16 %, ten of 3 had 12 %."""
-    assert false_positives_of_parts(sizes, count=500) <= 0.075
-
-
 TABLES = {
     "one row": NullModel(gain=3.0),
-    "ten rows": NullModel(num_rows=10, gain=4.0),
     "items alone": NullModel(num_rows=5, num_seeds=1, gain=4.0),
-    "a checkpoint, 3 seeds": NullModel(is_fixed=True, num_rows=2, gain=8.0),
     "a checkpoint, 8 seeds": NullModel(is_fixed=True, num_rows=2, num_seeds=8, gain=4.0),
 }
 
@@ -103,15 +57,14 @@ def _tables(model: NullModel, *, num_columns: int, count: int) -> list[list[Diff
     return [[found for column in against(columns, pairs) for found in column] for columns in tables]
 
 
-@pytest.mark.parametrize("num_columns", [1, 4])
 @pytest.mark.parametrize("model", TABLES.values(), ids=TABLES)
-def test_an_interval_leaves_out_0_exactly_where_the_corrected_p_is_below_the_level(model: NullModel, num_columns: int) -> None:
-    found = [one for table in _tables(replace(model, num_items=40), num_columns=num_columns, count=60) for one in table]
+def test_an_interval_leaves_out_0_exactly_where_the_corrected_p_is_below_the_level(model: NullModel) -> None:
+    found = [one for table in _tables(replace(model, num_items=40), num_columns=3, count=60) for one in table]
     assert all(one.low is not None and one.high is not None and one.low <= one.difference <= one.high for one in found)
     assert [not (one.low or 0.0) <= 0.0 <= (one.high or 0.0) for one in found] == [one.is_significant for one in found]
 
 
-@pytest.mark.parametrize("num_rows", [1, 10])
+@pytest.mark.parametrize("num_rows", [10])
 def test_in_95_of_100_tables_all_intervals_hold_the_truth(num_rows: int) -> None:
     """200 tables of equals: 5 % is counted as 10 ± 3.1. With intervals of each difference alone, ten rows miss in a fifth of tables."""
     tables = _tables(NullModel(num_rows=num_rows, num_items=40), num_columns=2, count=200)

@@ -31,22 +31,15 @@ PRELOADED = (
     "torch.profiler._cupti_monitor",
     "torch.utils.serialization.config",  # by the first checkpoint
     "distutils.ccompiler",  # by DeepSpeed's optimizer, from setuptools
-    "transformers.models.roberta.modeling_roberta",
     "transformers.models.deberta_v2.modeling_deberta_v2",
-    "transformers.models.mpnet.modeling_mpnet",
-    "transformers.models.nomic_bert.modeling_nomic_bert",
     "pyarrow.dataset",  # by the first table that is read
     "hypothesis",  # this and what follows: by the modules whose functions are run
     "pytest",
     "sentdist.execution.training.deepspeed_engine",
     "sentdist.execution.training.rank",
-    "sentdist.report.paper_page",
-    "sentdist.report.sweep_report",
     "sentdist.stages.train_here",
     "tests.support.graded_data",
-    "tests.support.groups_data",
     "tests.support.objective_steps",
-    "tests.support.relations_data",
     "tests.support.tiny_data",
     "tests.support.frozen_heap",  # the last: all of the above is left out when a rank collects garbage
 )

@@ -1,29 +1,43 @@
-"""The auxiliary tasks equal obvious loops in float64, value and gradient, in both adversarial forms, for one rank and for several."""
+"""The auxiliary tasks equal obvious loops in float64, value and gradient, in both adversarial forms, for one rank and for several;
+channels, warm-up and the state of adversaries and projections."""
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from sentdist.errors import RecipeError
 from sentdist.learning.encoder.batch import Batch, TokenBatch
 from sentdist.learning.gather import by_share, local_rows
 from sentdist.learning.gradient_buckets import average_gradients
+from sentdist.learning.projected import Projected
+from sentdist.learning.relation_file import Relations, read_relations, write_relations
 from sentdist.objectives.channels import Channels
-from sentdist.objectives.learned.adversaries import Adversaries
+from sentdist.objectives.learned.adversaries import Adversaries, Adversary
 from sentdist.objectives.learned.auxiliary import AuxiliaryLoss, AuxiliaryWeights
 from tests.parity.processes import run_in_processes
 from tests.parity.target_tables import RandomTargets
+from tests.support import make
 
 pytestmark = pytest.mark.parity
 
 B, D, COLUMNS = 5, 7, 2  # two ranks hold three rows and two
+
+
 CHANNELS = Channels(pos=3, bow=4)
+
+
 WEIGHTS = AuxiliaryWeights(pos=0.7, bow=0.4, adversary_pos=0.3, adversary_bow=0.2)
+
+
 TARGETS = RandomTargets(40)
+
+
 # Sums of a few dozen float64 terms of size 1.
 FLOAT64 = {"atol": 1e-13, "rtol": 1e-11}
 
@@ -110,15 +124,6 @@ def test_value_and_gradient_equal_loops(form: str) -> None:
         torch.testing.assert_close(ours, loops, **FLOAT64)
 
 
-def test_frozen_adversaries_get_no_gradient_from_the_encoders_loss() -> None:
-    objective, adversaries = made(dropout=0.2)
-    embeddings = random_embeddings()
-    objective(embeddings, batch_of(range(B))).backward()
-    assert embeddings.grad is not None
-    assert all(parameter.grad is None for parameter in adversaries.parameters())
-    assert not {id(parameter) for parameter in adversaries.parameters()} & {id(parameter) for parameter in objective.parameters()}
-
-
 def test_adversaries_step_is_adam_on_the_dense_cross_entropies() -> None:
     _, adversaries = made()
     _, reference = made()
@@ -178,3 +183,78 @@ def test_encoder_and_adversaries_do_not_depend_on_the_number_of_ranks(form: str)
         # As above: Adam's division lets rounding through.
         torch.testing.assert_close(found, parameters, atol=1e-8, rtol=1e-8)
         torch.testing.assert_close(opposing, adversaries, atol=1e-8, rtol=1e-8)
+
+
+def test_channels_are_scaled_to_the_width_tags_first() -> None:
+    for width, pos, bow in ((768, 128, 640), (1024, 171, 853), (3, 1, 2)):
+        assert Channels.of(width) == Channels(pos=pos, bow=bow)
+    assert Channels.of(384, (10, 374)) == Channels(pos=10, bow=374)
+    assert [part.tolist() for part in Channels(pos=2, bow=3).split(torch.arange(5.0)[None])] == [[[0.0, 1.0]], [[2.0, 3.0, 4.0]]]
+
+
+def test_senseless_values_are_refused() -> None:
+    for sizes in ((128, 640), (0, 384), (384, 0)):
+        with pytest.raises(RecipeError, match=r"auxiliary\.channels"):
+            Channels.of(384, sizes)
+    with pytest.raises(RecipeError, match=r"auxiliary\.adversary"):
+        AuxiliaryLoss(channels=CHANNELS, targets=TARGETS, weights=WEIGHTS, form="minimax")
+    with pytest.raises(RecipeError, match="warmup"):
+        AuxiliaryLoss(channels=CHANNELS, targets=TARGETS, weights=WEIGHTS, warmup_steps=-1)
+    for value in (-0.1, float("nan")):
+        with pytest.raises(RecipeError, match=r"weights\.bow"):
+            AuxiliaryWeights(pos=0.7, bow=value, adversary_pos=0.3, adversary_bow=0.2)
+
+
+@pytest.mark.parametrize("form", ["entropy", "reversal"])
+def test_a_sentence_without_tag_and_word_is_left_as_it_is(form: str) -> None:
+    targets, batch = RandomTargets(64), batch_of(range(B))
+    targets.pos_SV[::4] = 0.0  # those that have no word, too
+    weights = AuxiliaryWeights(pos=1.0, bow=1.0, adversary_pos=1.0, adversary_bow=1.0)
+    adversaries = Adversaries(channels=CHANNELS, targets=targets)
+    objective = AuxiliaryLoss(channels=CHANNELS, targets=targets, weights=weights, adversaries=adversaries, form=form)
+    embeddings = random_embeddings().detach().float().requires_grad_()
+    objective(embeddings, batch).backward()
+    assert embeddings.grad is not None
+    is_moved = (embeddings.grad != 0).any(dim=1).tolist()
+    assert is_moved == (batch.own_sentence_ids % 4 != 0).tolist() and not all(is_moved)
+
+
+def test_warm_up_lets_the_adversaries_in_step_by_step() -> None:
+    objective, adversaries = made("reversal", warmup_steps=4)
+    at_once, _ = made("reversal")
+    embeddings, batch = random_embeddings(), batch_of(range(B))
+    state = adversaries.state_dict()
+    alone = AuxiliaryLoss(channels=CHANNELS, targets=TARGETS, weights=objective.weights).double()
+    alone.load_state_dict(objective.state_dict())
+    known, whole = alone(embeddings, batch).item(), at_once(embeddings, batch).item()
+    for steps, grown in ((0, 0.0), (1, 0.25), (4, 1.0), (9, 1.0)):
+        adversaries.load_state_dict(state | {"num_steps": steps})
+        assert objective(embeddings, batch).item() == pytest.approx(known + grown * (whole - known), rel=1e-12)
+
+
+def test_adversaries_are_as_wide_as_their_channel_up_to_640() -> None:
+    assert [Adversary(width, 3).layers[0].out_features for width in (64, 640, 853)] == [64, 640, 640]
+
+
+def test_a_projection_stands_before_its_own_objective_only() -> None:
+    torch.manual_seed(0)
+    inner = make.info_nce(temperature=0.05)
+    projected = Projected(inner, width=7).double()
+    embeddings, batch = random_embeddings(), batch_of(range(B))
+    assert projected(embeddings, batch).item() == inner(torch.tanh(projected.head.dense(embeddings)), batch).item()
+    assert projected(embeddings, batch).item() != inner(embeddings, batch).item()
+
+
+def test_a_projection_hands_on_what_its_objective_learns_and_keeps(tmp_path: Path) -> None:
+    inner = make.relational(relations=("near", "far"), width=7, relation_learning_rate=0.5, keep_relations=True)
+    projected = Projected(inner, width=7)
+    (own,) = projected.own_rates()
+    assert (own.parameters, own.learning_rate, own.weight_decay) == (tuple(inner.table.parameters()), 0.5, 0.0)
+    write_relations(tmp_path, Relations(names=("far", "other"), vectors=np.stack([np.full(7, 3.0), np.ones(7)]).astype(np.float32)))
+    projected.start_from(tmp_path, where="here")
+    said = projected.relations()
+    assert said is not None and said.names == ("near", "far")
+    assert said.vectors[1].tolist() == [3.0] * 7 and 0 < np.abs(said.vectors[0]).max() < 0.2, "what the start does not know stays random"
+    best = {name: tensor + 1.0 for name, tensor in projected.state_dict().items()}  # weights of another step than the last
+    projected.save_into(tmp_path, best)
+    np.testing.assert_allclose(read_relations(tmp_path).vectors, said.vectors + 1.0, rtol=1e-6)

@@ -1,14 +1,16 @@
-"""Engines, ZeRO stages and world sizes move the parameters equally; a resumed training equals one that was not interrupted."""
+"""Engines, ZeRO stages and world sizes move the parameters equally; a resumed training equals one that was not interrupted, and one whose
+checkpoint cannot be written trains on."""
 
 from __future__ import annotations
 
+import errno
 import gc
 import itertools
 import math
+import os
 import weakref
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,7 +18,8 @@ from torch import Tensor, nn
 
 from sentdist.errors import StoreError, TrainingDiverged
 from sentdist.execution.training import deepspeed_engine as deepspeed_module
-from sentdist.execution.training.deepspeed_engine import ZERO_STAGES, DeepSpeedEngine
+from sentdist.execution.training.checkpoints import RunningFolder
+from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.learning import engine as engine_module
 from sentdist.learning.checkpoint import Progress
 from sentdist.learning.encoder.batch import Batch
@@ -24,19 +27,29 @@ from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.loop import train_steps
 from sentdist.learning.objective import Objective
 from sentdist.learning.optimization import Optimization
+from sentdist.plan.stages import Train
+from sentdist.stages.ranks import ranks_here
+from sentdist.store.store import ArtifactStore
 from tests.parity.processes import run_in_processes
 from tests.parity.toy import ToyBank, ToyEncoder, toy_batches
 from tests.support import make
+from tests.support.planning import plan_of, small_recipe
 
 pytestmark = pytest.mark.parity
 
 NUM_STEPS = 20
+
+
 # clip_norm below the gradient's norm in some steps, so that clipping takes part. Weight decay and warm-up likewise.
 OPTIMIZATION = Optimization(num_steps=NUM_STEPS, lr=1e-3, warmup_fraction=0.1, weight_decay=0.1, clip_norm=1.5)
+
+
 # float32 sums in another order differ by about 1e-7 of a parameter of size 1, and AdamW divides gradients by their own size,
 # so what it adds up in 20 steps of 1e-3 stays within 20 · 1e-3 · 1e-4 (a gradient known to four digits).
 TOLERANCE = 2e-6
-ENGINES = ("torch", 0, 1, 2, 3)
+
+
+ENGINES = ("torch", 0, 3)
 
 
 def make_engine(kind: str | int, *, dropout: float = 0.0, optimization: Optimization = OPTIMIZATION) -> Engine:
@@ -78,7 +91,7 @@ def reference() -> tuple[list[float], list[float], dict[str, Tensor]]:
     return train_toy(0, 1, ("torch",))["torch"]
 
 
-@pytest.mark.parametrize(("world_size", "kinds"), [(1, ENGINES), (2, ENGINES), (3, ("torch", 0, 2)), (4, ("torch",))])
+@pytest.mark.parametrize(("world_size", "kinds"), [(1, ENGINES), (2, ENGINES)])
 def test_engines_and_world_sizes_agree_after_20_steps(
     world_size: int, kinds: tuple[str | int, ...], reference: tuple[list[float], list[float], dict[str, Tensor]]
 ) -> None:
@@ -121,9 +134,8 @@ def descend(rank: int, world_size: int, precision: str) -> dict[str | int, tuple
     return found
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_every_engine_averages_gradients_in_float32(precision: str) -> None:
-    found = run_in_processes(descend, 2, precision)[0]
+def test_every_engine_averages_gradients_in_float32_also_in_bf16() -> None:
+    found = run_in_processes(descend, 2, "bf16")[0]
     expected, norm = found["torch"]
     assert norm > 0.1
     for kind, (gradient, its_norm) in found.items():
@@ -131,25 +143,6 @@ def test_every_engine_averages_gradients_in_float32(precision: str) -> None:
         # The weights are of size 1 and known to 6e-8 each; a sum rounded to bfloat16 was off by 2e-3.
         assert off / norm < 1e-5, (kind, off / norm)
         assert its_norm == pytest.approx(norm, rel=1e-5), kind
-
-
-def stops_of_the_device(rank: int, world_size: int) -> dict[int, int]:
-    """How often DeepSpeed has the host wait for all that a GPU has to do, in five steps by stage."""
-    from deepspeed.accelerator import get_accelerator
-
-    stops: list[None] = []
-    get_accelerator().synchronize = lambda *_: stops.append(None)
-    found = {}
-    for stage in ZERO_STAGES:
-        engine = make_engine(stage)
-        stops.clear()
-        list(train_steps(engine, make.rcl(bank=ToyBank(2)), toy_batches(5, rank=rank, world_size=world_size)))
-        found[stage] = len(stops)
-    return found
-
-
-def test_deepspeed_stops_no_device_to_take_the_time() -> None:
-    assert run_in_processes(stops_of_the_device, 1)[0] == dict.fromkeys(ZERO_STAGES, 0)
 
 
 def train_and_resume(rank: int, world_size: int, folder: str, kinds: tuple[str | int, ...]) -> dict[str | int, tuple[dict, dict, int]]:
@@ -176,23 +169,6 @@ def train_and_resume(rank: int, world_size: int, folder: str, kinds: tuple[str |
     return results
 
 
-@pytest.mark.parametrize("names", ["1,0", "MIG-5a1f7e32,GPU-8f0c3b11"])
-def test_the_free_memory_of_a_gpu_with_a_name_is_asked_of_torch(names: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """ZeRO 1 and 2 ask for it as they begin; NVIDIA's library knows GPUs by number."""
-    from deepspeed.accelerator import cuda_accelerator
-
-    nvidia = SimpleNamespace(
-        nvmlDeviceGetHandleByIndex=lambda number: number, nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(free=100 + handle)
-    )
-    monkeypatch.setattr(cuda_accelerator, "pynvml", nvidia)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", names)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda number: SimpleNamespace(total_memory=80))
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda number: 8)
-    deepspeed_module._ask_torch_for_memory()
-    cuda = object.__new__(cuda_accelerator.CUDA_Accelerator)
-    assert cuda.available_memory(0) == (101 if names == "1,0" else 72)
-
-
 def held_after_training(rank: int, world_size: int) -> dict[str | int, list[str]]:
     """What of a training is still there after its engine is gone, by engine."""
     held: dict[str | int, list[str]] = {}
@@ -215,9 +191,8 @@ def test_a_process_that_trains_one_encoder_after_another_keeps_none() -> None:
     assert run_in_processes(held_after_training, 1) == [{kind: [] for kind in ENGINES}]
 
 
-@pytest.mark.parametrize("world_size", [1, 2])
-def test_resumed_equals_uninterrupted_with_dropout(world_size: int, tmp_path: Path) -> None:
-    results = run_in_processes(train_and_resume, world_size, str(tmp_path), ENGINES)[0]
+def test_resumed_equals_uninterrupted_with_dropout(tmp_path: Path) -> None:
+    results = run_in_processes(train_and_resume, 2, str(tmp_path), ENGINES)[0]
     for kind, (expected, resumed, step) in results.items():
         assert step == 7
         for name, weight in expected.items():
@@ -226,13 +201,13 @@ def test_resumed_equals_uninterrupted_with_dropout(world_size: int, tmp_path: Pa
 
 
 def save_checkpoints(rank: int, world_size: int, folder: str) -> None:
-    for kind in ("torch", 0, 2):
+    for kind in ("torch", 0, 3):
         make_engine(kind).save(Path(folder) / str(kind), progress=Progress(step=3))
 
 
 def load_checkpoints(rank: int, world_size: int, folder: str) -> list[str | int]:
     outcomes: list[str | int] = []
-    for wrote, reads in (("torch", "torch"), (0, 0), (2, 2), ("torch", 0), (2, 1)):
+    for wrote, reads in (("torch", "torch"), (0, 0), (3, 3), ("torch", 0), (3, 0)):
         try:
             outcomes.append(make_engine(reads).load(Path(folder) / str(wrote)).step)
         except StoreError as error:
@@ -243,11 +218,11 @@ def load_checkpoints(rank: int, world_size: int, folder: str) -> list[str | int]
 def test_whole_states_load_at_another_world_size_and_shares_are_refused(tmp_path: Path) -> None:
     run_in_processes(save_checkpoints, 2, str(tmp_path))
     outcomes = run_in_processes(load_checkpoints, 1, str(tmp_path))[0]
-    torch_workers, zero_two = (
+    torch_workers, zero_three = (
         "a checkpoint of the torch engine on 2 workers",
-        "a checkpoint of the deepspeed engine, ZeRO stage 2 on 2 workers",
+        "a checkpoint of the deepspeed engine, ZeRO stage 3 on 2 workers",
     )
-    assert outcomes == [3, 3, zero_two, torch_workers, zero_two]
+    assert outcomes == [3, 3, zero_three, torch_workers, zero_three]
 
 
 class BadOnRankOne(Objective):
@@ -289,20 +264,37 @@ def test_what_is_not_finite_on_one_rank_stops_all_before_the_optimizer() -> None
             assert (where, is_unmoved) == (expected, True), (kind, only_gradient)
 
 
-def train_in_bf16(rank: int, world_size: int) -> dict[str | int, tuple[list[float], set[torch.dtype]]]:
-    results = {}
-    for kind in ENGINES:
-        engine = make_engine(kind, optimization=replace(OPTIMIZATION, precision="bf16"))
-        batches = toy_batches(NUM_STEPS, rank=rank, world_size=world_size)
-        losses = [report.loss for report in train_steps(engine, make.rcl(bank=ToyBank(2)), batches)]
-        results[kind] = (losses, {weight.dtype for weight in engine.weights().values()})
-    return results
+def save_on_a_full_disk(rank: int, world_size: int, folder: str, place: str) -> dict[str | int, tuple[str | None, int]]:
+    """What `RunningFolder.save` says where the last rank finds no room at a place, and how many steps come after it."""
+    stage = next(stage for stage in plan_of(small_recipe()).stages if isinstance(stage, Train))
+    found: dict[str | int, tuple[str | None, int]] = {}
+    for kind in ("torch", 1):
+        engine = make_engine(kind)
+        batches = toy_batches(2, rank=rank, world_size=world_size)
+        list(train_steps(engine, make.rcl(bank=ToyBank(2)), batches[:1]))
+        running = RunningFolder(ArtifactStore(f"{folder}/{kind}"), stage, ranks_here())
+
+        def full(*_: object, **__: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        with pytest.MonkeyPatch.context() as patched:
+            if rank == world_size - 1:
+                for owner in PLACES[place]:
+                    patched.setattr(owner, full)
+            problem = running.save(partial(engine.save, progress=Progress(step=1)), step=1)
+        found[kind] = problem, len(list(train_steps(engine, make.rcl(bank=ToyBank(2)), batches[1:])))
+    return found
 
 
-def test_bf16_is_autocast_over_float32_weights_in_every_engine(reference: tuple[list[float], list[float], dict[str, Tensor]]) -> None:
-    results = run_in_processes(train_in_bf16, 2)[0]
-    for kind, (losses, dtypes) in results.items():
-        assert dtypes == {torch.float32}, kind
-        assert losses == pytest.approx(results["torch"][0], rel=1e-3), kind  # the same roundings, gradients summed in another order
-        assert losses == pytest.approx(reference[0], rel=1e-2), kind  # bfloat16 knows embeddings to 0.4 %
-        assert losses != reference[0], kind
+PLACES = {
+    "its random state": ("sentdist.execution.training.deepspeed_engine.save_rng", "sentdist.learning.engine.save_rng"),
+    "DeepSpeed's own files": ("deepspeed.runtime.checkpoint_engine.torch_checkpoint_engine.TorchCheckpointEngine.save",),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_checkpoint_that_one_rank_cannot_write_is_said_on_all_and_training_goes_on(place: str, tmp_path: Path) -> None:
+    for of_rank in run_in_processes(save_on_a_full_disk, 2, str(tmp_path), place):
+        for kind, (problem, num_steps) in of_rank.items():
+            writes_on_the_last_rank = kind == 1 or place != "DeepSpeed's own files"  # without ZeRO the first rank alone writes weights
+            assert (problem is not None) is writes_on_the_last_rank and num_steps == 1, (kind, problem)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
+from _pytest.mark import ParameterSet
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
 
 from sentdist.errors import EncoderError
-from sentdist.families import DECODERS, FAMILIES, FLAT_FAMILIES, READ_WITHOUT_DECODER, why_padded
+from sentdist.families import DECODERS, FLAT_FAMILIES, READ_WITHOUT_DECODER, why_padded
 from sentdist.learning.encoder.batch import collate
 from sentdist.learning.encoder.pooling import pool
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
@@ -22,6 +23,7 @@ from tests.support.tiny_encoders import SENTENCES, tiny_encoder
 
 pytestmark = pytest.mark.parity
 
+OFTEN = ("bert", "qwen3", "t5")  # an encoder, a decoder, and one whose scores depend on distances
 # float32 sums in another order; both sides were within 2e-6 of a float64 run
 CLOSE = {"rtol": 1e-4, "atol": 2e-6}
 
@@ -70,10 +72,17 @@ def assert_equal_gradients(encoder: SentenceEncoder, model: torch.nn.Module) -> 
         assert difference <= 2e-5 * float(expected[name].norm()) + 1e-6 * float(total), name
 
 
-@pytest.mark.in_turns
-@pytest.mark.parametrize("family", sorted(FLAT_FAMILIES))
-def test_loss_and_gradients_of_every_flat_family(family: str, tmp_path: Path) -> None:
-    folder = tiny_encoder(tmp_path, family)
+def nightly(values: Iterable[str]) -> list[ParameterSet]:
+    """What is run with all tests only: each is the one proof of its family, or of a way in which a family may be set."""
+    return [pytest.param(value, marks=pytest.mark.nightly) for value in values]
+
+
+@pytest.mark.parametrize("family", [*OFTEN, *nightly(sorted({*FLAT_FAMILIES} - {*OFTEN}))])
+def test_loss_and_gradients_of_a_flat_family(family: str, tmp_path: Path) -> None:
+    assert_like_padded(tiny_encoder(tmp_path, family))
+
+
+def assert_like_padded(folder: Path) -> None:
     encoder, model, flat, padded = both_losses(folder, SENTENCES)
     assert encoder.is_flat
     torch.testing.assert_close(flat, padded, rtol=1e-5, atol=1e-6)
@@ -81,71 +90,42 @@ def test_loss_and_gradients_of_every_flat_family(family: str, tmp_path: Path) ->
 
 
 YARN = {"rope_type": "yarn", "factor": 2.0, "rope_theta": 1e4}
-# Sentences have 3 to 24 tokens: windows of 3 are narrower than most of them, of 30 wider than all.
-WINDOWED = {
+LAYER_TYPES = ["sliding_attention", "full_attention"]
+# Sentences have 3 to 24 tokens: a window of 3 is narrower than most of them.
+SET_OTHERWISE = {
     "mistral": ("mistral", {"sliding_window": 3}),
-    "mistral-wide": ("mistral", {"sliding_window": 30}),
-    "mistral-none": ("mistral", {"sliding_window": None}),
-    "qwen2": ("qwen2", {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1}),
-    "qwen3": ("qwen3", {"use_sliding_window": True, "sliding_window": 2, "max_window_layers": 1}),
-    "gemma3": ("gemma3_text", {"sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"]}),
-    "gemma3-both-ways": (
-        "gemma3_text",
-        {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"], "use_bidirectional_attention": True},
+    "gemma3-both-ways": ("gemma3_text", {"sliding_window": 8, "layer_types": LAYER_TYPES, "use_bidirectional_attention": True}),
+    "qwen3-window-and-wide-heads": (
+        "qwen3", {"use_sliding_window": True, "sliding_window": 2, "max_window_layers": 1, "head_dim": 24},
     ),
     "modernbert": ("modernbert", {"local_attention": 4}),
-    "modernbert-own-token": ("modernbert", {"local_attention": 0}),
     "gemma2": ("gemma2", {"sliding_window": 4, "query_pre_attn_scalar": 3}),
-    "ministral": ("ministral", {"sliding_window": 3, "layer_types": ["sliding_attention", "full_attention"]}),
     "ministral3": ("ministral3", {"sliding_window": 3, "rope_parameters": {**YARN, "llama_4_scaling_beta": 0.5}}),
-    "modernbert-decoder": ("modernbert-decoder", {"sliding_window": 3, "layer_types": ["sliding_attention", "full_attention"]}),
-    "olmo3": ("olmo3", {"sliding_window": 3, "layer_types": ["sliding_attention", "full_attention"]}),
-    "phi3": ("phi3", {"sliding_window": 3}),
+    "olmo3": ("olmo3", {"sliding_window": 3, "layer_types": LAYER_TYPES}),
     "phi3-partly-rotated": ("phi3", {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}}),
-    "smollm3": ("smollm3", {"use_sliding_window": True, "sliding_window": 3, "layer_types": ["sliding_attention", "full_attention"]}),
     "smollm3-without-positions": ("smollm3", {"no_rope_layers": [1, 0]}),
     "granite": ("granite", {"attention_multiplier": 0.3, "embedding_multiplier": 3.0, "residual_multiplier": 0.5}),
-    "llama-both-ways": ("llama", {"is_causal": False}),
-    "qwen2-both-ways": ("qwen2", {"is_causal": False}),
-    "qwen3-both-ways": ("qwen3", {"is_causal": False}),
-    "llama-one-key-head": ("llama", {"num_key_value_heads": 1}),
-    "eurobert-shared-keys": ("eurobert", {"num_key_value_heads": 2}),
-    "gte-without-token-types": ("gte", {"type_vocab_size": 0}),
+    "llama-both-ways-one-key-head": ("llama", {"is_causal": False, "num_key_value_heads": 1}),
     "llama-yarn": ("llama", {"rope_parameters": YARN}),
-    "qwen3-wide-heads": ("qwen3", {"head_dim": 24}),
-    "t5-gated": ("t5", {"feed_forward_proj": "gated-gelu"}),
-    "t5-few-buckets": ("t5", {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 6}),
-    "mt5-ungated": ("mt5", {"feed_forward_proj": "relu", "d_kv": 16}),
-}
+    "t5-gated-few-buckets": (
+        "t5", {"feed_forward_proj": "gated-gelu", "relative_attention_num_buckets": 8, "relative_attention_max_distance": 6},
+    ),
+}  # fmt: skip
 
 
-@pytest.mark.in_turns
-@pytest.mark.parametrize("name", WINDOWED)
+@pytest.mark.parametrize("name", ["mistral", *nightly(sorted({*SET_OTHERWISE} - {"mistral"}))])
 def test_loss_and_gradients_of_windows_and_shared_heads(name: str, tmp_path: Path) -> None:
-    family, settings = WINDOWED[name]
-    folder = tiny_encoder(tmp_path, family, **settings)
-    encoder, model, flat, padded = both_losses(folder, SENTENCES)
-    assert encoder.is_flat
-    torch.testing.assert_close(flat, padded, rtol=1e-5, atol=1e-6)
-    assert_equal_gradients(encoder, model)
+    family, settings = SET_OTHERWISE[name]
+    assert_like_padded(tiny_encoder(tmp_path, family, **settings))
 
 
-@pytest.mark.parametrize(
-    "family", [family for family in FLAT_FAMILIES if FAMILIES[family].positions == "table_behind_padding" and family != "mpnet"]
-)  # which runs padded then
-def test_positions_begin_behind_the_padding_token_wherever_it_stands(family: str, tmp_path: Path) -> None:
+def test_positions_begin_behind_the_padding_token_wherever_it_stands(tmp_path: Path) -> None:
     known = ("a man sleeps", "the dog", "a woman sings slowly", "the old house")  # none has [UNK], which is 3
-    _, _, flat, padded = both_losses(tiny_encoder(tmp_path, family, pad_token_id=3), known)
+    _, _, flat, padded = both_losses(tiny_encoder(tmp_path, "roberta", pad_token_id=3), known)
     torch.testing.assert_close(flat, padded, rtol=1e-5, atol=1e-6)
 
 
-def test_loss_and_gradients_of_minilm(minilm: Path) -> None:
-    encoder, model, flat, padded = both_losses(minilm, SENTENCES)
-    torch.testing.assert_close(flat, padded, rtol=1e-5, atol=1e-6)
-    assert_equal_gradients(encoder, model)
-
-
-@pytest.mark.parametrize("family", ["deberta-v2", "megatron-bert", "umt5"])
+@pytest.mark.parametrize("family", ["deberta-v2", *nightly(["megatron-bert", "umt5"])])
 def test_padded_family_equals_the_obvious_way(family: str, tmp_path: Path) -> None:
     encoder, model, bucketed, padded = both_losses(tiny_encoder(tmp_path, family), SENTENCES)
     assert not encoder.is_flat
@@ -154,9 +134,9 @@ def test_padded_family_equals_the_obvious_way(family: str, tmp_path: Path) -> No
     assert_equal_gradients(encoder, model)
 
 
-@pytest.mark.parametrize("training", [True, False], ids=["training", "test"])
 @pytest.mark.parametrize("pooling", sorted(POOLINGS))
-def test_pooling_equals_padded_pooling(pooling: str, training: bool, tiny_roberta_dir: Path) -> None:
+def test_pooling_equals_padded_pooling(pooling: str, tiny_roberta_dir: Path) -> None:
+    training = pooling == "cls_mlp_train_only"
     encoder = SentenceEncoder.load(tiny_roberta_dir, pooling=pooling, attention_dropout=0.0, hidden_dropout=0.0).train(training)
     with torch.no_grad():
         expected = padded_embeddings(eager(tiny_roberta_dir), tiny_roberta_dir, SENTENCES, pooling=pooling, training=training)
@@ -165,36 +145,23 @@ def test_pooling_equals_padded_pooling(pooling: str, training: bool, tiny_robert
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["training", "test"])
-@pytest.mark.parametrize("pooling", sorted(POOLINGS))
-def test_pooling_reads_its_own_layers_of_a_deep_model_and_gives_float32(pooling: str, training: bool) -> None:
+def test_poolings_read_their_own_layers_of_a_deep_model_and_give_float32(training: bool) -> None:
     """Seven layers in bfloat16, more than any pooling reads."""
     states_LTD = torch.randn(8, 5, 6, generator=torch.Generator().manual_seed(0)).bfloat16()
-    found = pool(list(states_LTD), collate([[1, 2], [3, 4, 5]]), pooling=pooling, training=training)
     padded = [torch.nn.utils.rnn.pad_sequence(layer.float().split([2, 3]), batch_first=True) for layer in states_LTD]
-    expected = pooled(padded, torch.tensor([[1, 1, 0], [1, 1, 1]]), pooling, training=training)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-2)  # the mean of two layers is taken in bfloat16; another layer is 1 off
-
-
-@pytest.mark.parametrize("side", ["left", "right"])
-def test_the_last_token_is_found_on_whichever_side_padding_is(side: str) -> None:
-    states = torch.arange(12.0).view(1, 2, 3, 2)
-    mask = torch.tensor([[1, 1, 0], [1, 1, 1]] if side == "right" else [[0, 1, 1], [1, 1, 1]])
-    expected = [[2.0, 3.0] if side == "right" else [4.0, 5.0], [10.0, 11.0]]
-    assert POOLINGS["last_token"].reduction.padded(list(states), mask).tolist() == expected
+    for pooling in POOLINGS:
+        found = pool(list(states_LTD), collate([[1, 2], [3, 4, 5]]), pooling=pooling, training=training)
+        expected = pooled(padded, torch.tensor([[1, 1, 0], [1, 1, 1]]), pooling, training=training)
+        torch.testing.assert_close(
+            found, expected, rtol=0, atol=1e-2
+        )  # the mean of two layers is taken in bfloat16; another layer is 1 off
 
 
 PADDED = {
     "bounded scores": ("gemma3_text", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping=50.0"),
-    "scores that are bounded by default": ("gemma2", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping=50.0"),
     "a decoder of a family of encoders": ("bert", {"is_decoder": True}, "is_decoder=True"),
-    "of a batch, in Phi's words": (
-        "phi3",
-        {"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0] * 4, "long_factor": [2.0] * 4}},
-        "'longrope'",
-    ),
     "of a batch": ("llama", {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}}, "'dynamic'"),
     "both ways": ("mistral", {"is_causal": False, "sliding_window": 3}, "is_causal=false"),
-    "a word of another family": ("gemma", {"use_bidirectional_attention": True}, "use_bidirectional_attention"),
     "padding of its own": ("mpnet", {"pad_token_id": 0}, "pad_token_id=0"),
     "scores by distance": ("bloom", {}, "bloom is not among the families"),
 }
@@ -215,123 +182,21 @@ def test_what_cannot_run_without_padding_says_why_and_runs_with_it(name: str, tm
     torch.testing.assert_close(found, expected, **CLOSE)
 
 
-WORDS_THAT_DECIDE: dict[str, dict[str, object]] = {
-    "nothing": {}, "both ways": {"is_causal": False}, "both ways, as Gemma says it": {"use_bidirectional_attention": True},
-    "a decoder": {"is_decoder": True},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", WORDS_THAT_DECIDE)
-@pytest.mark.parametrize("family", sorted(FLAT_FAMILIES))
-def test_what_a_file_leaves_out_is_the_family_s_default(family: str, name: str) -> None:
-    """Planning reads the file alone; transformers fills it in."""
-    words = WORDS_THAT_DECIDE[name]
-    assert why_padded({"model_type": family} | words) == why_padded(AutoConfig.for_model(family, **words).to_dict())
-
-
-@pytest.mark.parametrize("kind", ["yarn", "longrope"])
-def test_phi_s_words_for_positions_of_a_batch(kind: str) -> None:
-    scaling = {"type": kind, "short_factor": [1.0] * 48, "long_factor": [2.0] * 48}
-    file = {"model_type": "phi3", "rope_scaling": scaling, "original_max_position_embeddings": 4096}
-    loaded = AutoConfig.for_model(**{**file, "rope_scaling": dict(scaling)}).to_dict()
-    assert (
-        why_padded(file)
-        == why_padded(loaded)
-        == "frequencies of positions of the kind 'longrope' depend on the longest sentence of a batch"
-    )
-
-
-def test_train_only_head_acts_in_training_only(tiny_encoder_dir: Path) -> None:
-    encoder = SentenceEncoder.load(tiny_encoder_dir, pooling="cls_mlp_train_only", attention_dropout=0.0, hidden_dropout=0.0)
-    tokens = encoder.tokenize(SENTENCES)
-    with torch.no_grad():
-        trained, tested = encoder.train()(tokens), encoder.eval()(tokens)
-    assert encoder.head is not None
-    torch.testing.assert_close(trained, torch.tanh(encoder.head.dense(tested)), **CLOSE)
-
-
-def test_sentences_do_not_see_each_other(tiny_encoder_dir: Path) -> None:
-    encoder = SentenceEncoder.load(tiny_encoder_dir).eval()
-    with torch.no_grad():
-        together = encoder(encoder.tokenize(SENTENCES))
-        alone = torch.cat([encoder(encoder.tokenize([sentence])) for sentence in SENTENCES])
-    torch.testing.assert_close(together, alone, **CLOSE)
-
-
-@pytest.mark.parametrize("pooling", ["mean", "cls_mlp"])
-def test_bfloat16_stays_near_float32(pooling: str, tiny_encoder_dir: Path) -> None:
-    encoder = SentenceEncoder.load(tiny_encoder_dir, pooling=pooling).eval()
-    tokens = encoder.tokenize(SENTENCES)
-    with torch.no_grad():
-        exact = encoder(tokens)
-        with torch.autocast("cpu", torch.bfloat16):
-            rounded = encoder(tokens)
-    assert rounded.dtype == torch.float32
-    cosine = torch.nn.functional.cosine_similarity(exact, rounded)
-    assert float(cosine.min()) > 0.999  # bfloat16 keeps 8 bits: 4e-3 a value, averaged over 32 axes
-
-
-@pytest.mark.in_turns
-@pytest.mark.parametrize("family", sorted(FLAT_FAMILIES))
-def test_bfloat16_stays_near_float32_in_every_flat_family(family: str, tmp_path: Path) -> None:
-    """Where positions are rotated, queries and keys are, by angles in float32; values are not."""
-    encoder = SentenceEncoder.load(tiny_encoder(tmp_path, family)).eval()
-    found = []
-    for is_rounded in (False, True):
-        encoder.zero_grad()
-        with torch.autocast("cpu", torch.bfloat16, enabled=is_rounded):
-            embeddings = encoder(encoder.tokenize(SENTENCES))
-        contrast(embeddings).backward()
-        gradient = torch.cat([weight.grad.flatten() for weight in encoder.parameters() if weight.grad is not None])
-        found.append((embeddings.detach(), gradient))
-    for exact, rounded in zip(*found, strict=True):
-        assert float(torch.nn.functional.cosine_similarity(exact, rounded, dim=-1).min()) > 0.995  # 8 bits a value
-
-
-def test_attention_dropout_keeps_the_mean_and_changes_the_draw(tiny_encoder_dir: Path) -> None:
-    encoder = SentenceEncoder.load(tiny_encoder_dir, attention_dropout=0.3, hidden_dropout=0.0).train()
-    torch.manual_seed(0)
-    with torch.no_grad():
-        draws = encoder(encoder.tokenize(SENTENCES * 200)).view(200, len(SENTENCES), -1)
-        exact = encoder.eval()(encoder.tokenize(SENTENCES))
-    spread = draws.std(dim=0)
-    assert float(spread.mean()) > 0.01
-    # attention is not linear in its dropout beyond the first layer, so the mean is only near: within a third of one draw's spread
-    assert float((draws.mean(dim=0) - exact).abs().mean()) < float(spread.mean()) / 3
-
-
-@pytest.mark.parametrize(
-    ("family", "hidden_dropout", "name"),
-    [
-        ("bert", 0.2, "encoder.layer.0.attention.self.query.weight"),
-        ("mistral", None, "layers.0.self_attn.k_proj.weight"),
-        ("modernbert", None, "layers.1.attn.Wqkv.weight"),
-    ],
-)
-def test_gradient_under_attention_dropout_is_that_of_the_drawn_function(
-    family: str, hidden_dropout: float | None, name: str, tmp_path: Path
-) -> None:
+def test_gradient_under_attention_dropout_is_that_of_the_drawn_function(tmp_path: Path) -> None:
     """With the generator reset, the dropped network is one fixed function: central differences give its gradient."""
-    settings = {"mistral": {"sliding_window": 3}, "modernbert": {"local_attention": 4}}.get(family, {})
-    folder = tiny_encoder(tmp_path, family, **settings)
-    encoder = SentenceEncoder.load(folder, attention_dropout=0.3, hidden_dropout=hidden_dropout).train().double()
-    tokens = encoder.tokenize(SENTENCES)
-    weight = encoder.model.get_parameter(name)
+    encoder = SentenceEncoder.load(tiny_encoder(tmp_path, "mistral", sliding_window=3), attention_dropout=0.3).train().double()
+    tokens, weight = encoder.tokenize(SENTENCES), encoder.model.get_parameter("layers.0.self_attn.k_proj.weight")
+    direction = torch.randn(weight.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
-    direction = torch.from_numpy(np.random.default_rng(0).normal(size=tuple(weight.shape)))
-
-    def loss_at(shift: float) -> float:
+    def loss() -> Tensor:
         torch.manual_seed(5)
-        with torch.no_grad():
-            weight.add_(shift * direction)
-            loss = float(encoder(tokens).pow(3).sum())
-            weight.sub_(shift * direction)
-        return loss
+        return encoder(tokens).pow(3).sum()
 
-    torch.manual_seed(5)
-    encoder(tokens).pow(3).sum().backward()
-    assert weight.grad is not None
-    analytic = float((weight.grad * direction).sum())
-    numeric = (loss_at(1e-2) - loss_at(-1e-2)) / 2e-2
-    # pooling is float32 whatever the model is, so a difference of losses keeps a few digits only
-    assert analytic == pytest.approx(numeric, rel=1e-2)
+    (gradient,) = torch.autograd.grad(loss(), weight)
+    losses = []
+    with torch.no_grad():
+        for shift in (1e-2, -2e-2):
+            weight.add_(shift * direction)
+            losses.append(float(loss()))
+    slope = (losses[0] - losses[1]) / 2e-2
+    assert float((gradient * direction).sum()) == pytest.approx(slope, rel=0.03)  # pooling is float32 whatever the model is

@@ -1,25 +1,25 @@
-"""A training that goes through rungs equals an uninterrupted one bit for bit, and has its key."""
+"""A training that goes through rungs equals an uninterrupted one bit for bit, and has its key; so it does under ZeRO."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from sentdist.learning.checkpoint import Progress
-from sentdist.learning.engine import TorchEngine
+from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Rung, Train, to_share
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
 from sentdist.stages.ranks import ranks_here
 from sentdist.stages.rung_records import rung_score
-from sentdist.stages.rungs import events_until, from_rung, save_on_ranks
+from sentdist.stages.rungs import events_until, from_rung, publish_training
 from sentdist.stages.train import TrainSession
 from sentdist.stages.train_here import file_bank
 from tests.parity.processes import run_in_processes
@@ -101,57 +101,41 @@ def test_a_rung_of_no_use_is_not_gone_on_from(tmp_path: Path, tiny_encoder_dir: 
     assert half.record.results["step"] == 6 and "seconds_before" not in half.record.results
 
 
-@pytest.mark.in_turns
-@pytest.mark.parametrize("damaged", ["rng-00000.pt", "engine.pt"])
-def test_a_training_that_begins_anew_has_nothing_of_the_rung(tmp_path: Path, tiny_encoder_dir: Path, damaged: str) -> None:
-    train, context = prepared(values_of(tiny_encoder_dir), write_data(tmp_path / "data"), tmp_path / "store")
-    half, context = Rung(of=train, share=0.5), replace(context, shares=SHARES)
-    rung = build_here(Rung(of=train, share=0.2), context)
-    (Path(rung.uri) / "checkpoint" / damaged).write_bytes(b"damaged")
-    anew = build_here(half, context).record.results
-    _, elsewhere = prepared(values_of(tiny_encoder_dir), tmp_path / "data", tmp_path / "other")
-    expected = build_here(half, elsewhere).record.results
-    assert (anew["dev_history"], anew["step"]) == (expected["dev_history"], expected["step"]) and len(str(anew["dev_history"])) > 20
-
-
-def test_a_lower_rung_is_not_gone_on_to_from_a_higher_one(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    train, context = prepared(values_of(tiny_encoder_dir), write_data(tmp_path / "data"), tmp_path / "store")
-    context = replace(context, shares=SHARES)
-    assert [build_here(Rung(of=train, share=share), context).record.results["step"] for share in reversed(SHARES)] == [6, 4]
-    further: Any = SimpleNamespace(progress=Progress(step=7, seconds=1e6))  # a checkpoint of an attempt that was lost
-    begun = from_rung(further, train, context, make=lambda: further, ranks=ranks_here())
-    assert (begun.step, begun.session.progress.step, begun.session.progress.seconds) == (6, 7, 1e6), "its seconds are kept"
-
-
-def _rung_on_rank(rank: int, world_size: int, values: dict[str, Json], data: Path, store: Path, out: Path) -> dict[str, Any]:
+def _on_rank(
+    rank: int, world_size: int, values: dict[str, Json], data: Path, store: Path, out: Path, shares: tuple[float, ...]
+) -> list[dict[str, Any]]:
+    """What a training comes to, and what its rungs noted, through those at `shares`."""
     plan, context = tiny_plan(values, data=data, store=store)
+    context = replace(context, shares=shares)
     train = next(stage for stage in plan.stages if isinstance(stage, Train) and stage.objective.name == "rcl")
-
-    def make() -> TrainSession:
-        return TrainSession(train, context, make_engine=TorchEngine, bank=file_bank(train, context))
-
-    rung = Rung(of=train, share=0.2)
-    begun = from_rung(make(), rung, context, make=make, ranks=ranks_here())
-    assert not begun.step
-    list(events_until(rung, begun.session))
-    folder = out / f"of-rank-{rank}"
-    folder.mkdir()
-    save_on_ranks(begun.session, folder, ranks_here())
-    list(begun.session.events())  # before the other, which sets the random state back
-    resumed = make()
-    resumed.load(out / "of-rank-0" / "checkpoint")
-    list(resumed.events())
-    return {
-        "resumed": resumed.engine.weights(),
-        "whole": begun.session.engine.weights(),
-        "files": sorted(one.name for one in folder.rglob("*")),
-    }
+    engine = partial(DeepSpeedEngine, zero_stage=context.runtime.zero_stage)
+    make = partial(TrainSession, train, context, make_engine=engine, bank=file_bank(train, context))
+    noted = []
+    for share in (*shares, 1.0):
+        stage, folder = to_share(train, share), out / f"{len(shares)}-{share}-rank-{rank}"
+        resumed = from_rung(make(), stage, context, make=make, ranks=ranks_here())
+        noted.append({"begins": resumed.step, "note": resumed.note})
+        list(events_until(stage, resumed.session))
+        noted[-1] |= {"ends": resumed.session.progress.step, "history": resumed.session.progress.history}
+        if isinstance(stage, Rung):
+            publish_training(resumed, stage, context, ranks_here(), started=time.perf_counter())
+            ranks_here().exchange(None)  # it is in the store
+        else:
+            folder.mkdir()
+            noted[-1] |= {"last": resumed.session.engine.weights(), "results": resumed.session.finish(folder)}
+    return noted
 
 
-def test_a_rung_of_two_ranks_holds_what_both_need(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    values = values_of(tiny_encoder_dir)
+def test_a_training_through_rungs_of_zero_3_is_the_training(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    values = values_of(tiny_encoder_dir) | {"runtime": {"engine": "deepspeed", "zero_stage": 3, "workers": 2}}
     data = write_data(tmp_path / "data")
     prepared(values, data, tmp_path / "store")
-    first, second = run_in_processes(_rung_on_rank, 2, values, data, tmp_path / "store", tmp_path)
-    assert {"rng-00000.pt", "rng-00001.pt", "engine.pt", "progress.json"} <= set(first["files"]) and not second["files"]
-    assert all(torch.equal(first["whole"][name], first["resumed"][name]) for name in first["whole"])
+    run = partial(run_in_processes, _on_rank, 2, values, data, tmp_path / "store", tmp_path)
+    (whole,), through = run(())[0], run(SHARES)[0]
+    assert [(one["begins"], one["ends"], one["note"]) for one in through] == [(0, 4, None), (4, 6, None), (6, 12, None)]
+    assert whole["history"] == through[-1]["history"] and len(whole["history"]) == 6
+    assert whole["last"].keys() == through[-1]["last"].keys()
+    assert all(torch.equal(whole["last"][name], through[-1]["last"][name]) for name in whole["last"])
+    one, two = (load_file(tmp_path / f"{number}-1.0-rank-0" / "model.safetensors") for number in (0, len(SHARES)))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert whole["results"]["best_step"] == through[-1]["results"]["best_step"]

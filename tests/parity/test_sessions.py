@@ -1,34 +1,38 @@
-"""A training as a stage: interrupted and resumed, or shared by two ranks, it ends with the same parameters."""
+"""A training as a stage: interrupted and resumed, read now and then, or shared by two ranks, it ends with the same parameters."""
 
 from __future__ import annotations
 
 import itertools
+import math
+import threading
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
 import sentdist.stages.dev_scorer
-from sentdist.errors import StoreError
+from sentdist.execution.training.rank import _make_tokens
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.engine import TorchEngine
-from sentdist.learning.loop import StepReport
+from sentdist.learning.learner import Learner
+from sentdist.learning.optimization import Optimization, parameter_groups
+from sentdist.objectives.symmetric_info_nce import LOWEST
 from sentdist.plan.stage import Json
-from sentdist.plan.stages import Train
+from sentdist.plan.stages import Tokens, Train
 from sentdist.plan.unroll import Plan
-from sentdist.report.sweep_report import report_sweep
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
+from sentdist.stages.ranks import ranks_here
+from sentdist.stages.start_encoder import load_start_tokenizer
+from sentdist.stages.tokens import tokens_of
 from sentdist.stages.train import TrainSession
 from sentdist.stages.train_here import file_bank
-from sentdist.store.sweep import save_sweep, sweep_record
 from tests.parity.processes import run_in_processes
-from tests.support.building import run_local
-from tests.support.relations_data import CAPTION, ITSELF, write_relations_data
+from tests.parity.ranks import made, toy_batch, toy_embeddings
+from tests.parity.toy import ToyEncoder
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 pytestmark = pytest.mark.parity
@@ -64,8 +68,7 @@ def _states_equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], 
         torch.testing.assert_close(one[name], other[name], msg=lambda text, name=name: f"{name}: {text}", **tolerance)
 
 
-@pytest.mark.in_turns
-@pytest.mark.parametrize("killed_after", [pytest.param(1, marks=pytest.mark.nightly), 4, 5, pytest.param(7, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("killed_after", [4, pytest.param(7, marks=pytest.mark.nightly)])
 def test_killed_and_resumed_ends_like_uninterrupted(tmp_path: Path, tiny_encoder_dir: Path, killed_after: int) -> None:
     """Dropout on, two epochs, dev selection, the kill in mid-epoch, behind a dev score, at an epoch's first step: bit for bit the same."""
     values = tiny_values(tiny_encoder_dir, training={"batch_size": 8, "epochs": 2, "learning_rate": 1e-3, "max_length": 20})
@@ -90,51 +93,6 @@ def test_killed_and_resumed_ends_like_uninterrupted(tmp_path: Path, tiny_encoder
     _states_equal(whole.engine.weights(), second.engine.weights(), rtol=0, atol=0)
     assert whole.finish(tmp_path / "one")["best_dev_score"] == second.finish(tmp_path / "two")["best_dev_score"]
     assert [point["step"] for point in whole.history] == [point["step"] for point in second.history]
-
-
-def test_an_epoch_that_is_longer_than_the_first_is_resumed_within_its_own_length(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    """Where no sentence may stand twice in a batch, epochs have other numbers of batches: here 8, then 9. Behind the eighth of the second
-    dev is scored, behind that of the first too, for the epoch ends there."""
-    corpus: Json = {"kind": "relations", "relations": [CAPTION, ITSELF], "held_out": 4}
-    values = tiny_values(
-        tiny_encoder_dir, corpus=corpus, methods={"m": {"objective": {"name": "info_nce"}}}, baseline=None,
-        training={"batch_size": 6, "epochs": 2, "learning_rate": 1e-3, "max_length": 20},
-        selection={"task": "stsb-dev", "every_fraction": 0.2},
-    )  # fmt: skip
-    plan, context = tiny_plan(values, data=write_data(write_relations_data(tmp_path / "data")), store=tmp_path / "store")
-    (stage,) = (stage for stage in plan.stages if isinstance(stage, Train))
-    build_here(stage.corpus, context)
-    whole = [type(event) for event in _session(stage, context).events()]
-    first, second = _session(stage, context), _session(stage, context)
-    assert [len(first._batches.epoch(number)) for number in (0, 1)] == [8, 9]
-    steps_before = [place for place, kind in enumerate(whole) if kind is StepReport][: 8 + 8]
-    left_at = steps_before[-1] + 1
-    assert whole[left_at:] == [DevScore, StepReport, DevScore]
-    for _ in itertools.islice(first.events(), left_at):
-        pass
-    first.save(tmp_path / "checkpoint")
-    second.load(tmp_path / "checkpoint")
-    assert [type(event) for event in second.events()] == whole[left_at:]
-
-
-def test_resumed_in_an_epoch_that_is_shorter_than_its_rows_it_scores_dev_where_it_would_have(
-    tmp_path: Path, tiny_encoder_dir: Path
-) -> None:
-    """A sentence in a third of 48 rows leaves 4 batches of 8, not 6: step 3 is too near to their end for a dev score."""
-    data = write_data(tmp_path / "data")
-    table = pq.read_table(data / "nli/triplets.parquet").to_pylist()
-    rows = [row | {"sent0": "the same sentence"} if number % 3 == 0 else row for number, row in enumerate(table)]
-    pq.write_table(pa.Table.from_pylist(rows), data / "nli/triplets.parquet")
-    stage, context = _with_inputs(tiny_values(tiny_encoder_dir), data, tmp_path / "store")
-    whole = _session(stage, context)
-    for event in whole.events():
-        if isinstance(event, StepReport) and event.step == 2:
-            whole.save(tmp_path / "checkpoint")
-    resumed = _session(stage, context)
-    resumed.load(tmp_path / "checkpoint")
-    list(resumed.events())
-    assert whole.progress.step == 4
-    assert resumed.progress == whole.progress
 
 
 def _plain(encoder: Path, data: Path, store: Path) -> tuple[Train, Context]:
@@ -167,20 +125,6 @@ def test_best_weights_from_before_an_interruption_are_kept(tmp_path: Path, tiny_
     for name, tensor in kept.items():
         if f"encoder.model.{name}" in best:  # the pooler is the checkpoint's
             assert torch.equal(tensor, best[f"encoder.model.{name}"]), name
-
-
-def _drawn_on_rank(rank: int, world_size: int, encoder: Path, data: Path, store: Path) -> list[float]:
-    """What dropout would begin with."""
-    _session(*_plain(encoder, data, store))
-    return torch.rand(4).tolist()
-
-
-def test_each_rank_drops_other_values_and_the_same_ones_again(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    given = tiny_encoder_dir, write_data(tmp_path / "data"), tmp_path / "store"
-    _plain(*given)
-    first, second = run_in_processes(_drawn_on_rank, 2, *given)
-    assert first != second
-    assert [first, second] == run_in_processes(_drawn_on_rank, 2, *given)
 
 
 def _train_on_rank(rank: int, world_size: int, values: dict[str, Json], data: Path, store: Path) -> dict[str, Any]:
@@ -223,39 +167,91 @@ def test_two_ranks_end_like_one(tmp_path: Path, tiny_encoder_dir: Path) -> None:
     _states_equal(alone.engine.weights(), first["weights"], **TOLERANCE)
 
 
-def test_a_whole_sweep_in_one_process(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    """Every stage gives its artifact; a second run builds nothing; options that matter change keys and numbers."""
-    data = write_data(tmp_path / "data")
-    values = tiny_values(tiny_encoder_dir)
-    plan, context = tiny_plan(values, data=data, store=tmp_path / "store")
-    artifacts = run_local(plan, context)
-    scores = {artifact.record.label: artifact.record.results["stsb"] for artifact in artifacts if artifact.record.kind == "scores"}
-    assert len(scores) == 3 and all(isinstance(score, float) for score in scores.values())
-    reported: list[object] = []
-    run_local(plan, context, listen=lambda stage, session, event: reported.append(event))
-    assert reported == []
-    final = next(artifact for artifact in artifacts if artifact.record.kind == "train" and artifact.record.label.startswith("rcl"))
-    assert final.record.results["num_steps"] == 6
-    assert {"history.jsonl", "model.safetensors", "README.md"} <= set(final.record.files)
+LEARNED: Json = {"name": "symmetric_info_nce", "temperature": 0.1, "learn_temperature": True, "temperature_learning_rate": 0.05}
 
 
-def test_a_sweep_is_reported_from_its_records(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    """The report needs neither data nor training: systems, stars' baseline, what was shared, the paper's table,
-    figures with their numbers."""
-    data = write_data(tmp_path / "data", num_rows=16)
-    phis: Json = [[0.01], [0.01, 0.02]]
-    values = tiny_values(tiny_encoder_dir, seeds=[0, 1], paper="rcl", sweep={"methods.rcl.phis": phis})
-    plan, context = tiny_plan(values, data=data, store=tmp_path / "store")
-    save_sweep(context.store, sweep_record(plan))
-    with pytest.raises(StoreError, match="no finished trial"):
-        report_sweep(context.store, "tiny")
-    run_local(plan, context)
-    report = report_sweep(context.store, "tiny")
-    page = report.write(tmp_path / "report")
-    assert "SRoBERTa-base" not in report.markdown, "without phis .01 to .04 there is no row of the paper's to stand beside"
-    assert {"table1.csv", "table1-comparisons.csv", "regulators.svg", "differences.csv", "learning.png", "citations.bib"} <= set(
-        report.files
+def test_it_has_a_group_of_its_own_and_stays_at_its_lowest() -> None:
+    objective = made(LEARNED)
+    assert isinstance(objective, torch.nn.Module)
+    groups = parameter_groups(Learner(ToyEncoder(), objective), Optimization(num_steps=1, lr=1e-3, weight_decay=0.01))
+    (own,) = (group for group in groups if group["lr"] == 0.05)
+    assert own["params"] == list(objective.parameters()) and own["weight_decay"] == 0.0
+    with torch.no_grad():
+        own["params"][0].fill_(math.log(LOWEST / 2))
+    embeddings, batch = toy_embeddings(3).flatten(0, 1), toy_batch(3)
+    lowest = made({"name": "symmetric_info_nce", "temperature": LOWEST})(embeddings, batch)
+    torch.testing.assert_close(objective(embeddings, batch), lowest)
+
+
+def _training(values: dict[str, Json], data: Path, store: Path) -> tuple[Train, Context]:
+    plan, context = tiny_plan(values, data=data, store=store)
+    return next(stage for stage in plan.stages if isinstance(stage, Train) and stage.selection is not None and not stage.banks), context
+
+
+def _points(session: TrainSession) -> list[dict[str, Json]]:
+    return [{name: value for name, value in point.items() if name not in ("at", "sentences_per_s")} for point in session.history]
+
+
+def _ahead(encoder: nn.Module, optimization: Optimization) -> TorchEngine:
+    engine = TorchEngine(encoder, optimization)
+    engine.runs_ahead = True  # as on a GPU
+    return engine
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_training_that_is_read_now_and_then_is_the_same_training(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    """Dropout on, two epochs, dev scores between: weights, curve and scores to the last bit; a checkpoint is of what was read."""
+    values = tiny_values(
+        tiny_encoder_dir,
+        training={"batch_size": 8, "epochs": 2, "learning_rate": 1e-3, "max_length": 20},
+        runtime={"engine": "torch", "log_every": 2},
     )
-    lines = {line.split(",")[0] for line in str(report.files["table1.csv"]).splitlines()}
-    assert {"base", "fine_tuned"} <= lines and sum("rcl" in line for line in lines) >= 1
-    assert page.read_text().startswith("<!doctype html>") and "arXiv 2209.13241" in page.read_text()
+    stage, context = _training(values, write_data(tmp_path / "data"), tmp_path / "store")
+    build_here(stage.corpus, context)
+    found: list[Any] = []
+    for make_engine in (TorchEngine, _ahead):
+        session = TrainSession(stage, context, make_engine=make_engine, bank=None)
+        kinds = [type(event).__name__ for event in session.events()]
+        found.append((kinds, _points(session), session.progress, session.engine.weights()))
+    assert found[0][:3] == found[1][:3] and found[0][0].count("DevScore") >= 2
+    assert all(torch.equal(weight, found[1][3][name]) for name, weight in found[0][3].items())
+
+    stopped = TrainSession(stage, context, make_engine=_ahead, bank=None)
+    events = stopped.events()
+    while stopped.progress.step < 4:
+        next(events)
+    with pytest.raises(RuntimeError, match="another one has begun"):
+        stopped.save(tmp_path / "checkpoint")  # the fourth has a point of the curve, which is read a step late
+    stopped.hold()
+    next(events)
+    assert stopped.progress.step == 5
+    stopped.save(tmp_path / "checkpoint")
+    events.close()
+    assert not [thread for thread in threading.enumerate() if thread.name == "batches"]
+    resumed = TrainSession(stage, context, make_engine=_ahead, bank=None)
+    resumed.load(tmp_path / "checkpoint")
+    list(resumed.events())
+    assert all(torch.equal(weight, resumed.engine.weights()[name]) for name, weight in found[0][3].items())
+    assert _points(resumed) == found[0][1], "one point is of a step before the checkpoint and one behind it"
+
+
+def _made_on_rank(rank: int, world_size: int, values: dict[str, Json], data: Path, store: Path) -> int:
+    stage, context = _training(values, data, store)
+    _make_tokens(stage, context, ranks_here())
+    _make_tokens(stage, context, ranks_here())  # there is nothing more to do
+    return len(list(context.store.artifacts(Tokens.kind)))
+
+
+def test_ranks_make_the_tokens_of_a_corpus_together(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    """Each makes its shards of seven sentences; what lies in the store is what one process makes."""
+    data = write_data(tmp_path / "data")
+    values = tiny_values(tiny_encoder_dir, runtime={"engine": "torch", "workers": 2, "rows_per_shard": 7})
+    tables = []
+    for name in ("together", "alone"):
+        stage, context = _training(values, data, tmp_path / name)
+        build_here(stage.corpus, context)
+        if name == "together":
+            assert run_in_processes(_made_on_rank, 2, values, data, tmp_path / name) == [1, 1]
+        tables.append(tokens_of(stage, context, load_start_tokenizer(stage, context)))
+        assert len(list(context.store.artifacts(Tokens.kind))) == 1
+    assert all((getattr(tables[0], name) == getattr(tables[1], name)).all() for name in ("ids", "bounds"))

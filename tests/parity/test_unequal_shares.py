@@ -1,52 +1,33 @@
-"""Ranks that do not divide the batch: shares differ by a row, value and gradient are those of the whole batch."""
+"""Every objective learns the same on one rank, on ranks that do not divide the batch, and on a GPU, which is pretended here."""
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
-from sentdist.errors import DataError
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
-from sentdist.learning.gather import gather_rows, local_rows
 from sentdist.learning.learner import Learner
 from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Optimization
 from tests.parity.processes import run_in_processes
 from tests.parity.word_batches import word_batches
 from tests.support.mask_tokens import maskable_encoder
-from tests.support.objective_steps import NAMES, Outcome, made_objective, on, two_steps
+from tests.support.objective_steps import NAMES, Outcome, made_objective, on, step_within, two_steps
+from tests.support.pretend_gpu import nobody_waits, pretended_gpu
 
-pytestmark = pytest.mark.parity
+pytestmark = [
+    pytest.mark.parity, pytest.mark.usefixtures("one_thread"), pytest.mark.filterwarnings("ignore:User provided device_type of 'cuda'"),
+]  # fmt: skip
 
 RANKS = 3
-M = 8  # 3, 3 and 2 rows, as the batches of `two_steps`
+
+
 HIDING = ("mlm", "sum")  # each rank draws for itself which words it hides; test_masked_lm.py compares fixed ones
-
-
-def _rows_and_gradient(rank: int, world_size: int) -> tuple[Tensor, Tensor, str]:
-    """What is gathered; the gradient of this rank's rows where each rank weights the rows otherwise; what is said of wrong shares."""
-    rows_MD = torch.arange(M * 2, dtype=torch.float64).reshape(M, 2)
-    own = local_rows(M, rank=rank, world_size=world_size)
-    own_BD = rows_MD[own.start : own.stop].requires_grad_()
-    gathered_MD = gather_rows(own_BD, of=M)
-    (gathered_MD * rows_MD * 10**rank).sum().backward()
-    assert own_BD.grad is not None
-    with pytest.raises(DataError) as refused:
-        gather_rows(rows_MD[:1], of=M)
-    return gathered_MD.detach(), own_BD.grad, str(refused.value)
-
-
-def test_rows_come_in_rank_order_and_their_gradient_comes_back_summed() -> None:
-    rows_MD = torch.arange(M * 2, dtype=torch.float64).reshape(M, 2)
-    found = run_in_processes(_rows_and_gradient, RANKS)
-    assert all(torch.equal(gathered, rows_MD) for gathered, _, _ in found)
-    assert torch.equal(torch.cat([gradient for _, gradient, _ in found]), rows_MD * 111)
-    assert "found 1 rows on rank 2 of 3; expected its 2 of 8" in found[2][2]
 
 
 def _steps_on_rank(rank: int, world_size: int, folder: Path) -> dict[str, Outcome]:
@@ -65,7 +46,9 @@ def test_every_objective_learns_what_it_learns_on_one_rank(tmp_path: Path) -> No
 
 
 ROWS = 5  # of triplets, on two ranks: 9 and 6 sentences
-MICRO_BATCHES = {"info_nce": (6, 1), "mlm": (6, 1)}  # two passes where one would do; nine passes of six sentences
+
+
+MICRO_BATCHES = {"info_nce": (1,), "mlm": (6,)}  # nine passes of six sentences; two passes where one would do
 
 
 def _losses_on_rank(rank: int, world_size: int, folder: Path, zero_stages: tuple[int | None, ...]) -> list[list[float]]:
@@ -94,3 +77,52 @@ def test_ranks_run_equally_many_micro_batches(tmp_path: Path) -> None:
         assert found == [pytest.approx(losses, rel=1e-5) for losses in expected]
     alone = _losses_on_rank(0, 1, folder, (None,))[: len(MICRO_BATCHES["info_nce"])]
     assert by_zero[0][: len(alone)] == [pytest.approx(losses, rel=1e-5) for losses in alone]
+
+
+CROSSING = ("info_nce", "rcl", "sum")  # with a head, adversaries and hidden words
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return maskable_encoder(tmp_path_factory.mktemp("maskable"))
+
+
+@pytest.mark.usefixtures("plain_layers")
+@pytest.mark.parametrize("name", NAMES)
+def test_every_objective_learns_there_what_it_learns_here(name: str, folder: Path) -> None:
+    here = two_steps(name, folder, on("cpu"), micro_batch=5)
+    there = two_steps(name, folder, pretended_gpu(), micro_batch=5)
+    assert here.gradients and any(gradient.abs().max() > 1e-4 for gradient in here.gradients.values())
+    # The same operations, by the same processor.
+    assert there.losses == pytest.approx(here.losses, rel=1e-6)
+    assert there.gradients.keys() == here.gradients.keys()
+    assert there.distance(here) < 1e-6
+    for weight_name, weight in here.weights.items():
+        torch.testing.assert_close(there.weights[weight_name], weight, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_within_a_step_nobody_waits(name: str, folder: Path) -> None:
+    """No number is read, no shape learnt, and copies come out of pinned memory."""
+    step_within(nobody_waits, name, folder, pretended_gpu(), micro_batch=5)
+
+
+@pytest.mark.parametrize("family", ["mpnet", "t5"])
+def test_a_family_whose_attention_has_no_kernel_there_learns_the_same(family: str, tmp_path: Path) -> None:
+    folder = maskable_encoder(tmp_path, family)
+    here, there = (two_steps("info_nce", folder, device) for device in (on("cpu"), pretended_gpu()))
+    assert there.losses == pytest.approx(here.losses, rel=1e-5) and there.distance(here) < 1e-5
+    step_within(nobody_waits, "info_nce", folder, pretended_gpu(), micro_batch=None)
+
+
+def there(rank: int, world_size: int, folder: Path) -> list[Outcome]:
+    torch.set_num_threads(1)
+    with warnings.catch_warnings(action="ignore"):
+        return [two_steps(name, folder, pretended_gpu(), rank=rank, world_size=world_size) for name in CROSSING]
+
+
+def test_what_crosses_ranks_in_a_step_lies_on_the_gpu(folder: Path) -> None:
+    """The pretended GPU's collectives serve nothing else but flags, as those of NCCL would; the loss is that of the whole batch."""
+    for name, outcome in zip(CROSSING, run_in_processes(there, 2, folder)[0], strict=True):
+        if name != "sum":  # ranks hide words each by itself
+            assert outcome.losses == pytest.approx(two_steps(name, folder, on("cpu")).losses, rel=1e-5)  # sums in another order

@@ -1,24 +1,15 @@
-"""What the test of an objective declares for all tests of wiring: its loss written down a second time, and what each of its values changes.
-
-A file of tests/parity/ that has a `REFERENCE = Reference(…)` is found; nothing else lists it.
-"""
+"""What a reference is: the loss of an objective written down a second time, and what a case of its values is."""
 
 from __future__ import annotations
 
-import importlib
-import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from torch import Tensor
 
 Values = Mapping[str, Any]
 Heads = dict[str, Tensor]
-HERE = Path(__file__).parents[1]
 O = "methods.m.objective"  # noqa: E741
 
 
@@ -26,7 +17,7 @@ O = "methods.m.objective"  # noqa: E741
 class Rows:
     """What the loss sees of a batch: C columns of B sentences, and what some losses need beside them.
 
-    banks: each entropy encoder's embedding of a sentence. targets: (tags, words) shares of a sentence.
+    banks: each entropy encoder's embedding of a sentence.
     """
 
     columns: tuple[tuple[str, ...], ...]
@@ -36,7 +27,6 @@ class Rows:
     spacing: float = 1.0
     relations: Tensor | None = None
     banks: tuple[Mapping[str, Tensor], ...] = ()
-    targets: Mapping[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,28 +77,3 @@ def cases_of(
         Case(fields=(f"{cls}.{name}",), family=family, base={**start, f"{O}.{name}": first}, change={f"{O}.{name}": then})
         for name, (first, then) in values.items()
     )
-
-
-@cache
-def declared() -> dict[str, Reference]:
-    """The references that tests of single objectives declare, by the objective's name."""
-    return {module.REFERENCE.objective: module.REFERENCE for module in declaring()}
-
-
-def declaring() -> Iterator[ModuleType]:
-    """The test files that declare one."""
-    for path in sorted(HERE.glob("test_*.py")):
-        if "\nREFERENCE = Reference(" in path.read_text():
-            yield importlib.import_module(f"tests.parity.{path.stem}")
-
-
-def named_of_the_project(function: Callable[..., Any], seen: frozenset[str] = frozenset()) -> set[str]:
-    """Modules of sentdist whose names a function reads, itself or by functions of its own file."""
-    found = set[str]()
-    for name, value in inspect.getclosurevars(function).globals.items():
-        module = getattr(value, "__name__" if isinstance(value, ModuleType) else "__module__", None) or ""
-        if module.partition(".")[0] == "sentdist":
-            found.add(module)
-        elif inspect.isfunction(value) and module == function.__module__ and name not in seen:
-            found |= named_of_the_project(value, seen | {name})
-    return found

@@ -14,12 +14,9 @@ import pyarrow.parquet as pq
 import torch
 
 from sentdist.data.corpus import OpenedCorpus
-from sentdist.data.targets import FileTargets
 from sentdist.learning.bank import FileBank
-from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import StepReport
-from sentdist.objectives.learned.auxiliary import AuxiliaryLoss
 from sentdist.plan.stage import Json, topological
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
@@ -133,25 +130,11 @@ def opened(place: Place, family: str, changes: Mapping[str, Json], *, method: st
     return Opened(plan=plan, context=context, stage=stage, session=session)
 
 
-def auxiliary_of(session: TrainSession) -> AuxiliaryLoss | None:
-    modules = session.engine.learner.modules()
-    return next((module for module in modules if isinstance(module, AuxiliaryLoss)), None)
-
-
 def start_of(session: TrainSession) -> dict[str, torch.Tensor]:
-    """Heads as they start: the objective's, `pooling.…`, `adversary.…`, whose dropout is turned off."""
+    """Heads as they start: the objective's, and `pooling.…`."""
     weights = session.engine.weights()
     heads = {name.removeprefix("heads."): tensor for name, tensor in weights.items() if name.startswith("heads.")}
-    heads |= {f"pooling.{name.removeprefix('encoder.head.')}": t for name, t in weights.items() if name.startswith("encoder.head.")}
-    found = auxiliary_of(session)
-    if found is not None and found.adversaries is not None:
-        for part in ("of_tags", "of_words"):
-            module = getattr(found.adversaries, part)
-            for layer in module.modules():
-                if isinstance(layer, torch.nn.Dropout):
-                    layer.p = 0.0
-            heads |= {f"adversary.{part}.{name}": tensor.detach().clone() for name, tensor in module.state_dict().items()}
-    return heads
+    return heads | {f"pooling.{name.removeprefix('encoder.head.')}": t for name, t in weights.items() if name.startswith("encoder.head.")}
 
 
 def run(session: TrainSession) -> Run:
@@ -161,12 +144,8 @@ def run(session: TrainSession) -> Run:
     return Run(tuple(e.loss for e in events), tuple(e.grad_norm for e in events), tuple(e.lr for e in events), weights)
 
 
-def dev_scores(session: TrainSession) -> list[DevScore]:
-    return [event for event in session.events() if isinstance(event, DevScore)]
-
-
 def rows_of(stage: Train, context: Context) -> Rows:
-    """What the corpus holds, as text; its banks and targets by sentence."""
+    """What the corpus holds, as text; its banks by sentence."""
     corpus = OpenedCorpus.open(folder_of(stage.corpus, context))
     columns = tuple(tuple(corpus.sentences(ids)) for ids in corpus.ids)
     known = corpus.sentences(np.arange(corpus.num_sentences))
@@ -180,11 +159,4 @@ def rows_of(stage: Train, context: Context) -> Rows:
     if stage.banks:
         tables = FileBank([folder_of(bank, context) for bank in stage.banks]).rows(np.arange(len(known))).double()
         rows = replace(rows, banks=tuple(dict(zip(known, table, strict=True)) for table in tables))
-    if stage.targets is not None:
-        found = FileTargets(folder_of(stage.targets, context))
-        shares = found.rows(np.arange(len(known)))
-        words = torch.zeros(len(known), found.num_words).double()
-        words[shares.bow_rows, shares.bow_words] = torch.tensor(shares.bow_shares).double()
-        tags = torch.tensor(shares.pos).double()
-        rows = replace(rows, targets={name: (tags[n], words[n]) for n, name in enumerate(known)})
     return rows

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
-from tests.parity.wiring.declared import Heads, Learned, Reference, Rows, Values, declared
+from tests.parity.wiring.declared import Heads, Learned, Reference, Rows, Values
 from tests.support.pooled import pooled, with_dense_layer
 
 TRAINING: Values = {
@@ -164,46 +164,49 @@ def regression(columns: Sequence[Tensor], values: Values, rows: Rows, heads: Hea
     return total / len(rows.labels)
 
 
-def auxiliary(columns: Sequence[Tensor], values: Values, rows: Rows, heads: Heads) -> Tensor:
-    everything = torch.cat(list(columns))
-    sentences = [sentence for column in rows.columns for sentence in column]
-    tags, words = (torch.stack([rows.targets[sentence][kind] for sentence in sentences]) for kind in (0, 1))
-    width = everything.shape[1]
-    pos = values["channels"][0] if values["channels"] else max(1, round(width * 128 / 768))
-    of_tags, of_words = everything[:, :pos], everything[:, pos:]
-
-    def guess(name: str, part: Tensor) -> Tensor:
-        return part @ heads[f"{name}.linear.weight"].T + heads[f"{name}.linear.bias"]
-
-    loss = values["pos_weight"] * soft_cross_entropy(guess("pos", of_tags), tags)
-    loss = loss + values["bow_weight"] * soft_cross_entropy(guess("bow", of_words), words)
-    if values["adversary"] == "none":
-        return loss
-    step = int(heads["adversary_steps"])
-    grown = 1.0 if values["warmup_steps"] == 0 else min(1.0, step / values["warmup_steps"])
-    fooled = []
-    for name, part, shares in (("of_tags", of_words, tags), ("of_words", of_tags, words)):
-        logits = adversary(part, {key: tensor.detach() for key, tensor in heads.items()}, name)
-        if values["adversary"] == "reversal":
-            fooled.append(soft_cross_entropy(logits, shares))
-        else:
-            guessed = torch.softmax(logits, 1)
-            fooled.append((-(guessed * guessed.log()).sum(1) * (shares.sum(1) > 0)).mean())
-    return loss - grown * (values["pos_adversary"] * fooled[0] + values["bow_adversary"] * fooled[1])
+def cosent(columns: Sequence[Tensor], values: Values, rows: Rows, heads: Heads) -> Tensor:
+    return _ranking([(a @ b) / (a.norm() * b.norm()) for a, b in zip(*columns, strict=True)], rows, values["temperature"])
 
 
-def adversary(part: Tensor, heads: Heads, name: str) -> Tensor:
-    """Linear, LeakyReLU 0.2, linear."""
-    hidden = part @ heads[f"{name}.layers.0.weight"].T + heads[f"{name}.layers.0.bias"]
-    hidden = torch.where(hidden > 0, hidden, 0.2 * hidden)
-    return hidden @ heads[f"{name}.layers.3.weight"].T + heads[f"{name}.layers.3.bias"]
+def angle(columns: Sequence[Tensor], values: Values, rows: Rows, heads: Heads) -> Tensor:
+    """By the quotient of complex numbers, z / w, without the quotient of their lengths."""
+    similarities = []
+    for z, w in zip(*(torch.cat([side, side.new_zeros(len(side), side.shape[1] % 2)], dim=1) for side in columns), strict=True):
+        half, length = len(z) // 2, w.square().sum()
+        real = sum((z[i] * w[i] + z[half + i] * w[half + i]) / length for i in range(half))
+        imaginary = sum((z[half + i] * w[i] - z[i] * w[half + i]) / length for i in range(half))
+        similarities.append(((real + imaginary) * w.norm() / z.norm()).abs())
+    return _ranking(similarities, rows, values["temperature"])
 
 
-def soft_cross_entropy(logits: Tensor, shares: Tensor) -> Tensor:
-    return -(shares * torch.log_softmax(logits, 1)).sum(1).mean()
+def _ranking(similarities: Sequence[Tensor], rows: Rows, temperature: float) -> Tensor:
+    assert rows.labels is not None
+    total = torch.ones((), dtype=torch.float64)
+    for i, lower in enumerate(similarities):
+        for j, higher in enumerate(similarities):
+            if rows.labels[i] < rows.labels[j]:
+                total = total + torch.exp((lower - higher) / temperature)
+    return torch.log(total)
 
 
-IN_SHARED_FILES: tuple[Reference, ...] = (
+def triplet(columns: Sequence[Tensor], values: Values, rows: Rows, heads: Heads) -> Tensor:
+    total = columns[0].new_zeros(())
+    for a, p, n in zip(*columns, strict=True):
+        near, far = (
+            {"euclidean": (a - x).norm(), "manhattan": (a - x).abs().sum(), "cosine": 1 - a @ x / (a.norm() * x.norm())}[values["distance"]]
+            for x in (p, n)
+        )
+        total = total + (near - far + values["margin"]).clamp(min=0) / len(columns[0])
+    return total
+
+
+def symmetric_info_nce(columns: Sequence[Tensor], values: Values, rows: Rows, heads: Heads) -> Tensor:
+    temperature = heads["log_temperature"].exp().clamp(min=0.01) if values["learn_temperature"] else values["temperature"]
+    forth, back = cosines(columns[0], _candidates(columns, values)), cosines(columns[1], columns[0])
+    return (_cross_entropy(forth / temperature) + _cross_entropy(back / temperature)) / 2
+
+
+REFERENCES: tuple[Reference, ...] = (
     Reference(objective="info_nce", loss=info_nce, defaults={"temperature": 1.0, "hard_negatives": True}),
     Reference(objective="entropy", loss=entropy, defaults={"temperature": 1.0, "hard_negatives": True}, given={"phi": 0.02}),
     Reference(
@@ -226,22 +229,23 @@ IN_SHARED_FILES: tuple[Reference, ...] = (
         learns={"head": Learned(field="head_learning_rate")},
         given={"slope": 2.0, "threshold": 0.25},
     ),
+    Reference(objective="cosent", loss=cosent, defaults={"temperature": 0.05}),
+    Reference(objective="angle", loss=angle, defaults={"temperature": 0.05}),
+    Reference(objective="triplet", loss=triplet, defaults={"margin": 1.0, "distance": "euclidean"}),
     Reference(
-        objective="auxiliary",
-        loss=auxiliary,
-        defaults={
-            "channels": None, "pos_weight": 10.0, "bow_weight": 3.0, "classifier_learning_rate": None, "adversary": "entropy",
-            "pos_adversary": 1.0, "bow_adversary": 0.03, "adversary_learning_rate": 1e-3, "warmup_steps": 0,
-        },
-        learns={name: Learned(field="classifier_learning_rate") for name in ("pos", "bow")},
+        objective="symmetric_info_nce",
+        loss=symmetric_info_nce,
+        defaults={"temperature": 0.05, "hard_negatives": True, "learn_temperature": False, "temperature_learning_rate": None},
+        learns={"log_temperature": Learned(field="temperature_learning_rate", decays=False)},
+        given={"learn_temperature": True},
     ),
 )  # fmt: skip
 
 
 @cache
 def references() -> dict[str, Reference]:
-    """By the objective's name: those of this file, and those that a test of one objective declares."""
-    return {one.objective: one for one in IN_SHARED_FILES} | declared()
+    """By the objective's name."""
+    return {one.objective: one for one in REFERENCES}
 
 
 def loss_of(columns: Sequence[Tensor], objective: Values, rows: Rows, heads: Heads) -> Tensor:

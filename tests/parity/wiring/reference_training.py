@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from tests.parity.wiring.reference import (
@@ -17,11 +16,9 @@ from tests.parity.wiring.reference import (
     Rows,
     Student,
     Values,
-    adversary,
     loss_of,
     own_rates,
     rates_of,
-    soft_cross_entropy,
 )
 
 
@@ -44,17 +41,13 @@ def train(student: Student, method: Values, training: Values, rows: Rows, heads:
     values = {**TRAINING, **training, **method.get("training", {})}
     student.max_length = values["max_length"]
     objective: Any = method["objective"]
-    own: Heads = {name: tensor.double().clone().requires_grad_() for name, tensor in heads.items() if not name.startswith("adversary.")}
-    frozen: Heads = {
-        name.removeprefix("adversary."): tensor.double().clone() for name, tensor in heads.items() if name.startswith("adversary.")
-    }
+    own: Heads = {name: tensor.double().clone().requires_grad_() for name, tensor in heads.items()}
     moved = _moved(student, objective, own, values)
-    adversaries = _Adversaries(objective, frozen)
     rates = rates_of(values, steps)
     losses, norms = [], []
     for number, rate in enumerate(rates, start=1):
         columns = [student.encode(column, training=True) for column in rows.columns]
-        loss = loss_of(columns, objective, rows, {**own, **adversaries.seen()})
+        loss = loss_of(columns, objective, rows, own)
         for one in moved:
             one.tensor.grad = None
         loss.backward()
@@ -66,7 +59,6 @@ def train(student: Student, method: Values, training: Values, rows: Rows, heads:
         for one, gradient in zip(moved, gradients, strict=True):
             if gradient is not None:
                 one.step(gradient * clip, rate / values["learning_rate"], rate, number)
-        adversaries.step([column.detach() for column in columns], rows, number)
     weights = {name: tensor.detach().clone() for name, tensor in student.model.state_dict().items()}
     if values["freeze_encoder"] and moved[0].rate is not None:  # the rate of a run is that of what moves
         rates = [rate / values["learning_rate"] * moved[0].rate for rate in rates]
@@ -89,39 +81,3 @@ def _moved(student: Student, objective: Values, heads: Heads, values: Values) ->
         decay = values["weight_decay"] if tensor.ndim > 1 and decays else 0.0
         moved.append(Moved(tensor=tensor, rate=rate, decay=decay))
     return moved
-
-
-class _Adversaries:
-    """Adam on their own guesses, after each step of the encoder."""
-
-    def __init__(self, objective: Values, heads: Heads) -> None:
-        terms = objective["terms"] if objective["name"] == "sum" else [{"objective": objective}]
-        place = next((n for n, t in enumerate(terms) if t["objective"]["name"] == "auxiliary"), None)
-        self.prefix = "" if objective["name"] != "sum" else f"terms.{place}."
-        self.values = {} if place is None else terms[place]["objective"]
-        self.heads, self.steps = {name: tensor.requires_grad_() for name, tensor in heads.items()}, 0
-        rate = self.values.get("adversary_learning_rate", 1e-3)
-        self.moved = {name: Moved(tensor=tensor, rate=rate, decay=0.0) for name, tensor in self.heads.items()}
-
-    def seen(self) -> Heads:
-        if not self.heads:
-            return {}
-        return {f"{self.prefix}{n}": t for n, t in self.heads.items()} | {f"{self.prefix}adversary_steps": torch.tensor(self.steps)}
-
-    def step(self, columns: list[Tensor], rows: Rows, number: int) -> None:
-        if not self.heads:
-            return
-        everything = torch.cat(columns)
-        sentences = [sentence for column in rows.columns for sentence in column]
-        tags, words = (torch.stack([rows.targets[sentence][kind] for sentence in sentences]) for kind in (0, 1))
-        channels = self.values.get("channels")
-        pos = channels[0] if channels else max(1, round(everything.shape[1] * 128 / 768))
-        loss = soft_cross_entropy(adversary(everything[:, pos:], self.heads, "of_tags"), tags)
-        loss = loss + soft_cross_entropy(adversary(everything[:, :pos], self.heads, "of_words"), words)
-        for one in self.moved.values():
-            one.tensor.grad = None
-        loss.backward()
-        for one in self.moved.values():
-            assert one.tensor.grad is not None
-            one.step(one.tensor.grad, 1.0, 1e-3, number)
-        self.steps += 1

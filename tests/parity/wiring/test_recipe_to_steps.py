@@ -1,41 +1,36 @@
-"""Values that change batches, dropout, precision, stops, starts, banks and targets: what the training does is what the recipe says."""
+"""Values that change batches, dropout, stops, starts, banks, dev scores and evaluations: what happens is what the recipe says."""
 
 from __future__ import annotations
 
 import itertools
-from collections import Counter
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
+from scipy.stats import spearmanr
 from torch import Tensor
 
 from sentdist.data.corpus import OpenedCorpus
-from sentdist.data.targets import FileTargets
-from sentdist.errors import DataError, RecipeError
 from sentdist.learning.bank import FileBank
-from sentdist.learning.encoder import fused_layer
+from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.encoder.batch import TokenBatch
 from sentdist.learning.encoder.regularizers import Dropout
 from sentdist.learning.engine import TorchEngine
-from sentdist.learning.kernels import cpp_kernels
-from sentdist.learning.kernels.interface import DropoutMask
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Json, topological
+from sentdist.plan.stages import Scores
 from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import build_here
+from sentdist.stages.scores.build import build_scores
 from sentdist.stages.train import TrainSession
-from tests.parity.wiring.fields import covers
+from tests.parity.wiring.declared import O
 from tests.parity.wiring.product import STILL, TRAINING, Place, opened, planned, run, stage_of, start_of
 from tests.parity.wiring.reference import Student
-from tests.parity.wiring.training_cases import BANK, TAGGER, O
-from tests.support.kernel_reference import factors
-from tests.support.mask_tokens import maskable_encoder
-from tests.support.tasks_data import write_table
-from tests.support.tiny_tagger import TAGS, tag
+from tests.parity.wiring.test_recipe_to_loss import BANK
+from tests.support.building import run_local
 
 pytestmark = pytest.mark.parity
 
@@ -68,7 +63,6 @@ def watched(
     return session.engine.batches, steps, session
 
 
-@covers("Training.batch_size")
 def test_a_batch_has_so_many_rows(place: Place) -> None:
     for size in (3, 4):
         batches, steps, session = watched(place, {"training.batch_size": size, "training.epochs": 1})
@@ -78,38 +72,6 @@ def test_a_batch_has_so_many_rows(place: Place) -> None:
         assert session.finish(place.root / f"of-{size}")["num_steps_planned"] == len(steps)
 
 
-@pytest.mark.parametrize(("objective", "columns"), [("supmpn", 5), ("auxiliary", 3)])
-def test_all_positives_take_part_and_negatives_where_they_are_read(place: Place, objective: str, columns: int) -> None:
-    """Two positives and two hard negatives an anchor, five rows."""
-    targets: dict[str, Json] = {"targets": TAGGER} if objective == "auxiliary" else {}
-    (batch,), _, _ = watched(place, {O: {"name": objective}, **targets, "training.epochs": 1}, family="groups")
-    assert len(batch) == 5 * columns
-
-
-@covers("Training.unique_sentences")
-def test_no_sentence_twice_in_a_batch(place: Place) -> None:
-    columns: Json = ["sent0", "sent1"]
-    repeated: dict[str, Json] = {
-        "corpus": {"source": "nli/triplets", "columns": columns, "add_reversed": True, "limit": 10},
-        "training.batch_size": 10,
-    }
-    whole = {unique: watched(place, {**repeated, "training.epochs": 2, "training.unique_sentences": unique})[0] for unique in (True, False)}
-    assert all(len(set(batch)) == len(batch) for batch in whole[True])
-    assert any(len(set(batch)) < len(batch) for batch in whole[False])
-
-
-def test_negatives_that_are_not_read_keep_no_row_out_of_a_batch(place: Place) -> None:
-    """All rows have one hard negative."""
-    rows = [{"sent0": f"a man {n}", "sent1": f"the dog {n}", "hard_neg": "nobody"} for n in ("eats", "runs", "sleeps", "sings")]
-    write_table(place.root / "triplets", "my/negative", rows)
-    shared: dict[str, Json] = {"corpus": {"source": "my/negative"}, "training.batch_size": 4, "training.unique_sentences": True}
-    batches, _, _ = watched(place, {**shared, "training.epochs": 1, f"{O}.hard_negatives": False})
-    assert [len(batch) for batch in batches] == [8]
-    with pytest.raises(DataError, match="without a sentence in common"):
-        watched(place, {**shared, f"{O}.hard_negatives": True})
-
-
-@covers("Train.seed", "Recipe.seeds", "Method.seed")
 def test_a_seed_gives_another_order_another_head_and_other_dropout(place: Place) -> None:
     few: dict[str, Json] = {"training.batch_size": 4, "training.epochs": 1, "encoder.pooling": "cls_mlp", "methods.m.regularizers": {}}
 
@@ -129,85 +91,12 @@ def test_a_seed_gives_another_order_another_head_and_other_dropout(place: Place)
     assert len(fixed.trials) == 1 and stage_of(fixed).seed == 3
 
 
-def probabilities(place: Place, regularizers: Json, monkeypatch: pytest.MonkeyPatch) -> dict[str, Counter[float]]:
-    """Of two steps: which share of values hidden dropout has set to zero, what attention and heads were dropped with."""
-    found: dict[str, Counter[float]] = {name: Counter() for name in ("hidden", "attention", "heads")}
-    made = opened(place, "triplets", {"methods.m.regularizers": regularizers, "training.epochs": 2})
-    for module in made.session.engine.learner.modules():
-        if isinstance(module, Dropout):
-            module.register_forward_hook(
-                lambda _, given, out: found["hidden"].update([round(float((out == 0).float().mean() - (given[0] == 0).float().mean()), 1)])
-            )
-    attention, add_norm, heads = cpp_kernels.attention, cpp_kernels.add_norm, fused_layer.head_scales
-
-    def zeros(name: str, dropout_mask: DropoutMask | None) -> None:
-        if dropout_mask is not None:
-            found[name].update([round(float((factors(dropout_mask, (4096,)) == 0).double().mean()), 1)])
-
-    def watched_attention(qkv: Any, layout: Any, dropout_mask: DropoutMask | None, **named: Any) -> Any:
-        zeros("attention", dropout_mask)
-        return attention(qkv, layout, dropout_mask, **named)
-
-    def watched_norm(product: Tensor, bias: Tensor, dropout_mask: DropoutMask | None, *given: Any, **named: Any) -> Any:
-        zeros("hidden", dropout_mask)
-        return add_norm(product, bias, dropout_mask, *given, **named)
-
-    def watched_heads(*given: Any, **named: Any) -> Tensor:
-        scales = heads(*given, **named)
-        found["heads"].update([round(float((scales == 0).float().mean()), 1)])
-        return scales
-
-    with monkeypatch.context() as patch:
-        patch.setattr(cpp_kernels, "attention", watched_attention)
-        patch.setattr(cpp_kernels, "add_norm", watched_norm)
-        patch.setattr(fused_layer, "head_scales", watched_heads)
-        run(made.session)
-    return found
-
-
-@covers(
-    "Regularizers.attention_dropout", "Regularizers.hidden_dropout", "Regularizers.drophead", "Method.regularizers", "Train.regularizers"
-)
-@pytest.mark.parametrize(
-    ("regularizers", "hidden", "attention", "heads"),
-    [
-        ({}, 0.2, 0.25, None),  # what the checkpoint was made with
-        ({"attention_dropout": 0.0, "hidden_dropout": 0.5}, 0.5, None, None),
-        ({"attention_dropout": 0.6, "hidden_dropout": 0.0}, 0.0, 0.6, None),
-        ({"attention_dropout": 0.0, "hidden_dropout": 0.0, "drophead": 0.4}, 0.0, None, 0.4),
-    ],
-)
-def test_dropouts_drop_what_the_recipe_says(
-    place: Place, monkeypatch: pytest.MonkeyPatch, regularizers: Json, hidden: float, attention: float | None, heads: float | None
-) -> None:
-    found = probabilities(place, regularizers, monkeypatch)
-
-    def mean(name: str) -> float | None:
-        total = sum(found[name].values())
-        return sum(value * count for value, count in found[name].items()) / total if total else None
-
-    assert mean("hidden") == pytest.approx(hidden, abs=0.08)
-    assert mean("attention") == (None if attention is None else pytest.approx(attention, abs=0.08))
-    assert mean("heads") == (None if heads is None else pytest.approx(heads, abs=0.15))
-
-
-@covers("Training.precision")
-@pytest.mark.parametrize("objective", ["info_nce", "mlm"])  # the other one encodes by itself
-def test_bf16_computes_layers_in_bfloat16(place: Place, monkeypatch: pytest.MonkeyPatch, objective: str) -> None:
-    seen: dict[str, set[torch.dtype]] = {"fp32": set(), "bf16": set()}
-    for precision, types in seen.items():
-        made = opened(place, "triplets", {"training.precision": precision, "training.epochs": 1, f"{O}.name": objective})
-        gelu = cpp_kernels.gelu
-
-        def watched(product: Tensor, bias: Tensor, types: set[torch.dtype] = types, gelu: Any = gelu) -> Tensor:
-            types.add(product.dtype)
-            made: Tensor = gelu(product, bias)
-            return made
-
-        with monkeypatch.context() as patch:
-            patch.setattr(cpp_kernels, "gelu", watched)
-            run(made.session)
-    assert seen == {"fp32": {torch.float32}, "bf16": {torch.bfloat16}}
+def test_dropouts_are_those_of_the_recipe_or_of_the_checkpoint(place: Place) -> None:
+    for regularizers, hidden, attention in (
+        ({}, 0.2, 0.25), ({"attention_dropout": 0.0, "hidden_dropout": 0.5}, 0.5, 0.0), ({"hidden_dropout": 0.0, "drophead": 0.4}, 0.0, 0.25),
+    ):  # fmt: skip
+        made = opened(place, "triplets", {"methods.m.regularizers": regularizers}).session.engine.learner.encoder
+        assert {module.p for module in made.modules() if isinstance(module, Dropout)} == {hidden, attention}, regularizers
 
 
 def stopped_at(losses: list[float], *, patience: int, interval: int) -> int:
@@ -222,7 +111,6 @@ def stopped_at(losses: list[float], *, patience: int, interval: int) -> int:
     return len(losses)
 
 
-@covers("Stopping.reading", "Stopping.patience", "Stopping.interval_fraction", "Method.stopping", "Train.stopping")
 def test_training_stops_by_the_rule(place: Place) -> None:
     jumpy: dict[str, Json] = {"training.batch_size": 2, "training.epochs": 10, "training.learning_rate": 0.03, f"{O}.temperature": 0.05}
     losses = list(run(opened(place, "triplets", jumpy).session).losses)
@@ -243,7 +131,6 @@ def test_training_stops_by_the_rule(place: Place) -> None:
     assert len(set(expected.values())) == len(expected) and max(expected.values()) < 40
 
 
-@covers("Method.start", "Train.start", "EncoderSpec.checkpoint", "EncoderSpec.initialization", "Train.encoder", "Recipe.encoder")
 def test_training_starts_from_what_is_named(place: Place) -> None:
     first: Json = {"objective": {"name": "info_nce"}, "regularizers": STILL, "training": {"learning_rate": 0.05}, "reported": False}
     name = "embeddings.word_embeddings.weight"
@@ -263,30 +150,6 @@ def test_training_starts_from_what_is_named(place: Place) -> None:
     assert torch.equal(made.session.engine.weights()[f"encoder.model.{name}"], trained) and not torch.equal(trained, pretrained)
 
 
-@pytest.mark.parametrize(
-    ("changes", "name"),
-    [
-        (
-            {O: {"name": "sum", "terms": [{"objective": {"name": "info_nce"}, "projected": True}, {"objective": {"name": "triplet"}}]}},
-            "terms.0.head.dense.weight",
-        ),
-        ({"encoder.pooling": "cls_mlp"}, "pooling.dense.weight"),
-    ],
-)
-def test_a_dense_layer_starts_as_wide_as_the_checkpoint_says(place: Place, tmp_path: Path, changes: dict[str, Json], name: str) -> None:
-    checkpoint = str(maskable_encoder(tmp_path, initializer_range=0.3))
-    start = start_of(opened(place, "triplets", {**changes, "encoder.checkpoint": checkpoint}).session)[name]
-    assert float(start.std()) == pytest.approx(0.3, rel=0.1)  # 1024 draws: the error of a standard deviation is 2 %
-
-
-@pytest.mark.parametrize("own", [{"layers": 1}, {"initialization": "random"}])
-def test_what_a_start_settles_cannot_be_set_again(place: Place, own: dict[str, Json]) -> None:
-    first: Json = {"objective": {"name": "info_nce"}, "regularizers": STILL, "reported": False}
-    with pytest.raises(RecipeError, match=f"{next(iter(own))}.*has no effect"):
-        planned(place, "triplets", {"methods.first": first, "methods.m.start": "first", "methods.m.encoder": own})
-
-
-@covers("Regression.keep_head", "RSE.keep_relations")
 def test_heads_are_kept_when_asked(place: Place) -> None:
     for family, field, objective, name in (
         ("graded", "keep_head", {"name": "regression", "slope": 2.0, "threshold": 0.25}, "head.linear.weight"),
@@ -300,10 +163,6 @@ def test_heads_are_kept_when_asked(place: Place) -> None:
             assert torch.equal(start_of(made.session)[name], start_of(before.session)[name]) is keeps
 
 
-@covers(
-    "Method.bank", "Method.phis", "Method.bank_dtype", "Train.banks", "Bank.encoder", "Bank.corpus", "Bank.dtype", "Bank.max_length",
-    "Bank.precision",
-)  # fmt: skip
 def test_banks_hold_what_the_entropy_encoders_say(place: Place) -> None:
     base = {**BANK, O: {"name": "rcl"}}
     tables = {}
@@ -330,61 +189,146 @@ def test_banks_hold_what_the_entropy_encoders_say(place: Place) -> None:
     assert len(phis) == 1
 
 
-@covers("Targets.corpus", "Targets.tagger", "Targets.num_words", "Train.targets", "Recipe.targets")
-def test_targets_are_shares_of_tags_and_frequent_words(place: Place) -> None:
-    auxiliary: Json = {"name": "sum", "terms": [{"objective": {"name": "info_nce"}}, {"objective": {"name": "auxiliary"}}]}
-    for num_words in (5, 12):
-        made = opened(place, "triplets", {O: auxiliary, "targets": {**TAGGER, "num_words": num_words}})
-        assert made.stage.targets is not None
-        found = FileTargets(folder_of(made.stage.targets, made.context))
-        corpus = OpenedCorpus.open(folder_of(made.stage.corpus, made.context))
-        sentences = corpus.sentences(np.arange(corpus.num_sentences))
-        rows = found.rows(np.arange(len(sentences)))
-        tagged = tag(sentences)
-        for number, words in enumerate(tagged):
-            counted = Counter(name for _, name in words)
-            assert rows.pos[number] == pytest.approx([counted[name] / len(words) for name in found.tags])
-        assert set(found.tags) == {name for words in tagged for _, name in words} and found.num_words == num_words
-        often = Counter(word for words in tagged for word, _ in words if word in found.vocabulary)
-        others = [word for words in tagged for word, _ in words if word not in found.vocabulary and word not in TAGS]
-        assert min(often.values()) >= max(Counter(others).values(), default=0)
+NOISY: dict[str, Json] = {
+    "methods.m.regularizers": {"attention_dropout": 0.3, "hidden_dropout": 0.3}, "training.batch_size": 4, "training.epochs": 2,
+    f"{O}.temperature": 0.05,
+}  # fmt: skip
 
 
-@covers("MaskedLM.mask_fraction")
-def test_so_many_words_are_hidden_and_guessed(place: Place) -> None:
-    from sentdist.objectives.learned.mlm import MaskedLMLoss
-
-    for fraction in (0.15, 0.6):
-        made = opened(place, "triplets", {O: {"name": "mlm", "mask_fraction": fraction}, "training.epochs": 1})
-        (loss,) = (module for module in made.session.engine.learner.modules() if isinstance(module, MaskedLMLoss))
-        seen: list[tuple[Tensor, Tensor, Tensor]] = []
-        hide = loss._hide
-
-        def watched_hide(ids: Tensor, *, hide: Any = hide, seen: Any = seen, **named: Any) -> tuple[Tensor, Tensor]:
-            hidden, chosen = hide(ids, **named)
-            seen.append((ids, hidden, chosen))
-            return hidden, chosen
-
-        loss._hide = watched_hide
-        before = {name: tensor.double() for name, tensor in made.session.engine.weights().items()}
-        (found,) = run(made.session).losses
-        ((ids, hidden, chosen),) = seen
-        words = (ids > 2).sum()  # padding, [CLS] and [SEP] come first
-        assert float(chosen.sum() / words) == pytest.approx(fraction, abs=0.12)
-        assert found == pytest.approx(_guessed(place, ids, hidden, chosen, before), rel=1e-4)
+def watched_scores(
+    place: Place, changes: Mapping[str, Json], *, family: str = "triplets"
+) -> tuple[list[tuple[DevScore, Student]], TrainSession]:
+    """Each dev score with the weights of that moment."""
+    made = opened(place, family, changes)
+    found = []
+    for event in made.session.events():
+        if isinstance(event, DevScore):
+            student = Student(place.encoder, max_length=40)
+            student.load({name.removeprefix("encoder.model."): tensor for name, tensor in made.session.engine.weights().items()})
+            found.append((event, student))
+    return found, made.session
 
 
-def _guessed(place: Place, ids: Tensor, hidden: Tensor, chosen: Tensor, weights: dict[str, Tensor]) -> float:
-    """Mean −ln p of the hidden words: BERT's head by hand."""
-    model = Student(place.encoder).model
-    starts = [*(ids == 1).nonzero().flatten().tolist(), len(ids)]
-    states = []
-    for first, last in itertools.pairwise(starts):
-        states.append(model(input_ids=hidden[None, first:last]).last_hidden_state[0])
-    at = torch.cat(states)[chosen]
-    inner = torch.nn.functional.gelu(at @ weights["heads.head.dense.weight"].T + weights["heads.head.dense.bias"])
-    inner = torch.nn.functional.layer_norm(
-        inner, inner.shape[-1:], weights["heads.head.norm.weight"], weights["heads.head.norm.bias"], 1e-12
+def test_dev_scores_are_those_of_the_weights_without_dropout(place: Place) -> None:
+    rows = pairs_of(place, "dev")
+    for every, steps in ((0.5, [1, 2, 3, 4]), (1.0, [2, 4])):
+        found, session = watched_scores(place, {**NOISY, "selection": {"task": "stsb-dev", "every_fraction": every}})
+        assert [event.step for event, _ in found] == steps
+        assert [event.score for event, _ in found] == pytest.approx([spearman_of(student, rows) for _, student in found], abs=SLACK)
+        best = max(found, key=lambda one: one[0].score)[0]
+        assert (session.progress.best_step, session.progress.best_score) == (best.step, best.score)
+        assert session.engine.learner.training
+    chosen = {"selection": {"task": "stsb-dev", "every_fraction": 0.5}}
+    plan, context = planned(place, "triplets", {**NOISY, **chosen, "training.learning_rate": 0.03, "training.epochs": 4})
+    run_local(plan, context)
+    stage = stage_of(plan)
+    record = context.store.get(stage)
+    assert record is not None and record.record.results["best_step"] is not None
+    kept = spearman_of(Student(folder_of(stage, context), max_length=40), rows)
+    assert kept == pytest.approx(record.record.results["best_dev_score"], abs=SLACK)
+    left = stage_of(planned(place, "triplets", {**NOISY, **chosen, "methods.m.select": False})[0])
+    assert left.selection is None
+
+
+@pytest.mark.parametrize(("rows", "every", "steps"), [(6, 0.67, [2, 3]), (8, 0.75, [4]), (8, 0.5, [2, 4])])
+def test_dev_is_scored_each_interval_but_not_within_half_a_one_of_the_end(place: Place, rows: int, every: float, steps: list[int]) -> None:
+    """Of three steps the second is half an interval of two away from the end, of four the third is nearer than half of three."""
+    few: dict[str, Json] = {"corpus.limit": rows, "training.batch_size": 2, "training.epochs": 1}
+    found, _ = watched_scores(place, {**few, "selection": {"task": "stsb-dev", "every_fraction": every}})
+    assert [event.step for event, _ in found] == steps
+
+
+@pytest.mark.parametrize(
+    "view",
+    [{}, {"channels": [3, 11]}, {"postprocess": "center"}, {"postprocess": "whiten"}, {"channels": [4, 20], "postprocess": "center"}],
+)
+def test_views_choose_and_score_as_said(place: Place, view: dict[str, Any]) -> None:
+    asked = {"channels": view.get("channels"), "after": view.get("postprocess", "none")}
+    found, _ = watched_scores(
+        place, {**NOISY, "training.epochs": 1, "selection": {"task": "stsb-dev", "every_fraction": 1.0, "view": view}}
     )
-    logits = inner @ weights["encoder.model.embeddings.word_embeddings.weight"].T + weights["heads.head.decoder.bias"]
-    return float(-torch.log_softmax(logits.detach(), 1).gather(1, ids[chosen][:, None]).mean())
+    slack = 1.0 if asked["after"] == "whiten" else SLACK  # the last of 32 directions holds float32's rounding
+    for event, student in found:
+        assert event.score == pytest.approx(spearman_of(student, pairs_of(place, "dev"), **asked), abs=slack)
+    plan, context = planned(place, "triplets", {"methods": {"m": {"view": view}}, "evaluation.max_length": 40})
+    (artifact,) = [build_here(stage, context) for stage in plan.stages]
+    expected = spearman_of(Student(place.encoder, max_length=40), pairs_of(place, "test"), **asked, each_once=True)
+    assert artifact.record.results["stsb"] == pytest.approx(expected, abs=slack)
+
+
+def test_evaluations_encode_as_said(place: Place) -> None:
+    rows = pairs_of(place, "test")
+    whole = spearman_of(Student(place.encoder, max_length=40), rows)
+    expected = {"whole": (base_scores(place), whole)}
+    expected["short"] = base_scores(place, evaluation_at_max_length=7), spearman_of(Student(place.encoder, max_length=7), rows)
+    for pooling in ("cls", "first_last", "cls_last_five"):
+        stage = base_scores(place, encoder_at_pooling=pooling)
+        expected[pooling] = stage, spearman_of(Student(place.encoder, max_length=40, pooling=pooling), rows)
+    expected["layers"] = base_scores(place, encoder_at_layers=1), spearman_of(Student(place.encoder, max_length=40, layers=1), rows)
+    expected["other"] = base_scores(place, encoder_at_checkpoint=str(place.deeper)), spearman_of(Student(place.deeper, max_length=40), rows)
+    found = {}
+    for name, (stage, said) in expected.items():
+        if name == "other":
+            _, context = planned(place, "triplets", {"methods": {"m": {}}, "encoder.checkpoint": str(place.deeper)})
+            found[name] = build_scores(stage, context).record.results["stsb"]
+        else:
+            found[name] = scored(place, stage)["stsb"]
+        assert found[name] == pytest.approx(said, abs=SLACK), name
+    assert len(set(found.values())) == len(found)
+    kinds = []
+    hook = torch.nn.modules.module.register_module_forward_hook(
+        lambda module, given, out: kinds.append(out.dtype) if isinstance(module, torch.nn.Linear) else None
+    )
+    scored(place, base_scores(place, evaluation_at_precision="bf16"))
+    hook.remove()
+    assert set(kinds) == {torch.bfloat16}
+
+
+SLACK = 0.1  # × 100: two neighbours among 40 pairs that float32 puts the other way round
+
+
+def pairs_of(place: Place, split: str, *, family: str = "triplets", source: str = "sts/stsb") -> list[dict[str, Any]]:
+    return [row for row in pq.read_table(place.root / family / f"{source}.parquet").to_pylist() if row["split"] == split]
+
+
+def cosines_of(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return np.asarray((one * other).sum(1) / (np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)))
+
+
+def spearman_of(
+    student: Student,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    channels: tuple[int, int] | None = None,
+    after: str = "none",
+    each_once: bool = False,
+) -> float:
+    """× 100, by scipy. each_once: whether a sentence counts once in mean and covariance."""
+    with torch.no_grad():
+        table = {
+            text: e.numpy()
+            for text in dict.fromkeys(t for r in rows for t in (r["sentence1"], r["sentence2"]))
+            for e in student.encode([text])
+        }
+    first, second = (
+        np.stack([table[row[name]] for row in rows])[:, slice(*(channels or (0, None)))] for name in ("sentence1", "sentence2")
+    )
+    whole = np.stack(list(table.values()))[:, slice(*(channels or (0, None)))] if each_once else np.concatenate([first, second])
+    if after != "none":
+        first, second = first - whole.mean(0), second - whole.mean(0)
+    if after == "whiten":
+        values, vectors = np.linalg.eigh(np.cov(whole.T, bias=True))
+        is_there = values > 1e-9 * values.max()  # what is not may be below 0 by rounding
+        root = vectors[:, is_there] / np.sqrt(values[is_there])
+        first, second = first @ root, second @ root
+    return 100 * float(spearmanr(cosines_of(first, second), [row["score"] for row in rows])[0])
+
+
+def scored(place: Place, stage: Scores, family: str = "triplets") -> dict[str, Json]:
+    _, context = planned(place, family, {"methods": {"m": {}}})
+    return build_scores(stage, context).record.results
+
+
+def base_scores(place: Place, family: str = "triplets", **changes: Json) -> Scores:
+    plan, _ = planned(place, family, {"methods": {"m": {}}, **{name.replace("_at_", "."): value for name, value in changes.items()}})
+    return plan.trials[0].scores

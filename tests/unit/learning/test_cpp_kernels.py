@@ -34,17 +34,16 @@ def leaves(*tensors: Tensor) -> list[Tensor]:
     return [tensor.double().requires_grad_() for tensor in tensors]
 
 
+@pytest.mark.parametrize(
+    ("heads", "width", "mask", "apart", "longest"),
+    [(3, 8, None, False, None), (2, 32, MASK, True, max(LENGTHS)), (2, 20, MASK, False, 100), (1, 64, MASK, True, None)],
+)
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize(("heads", "width"), [(3, 8), (2, 32), (1, 64), (2, 20)])
-@pytest.mark.parametrize("mask", [None, MASK])
-@pytest.mark.parametrize("apart", [False, True])
-@pytest.mark.parametrize("longest", [None, max(LENGTHS), 100])
 def test_attention(dtype: torch.dtype, heads: int, width: int, mask: DropoutMask | None, apart: bool, longest: int | None) -> None:
     _check_attention(dtype, heads, width, mask, apart=apart, longest=longest, band=None)
 
 
-@pytest.mark.parametrize("longest", [None, 100])
-@pytest.mark.parametrize(("before", "after"), [(None, 0), (0, None), (3, 0), (2, 2), (20, 20), (1, 0), (None, None), (200, 1)])
+@pytest.mark.parametrize(("before", "after", "longest"), [(None, 0, None), (0, None, 100), (3, 0, 100), (2, 2, None), (200, 1, None)])
 def test_attention_to_what_a_token_sees(before: int | None, after: int | None, longest: int | None) -> None:
     band = Band(before=before, after=after)
     _check_attention(torch.float32, 2, 20, MASK, apart=False, longest=longest, band=band)
@@ -93,8 +92,7 @@ def _check_attention(
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("rows", [1, 31, 33, 200])
-@pytest.mark.parametrize("mask", [None, MASK])
+@pytest.mark.parametrize(("rows", "mask"), [(1, MASK), (33, MASK), (200, None)])
 def test_add_norm(dtype: torch.dtype, rows: int, mask: DropoutMask | None) -> None:
     width = 48
     product, grad_product_input, grad = torch.randn(rows, width).to(dtype), torch.randn(rows, width).to(dtype), torch.randn(rows, width)
@@ -184,27 +182,6 @@ def test_any_number_of_threads_gives_the_same_digits() -> None:
         outcomes.append([context, to, grad_distances, normed.out, *grads, arrived, activated, grad_bias, cpp_kernels.column_sums(to)])
     for other in outcomes[1:]:
         assert all(torch.equal(one, again) for one, again in zip(outcomes[0], other, strict=True))
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_what_is_not_finite_does_not_become_finite(value: float) -> None:
-    """A training that diverges is found by its loss and its gradient's norm."""
-    norm_weight = torch.ones(16)
-    for dtype in TYPES:
-        rows = torch.randn(5, 16).to(dtype)
-        rows[2, 3] = value
-        normed = cpp_kernels.add_norm(rows, None, None, torch.randn(5, 16), norm_weight, norm_weight, epsilon=1e-5, save_for_backward=True)
-        assert normed.saved_for_backward is not None and not normed.out[2].isfinite().any() and normed.out[[0, 1, 3, 4]].isfinite().all()
-        assert not normed.product_input[2].isfinite().any()
-        if value != -math.inf:  # of which GELU is 0
-            assert not cpp_kernels.gelu(rows, torch.zeros(16))[2, 3].isfinite()
-        layout = AttentionLayout(boundaries=torch.tensor([0, 2, 5], dtype=torch.int32), num_heads=1, head_width=16, scale=1.0)
-        for place in range(3):
-            states = [torch.randn(5, 16).to(dtype) for _ in range(3)]
-            states[place] = rows.abs() if value == -math.inf else rows
-            context, _ = cpp_kernels.attention(QueryKeyValue(*states), layout, None, save_for_backward=False)
-            assert context[:2].isfinite().all() and (place < 2 or not context[2:, 3].isfinite().any())
-            assert place > 0 or math.isinf(value) or not context[2].isfinite().any()
 
 
 def test_dropout_drops_as_often_as_it_says_and_its_seeds_and_places_are_independent() -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -58,37 +56,17 @@ def test_processes_that_ask_at_once_build_it_once(tmp_path: Path, own_cache: Pat
     assert cpp_kernels.why_unavailable() is None and len(list(own_cache.glob("*.so"))) == 2
 
 
-def test_kernels_that_ran_on_a_gpu_are_named_behind_those_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = used_kernels.used_kernels()
-    reported = iter(["Triton 3.7.1, tiles of 16 64", None])
-    monkeypatch.setitem(sys.modules, used_kernels._TRITON_KERNELS, SimpleNamespace(used_names=lambda: next(reported)))
-    assert used_kernels.used_kernels() == (f"{before}; " if before else "") + "Triton 3.7.1, tiles of 16 64"
-    assert used_kernels.used_kernels() == before
-    assert Path(*used_kernels._TRITON_KERNELS.split(".")).with_suffix(".py").is_file(), "the module that it is"
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [("echo 'rows.cpp:1: error: no such thing' >&2; exit 1", "could not compile them .*no such thing"), ("exit 3", "exit code 3")],
-)
-def test_a_compiler_that_fails_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, reason: str) -> None:
-    monkeypatch.setenv("CXX", compiler(tmp_path / "bin", text))
-    with pytest.raises(cpp_library.NoKernelsError, match=reason):
+def test_a_compiler_that_fails_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", compiler(tmp_path / "bin", "echo 'rows.cpp:1: error: no such thing' >&2; exit 1"))
+    with pytest.raises(cpp_library.NoKernelsError, match="no such thing"):
         cpp_library.find_or_build()
     assert isinstance(cpp_library.load_library(), str)
-
-
-def test_what_was_built_half_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> None:
-    monkeypatch.setenv("CXX", compiler(tmp_path / "bin", 'for last; do :; done; echo half > "$last"; [ "$1" != -shared ]'))
-    with pytest.raises(cpp_library.NoKernelsError):
-        cpp_library.find_or_build()
-    assert [file.name for file in own_cache.iterdir()] == ["lock"]
 
 
 def test_no_compiler_is_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CXX", "clang++")  # whose OpenMP is not the one that torch brings
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(cpp_library.NoKernelsError, match="C\\+\\+ compiler was not found"):
+    with pytest.raises(cpp_library.NoKernelsError, match="compiler"):
         cpp_library.find_or_build()
 
 
@@ -99,27 +77,10 @@ def test_a_folder_into_which_others_may_write_is_not_used(own_cache: Path) -> No
         cpp_library.find_or_build()
 
 
-def test_a_library_that_cannot_be_loaded_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    importlib.import_module("torch")  # its OpenMP is looked for first
-    monkeypatch.setenv("CXX", compiler(tmp_path / "bin", WRITES))
-    assert cpp_library.find_or_build().read_text() == "not a library"
-    assert "could not be loaded" in str(cpp_library.load_library())
-
-
-@pytest.mark.parametrize("error", [OSError(30, "Read-only file system"), RuntimeError("Could not determine home directory.")])
-def test_a_folder_that_cannot_be_written_is_a_reason(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(folder: Path) -> None:
-        raise error
-
-    monkeypatch.setattr(cpp_library, "_locked", refuse)
-    assert "could not be built" in str(cpp_library.load_library())
-
-
-@pytest.mark.parametrize("left", [0.25, 0.9])
-def test_a_library_that_was_cut_off_is_built_again(left: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_was_cut_off_is_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Loaded as it is, it ends the process. What a compiler wrote is not looked at: any will do."""
     monkeypatch.setenv("CXX", compiler(tmp_path / "bin", WRITES))
     file = cpp_library.find_or_build()
     whole = file.read_bytes()
-    file.write_bytes(whole[: int(left * len(whole))])
+    file.write_bytes(whole[: len(whole) // 2])
     assert cpp_library.find_or_build() == file and file.read_bytes() == whole

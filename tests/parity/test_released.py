@@ -1,4 +1,4 @@
-"""Nomic's encoders: read in the form they were released in, without the checkpoint's own code, and written for others to read."""
+"""Encoders in the form they were released in, T5s without their decoder and Nomic's without its code: read and saved."""
 
 from __future__ import annotations
 
@@ -13,20 +13,113 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from torch.nn import functional as F
-from transformers import AutoTokenizer
+from transformers import AutoModelForTextEncoding, AutoTokenizer
 
-from sentdist.errors import EncoderError
+from sentdist.errors import EncoderError, RecipeError
 from sentdist.learning.encoder.card import EncoderCard
+from sentdist.learning.encoder.declared import declared_pooling
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.nomic import FIXED, SAME_AS
 from sentdist.learning.encoder.pretrained import load_configuration
 from sentdist.learning.encoder.refused import why_refused
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.optimization import Optimization, parameter_groups
-from tests.support.tiny_encoders import SENTENCES, tiny_encoder
+from sentdist.plan.stage import Json
+from sentdist.stages.planning.resolve import FileResolver
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
+from tests.support.tiny_encoders import SENTENCES, released_t5, tiny_encoder
+
+pytestmark = pytest.mark.parity
+
+CARD = EncoderCard(base_model="tiny", objective=None)
+
+
+FLOAT32 = {"rtol": 1e-5, "atol": 1e-6}
+
+
+# Of the larger sizes of both, the dense layer narrows 1,024 numbers to 768.
+@pytest.fixture(scope="module", params=[("gated-gelu", 20), ("relu", 32)], ids=["gated-narrowed", "relu"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    projection, width = request.param
+    return released_t5(tmp_path_factory.mktemp(projection), feed_forward_proj=projection, dense_width=width)
+
+
+def by_hand(folder: Path, sentences: tuple[str, ...] = SENTENCES) -> Tensor:
+    """In float64: padded, the encoder of transformers, the mean of tokens, W x. Without unit length."""
+    tokens = AutoTokenizer.from_pretrained(folder)(list(sentences), padding=True, truncation=True, max_length=256, return_tensors="pt")
+    model = AutoModelForTextEncoding.from_pretrained(folder, attn_implementation="eager").double().eval()
+    weights_ST1 = tokens["attention_mask"][:, :, None]
+    states_STD = model(**tokens).last_hidden_state * weights_ST1
+    return (states_STD.sum(1) / weights_ST1.sum(1)) @ load_file(folder / "2_Dense/model.safetensors")["linear.weight"].double().T
+
+
+@pytest.mark.filterwarnings("error")
+def test_embeddings_are_those_of_its_encoder_and_its_dense_layer(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    encoder = SentenceEncoder.load(folder)
+    assert (encoder.pooling, encoder.max_length, encoder.is_exported_normalized) == ("mean_dense", 256, True)
+    assert capfd.readouterr().err == "", "a table of weights that are not used, as if something were wrong"
+    assert not any("decoder" in name or "lm_head" in name for name in encoder.state_dict())
+    encoder.model.double()
+    with torch.no_grad():
+        torch.testing.assert_close(encoder.eval()(encoder.tokenize(SENTENCES)), by_hand(folder).float(), **FLOAT32)
+
+
+def test_a_trained_one_is_saved_whole_and_read_by_sentence_transformers(folder: Path, tmp_path: Path) -> None:
+    encoder = SentenceEncoder.load(folder)
+    assert encoder.head is not None
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.05)
+    expected = encode(encoder, SENTENCES)
+    encoder.save(tmp_path / "saved", card=CARD)
+    again = SentenceEncoder.load(tmp_path / "saved")
+    assert (again.pooling, again.max_length, again.is_exported_normalized) == ("mean_dense", 256, True)
+    np.testing.assert_allclose(encode(again, SENTENCES), expected, **FLOAT32)
+    unit = expected / np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(list(SENTENCES)), unit, **FLOAT32)
+    np.testing.assert_allclose(SentenceTransformer(str(folder), device="cpu").encode(list(SENTENCES)),
+                               torch.nn.functional.normalize(by_hand(folder), dim=1).detach().numpy(), **FLOAT32)  # fmt: skip
+
+
+def test_both_kinds_of_dropout_have_their_own_probability(folder: Path, tmp_path: Path) -> None:
+    """The family has one for both; what is trained remembers what it was trained with."""
+
+    def probabilities(place: Path, **given: float) -> tuple[set[float], set[float]]:
+        model = SentenceEncoder.load(place, **given).model
+        modules = list(model.modules())
+        attention = {module.dropout for module in modules if type(module).__name__.endswith("Attention") and hasattr(module, "n_heads")}
+        return attention, {module.p for module in modules if isinstance(module, torch.nn.Dropout)}
+
+    assert probabilities(folder) == ({0.1}, {0.1})
+    assert probabilities(folder, attention_dropout=0.3) == ({0.3}, {0.1})
+    assert probabilities(folder, hidden_dropout=0.0) == ({0.1}, {0.0})
+    SentenceEncoder.load(folder, attention_dropout=0.3, hidden_dropout=0.2).save(tmp_path / "saved", card=CARD)
+    assert probabilities(tmp_path / "saved") == ({0.3}, {0.2})
+
+
+def plan(folder: Path, place: Path, *, pooling: str = "mean_dense", **changes: object) -> None:
+    values = tiny_values(folder, **changes)
+    values["encoder"] = {"checkpoint": str(folder), "pooling": pooling}
+    tiny_plan(values, data=write_data(place / "data") if not (place / "data").exists() else place / "data", store=place / "store")
+
+
+def test_planning_names_the_pooling_and_refuses_what_it_lacks(folder: Path, tmp_path: Path) -> None:
+    assert declared_pooling(folder) == "mean_dense"
+    width = len(load_file(folder / "2_Dense/model.safetensors")["linear.weight"])
+    assert SentenceEncoder.load(folder).width == width == encode(SentenceEncoder.load(folder), SENTENCES).shape[1]
+    pin = FileResolver().encoder(str(folder), revision=None, where="encoder.checkpoint")
+    assert (pin.width_with("mean_dense"), pin.width_with("mean")) == (width, 32)
+    plan(folder, tmp_path)
+    with pytest.raises(RecipeError, match=r"objective: mlm: found a tokenizer without a mask token"):
+        plan(folder, tmp_path, methods={"m": {"objective": {"name": "mlm"}}}, baseline=None)
+    drops_heads: Json = {"m": {"objective": {"name": "info_nce"}, "regularizers": {"drophead": 0.2}}}
+    plan(folder, tmp_path, methods=drops_heads, baseline=None)
+    with pytest.raises(RecipeError, match=r"regularizers\.drophead: found 0\.2 for umt5, whose sentences are padded"):
+        plan(tiny_encoder(tmp_path / "umt5", "umt5"), tmp_path, pooling="mean", methods=drops_heads, baseline=None)
+
 
 HEADS, THETA, EPSILON = 4, 1000.0, 1e-12
-CARD = EncoderCard(base_model="acme/tiny-nomic", data=("nli/triplets (10 rows)",), objective="InfoNCE", hyperparameters={}, scores={})
+
+
 # What nomic-ai/nomic-embed-text-v1 says of itself in its code's words.
 RELEASED = {
     "model_type": "nomic_bert", "architectures": ["NomicBertModel"], "activation_function": "swiglu", "attn_pdrop": 0.0, "embd_pdrop": 0.0,
@@ -111,42 +204,6 @@ def test_a_released_checkpoint_is_computed_as_its_code_computes_it(released: Pat
     assert float((expected[0] - expected[1]).abs().max()) > 0.1
 
 
-def test_word_order_counts(released: Path) -> None:
-    """Rotary positions are the only ones."""
-    one, other = encode(SentenceEncoder.load(released), ["the dog sees the cat", "the cat sees the dog"])
-    assert np.abs(one - other).max() > 1e-3
-
-
-@pytest.mark.parametrize("pooling", ["mean", "cls", "first_last"])
-def test_the_saved_folder_gives_the_same_embeddings_everywhere_and_names_no_code(released: Path, pooling: str, tmp_path: Path) -> None:
-    encoder = SentenceEncoder.load(released, pooling=pooling, max_length=20)
-    expected = encode(encoder, SENTENCES)
-    encoder.save(tmp_path / "saved", card=CARD)
-    peer = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
-    np.testing.assert_allclose(peer.encode(list(SENTENCES)), expected, atol=1e-6)
-    again = SentenceEncoder.load(tmp_path / "saved")
-    np.testing.assert_allclose(encode(again, SENTENCES), expected, atol=1e-6)
-    before, after = encoder.state_dict(), again.state_dict()
-    assert before.keys() == after.keys() and all(torch.equal(after[name], weight) for name, weight in before.items())
-    assert "auto_map" not in json.loads((tmp_path / "saved/config.json").read_text())
-
-
-def test_layers_are_distinguished(released: Path) -> None:
-    """By number: for rates that decay from layer to layer, and to keep the first ones."""
-    groups = parameter_groups(SentenceEncoder.load(released), Optimization(num_steps=1, lr=1.0, layer_decay=0.5))
-    sizes = {group["lr"]: sum(one.numel() for one in group["params"]) for group in groups if group["weight_decay"]}
-    assert sizes[0.5] == 4 * 32 * 32 + 3 * 32 * 64 and set(sizes) == {1.0, 0.5}
-    assert len(SentenceEncoder.load(released, layers=1).model.layers) == 1
-
-
-def test_dropouts_are_those_that_are_asked_for(released: Path) -> None:
-    encoder = SentenceEncoder.load(released, hidden_dropout=0.3, attention_dropout=0.2).train()
-    tokens = encoder.tokenize(SENTENCES)
-    assert not torch.equal(encoder(tokens), encoder(tokens))
-    still = SentenceEncoder.load(released).train()
-    assert torch.equal(still(tokens), still(tokens)), "the released checkpoint has none"
-
-
 def test_the_released_configuration_is_what_transformers_computes_without_it(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(RELEASED))
     config = load_configuration(tmp_path)
@@ -155,21 +212,14 @@ def test_the_released_configuration_is_what_transformers_computes_without_it(tmp
     assert config.rope_parameters["rope_theta"] == 1000 and config.max_position_embeddings == 2048
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("n_layer", 6), ("n_embd", 512), ("n_head", 8), ("n_inner", 2048), ("layer_norm_epsilon", 1e-5), ("rotary_emb_base", 10_000),
-        ("resid_pdrop", 0.1), ("attn_pdrop", 0.1), ("prenorm", True), ("activation_function", "gelu"), ("qkv_proj_bias", True),
-        ("rotary_emb_fraction", 0.5), ("rotary_emb_interleaved", True), ("causal", True), ("use_rms_norm", True),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "value"), [("n_layer", 6), ("rotary_emb_base", 10_000), ("prenorm", True), ("rotary_emb_fraction", 0.5)])
 def test_what_transformers_would_not_read_is_refused(name: str, value: object, tmp_path: Path) -> None:
     changed = RELEASED | {name: value}
     if name in FIXED:
         refusal = why_refused(changed)
-        assert refusal is not None and f"with {name}=" in refusal.found and "computes as" in refusal.found
+        assert refusal is not None and f"{name}=" in refusal.found
         return
     assert name in {*SAME_AS, "rotary_emb_base"}
     (tmp_path / "config.json").write_text(json.dumps(changed))
-    with pytest.raises(EncoderError, match=f"config.json: {name}: found .*computes as"):
+    with pytest.raises(EncoderError, match=name):
         load_configuration(tmp_path)

@@ -1,4 +1,4 @@
-"""Layer-wise learning rates: which parameters get which, in the encoder families, and that a step moves them so."""
+"""Learning rates: from step to step, and which parameters get which."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from sentdist.errors import RecipeError
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.learner import Learner
-from sentdist.learning.optimization import Optimization, adamw, parameter_groups
-from sentdist.learning.weighted_sum import WeightedSum
+from sentdist.learning.optimization import Optimization, adamw, parameter_groups, schedule
+from tests.parity.toy import ToyEncoder
 from tests.support import make
 from tests.support.tiny_encoders import SENTENCES, WIDTH, tiny_encoder
 
 RATE, DECAY = 1e-3, 0.95
+
+
 # Where a family keeps its layers; layer 3 of 4 is the last.
 LAYERS = {
     "bert": r"encoder\.layer\.(\d)\.",
-    "roberta": r"encoder\.layer\.(\d)\.",
-    "mpnet": r"encoder\.layer\.(\d)\.",
     "t5": r"encoder\.block\.(\d)\.",
     "distilbert": r"transformer\.layer\.(\d)\.",
 }
@@ -66,12 +66,8 @@ def test_layers_get_less_than_those_above(family: str, tmp_path: Path) -> None:
     assert any("embeddings" in name or name == "encoder.model.shared.weight" for name in full)
 
 
-def test_a_decay_of_1_is_one_rate_for_all(tmp_path: Path) -> None:
-    assert set(rates_of(learner_of("bert", tmp_path), 1.0).values()) == {RATE}
-
-
 def test_every_parameter_is_in_one_group_and_matrices_alone_decay(tmp_path: Path) -> None:
-    learner = learner_of("roberta", tmp_path)
+    learner = learner_of("bert", tmp_path)
     groups = parameter_groups(learner, Optimization(num_steps=1, lr=RATE, layer_decay=DECAY, weight_decay=0.01))
     assert groups[0]["lr"] == RATE  # what a run reports
     assert TorchEngine(learner, Optimization(num_steps=1, lr=RATE, layer_decay=DECAY, warmup_fraction=0.0)).lr == RATE
@@ -106,13 +102,6 @@ def test_a_head_may_have_a_learning_rate_of_its_own(tmp_path: Path) -> None:
     assert {rate for name, rate in rates.items() if name.startswith("encoder.")} == {RATE}
 
 
-def test_a_run_reports_the_rate_of_the_recipe_even_where_a_head_of_another_rate_comes_first() -> None:
-    own, plain = make.regression(width=2, loss="mse", head_learning_rate=0.5), make.regression(width=2, loss="mse")
-    learner = Learner(nn.Linear(2, 2), WeightedSum([(1.0, own), (1.0, plain)]), freeze_encoder=True)
-    groups = parameter_groups(learner, Optimization(num_steps=1, lr=RATE, weight_decay=0.01))
-    assert [group["lr"] for group in groups] == [RATE, RATE, 0.5, 0.5]
-
-
 def test_relations_do_not_decay_though_they_are_a_matrix() -> None:
     learner = Learner(nn.Linear(2, 2), make.relational(relations=("a", "b"), width=WIDTH, relation_learning_rate=0.5))
     groups = parameter_groups(learner, Optimization(num_steps=1, lr=RATE, weight_decay=0.01))
@@ -123,6 +112,21 @@ def test_relations_do_not_decay_though_they_are_a_matrix() -> None:
 
 def test_a_decay_without_layers_is_refused(tmp_path: Path) -> None:
     encoder = SentenceEncoder.load(tiny_encoder(tmp_path / "albert", "albert"))
-    with pytest.raises(RecipeError, match=r"train\.layer_decay: found 0\.95; expected 1 for an encoder whose layers share weights"):
+    with pytest.raises(RecipeError, match=r"layer_decay"):
         parameter_groups(encoder, Optimization(num_steps=1, layer_decay=0.95))
     assert parameter_groups(encoder, Optimization(num_steps=1))
+
+
+@pytest.mark.parametrize(
+    ("num_steps", "warmup_fraction", "stretch", "rates"),
+    [(4, 0.5, 1.0, [0.0, 0.5, 1.0, 0.5]), (4, 0.0, 2.0, [1.0, 7 / 8, 6 / 8, 5 / 8]), (1, 1.0, 5.0, [1.0]), (2, 1.0, 1.0, [0.0, 0.5])],
+)
+def test_rates_of_all_steps(num_steps: int, warmup_fraction: float, stretch: float, rates: list[float]) -> None:
+    optimization = Optimization(num_steps=num_steps, lr=1e-3, warmup_fraction=warmup_fraction, schedule_stretch=stretch)
+    optimizer = adamw(ToyEncoder(), optimization)
+    found, scheduled = [], schedule(optimizer, optimization)
+    for _ in range(num_steps):
+        found.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduled.step()
+    assert found == pytest.approx([1e-3 * rate for rate in rates])

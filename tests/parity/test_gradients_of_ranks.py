@@ -1,27 +1,36 @@
-"""Gradients travel during the backward pass, and are on every rank the means that they would be after it, to the last bit."""
+"""What ranks send one another: gradients travel during the backward pass, of word embeddings the rows that were read, and all are to the
+bit what they would be if they travelled whole behind it. A rank whose group is ended stops."""
 
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+from unittest.mock import patch
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
-from sentdist.learning import gather, gradient_buckets
-from sentdist.learning.engine import Engine, TorchEngine
-from sentdist.learning.gather import GroupGoneError
+from sentdist.learning import gather, gradient_buckets, word_rows
+from sentdist.learning.engine import TorchEngine
+from sentdist.learning.gather import (
+    GroupGoneError,
+    gather_rows,
+    held_group,
+    mean_over_ranks,
+    wait_for_all_ranks,
+)
 from sentdist.learning.gradient_buckets import GradientBuckets, average_gradients
-from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Optimization
 from tests.parity.processes import run_in_processes
-from tests.parity.toy import ToyBank, ToyEncoder, toy_batches
-from tests.support import make
+from tests.support.mask_tokens import maskable_encoder
+from tests.support.objective_steps import NAMES, Outcome, on, two_steps
 
 pytestmark = pytest.mark.parity
 
@@ -61,14 +70,6 @@ def test_buckets_are_filled_from_the_last_parameter_on(sent: list[Tensor], monke
     assert all(one.grad.tolist() == [number] * len(one) for number, one in rest.items())
 
 
-def test_numbers_of_two_types_are_never_in_one_bucket(sent: list[Tensor]) -> None:
-    parameters = [nn.Parameter(torch.zeros(2, dtype=dtype)) for dtype in (torch.float32, torch.float64, torch.float64)]
-    for parameter in parameters:
-        parameter.grad = torch.ones_like(parameter)
-    average_gradients(parameters)
-    assert [(bucket.dtype, len(bucket)) for bucket in sent] == [(torch.float64, 4), (torch.float32, 2)]
-
-
 class Chain(nn.Module):
     """Layers one after another, of which some steps leave one out."""
 
@@ -103,31 +104,6 @@ def test_a_bucket_leaves_while_earlier_layers_wait_for_their_gradients(sent: lis
 
 
 @pytest.mark.usefixtures("sent")
-def test_what_never_has_a_gradient_keeps_nobody(sent: list[Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gradient_buckets, "BUCKET_BYTES", 8 * 9 * 4)
-    chain, pooler = Chain(), nn.Linear(8, 8)
-    buckets = GradientBuckets([*chain.parameters(), *pooler.parameters()])
-    for _ in range(2):
-        sent.clear()
-        with buckets.travelling():
-            chain(torch.ones(2, 8)).backward()
-        num_sent = len(sent)
-        buckets.arrive()
-    assert num_sent == 4
-    assert pooler.weight.grad is None
-
-
-@pytest.mark.usefixtures("sent")
-def test_a_second_backward_pass_in_a_step_is_refused() -> None:
-    chain = Chain()
-    buckets = GradientBuckets(chain.parameters())
-    with buckets.travelling():
-        chain(torch.ones(2, 8)).backward()
-        with pytest.raises(RuntimeError, match="a second backward pass in one step"):
-            chain(torch.ones(2, 8)).backward()
-
-
-@pytest.mark.usefixtures("sent")
 def test_a_learner_outlives_its_engine_and_does_not_keep_it() -> None:
     chain = Chain()
     engine = TorchEngine(chain, Optimization(num_steps=2))
@@ -139,10 +115,9 @@ def test_a_learner_outlives_its_engine_and_does_not_keep_it() -> None:
     assert not any(parameter._post_accumulate_grad_hooks for parameter in chain.parameters())
 
 
-@pytest.mark.parametrize("world_size", [2, 3])
-def test_gradients_are_those_sent_after_the_backward_pass_to_the_bit(world_size: int) -> None:
+def test_gradients_are_those_sent_after_the_backward_pass_to_the_bit() -> None:
     """A layer is left out of some steps, and first comes in the second; three ranks add in an order that depends on a number's place."""
-    for ours, expected in run_in_processes(_both_ways, world_size):
+    for ours, expected in run_in_processes(_both_ways, 3):
         for step, (travelled, after) in enumerate(zip(ours, expected, strict=True)):
             assert travelled.keys() == after.keys()
             for name in after:
@@ -170,71 +145,68 @@ def _both_ways(rank: int, world_size: int) -> tuple[list[dict[str, Tensor]], lis
     return found[0], found[1]
 
 
-ENGINES: dict[str, Callable[[nn.Module, Optimization], Engine]] = {"torch": TorchEngine, "deepspeed": DeepSpeedEngine}
+@contextmanager
+def travelled(most_rows: float) -> Iterator[list[int]]:
+    """Inside, tables travel by rows up to such a part of them; how many numbers have left in each bucket.
+
+    The vocabulary of a tiny encoder is so small that a batch has half of it.
+    """
+    begin_mean, numbers = gradient_buckets.begin_mean, list[int]()
+
+    def counted(flat: Tensor) -> Callable[[], None]:
+        numbers.append(flat.numel())
+        return begin_mean(flat)
+
+    with patch.object(word_rows, "MOST_ROWS", most_rows), patch.object(gradient_buckets, "begin_mean", counted):
+        yield numbers
 
 
-@pytest.mark.parametrize("micro_batch", [None, 3])
-def test_buckets_leave_early_in_a_training_of_either_engine_and_change_nothing(micro_batch: int | None) -> None:
-    for found in run_in_processes(_trained, 2, micro_batch):
-        for name, (early, late) in found.items():
-            assert early.keys() == late.keys()
-            assert all(torch.equal(early[key], late[key]) for key in late), name
-
-
-def _trained(rank: int, world_size: int, micro_batch: int | None) -> dict[str, tuple[dict[str, Tensor], dict[str, Tensor]]]:
-    gradient_buckets.BUCKET_BYTES = 64
+def _by_rows_and_whole(rank: int, world_size: int, folder: str) -> dict[str, tuple[Outcome, Outcome, list[int], list[int]]]:
     found = {}
-    for name, make_engine in ENGINES.items():
-        weights = []
-        for travels in (True, False):
-            engine = make_engine(ToyEncoder().eval(), Optimization(num_steps=4, lr=1e-3, clip_norm=0.5))
-            early = _watch(engine, travels=travels)
-            for _ in train_steps(
-                engine, make.rcl(bank=ToyBank(2)), toy_batches(4, rank=rank, world_size=world_size), micro_batch=micro_batch
-            ):
-                pass
-            assert early[0] == 0
-            assert all(number > 1 for number in early[1:]) if travels else not any(early), (
-                f"{name}: buckets that left early, by step: {early}"
-            )
-            weights.append(engine.weights() if rank == 0 else {})
-        found[name] = (weights[0], weights[1])
-    return found
+    for name in NAMES:
+        outcomes, numbers = [], []
+        for most_rows in (1.0, 0.0):
+            with travelled(most_rows) as left:
+                outcomes.append(two_steps(name, Path(folder), on("cpu"), micro_batch=6, rank=rank, world_size=world_size))
+            numbers.append(left)
+        found[name] = (*outcomes, *numbers)
+    return cast(Any, found)
 
 
-def _watch(engine: Any, *, travels: bool) -> list[int]:
-    """How many buckets had left at the end of each backward pass."""
-    buckets, early = engine.buckets, []
-    arrive = buckets.arrive
-
-    def watched() -> None:
-        early.append(buckets._num_away)
-        arrive()
-
-    buckets.arrive = watched
-    if not travels:
-        buckets._take = lambda number, parameter: None
-    return early
+def test_every_objective_has_the_gradients_of_a_table_that_travels_whole(tmp_path: Path) -> None:
+    folder = maskable_encoder(tmp_path)
+    for found in run_in_processes(_by_rows_and_whole, 2, str(folder)):
+        for name, (by_rows, whole, of_rows, of_all) in found.items():
+            assert by_rows.losses == whole.losses, name
+            for part in ("gradients", "weights"):
+                ours, expected = getattr(by_rows, part), getattr(whole, part)
+                assert ours.keys() == expected.keys()
+                assert all(torch.equal(ours[key], expected[key]) for key in expected), (name, part)
+            reads_all = name in ("mlm", "sum")  # the words' matrix guesses them, too
+            assert (sum(of_rows) == sum(of_all)) == reads_all, name
 
 
-def test_a_rank_whose_group_is_ended_stops_in_its_backward_pass() -> None:
-    assert run_in_processes(_raises_in_backward, 2) == [True, True]
+EXCHANGES: dict[str, Callable[[], object]] = {
+    "rows": lambda: gather_rows(torch.ones(2, 3)),
+    "losses": lambda: mean_over_ranks(torch.tensor(1.0)),
+    "barrier": wait_for_all_ranks,
+}
 
 
-def _raises_in_backward(rank: int, world_size: int) -> bool:
-    with gather.held_group():
-        chain = Chain()
-        buckets = GradientBuckets(chain.parameters())
-        for _ in range(2):
-            chain.zero_grad(set_to_none=True)
-            with buckets.travelling():
-                chain(torch.ones(2, 8)).backward()
-            buckets.arrive()
+@pytest.mark.parametrize("exchange", EXCHANGES)
+def test_a_rank_whose_group_is_ended_stops_at_its_next_exchange(exchange: str) -> None:
+    assert run_in_processes(_raises_after_end, 2, exchange) == [True, True]
+
+
+def _raises_after_end(rank: int, world_size: int, exchange: str) -> bool:
+    with held_group():
+        EXCHANGES[exchange]()
         dist.barrier()
-        dist.destroy_process_group()
+        ending = threading.Thread(target=dist.destroy_process_group)
+        ending.start()
+        ending.join()
         try:
-            with buckets.travelling():
-                chain(torch.ones(2, 8)).backward()
+            EXCHANGES[exchange]()
             return False
         except GroupGoneError:
             return True
