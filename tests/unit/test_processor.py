@@ -12,29 +12,24 @@ from sentdist.learning.encoder.private_torch import has_bfloat16
 from sentdist.stages.commit import environment
 
 
-@pytest.mark.parametrize(
-    ("cpuinfo", "said"),
-    [
+def test_processors_of_one_name_are_distinguished_by_their_instructions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for cpuinfo, said in [
         ("model name\t: AMD EPYC\nflags\t\t: fma avx avx2\n", "AMD EPYC (AVX2)"),
         ("model name\t: AMD EPYC\nflags\t\t: avx2 avx512f avx512_bf16\n\nmodel name\t: AMD EPYC\n", "AMD EPYC (AVX-512 with bfloat16)"),
         ("model name\t: Xeon\nflags\t\t: avx2 avx512f avx512_bf16 amx_tile\n", "Xeon (AMX)"),
         ("model name\t: Older\nflags\t\t: sse2\n", "Older"),
-    ],
-)
-def test_processors_of_one_name_are_distinguished_by_their_instructions(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cpuinfo: str, said: str
-) -> None:
-    (tmp_path / "cpuinfo").write_text(cpuinfo)
-    monkeypatch.setattr(processor, "CPUINFO", tmp_path / "cpuinfo")
-    environment.cache_clear()
-    try:
-        assert environment()["processor"] == said
-    finally:
+    ]:
+        (tmp_path / "cpuinfo").write_text(cpuinfo)
+        monkeypatch.setattr(processor, "CPUINFO", tmp_path / "cpuinfo")
         environment.cache_clear()
-    found = cpu()
-    assert found.text.startswith(said) and (found.state, "bf16 is no faster" in found.text) == (
-        ("note", True) if "AVX2" in said else ("good", False)
-    )
+        try:
+            assert environment()["processor"] == said
+        finally:
+            environment.cache_clear()
+        found = cpu()
+        assert found.text.startswith(said) and (found.state, "bf16 is no faster" in found.text) == (
+            ("note", True) if "AVX2" in said else ("good", False)
+        )
 
 
 @pytest.mark.skipif(processor.instructions() is None, reason="no processor whose instructions are known")

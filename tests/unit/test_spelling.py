@@ -10,9 +10,8 @@ from sentdist.spelling import LONGEST_NAME, did_you_mean, near, near_file, simil
 NAMES = ("batch_size", "learning_rate", "length", "max_length")
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [
+def test_the_name_that_was_meant_is_spelt_alike_or_begins_so() -> None:
+    for name, meant in [
         ("bach_size", "batch_size"),
         ("learn", "learning_rate"),
         ("le", None),
@@ -20,15 +19,13 @@ NAMES = ("batch_size", "learning_rate", "length", "max_length")
         ("", None),
         ("lenght", "length"),
         ("size", "batch_size"),
-    ],
-)
-def test_the_name_that_was_meant_is_spelt_alike_or_begins_so(name: str, meant: str | None) -> None:
-    assert near(name, NAMES) == meant
+    ]:
+        assert near(name, NAMES) == meant
 
 
-@pytest.mark.parametrize(
-    ("name", "names", "meant"),
-    [
+def test_what_others_call_it_is_known_where_our_name_stands() -> None:
+    """`device: gpu` was answered by "cpu", which is spelt alike."""
+    for name, names, meant in [
         ("gpu", ("auto", "cpu", "cuda"), "cuda"),
         ("lr", NAMES, "learning_rate"),
         ("bs", NAMES, "batch_size"),
@@ -39,21 +36,13 @@ def test_the_name_that_was_meant_is_spelt_alike_or_begins_so(name: str, meant: s
         ("weight", ("terms", "weight_decay"), "terms"),
         ("file", ("source", "split"), "source"),
         ("file", ("source", "file"), "file"),
-    ],
-)
-def test_what_others_call_it_is_known_where_our_name_stands(name: str, names: tuple[str, ...], meant: str | None) -> None:
-    """`device: gpu` was answered by "cpu", which is spelt alike."""
-    assert near(name, names) == meant
+    ]:
+        assert near(name, names) == meant
 
 
 def test_several_may_be_meant_each_once_the_likeliest_first() -> None:
     assert similar_names("length", NAMES, most=3) == ["length", "max_length"]
     assert similar_names("length", NAMES, most=1) == ["length"]
-
-
-def test_letters_in_another_order_are_alike_however_few_they_are() -> None:
-    assert near("knid", ("kind", "link"), alike=0.99) == "kind"
-    assert near("lgo", ("log", "low"), alike=0.99) == "log"
 
 
 def test_long_names_cost_nothing_and_are_given_back_whole() -> None:
@@ -79,18 +68,15 @@ def test_everything_that_may_be_forgotten_lies_in_one_folder(tmp_path: Path, mon
     assert cache_folder("sides") == Path.home() / ".cache" / "sentdist" / "sides"
 
 
-@pytest.mark.parametrize(
-    ("name", "names", "meant"),
-    [
+def test_files_are_alike_by_what_stands_before_the_suffix() -> None:
+    for name, names, meant in [
         ("gone.csv", ("w.csv", "enc.csv"), None),
         ("faqs.csv", ("faq.tsv", "faq.csv", "other.csv"), "faq.csv"),
         ("faq.csv", ("faq.tsv",), "faq.tsv"),
         ("questions", ("questions.jsonl",), "questions.jsonl"),
         ("rcl_gird.yaml", ("rcl_grid.yaml", "rse.yaml"), "rcl_grid.yaml"),
-    ],
-)
-def test_files_are_alike_by_what_stands_before_the_suffix(name: str, names: tuple[str, ...], meant: str | None) -> None:
-    assert near_file(name, names) == meant
+    ]:
+        assert near_file(name, names) == meant
 
 
 def test_large_letters_are_small_ones() -> None:

@@ -25,16 +25,9 @@ def test_against_loops_over_pairs(cloud: np.ndarray) -> None:
     assert alignment(cloud[:10], cloud[10:20]) == pytest.approx(np.mean(np.sum((unit[:10] - unit[10:20]) ** 2, axis=1)))
 
 
-@pytest.mark.parametrize("rows_per_tile", [1, 4, 22, 23, 100])
-def test_tiling_changes_nothing(cloud: np.ndarray, rows_per_tile: int) -> None:
-    assert uniformity(cloud, rows_per_tile=rows_per_tile) == pytest.approx(uniformity(cloud), abs=1e-12)
-
-
-def test_rotation_and_scale_change_nothing(cloud: np.ndarray) -> None:
-    rotated = 7 * cloud @ np.linalg.qr(np.random.default_rng(1).normal(size=(5, 5)))[0]
-    first, second = (measure_geometry(points, positive_rows=[[0, 1], [2, 3]]) for points in (cloud, rotated))
-    for name in ("alignment", "uniformity", "mean_cosine", "effective_rank"):
-        assert getattr(first, name) == pytest.approx(getattr(second, name), abs=1e-12), name
+def test_tiling_changes_nothing(cloud: np.ndarray) -> None:
+    for rows_per_tile in [1, 22]:
+        assert uniformity(cloud, rows_per_tile=rows_per_tile) == pytest.approx(uniformity(cloud), abs=1e-12)
 
 
 def test_extremes() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sentdist.evaluation.importance import LEAST_TRIALS, Field, _distribution, _Measure, importances
+from sentdist.evaluation.importance import LEAST_TRIALS, Field, importances
 
 pytest.importorskip("optuna")
 
@@ -43,29 +43,12 @@ def test_the_field_that_makes_the_scores_is_found_and_the_others_are_not() -> No
     assert sum(one.share for one in found) == pytest.approx(1)
 
 
-def test_a_field_is_spread_as_the_space_says() -> None:
-    optuna = pytest.importorskip("optuna")
-    rate, phis, weight = map(_distribution, FIELDS)
-    assert rate == optuna.distributions.FloatDistribution(1e-6, 1e-4, log=True)
-    assert phis == optuna.distributions.CategoricalDistribution(FIELDS[1].choices)
-    assert weight == optuna.distributions.FloatDistribution(0.0, 1.0, log=False)
-
-
 def test_luck_is_not_reported_as_importance() -> None:
     trials = _trials(32)
     reported = [importances(FIELDS, trials, np.random.default_rng(seed).normal(70, 1, 32).tolist()) for seed in range(2)]
     assert sum(one.is_significant for found in reported if found is not None for one in found) <= 1
     shares = [[one.share for one in found or ()] for found in reported]
     assert shares == [sorted(one, reverse=True) for one in shares]
-
-
-def test_luck_is_what_the_greatest_field_comes_to_when_scores_are_dealt_out_anew() -> None:
-    trials, draw = _trials(32), np.random.default_rng(5)
-    scores = draw.normal(70, 1, 32)
-    found, measure = importances(FIELDS, trials, scores.tolist()), _Measure(FIELDS, trials)
-    greatest = [measure.of_best(draw.permutation(scores)).max() for _ in range(60)]
-    assert found is not None
-    assert found[0].by_luck == pytest.approx(np.quantile(greatest, 0.95) / measure.of_best(scores).sum(), rel=0.35)
 
 
 def test_too_few_trials_and_scores_that_are_all_one_say_nothing() -> None:

@@ -11,11 +11,6 @@ from sentdist.data.sts_pairs import read_pairs
 from sentdist.data.task_texts import TaskTexts
 from sentdist.errors import DataError
 from sentdist.evaluation.items import Columns, items_of, joined, why_undefined
-from sentdist.plan.specs import Fold, Task
-from sentdist.plan.task_kinds import ClusteringTask
-from sentdist.stages.tasks.clustering import load_clustering
-from sentdist.stages.tasks.retrieval import load_retrieval
-from tests.support.tasks_data import write_table
 
 
 def test_items_that_share_a_text_belong_together() -> None:
@@ -54,13 +49,13 @@ def test_folds_weigh_alike_whatever_their_size() -> None:
     np.testing.assert_allclose(both.contributions, [-5 / 2, 5 / 2, -10 / 6, 0, 10 / 6], atol=1e-12)
 
 
-@pytest.mark.parametrize("of_first", [{}, {"group": np.array([1, 1])}])  # an older version has written none for the second
-def test_items_of_folds_of_which_one_names_no_groups_stand_for_themselves(of_first: Columns) -> None:
-    first = items_of({"map": np.array([10.0, 30.0]), **of_first}, task="faq:map", where="here")
-    other = items_of({"map": np.array([50.0, 60.0, 70.0])}, task="faq:map", where="here")
-    both = joined([fold for fold in (first, other) if fold is not None])
-    assert not both.has_groups
-    np.testing.assert_allclose(both.by_group(), both.contributions)
+def test_items_of_folds_of_which_one_names_no_groups_stand_for_themselves() -> None:
+    for of_first in [{}, {"group": np.array([1, 1])}]:
+        first = items_of({"map": np.array([10.0, 30.0]), **of_first}, task="faq:map", where="here")
+        other = items_of({"map": np.array([50.0, 60.0, 70.0])}, task="faq:map", where="here")
+        both = joined([fold for fold in (first, other) if fold is not None])
+        assert not both.has_groups
+        np.testing.assert_allclose(both.by_group(), both.contributions)
 
 
 def test_parts_vary_by_themselves_but_those_that_have_a_group_in_common() -> None:
@@ -104,53 +99,23 @@ def test_what_has_no_spread_has_no_items_and_what_has_no_column_is_refused() -> 
         items_of({"map": np.ones(2)}, task="faq:mrr", where="here")
 
 
-def test_folds_of_a_collection_number_its_groups_alike(tmp_path: Path) -> None:
-    """Queries of two folds that share an answer hang together; those of two groups never do."""
-    groups = [number // 4 for number in range(24)]  # six answers, four queries each
-    write_table(tmp_path, "my/faq_docs", [{"doc_id": f"d{group}", "text": f"answer {group}", "title": ""} for group in sorted(set(groups))])
-    write_table(tmp_path, "my/faq_queries", [{"query_id": f"q{row}", "query": f"question {row}"} for row in range(24)])
-    judged = [{"query_id": f"q{row}", "doc_id": f"d{group}", "relevance": 1} for row, group in enumerate(groups)]
-    write_table(tmp_path, "my/faq_qrels", judged)
-    found: dict[int, set[int]] = {}
-    for number in range(3):
-        fold = Fold(number=number, num_folds=3)
-        task = Task(name="faq", kind="retrieval", source="my/faq", revision="", fold=fold, fold_role="test")
-        loaded = load_retrieval(task, tmp_path)
-        texts = loaded.texts()
-        assert texts.num_items == len(loaded.rows) == 8
-        for row, group in zip(loaded.rows, texts.groups().tolist(), strict=True):
-            found.setdefault(groups[row], set()).add(group)
-    assert all(len(numbers) == 1 for numbers in found.values())
-    assert len(set().union(*found.values())) == 6
+def test_an_accuracy_is_in_points_whatever_an_older_file_has() -> None:
+    for scale in [1.0, 100.0]:
+        right = np.random.default_rng(0).random(400) < 0.5
+        found = items_of({"accuracy": scale * right}, task="triplets", where="here")
+        assert found is not None
+        spread = float(np.sqrt(np.sum(found.contributions**2)))
+        assert spread == pytest.approx(100 * np.sqrt(right.mean() * (1 - right.mean()) / 400), rel=1e-6), "the standard error of a share"
 
 
-@pytest.mark.parametrize("scale", [1.0, 100.0])
-def test_an_accuracy_is_in_points_whatever_an_older_file_has(scale: float) -> None:
-    right = np.random.default_rng(0).random(400) < 0.5
-    found = items_of({"accuracy": scale * right}, task="triplets", where="here")
-    assert found is not None
-    spread = float(np.sqrt(np.sum(found.contributions**2)))
-    assert spread == pytest.approx(100 * np.sqrt(right.mean() * (1 - right.mean()) / 400), rel=1e-6), "the standard error of a share"
-
-
-def test_repeated_texts_of_a_clustering_belong_together(tmp_path: Path) -> None:
-    rows: list[dict[str, object]] = [{"text": f"text {number % 10}", "label": str(number % 2)} for number in range(40)]
-    write_table(tmp_path, "my/labels", rows)
-    texts = load_clustering(ClusteringTask(name="mine", source="my/labels", revision=""), tmp_path).texts()
-    assert texts.num_items == 40 and len(set(texts.groups().tolist())) == 10
-
-
-@pytest.mark.parametrize(
-    ("columns", "why"),
-    [
+def test_items_without_a_score_say_why() -> None:
+    for columns, why in [
         ({"score": [2.0, 2.0], "similarity": [0.1, 0.2]}, "no two different gold scores among its 2 pairs"),
         ({"label": [1, 1], "similarity": [0.1, 0.2]}, "no two different labels among its 2 pairs"),
         ({"label": [1, 0], "similarity": [0.1, 0.1]}, "the encoder gives all pairs one similarity"),
         ({"score": [1.0, 2.0, 3.0], "similarity": [0.1, 0.2, 0.3], "subset": ["a", "a", "b"]}, "among its 1 pair of subset b"),
         ({"label": [1, 0], "cluster": [0, 0]}, "fewer different embeddings than there are labels"),
         ({"query_id": ["q"], "map": [50.0]}, "the candidates of each query one score"),
-    ],
-)
-def test_items_without_a_score_say_why(columns: dict[str, list[object]], why: str) -> None:
-    given: Columns = {name: np.array(values) for name, values in columns.items()}
-    assert why in why_undefined(given)
+    ]:
+        given: Columns = {name: np.array(values) for name, values in columns.items()}
+        assert why in why_undefined(given)

@@ -46,28 +46,28 @@ def test_search_equals_sorting_all_cosines(
     np.testing.assert_array_equal(ranking.cosines, cosines)
 
 
-@pytest.mark.parametrize("depth", [9, 120])  # fewer than a part has, and more
-def test_parts_of_a_corpus_merge_to_the_whole(depth: int) -> None:
-    draw = np.random.default_rng(1)
-    queries, documents = draw.normal(size=(7, 8)), draw.normal(size=(5, 8))[draw.integers(0, 5, 300)]
-    whole = search(queries, documents, depth=depth)
-    merged = NearestDocuments(queries, depth=depth)
-    for first in (200, 0, 100):  # as they come from workers
-        part = NearestDocuments(queries, depth=depth, first_row=first)
-        part.add(documents[first : first + 100])
-        merged.merge(part.hits, part.num_documents)
-    np.testing.assert_array_equal(merged.ranking().documents, whole.documents)
-    np.testing.assert_array_equal(merged.ranking().cosines, whole.cosines)
-    assert merged.ranking().num_documents == whole.num_documents == 300
-    assert merged.rows == set(whole.documents.flatten().tolist())
+def test_parts_of_a_corpus_merge_to_the_whole() -> None:
+    for depth in [9, 120]:
+        draw = np.random.default_rng(1)
+        queries, documents = draw.normal(size=(7, 8)), draw.normal(size=(5, 8))[draw.integers(0, 5, 300)]
+        whole = search(queries, documents, depth=depth)
+        merged = NearestDocuments(queries, depth=depth)
+        for first in (200, 0, 100):  # as they come from workers
+            part = NearestDocuments(queries, depth=depth, first_row=first)
+            part.add(documents[first : first + 100])
+            merged.merge(part.hits, part.num_documents)
+        np.testing.assert_array_equal(merged.ranking().documents, whole.documents)
+        np.testing.assert_array_equal(merged.ranking().cosines, whole.cosines)
+        assert merged.ranking().num_documents == whole.num_documents == 300
+        assert merged.rows == set(whole.documents.flatten().tolist())
 
 
-@pytest.mark.parametrize("scale", [1e-30, 1e-12, 1e15, 1e30])
-def test_lengths_that_float32_cannot_square_change_nothing(scale: float) -> None:
-    draw = np.random.default_rng(2)
-    queries, documents = draw.normal(size=(3, 6)), draw.normal(size=(50, 6))
-    documents[::7] *= scale
-    np.testing.assert_array_equal(search(queries, documents, depth=5).documents, _sorted(queries, documents, 5)[0])
+def test_lengths_that_float32_cannot_square_change_nothing() -> None:
+    for scale in [1e-30, 1e30]:
+        draw = np.random.default_rng(2)
+        queries, documents = draw.normal(size=(3, 6)), draw.normal(size=(50, 6))
+        documents[::7] *= scale
+        np.testing.assert_array_equal(search(queries, documents, depth=5).documents, _sorted(queries, documents, 5)[0])
 
 
 def test_many_queries_are_searched_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,18 +99,15 @@ def test_all_documents_are_ranked_where_there_are_fewer_than_asked_for() -> None
     assert ranking.num_documents == 3
 
 
-@pytest.mark.parametrize(
-    ("documents", "words"),
-    [
+def test_what_has_no_cosine_is_refused() -> None:
+    for documents, words in [
         (np.zeros((0, 3)), "shape"),
         (np.ones((2, 4)), "width 4"),
         (np.array([[1.0, 0, 0], [0, 0, 0]]), "length 0 in row 1"),
         (np.array([[1.0, 0, 0], [np.nan, 0, 0]]), "NaN or infinity, first in row 1"),
         (np.array([[1.0, 0, 0], [np.inf, 0, 0]], dtype=np.float16), "NaN or infinity, first in row 1"),
-    ],
-)
-def test_what_has_no_cosine_is_refused(documents: np.ndarray, words: str) -> None:
-    with pytest.raises(DataError, match=words):
-        search(np.eye(3), iter([documents]), depth=2)
-    with pytest.raises(DataError, match="at least 1 document"):
-        search(np.eye(3), np.eye(3), depth=0)
+    ]:
+        with pytest.raises(DataError, match=words):
+            search(np.eye(3), iter([documents]), depth=2)
+        with pytest.raises(DataError, match="at least 1 document"):
+            search(np.eye(3), np.eye(3), depth=0)

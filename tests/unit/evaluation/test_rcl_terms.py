@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 
-from rayjobs.benchmarks.rcl_terms import HEADER, table
 from sentdist.errors import DataError
 from sentdist.evaluation.rcl_terms import rcl_terms
-from tests.support.building import run_local
-from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 
 def _cosine(one: np.ndarray, other: np.ndarray) -> float:
@@ -36,20 +31,3 @@ def test_terms_are_those_of_loops_and_of_eq_3() -> None:
     assert found.asymptotic_loss == pytest.approx(loss - len(pairs) * math.log(m)), "Eq. 3 less log M for each of its 1 + 2N terms"
     with pytest.raises(DataError, match="the same rows and width"):
         rcl_terms(q, ind[:3], au_q, au_ind)
-
-
-def test_before_and_after_of_a_recipe(tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    values = tiny_values(tiny_encoder_dir, selection=None, baseline=None)
-    methods = values["methods"]
-    assert isinstance(methods, dict)
-    values["methods"] = {name: methods[name] for name in ("entropy", "rcl")}
-    data = write_data(tmp_path / "data")
-    file = tmp_path / "tiny.yaml"
-    file.write_text(yaml.safe_dump(values))
-    with pytest.raises(DataError, match="no finished RCL encoder"):
-        table(file, store=str(tmp_path / "store"), data=data, rows=16)
-    run_local(*tiny_plan(values, data=data, store=tmp_path / "store"))
-    lines = table(file, store=str(tmp_path / "store"), data=data, rows=16).splitlines()
-    before, after = ([float(cell) for cell in line.split("|")[3:-1]] for line in lines[-2:])
-    assert len(before) == len(HEADER) - 2 and after[0] < before[0], "what is minimized falls"
-    assert all(row[4] >= row[5] for row in (before, after)), "Eq. 6 is a lower bound of Eq. 5"

@@ -20,7 +20,7 @@ def test_one_seed_has_no_spread() -> None:
     assert (found.mean, found.sd, found.low, found.high, found.num_seeds) == (80.0, None, None, None, 1)
 
 
-@pytest.mark.parametrize("scores", [[], [80.0, float("nan")]])
-def test_what_has_no_mean_is_refused(scores: list[float]) -> None:
-    with pytest.raises(DataError, match="Leave out runs"):
-        summarize(scores)
+def test_what_has_no_mean_is_refused() -> None:
+    for scores in [[], [80.0, float("nan")]]:
+        with pytest.raises(DataError, match="Leave out runs"):
+            summarize(scores)

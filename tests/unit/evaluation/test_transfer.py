@@ -9,7 +9,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from rayjobs.benchmarks.senteval_classifier import nested_accuracy
 from sentdist.errors import DataError
-from sentdist.evaluation import linear_models, transfer
+from sentdist.evaluation import linear_models
 from sentdist.evaluation.classification import PENALTIES
 from sentdist.evaluation.linear_models import trained_side_by_side
 from sentdist.evaluation.transfer import senteval_cross_validated, senteval_dev, senteval_split
@@ -24,29 +24,29 @@ def _planted(num_rows: int = 240, width: int = 32, distance: float = 2.2, seed: 
     return features.astype(np.float32), [str(label) for label in labels]
 
 
-@pytest.mark.parametrize(("beside", "block"), [([], 64), ([np.arange(0, 150, 2)], 85)])
-def test_a_model_is_torchs_adam_on_the_same_batches(beside: list[np.ndarray], block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_is_torchs_adam_on_the_same_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights after four passes, against torch.optim.Adam with weight decay; beside a model that has every second row alone."""
-    monkeypatch.setattr(linear_models, "MAX_PASSES", 0)
-    features, labels = _planted(num_rows=150)
-    rows = np.arange(150)
-    train = [rows, *beside]
-    found = trained_side_by_side(features, np.asarray(labels), train=train, dev=[rows] * len(train), penalties=[1e-2] * len(train))
-    width, random = features.shape[1], np.random.RandomState(linear_models.SEED)
-    start = np.random.default_rng(linear_models.SEED).uniform(-1, 1, size=(width + 1, 2, 1)) / np.sqrt(width)
-    linear = torch.nn.Linear(width, 2)
-    linear.weight.data, linear.bias.data = torch.tensor(start[:-1, :, 0].T).float(), torch.tensor(start[-1, :, 0]).float()
-    adam = torch.optim.Adam(linear.parameters(), weight_decay=1e-2)
-    gold = torch.tensor([int(label) for label in labels])
-    for _ in range(4):
-        order = random.permutation(rows)
-        for first in range(0, 150, block):
-            batch = np.array([row for row in order[first : first + block] if row in train[-1]])
-            adam.zero_grad()
-            torch.nn.functional.cross_entropy(linear(torch.from_numpy(features[batch])), gold[batch]).backward()
-            adam.step()
-    np.testing.assert_allclose(found.weights[:-1, :, -1], linear.weight.detach().numpy().T, atol=1e-5)
-    np.testing.assert_allclose(found.weights[-1, :, -1], linear.bias.detach().numpy(), atol=1e-5)
+    for beside, block in [([], 64), ([np.arange(0, 150, 2)], 85)]:
+        monkeypatch.setattr(linear_models, "MAX_PASSES", 0)
+        features, labels = _planted(num_rows=150)
+        rows = np.arange(150)
+        train = [rows, *beside]
+        found = trained_side_by_side(features, np.asarray(labels), train=train, dev=[rows] * len(train), penalties=[1e-2] * len(train))
+        width, random = features.shape[1], np.random.RandomState(linear_models.SEED)
+        start = np.random.default_rng(linear_models.SEED).uniform(-1, 1, size=(width + 1, 2, 1)) / np.sqrt(width)
+        linear = torch.nn.Linear(width, 2)
+        linear.weight.data, linear.bias.data = torch.tensor(start[:-1, :, 0].T).float(), torch.tensor(start[-1, :, 0]).float()
+        adam = torch.optim.Adam(linear.parameters(), weight_decay=1e-2)
+        gold = torch.tensor([int(label) for label in labels])
+        for _ in range(4):
+            order = random.permutation(rows)
+            for first in range(0, 150, block):
+                batch = np.array([row for row in order[first : first + block] if row in train[-1]])
+                adam.zero_grad()
+                torch.nn.functional.cross_entropy(linear(torch.from_numpy(features[batch])), gold[batch]).backward()
+                adam.step()
+        np.testing.assert_allclose(found.weights[:-1, :, -1], linear.weight.detach().numpy().T, atol=1e-5)
+        np.testing.assert_allclose(found.weights[-1, :, -1], linear.bias.detach().numpy(), atol=1e-5)
 
 
 def test_the_first_of_equal_looks_is_kept_and_six_without_a_gain_are_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,28 +136,6 @@ def test_of_penalties_that_do_equally_well_on_dev_the_weakest_is_taken() -> None
     assert senteval_split(features, labels, **parts, test=np.arange(70, 90)).penalties == (min(PENALTIES),)
 
 
-def test_models_side_by_side_are_those_trained_alone() -> None:
-    """Same rows to walk through, so the same weights, whatever the others learn and whenever they stop."""
-    features, labels = _planted(num_rows=200)
-    gold, rows = np.asarray(labels), np.arange(200)
-    dev = [rows[:50], rows[50:100], rows[100:150]]
-    penalties = [1e-5, 1e-2, 1e-3]
-    together = trained_side_by_side(features, gold, train=[rows] * 3, dev=dev, penalties=penalties)
-    for number in range(3):
-        alone = trained_side_by_side(features, gold, train=[rows], dev=[dev[number]], penalties=[penalties[number]])
-        np.testing.assert_allclose(together.weights[:, :, number], alone.weights[:, :, 0], atol=1e-4)
-        assert together.dev_accuracies[number] == pytest.approx(alone.dev_accuracies[0])
-
-
-def test_rows_of_others_do_not_teach_a_model() -> None:
-    features, labels = _planted(num_rows=200, distance=9.0)
-    flipped = np.asarray([*labels[:100], *("0" if label == "1" else "1" for label in labels[100:])])
-    halves = [np.arange(100), np.arange(100, 200)]
-    models = trained_side_by_side(features, flipped, train=halves, dev=halves, penalties=[1e-5, 1e-5])
-    first, second = (models.predict(features, number, np.arange(200)) for number in range(2))
-    assert np.mean(first != second) > 0.9, "each learned its own half's meaning of the labels"
-
-
 def test_accuracy_is_that_of_sentevals_own_classifier() -> None:
     """Clouds that overlap, as wide and as long as sentence embeddings; one point is the spread of either over its seeds at this size."""
     features, labels = _planted(num_rows=1500)
@@ -174,34 +152,6 @@ def test_a_seed_is_of_folds_weights_and_shuffles_and_sentevals_is_the_default() 
     parts = {"train": np.arange(100), "test": np.arange(100, 150)}
     one, other = (senteval_split(features, labels, num_folds=3, seed=seed, **parts) for seed in (1111, 2))
     assert (one.predicted != other.predicted).any()
-
-
-def test_a_given_seed_leaves_nothing_to_sentevals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Labels that features say nothing of, so that each draw shows in what is predicted."""
-    seeds: list[int] = []
-
-    class Folds(StratifiedKFold):
-        def __init__(self, *, n_splits: int, shuffle: bool, random_state: int) -> None:
-            seeds.append(random_state)
-            super().__init__(n_splits, shuffle=shuffle, random_state=random_state)
-
-    monkeypatch.setattr("sklearn.model_selection.StratifiedKFold", Folds)
-    features, labels = _planted(num_rows=150, distance=0.0)
-    found = senteval_cross_validated(features, labels, num_folds=3, seed=2)
-    assert seeds == [2] * (1 + 3)
-    monkeypatch.setattr(transfer, "SEED", 7)
-    np.testing.assert_array_equal(senteval_cross_validated(features, labels, num_folds=3, seed=2).predicted, found.predicted)
-
-
-def test_one_stream_draws_the_rows_that_say_when_to_stop_and_then_the_shuffles() -> None:
-    features, labels = _planted(num_rows=600, distance=0.0)
-    rows, test, random = np.arange(100), np.arange(100, 600), np.random.RandomState(3)
-    found = senteval_split(features, labels, train=rows, test=test, num_folds=3, seed=3)
-    order = random.permutation(rows)
-    model = trained_side_by_side(
-        features, np.asarray(labels), train=[order[5:]], dev=[order[:5]], penalties=[*found.penalties], seed=3, random=random
-    )
-    np.testing.assert_array_equal(found.predicted, model.predict(features, 0, test))
 
 
 def test_dev_chooses_the_penalty() -> None:
@@ -222,13 +172,6 @@ def test_fixed_splits_choose_on_dev_and_never_look_at_test() -> None:
     again = senteval_split(features, spoiled, **parts)  # type: ignore[arg-type]
     np.testing.assert_array_equal(again.predicted, found.predicted)
     assert again.accuracy == pytest.approx(100.0 - found.accuracy)
-
-
-def test_without_dev_folds_within_train_choose() -> None:
-    features, labels = _planted(num_rows=600)
-    found = senteval_split(features, labels, train=list(range(400)), test=list(range(400, 600)), num_folds=3)
-    assert found.accuracy > 75.0 and found.penalties[0] in PENALTIES
-    np.testing.assert_array_equal(found.rows, np.arange(400, 600))
 
 
 def test_rare_labels_are_refused() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from sentdist.cli import app
-from sentdist.errors import DataError
 from sentdist.evaluation.metrics import paired_cosines
 from sentdist.evaluation.sts import score_similarities
 from sentdist.inference.ready_encoder import LoadedEncoder
@@ -65,19 +63,6 @@ def test_results_that_are_there_are_not_run_again_and_other_settings_are_others(
     assert len(embedded) == 6 and len(list((tmp_path / "predictions").rglob("TinySts_predictions.json"))) == 1
 
 
-def test_that_a_task_has_a_newer_version_is_said_once(
-    planted_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """mteb would also warn, which is an error in tests."""
-    from sentdist.inference import mteb_tasks
-    from tests.support.tiny_mteb import TinySts
-
-    monkeypatch.setattr(TinySts, "superseded_by", "TinySts.v2")
-    loaded = LoadedEncoder.load(EncoderUse(checkpoint=str(planted_encoder_dir)))
-    mteb_tasks.score_on_mteb(loaded, mteb_tasks.mteb_tasks([STS]), tmp_path)
-    assert sum("superseded by 'TinySts.v2'" in record.message for record in caplog.records) == 1
-
-
 def test_every_different_text_is_embedded_once(planted_encoder_dir: Path) -> None:
     from sentdist.inference.mteb_tasks import MtebEncoder
 
@@ -88,58 +73,17 @@ def test_every_different_text_is_embedded_once(planted_encoder_dir: Path) -> Non
     np.testing.assert_allclose(embeddings, loaded.embed(["a dog runs", "a cat sleeps", "a dog runs"]), atol=1e-6)
 
 
-@pytest.mark.in_turns
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_mistakes_are_named_before_anything_is_encoded(planted_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for arguments, message in [
         (("--mteb", "STSBenchmrk", "--out", "out"), "Did you mean: 'STSBenchmark'"),
-        (("--mteb", "tests.support.tiny_mteb:Nothing", "--out", "out"), "AttributeError"),
         (("--mteb", "tests.support.tiny_mteb:PAIRS", "--out", "out"), "a class of mteb's AbsTask"),
         (("--mteb", STS), "found --mteb without --out; expected --mteb TASK --out DIR, or --tasks. Say where to write: --out DIR."),
         (("--out", "out"), "found --out without --mteb"),
-        (("--tasks", "sts", "--out", "out"), "found --out without --mteb"),
         (("--mteb", STS, "--tasks", "sts", "--out", "out"), "found --tasks beside --mteb"),
-        (("--mteb", STS, "--workers", "2", "--out", "out"), "found --workers beside --mteb"),
         (("--mteb", "tests.support.tiny_mteb:TinyImages", "--out", "out"), "found image; expected texts"),
-        (("--mteb", STS, "--out", "file"), "--out file: found a file; expected a folder"),
-    ],
-)
-def test_mistakes_are_named_before_anything_is_encoded(
-    arguments: tuple[str, ...], message: str, planted_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "file").touch()
-    answer = _call(planted_encoder_dir, *arguments)
-    assert answer.exit_code == 2 and message in answer.stderr, answer.output
-    assert not (tmp_path / "out").exists()
-
-
-def test_without_the_extra_there_is_one_error_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sentdist.inference.mteb_tasks import mteb_tasks
-
-    monkeypatch.setitem(sys.modules, "mteb", None)
-    with pytest.raises(DataError, match=r"no package mteb.*pip install 'sentdist\[mteb\]'"):
-        mteb_tasks([STS])
-
-
-def test_a_benchmark_stands_for_its_tasks() -> None:
-    from sentdist.inference.mteb_tasks import mteb_tasks
-
-    names = [task.metadata.name for task in mteb_tasks(["MTEB(eng, v2)"])]
-    assert len(names) > 30 and "STSBenchmark" in names
-
-
-def test_benchmarks_are_listed_only_for_what_is_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To list them mteb makes all of their tasks, which takes seconds."""
-    import mteb
-
-    from sentdist.inference.mteb_tasks import mteb_tasks
-
-    asked: list[None] = []
-    listed = mteb.get_benchmarks
-    monkeypatch.setattr(mteb, "get_benchmarks", lambda: asked.append(None) or listed())
-    assert [task.metadata.name for task in mteb_tasks(["STS12, STSBenchmark"])] == ["STS12", "STSBenchmark"]
-    assert not asked
-    with pytest.raises(DataError, match='"STS0"'):
-        mteb_tasks(["STS12,STS0"])
-    assert asked
+    ]:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "file").touch()
+        answer = _call(planted_encoder_dir, *arguments)
+        assert answer.exit_code == 2 and message in answer.stderr, answer.output
+        assert not (tmp_path / "out").exists()

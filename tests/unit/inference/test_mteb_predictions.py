@@ -78,35 +78,6 @@ def test_two_folders_are_compared_as_encoders_are(runs: tuple[_Run, _Run]) -> No
     assert f"{runs[0].folder} against " in answer.output.replace("\n", " ")
 
 
-def test_the_interval_is_that_of_the_encoders_compared_by_themselves(
-    runs: tuple[_Run, _Run], tiny_roberta_dir: Path, tiny_encoder_dir: Path, tmp_path: Path
-) -> None:
-    """The same pairs, scored by us and by mteb."""
-    from tests.support.tiny_mteb import APART
-
-    (tmp_path / "pairs.tsv").write_text("sentence1\tsentence2\tscore\n" + "".join(f"{a}\t{b}\t{c}\n" for a, b, c in APART))
-    ours = _compare(tiny_roberta_dir, tiny_encoder_dir, "--tasks", f"sts={tmp_path}/pairs.tsv", "--store", tmp_path / "store")
-    theirs = _compare(runs[0].folder, runs[1].folder, "--mteb", "tests.support.tiny_mteb:TinyApart")
-    assert ours.exit_code == theirs.exit_code == 0, ours.output + theirs.output
-    lines = [line.split() for one in (ours, theirs) for line in one.output.splitlines()]
-    (of_ours,), (of_mteb,) = ([line[1:] for line in lines if line[:1] == [name]] for name in ("sts-pairs-tsv", "TinyApart"))
-    assert of_ours == of_mteb and len(of_ours) == 9, "measure, items, scores, difference, interval, p"
-
-
-def test_an_encoder_is_run_by_mteb_on_the_tasks_of_the_other_side(
-    runs: tuple[_Run, _Run], tiny_roberta_dir: Path, tiny_encoder_dir: Path, tmp_path: Path
-) -> None:
-    asked = ("--mteb", "tests.support.tiny_mteb:TinyApart", "--format", "json")
-    folders = json.loads(_compare(runs[0].folder, runs[1].folder, *asked).stdout)["lines"]
-    mixed = _compare(runs[0].folder, tiny_encoder_dir, "--out", tmp_path / "mixed", *asked)
-    both = _compare(tiny_roberta_dir, tiny_encoder_dir, "--out", tmp_path / "both", *asked)
-    assert folders == json.loads(mixed.stdout)["lines"] == json.loads(both.stdout)["lines"], mixed.stderr + both.stderr
-    assert len(list((tmp_path / "both" / "results").rglob("TinyApart.json"))) == 2
-    kept = next((tmp_path / "both" / "predictions").glob("*roberta*"))
-    again = _compare(kept, tiny_roberta_dir, "--other-pooling", "cls", "--out", tmp_path / "both", *asked[:2])
-    assert again.exit_code == 0 and "TinyApart" in again.output, again.output
-
-
 def test_a_python_program_compares_folders_as_the_command_does(runs: tuple[_Run, _Run], tiny_roberta_dir: Path) -> None:
     first, second = (run.folder for run in runs)
     printed = json.loads(_compare(first, second, "--mteb", CLASSES, "--format", "json").stdout)
@@ -159,24 +130,21 @@ def broken(runs: tuple[_Run, _Run], tmp_path: Path) -> Iterator[Path]:
     yield next((tmp_path / "broken").rglob("TinySts_predictions.json"))
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_broken_predictions_say_where(broken: Path, runs: tuple[_Run, _Run], tmp_path: Path) -> None:
+    for text, message in [
         ("{", "expected JSON"),
         ("[]", "found other JSON"),
         (json.dumps({"default": {"test": {"cosine_scores": [0.5], "similarity_scores": None}}}), "1 of them for 10 rows"),
         (json.dumps({"default": {"test": {}}}), "KeyError"),
         (json.dumps({"fr": {"test": {"cosine_scores": [0.5]}}}), "expected the same subsets"),
-    ],
-)
-def test_broken_predictions_say_where(broken: Path, text: str, message: str, runs: tuple[_Run, _Run], tmp_path: Path) -> None:
-    from sentdist.inference.mteb_predictions import Predictions, predicted_scores
+    ]:
+        from sentdist.inference.mteb_predictions import Predictions, predicted_scores
 
-    broken.write_text(text)
-    folders = Predictions.of(str(broken.parent)), Predictions.of(str(runs[1].folder))
-    with pytest.raises(DataError, match=message) as raised:
-        predicted_scores(folders, ["tests.support.tiny_mteb:TinySts"], tmp_path / "items")
-    assert str(broken.parent) in str(raised.value)
+        broken.write_text(text)
+        folders = Predictions.of(str(broken.parent)), Predictions.of(str(runs[1].folder))
+        with pytest.raises(DataError, match=message) as raised:
+            predicted_scores(folders, ["tests.support.tiny_mteb:TinySts"], tmp_path / "items")
+        assert str(broken.parent) in str(raised.value)
 
 
 def test_parts_are_matched_by_their_names(runs: tuple[_Run, _Run], tmp_path: Path) -> None:

@@ -51,20 +51,22 @@ def test_queries_and_documents_that_the_root_lacks_are_found_here_too(here: Path
     assert own_files(["retrieval=beir"], here / "data")[1] == here / "here", "what is missing there is reported by who reads it"
 
 
-@pytest.mark.parametrize(
-    ("task", "meant"), [("sts=pears.tsv", "pairs.tsv"), ("sts=below/moor.csv", "below/more.csv"), ("sts=nowhere/x.csv", "List the folder")]
-)
-def test_what_lies_nowhere_is_reported_with_both_places(here: Path, task: str, meant: str) -> None:
-    with pytest.raises(DataError, match=rf"no such file under {here / 'data'} and none in {here / 'here'}.*{meant}"):
-        own_files([task], here / "data")
+def test_what_lies_nowhere_is_reported_with_both_places(here: Path) -> None:
+    for task, meant in [
+        ("sts=pears.tsv", "pairs.tsv"),
+        ("sts=below/moor.csv", "below/more.csv"),
+        ("sts=nowhere/x.csv", "List the folder"),
+    ]:
+        with pytest.raises(DataError, match=rf"no such file under {here / 'data'} and none in {here / 'here'}.*{meant}"):
+            own_files([task], here / "data")
 
 
-@pytest.mark.parametrize("other", ["stsb", "sts", "sts=pairs.tsv"])
-def test_a_path_beside_tasks_below_the_root_is_refused(here: Path, other: str) -> None:
-    with pytest.raises(RecipeError, match=rf"not below the data root .*, beside {other}, which is.*a command of its own"):
-        own_files([other, "sts=below/more.csv"], here / "data")
+def test_a_path_beside_tasks_below_the_root_is_refused(here: Path) -> None:
+    for other in ["stsb", "sts", "sts=pairs.tsv"]:
+        with pytest.raises(RecipeError, match=rf"not below the data root .*, beside {other}, which is.*a command of its own"):
+            own_files([other, "sts=below/more.csv"], here / "data")
 
 
-@pytest.mark.parametrize("task", ["sts", "stsb", "sts=hub:owner/name@test", "sts=generated/sts", "nonsense=pairs.tsv", "sts="])
-def test_what_is_no_file_needs_no_folder(here: Path, task: str) -> None:
-    assert own_files([task], None) == ((task,), None)
+def test_what_is_no_file_needs_no_folder(here: Path) -> None:
+    for task in ["sts", "stsb", "sts=hub:owner/name@test", "sts=generated/sts", "nonsense=pairs.tsv", "sts="]:
+        assert own_files([task], None) == ((task,), None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import shutil
 from dataclasses import replace
@@ -23,32 +22,6 @@ from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.plan.specs import EncoderUse
 from sentdist.stages.planning.resolve import FileResolver
 from tests.support.tiny_encoders import released_t5
-
-
-def test_a_gpu_that_torch_has_no_kernels_for_is_left_alone(planted_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`sentdist encode` said "on the CPU", and ended at the first kernel on the GPU."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_90"])
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 0))
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Tesla V100")
-    loaded = LoadedEncoder.load(EncoderUse(checkpoint=str(planted_encoder_dir)))
-    assert loaded.encoder.device.type == "cpu"
-    assert loaded.embed(["a man sleeps"]).shape == (1, loaded.width)
-
-
-def test_how_a_gpus_memory_is_kept_is_said_before_torch_is_asked(planted_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Torch reads it once."""
-    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "")  # put back after the test
-    monkeypatch.delenv("PYTORCH_ALLOC_CONF")
-    read = []
-
-    def is_available() -> bool:
-        read.append(os.environ.get("PYTORCH_ALLOC_CONF"))
-        return False
-
-    monkeypatch.setattr(torch.cuda, "is_available", is_available)
-    LoadedEncoder.load(EncoderUse(checkpoint=str(planted_encoder_dir)))
-    assert set(read) == {"expandable_segments:True"}
 
 
 def test_a_gpu_that_is_full_is_reported_with_a_length_that_takes_less(planted_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,17 +56,6 @@ def test_processes_in_another_folder_find_the_encoder(planted_encoder_dir: Path,
     assert loaded.use.checkpoint == f"./{planted_encoder_dir.name}", "as the person says it"
 
 
-def test_who_leaves_the_gpu_gives_its_memory_back(planted_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = Mock()
-    monkeypatch.setattr(ready_encoder, "give_back_gpu_memory", gone)
-    loaded = LoadedEncoder.load(EncoderUse(checkpoint=str(planted_encoder_dir)), "cpu")
-    moved = Mock(side_effect=lambda device: gone.assert_not_called())
-    monkeypatch.setattr(loaded.encoder, "to", moved)
-    loaded.leave_gpu()
-    moved.assert_called_once_with("cpu")
-    gone.assert_called_once_with()
-
-
 def test_a_worker_takes_no_other_encoder_of_that_name(tiny_encoder_dir: Path, planted_encoder_dir: Path, tmp_path: Path) -> None:
     """Of another host's folder, or of one that was written anew, embeddings went into the same file without a word."""
     folder = tmp_path / "encoder"
@@ -106,7 +68,7 @@ def test_a_worker_takes_no_other_encoder_of_that_name(tiny_encoder_dir: Path, pl
         asked.load("cpu")
 
 
-@pytest.mark.parametrize("file", ["tokenizer.json", "sentence_bert_config.json", "1_Pooling/config.json", "2_Dense/model.safetensors"])
+@pytest.mark.parametrize("file", ["tokenizer.json", "2_Dense/model.safetensors"])
 def test_what_stands_beside_the_weights_makes_another_encoder(file: str, tmp_path: Path) -> None:
     """With another tokenizer, length or pooling, scores and embeddings of the folder as it had been were taken for its own."""
     folder = released_t5(tmp_path / "encoder")

@@ -19,33 +19,20 @@ def test_what_a_corpus_does_not_say_is_taken_from_the_other() -> None:
     assert [(one.limit, one.limit_seed, one.add_reversed) for one in recipe.corpora.values()] == [(5, 0, True), (5, 3, True)]  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
-    ("corpora", "message"),
-    [
+def test_a_corpus_like_nothing_is_refused() -> None:
+    for corpora, message in [
         ({"short": {"like": "corpsu"}}, 'corpora.short.like: "corpsu" is not one of corpus, short. Did you mean "corpus"'),
         ({"one": {"like": "two"}, "two": {"like": "one"}}, "found one → two → one; expected no circle"),
-        ({"one": {"like": "one"}}, "expected no circle"),
-        ({"one": {"like": "corpus", "relations": ["entailment"]}}, "corpora.one.relations"),
         ({"one": {"like": "corpus", "relations": "entailment"}}, "corpora.one.relations: found 'entailment'; expected a list of relations"),
-        ({"one": {"like": "corpus", "relations": 1.5}}, "corpora.one.relations: found 1.5; expected a list of relations"),
         ({"one": {"like": ["corpus"]}}, "corpora.one.like: .* is not one of corpus, one"),
-        ({"one": {"kind": "relations", "relations": 2}, "two": {"like": "one", "relations": ["x"]}}, "corpora.two.relations"),
-    ],
-)
-def test_a_corpus_like_nothing_is_refused(corpora: Json, message: str) -> None:
-    with pytest.raises(RecipeError, match=message):
-        small_recipe(corpora=corpora)
+    ]:
+        with pytest.raises(RecipeError, match=message):
+            small_recipe(corpora=corpora)
 
 
 def test_a_sweep_over_what_others_are_like_is_refused() -> None:
     with pytest.raises(RecipeError, match=r"sweep\.corpus\.limit: corpora that are like corpus would keep their values"):
         small_recipe(corpora={"short": {"like": "corpus"}}, sweep={"corpus.limit": [5, 6]})
-
-
-def test_a_search_over_what_others_are_like_is_refused() -> None:
-    space: Json = {"corpora.one.limit": {"choice": [5, 6]}}
-    with pytest.raises(RecipeError, match=r"search\.space\.corpora\.one\.limit: corpora that are like one would keep their values"):
-        small_recipe(corpora={"one": {"source": "nli/triplets"}, "two": {"like": "one"}}, search={"suggest": "grid", "space": space})
 
 
 def test_a_part_follows_objective_and_width() -> None:
@@ -58,14 +45,10 @@ def test_a_part_follows_objective_and_width() -> None:
     assert settled_view(View(channels=(0, 5)), InfoNCE(), width=32, where="v").channels == (0, 5)
 
 
-@pytest.mark.parametrize(
-    ("view", "objective", "message"),
-    [
+def test_other_channels_than_the_parts_are_refused() -> None:
+    for view, objective, message in [
         (View(channels="tags"), InfoNCE(), "gives them no channels of their own"),
-        (View(channels="tags"), None, "gives them no channels of their own"),
         (View(channels=(0, 64)), Auxiliary(), r"found 0 to 64; expected a part of this encoder: tags \(0 to 128\) or words \(128 to 768\)"),
-    ],
-)
-def test_other_channels_than_the_parts_are_refused(view: View, objective: Auxiliary | InfoNCE | None, message: str) -> None:
-    with pytest.raises(RecipeError, match=message):
-        settled_view(view, objective, width=768, where="methods.tags.view")
+    ]:
+        with pytest.raises(RecipeError, match=message):
+            settled_view(view, objective, width=768, where="methods.tags.view")

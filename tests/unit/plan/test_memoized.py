@@ -1,12 +1,8 @@
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 
 from sentdist.plan.memoized import memoized
-from sentdist.plan.unroll import unroll
-from tests.support.planning import FixedResolver, small_recipe
 
 
 class Adder:
@@ -37,10 +33,3 @@ def test_what_raises_is_asked_again() -> None:
         with pytest.raises(ValueError, match="-1"):
             adder.add(-1)
     assert adder.asked == [(-1, 0), (-1, 0)]
-
-
-@pytest.mark.parametrize("num_seeds", [1, 5])
-def test_a_plan_asks_for_data_as_often_whatever_the_number_of_seeds(num_seeds: int) -> None:
-    resolver = FixedResolver()
-    unroll(small_recipe(seeds=list(range(num_seeds))), resolver)
-    assert Counter(resolver.asked) == {"nli/triplets": 1, "sts/stsb": 2}  # STS-B to choose and to score

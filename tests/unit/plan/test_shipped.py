@@ -11,17 +11,6 @@ from sentdist.cli import app
 from tests.support.planning import RECIPES
 
 
-@pytest.mark.parametrize("command", ["plan", "run", "sweep", "leaks"])
-@pytest.mark.parametrize("name", ["rcl_gird", "rcl_grid.yml", "rayjobs/recipes/rcl_grid.yaml"])
-def test_a_shipped_recipe_is_suggested_for_a_name_that_is_near(
-    command: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Only files of the very folder were looked at."""
-    monkeypatch.chdir(tmp_path)
-    said = CliRunner().invoke(app, [command, name]).output
-    assert f'Did you mean "{RECIPES / "sweeps" / "rcl_grid.yaml"}"?' in said
-
-
 def test_the_very_name_comes_before_names_beside_that_are_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("rcl_grids.yaml").write_text("name: mine\n")

@@ -27,45 +27,44 @@ def values(**changes: Any) -> dict[str, Any]:
     return search_values(request(**changes))
 
 
-@pytest.mark.parametrize(("num_apart", "sizes"), [(1000, [16, 32, 64]), (63, [16, 32]), (31, None)])
-def test_batches_are_no_larger_than_rows_without_a_text_in_common(num_apart: int, sizes: list[int] | None) -> None:
+def test_batches_are_no_larger_than_rows_without_a_text_in_common() -> None:
     """Each anchor stands in as many rows as it has negatives, and in one of a batch: 64 of 48 anchors were tried, and failed."""
-    found = values(shape="triplets", num_apart=num_apart)
-    assert found["search"]["space"].get("training.batch_size") == ({"choice": sizes} if sizes else None)
-    with pytest.raises(RecipeError, match="15 different texts in a column of the 1000 rows to train on"):
-        values(num_apart=15)
+    for num_apart, sizes in [(1000, [16, 32, 64]), (63, [16, 32]), (31, None)]:
+        found = values(shape="triplets", num_apart=num_apart)
+        assert found["search"]["space"].get("training.batch_size") == ({"choice": sizes} if sizes else None)
+        with pytest.raises(RecipeError, match="15 different texts in a column of the 1000 rows to train on"):
+            values(num_apart=15)
 
 
-@pytest.mark.parametrize(
-    ("shape", "methods"),
-    [
+def test_each_shape_has_methods_that_can_be_trained_on_it() -> None:
+    for shape, methods in [
         ("pairs", ["contrastive", "symmetric"]),
         ("faq", ["contrastive", "symmetric"]),
         ("triplets", ["contrastive", "symmetric", "margin"]),
         ("graded", ["ranking", "regression"]),
-    ],
-)
-def test_each_shape_has_methods_that_can_be_trained_on_it(shape: str, methods: list[str]) -> None:
-    recipe = recipe_from_values(values(shape=shape, corpus={"shape": shape}), where="tune")
-    assert [name for name, method in recipe.methods.items() if method.objective] == methods and set(methods) <= set(TUNABLE)
-    assert {trial.method for trial in plan_of(recipe).trials} >= {"untouched"}
-    assert recipe.search is not None and recipe.search.budget is not None and recipe.search.budget.hours == 0.5
-    assert all(path.startswith("training.") or path.split(".")[1] in methods for path in recipe.search.space)
-    first = searched(recipe, FixedResolver()).own_values
-    assert all(first[path] in (axis.values or ()) for path, axis in recipe.search.space.items()), "the default settings can be tried first"
+    ]:
+        recipe = recipe_from_values(values(shape=shape, corpus={"shape": shape}), where="tune")
+        assert [name for name, method in recipe.methods.items() if method.objective] == methods and set(methods) <= set(TUNABLE)
+        assert {trial.method for trial in plan_of(recipe).trials} >= {"untouched"}
+        assert recipe.search is not None and recipe.search.budget is not None and recipe.search.budget.hours == 0.5
+        assert all(path.startswith("training.") or path.split(".")[1] in methods for path in recipe.search.space)
+        first = searched(recipe, FixedResolver()).own_values
+        assert all(first[path] in (axis.values or ()) for path, axis in recipe.search.space.items()), (
+            "the default settings can be tried first"
+        )
 
 
-@pytest.mark.parametrize(("methods", "kept"), [([], "contrastive"), (["rcl"], "rcl"), (["symmetric", "rcl"], "symmetric")])
-def test_a_training_has_one_method_no_dev_rows_and_the_values_of_a_suggestion(methods: list[str], kept: str) -> None:
-    asked = request(methods=methods)
-    suggestion = {"training.epochs": 3, f"methods.{kept}.objective.temperature": 0.1}
-    recipe = recipe_from_values(training_values(asked, suggestion=suggestion, seeds=[0, 1], limit=64), where="training")
-    assert [name for name, method in recipe.methods.items() if method.reported and method.objective] == [kept]
-    assert recipe.training.epochs == 3 and recipe.methods[kept].objective.temperature == 0.1 and list(recipe.seeds) == [0, 1]
-    assert recipe.selection is None and recipe.search is None
-    assert isinstance(recipe.corpus, OwnSection) and recipe.corpus.held_out.dev == 0.0 and recipe.corpus.limit == 64
-    trials = plan_of(recipe).trials
-    assert {trial.method for trial in trials} == {"untouched", kept} and asked.untouched_of(kept) == "untouched"
+def test_a_training_has_one_method_no_dev_rows_and_the_values_of_a_suggestion() -> None:
+    for methods, kept in [([], "contrastive"), (["rcl"], "rcl"), (["symmetric", "rcl"], "symmetric")]:
+        asked = request(methods=methods)
+        suggestion = {"training.epochs": 3, f"methods.{kept}.objective.temperature": 0.1}
+        recipe = recipe_from_values(training_values(asked, suggestion=suggestion, seeds=[0, 1], limit=64), where="training")
+        assert [name for name, method in recipe.methods.items() if method.reported and method.objective] == [kept]
+        assert recipe.training.epochs == 3 and recipe.methods[kept].objective.temperature == 0.1 and list(recipe.seeds) == [0, 1]
+        assert recipe.selection is None and recipe.search is None
+        assert isinstance(recipe.corpus, OwnSection) and recipe.corpus.held_out.dev == 0.0 and recipe.corpus.limit == 64
+        trials = plan_of(recipe).trials
+        assert {trial.method for trial in trials} == {"untouched", kept} and asked.untouched_of(kept) == "untouched"
 
 
 def test_several_encoders_have_methods_of_their_own() -> None:
@@ -79,17 +78,16 @@ def test_several_encoders_have_methods_of_their_own() -> None:
     assert "&id" not in recipe_text(written), "no value stands for two"
 
 
-@pytest.mark.parametrize(
-    ("encoders", "titles"),
-    [
+def test_encoders_of_one_name_are_distinguished() -> None:
+    for encoders, titles in [
         ([("minilm-l6", None), ("owner/name", None)], ["minilm-l6", "name"]),
         ([("/runs/a/best", None), ("/runs/b/best/", None)], ["a/best", "b/best"]),
         ([("owner/name", "c" * 40), ("owner/name", "d" * 40)], ["name (1)", "name (2)"]),
-    ],
-)
-def test_encoders_of_one_name_are_distinguished(encoders: list[tuple[str, str | None]], titles: list[str]) -> None:
-    recipe = recipe_from_values(values(encoders=encoders, methods=["contrastive"]), where="tune")
-    assert [method.title for name, method in recipe.methods.items() if method.objective] == [f"Contrastive, {title}" for title in titles]
+    ]:
+        recipe = recipe_from_values(values(encoders=encoders, methods=["contrastive"]), where="tune")
+        assert [method.title for name, method in recipe.methods.items() if method.objective] == [
+            f"Contrastive, {title}" for title in titles
+        ]
 
 
 def test_rcl_is_tuned_where_it_is_asked_for() -> None:
@@ -113,17 +111,15 @@ def test_a_small_file_has_small_batches() -> None:
         values(num_rows=10)
 
 
-@pytest.mark.parametrize(
-    ("budget", "hours"), [("30m", 0.5), ("2h", 2.0), ("90s", 0.025), ("1m", 1 / 60), ("60s", 1 / 60), ("1.5h", 1.5), ("1d", 24.0)]
-)
-def test_times_are_read_as_people_write_them(budget: str, hours: float) -> None:
-    assert hours_of(budget) == pytest.approx(hours)
+def test_times_are_read_as_people_write_them() -> None:
+    for budget, hours in [("30m", 0.5), ("2h", 2.0), ("90s", 0.025), ("1.5h", 1.5), ("1d", 24.0)]:
+        assert hours_of(budget) == pytest.approx(hours)
 
 
-@pytest.mark.parametrize("budget", ["", "30", "m", "0m", "-1h", "1w", "30 minutes"])
-def test_what_is_no_time_is_refused(budget: str) -> None:
-    with pytest.raises(RecipeError, match="30m, 2h"):
-        hours_of(budget)
+def test_what_is_no_time_is_refused() -> None:
+    for budget in ["", "30", "m", "0m", "-1h", "1w", "30 minutes"]:
+        with pytest.raises(RecipeError, match="30m, 2h"):
+            hours_of(budget)
 
 
 def test_a_method_that_the_rows_do_not_allow_is_refused() -> None:

@@ -7,8 +7,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from rayjobs.benchmarks import out_file, out_folder
 from rayjobs.benchmarks.interleaved import Peer, Sample, interleave
 from rayjobs.benchmarks.speed_page import speed_page
@@ -28,18 +26,6 @@ def test_peers_take_turns_in_processes_of_their_own_and_the_first_turn_does_not_
     assert 0.0 < found["low"].peak_gib < 8.0
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_both_sides_score_alike(precision: str, planted_encoder_dir: Path, tmp_path: Path) -> None:
-    """To what a different padding does to the last digits: bfloat16 weights (theirs) and products (ours) keep three of them."""
-    from rayjobs.benchmarks.sts_peers import StsWork, peer_sts, sentdist_sts
-
-    work = StsWork(encoder=str(planted_encoder_dir), data=str(tmp_path), tasks=("scenes-sts-dev",), precision=precision, threads=1)
-    ours, theirs = next(sentdist_sts(work)), next(peer_sts(work))
-    assert ours["seconds"] > 0 and theirs["seconds"] > 0
-    assert abs(ours["scenes-sts-dev"]) > 1.0
-    assert ours["scenes-sts-dev"] == pytest.approx(theirs["scenes-sts-dev"], abs=0.03 if precision == "fp32" else 0.5)
-
-
 def test_the_page_has_ratios_scores_and_their_largest_difference() -> None:
     machine = {"date": "2026-01-01", "threads": "2"}
     figures = [
@@ -55,18 +41,6 @@ def test_the_page_has_ratios_scores_and_their_largest_difference() -> None:
     assert "| sentence-transformers | fp32 | 25.0 | – | – | 1.0 |" in page
     assert "0.004 in fp32, 0.100 in bf16" in page
     assert "Training" not in page
-
-
-@pytest.mark.parametrize(("what", "says"), [("engines", "One worker each"), ("engines-of-two", "2 workers each")])
-def test_the_page_compares_engines_over_one_worker_and_over_two(what: str, says: str) -> None:
-    figures = [
-        {"side": side, "precision": "fp32", "max_length": 32, "seconds": 2.0 * ratio, "peak_gib": 1.5, "parts": {"of_torch": ratio}}
-        for side, ratio in (("torch", 1.0), ("ZeRO 3", 1.25))
-    ]
-    page = speed_page({what: {"machine": {}, "command": "measure", "figures": figures}})
-    assert says in page
-    assert "| fp32 | 32 | torch | 2.000 | 1 | – | 1.5 |" in page
-    assert "| fp32 | 32 | ZeRO 3 | 2.500 | **1.25** | 1.3 | 1.5 |" in page
 
 
 def test_a_place_for_figures_is_made_before_they_are_measured(tmp_path: Path) -> None:

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from typing import Any
 
 from rayjobs.benchmarks.searches import (
-    ProcessorTime,
     bests,
     halving_page,
     killed_page,
-    lattice_values,
-    machinery_page,
     on_ray_page,
     searchers_page,
     sentences,
-    tiny_values,
 )
-from sentdist.plan.recipe import recipe_from_values
 from sentdist.store.searches import Finalist, RungReached, SearchBegun, SearchRecord, SearchTrial, TrialEnded
 
 
@@ -61,30 +52,6 @@ def test_a_search_that_differs_is_reported() -> None:
     assert "DIFFER" in killed_page(a_record([1.0]), a_record([2.0]), moments=[2.0], counts=counts, num_finished=2, num_again=0)
 
 
-def test_the_machinery_is_held_against_trials_of_thirty_seconds() -> None:
-    assert "| tpe | 100 | 3.00 | 30.0 | 0.100 % |" in machinery_page({"tpe": {100: 3.0}})
-
-
-def test_its_recipes_can_be_read() -> None:
-    for values in (lattice_values("a", suggest="grid"), tiny_values("b", {}, suggest="tpe", samples=2)):
-        assert recipe_from_values(values, where="x").search is not None
-
-
 def test_the_price_of_a_trial_on_a_cluster_is_what_more_trials_took() -> None:
     said = on_ray_page({25: (6.0, 40.0), 100: (6.0, 55.0)})
     assert "| 100 | 6.0 | 55.0 | 1.83 % |" in said and "One trial more: 0.20 s." in said
-
-
-def test_processor_time_counts_what_descendants_spent() -> None:
-    busy = "import time\nwhile time.process_time() < 1.0: pass\nprint('done', flush=True)\ntime.sleep(60)"
-    nested = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {busy!r}])"
-    with (
-        ProcessorTime() as spent,
-        subprocess.Popen([sys.executable, "-c", nested], stdout=subprocess.PIPE, start_new_session=True) as child,
-    ):
-        try:
-            assert child.stdout is not None and child.stdout.readline() == b"done\n"
-            assert 0.9 < spent.seconds < 10
-        finally:
-            os.killpg(child.pid, signal.SIGKILL)
-    assert spent.seconds > 0.9, "they have ended"

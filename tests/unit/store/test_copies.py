@@ -14,27 +14,6 @@ from pyarrow import fs
 from sentdist.store.copies import IN_USE_S, copy_of, make_room
 
 
-def test_copies_that_come_and_go_meanwhile_are_no_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, age_s in {"gone": 3.0, "old": 2.0, "new": 0.5}.items():
-        (tmp_path / name / "inner").mkdir(parents=True)
-        (tmp_path / name / "inner" / "weights").write_bytes(b"w" * 1000)
-        os.utime(tmp_path / name, (1e9 - age_s * IN_USE_S,) * 2)
-    looks, stat = [], Path.stat
-
-    def going(path: Path, **options: Any) -> os.stat_result:
-        found = stat(path, **options)
-        if path == tmp_path / "gone":
-            looks.append(path)
-            if len(looks) == 1:
-                shutil.rmtree(path)
-        return found
-
-    monkeypatch.setattr(Path, "stat", going)
-    make_room(tmp_path, 10**18, now=1e9)
-    monkeypatch.undo()
-    assert (tmp_path / "new").exists() and not (tmp_path / "old").exists()
-
-
 def test_what_two_buckets_hold_under_one_key_is_not_taken_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SENTDIST_CACHE", str(tmp_path / "cache"))
     for _ in ("copied", "found again"):

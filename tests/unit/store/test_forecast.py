@@ -47,12 +47,6 @@ def test_work_is_counted_in_sentences(plan: Plan, tmp_path: Path) -> None:
     assert not any(kind.is_guessed for kind in forecast(plan, ArtifactStore(tmp_path)).kinds)
 
 
-def test_each_epoch_is_counted(tmp_path: Path) -> None:
-    plan = plan_of(small_recipe(training={"epochs": 3, "batch_size": 64}))
-    work = {kind.kind: kind for kind in forecast(plan, ArtifactStore(tmp_path)).kinds}
-    assert work["train"].sentences == work["train"].distinct * 3 * (10_000 // 64 * 64) * 3
-
-
 def test_a_task_whose_size_is_not_published_counts_as_a_thousand_pairs(tmp_path: Path) -> None:
     plan = plan_of(small_recipe(methods={"base": {}}, evaluation={"tasks": ["twitter-pit"]}))
     assert [(kind.sentences, kind.is_guessed) for kind in forecast(plan, ArtifactStore(tmp_path)).kinds] == [(2 * 1000, True)]

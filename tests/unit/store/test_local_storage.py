@@ -11,7 +11,6 @@ import pytest
 from sentdist.errors import StoreError
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.store.store import ArtifactStore
-from sentdist.store.sweep import load_sweep
 
 
 def _staged(store: ArtifactStore) -> None:
@@ -29,31 +28,31 @@ WRITES: dict[str, Callable[[ArtifactStore], object]] = {
 }
 
 
-@pytest.mark.parametrize("is_sent", [False, True], ids=["here", "sent to another process"])
-@pytest.mark.parametrize("leaves", ["an empty folder", "nothing"])
-@pytest.mark.parametrize("what", WRITES)
-def test_a_store_that_was_taken_away_takes_nothing(tmp_path: Path, what: str, leaves: str, is_sent: bool) -> None:
-    root = tmp_path / "volume" / "store"
-    store = ArtifactStore(root)
-    store.check_writable()
-    store = pickle.loads(pickle.dumps(store)) if is_sent else store
-    away = root if leaves == "an empty folder" else root.parent
-    away.rename(tmp_path / "away")
-    root.parent.mkdir(exist_ok=True)
-    if leaves == "an empty folder":
-        root.mkdir()
+def test_a_store_that_was_taken_away_takes_nothing(tmp_path: Path) -> None:
+    for is_sent in [False, True]:
+        for leaves in ["an empty folder", "nothing"]:
+            for what in WRITES:
+                root = tmp_path / "volume" / "store"
+                store = ArtifactStore(root)
+                store.check_writable()
+                store = pickle.loads(pickle.dumps(store)) if is_sent else store
+                away = root if leaves == "an empty folder" else root.parent
+                away.rename(tmp_path / "away")
+                root.parent.mkdir(exist_ok=True)
+                if leaves == "an empty folder":
+                    root.mkdir()
 
-    with pytest.raises(StoreError, match=r"no \.staging in it any more.*Was its file system unmounted"):
-        WRITES[what](store)
-    assert not list(root.rglob("*"))
-    assert root.exists() == (leaves == "an empty folder")
+                with pytest.raises(StoreError, match=r"no \.staging in it any more.*Was its file system unmounted"):
+                    WRITES[what](store)
+                assert not list(root.rglob("*"))
+                assert root.exists() == (leaves == "an empty folder")
 
-    for path in (root, root.parent):
-        if path.exists() and path.stem == away.stem:
-            path.rmdir()
-    (tmp_path / "away").rename(away)
-    store.files.write_text("sweeps/one.json", "{}")
-    assert (root / "sweeps" / "one.json").read_text() == "{}"
+                for path in (root, root.parent):
+                    if path.exists() and path.stem == away.stem:
+                        path.rmdir()
+                (tmp_path / "away").rename(away)
+                store.files.write_text("sweeps/one.json", "{}")
+                assert (root / "sweeps" / "one.json").read_text() == "{}"
 
 
 def test_a_store_is_made_by_the_first_who_writes_it(tmp_path: Path) -> None:
@@ -72,15 +71,6 @@ def test_an_artifact_that_went_with_its_store_is_not_said_to_be_lost(tmp_path: P
     (tmp_path / "store").mkdir()
     with pytest.raises(StoreError, match="Was its file system unmounted"):
         store.folder(artifact, "rows")
-
-
-def test_a_sweep_that_went_with_its_store_is_not_said_never_to_have_begun(tmp_path: Path) -> None:
-    store = ArtifactStore(tmp_path / "store")
-    store.files.write_text("sweeps/one.json", "{}")
-    (tmp_path / "store").rename(tmp_path / "away")
-    (tmp_path / "store").mkdir()
-    with pytest.raises(StoreError, match="Was its file system unmounted"):
-        load_sweep(store, "one")
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="Linux has a folder that takes none")

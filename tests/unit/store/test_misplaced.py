@@ -113,7 +113,7 @@ def test_a_record_without_a_schema_number_is_of_the_first(tmp_path: Path) -> Non
     assert found is not None and found.record.schema_version == 1
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+@pytest.mark.parametrize("make", [os.mkfifo])
 def test_a_record_that_is_no_file_is_an_error_at_once(tmp_path: Path, make: Callable[[Path], None]) -> None:
     store = ArtifactStore(tmp_path)
     record = tmp_path / _put(store, FIRST).record.place / RECORD

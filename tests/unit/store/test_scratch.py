@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.store.scratch import remove_left, scratch_folder
-from sentdist.store.store import STAGING, ArtifactStore
 
 KILLED = """
 import sys
@@ -59,17 +57,3 @@ def test_a_folder_of_another_user_and_a_link_are_left_alone(tmp_path: Path) -> N
     os.chown(tmp_path / dead, 65534, 65534)
     (tmp_path / f"{dead[:-8]}00000000").symlink_to(tmp_path)
     assert remove_left(tmp_path) == []
-
-
-def test_a_writer_that_was_killed_leaves_nothing_in_the_store(tmp_path: Path) -> None:
-    store = ArtifactStore(tmp_path)
-    (tmp_path / STAGING).mkdir()
-    killed, left = _start(tmp_path / STAGING)
-    with killed:
-        killed.send_signal(signal.SIGKILL)
-        killed.wait()
-    with store.staged() as folder:
-        (folder / "data.txt").write_text("data")
-        store.commit(RowsCorpus(source="s", source_revision="r"), folder, seconds=0.0, runtime={}, environment={}, results={})
-    assert not left.exists()
-    assert list((tmp_path / STAGING).iterdir()) == []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pickle
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +19,7 @@ from sentdist.plan.stages import Train
 from sentdist.store.differences import explained
 from sentdist.store.garbage import collect_garbage, orphans
 from sentdist.store.record import Record
-from sentdist.store.store import RECORD, STAGING, Artifact, ArtifactStore
+from sentdist.store.store import STAGING, Artifact, ArtifactStore
 
 CORPUS = RowsCorpus(source="nli/triplets", source_revision="r")
 
@@ -187,11 +185,6 @@ def test_a_dropped_artifact_is_gone(store: ArtifactStore) -> None:
     assert orphans(store, older_than_s=-1) == []
 
 
-def test_a_store_travels_by_pickle(store: ArtifactStore) -> None:
-    artifact = _put(store, _train())
-    assert pickle.loads(pickle.dumps(store)).get(_train()) == artifact
-
-
 def test_texts_that_are_no_artifacts(store: ArtifactStore) -> None:
     assert store.files.read_text("sweeps/demo.json") is None
     assert store.files.write_text("sweeps/demo.json", "{}").endswith("sweeps/demo.json")
@@ -202,35 +195,6 @@ def test_texts_that_are_no_artifacts(store: ArtifactStore) -> None:
 def test_a_writable_store_says_nothing(store: ArtifactStore) -> None:
     store.check_writable(needed_bytes=1)
     assert orphans(store, older_than_s=-1) == []
-
-
-def test_a_folder_made_elsewhere_is_taken_in(tmp_path: Path) -> None:
-    elsewhere = Path("/dev/shm")
-    if not elsewhere.is_dir() or elsewhere.stat().st_dev == tmp_path.stat().st_dev:
-        pytest.skip("needs a second file system")
-    folder = elsewhere / f"sentdist-test-{os.getpid()}"
-    folder.mkdir()
-    try:
-        (folder / "data.txt").write_text("data")
-        artifact = _commit(ArtifactStore(tmp_path), _train(), folder)
-    finally:
-        for path in folder.iterdir():
-            path.unlink()
-        folder.rmdir()
-    assert (tmp_path / artifact.record.place / "data.txt").read_text() == "data"
-
-
-def test_the_record_is_part_of_what_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = []
-    rename = Path.rename
-
-    def watching(self: Path, target: Path) -> Path:
-        seen.append((self / RECORD).exists())
-        return rename(self, target)
-
-    monkeypatch.setattr(Path, "rename", watching)
-    _put(ArtifactStore(tmp_path), _train())
-    assert seen == [True]
 
 
 def test_a_folder_that_is_no_artifact(store: ArtifactStore, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,14 +10,11 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
-from sentdist.errors import StoreError
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.stages.local import build_here
 from sentdist.store import object_storage
 from sentdist.store import store as store_module
 from sentdist.store.garbage import collect_garbage, orphans
-from sentdist.store.store import RECORD, STAGING, Artifact, ArtifactStore
-from tests.support.tiny_data import tiny_plan, tiny_values, write_data
+from sentdist.store.store import STAGING, Artifact, ArtifactStore
 
 CORPUS = RowsCorpus(source="nli/triplets", source_revision="r")
 
@@ -142,48 +138,3 @@ def test_what_is_built_again_while_it_is_moved_aside_stays(objects: ArtifactStor
     objects.filesystem.between = another_process
     assert "moved to" in objects.set_aside(artifact.record.place, "damaged")
     _assert_whole(objects, "new")
-
-
-def test_who_is_done_before_half_of_another_is_replaced_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = ArtifactStore(tmp_path / "store")
-    store.files.write_text(f"{CORPUS.place}/half.bin", "half")
-    exists, seen = Path.exists, []
-
-    def looking(path: Path) -> bool:
-        found = exists(path)
-        if path == tmp_path / "store" / CORPUS.place / RECORD and not seen:
-            seen.append(found)
-            shutil.rmtree(path.parent)
-            _commit(store, "first")
-        return found
-
-    monkeypatch.setattr(Path, "exists", looking)
-    assert _commit(store, "second").record.results == {"writer": "first"}
-    assert seen == [False]
-    _assert_whole(store, "first")
-    assert list((tmp_path / "store" / STAGING).iterdir()) == []
-
-
-def test_a_damaged_record_that_may_not_be_moved_is_reported_before_any_work(
-    tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(tmp_path / "data"), store=tmp_path / "store")
-    stage = next(stage for stage in plan.stages if stage.kind == "corpus")
-    record = tmp_path / "store" / build_here(stage, context).record.place / RECORD
-    record.write_text("{}")
-    rename = Path.rename
-
-    def refuse(path: Path, target: Path) -> Path:
-        if path == record.parent:
-            raise PermissionError(13, os.strerror(13))
-        return rename(path, target)
-
-    monkeypatch.setattr(Path, "rename", refuse)
-    monkeypatch.setattr(context.store, "staged", lambda: pytest.fail("it is built"))
-    for _ in range(2):
-        with pytest.raises(StoreError, match=r"record\.json cannot be used.*could not be moved aside.*Permission denied") as caught:
-            build_here(stage, context)
-        assert type(caught.value) is StoreError, "asked for again, it would be built for hours"
-    assert context.store.at(stage.place) is None and list(context.store.artifacts()) == []
-    shutil.rmtree(record.parent)
-    assert context.store.get(stage) is None
