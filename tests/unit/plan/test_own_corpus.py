@@ -15,7 +15,7 @@ from sentdist.plan.task_kinds import TripletTask
 from sentdist.plan.unroll import Plan
 from sentdist.store.sweep import sweep_record
 from sentdist.tracking.sweep_summary import sweep_metric
-from tests.support.planning import RECIPES, plan_of, small_recipe
+from tests.support.planning import RECIPES, plan_of
 
 
 def own_plan(*overrides: str) -> Plan:
@@ -80,8 +80,3 @@ def test_what_has_no_sense_is_refused_while_planning() -> None:
         with pytest.raises(RecipeError) as refused:
             own_plan(override)
         assert said in str(refused.value)
-
-
-def test_shapes_belong_to_a_corpus_of_kind_own() -> None:
-    with pytest.raises(RecipeError, match="shapes: has no effect on a corpus of kind rows"):
-        small_recipe(methods={"base": {}, "one": {"objective": {"name": "info_nce"}, "shapes": ["pairs"]}})

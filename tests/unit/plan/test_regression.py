@@ -65,56 +65,45 @@ def test_what_is_written_out_has_the_key_of_what_is_left_out() -> None:
     assert second(planned(SMOOTH)).key == second(planned(said)).key
 
 
+CLASSES: dict[str, Json] = {"loss": "cross_entropy", "slope": None, "threshold": None}
+STSB: dict[str, Json] = {"source": "sts/stsb", "scale": "zero_to_five"}
+
+
 def test_objectives_that_do_not_fit() -> None:
     for changes, message in [
-        ({"slope": 0}, r"methods\.stage_2\.objective\.slope: found 0; expected more than 0"),
-        ({"slope": None}, "slope: found nothing; smooth_k2 needs one"),
-        ({"threshold": None}, "threshold: found nothing; smooth_k2 needs one"),
-        ({"threshold": -0.1}, r"objective\.threshold: found -0.1; expected 0 or more"),
+        ({"slope": 0}, "stage_2.objective.slope: found 0"),
+        ({"slope": None}, "slope: found nothing"),
+        ({"threshold": None}, "threshold: found nothing"),
+        ({"threshold": -0.1}, "objective.threshold: found -0.1"),
         ({"threshold": 0.6}, "found threshold 0.6 for labels 1 apart; expected at most 0.5"),
-        ({"loss": "mse"}, "slope: has no effect with mse; leave it out"),
-        (
-            {"loss": "cross_entropy", "slope": None, "threshold": None, "boundary": "clamp"},
-            "boundary: found clamp; cross_entropy predicts classes",
-        ),
-        ({"label_range": [5, 0]}, "label_range: found .5.0, 0.0.; expected two numbers, the lower first"),
-        ({"label_range": [0, 5], "spacing": 2}, "label_range: found 0 to 5 in steps of 2; expected whole steps"),
-        ({"label_range": [0, 2]}, "found label_range 0 to 2; expected 0 to 5, the labels of the corpus"),
-        ({"spacing": 0.5}, "found spacing 0.5; expected 1, that of the corpus"),
-        (
-            {"loss": "cross_entropy", "slope": None, "threshold": None, "keep_head": True},
-            "keep_head: found a head on uv_diff, one output; expected a start with a head on uv_diff, 6 classes",
-        ),
-        (
-            {"features": "uv", "keep_head": True},
-            "keep_head: found a head on uv_diff, one output; expected a start with a head on uv, one output",
-        ),
+        ({"loss": "mse"}, "slope: has no effect with mse"),
+        (CLASSES | {"boundary": "clamp"}, "boundary: found clamp"),
+        ({"label_range": [5, 0]}, "label_range: found"),
+        ({"label_range": [0, 5], "spacing": 2}, "label_range: found 0 to 5 in steps of 2"),
+        ({"label_range": [0, 2]}, "found label_range 0 to 2; expected 0 to 5"),
+        ({"spacing": 0.5}, "found spacing 0.5; expected 1"),
+        (CLASSES | {"keep_head": True}, "keep_head: found a head on uv_diff, one output"),
+        ({"features": "uv", "keep_head": True}, "keep_head: found a head on uv_diff, one output"),
     ]:
         objective = {field: value for field, value in (SMOOTH | changes).items() if value is not None}
-        with pytest.raises(RecipeError, match=message):
+        with pytest.raises(RecipeError) as caught:
             planned(objective)
+        assert message in str(caught.value)
 
 
 def test_corpora_that_do_not_fit() -> None:
     for changes, message in [
-        ({"rounding": "none"}, "found labels that are not rounded; expected labels on a grid for smooth_k2"),
-        ({"spacing": 2}, r"corpora\.scores\.spacing: found 2; expected a divisor of 5"),
-        ({"spacing": 0.5, "rounding": "none"}, r"corpora\.scores\.spacing: found 0\.5 with rounding none"),
-        ({"parts": [NLI_PART], "rounding": "half_up"}, r"corpora\.scores\.rounding: found half_up; expected none for label words"),
-        (
-            {"parts": [NLI_PART, {"source": "sts/stsb", "scale": "zero_to_five"}]},
-            r"corpora\.scores\.parts: found label words beside scores",
-        ),
-        ({"parts": [{"source": "sts/stsb", "scale": "zero_to_five"}] * 2}, r"corpora\.scores\.parts: found sts/stsb:train, sts/stsb:train"),
-        ({"without": ["sts17"]}, r"corpora\.scores\.without: found sts17; expected tasks of pairs: sts12"),
+        ({"rounding": "none"}, "found labels that are not rounded"),
+        ({"spacing": 2}, "corpora.scores.spacing: found 2; expected a divisor of 5"),
+        ({"spacing": 0.5, "rounding": "none"}, "corpora.scores.spacing: found 0.5 with rounding none"),
+        ({"parts": [NLI_PART], "rounding": "half_up"}, "corpora.scores.rounding: found half_up"),
+        ({"parts": [NLI_PART, STSB]}, "corpora.scores.parts: found label words beside scores"),
+        ({"parts": [STSB, STSB]}, "corpora.scores.parts: found sts/stsb:train, sts/stsb:train"),
+        ({"without": ["sts17"]}, "corpora.scores.without: found sts17"),
     ]:
-        with pytest.raises(RecipeError, match=message):
+        with pytest.raises(RecipeError) as caught:
             planned(SMOOTH, corpus=SCORES | changes)
-
-
-def test_unrounded_labels_suit_the_plain_losses() -> None:
-    found = second(planned({"name": "regression", "loss": "mse"}, corpus=SCORES | {"rounding": "none"})).objective
-    assert isinstance(found, Regression) and found.spacing is None
+        assert message in str(caught.value)
 
 
 def test_a_head_is_kept_from_a_stage_that_has_it() -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -15,11 +12,8 @@ from typer.testing import CliRunner
 from sentdist.cli import app
 from sentdist.frozen import Frozen
 from sentdist.plan.field_comments import field_comments
-from sentdist.plan.recipe import Recipe
 from sentdist.plan.schema import keep_schema_of, recipe_schema
-from sentdist.plan.sections import Method
 from sentdist.plan.stage import Json
-from sentdist.plan.strict_yaml import parsed_yaml
 from tests.support.planning import RECIPES, small_values
 
 
@@ -27,10 +21,6 @@ from tests.support.planning import RECIPES, small_values
 def schema() -> Draft202012Validator:
     Draft202012Validator.check_schema(recipe_schema())
     return Draft202012Validator(recipe_schema())
-
-
-def _values(path: Path) -> Json:
-    return parsed_yaml(path.read_text(), where=str(path), expected="YAML", remedy="")
 
 
 def test_planning_a_recipe_writes_the_schema_that_it_names(tmp_path: Path) -> None:
@@ -82,14 +72,6 @@ def test_what_the_code_says_beside_a_field_is_what_an_editor_shows() -> None:
     }
 
 
-def test_every_field_that_most_recipes_have_is_explained() -> None:
-    for section in [Recipe, Method]:
-        assert set(field_comments(section)) == set(section.model_fields)
-        found: Any = recipe_schema()
-        properties = found["properties"] if section is Recipe else found["$defs"][section.__name__]["properties"]
-        assert [name for name, one in properties.items() if "description" not in one] == []
-
-
 def test_planning_writes_no_other_file(tmp_path: Path) -> None:
     for named in ["https://example.org/recipe.schema.json", "my.schema.json", "nowhere/recipe.schema.json"]:
         (tmp_path / "my.schema.json").write_text("mine")
@@ -98,36 +80,6 @@ def test_planning_writes_no_other_file(tmp_path: Path) -> None:
         keep_schema_of(recipe)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["demo.yaml", "my.schema.json"]
         assert (tmp_path / "my.schema.json").read_text() == "mine"
-
-
-def _mappings(value: Json, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """The places of all mappings whose keys are fields; names of one's own (relations, paths of a sweep) are free."""
-    if isinstance(value, dict):
-        if place[-1:] not in (("weights",), ("sweep",)):
-            yield place
-        for key, inner in value.items():
-            yield from _mappings(inner, (*place, key))
-    elif isinstance(value, list):
-        for number, inner in enumerate(value):
-            yield from _mappings(inner, (*place, number))
-
-
-def test_an_unknown_key_fails_wherever_it_stands(schema: Draft202012Validator) -> None:
-    for name in ["demo", "combinations"]:
-        whole = _values(RECIPES / f"{name}.yaml")
-        passing = []
-        for place in _mappings(whole):
-            if "sweep" in place:
-                continue
-            values = copy.deepcopy(whole)
-            at: Json = values
-            for step in place:
-                at = at[step]  # type: ignore[index,call-overload]
-            assert isinstance(at, dict)
-            at["Not A Key"] = 1
-            if schema.is_valid(values):
-                passing.append(".".join(map(str, place)))
-        assert not passing
 
 
 def test_what_no_recipe_can_say_fails(schema: Draft202012Validator) -> None:

@@ -6,11 +6,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from sentdist.errors import RecipeError
-from sentdist.plan.recipe import load_recipe
 from sentdist.plan.schema import recipe_schema
 from sentdist.plan.search import Axis
 from sentdist.plan.stage import Json
-from tests.support.planning import RECIPES, small_recipe, small_values
+from tests.support.planning import small_recipe, small_values
 
 SEARCH: dict[str, Json] = {
     "suggest": "tpe",
@@ -76,15 +75,3 @@ def test_a_search_that_does_not_fit_its_recipe_is_refused() -> None:
     ]:
         with pytest.raises(RecipeError, match=said):
             small_recipe(search=SEARCH, **changes)
-
-
-def test_set_reaches_into_a_search() -> None:
-    overrides = (
-        "sweep={}", "methods.entropy.select=true", "search.space.training.learning_rate={log: [1.0e-5, 1.0e-4]}", "search.samples=64", "search.suggest=random",
-        "search.space.methods.rcl.phis={choice: [[0.1], [0.2]]}", "search.halving.rungs=[0.5, 1]",
-    )  # fmt: skip
-    search = load_recipe(RECIPES / "demo.yaml", overrides).search
-    assert search is not None
-    assert (search.samples, list(search.space)) == (64, ["training.learning_rate", "methods.rcl.phis"])
-    assert search.space["training.learning_rate"].log == (1e-5, 1e-4)
-    assert search.shares == (0.5, 1.0)

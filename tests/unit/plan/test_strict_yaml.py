@@ -63,22 +63,6 @@ def test_what_people_write_is_read_as_before() -> None:
     assert DEEPEST > 20
 
 
-def test_absurd_sizes_are_refused_at_once_in_a_line(tmp_path: Path) -> None:
-    for changes, found in [
-        ({"seeds": list(range(15_000)), "sweep": {"training.epochs": list(range(1, 4000))}}, "trials"),
-        ({"sweep": {f"training.{name}": list(range(1, 2000)) for name in ("epochs", "batch_size", "max_length")}}, "trials"),
-        ({"methods": {f"m{n}": {"objective": {"name": "rcll"}} for n in range(3000)}}, "And 2,992 more"),
-    ]:
-        from sentdist.plan.grid import grid_points
-
-        path, slower = _small(tmp_path, **changes), slower_than_reference()
-        began = time.process_time()
-        with pytest.raises(RecipeError, match=found) as caught:
-            list(grid_points(load_recipe(path)))
-        assert time.process_time() - began < 8 * slower  # most of which PyYAML takes for 20,000 values
-        assert len(str(caught.value)) < 1200 and len(str(caught.value).splitlines()) == 1
-
-
 def _small(folder: Path, **changes: object) -> Path:
     path = folder / "small.yaml"
     path.write_text(yaml.safe_dump(small_values(**changes), width=10**9))  # type: ignore[arg-type]

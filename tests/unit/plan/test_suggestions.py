@@ -9,7 +9,7 @@ from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.plan.suggestions import PlannedSearch, searched
-from tests.support.planning import FixedResolver, plan_of, small_recipe, small_values
+from tests.support.planning import FixedResolver, plan_of, small_values
 
 SPACE: dict[str, Json] = {
     "training.learning_rate": {"log": [1e-6, 1e-4], "steps": 9},
@@ -111,8 +111,3 @@ def test_rungs_that_end_at_one_dev_score_are_refused() -> None:
     assert planned(SPACE, halving={"rungs": [0.28, 0.32, 1.0]}, changes=often).search.shares == (0.28, 0.32, 1.0)
     with pytest.raises(RecipeError, match=r"found 0\.1 and 0\.3, with 2 dev scores a training: both end at the same one"):
         planned(SPACE, halving={"rungs": [0.1, 0.3, 1.0]}, changes={"selection": {"task": "stsb-dev", "every_fraction": 0.5}})
-
-
-def test_a_recipe_with_a_search_unrolls_at_its_own_values() -> None:
-    search: Json = {"samples": 4, "space": SPACE}
-    assert [trial.key for trial in plan_of(small_recipe(search=search)).trials] == [trial.key for trial in plan_of(small_recipe()).trials]

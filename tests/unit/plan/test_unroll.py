@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
@@ -16,7 +15,7 @@ from sentdist.plan.resolver import Pin
 from sentdist.plan.specs import Task
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Bank, Train
-from sentdist.plan.unroll import Plan, unroll
+from sentdist.plan.unroll import Plan
 from tests.support.planning import FixedResolver, plan_of, small_recipe, with_method
 from tests.support.planning import small_values as small
 
@@ -71,24 +70,10 @@ def test_the_untouched_checkpoint_is_one_trial_for_all_seeds_and_grid_points() -
     assert [(trial.seed, trial.params) for trial in base] == [(None, ())]
 
 
-def test_two_grid_fields_with_one_last_word_are_distinguished() -> None:
-    """A row said `temperature` twice, and nobody knew whose was which."""
-    grid: dict[str, Json] = {f"methods.{name}.objective.temperature": [0.05, 0.1] for name in ("entropy", "rcl")}
-    cells = [trial.cell for trial in plan_of(small_recipe(sweep=grid)).trials]
-    assert "rcl (entropy.objective.temperature=0.05, rcl.objective.temperature=0.1)" in cells and len(set(cells)) == len(cells)
-
-
 def test_a_grid_value_is_named_only_where_it_matters() -> None:
     plan = plan_of(small_recipe(sweep={"methods.rcl.phis": [[0.01], [0.01, 0.02]]}))
     cells = [trial.cell for trial in plan.trials]
     assert cells == ["base", "fine_tuned", "rcl (phis={0.01})", "rcl (phis={0.01, 0.02})"]
-
-
-def test_the_order_of_a_phi_set_does_not_matter() -> None:
-    values = [with_method(rcl={"objective": {"name": "rcl"}, "bank": "entropy", "phis": phis}) for phis in ([0.02, -0.01], [-0.01, 0.02])]
-    first, second = (plan_of(small_recipe(**value)) for value in values)
-    assert {trial.key for trial in first.trials} == {trial.key for trial in second.trials}
-    assert sorted(stage.objective.phi for stage in _entropy_trainings(first) if isinstance(stage.objective, Entropy)) == [-0.01, 0.02]
 
 
 def test_runtime_changes_no_key() -> None:
@@ -102,25 +87,6 @@ def test_a_default_that_is_written_out_is_the_default() -> None:
     implicit: Json = {"objective": {"name": "rcl", "temperature": 0.05}, "bank": "entropy", "phis": [0.01]}
     keys = [{trial.key for trial in plan_of(small_recipe(**with_method(rcl=method))).trials} for method in (explicit, implicit)]
     assert keys[0] == keys[1]
-
-
-def test_a_field_of_the_other_kind_of_source_is_refused() -> None:
-    """It changed the key and nothing else, or nothing at all."""
-    for corpus, shown in [
-        ({"source": "nli/triplets", "document_field": "question"}, r"corpus\.document_field: found a field without effect on rows"),
-        ({"source": "retrieval/stackfaq", "split": None, "columns": ["question", "answer"]}, r"corpus\.columns: found a field without eff"),
-    ]:
-        values = small(corpus=corpus, selection=None) | ({"folds": {"num": 5}} if "retrieval" in str(corpus) else {})
-        with pytest.raises(RecipeError, match=shown):
-            plan_of(recipe_from_values(values, where="here"))
-
-
-def test_a_seed_that_draws_nothing_and_a_type_of_no_bank_are_refused() -> None:
-    """They changed the key alone, or nothing at all."""
-    with pytest.raises(RecipeError, match=r"corpora\.other\.limit_seed: found no limit"):
-        plan_of(small_recipe(corpora={"other": {"source": "nli/triplets", "limit_seed": 4}}))
-    with pytest.raises(RecipeError, match=r"methods\.fine_tuned\.bank_dtype: found no bank"):
-        plan_of(small_recipe(**with_method(fine_tuned={"objective": {"name": "info_nce"}, "bank_dtype": "float32"})))
 
 
 def test_a_final_training_may_start_elsewhere_than_its_entropy_encoders() -> None:
@@ -199,14 +165,6 @@ def test_folds_hold_for_each_retrieval_collection_that_trains() -> None:
         assert isinstance(train.selection.task, Task) and (train.selection.task.fold, train.selection.task.fold_role) == (fold, "dev")
 
 
-def test_documents_are_read_alike_by_tasks_that_have_documents_alone() -> None:
-    corpus: Json = {"source": "retrieval/stackfaq", "split": None, "document_field": "question_answer"}
-    changes: dict[str, Json] = {"corpus": corpus, "folds": {"num": 3}, "selection": {"task": "stackfaq"}}
-    plan = plan_of(small_recipe(evaluation={"tasks": ["stackfaq", "stsb"]}, methods={"base": {}}, **changes))
-    found = [(task.name, task.document_field) for task in plan.trials[0].scores.tasks if isinstance(task, Task)]
-    assert found == [("stackfaq", "question_answer"), ("stsb", "answer")]
-
-
 class Splits(FixedResolver):
     """Notes which splits it is asked for, and of which revision."""
 
@@ -243,80 +201,6 @@ def test_probes_look_for_what_stands_in_a_method_s_own_corpus() -> None:
     found = {trial.method: (trial.scores.encoder, trial.scores.targets) for trial in plan.trials}
     assert [getattr(encoder, "corpus", None) == targets.corpus for encoder, targets in found.values() if targets] == [True, True]
     assert _kinds(plan) == {"corpus": 2, "train": 2, "targets": 2, "scores": 2}
-
-
-class ShortResolver(FixedResolver):
-    """Knows one encoder that takes few tokens."""
-
-    def encoder(self, checkpoint: str, *, revision: str | None, where: str) -> Pin:
-        return replace(super().encoder(checkpoint, revision=revision, where=where), most_tokens=40 if checkpoint == "short" else 512)
-
-
-def test_another_reading_of_an_encoder_takes_no_more_tokens_than_that_encoder() -> None:
-    trained: Json = {
-        "objective": {"name": "info_nce"},
-        "encoder": {"checkpoint": "short"},
-        "training": {"max_length": 40},
-        "reported": False,
-    }
-    recipe = small_recipe(methods={"first": trained, "again": {"of": "first"}}, evaluation={"tasks": ["stsb"], "max_length": 100})
-    with pytest.raises(RecipeError, match=r"evaluation\.max_length: found 100, where short takes 40 tokens"):
-        unroll(recipe, ShortResolver())
-
-
-def test_each_source_is_pinned_by_the_resolver() -> None:
-    resolver = FixedResolver()
-    plan = unroll(small_recipe(), resolver)
-    assert {"nli/triplets", "sts/stsb"} == set(resolver.asked)
-    assert all(
-        stage.encoder.corpus is stage.corpus or stage.encoder.corpus == stage.corpus for stage in plan.stages if isinstance(stage, Bank)
-    )
-
-
-def test_what_cannot_work_is_refused_while_planning() -> None:
-    for changes, message in [
-        ({"training": {"batch_size": 4}, "runtime": {"workers": 4}}, "4 rows for 4 workers"),
-        ({"training": {"batch_size": 20000}}, "20000 rows a batch, 10000 in the corpus"),
-        ({"folds": {}}, "a retrieval corpus"),
-        ({"seeds": list(range(7000)), "folds": {"num": 5}}, "140,000 trials (points of the grid × methods × seeds × folds)"),
-        ({"sweep": {"training.batch_size": []}}, "sweep.training.batch_size: found no value"),
-        ({"sweep": {"runtime.log_every": [1, 2]}}, "2 values that lead to the same stages"),
-        (
-            {"sweep": {"training.batch_size": [32, 64, 32]}},
-            "sweep.training.batch_size: found [32, 64, 32]; expected each value once. Keep only one 32.",
-        ),
-        ({"sweep": {"methods.rcl.phis": [[], [0.01]]}}, "found an empty set"),
-    ]:
-        assert message in _refusal(**changes)
-
-
-def test_methods_that_lead_nowhere_are_refused() -> None:
-    for methods, message in [
-        (
-            {
-                "a": {"objective": {"name": "info_nce"}, "start": "b"},
-                "b": {"objective": {"name": "info_nce"}, "start": "a"},
-            },
-            "a → b → a",
-        ),
-        ({"rcl": {"objective": {"name": "rcl"}, "bank": "fine_tuned", "phis": [0.01]}}, "a bank whose objective has a phi"),
-        ({"rcl": {"objective": {"name": "rcl"}, "bank": "base"}}, "methods.rcl.bank"),
-        ({"again": {"objective": {"name": "info_nce"}, "start": "base"}}, "methods.again.start"),
-    ]:
-        with pytest.raises(RecipeError) as caught:
-            plan_of(small_recipe(**with_method(**methods)))
-        assert message in str(caught.value)
-
-
-def test_what_a_start_has_settled_is_not_set_beside_it() -> None:
-    for field, value in [("checkpoint", "minilm-l12"), ("layers", 2)]:
-        objective: Json = {"name": "info_nce"}
-        own: Json = {"objective": objective, "encoder": {field: value}}
-        second: Json = {"start": "first", "objective": objective, "encoder": {field: value}}
-        with pytest.raises(RecipeError) as caught:
-            plan_of(small_recipe(methods={"first": {"objective": objective}, "second": second}))
-        assert f"methods.second.encoder.{field}: found {value} beside a start that has " in str(caught.value)
-        assert _kinds(plan_of(small_recipe(methods={"first": own, "second": second}))) == {"corpus": 1, "train": 2, "scores": 2}
 
 
 def _methods() -> dict[str, Json]:

@@ -1,0 +1,112 @@
+"""What chooses a checkpoint: one dev task or several, by the mean of their scores; one's own data, also in folds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sentdist.plan.specs import Task
+from sentdist.plan.stage import Json
+from sentdist.plan.stages import Train
+from sentdist.report.cell_facts import CellFacts
+from sentdist.stages.cards import training_card
+from sentdist.stages.inputs import folder_of
+from tests.support.building import run_local
+from tests.support.planning import plan_of, small_recipe
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
+
+TUNED: Json = {"fine_tuned": {"objective": {"name": "info_nce"}}}
+
+
+def _training(task: str, **more: Json) -> Train:
+    encoder = plan_of(small_recipe(selection={"task": task, **more}, methods=TUNED)).trials[-1].scores.encoder
+    assert isinstance(encoder, Train) and encoder.selection is not None
+    return encoder
+
+
+def test_one_task_more_or_a_limit_is_another_training_and_one_alone_is_the_same_as_ever() -> None:
+    one, both, few = _training("stsb-dev"), _training("stsb-dev+sickr-dev"), _training("stsb-dev", limit=40)
+    assert both.selection is not None and [task.name for task in both.selection.tasks] == ["stsb-dev", "sickr-dev"]
+    assert few.selection is not None and [task.limit for task in few.selection.tasks] == [40]
+    assert both.selection.name == "stsb-dev+sickr-dev" and len({one.key, both.key, few.key}) == 3
+    assert "further_tasks" not in json.dumps(one.canonical()) and '"limit"' not in json.dumps(one.canonical())
+
+
+def test_a_card_names_the_measures_of_all_tasks_and_prompts_that_were_left_out() -> None:
+    for task, measure in [("stsb-dev", "Spearman"), ("askubuntu-dev+twitter-pit", "mean of MAP and average precision")]:
+        results: dict[str, Json] = {"num_steps": 1, "best_dev_score": 50.0}
+        made = training_card(_training(task), results, language=(), base_prompts={"query": "query: ", "document": ""})
+        assert list(made.scores) == [f"{task} ({measure} × 100, chose the checkpoint)"] and "query 'query: '" in made.prompts
+        assert training_card(_training(task), results, language=(), base_prompts={"query": ""}).prompts == ""
+
+
+def test_a_group_beside_others_counts_as_one_and_alone_as_its_tasks() -> None:
+    both, alone = _training("askubuntu-dev+twitter").selection, _training("transfer-dev").selection
+    first = _training("twitter+askubuntu-dev").selection
+    assert both is not None and alone is not None and first is not None
+    assert both.parts == (1, 2) and [list(part) for part in both.places] == [[0], [1, 2]]
+    assert [list(part) for part in first.places] == [[0, 1], [2]]
+    assert alone.parts == () and [len(part) for part in alone.places] == [1] * 7
+
+
+def test_a_test_set_that_chooses_is_known_by_its_data() -> None:
+    for selection, tasks, both in [
+        ({"task": "sts12", "limit": 500}, ["sts"], ("sts12",)),
+        ({"task": "stsb-dev"}, ["sts"], ()),
+        ({"task": "sts=sts/stsb@test"}, ["sts"], ("stsb",)),
+        ({"task": "scidocs-dev"}, ["scidocs-cite", "scidocs-cocite"], ()),
+    ]:
+        scores = plan_of(small_recipe(selection=selection, evaluation={"tasks": tasks}, methods=TUNED)).trials[-1].scores
+        assert isinstance(scores.encoder, Train)
+        assert CellFacts(train=scores.encoder, scores=scores).chosen_on_test == both
+
+
+def test_the_mean_of_the_dev_scores_chooses(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    data = write_data(tmp_path / "data")
+    pairs = pq.read_table(data / "sts/stsb.parquet").to_pylist()
+    trial = [pair | {"split": {"dev": "trial", "test": "test"}[pair["split"]], "score": 1 + 0.8 * pair["score"]} for pair in pairs[::3]]
+    pq.write_table(pa.Table.from_pylist(trial), data / "sts/sick.parquet")
+    curves = []
+    for task in ("stsb-dev", "sickr-dev", "stsb-dev+sickr-dev"):
+        methods = {"fine_tuned": tiny_values(tiny_encoder_dir)["methods"]["fine_tuned"]}  # type: ignore[index, call-overload]
+        values = tiny_values(tiny_encoder_dir, methods=methods, selection={"task": task, "every_fraction": 0.5}, baseline=None)
+        plan, context = tiny_plan(values, data=data, store=tmp_path / "store")
+        run_local(plan, context)
+        stage = plan.trials[0].scores.encoder
+        assert isinstance(stage, Train)
+        lines = map(json.loads, (folder_of(stage, context) / "history.jsonl").read_text().splitlines())
+        curves.append([line["dev_score"] for line in lines if "dev_score" in line])
+    first, second, both = curves
+    assert len(both) == 2 and first != second
+    assert both == pytest.approx([(one + other) / 2 for one, other in zip(first, second, strict=True)])
+
+
+def test_own_data_choose_checkpoints() -> None:
+    kinds = [f"{kind}=my/data@dev" for kind in ("sts", "pairs", "reranking", "triplets")]
+    for task in [*kinds, "retrieval=my/bank", "sts=my/data@dev+stsb-dev"]:
+        selection = _training(task).selection
+        assert selection is not None and selection.task.source in ("my/data", "my/bank")
+        assert selection.task.kind == task.partition("=")[0]
+
+
+def test_own_faqs_take_folds() -> None:
+    corpus: Json = {"source": "faqs/mine", "split": None}
+    task = "retrieval=faqs/mine"
+    plan = plan_of(small_recipe(corpus=corpus, folds={"num": 4}, selection={"task": task}, methods=TUNED, evaluation={"tasks": [task]}))
+    assert len(plan.trials) == 4
+    for trial in plan.trials:
+        train, (tested,) = trial.scores.encoder, trial.scores.tasks
+        assert isinstance(train, Train) and train.selection is not None and isinstance(tested, Task)
+        assert train.corpus.fold == tested.fold == train.selection.task.fold is not None  # type: ignore[attr-defined]
+        assert (tested.fold_role, train.selection.task.fold_role) == ("test", "dev")
+
+
+def test_rows_of_a_task_of_ones_own_are_reported_once() -> None:
+    for task, unit in [("sts=my/data@test", "rows"), ("retrieval=my/bank", "judgements")]:
+        notes = plan_of(small_recipe(evaluation={"tasks": ["scenes-sts", task]}, methods={"base": {}, **TUNED})).notes  # type: ignore[dict-item]
+        (reported,) = [note for note in notes if note.startswith(f"{task}: ")]
+        assert reported.endswith(f" 10,000 {unit}") and not any("scenes" in note for note in notes)
