@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,20 +48,6 @@ def test_the_highest_mean_over_seeds_is_chosen_and_its_best_encoder(plan: Plan, 
     assert (second.label, second.dev, second.best.seed) == ("one", 80.0, 0)
 
 
-def test_cells_that_dev_does_not_distinguish_are_reported(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small or easy dev set gives many cells one score; the first of them is taken, which is no choice."""
-    sweep = sweep_record(plan)
-    first, second = cells_by_dev(sweep, sweep.records(_filled(plan, tmp_path / "other")))
-    assert (first.equal, second.equal) == ((), ()) and "as high as" not in first.line
-    for key in DEV:
-        monkeypatch.setitem(DEV, key, 100.0)
-    first, second = cells_by_dev(sweep, sweep.records(_filled(plan, tmp_path / "equal")))
-    assert first.line == "one, stsb-dev 100.00 (mean of 2 trainings), as high as two: the first of them is taken"
-    assert second.equal == ()
-    many = replace(first, equal=("a (batch_size=32)", "b, in both directions", "c", "d", "e"))
-    assert many.line.endswith(", as high as a (batch_size=32), b, in both directions, c and 2 more: the first of them is taken")
-
-
 def test_of_equal_means_the_first_in_the_sweep_is_chosen(tmp_path: Path) -> None:
     for order in [("two", "one")]:
         plan = plan_of(
@@ -93,27 +78,6 @@ def test_without_a_selection_dev_chooses_nothing(tmp_path: Path) -> None:
     sweep = sweep_record(plan)
     assert not dev_chooses(sweep)
     assert cells_by_dev(sweep, sweep.records(_filled(plan, tmp_path))) == []
-
-
-def test_cells_that_another_task_chose_are_not_compared(tmp_path: Path) -> None:
-    """Of three cells two were chosen by one task and one by another, whose scores are higher."""
-    values = small_recipe(
-        methods={name: METHODS[name] for name in ("one", "two")}, baseline=None, seeds=[0], evaluation={"tasks": ["stsb"]}, headline=None,
-        sweep={"selection.task": ["sickr-dev", "stsb-dev"]},
-    )  # fmt: skip
-    plan = plan_of(values)
-    store = ArtifactStore(tmp_path)
-
-    def chosen_by(trial: Trial) -> str:
-        return str(dict(trial.params)["selection.task"])
-
-    fill_store(
-        store, plan, noise=lambda trial: 1.0, num_items={"stsb": 50}, skip=lambda trial: (trial.method, chosen_by(trial)) == ("two", "sickr-dev"),
-        dev=lambda trial: 99.0 if chosen_by(trial) == "sickr-dev" else 80.0,
-    )  # fmt: skip
-    sweep = sweep_record(plan)
-    found = cells_by_dev(sweep, sweep.records(store))
-    assert [cell.task for cell in found] == ["stsb-dev", "stsb-dev"]
 
 
 def test_the_baseline_challenges_nobody(tmp_path: Path) -> None:

@@ -7,12 +7,10 @@ from pathlib import Path
 import pytest
 
 from sentdist.plan.stage import Json, Stage
-from sentdist.plan.stages import Bank, Scores, Train
+from sentdist.plan.stages import Bank, Train
 from sentdist.plan.unroll import Plan
-from sentdist.report.brief_table import brief_table
 from sentdist.store.forecast import Forecast, forecast
 from sentdist.store.store import ArtifactStore
-from sentdist.store.sweep import sweep_record
 from tests.support.planning import plan_of, small_recipe
 
 
@@ -86,21 +84,3 @@ def test_a_finished_plan_leaves_nothing(plan: Plan, tmp_path: Path) -> None:
     assert ahead.seconds == 0.0
     assert ahead.work_left == "Nothing to build."
     assert ahead.finished == {stage.key for stage in plan.stages}
-
-
-def test_the_short_table_has_means_over_seeds_and_gaps(tmp_path: Path) -> None:
-    store = ArtifactStore(tmp_path)
-    plan = plan_of(small_recipe(seeds=[0, 1], evaluation={"tasks": ["stsb", "sickr"]}))
-    scores = {"base": [(70.0, 60.0)], "fine_tuned": [(80.0, 70.0), (82.0, 72.0)]}
-    for method, values in scores.items():
-        for trial, (stsb, sickr) in zip([trial for trial in plan.trials if trial.method == method], values, strict=True):
-            assert isinstance(trial.scores, Scores)
-            _finish(store, trial.scores, stsb=stsb, sickr=sickr)
-    sweep = sweep_record(plan)
-    table = brief_table(sweep, sweep.records(store))
-    assert table.columns == ("system", "n", "stsb", "sickr", "average of sts")
-    assert table.rows == (
-        ("base", "1", "70.00", "60.00", "65.00"),
-        ("fine_tuned", "2", "81.00 ± 1.41", "71.00 ± 1.41", "76.00 ± 1.41"),
-        ("rcl", "0", "–", "–", "–"),
-    )

@@ -17,23 +17,14 @@ from sentdist.plan.stages import Train
 from sentdist.stages.ranks import ALONE
 from sentdist.store import verified
 from sentdist.store.garbage import orphans
-from sentdist.store.object_storage import write_object
 from sentdist.store.store import ASIDE, Artifact, ArtifactStore
 from tests.support.faulty_s3 import FaultyS3, faulty_s3
 from tests.support.planning import plan_of, small_recipe
 
 CORPUS = RowsCorpus(source="nli/triplets", source_revision="r")
 TRAIN = next(stage for stage in plan_of(small_recipe()).stages if isinstance(stage, Train))
-SENTENCES = {
-    "internal error": "an error of the server",
-    "throttled": "too busy",
-    "expired credentials": "expired",
-    "no such key": "wrong credentials",
-    "no right": "no right",
-    "cut": "a connection that fails",
-}
-PASSING = ("internal error", "throttled", "cut")  # worth another attempt
-MOST_ATTEMPTS, MOST_OF_WHAT_STAYS = 40, 4  # requests of one commit until it is given up: 32 and 2 with PyArrow 25
+SENTENCES = {"internal error": "an error of the server", "expired credentials": "expired", "no right": "no right"}
+MOST_ATTEMPTS = 4  # requests of one commit until it is given up, where another attempt is not worth it: 2 with PyArrow 25
 
 
 @pytest.fixture(scope="module")
@@ -58,14 +49,6 @@ def _commit(store: ArtifactStore) -> Artifact:
         return store.commit(CORPUS, folder, seconds=0.0, runtime={}, environment={}, results={})
 
 
-def test_a_small_object_is_written_in_one_request(s3: FaultyS3, store: ArtifactStore) -> None:
-    before = s3.num_requests
-    write_object(store.filesystem, f"{store.base}/small", b"0123456789")
-    assert s3.num_requests == before + 1
-    with store.filesystem.open_input_stream(f"{store.base}/small") as stream:
-        assert stream.read() == b"0123456789"
-
-
 @pytest.mark.parametrize("mood", ["internal error", "cut"])
 def test_a_short_trouble_is_waited_out(s3: FaultyS3, store: ArtifactStore, mood: str) -> None:
     s3.be(mood, for_requests=3)
@@ -74,30 +57,17 @@ def test_a_short_trouble_is_waited_out(s3: FaultyS3, store: ArtifactStore, mood:
     assert (store.folder(artifact) / "data.bin").read_bytes() == b"0123456789" * 100_000
 
 
-def _meets_a_long_trouble(mood: str, name: str) -> None:
-    with faulty_s3() as s3:
-        store = ArtifactStore(s3.root(name))
+def test_a_long_trouble_is_one_sentence_and_nothing_half_written_counts(s3: FaultyS3, store: ArtifactStore) -> None:
+    for mood in ("expired credentials", "no right"):
         s3.be(mood, only=("PUT", "POST"))
         before = s3.num_requests
         with pytest.raises(StoreError, match=SENTENCES[mood]) as caught:
             _commit(store)
-        assert s3.num_requests - before <= (
-            MOST_ATTEMPTS if mood in PASSING else MOST_OF_WHAT_STAYS
-        )  # an end that does not depend on the clock
-        assert len(str(caught.value)) < 700 and "\n" not in str(caught.value)
+        assert s3.num_requests - before <= MOST_ATTEMPTS and "\n" not in str(caught.value)
         assert "What is finished is kept" in caught.value.remedy
         s3.be(None)
         assert store.get(CORPUS) is None
-        assert store.folder(_commit(store))
-
-
-@pytest.mark.usefixtures("store")
-def test_a_long_trouble_is_one_sentence_and_nothing_half_written_counts(tmp_path: Path) -> None:
-    """Each on a server of its own, all at once: most of the time goes in waiting for the next attempt."""
-    with ThreadPoolExecutor(len(SENTENCES)) as threads:
-        running = {mood: threads.submit(_meets_a_long_trouble, mood, f"{tmp_path.name}-{number}") for number, mood in enumerate(SENTENCES)}
-    for mood, future in running.items():
-        assert future.exception() is None, mood
+    assert store.folder(_commit(store))
 
 
 def test_what_cannot_be_read_for_now_is_not_taken_for_damaged(s3: FaultyS3, store: ArtifactStore) -> None:
