@@ -8,7 +8,6 @@ import math
 import numpy as np
 import pytest
 
-from sentdist.errors import DataError
 from sentdist.evaluation.best_of import BestByCost, best_by_cost, best_quantiles, chance_of_more, expected_best
 from sentdist.evaluation.optimism import optimism
 
@@ -74,30 +73,6 @@ def test_the_best_so_far_over_orders_is_that_of_all_orders() -> None:
         assert min(best) <= found.low[at[cost]] <= found.middle[at[cost]] <= found.high[at[cost]] <= max(best)
     assert (found.low[-1], found.middle[-1], found.high[-1]) == (75.0, 75.0, 75.0)
     assert found.costs[-1] == 10.0
-
-
-def test_the_band_over_orders_holds_eight_of_ten() -> None:
-    found = best_by_cost(np.arange(1.0, 17.0), [1.0] * 16)
-    one = _place(found, 1)
-    assert (found.low[one], found.middle[one], found.high[one]) == (2.0, pytest.approx(8.5, abs=0.5), 15.0)  # 1.6th and 14.4th of sixteen
-
-
-def test_at_the_last_cost_all_trials_are_made_in_whatever_order_their_costs_are_added() -> None:
-    assert 0.1 + 0.2 + 0.3 > 0.3 + 0.2 + 0.1, "by rounding"
-    found = best_by_cost([73.0, 72.0, 71.0], [0.3, 0.2, 0.1])
-    assert found.low[-1] == found.high[-1] == 73.0
-
-
-def test_what_cannot_be_ordered_is_refused() -> None:
-    for scores, costs in [([], []), ([70.0], [-1.0]), ([70.0], [1.0, 2.0]), ([math.nan], [1.0])]:
-        with pytest.raises(DataError, match="trials"):
-            best_by_cost(scores, costs)
-
-
-def test_scores_that_are_none_are_refused() -> None:
-    for scores in ([], [math.inf]):
-        with pytest.raises(DataError, match="Leave out trials"):
-            expected_best(scores)
 
 
 def test_optimism_is_what_chose_minus_what_fresh_seeds_give() -> None:

@@ -43,14 +43,6 @@ def test_the_field_that_makes_the_scores_is_found_and_the_others_are_not() -> No
     assert sum(one.share for one in found) == pytest.approx(1)
 
 
-def test_luck_is_not_reported_as_importance() -> None:
-    trials = _trials(32)
-    reported = [importances(FIELDS, trials, np.random.default_rng(seed).normal(70, 1, 32).tolist()) for seed in range(2)]
-    assert sum(one.is_significant for found in reported if found is not None for one in found) <= 1
-    shares = [[one.share for one in found or ()] for found in reported]
-    assert shares == [sorted(one, reverse=True) for one in shares]
-
-
 def test_too_few_trials_and_scores_that_are_all_one_say_nothing() -> None:
     trials = _trials(LEAST_TRIALS)
     assert importances(FIELDS, trials[:-1], np.arange(LEAST_TRIALS - 1.0).tolist()) is None

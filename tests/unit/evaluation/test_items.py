@@ -29,11 +29,6 @@ def test_what_a_source_calls_a_group_belongs_together(tmp_path: Path) -> None:
     assert texts.groups()[0] == texts.groups()[2] != texts.groups()[1]
 
 
-def test_queries_with_one_answer_belong_together() -> None:
-    texts = TaskTexts(name="faq", sentences=(("q1",), ("q2",), ("q3",)), pairs=((0, "q1", "same"), (1, "q2", "same"), (2, "q3", "other")))
-    assert texts.groups()[0] == texts.groups()[1] != texts.groups()[2]
-
-
 def test_groups_sum_their_items_and_keep_their_shares() -> None:
     columns = {"accuracy": np.array([100.0, 0.0, 100.0, 100.0]), "group": np.array([1, 0, 1, 2]), "query_id": np.array(list("abcd"))}
     found = items_of(columns, task="mine", where="here")
@@ -47,15 +42,6 @@ def test_folds_weigh_alike_whatever_their_size() -> None:
     both = joined([fold for fold in folds if fold is not None])
     np.testing.assert_allclose(both.weights, [1 / 4, 1 / 4, 1 / 6, 1 / 6, 1 / 6])
     np.testing.assert_allclose(both.contributions, [-5 / 2, 5 / 2, -10 / 6, 0, 10 / 6], atol=1e-12)
-
-
-def test_items_of_folds_of_which_one_names_no_groups_stand_for_themselves() -> None:
-    for of_first in [{}, {"group": np.array([1, 1])}]:
-        first = items_of({"map": np.array([10.0, 30.0]), **of_first}, task="faq:map", where="here")
-        other = items_of({"map": np.array([50.0, 60.0, 70.0])}, task="faq:map", where="here")
-        both = joined([fold for fold in (first, other) if fold is not None])
-        assert not both.has_groups
-        np.testing.assert_allclose(both.by_group(), both.contributions)
 
 
 def test_parts_vary_by_themselves_but_those_that_have_a_group_in_common() -> None:
@@ -97,15 +83,6 @@ def test_what_has_no_spread_has_no_items_and_what_has_no_column_is_refused() -> 
     assert items_of({"label": np.arange(3), "cluster": np.zeros(3)}, task="c", where="here") is None
     with pytest.raises(DataError, match='or "mrr"'):
         items_of({"map": np.ones(2)}, task="faq:mrr", where="here")
-
-
-def test_an_accuracy_is_in_points_whatever_an_older_file_has() -> None:
-    for scale in [1.0, 100.0]:
-        right = np.random.default_rng(0).random(400) < 0.5
-        found = items_of({"accuracy": scale * right}, task="triplets", where="here")
-        assert found is not None
-        spread = float(np.sqrt(np.sum(found.contributions**2)))
-        assert spread == pytest.approx(100 * np.sqrt(right.mean() * (1 - right.mean()) / 400), rel=1e-6), "the standard error of a share"
 
 
 def test_items_without_a_score_say_why() -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import tracemalloc
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sentdist.errors import DataError
 from sentdist.evaluation import nearest
 from sentdist.evaluation.nearest import NearestDocuments, search
 
@@ -77,37 +74,3 @@ def test_many_queries_are_searched_in_blocks(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(nearest, "QUERIES_PER_BLOCK", 7)
     monkeypatch.setattr(nearest, "PAIRS_PER_BLOCK", 11)
     np.testing.assert_array_equal(search(queries, documents, depth=5).documents, expected.documents)
-
-
-def test_memory_does_not_grow_with_the_corpus() -> None:
-    draw = np.random.default_rng(4)
-    queries, tile = draw.normal(size=(8, 32)).astype(np.float32), draw.normal(size=(2048, 32)).astype(np.float32)
-
-    def peak(num_tiles: int) -> int:
-        tracemalloc.start()
-        search(queries, (tile + number for number in range(num_tiles)), depth=10)
-        found = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return found
-
-    assert peak(40) < 1.2 * peak(4)
-
-
-def test_all_documents_are_ranked_where_there_are_fewer_than_asked_for() -> None:
-    ranking = search(np.eye(3)[:1], np.eye(3), depth=50)
-    assert ranking.documents.tolist() == [[0, 1, 2]]
-    assert ranking.num_documents == 3
-
-
-def test_what_has_no_cosine_is_refused() -> None:
-    for documents, words in [
-        (np.zeros((0, 3)), "shape"),
-        (np.ones((2, 4)), "width 4"),
-        (np.array([[1.0, 0, 0], [0, 0, 0]]), "length 0 in row 1"),
-        (np.array([[1.0, 0, 0], [np.nan, 0, 0]]), "NaN or infinity, first in row 1"),
-        (np.array([[1.0, 0, 0], [np.inf, 0, 0]], dtype=np.float16), "NaN or infinity, first in row 1"),
-    ]:
-        with pytest.raises(DataError, match=words):
-            search(np.eye(3), iter([documents]), depth=2)
-        with pytest.raises(DataError, match="at least 1 document"):
-            search(np.eye(3), np.eye(3), depth=0)

@@ -10,7 +10,6 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import dunnett, ttest_1samp, ttest_rel
 
-from sentdist.errors import DataError
 from sentdist.evaluation.contributions import of_mean
 from sentdist.evaluation.significance import ONE_GROUP, Difference, against, may_be_best, over_tasks
 from sentdist.evaluation.variation import Column, Entry
@@ -101,20 +100,3 @@ def test_a_checkpoint_without_items_stands_among_the_best_until_it_is_distinguis
         found[seeds] = may_be_best(column)[1:]
         assert _one(column).is_significant == ("base" in found[seeds][1])
     assert found == {3: ({"ours", "base"}, frozenset()), 6: ({"ours"}, {"base"})}
-
-
-def test_scores_that_are_none_or_nan_are_refused() -> None:
-    for scores in [[], [80.0, float("nan")]]:
-        with pytest.raises(DataError, match="a finite score a seed"):
-            Column([_trained("ours", scores)])
-
-
-def test_a_table_of_pairs_that_share_no_row_has_the_p_of_independent_tests() -> None:
-    """Rows of other seeds, each with a baseline of its own: that none of m passes has the chance that one does not, to the power m."""
-    samples = np.random.default_rng(4).normal(0, 1, (12, 8))
-    samples[:6:2] += np.array([[0.8], [1.2], [2.0]])
-    column = Column([_trained(str(row), one, range(100 * row, 100 * row + 8)) for row, one in enumerate(samples)])
-    found = against([column], [[(str(row), str(row + 1)) for row in range(0, 12, 2)]])[0]
-    expected = [1 - (1 - (one.p or 0.0)) ** 6 for one in found]
-    np.testing.assert_allclose([one.table_p for one in found], expected, atol=0.02)  # by 4000 draws
-    assert min(expected) < 0.1 < 0.4 < np.median(expected)

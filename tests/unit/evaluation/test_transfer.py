@@ -7,8 +7,6 @@ import pytest
 import torch
 from sklearn.model_selection import StratifiedKFold
 
-from rayjobs.benchmarks.senteval_classifier import nested_accuracy
-from sentdist.errors import DataError
 from sentdist.evaluation import linear_models
 from sentdist.evaluation.classification import PENALTIES
 from sentdist.evaluation.linear_models import trained_side_by_side
@@ -47,21 +45,6 @@ def test_a_model_is_torchs_adam_on_the_same_batches(monkeypatch: pytest.MonkeyPa
                 adam.step()
         np.testing.assert_allclose(found.weights[:-1, :, -1], linear.weight.detach().numpy().T, atol=1e-5)
         np.testing.assert_allclose(found.weights[-1, :, -1], linear.bias.detach().numpy(), atol=1e-5)
-
-
-def test_the_first_of_equal_looks_is_kept_and_six_without_a_gain_are_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All is right at the first look, after four passes; each pass shuffles once."""
-    features, labels = _planted(num_rows=600, distance=20.0)
-    rows, random, same = np.arange(600), np.random.RandomState(0), np.random.RandomState(0)
-    given = {"train": [rows], "dev": [rows], "penalties": [1e-5]}
-    whole = trained_side_by_side(features, np.asarray(labels), random=random, **given)  # type: ignore[arg-type]
-    for _ in range(4 * (1 + 6)):
-        same.permutation(rows)
-    assert random.random_sample() == same.random_sample()
-    monkeypatch.setattr(linear_models, "MAX_PASSES", 0)
-    first = trained_side_by_side(features, np.asarray(labels), random=np.random.RandomState(0), **given)  # type: ignore[arg-type]
-    assert first.dev_accuracies.tolist() == [1.0]
-    np.testing.assert_array_equal(whole.weights, first.weights)
 
 
 def test_one_model_ends_and_keeps_its_best_weights_as_sentevals_does() -> None:
@@ -134,50 +117,6 @@ def test_of_penalties_that_do_equally_well_on_dev_the_weakest_is_taken() -> None
     parts = {"train": np.arange(50), "dev": np.arange(50, 70)}
     assert senteval_dev(features, labels, **parts) == 100.0
     assert senteval_split(features, labels, **parts, test=np.arange(70, 90)).penalties == (min(PENALTIES),)
-
-
-def test_accuracy_is_that_of_sentevals_own_classifier() -> None:
-    """Clouds that overlap, as wide and as long as sentence embeddings; one point is the spread of either over its seeds at this size."""
-    features, labels = _planted(num_rows=1500)
-    ours = senteval_cross_validated(features, labels, num_folds=3).accuracy
-    theirs = nested_accuracy(features, [int(label) for label in labels], num_folds=3)
-    assert 75.0 < ours < 95.0 and ours == pytest.approx(theirs, abs=1.0)
-
-
-def test_a_seed_is_of_folds_weights_and_shuffles_and_sentevals_is_the_default() -> None:
-    features, labels = _planted(num_rows=150)
-    runs = [senteval_cross_validated(features, labels, num_folds=3, **seed) for seed in ({}, {"seed": 1111}, {"seed": 2})]  # type: ignore[arg-type]
-    np.testing.assert_array_equal(runs[0].predicted, runs[1].predicted)
-    assert (runs[1].predicted != runs[2].predicted).any()
-    parts = {"train": np.arange(100), "test": np.arange(100, 150)}
-    one, other = (senteval_split(features, labels, num_folds=3, seed=seed, **parts) for seed in (1111, 2))
-    assert (one.predicted != other.predicted).any()
-
-
-def test_dev_chooses_the_penalty() -> None:
-    """Features so small that the strongest penalty weighs."""
-    features, labels = _planted(num_rows=160, distance=1.5, seed=2)
-    features *= 0.1
-    fit, dev = np.arange(60), np.arange(60, 130)
-    models = trained_side_by_side(features, np.asarray(labels), train=[fit] * 4, dev=[dev] * 4, penalties=PENALTIES)
-    best = int(np.argmax(models.dev_accuracies))
-    assert best > 0 and [*senteval_split(features, labels, train=fit, dev=dev, test=np.arange(130, 160)).penalties] == [PENALTIES[best]]
-
-
-def test_fixed_splits_choose_on_dev_and_never_look_at_test() -> None:
-    features, labels = _planted(num_rows=600)
-    parts = {"train": list(range(300)), "dev": list(range(300, 400)), "test": list(range(400, 600))}
-    found = senteval_split(features, labels, **parts)  # type: ignore[arg-type]
-    spoiled = [*labels[:400], *("0" if label == "1" else "1" for label in labels[400:])]
-    again = senteval_split(features, spoiled, **parts)  # type: ignore[arg-type]
-    np.testing.assert_array_equal(again.predicted, found.predicted)
-    assert again.accuracy == pytest.approx(100.0 - found.accuracy)
-
-
-def test_rare_labels_are_refused() -> None:
-    features, labels = _planted(num_rows=60)
-    with pytest.raises(DataError, match="1 of 60 rows labelled 'rare'"):
-        senteval_cross_validated(features, ["rare", *labels[1:]])
 
 
 def test_the_accuracy_that_chooses_is_that_of_the_best_penalty_on_what_it_sees() -> None:

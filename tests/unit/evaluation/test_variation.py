@@ -10,10 +10,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import polygamma
-from scipy.stats import norm, t
+from scipy.stats import t
 
 from sentdist.evaluation.few_seeds import moderated
-from sentdist.evaluation.significance import Difference, against, may_be_best, over_tasks
+from sentdist.evaluation.significance import Difference, against, over_tasks
 from sentdist.evaluation.variation import Column, Entry
 
 
@@ -59,17 +59,6 @@ def test_what_seeds_give_items_is_counted_once() -> None:
             assert _half(alone, "ours") == pytest.approx(multiple * np.sqrt(variance))
 
 
-def test_luck_that_is_drawn_spreads_as_far_as_differences_are_said_to() -> None:
-    """What seeds give items is in the spread over seeds already, in draws as in standard errors."""
-    draw, rows = np.random.default_rng(0), range(4)
-    items = 0.1 * (draw.normal(size=(4, 1, 40)) + 2 * draw.normal(size=(4, 3, 40)))
-    items -= items.mean(axis=2, keepdims=True)
-    column = Column([_entry(str(row), draw.normal(80, 0.3, 3), (0, 1, 2), items[row]) for row in rows], [1 / 40] * 40)
-    first, second = np.triu_indices(4, 1)
-    drawn = (column.draws[:, first] - column.draws[:, second]).std(axis=0)
-    np.testing.assert_allclose(drawn, column.pairs(first, second).errors, rtol=0.05)  # 4000 draws know it to 0.011
-
-
 def test_runs_of_one_score_are_copies_only_if_their_items_agree_too() -> None:
     items = np.array([[1.0, -1.0], [1.0, -1.0]])
     assert _entry("same", [70.0, 70.0], (0, 1)).is_copies and _entry("same", [70.0, 70.0], (0, 1), items).is_copies
@@ -85,12 +74,6 @@ def test_the_degrees_of_items_are_those_of_their_shares() -> None:
     assert (found.high - found.low) / 2 == pytest.approx(margin, rel=5e-3)  # between two points of the grid
 
 
-def test_a_checkpoint_has_no_seeds_to_count() -> None:
-    column = Column([_entry("ours", [81.0, 81.2, 81.1], range(3)), _entry("base", [80.0], ())])
-    assert _one(column).num_seeds == 3
-    assert _one(Column([_entry("ours", [81.0], ()), _entry("base", [80.0], ())])).num_seeds is None
-
-
 def test_few_seeds_beside_a_checkpoint_tell_by_their_signs() -> None:
     for seeds, by_signs in [(3, True), (5, True), (6, False)]:
         scores = 90 + np.arange(seeds) / 1000
@@ -98,22 +81,6 @@ def test_few_seeds_beside_a_checkpoint_tell_by_their_signs() -> None:
         assert found.p == 2.0 ** (1 - seeds) and found.by_signs == by_signs and found.is_significant != by_signs
         others = [_entry(str(row), scores + row, range(seeds)) for row in range(4)]  # five rows know how trainings are spread
         assert (_one(Column([_entry("ours", scores, range(seeds)), *others, _entry("base", [80.0], ())])).p or 1.0) < 0.001
-
-
-def test_columns_are_independent_tests() -> None:
-    """Of 500 seeds a normal test: p over the table is that one of its columns stands so far out."""
-    draw, seeds = np.random.default_rng(2), range(500)
-    base, luck = draw.normal(0, 1, 500), [draw.normal(0, 1, 500) for _ in range(3)]
-    columns = [
-        Column([_entry("ours", base + gain + one - one.mean(), seeds), _entry("base", base, seeds)])
-        for gain, one in zip((0.09, 0.1, 0.11), luck, strict=True)
-    ]
-    found = [one for (one,) in against(columns, [[("ours", "base")]] * 3)]
-    for one in found:
-        assert one.p is not None and one.table_p == pytest.approx(1 - (1 - one.p) ** 3, abs=0.015)
-    limit = norm.isf((1 - 0.95 ** (1 / 3)) / 2)
-    assert ((found[0].high or 0.0) - (found[0].low or 0.0)) / 2 == pytest.approx(found[0].error * limit, rel=0.03), "corrected, as p is"
-    assert found[0].detectable == pytest.approx(found[0].error * (limit + norm.ppf(0.8)), rel=0.03)
 
 
 def test_what_all_rows_share_makes_their_tests_one() -> None:
@@ -137,15 +104,6 @@ def test_what_no_draw_reaches_has_bonferronis_p() -> None:
     assert first.p is not None and first.table_p is not None and first.p < 1e-6 and first.table_p / first.p == pytest.approx(9)
 
 
-def test_who_may_be_best_is_decided_over_all_columns() -> None:
-    scores = np.random.default_rng(3).normal(0, 1, 200)
-    scores = (scores - scores.mean()) / scores.std(ddof=1)
-    seeds = range(200)
-    column = Column([_entry("a", -scores / 2, seeds), _entry("b", scores / 2 + 2.2 / np.sqrt(200), seeds)])  # p 0.028
-    assert may_be_best(column)[1] == {"b"}
-    assert may_be_best(column, num_columns=4)[1] == {"a", "b"}
-
-
 def test_other_tasks_and_seeds_are_a_layout_of_both() -> None:
     """Gains by seed and task: the mean squares of the two-way table say how much tasks, seeds and their interaction bring."""
     draw = np.random.default_rng(4)
@@ -161,31 +119,12 @@ def test_other_tasks_and_seeds_are_a_layout_of_both() -> None:
     assert (found.low, found.high) == pytest.approx((gains.mean() - margin, gains.mean() + margin), rel=2e-3)
 
 
-def test_variances_are_drawn_towards_each_other_by_as_much_as_they_agree() -> None:
-    """Rows whose true variances scatter as those of a prior with 8 degrees: it is found again (Smyth 2004)."""
-    draw = np.random.default_rng(5)
-    true = 4.0 * 8 / draw.chisquare(8, 3000)
-    given = np.full(3000, 3.0)
-    found, degrees = moderated(true * draw.chisquare(3, 3000) / 3, given)
-    prior = float(degrees[0]) - 3
-    assert prior == pytest.approx(8, rel=0.2) and np.all(degrees == degrees[0])
-    own = found * degrees[0] / 3
-    assert np.min(own) * 3 / prior == pytest.approx(4.0, rel=0.1), "of a row without spread of its own, the common value is left"
-
-
 def test_six_variances_weigh_as_far_as_they_scatter_beyond_chance() -> None:
     """trigamma(prior / 2) is the variance of their logarithms, six drawn from many, less that of ten degrees of freedom (Smyth 2004)."""
     variances = np.array([0.1, 0.5, 1.0, 2.0, 4.0, 9.0])
     beyond = statistics.variance(np.log(variances).tolist()) - polygamma(1, 5.0)
     prior = 2 * brentq(lambda half: polygamma(1, half) - beyond, 0.01, 1000.0)
     np.testing.assert_allclose(moderated(variances, np.full(6, 10.0))[1], 10 + prior)
-
-
-def test_rows_are_paired_by_the_seeds_that_most_of_them_have() -> None:
-    draw = np.random.default_rng(2)
-    seeds = ((0, 1, 2), (3, 4), (3, 4), (0, 1, 2), (3, 4))
-    column = Column([_entry(str(row), draw.normal(size=len(own)), own) for row, own in enumerate(seeds)])
-    assert column._is_paired.tolist() == [False, True, True, False, True]
 
 
 def test_rows_of_one_spread_know_it_together() -> None:
