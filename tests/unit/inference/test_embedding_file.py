@@ -11,7 +11,6 @@ import pytest
 
 from sentdist.errors import DataError
 from sentdist.inference.embedding_file import SUFFIXES, TextsDigest, check_made_by, embedding_writer, open_embeddings
-from sentdist.inference.nearest import SearchedFiles
 from sentdist.inference.outputs import check_output
 from sentdist.plan.stage import Json
 
@@ -85,12 +84,6 @@ def test_a_digest_of_texts_knows_where_one_ends_and_not_how_they_are_dealt_out()
 
     assert digest(["ab", "c"], ["d"]) == digest(["ab"], ["c", "d"]) == digest(["ab", "c", "d"])
     assert len({digest(["ab", "c"]), digest(["a", "bc"]), digest(["c", "ab"]), digest(["abc"])}) == 4
-
-
-def test_the_last_tile_of_embeddings_has_the_rows_that_are_left(tmp_path: Path) -> None:
-    _write(tmp_path / "a.npy", np.ones((7, 3), dtype=np.float32))
-    tiles = SearchedFiles(texts=None, embeddings=tmp_path / "a.npy").tiles(rows_per_tile=3)
-    assert [(tile.first_row, tile.num_rows) for tile in tiles] == [(0, 3), (3, 3), (6, 1)]
 
 
 def test_files_that_hold_no_embeddings_are_named(tmp_path: Path) -> None:

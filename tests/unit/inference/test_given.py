@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from sentdist.errors import DataError
-from sentdist.inference.given import given_embeddings, given_names, given_sentences
+from sentdist.inference.given import given_embeddings, given_sentences
 
 
 def test_one_sentence_and_any_iterable_of_them() -> None:
@@ -61,9 +61,3 @@ def test_what_is_no_table_of_numbers() -> None:
     for made in [[[1.0, 2.0], [3.0]], np.ones((2, 2), dtype=complex), [["a", "b"], ["c", "d"]]]:
         with pytest.raises(DataError, match=r"w: found .*; expected \(2, width\)"):
             given_embeddings("w", made, of=2)
-
-
-def test_a_table_is_no_list_of_names() -> None:
-    for given in [{"sts": 1}, pd.DataFrame({"sts": ["a"]})]:
-        with pytest.raises(DataError, match=r"found a .*; expected a name or several"):
-            given_names("w", given)

@@ -34,10 +34,3 @@ def test_all_else_is_a_checkpoint_as_it_stands(store: ArtifactStore, tmp_path: P
         assert encoder_folder(name, store) == name
     with pytest.raises(StoreError, match="expected one artifact"):
         encoder_folder("0123456789", store)
-
-
-def test_the_beginning_of_a_label_names_a_training_of_the_store_and_no_model_of_the_hub(store: ArtifactStore) -> None:
-    """The hub was asked for it: that it could not be reached was reported."""
-    with pytest.raises(StoreError, match=r'Did you mean "train/info_nce-'):
-        encoder_folder("info_nce", store)
-    assert encoder_folder("info", store) == "info", "part of a word"

@@ -27,11 +27,6 @@ def test_without_a_root_paths_are_what_a_shell_means(here: Path) -> None:
     assert own_files(["sts=../there/test.tsv", "sts=pairs.tsv"], None) == (("sts=there/test.tsv", "sts=here/pairs.tsv"), here)
 
 
-def test_a_root_that_was_named_stays_where_it_has_the_file(here: Path) -> None:
-    for tasks in (["sts=pairs.tsv"], ["stsb", "sts=pairs.tsv"], ["sts=pairs"]):
-        assert own_files(tasks, here / "data") == (tuple(tasks), here / "data")
-
-
 def test_a_path_that_the_root_lacks_is_what_a_shell_means(here: Path) -> None:
     assert own_files(["sts=./below/more.csv"], here / "data") == (("sts=below/more.csv",), here / "here")
     assert own_files([f"sts={here}/there/test.tsv@dev"], here / "data") == (("sts=test.tsv@dev",), here / "there")

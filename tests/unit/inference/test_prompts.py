@@ -164,12 +164,3 @@ def test_workers_put_the_same_prompt_before_sentences(folder: Folder) -> None:
     there = pickle.loads(pickle.dumps(SameEncoder.of(loaded))).load("cpu")
     assert np.array_equal(there.embed(SENTENCES), loaded.embed(SENTENCES)) and there.facts == loaded.facts
     assert loaded.facts["prompt"] == DOCUMENT and "prompt" not in loaded.with_prompt("").facts, "keys of results without one stay"
-
-
-def test_words_of_a_prompt_do_not_hide_that_a_sentence_has_none(folder: Folder) -> None:
-    loaded = LoadedEncoder.load(EncoderUse(checkpoint=str(folder(NAMED)), prompt=QUERY))
-    loaded.embed(["xx yy", "a man", "zz"])
-    assert (loaded.unknown.num_sentences, loaded.unknown.first) == (2, "xx yy")
-    loaded = LoadedEncoder.load(EncoderUse(checkpoint=str(folder(NAMED)), prompt="qq: "))
-    loaded.embed(["a man"])
-    assert loaded.unknown.num_sentences == 0

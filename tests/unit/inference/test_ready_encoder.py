@@ -6,46 +6,17 @@ import pickle
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from unittest.mock import Mock
 
-import numpy as np
 import pytest
-import torch
 from safetensors.torch import load_file, save_file
 
-from sentdist.errors import DataError, EncoderError, ResourceError
-from sentdist.inference import ready_encoder
+from sentdist.errors import DataError, EncoderError
 from sentdist.inference.embedding_file import check_made_by, embedding_writer, open_embeddings
 from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.inference.same_encoder import SameEncoder
-from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.plan.specs import EncoderUse
 from sentdist.stages.planning.resolve import FileResolver
 from tests.support.tiny_encoders import released_t5
-
-
-def test_a_gpu_that_is_full_is_reported_with_a_length_that_takes_less(planted_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others may use it, too: nobody has reserved it."""
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (2**30, 8 * 2**30))
-    loaded = LoadedEncoder.load(EncoderUse(checkpoint=str(planted_encoder_dir), max_length=20))
-    found = r"a GPU of 8\.0 GiB, 1\.0 GiB free, full with sentences of up to 20 tokens, .*Set the longest to 10 tokens \(--max-length\)"
-    monkeypatch.setattr(ready_encoder, "encode", Mock(side_effect=torch.OutOfMemoryError))
-    with pytest.raises(ResourceError, match=found):
-        loaded.embed(["a man sleeps"])
-    monkeypatch.setattr(SentenceEncoder, "to", Mock(side_effect=torch.OutOfMemoryError))
-    with pytest.raises(ResourceError, match=found):
-        LoadedEncoder.load(EncoderUse(checkpoint=str(planted_encoder_dir), max_length=20))
-
-
-def test_beside_workers_in_tf32_this_process_computes_in_float32(planted_encoder_dir: Path) -> None:
-    """`encode --workers 2 --precision tf32` was refused: the encoder was loaded on the CPU, too, which has no tf32."""
-    use = EncoderUse(checkpoint=str(planted_encoder_dir), precision="tf32")
-    loaded = LoadedEncoder.beside_workers(use)
-    assert loaded.use == SameEncoder.of(loaded).use == use and loaded.facts["precision"] == "tf32", "workers do as was asked"
-    plain = LoadedEncoder.load(EncoderUse(checkpoint=str(planted_encoder_dir)), "cpu")
-    np.testing.assert_array_equal(loaded.embed(["a man sleeps"]), plain.embed(["a man sleeps"]))
-    with pytest.raises(ResourceError, match="precision=tf32"):
-        LoadedEncoder.load(use, "cpu")
 
 
 def test_processes_in_another_folder_find_the_encoder(planted_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
