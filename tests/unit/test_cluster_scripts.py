@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -12,8 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from tests.support.bash import bash
 
 ROOT = Path(__file__).parents[2]
 TOOLS = {
@@ -84,20 +81,3 @@ def test_no_script_starts_ray_in_a_planted_folder(short: Path) -> None:
     for script, given in SCRIPTS.items():
         done = _started(script, short, **given)
         assert done.returncode != 0 and "a symbolic link" in done.stderr and "--temp-dir" not in done.stdout
-
-
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
-def test_tls_makes_certificates_that_only_the_owner_can_read(tmp_path: Path) -> None:
-    script = '. cluster/security.sh; use_tls "10.0.0.6 fd00::6" {role}; openssl verify -CAfile "$RAY_TLS_CA_CERT" "$RAY_TLS_SERVER_CERT"; '
-    script += 'openssl x509 -noout -ext subjectAltName -in "$RAY_TLS_SERVER_CERT"; echo "USE=$RAY_USE_TLS"'
-    head, node = tmp_path / "head", tmp_path / "node"
-    assert bash(script.replace("{role}", "node"), TLS="1", SENTDIST_TLS=str(node)).returncode != 0, "it has no authority yet"
-    assert bash(script.replace("{role}", "head"), TLS="1", SENTDIST_TLS=str(head)).returncode == 0
-    for name in ("ca.crt", "ca.key"):
-        shutil.copy(head / name, node / name)
-    for folder, role in ((head, "head"), (node, "node")):
-        done = bash(script.replace("{role}", role), TLS="1", SENTDIST_TLS=str(folder))
-        assert done.returncode == 0 and "USE=1" in done.stdout, done.stderr
-        assert "IP Address:10.0.0.6, IP Address:FD00:0:0:0:0:0:0:6" in done.stdout
-        assert folder.stat().st_mode & 0o777 == 0o700
-        assert {path.stat().st_mode & 0o077 for path in folder.glob("*.key")} == {0}

@@ -15,24 +15,19 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 import torch
-from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from sentdist.cli import app
 from sentdist.data.build_corpus import build_corpus
 from sentdist.data.corpus import OpenedCorpus
 from sentdist.data.sources.pinned import inspect_source, read_source
-from sentdist.data.targets import FileTargets, count_sentences, write_counts, write_targets
 from sentdist.data.texts import open_texts
 from sentdist.errors import SentdistError
 from sentdist.inference.embedding_file import open_embeddings
-from sentdist.learning.bank import FileBank
 from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.heads import read_heads
 from sentdist.learning.relation_file import Relations, read_relations, write_relations
 from sentdist.plan.recipe import load_recipe, recipe_text
-from sentdist.report.cloud import SAMPLE_FILE, SPECTRUM_FILE, _sample, _spectrum
 from sentdist.stages.planning.resolve import FileResolver
 from tests.support.damage import CERTAIN
 from tests.support.planning import small_values
@@ -45,7 +40,7 @@ ROWS = [{"sentence1": one, "sentence2": other, "score": 1.5} for one, other in p
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a whole file of every kind."""
     folder = tmp_path_factory.mktemp("whole")
-    for name in ("my", "shards", "corpus"):
+    for name in ("my", "corpus"):
         (folder / name).mkdir()
     table = pa.Table.from_pylist(ROWS)
     pq.write_table(table, folder / "my/pairs.parquet")
@@ -53,23 +48,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "my/lines.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     (folder / "my/plain.txt").write_text("".join(f"{row['sentence1']}\n" for row in ROWS))
     build_corpus(table, columns=("sentence1", "sentence2"), folder=folder / "corpus")
-    tags, words = count_sentences(
-        SENTENCES, tagger=lambda texts: [[(word, "X") for word in text.split()] for text in texts], tagger_name="test"
-    )
-    with (folder / "0.npz").open("wb") as file:
-        write_counts(file, tags, words)
-    write_targets(folder, [folder / "0.npz"], num_words=50)
-    np.save(folder / "shards/00000.npy", np.ones((9, 4), dtype=np.float32))
-    (folder / "bank.json").write_text(json.dumps({"num_sentences": 9, "width": 4, "dtype": "float32", "rows_per_shard": 16}))
     plain = SentenceEncoder.load(tiny_encoder(folder / "plain", "bert"), pooling="cls_mlp")
     plain.save(folder / "own", card=EncoderCard(base_model="tiny", objective="none"))
     write_relations(folder, Relations(names=("one", "two"), vectors=np.ones((2, 4), dtype=np.float32)))
-    for name in (SPECTRUM_FILE, SAMPLE_FILE):
-        (folder / name).parent.mkdir(exist_ok=True)
-    pq.write_table(pa.table({"singular_value": [0.1, 0.2]}), folder / SPECTRUM_FILE)
-    sample = {"sentence": ["a", "b"], "subset": ["x", "y"], "embedding": [[0.1, 0.2], [0.3, 0.4]]}
-    pq.write_table(pa.table(sample), folder / SAMPLE_FILE)
-    save_file({"head.weight": torch.ones(2, 2)}, folder / "heads.safetensors")
     np.save(folder / "a.npy", np.ones((3, 4), dtype=np.float32))
     (folder / "r.yaml").write_text(recipe_text(small_values()))
     return folder
@@ -101,21 +82,13 @@ READERS: dict[str, Callable[[Path], object]] = {
     "my/plain.txt": _texts("my/plain.txt"),
     "corpus/sentences.arrow": lambda folder: [list(block) for block in OpenedCorpus.open(folder / "corpus").sentence_blocks()],
     "corpus/rows.arrow": lambda folder: OpenedCorpus.open(folder / "corpus").ids.tolist(),
-    "pos.npy": lambda folder: FileTargets(folder).rows(np.arange(3)),
-    "vocabulary.json": lambda folder: FileTargets(folder).rows(np.arange(3)),
-    "bank.json": lambda folder: FileBank([folder]).rows(np.arange(3)),
-    "shards/00000.npy": lambda folder: FileBank([folder]).rows(np.arange(3)),
     "plain/config.json": lambda folder: FileResolver().encoder(str(folder / "plain"), revision=None, where="encoder.checkpoint"),
     "plain/model.safetensors": lambda folder: _load(folder / "plain"),
     "plain/tokenizer.json": lambda folder: _load(folder / "plain"),
     "own/modules.json": lambda folder: _load(folder / "own"),
-    "own/1_Pooling/config.json": lambda folder: _load(folder / "own"),
     "own/2_Dense/model.safetensors": lambda folder: _load(folder / "own"),
     "relations.json": read_relations,
     "relations.safetensors": read_relations,
-    SPECTRUM_FILE: _spectrum,
-    SAMPLE_FILE: _sample,
-    "heads.safetensors": lambda folder: read_heads(folder / "heads.safetensors"),
     "a.npy": lambda folder: open_embeddings(folder / "a.npy"),
 }
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from sentdist.cli import app
-from sentdist.execution.board import stage_task
 from sentdist.gc_thresholds import FULL, MIDDLE, YOUNG, collect_rarely
 
 
@@ -25,11 +23,6 @@ def thresholds() -> Iterator[None]:
 def test_a_command_collects_rarely() -> None:
     assert CliRunner().invoke(app, ["objectives"]).exit_code == 0
     assert gc.get_threshold() == (YOUNG, MIDDLE, FULL)
-
-
-def test_a_process_that_builds_stages_collects_rarely() -> None:
-    body: Any = lambda *_: gc.get_threshold()  # noqa: E731
-    assert stage_task._build._function(body, None, None, None) == (YOUNG, MIDDLE, FULL)  # type: ignore[attr-defined]
 
 
 def test_what_somebody_said_stays() -> None:

