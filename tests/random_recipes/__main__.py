@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import random
 import sys
 import tempfile
 import traceback
 from collections import Counter
 from pathlib import Path
 
-from tests.random_recipes.compare import compare
 from tests.random_recipes.draw import world
 from tests.random_recipes.play import play
 
@@ -20,7 +18,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--first", type=int, default=0, help="number of the first; its recipe follows from the number alone")
-    parser.add_argument("--compare", action="store_true", help="comparisons from plan to report, in place of trainings")
     options = parser.parse_args()
     outcomes: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as folder:
@@ -28,10 +25,7 @@ def main() -> int:
         for number in range(options.first, options.first + options.rounds):
             with tempfile.TemporaryDirectory() as store:
                 try:
-                    if options.compare:
-                        outcomes[compare(random.Random(number), data, encoders, Path(store))] += 1
-                    else:
-                        outcomes[play(number, data, encoders, Path(store))] += 1
+                    outcomes[play(number, data, encoders, Path(store))] += 1
                 except Exception:
                     outcomes["WRONG"] += 1
                     print(f"recipe {number}:", traceback.format_exc(), sep="\n", flush=True)

@@ -15,9 +15,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 import torch
-from typer.testing import CliRunner
 
-from sentdist.cli import app
 from sentdist.data.build_corpus import build_corpus
 from sentdist.data.corpus import OpenedCorpus
 from sentdist.data.sources.pinned import inspect_source, read_source
@@ -122,21 +120,3 @@ def test_damage_is_reported_in_a_sentence(name: str, whole: Path, tmp_path: Path
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
-
-
-@pytest.mark.parametrize(
-    ("file", "command"),
-    [
-        ("r.yaml", ("plan", "r.yaml", "--data", ".", "--store", "store")),
-        ("plain/tokenizer.json", ("similarity", "plain", "a man", "a dog")),
-        ("my/lines.jsonl", ("encode", "plain", "my/lines.jsonl", "--column", "sentence1", "--out", "out.npy")),
-    ],
-)
-def test_commands_end_with_2_and_without_a_traceback(
-    file: str, command: tuple[str, ...], whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copytree(whole, tmp_path / "root")
-    monkeypatch.chdir(tmp_path / "root")
-    (tmp_path / "root" / file).write_bytes(b"\0" * 100)
-    answer = CliRunner().invoke(app, [*command])
-    assert answer.exit_code == 2 and len(answer.stderr.strip().splitlines()) == 1, answer.output

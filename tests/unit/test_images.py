@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 from pathlib import Path
 
@@ -20,17 +19,6 @@ def test_no_password_stands_in_a_command_line() -> None:
     for name, service in COMPOSE["services"].items():
         assert "PASSWORD" not in str(service.get("command", "")), name
         assert "SECRET" not in str(service.get("command", "")), name
-
-
-def test_images_have_pins_and_no_root() -> None:
-    for path in DOCKERFILES:
-        text = path.read_text()
-        installs = [line for line in text.splitlines() if "pip install" in line]
-        assert installs
-        assert all(re.search(r" -c \S*constraints\.txt ", line) for line in installs)
-        users = re.findall(r"^USER (\w+)", text, re.MULTILINE)
-        assert users
-        assert users[-1] != "root"
 
 
 SECRETS = (".sentdist/ray_token", ".sentdist/mlflow_password", ".venv/bin/python", ".git/config", ".env", "infra/mlflow/.env")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from sentdist.data.sts_pairs import read_pairs
 from sentdist.data.task_texts import TaskTexts
 from sentdist.errors import DataError
 from sentdist.evaluation.items import Columns, items_of, joined, why_undefined
@@ -17,16 +14,6 @@ def test_items_that_share_a_text_belong_together() -> None:
     texts = TaskTexts.of_pairs("pairs", [("a", "b"), ("c", "d"), ("b", "e"), ("f", "c"), ("g", "h")])
     groups = texts.groups()
     assert groups[0] == groups[2] and groups[1] == groups[3] and len(set(groups.tolist())) == 3
-
-
-def test_what_a_source_calls_a_group_belongs_together(tmp_path: Path) -> None:
-    path = tmp_path / "my" / "pairs.csv"
-    path.parent.mkdir()
-    path.write_text("sentence1,sentence2,score,group\na,b,1,x\nc,d,2,y\ne,f,,x\ng,h,3,x\n")
-    pairs = read_pairs("my/pairs", data_root=tmp_path)
-    assert pairs.group == ("x", "y", "x") and pairs.num_ungraded == 1
-    texts = TaskTexts.of_pairs("pairs", zip(pairs.sentence1, pairs.sentence2, strict=True), given_groups=pairs.group)
-    assert texts.groups()[0] == texts.groups()[2] != texts.groups()[1]
 
 
 def test_groups_sum_their_items_and_keep_their_shares() -> None:

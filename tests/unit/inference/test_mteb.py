@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -53,22 +52,6 @@ def test_mteb_scores_as_we_do_and_writes_its_own_files(planted_encoder_dir: Path
     assert files["model_meta"]["name"] == f"sentdist/{planted_encoder_dir.name}"
     lines = {line.split()[0]: line.split()[-1] for line in answer.output.splitlines() if line.strip()}
     assert lines["TinyFaq"] == "100.00" and float(lines["TinySts"]) == pytest.approx(expected, abs=0.01)
-
-
-def test_results_that_are_there_are_not_run_again_and_other_settings_are_others(
-    planted_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from sentdist.inference import mteb_tasks
-
-    embedded: list[int] = []
-    real = mteb_tasks.MtebEncoder.encode
-    monkeypatch.setattr(mteb_tasks.MtebEncoder, "encode", lambda *asked, **options: embedded.append(1) or real(*asked, **options))
-    for expected, max_length in ((2, None), (2, None), (4, 4)):
-        mteb_tasks.score_on_mteb(_loaded(planted_encoder_dir, max_length=max_length), mteb_tasks.mteb_tasks([STS]), tmp_path)
-        assert len(embedded) == expected
-    batches = [{"text": ["a dog runs", "a cat sleeps"]}, {"text": ["a dog runs"]}]
-    embeddings = mteb_tasks.MtebEncoder(_loaded(planted_encoder_dir)).encode(batches, task_metadata=None)
-    np.testing.assert_array_equal(embeddings[0], embeddings[2])
 
 
 class _Run(NamedTuple):

@@ -89,21 +89,6 @@ def test_embeddings_are_those_of_sentence_transformers(values: dict[str, object]
     assert similarity == pytest.approx(float(one @ other / np.linalg.norm(one) / np.linalg.norm(other)), abs=1e-6)
 
 
-@pytest.mark.filterwarnings("ignore:.*no prompt before")
-def test_prompts_of_a_search_and_of_pairs_can_be_asked_for(folder: Folder) -> None:
-    ours = sentdist.Encoder.load(folder(NAMED))
-    hits = sentdist.search(ours, ["a man"], SENTENCES, query_prompt="passage", document_prompt="")
-    query, documents = ours.encode("a man", prompt=PASSAGE), ours.encode(SENTENCES, prompt="")
-    cosines = documents @ query / np.linalg.norm(documents, axis=1) / np.linalg.norm(query)
-    assert [hit.score for hit in hits[0]] == pytest.approx(sorted(cosines, reverse=True), abs=1e-5)
-    embedded = sentdist.search(ours, ["a man"], SENTENCES, query_prompt=PASSAGE, embeddings=documents)
-    assert [hit.row for hit in embedded[0]] == [hit.row for hit in hits[0]]
-    with pytest.raises(DataError, match="search: document_prompt: found embeddings of the corpus"):
-        sentdist.search(ours, ["a man"], SENTENCES, embeddings=documents, document_prompt="passage")
-    with_it, without = (sentdist.similarity(ours, ["a man"], ["the dog"], prompt=prompt) for prompt in ("query", None))
-    assert with_it != pytest.approx(without)
-
-
 def test_what_is_no_prompt_is_refused(folder: Folder) -> None:
     for asked, said in [
         ("passages", r'expected the name of a prompt of it \(query, document, passage\), or a text. Did you mean "passage"'),

@@ -64,11 +64,6 @@ def test_columns_may_be_named_by_their_numbers() -> None:
         own_plan("corpus.columns=[true, 2]")
 
 
-def test_what_is_held_out_is_part_of_every_key() -> None:
-    one, other = (own_plan(f"corpus.file={file}") for file in ("one.csv", "other.csv"))
-    assert not {stage.key for stage in one.stages} & {stage.key for stage in other.stages}
-
-
 def test_what_has_no_sense_is_refused_while_planning() -> None:
     for override, said in [
         ("corpus={source: nli/triplets}", "expected one of kind own"),

@@ -13,7 +13,6 @@ from sentdist.cli import app
 from sentdist.frozen import Frozen
 from sentdist.plan.field_comments import field_comments
 from sentdist.plan.schema import keep_schema_of, recipe_schema
-from sentdist.plan.stage import Json
 from tests.support.planning import RECIPES, small_values
 
 
@@ -94,14 +93,6 @@ def test_what_no_recipe_can_say_fails(schema: Draft202012Validator) -> None:
     ]:
         assert schema.is_valid(small_values())
         assert not schema.is_valid(small_values(**changes))
-
-
-def test_names_of_tasks_pass_as_they_do_in_a_recipe(schema: Draft202012Validator) -> None:
-    for task in ["stsb-dev", "stsb-dev+sickr-dev", "own", "sts=my.csv@dev"]:
-        search: Json = {"samples": 1, "space": {"training.seed": {"choice": [1]}}, "metric": "dev"}
-        assert schema.is_valid(
-            small_values(selection={"task": task}, evaluation={"tasks": ["sts", "stsb", "own", "sts=my.csv@test"]}, search=search)
-        )
 
 
 def test_the_command_prints_and_writes_it(tmp_path: Path) -> None:

@@ -103,11 +103,6 @@ def test_the_longest_path_is_what_must_follow_each_other() -> None:
     assert longest_path((), lambda stage: cost[stage.kind]) == 0.0
 
 
-def test_a_key_depends_on_the_keys_of_its_inputs() -> None:
-    banks = [Bank(encoder=_train(objective=Entropy(phi=phi)), corpus=CORPUS) for phi in (0.01, -0.01)]
-    assert len({_train(objective=RCL(), banks=(bank,)).key for bank in banks}) == 2
-
-
 def test_a_bank_without_its_objective_is_refused() -> None:
     with pytest.raises(ValidationError, match="uses no bank"):
         _train(banks=(Bank(encoder=_train(), corpus=CORPUS),))

@@ -61,11 +61,6 @@ def test_a_field_that_has_an_effect_beside_one_value_of_another_is_searched() ->
         assert found.fields == {"one": ("corpus.columns", hard_negatives)}
 
 
-def test_fields_of_shared_methods_concern_those_that_build_on_them() -> None:
-    found = planned({"methods.entropy.objective.temperature": {"uniform": [0.01, 0.1]}})
-    assert found.fields == {"fine_tuned": (), "rcl": ("methods.entropy.objective.temperature",)}
-
-
 def test_the_plan_of_finalists_has_the_references_and_all_seeds() -> None:
     search = planned(SPACE, changes={"seeds": [0, 1]})
     plan = search.plan([("rcl", {"methods.rcl.phis": [0.01]}), ("fine_tuned", {"training.learning_rate": 1e-5})])

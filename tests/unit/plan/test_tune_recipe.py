@@ -78,18 +78,6 @@ def test_several_encoders_have_methods_of_their_own() -> None:
     assert "&id" not in recipe_text(written), "no value stands for two"
 
 
-def test_encoders_of_one_name_are_distinguished() -> None:
-    for encoders, titles in [
-        ([("minilm-l6", None), ("owner/name", None)], ["minilm-l6", "name"]),
-        ([("/runs/a/best", None), ("/runs/b/best/", None)], ["a/best", "b/best"]),
-        ([("owner/name", "c" * 40), ("owner/name", "d" * 40)], ["name (1)", "name (2)"]),
-    ]:
-        recipe = recipe_from_values(values(encoders=encoders, methods=["contrastive"]), where="tune")
-        assert [method.title for name, method in recipe.methods.items() if method.objective] == [
-            f"Contrastive, {title}" for title in titles
-        ]
-
-
 def test_rcl_is_tuned_where_it_is_asked_for() -> None:
     """Over its φ sets and weight; its entropy encoders are the same ones in every suggestion."""
     recipe = recipe_from_values(values(methods=["contrastive", "rcl"], num_rows=100), where="tune")
@@ -120,8 +108,3 @@ def test_what_is_no_time_is_refused() -> None:
     for budget in ["", "30", "m", "0m", "-1h", "1w", "30 minutes"]:
         with pytest.raises(RecipeError, match="30m, 2h"):
             hours_of(budget)
-
-
-def test_a_method_that_the_rows_do_not_allow_is_refused() -> None:
-    with pytest.raises(RecipeError, match="ranking"):
-        values(methods=["ranking"])

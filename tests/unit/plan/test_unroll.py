@@ -9,14 +9,12 @@ import pytest
 from sentdist.errors import RecipeError
 from sentdist.objectives.entropy import Entropy
 from sentdist.objectives.rcl import RCL
-from sentdist.plan.pinned_tasks import pinned_task
 from sentdist.plan.recipe import recipe_from_values
-from sentdist.plan.resolver import Pin
 from sentdist.plan.specs import Task
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Bank, Train
 from sentdist.plan.unroll import Plan
-from tests.support.planning import FixedResolver, plan_of, small_recipe, with_method
+from tests.support.planning import plan_of, small_recipe, with_method
 from tests.support.planning import small_values as small
 
 PAPER_SETS: list[Json] = [[round(0.01 * n, 2) for n in range(1, last + 1)] for last in range(1, 6)]
@@ -64,12 +62,6 @@ def test_a_method_with_a_seed_of_its_own_is_one_training_for_all_seeds() -> None
     assert "base.seed: has no effect on the untouched checkpoint" in _refusal(methods={"base": {"seed": 0}})
 
 
-def test_the_untouched_checkpoint_is_one_trial_for_all_seeds_and_grid_points() -> None:
-    plan = plan_of(small_recipe(seeds=[0, 1, 2], sweep={"training.batch_size": [32, 64]}))
-    base = [trial for trial in plan.trials if trial.method == "base"]
-    assert [(trial.seed, trial.params) for trial in base] == [(None, ())]
-
-
 def test_a_grid_value_is_named_only_where_it_matters() -> None:
     plan = plan_of(small_recipe(sweep={"methods.rcl.phis": [[0.01], [0.01, 0.02]]}))
     cells = [trial.cell for trial in plan.trials]
@@ -80,13 +72,6 @@ def test_runtime_changes_no_key() -> None:
     runtimes: list[Json] = [{}, {"workers": 2, "zero_stage": 3, "log_every": 1, "rows_per_shard": 100}, {"workers": 2, "engine": "torch"}]
     first, second, third = (plan_of(small_recipe(runtime=runtime)) for runtime in runtimes)
     assert [stage.key for stage in first.stages] == [stage.key for stage in second.stages] == [stage.key for stage in third.stages]
-
-
-def test_a_default_that_is_written_out_is_the_default() -> None:
-    explicit: Json = {"objective": {"name": "rcl", "temperature": 0.05, "regulator_temperature": 0.05}, "bank": "entropy", "phis": [0.01]}
-    implicit: Json = {"objective": {"name": "rcl", "temperature": 0.05}, "bank": "entropy", "phis": [0.01]}
-    keys = [{trial.key for trial in plan_of(small_recipe(**with_method(rcl=method))).trials} for method in (explicit, implicit)]
-    assert keys[0] == keys[1]
 
 
 def test_a_final_training_may_start_elsewhere_than_its_entropy_encoders() -> None:
@@ -163,30 +148,6 @@ def test_folds_hold_for_each_retrieval_collection_that_trains() -> None:
             "scifact": (None, None, "answer"),
         }
         assert isinstance(train.selection.task, Task) and (train.selection.task.fold, train.selection.task.fold_role) == (fold, "dev")
-
-
-class Splits(FixedResolver):
-    """Notes which splits it is asked for, and of which revision."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.splits: list[tuple[str | None, str | None]] = []
-
-    def source(
-        self, name: str, *, split: str | None, revision: str | None, columns: tuple[str, ...], where: str, judged: bool = False
-    ) -> Pin:
-        self.splits.append((split, revision))
-        return super().source(name, split=split, revision=revision, columns=columns, where=where)
-
-
-def test_planning_looks_at_every_split_that_a_task_reads() -> None:
-    for task, splits in [
-        ("sst2", [("test", None), ("train", None), ("dev", None)]),
-        ("sts=hub:owner/pairs#c0ffee@dev", [("dev", "c0ffee")]),
-    ]:
-        resolver = Splits()
-        pinned_task(task, resolver)
-        assert resolver.splits == splits
 
 
 def test_probes_look_for_what_stands_in_a_method_s_own_corpus() -> None:

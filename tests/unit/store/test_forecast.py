@@ -68,14 +68,6 @@ def test_earlier_runs_say_how_long_the_rest_takes(plan: Plan, tmp_path: Path) ->
     assert ahead.work_left.startswith(f"About {ahead.seconds / 60:.0f} min of work, one stage after another, ")
 
 
-def test_a_store_without_banks_judges_encoding_by_its_trainings(tmp_path: Path) -> None:
-    store, plan = ArtifactStore(tmp_path), plan_of(small_recipe(methods={"tuned": {"objective": {"name": "info_nce"}}}, seeds=[0, 1]))
-    training = next(stage for stage in plan.stages if isinstance(stage, Train))
-    assert forecast(plan, store).seconds is None
-    _finish(store, training, sentences_per_s=100.0)
-    assert forecast(plan, store).seconds == pytest.approx(9984 * 3 / 100 + 2 * 2 * 1379 / 300), "a sentence is encoded three times as fast"
-
-
 def test_a_finished_plan_leaves_nothing(plan: Plan, tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path)
     for stage in plan.stages:

@@ -3,26 +3,20 @@ a long one is reported in one sentence, and costs nothing that was finished."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from sentdist.errors import ArtifactLost, StoreError
-from sentdist.execution.training.checkpoints import RunningFolder
+from sentdist.errors import StoreError
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.stages import Train
-from sentdist.stages.ranks import ALONE
 from sentdist.store import verified
 from sentdist.store.garbage import orphans
 from sentdist.store.store import ASIDE, Artifact, ArtifactStore
 from tests.support.faulty_s3 import FaultyS3, faulty_s3
-from tests.support.planning import plan_of, small_recipe
 
 CORPUS = RowsCorpus(source="nli/triplets", source_revision="r")
-TRAIN = next(stage for stage in plan_of(small_recipe()).stages if isinstance(stage, Train))
 SENTENCES = {"internal error": "an error of the server", "expired credentials": "expired", "no right": "no right"}
 MOST_ATTEMPTS = 4  # requests of one commit until it is given up, where another attempt is not worth it: 2 with PyArrow 25
 
@@ -84,21 +78,6 @@ def test_what_cannot_be_read_for_now_is_not_taken_for_damaged(s3: FaultyS3, stor
         assert store.files.names(ASIDE) == []
 
 
-def test_a_copy_that_changes_while_it_is_read_is_made_again_and_the_artifact_stays(store: ArtifactStore) -> None:
-    artifact = _commit(store)
-    folder = store.folder(artifact)
-    os.utime(folder, (0, 0))
-    use = verified.VerifiedFiles(folder, artifact.record.files)
-    store.check_unchanged(artifact, use)
-    assert folder.stat().st_mtime > 0, "a copy in use is not taken for an old one"
-    with (folder / "data.bin").open("r+b") as file:
-        file.write(b"y")
-    with pytest.raises(ArtifactLost, match=r"data\.bin: changed while it was read \(of its copy"):
-        store.check_unchanged(artifact, use)
-    assert store.at(artifact.record.place) == artifact and store.files.names(ASIDE) == []
-    assert (store.folder(artifact) / "data.bin").read_bytes()[:1] != b"y"
-
-
 def test_damage_on_the_server_is_moved_aside_and_damage_of_a_copy_is_copied_again(s3: FaultyS3, store: ArtifactStore) -> None:
     artifact = _commit(store)
     (store.folder(artifact) / "data.bin").write_bytes(b"x")
@@ -110,20 +89,6 @@ def test_damage_on_the_server_is_moved_aside_and_damage_of_a_copy_is_copied_agai
         store.open_file(f"{artifact.record.place}/data.bin")
     assert store.get(CORPUS) is None
     assert store.folder(_commit(store))
-
-
-def test_a_training_keeps_its_last_checkpoint_through_a_trouble(s3: FaultyS3, store: ArtifactStore) -> None:
-    def write(folder: Path) -> None:
-        (folder / "weights").write_bytes(b"w" * 1000)
-
-    running = RunningFolder(store, TRAIN, ALONE)
-    assert running.save(write, step=5) is None
-    s3.be("expired credentials")
-    assert "expired" in (running.save(write, step=10) or "")
-    with pytest.raises(StoreError, match="expired"):
-        running.resume(lambda found: None)
-    s3.be(None)
-    assert running.resume(lambda found: None)[0] == 5
 
 
 def test_a_writer_that_has_just_begun_in_a_bucket_is_no_garbage(store: ArtifactStore) -> None:
