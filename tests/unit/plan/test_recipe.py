@@ -1,16 +1,25 @@
-"""Recipes as files: exponents, overrides by `--set`, what is no recipe; all else that is refused: test_refusals.py."""
+"""Recipes as files: read strictly, overridden by `--set`, and their JSON schema; what is refused: test_refusals.py."""
 
 from __future__ import annotations
 
+import json
+import time
 from pathlib import Path
 
 import pytest
+import yaml
+from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
 from sentdist.cli import app
 from sentdist.errors import RecipeError
+from sentdist.frozen import Frozen
+from sentdist.plan.field_comments import field_comments
 from sentdist.plan.recipe import Recipe, load_recipe, recipe_from_values
+from sentdist.plan.schema import keep_schema_of, recipe_schema
 from sentdist.plan.stage import Json
+from sentdist.plan.strict_yaml import DEEPEST, MOST_BYTES, MOST_VALUES, parsed_yaml
+from tests.support.machine_speed import slower_than_reference
 from tests.support.planning import RECIPES, small_values, with_method
 
 SMALL = """
@@ -99,3 +108,146 @@ def test_a_shipped_recipe_is_taken_by_its_name_and_a_file_of_that_name_wins(tmp_
     _write(tmp_path, name="rcl_grids.yaml")
     assert f'"{RECIPES / "sweeps" / "rcl_grid.yaml"}"' in CliRunner().invoke(app, ["plan", "rcl_grid.yml"]).output
     assert '"rcl_grids.yaml"' in CliRunner().invoke(app, ["plan", "rcl_grdis"]).output
+
+
+BOMB = "\n".join(["a0: &a0 [x, x, x, x, x, x, x, x, x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9))])
+MERGES = "\n".join(["m0: &m0 {k: 1}", *(f"m{n}: &m{n} {{<<: [{', '.join([f'*m{n - 1}'] * 9)}]}}" for n in range(1, 9))])
+HOSTILE = {
+    "alias to itself": "a: &a [*a]",
+    "mapping in itself": "a: &a {b: *a}",
+    "alias bomb": BOMB,
+    "bomb of merges": MERGES,
+    "deep list": "a: " + "[" * 100_000,
+    "deep blocks": "\n".join(" " * n + "a:" for n in range(200)),
+    "million values": f"seeds: [{', '.join(['1'] * 300_000)}]",
+    "long number": "limit: " + "9" * 900_000,
+    "hexadecimal number": "limit: 0x" + "f" * 900_000,
+    "above 64 bits": "limit: 1000000000000000000000000000000",
+    "long text": "name: " + "x" * (MOST_BYTES + 1),
+    "no such day": "about: 2020-13-45",
+    "python object": "a: !!python/object/apply:os.system [ls]",
+    "not base64": "a: !!binary '*'",
+    "half a letter": 'about: "\\ud800"',
+    "nul": "name: a\0b",
+    "key twice": "a: 1\na: 2",
+    "list as key": "? [1]\n: 2",
+    "no end": 'a: "',
+    "no such anchor": "a: *b",
+}
+
+
+def test_hostile_yaml_is_refused_at_once_in_a_line(tmp_path: Path) -> None:
+    for text in HOSTILE.values():
+        path = tmp_path / "a.yaml"
+        path.write_text(text)
+        slower = slower_than_reference()
+        for file, overrides in ((path, []), (_small(tmp_path), [f"sweep={text}"])):
+            began = time.process_time()
+            with pytest.raises(RecipeError) as caught:
+                load_recipe(file, overrides)
+            assert time.process_time() - began < 2 * slower
+            assert len(str(caught.value)) < 1200 and len(str(caught.value).splitlines()) == 1
+
+
+def test_what_people_write_is_read_as_before() -> None:
+    text = "base: &base {lr: 5e-5, n: 1_000}\nlist: [*base, *base]\ndeep: " + "[" * 20 + "]" * 20
+    values = parsed_yaml(text, where="w", expected="e", remedy="r")
+    assert isinstance(values, dict)
+    assert values["list"] == [{"lr": 5e-5, "n": 1000}] * 2
+    assert parsed_yaml(str(2**63 - 1), where="w", expected="e", remedy="r") == 2**63 - 1
+    assert parsed_yaml(f"[{'1,' * (MOST_VALUES - 2)}]", where="w", expected="e", remedy="r") == [1] * (MOST_VALUES - 2)
+    assert DEEPEST > 20
+
+
+def _small(folder: Path, **changes: object) -> Path:
+    path = folder / "small.yaml"
+    path.write_text(yaml.safe_dump(small_values(**changes), width=10**9))  # type: ignore[arg-type]
+    return path
+
+
+@pytest.fixture(scope="module")
+def schema() -> Draft202012Validator:
+    Draft202012Validator.check_schema(recipe_schema())
+    return Draft202012Validator(recipe_schema())
+
+
+def test_planning_a_recipe_writes_the_schema_that_it_names(tmp_path: Path) -> None:
+    recipe, file = tmp_path / "options" / "demo.yaml", tmp_path / "recipe.schema.json"
+    recipe.parent.mkdir()
+    text = (RECIPES / "demo.yaml").read_text().partition("\n")[2]
+    for first_line, is_written in (("# a comment", False), ("# yaml-language-server: $schema=../recipe.schema.json", True)):
+        recipe.write_text(f"{first_line}\n{text}")
+        for before in (None, "{}"):  # absent, and that of an older version
+            file.unlink(missing_ok=True) if before is None else file.write_text(before)
+            done = CliRunner().invoke(app, ["plan", str(recipe), "--store", str(tmp_path / "store")])
+            assert done.exit_code == 0, done.output
+            assert (file.exists() and json.loads(file.read_text(encoding="utf-8")) == recipe_schema()) == is_written
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["options", "recipe.schema.json"]
+
+
+def test_a_schema_that_this_code_wrote_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe, file = tmp_path / "demo.yaml", tmp_path / "recipe.schema.json"
+    recipe.write_text("# yaml-language-server: $schema=recipe.schema.json\n")
+    keep_schema_of(recipe)
+    written = file.read_bytes()
+    for change in (written[:-30], written.replace(b"code ", b"code 0"), b""):
+        file.write_bytes(change)
+        keep_schema_of(recipe)
+        assert file.read_bytes() == written
+    monkeypatch.setattr("sentdist.plan.schema.schema_text", lambda: pytest.fail("half of the time of `sentdist plan`"))
+    keep_schema_of(recipe)
+
+
+def test_what_the_code_says_beside_a_field_is_what_an_editor_shows() -> None:
+    class Base(Frozen):
+        """A value."""
+
+        rate: float = 0.1  # of the optimizer, a step
+        name: str = "#1"
+
+    class Derived(Base):
+        # How far it goes:
+        # a number from 0 up.
+        length: int = 3
+        either: (
+            int | None  # not this one
+        ) = None  # the last line counts
+
+    assert field_comments(Derived) == {
+        "rate": "Of the optimizer, a step",
+        "length": "How far it goes: a number from 0 up.",
+        "either": "The last line counts",
+    }
+
+
+def test_planning_writes_no_other_file(tmp_path: Path) -> None:
+    for named in ["https://example.org/recipe.schema.json", "my.schema.json", "nowhere/recipe.schema.json"]:
+        (tmp_path / "my.schema.json").write_text("mine")
+        recipe = tmp_path / "demo.yaml"
+        recipe.write_text(f"# yaml-language-server: $schema={named}\n")
+        keep_schema_of(recipe)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["demo.yaml", "my.schema.json"]
+        assert (tmp_path / "my.schema.json").read_text() == "mine"
+
+
+def test_what_no_recipe_can_say_fails(schema: Draft202012Validator) -> None:
+    for changes in [
+        {"training": {"batch_size": 1}},
+        {"training": {"precision": "fp8"}},
+        {"methods": {"a": {"objective": {"name": "info_nse"}}}},
+        {"methods": {"a": {"training": {"learning_rte": 1e-5}}}},
+        {"evaluation": {}},
+        {"evaluation": {"tasks": ["stbs"]}},
+        {"selection": {"task": "stsb-dve"}},
+    ]:
+        assert schema.is_valid(small_values())
+        assert not schema.is_valid(small_values(**changes))
+
+
+def test_the_command_prints_and_writes_it(tmp_path: Path) -> None:
+    printed = CliRunner().invoke(app, ["schema"])
+    written = CliRunner().invoke(app, ["schema", "--out", str(tmp_path / "schema.json")])
+    assert printed.exit_code == written.exit_code == 0
+    assert json.loads(printed.output) == recipe_schema() == json.loads((tmp_path / "schema.json").read_text(encoding="utf-8"))
+    failed = CliRunner().invoke(app, ["schema", "--out", str(tmp_path / "nowhere" / "schema.json")])
+    assert failed.exit_code == 2 and len(failed.stderr.splitlines()) == 1

@@ -1,4 +1,4 @@
-"""What chooses a checkpoint: one dev task or several, by the mean of their scores; one's own data, also in folds."""
+"""What chooses a checkpoint: one dev task or several; one's own data and corpora, also in folds."""
 
 from __future__ import annotations
 
@@ -9,14 +9,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sentdist.errors import RecipeError
+from sentdist.plan.corpora.graded import GradedCorpus
+from sentdist.plan.corpora.rows import RowsCorpus
+from sentdist.plan.own_tasks import own_test_names
+from sentdist.plan.recipe import load_recipe
 from sentdist.plan.specs import Task
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
+from sentdist.plan.task_kinds import TripletTask
+from sentdist.plan.unroll import Plan
 from sentdist.report.cell_facts import CellFacts
 from sentdist.stages.cards import training_card
 from sentdist.stages.inputs import folder_of
+from sentdist.store.sweep import sweep_record
+from sentdist.tracking.sweep_summary import sweep_metric
 from tests.support.building import run_local
-from tests.support.planning import plan_of, small_recipe
+from tests.support.planning import RECIPES, plan_of, small_recipe
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 TUNED: Json = {"fine_tuned": {"objective": {"name": "info_nce"}}}
@@ -110,3 +119,62 @@ def test_rows_of_a_task_of_ones_own_are_reported_once() -> None:
         notes = plan_of(small_recipe(evaluation={"tasks": ["scenes-sts", task]}, methods={"base": {}, **TUNED})).notes  # type: ignore[dict-item]
         (reported,) = [note for note in notes if note.startswith(f"{task}: ")]
         assert reported.endswith(f" 10,000 {unit}") and not any("scenes" in note for note in notes)
+
+
+def own_plan(*overrides: str) -> Plan:
+    return plan_of(load_recipe(RECIPES / "own.yaml", overrides))
+
+
+def test_a_shape_has_its_stages_tasks_and_methods() -> None:
+    for shape, method, kinds in [
+        ("pairs", "contrastive", ["retrieval"]),
+        ("faq", "contrastive", ["retrieval"]),
+        ("triplets", "contrastive", ["retrieval", "triplets"]),
+        ("graded", "graded", ["sts"]),
+    ]:
+        plan = own_plan(f"corpus.shape={shape}")
+        assert {trial.method for trial in plan.trials} == {"base", "words", method}
+        train = next(stage for stage in plan.stages if isinstance(stage, Train))
+        assert isinstance(train.corpus, GradedCorpus if shape == "graded" else RowsCorpus) and train.corpus.num_columns == (
+            3 if shape == "triplets" else 2
+        )
+        assert train.selection is not None and train.selection.task.split == "dev"
+        tasks = plan.trials[0].scores.tasks
+        assert [task.kind for task in tasks] == kinds and {getattr(task, "split", None) for task in tasks} == {"test"}
+        of_rows = [task.own for task in tasks if isinstance(task, Task | TripletTask)]
+        assert of_rows == [train.selection.task.own] * len(tasks)
+        assert own_test_names("pairs.csv", plan.recipe.corpus.shape) == tuple(task.name for task in tasks)  # type: ignore[union-attr, attr-defined]
+        assert sweep_metric(sweep_record(plan)).startswith(tasks[0].name)
+        assert len({task.name for task in (*tasks, train.selection.task)}) == len(tasks) + 1
+
+
+def test_a_limit_is_drawn_by_its_seed_and_scores_are_taken_as_they_are() -> None:
+    for shape in ["pairs", "faq", "triplets", "graded"]:
+        plan = own_plan(f"corpus.shape={shape}", "corpus.limit=100", "corpus.limit_seed=3")
+        corpus = next(stage.corpus for stage in plan.stages if isinstance(stage, Train))
+        assert isinstance(corpus, RowsCorpus | GradedCorpus) and (corpus.limit, corpus.limit_seed, plan.rows[corpus.key]) == (100, 3, 100)
+        assert not isinstance(corpus, GradedCorpus) or (corpus.rounding, corpus.labels.spacing) == ("none", None)
+
+
+def test_columns_may_be_named_by_their_numbers() -> None:
+    by_number, by_text = (
+        own_plan(f"corpus.columns={columns}", f"corpus.group={group}") for columns, group in (("[1, 2]", "3"), ("['1', '2']", "'3'"))
+    )
+    assert by_number.recipe.corpus == by_text.recipe.corpus and [stage.key for stage in by_number.stages] == [
+        stage.key for stage in by_text.stages
+    ]
+    with pytest.raises(RecipeError, match="expected text"):
+        own_plan("corpus.columns=[true, 2]")
+
+
+def test_what_has_no_sense_is_refused_while_planning() -> None:
+    for override, said in [
+        ("corpus={source: nli/triplets}", "expected one of kind own"),
+        ("folds={num: 5}", "folds: has no effect on a corpus of kind own"),
+        ("corpus.held_out.test=0", "found 0; expected"),
+        ("corpus.shape=pair", 'one of pairs, triplets, graded, faq. Did you mean "pairs"?'),
+        ("selection.task=own+stsb-dev", "tasks of one kind"),
+    ]:
+        with pytest.raises(RecipeError) as refused:
+            own_plan(override)
+        assert said in str(refused.value)

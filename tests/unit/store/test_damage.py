@@ -1,4 +1,4 @@
-"""Damage in a store: a changed byte, a misplaced record and a half-written one are reported and never used, and cost what is built again."""
+"""Damage in a store: a changed byte, a misplaced record and a half-written one are reported and never used."""
 
 from __future__ import annotations
 

@@ -1,14 +1,17 @@
-"""The artifact store: one behaviour on a file system and on an S3-compatible server."""
+"""The artifact store: one behaviour on a file system and on an S3-compatible server, also with two writers at once."""
 
 from __future__ import annotations
 
+import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
 from moto.server import ThreadedMotoServer
+from pyarrow import fs
 
 from sentdist.errors import StoreError
 from sentdist.objectives.info_nce import InfoNCE
@@ -16,6 +19,8 @@ from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.specs import EncoderSpec, Training
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
+from sentdist.store import object_storage
+from sentdist.store import store as store_module
 from sentdist.store.differences import explained
 from sentdist.store.garbage import collect_garbage, orphans
 from sentdist.store.record import Record
@@ -189,3 +194,82 @@ def test_a_folder_that_is_no_artifact(store: ArtifactStore, tmp_path: Path) -> N
         assert store.files.write_folder(tmp_path / "report", "reports/demo").endswith("reports/demo")
     assert store.files.read_text("reports/demo/report.md") == "second"
     assert list(store.artifacts()) == []
+
+
+class Interrupted(fs.SubTreeFileSystem):  # type: ignore[misc]
+    """A folder in the part of an object store; another process works `between` two requests of this one, once."""
+
+    between: Callable[[], object] | None = None
+
+    def _work(self) -> None:
+        work, self.between = self.between, None
+        if work is not None:
+            work()
+
+    def open_output_stream(self, path: str, *arguments: Any, **options: Any) -> Any:
+        self.create_dir(str(Path(path).parent), recursive=True)  # an object needs none
+        return super().open_output_stream(path, *arguments, **options)
+
+    def delete_file(self, path: str) -> None:
+        super().delete_file(path)
+        self._work()
+
+    def move(self, source: str, target: str) -> None:
+        super().move(source, target)
+        self._work()
+
+
+@pytest.fixture
+def objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
+    filesystem = Interrupted(str(tmp_path), fs.LocalFileSystem())
+    (tmp_path / "bucket").mkdir()
+    monkeypatch.setattr(store_module, "open_root", lambda _: (filesystem, "bucket"))
+    monkeypatch.setenv("SENTDIST_CACHE", str(tmp_path / "cache"))
+    return ArtifactStore("s3://bucket")
+
+
+def _commit_of_two_writers(store: ArtifactStore, writer: str) -> Artifact:
+    with store.staged() as folder:
+        (folder / "inner").mkdir()
+        (folder / "inner" / "model.bin").write_text(writer)
+        return store.commit(CORPUS, folder, seconds=0.0, runtime={}, environment={}, results={"writer": writer})
+
+
+def _assert_whole(store: ArtifactStore, writer: str) -> None:
+    found = store.get(CORPUS)
+    assert found is not None and found.record.results == {"writer": writer} and store.damage(found) is None
+    assert (store.folder(found) / "inner" / "model.bin").read_text() == writer
+
+
+def test_who_copies_while_another_one_is_done_touches_nothing_of_his(objects: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_objects, seen = object_storage.write_objects, []
+
+    def writing(*arguments: Any) -> None:
+        if not seen:  # the second has looked, and found nothing
+            seen.append(True)
+            _commit_of_two_writers(objects, "first")
+        write_objects(*arguments)
+
+    monkeypatch.setattr(object_storage, "write_objects", writing)
+    objects.files.write_text(f"{CORPUS.place}/data-0123456789ab/model.bin", "of a killed writer")
+    assert _commit_of_two_writers(objects, "second").record.results == {"writer": "first"}
+    _assert_whole(objects, "first")
+    assert orphans(objects) == []
+    assert collect_garbage(objects, older_than_s=-1) == [f"{CORPUS.place}/data-0123456789ab"]
+    _assert_whole(objects, "first")
+
+
+def test_what_is_built_again_while_it_is_dropped_or_moved_aside_stays(objects: ArtifactStore) -> None:
+    objects.filesystem.between = lambda: _commit_of_two_writers(objects, "new")
+    objects.drop(_commit_of_two_writers(objects, "old"))
+    assert objects.filesystem.between is None
+    _assert_whole(objects, "new")
+    place = CORPUS.place
+
+    def another_process() -> None:
+        shutil.rmtree(Path(str(objects.filesystem.base_path)) / "bucket" / place)
+        _commit_of_two_writers(objects, "newest")
+
+    objects.filesystem.between = another_process
+    assert "moved to" in objects.set_aside(place, "damaged")
+    _assert_whole(objects, "newest")
