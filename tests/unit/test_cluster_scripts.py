@@ -1,4 +1,4 @@
-"""What the scripts of cluster/ give to Ray: addresses, devices, a private folder and token, certificates. Programs are stood in for."""
+"""What the scripts of cluster/ give to Ray: addresses, devices, a private folder and token. Programs are stood in for."""
 
 from __future__ import annotations
 
@@ -62,16 +62,6 @@ def test_a_head_keeps_its_dashboard_on_loopback_and_folder_and_token_to_its_owne
     assert (short / ".sentdist_ray_token").stat().st_mode & 0o077 == 0
     folder = Path(_option(words, "--temp-dir")).parent
     assert folder == short / f"sentdist-{os.getuid()}" and folder.stat().st_mode & 0o777 == 0o700
-
-
-def test_a_node_joins_under_its_own_address_and_a_slurm_job_with_its_devices(short: Path) -> None:
-    (short / ".sentdist_ray_token").write_text("secret")
-    words, found = _given_to_ray("several_hosts.sh", short, GPUS="8", **HOSTS)
-    assert (_option(words, "--address"), _option(words, "--node-ip-address")) == ("10.0.0.5:6379", "10.0.0.6")
-    assert _option(words, "--num-gpus") == "8" and "RAY_ADDRESS" not in found
-    words, found = _given_to_ray("slurm.sh", short, SLURM_GPUS_ON_NODE="4", SLURM_CPUS_ON_NODE="32", **SLURM)
-    assert (_option(words, "--num-gpus"), _option(words, "--num-cpus"), _option(words, "--min-nodes")) == ("4", "32", "1")
-    assert found["RAY_ADDRESS"] == _option(words, "--address") != "10.9.9.9:6379" and found["RAY_AUTH_MODE"] == "token"
 
 
 def test_no_script_starts_ray_in_a_planted_folder(short: Path) -> None:

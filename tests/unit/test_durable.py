@@ -1,4 +1,4 @@
-"""Files are whole or absent; processors and garbage collection are what they are said to be."""
+"""Files are whole or absent; processors and thresholds of the garbage collector are what was said."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from sentdist import processor
-from sentdist.cli import app
 from sentdist.durable import whole_file
 from sentdist.execution.health import cpu
-from sentdist.gc_thresholds import FULL, MIDDLE, YOUNG, collect_rarely
+from sentdist.gc_thresholds import collect_rarely
 from sentdist.learning.encoder.private_torch import has_bfloat16
 from sentdist.stages.commit import environment
 
@@ -79,11 +77,6 @@ def thresholds() -> Iterator[None]:
     gc.set_threshold(700, 10, 10)
     yield
     gc.set_threshold(*before)
-
-
-def test_a_command_collects_rarely() -> None:
-    assert CliRunner().invoke(app, ["objectives"]).exit_code == 0
-    assert gc.get_threshold() == (YOUNG, MIDDLE, FULL)
 
 
 def test_what_somebody_said_stays() -> None:

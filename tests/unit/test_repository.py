@@ -79,14 +79,7 @@ def test_every_dependency_is_a_range_that_holds_its_lowest_version_and_its_pin()
 
 
 INFRA = ROOT / "infra"
-COMPOSE = yaml.safe_load((INFRA / "mlflow" / "compose.yaml").read_text())
 DOCKERFILES = [INFRA / "Dockerfile", INFRA / "mlflow" / "Dockerfile"]
-
-
-def test_no_password_stands_in_a_command_line() -> None:
-    for name, service in COMPOSE["services"].items():
-        assert "PASSWORD" not in str(service.get("command", "")), name
-        assert "SECRET" not in str(service.get("command", "")), name
 
 
 SECRETS = (".sentdist/ray_token", ".sentdist/mlflow_password", ".venv/bin/python", ".git/config", ".env", "infra/mlflow/.env")

@@ -17,16 +17,13 @@ from sentdist.objectives.objective_spec import ObjectiveSpec
 from sentdist.plan.corpora import CORPORA
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.objectives import OBJECTIVE_NAMES, OBJECTIVES, objective_rows, terms_of
-from sentdist.plan.papers import PAPERS
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import STAGES, Train
 from sentdist.plan.task_kinds import TASK_KINDS, DevTask, OwnRowsTask, ScoredTask, own_rows_of
 from sentdist.plan.tasks import TASKS
 from sentdist.plan.wording import TAGS
-from sentdist.report.cell_facts import CellFacts
 from sentdist.report.citations import CITATIONS
-from sentdist.report.paper import tables_of
 from sentdist.stages.cards import training_card
 from sentdist.stages.context import Context
 from sentdist.stages.planning.shared_rows import notes_on_shared_rows
@@ -119,11 +116,3 @@ def test_a_task_is_in_every_table() -> None:
     assert with_own == set(get_args(OwnRowsTask))
     for one in _classes_in(ScoredTask):
         assert own_rows_of(one.model_construct(own="rows")) == ("rows" if one in with_own else None)
-
-
-def test_a_paper_has_tables_and_finds_nothing_for_an_untouched_encoder_but_its_base() -> None:
-    for name in PAPERS:
-        found = tables_of(name)
-        assert found.title and found.tables
-        rows = {row for by_label in found.our_rows({"base": CellFacts()}).values() for row in by_label.values()}
-        assert rows <= {"0", *(table.base for table in found.tables.values())}

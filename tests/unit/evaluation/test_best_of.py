@@ -1,4 +1,4 @@
-"""The best of so many trials against a count of all draws and orders; which fields matter; means and a second opinion."""
+"""The best of so many trials against a count of all draws and orders; means and a Bayesian second opinion."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from scipy import stats
 
 from sentdist.evaluation.bayes import another_task, outperforming, practical
 from sentdist.evaluation.best_of import BestByCost, best_by_cost, best_quantiles, chance_of_more, expected_best
-from sentdist.evaluation.importance import LEAST_TRIALS, Field, importances
 from sentdist.evaluation.means import mean_of_all
 from sentdist.evaluation.optimism import optimism
 from sentdist.evaluation.summary import summarize
@@ -24,13 +23,6 @@ def test_the_expected_best_is_the_mean_over_all_draws_without_replacement() -> N
     by_hand = [np.mean([max(draw) for draw in itertools.combinations(SCORES, num)]) for num in range(1, len(SCORES) + 1)]
     assert expected_best(SCORES) == pytest.approx(by_hand, abs=1e-9)
     assert expected_best([80.0]).tolist() == [80.0]
-
-
-def test_the_band_holds_the_quantiles_of_draws_with_replacement() -> None:
-    for num in (1, 2, 3):
-        draws = np.sort([max(draw) for draw in itertools.product(SCORES, repeat=num)])
-        by_hand = [draws[math.ceil(level * len(draws)) - 1] for level in (0.1, 0.5, 0.9)]
-        assert best_quantiles(SCORES, (0.1, 0.5, 0.9))[:, num - 1].tolist() == by_hand
 
 
 def test_who_wins_at_a_budget_is_counted_over_all_pairs_of_searches() -> None:
@@ -92,45 +84,6 @@ def test_optimism_is_what_chose_minus_what_fresh_seeds_give() -> None:
 
 
 pytest.importorskip("optuna")
-
-FIELDS = [
-    Field(name="learning_rate", low=1e-6, high=1e-4, is_log=True),
-    Field(name="phis", choices=("{0.01}", "{0.01, 0.02}", "{0.1}")),
-    Field(name="weight", low=0.0, high=1.0),
-]
-
-
-def _trials(count: int) -> list[dict[str, float | str]]:
-    random = np.random.default_rng(0)
-    return [
-        {
-            "learning_rate": float(10 ** random.uniform(-6, -4)),
-            "phis": str(random.choice(FIELDS[1].choices)),
-            "weight": float(random.uniform()),
-        }
-        for _ in range(count)
-    ]
-
-
-def test_the_field_that_makes_the_scores_is_found_and_the_others_are_not() -> None:
-    trials = _trials(48)
-    noise = np.random.default_rng(1).normal(0, 0.1, len(trials))
-    scores = [70 - 3 * abs(np.log10(float(trial["learning_rate"])) + 4.5) + one for trial, one in zip(trials, noise, strict=True)]
-    found = importances(FIELDS, trials, scores)
-    assert found is not None
-    first, *others = found
-    assert first.field == "learning_rate"
-    assert first.is_significant
-    assert first.low <= first.share <= first.high
-    assert first.everywhere > 0.8
-    assert not any(one.is_significant for one in others)
-    assert sum(one.share for one in found) == pytest.approx(1)
-
-
-def test_too_few_trials_and_scores_that_are_all_one_say_nothing() -> None:
-    trials = _trials(LEAST_TRIALS)
-    assert importances(FIELDS, trials[:-1], np.arange(LEAST_TRIALS - 1.0).tolist()) is None
-    assert importances(FIELDS, trials, [70.0] * LEAST_TRIALS) is None
 
 
 def test_a_mean_is_of_all_values_or_none() -> None:

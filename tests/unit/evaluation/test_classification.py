@@ -95,31 +95,6 @@ def _planted_of_transfer(num_rows: int = 240, width: int = 32, distance: float =
     return features.astype(np.float32), [str(label) for label in labels]
 
 
-def test_a_model_is_torchs_adam_on_the_same_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weights after four passes, against torch.optim.Adam with weight decay; beside a model that has every second row alone."""
-    for beside, block in [([], 64), ([np.arange(0, 150, 2)], 85)]:
-        monkeypatch.setattr(linear_models, "MAX_PASSES", 0)
-        features, labels = _planted_of_transfer(num_rows=150)
-        rows = np.arange(150)
-        train = [rows, *beside]
-        found = trained_side_by_side(features, np.asarray(labels), train=train, dev=[rows] * len(train), penalties=[1e-2] * len(train))
-        width, random = features.shape[1], np.random.RandomState(linear_models.SEED)
-        start = np.random.default_rng(linear_models.SEED).uniform(-1, 1, size=(width + 1, 2, 1)) / np.sqrt(width)
-        linear = torch.nn.Linear(width, 2)
-        linear.weight.data, linear.bias.data = torch.tensor(start[:-1, :, 0].T).float(), torch.tensor(start[-1, :, 0]).float()
-        adam = torch.optim.Adam(linear.parameters(), weight_decay=1e-2)
-        gold = torch.tensor([int(label) for label in labels])
-        for _ in range(4):
-            order = random.permutation(rows)
-            for first in range(0, 150, block):
-                batch = np.array([row for row in order[first : first + block] if row in train[-1]])
-                adam.zero_grad()
-                torch.nn.functional.cross_entropy(linear(torch.from_numpy(features[batch])), gold[batch]).backward()
-                adam.step()
-        np.testing.assert_allclose(found.weights[:-1, :, -1], linear.weight.detach().numpy().T, atol=1e-5)
-        np.testing.assert_allclose(found.weights[-1, :, -1], linear.bias.detach().numpy(), atol=1e-5)
-
-
 def test_one_model_ends_and_keeps_its_best_weights_as_sentevals_does() -> None:
     """Written down again: a look at the dev rows every four passes; five without a gain are forgiven, also where gains lie between them;
     200 passes at most. These rows give the last gain right after the fifth."""

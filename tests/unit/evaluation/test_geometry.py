@@ -14,13 +14,7 @@ from sentdist.evaluation.link_prediction import score_links
 from sentdist.evaluation.metrics import spearman
 from sentdist.evaluation.probes import probe_distribution, probe_regression
 from sentdist.evaluation.rcl_terms import rcl_terms
-from sentdist.evaluation.relational import (
-    relation_cosines,
-    relation_weights,
-    relational_queries,
-    relational_similarities,
-    weight_curve,
-)
+from sentdist.evaluation.relational import relation_cosines, relation_weights, relational_similarities, weight_curve
 
 
 @pytest.fixture
@@ -104,14 +98,6 @@ def test_ridge_equals_scikit_learns() -> None:
     assert probe_regression(NOISE, targets).r2 < 0.05
 
 
-def test_sentences_without_targets_and_classes_unseen_are_left_out() -> None:
-    shares = np.concatenate([SHARES, np.zeros((50, V))])
-    rare = np.concatenate([shares, np.zeros((650, 1))], axis=1)
-    channels = np.concatenate([SIGNAL, NOISE[:50]])
-    assert probe_distribution(channels, shares) == probe_distribution(SIGNAL, SHARES)
-    assert probe_distribution(channels, rare) == probe_distribution(SIGNAL, SHARES)
-
-
 NAMES = ("entailment", "duplicate-question", "paraphrase")
 CLOSE = 1e-12  # float64 cosines
 
@@ -132,16 +118,6 @@ def test_similarities_equal_a_loop() -> None:
             forward = sum(weights[k] * cosine(first[pair] + relations[k], second[pair]) for k in range(3))
             backward = sum(weights[k] * cosine(second[pair] + relations[k], first[pair]) for k in range(3))
             assert found[pair] == pytest.approx(forward if directions == "one" else max(forward, backward), abs=CLOSE)
-
-
-def test_queries_rank_as_the_relational_score() -> None:
-    queries, documents, relations, weights = draw(4, 5), draw(9, 5, seed=1), draw(3, 5, seed=2), [1.0, 0.5, 0.0]
-    found = relational_queries(queries, relations, weights)
-    for query in range(4):
-        same = np.repeat(queries[query : query + 1], 9, axis=0)
-        scores = relational_similarities(same, documents, relations, weights, directions="one")
-        inner = documents @ found[query] / np.linalg.norm(documents, axis=1)
-        np.testing.assert_allclose(inner, scores, atol=CLOSE)
 
 
 def test_weights_by_name() -> None:

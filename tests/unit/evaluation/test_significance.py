@@ -11,9 +11,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import polygamma
-from scipy.stats import dunnett, t, ttest_1samp, ttest_rel
+from scipy.stats import t, ttest_1samp, ttest_rel
 
-from sentdist.evaluation.contributions import of_mean
 from sentdist.evaluation.few_seeds import moderated
 from sentdist.evaluation.significance import ONE_GROUP, Difference, against, may_be_best, over_tasks
 from sentdist.evaluation.variation import Column, Entry
@@ -40,17 +39,6 @@ def test_seeds_alone_are_students_paired_test() -> None:
     assert found.error == pytest.approx(differences.std(ddof=1) / 2), "not the interval's width over 1.96, which is Student's"
 
 
-def test_items_alone_are_students_paired_test_over_items() -> None:
-    generator = np.random.default_rng(0)
-    ours, base = generator.normal(55, 10, 40), generator.normal(50, 10, 40)
-    entries = [
-        Entry(label=label, scores=np.array([values.mean()]), seeds=(), contributions=of_mean(values)[None])
-        for label, values in (("ours", ours), ("base", base))
-    ]
-    found = _one(Column(entries, np.full(40, 1 / 40)))
-    assert found.about == "items" and found.num_seeds is None and found.p == pytest.approx(ttest_rel(ours, base).pvalue, rel=CLOSE)
-
-
 def test_one_seed_speaks_of_items_alone_and_of_nothing_without_them() -> None:
     items = np.array([[0.1, -0.2, 0.1]])
     entries = [
@@ -62,16 +50,6 @@ def test_one_seed_speaks_of_items_alone_and_of_nothing_without_them() -> None:
     assert _one(Column(one_group, [1.0])).reason == ONE_GROUP
     bare = _one(Column([_trained("ours", [80.0]), _trained("base", [81.0])]))
     assert bare.difference == -1.0 and bare.p is None and bare.low is None and bare.reason.startswith("one seed and no test items")
-
-
-def test_a_table_is_dunnetts_test_where_rows_share_nothing_but_the_baseline() -> None:
-    """Seeds differ, so nothing is paired; twenty rows know their common spread, as Dunnett's pooled one."""
-    generator = np.random.default_rng(1)
-    samples = generator.normal(0, 1, (21, 8)) + np.r_[0, 1.5, np.zeros(19)][:, None]
-    column = Column([_trained(str(row), one, range(100 * row, 100 * row + 8)) for row, one in enumerate(samples)])
-    found = against([column], [[(str(row), "0") for row in range(1, 21)]])[0]
-    expected = dunnett(*samples[1:], control=samples[0], random_state=0).pvalue
-    np.testing.assert_allclose([one.table_p for one in found], expected, rtol=0.15, atol=0.03)
 
 
 def test_other_tasks_are_students_test_over_tasks() -> None:
@@ -93,17 +71,6 @@ def test_nothing_may_be_the_best_beside_a_higher_row_without_a_test() -> None:
     for highest in [_trained("highest", [100.0] * 3), _trained("highest", [100.0])]:
         column = Column([highest, _trained("good", [60.0, 61.2, 59.5]), _trained("bad", [50.1, 51.0, 49.5])])
         assert may_be_best(column) == ("highest", frozenset(), frozenset())
-
-
-def test_a_checkpoint_without_items_stands_among_the_best_until_it_is_distinguished() -> None:
-    """By the signs of six seeds it is, as by the mark beside it; by those of three it is not."""
-    rows = {seeds: _trained("ours", np.linspace(70, 71, seeds)) for seeds in (3, 6)}
-    found = {}
-    for seeds, ours in rows.items():
-        column = Column([Entry(label="base", scores=np.array([50.0]), seeds=()), ours])
-        found[seeds] = may_be_best(column)[1:]
-        assert _one(column).is_significant == ("base" in found[seeds][1])
-    assert found == {3: ({"ours", "base"}, frozenset()), 6: ({"ours"}, {"base"})}
 
 
 def _entry(
@@ -170,20 +137,6 @@ def test_few_seeds_beside_a_checkpoint_tell_by_their_signs() -> None:
         assert found.p == 2.0 ** (1 - seeds) and found.by_signs == by_signs and found.is_significant != by_signs
         others = [_entry(str(row), scores + row, range(seeds)) for row in range(4)]  # five rows know how trainings are spread
         assert (_one_of_variation(Column([_entry("ours", scores, range(seeds)), *others, _entry("base", [80.0], ())])).p or 1.0) < 0.001
-
-
-def test_what_all_rows_share_makes_their_tests_one() -> None:
-    """Ten rows that are all but one by their seeds' luck, against a checkpoint: p over the table is p. Rows with luck of their own pay."""
-    draw, seeds = np.random.default_rng(6), range(40)
-    shared, own = draw.normal(0, 1, 40), draw.normal(0, 1, (10, 40))
-    gain = 0.35 - shared.mean()
-    found = {}
-    for name, rows in (("shared", shared + 1e-3 * own), ("own", own - own.mean(axis=1, keepdims=True) + shared.mean())):
-        column = Column([*(_entry(str(row), gain + one, seeds) for row, one in enumerate(rows)), _entry("base", [0.0], ())])
-        (found[name], *_) = against([column], [[(str(row), "base") for row in range(10)]])[0]
-    one, several = found["shared"], found["own"]
-    assert one.p is not None and one.table_p == pytest.approx(one.p, abs=0.006)
-    assert several.p is not None and several.table_p == pytest.approx(1 - (1 - several.p) ** 10, abs=0.05)
 
 
 def test_what_no_draw_reaches_has_bonferronis_p() -> None:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentdist.errors import DataError
-from sentdist.inference.embedding_file import SUFFIXES, TextsDigest, check_made_by, embedding_writer, open_embeddings
+from sentdist.inference.embedding_file import SUFFIXES, check_made_by, embedding_writer, open_embeddings
 from sentdist.inference.outputs import check_output
 from sentdist.plan.stage import Json
 
@@ -73,17 +73,6 @@ def test_embeddings_of_another_encoder_are_refused(tmp_path: Path) -> None:
         check_made_by(tmp_path / "a.npy", found, width=3, facts=FACTS | {"max_length": 5})
     (tmp_path / "a.npy.json").unlink()  # somebody else's embeddings: nothing is known but their width
     check_made_by(tmp_path / "a.npy", found, width=3, facts=FACTS | {"pooling": "cls"})
-
-
-def test_a_digest_of_texts_knows_where_one_ends_and_not_how_they_are_dealt_out() -> None:
-    def digest(*batches: list[str]) -> str:
-        found = TextsDigest()
-        for batch in batches:
-            found.add(batch)
-        return found.hex
-
-    assert digest(["ab", "c"], ["d"]) == digest(["ab"], ["c", "d"]) == digest(["ab", "c", "d"])
-    assert len({digest(["ab", "c"]), digest(["a", "bc"]), digest(["c", "ab"]), digest(["abc"])}) == 4
 
 
 def test_files_that_hold_no_embeddings_are_named(tmp_path: Path) -> None:

@@ -22,11 +22,6 @@ from tests.support.planning import plan_of, small_recipe
 from tests.support.synthetic_sweeps import fill_store
 
 
-def test_one_sentence_and_any_iterable_of_them() -> None:
-    assert given_sentences("w", "a dog") == ["a dog"]
-    assert given_sentences("w", (word for word in ("a", "b"))) == ["a", "b"]
-
-
 def test_a_column_of_another_library_is_a_list_of_sentences() -> None:
     for column in [
         pa.array(["a dog", "a cat"]),
@@ -56,15 +51,6 @@ def test_vectors_of_any_kind() -> None:
         assert given_embeddings("w", made([[1.0, 2.0], [3.0, 4.0]]), of=2).tolist() == [[1.0, 2.0], [3.0, 4.0]]
         with pytest.raises(DataError, match=r"shape \(2, 2\); expected \(3, width\)"):
             given_embeddings("w", made([[1.0, 2.0], [3.0, 4.0]]), of=3)
-
-
-def test_vectors_as_training_and_tables_have_them() -> None:
-    for made in [
-        torch.ones(1, 2, requires_grad=True),
-        torch.ones(1, 2, dtype=torch.bfloat16),
-        pd.DataFrame([[1.0, 1.0]]),
-    ]:
-        assert given_embeddings("w", made, of=1).tolist() == [[1.0, 1.0]]
 
 
 def test_what_is_no_table_of_numbers() -> None:
@@ -110,11 +96,7 @@ def test_queries_and_documents_that_the_root_lacks_are_found_here_too(here: Path
 
 
 def test_what_lies_nowhere_is_reported_with_both_places(here: Path) -> None:
-    for task, meant in [
-        ("sts=pears.tsv", "pairs.tsv"),
-        ("sts=below/moor.csv", "below/more.csv"),
-        ("sts=nowhere/x.csv", "List the folder"),
-    ]:
+    for task, meant in [("sts=pears.tsv", "pairs.tsv"), ("sts=below/moor.csv", "below/more.csv"), ("sts=nowhere/x.csv", "List the folder")]:
         with pytest.raises(DataError, match=rf"no such file under {here / 'data'} and none in {here / 'here'}.*{meant}"):
             own_files([task], here / "data")
 

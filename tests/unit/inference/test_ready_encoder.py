@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import pickle
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -37,18 +35,6 @@ def test_processes_in_another_folder_find_the_encoder(planted_encoder_dir: Path,
     assert loaded.use.checkpoint == f"./{planted_encoder_dir.name}", "as the person says it"
 
 
-def test_a_worker_takes_no_other_encoder_of_that_name(tiny_encoder_dir: Path, planted_encoder_dir: Path, tmp_path: Path) -> None:
-    """Of another host's folder, or of one that was written anew, embeddings went into the same file without a word."""
-    folder = tmp_path / "encoder"
-    shutil.copytree(tiny_encoder_dir, folder)
-    asked = pickle.loads(pickle.dumps(SameEncoder.of(LoadedEncoder.beside_workers(EncoderUse(checkpoint=str(folder))))))
-    assert asked.load("cpu").digest.whole == asked.digest
-    shutil.rmtree(folder)
-    shutil.copytree(planted_encoder_dir, folder)
-    with pytest.raises(EncoderError, match="other weights"):
-        asked.load("cpu")
-
-
 @pytest.mark.parametrize("file", ["tokenizer.json", "2_Dense/model.safetensors"])
 def test_what_stands_beside_the_weights_makes_another_encoder(file: str, tmp_path: Path) -> None:
     """With another tokenizer, length or pooling, scores and embeddings of the folder as it had been were taken for its own."""
@@ -69,16 +55,6 @@ def test_what_stands_beside_the_weights_makes_another_encoder(file: str, tmp_pat
         SameEncoder.of(before).load("cpu")
     with pytest.raises(DataError, match="embeddings made with tokenizer_and_modules"):
         check_made_by(old, open_embeddings(old), width=after.width, facts=after.facts)
-
-
-def test_a_worker_takes_the_commit_of_a_hub_encoder_that_is_here(tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    """The main branch may have gone on since, and hosts keep what they fetched."""
-    folder = tmp_path / "models--owner--name" / "snapshots" / ("0" * 39 + "1")
-    shutil.copytree(tiny_encoder_dir, folder)
-    loaded = replace(LoadedEncoder.load(EncoderUse(checkpoint=str(folder)), "cpu"), use=EncoderUse(checkpoint="owner/name"))
-    assert SameEncoder.of(loaded).use == EncoderUse(checkpoint="owner/name", revision=folder.name)
-    named = SameEncoder.of(LoadedEncoder.load(EncoderUse(checkpoint=str(folder)), "cpu"))
-    assert (named.use.checkpoint, named.use.revision) == (str(folder), None)
 
 
 SENTENCES = ["a man sings", "the dog runs slowly in the garden", "music", "one child reads"]
@@ -188,21 +164,3 @@ def test_a_prompt_is_not_pooled_where_the_folder_says_so(pooling: str, folder: F
 def _filled_further(self: TokenBatch, multiple: int, *, filled: Callable[[TokenBatch, int], TokenBatch] = TokenBatch.filled) -> TokenBatch:
     """Two tokens more, fewer than the prompt has."""
     return filled(self, self.num_tokens + 2)
-
-
-def test_a_prompt_leaves_room_for_a_sentence(folder: Folder) -> None:
-    """All embeddings would be that of the prompt."""
-    loaded = LoadedEncoder.load(EncoderUse(checkpoint=str(folder(NAMED)), max_length=8))
-    assert loaded.with_prompt("a man sings in ").embed(SENTENCES).shape == (4, 32)
-    with pytest.raises(EncoderError, match="of 7 tokens; expected one that leaves room for a sentence within 8 tokens"):
-        loaded.with_prompt("a man sings in the garden ")
-    with pytest.raises(EncoderError, match="leaves room"):
-        LoadedEncoder.load(EncoderUse(checkpoint=str(folder(NAMED)), max_length=5, prompt="a man sings "))
-
-
-def test_workers_put_the_same_prompt_before_sentences(folder: Folder) -> None:
-    """They load the encoder by what they are given of it."""
-    loaded = LoadedEncoder.load(EncoderUse(checkpoint=str(folder(NAMED)))).with_prompt(DOCUMENT)
-    there = pickle.loads(pickle.dumps(SameEncoder.of(loaded))).load("cpu")
-    assert np.array_equal(there.embed(SENTENCES), loaded.embed(SENTENCES)) and there.facts == loaded.facts
-    assert loaded.facts["prompt"] == DOCUMENT and "prompt" not in loaded.with_prompt("").facts, "keys of results without one stay"

@@ -12,7 +12,6 @@ from sentdist.objectives.info_nce import InfoNCE
 from sentdist.objectives.regression import Regression
 from sentdist.objectives.supmpn import SupMPN
 from sentdist.plan.corpora.groups import GroupedCorpus
-from sentdist.plan.memoized import memoized
 from sentdist.plan.objectives import Sum
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.specs import View
@@ -46,13 +45,6 @@ def test_entropy_encoders_of_a_sum_differ_in_phi_alone() -> None:
     assert isinstance(final, Train)
     objectives = [bank.encoder.objective for bank in final.banks]
     assert [one.terms[0].objective.phi for one in objectives if isinstance(one, Sum)] == [-1.0, 1.0]  # type: ignore[attr-defined]
-
-
-def test_auxiliary_tasks_read_what_is_evaluated() -> None:
-    """Not a layer that is dropped at test: their adversaries would learn from other embeddings than the encoder evades."""
-    terms: Json = [{"objective": {"name": "info_nce"}}, {"projected": True, "objective": {"name": "auxiliary"}}]
-    with pytest.raises(ValueError, match="projected: true for auxiliary"):
-        Sum.model_validate({"terms": terms})
 
 
 def test_what_learns_something_of_its_own_may_be_trained_alone() -> None:
@@ -121,29 +113,6 @@ def test_a_part_of_the_channels_follows_objective_and_width() -> None:
             settled_view(view, objective, width=768, where="methods.tags.view")
 
 
-class Adder:
-    def __init__(self, offset: int) -> None:
-        self.offset = offset
-        self.asked: list[tuple[int, int]] = []
-
-    @memoized
-    def add(self, one: int, *, other: int = 0) -> int:
-        self.asked.append((one, other))
-        if one < 0:
-            raise ValueError(one)
-        return self.offset + one + other
-
-
-def test_an_answer_is_worked_out_once_for_each_object_and_an_error_anew() -> None:
-    first, second = Adder(1), Adder(2)
-    assert [first.add(1), first.add(1), first.add(1, other=3), first.add(1, other=3)] == [2, 2, 5, 5]
-    assert (second.add(1), second.asked, first.asked) == (3, [(1, 0)], [(1, 0), (1, 3)])
-    for _ in range(2):
-        with pytest.raises(ValueError, match="-1"):
-            second.add(-1)
-    assert second.asked[1:] == [(-1, 0), (-1, 0)]
-
-
 NLI_PART: dict[str, Json] = {"source": "nli/snli", "columns": ["premise", "hypothesis", "label"], "scale": "nli"}
 SCORES: dict[str, Json] = {
     "kind": "graded",
@@ -188,11 +157,6 @@ def test_defaults_are_written_out() -> None:
         assert (found.boundary, found.label_range, found.spacing) == (boundary, (0.0, 5.0), spacing)
         (first,) = (stage.objective for stage in plan.stages if isinstance(stage, Train) and stage.start is None)
         assert isinstance(first, Regression) and first.label_range == (0.0, 2.0)
-
-
-def test_what_is_written_out_has_the_key_of_what_is_left_out() -> None:
-    said = SMOOTH_REGRESSION | {"boundary": "one_sided", "label_range": [0, 5], "spacing": 1.0, "features": "uv_diff"}
-    assert second(planned(SMOOTH_REGRESSION)).key == second(planned(said)).key
 
 
 CLASSES: dict[str, Json] = {"loss": "cross_entropy", "slope": None, "threshold": None}
@@ -257,15 +221,3 @@ def test_a_filter_names_its_tasks_and_changes_the_key() -> None:
     corpus = second(filtered).corpus
     assert [task.name for task in getattr(corpus, "without", ())] == ["sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"]
     assert corpus.key != second(plain).corpus.key and corpus.label.endswith("-filtered")
-
-
-def test_a_headline_is_a_method_that_is_compared() -> None:
-    values = values_with(SMOOTH_REGRESSION) | {"headline": "stage_2", "baseline": "stage_1"}
-    assert recipe_from_values(values, where="small.yaml").headline == "stage_2"
-    for changes, message in (
-        ({"headline": "stage_3"}, "headline: .stage_3. is not one of stage_2"),
-        ({"headline": "stage_1"}, "headline: .stage_1. is not one of stage_2"),
-        ({"baseline": None}, "headline: has no effect without a baseline"),
-    ):
-        with pytest.raises(RecipeError, match=message):
-            recipe_from_values(values | changes, where="small.yaml")

@@ -123,17 +123,6 @@ def test_a_field_without_effect_on_a_method_is_said_once_and_not_multiplied() ->
     )
 
 
-def test_a_field_that_has_an_effect_beside_one_value_of_another_is_searched() -> None:
-    """Hard negatives are left out or not where rows have some."""
-    for with_negatives in ["first", "last"]:
-        pairs, triplets = ["sent0", "sent1"], ["sent0", "sent1", "hard_neg"]
-        columns: Json = [triplets, pairs] if with_negatives == "first" else [pairs, triplets]  # type: ignore[list-item]
-        hard_negatives = "methods.one.objective.hard_negatives"
-        methods: Json = {"one": {"objective": {"name": "info_nce", "temperature": 0.05}}}
-        found = planned({"corpus.columns": {"choice": columns}, hard_negatives: {"choice": [True, False]}}, changes={"methods": methods})
-        assert found.fields == {"one": ("corpus.columns", hard_negatives)}
-
-
 def test_the_plan_of_finalists_has_the_references_and_all_seeds() -> None:
     search = planned(SPACE, changes={"seeds": [0, 1]})
     plan = search.plan([("rcl", {"methods.rcl.phis": [0.01]}), ("fine_tuned", {"training.learning_rate": 1e-5})])
@@ -160,11 +149,6 @@ def test_a_space_that_cannot_be_trained_is_refused_while_planning() -> None:
     ]:
         with pytest.raises(RecipeError, match=said):
             planned(space)
-
-
-def test_a_dev_set_that_is_reported_as_a_test_set_is_refused() -> None:
-    with pytest.raises(RecipeError, match=r"found stsb-dev, which evaluation\.tasks scores as a test set"):
-        planned(SPACE, changes={"evaluation": {"tasks": ["sts", "stsb-dev"]}})
 
 
 def test_a_test_set_by_another_name_or_in_part_chooses_nothing() -> None:
@@ -257,12 +241,6 @@ def test_rcl_is_tuned_where_it_is_asked_for() -> None:
     assert banks[0] == banks[1] and len(banks[0]) == 1
     several = recipe_from_values(values(encoders=[("minilm-l6", None), ("owner/name", "c" * 40)], methods=["rcl"]), where="tune")
     assert [several.methods[name].bank for name in ("rcl-1", "rcl-2")] == ["entropy-1", "entropy-2"]
-
-
-def test_a_small_file_has_small_batches() -> None:
-    assert "training.batch_size" not in values(num_rows=40)["search"]["space"] and values(num_rows=40)["training"]["batch_size"] == 16
-    with pytest.raises(RecipeError, match="10 rows to train on"):
-        values(num_rows=10)
 
 
 def test_times_are_read_as_people_write_them() -> None:

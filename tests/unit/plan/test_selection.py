@@ -20,7 +20,6 @@ from sentdist.plan.stages import Train
 from sentdist.plan.task_kinds import TripletTask
 from sentdist.plan.unroll import Plan
 from sentdist.report.cell_facts import CellFacts
-from sentdist.stages.cards import training_card
 from sentdist.stages.inputs import folder_of
 from sentdist.store.sweep import sweep_record
 from sentdist.tracking.sweep_summary import sweep_metric
@@ -43,14 +42,6 @@ def test_one_task_more_or_a_limit_is_another_training_and_one_alone_is_the_same_
     assert few.selection is not None and [task.limit for task in few.selection.tasks] == [40]
     assert both.selection.name == "stsb-dev+sickr-dev" and len({one.key, both.key, few.key}) == 3
     assert "further_tasks" not in json.dumps(one.canonical()) and '"limit"' not in json.dumps(one.canonical())
-
-
-def test_a_card_names_the_measures_of_all_tasks_and_prompts_that_were_left_out() -> None:
-    for task, measure in [("stsb-dev", "Spearman"), ("askubuntu-dev+twitter-pit", "mean of MAP and average precision")]:
-        results: dict[str, Json] = {"num_steps": 1, "best_dev_score": 50.0}
-        made = training_card(_training(task), results, language=(), base_prompts={"query": "query: ", "document": ""})
-        assert list(made.scores) == [f"{task} ({measure} × 100, chose the checkpoint)"] and "query 'query: '" in made.prompts
-        assert training_card(_training(task), results, language=(), base_prompts={"query": ""}).prompts == ""
 
 
 def test_a_group_beside_others_counts_as_one_and_alone_as_its_tasks() -> None:
@@ -92,14 +83,6 @@ def test_the_mean_of_the_dev_scores_chooses(tiny_encoder_dir: Path, tmp_path: Pa
     first, second, both = curves
     assert len(both) == 2 and first != second
     assert both == pytest.approx([(one + other) / 2 for one, other in zip(first, second, strict=True)])
-
-
-def test_own_data_choose_checkpoints() -> None:
-    kinds = [f"{kind}=my/data@dev" for kind in ("sts", "pairs", "reranking", "triplets")]
-    for task in [*kinds, "retrieval=my/bank", "sts=my/data@dev+stsb-dev"]:
-        selection = _training(task).selection
-        assert selection is not None and selection.task.source in ("my/data", "my/bank")
-        assert selection.task.kind == task.partition("=")[0]
 
 
 def test_own_faqs_take_folds() -> None:

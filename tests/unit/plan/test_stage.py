@@ -14,7 +14,7 @@ from sentdist.objectives.info_nce import InfoNCE
 from sentdist.objectives.rcl import RCL
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.specs import EncoderSpec, Stopping, Training
-from sentdist.plan.stage import Stage, as_number, in_words_of_today, label_of, longest_path, topological
+from sentdist.plan.stage import Stage, in_words_of_today, label_of, longest_path, topological
 from sentdist.plan.stages import Bank, Scores, Train
 
 
@@ -116,20 +116,6 @@ def test_labels_are_safe_folder_names() -> None:
     assert _train(objective=Entropy(phi=0.01)).label.startswith("entropy+0.01-"), "either sign is shown"
 
 
-def test_scores_call_an_encoder_untouched_where_it_is_known_to_be() -> None:
-    """A folder may hold anything: `evaluate KEY` scores the folder of a training."""
-    names = {
-        "minilm-l6-untouched": EncoderSpec(checkpoint="minilm-l6", revision="0.1"),
-        "owner-name-untouched": EncoderSpec(checkpoint="owner/name", revision="0" * 40),
-        "minilm-l6-2-layers-untrained": EncoderSpec(checkpoint="minilm-l6", revision="0.1", layers=2, initialization="random"),
-        "info_nce-minilm-l6-b16-s0-96839435c6ab8aac": EncoderSpec(
-            checkpoint="info_nce-minilm-l6-b16-s0-96839435c6ab8aac", revision="sha256:0123456789abcdef"
-        ),
-        "mine-2-layers": EncoderSpec(checkpoint="mine", revision="sha256:0123456789abcdef", layers=2),
-    }
-    assert {name: Scores(encoder=encoder, tasks=()).label for name, encoder in names.items()} == {name: name for name in names}
-
-
 def test_a_later_field_counts_only_where_it_is_used() -> None:
     assert PepperedSoup(salt=2.0).key == PepperedSoup(salt=2.0, pepper=0.0).key == Soup(salt=2.0).key
     assert PepperedSoup(salt=2.0, pepper=1.0).key != Soup(salt=2.0).key
@@ -145,7 +131,3 @@ def test_generated_sources_keep_the_keys_and_places_that_they_had_as_embedded_on
     assert in_words_of_today({"fields": {"source": "embedded/nli"}}) == {"fields": {"source": "generated/nli"}}
     assert RowsCorpus(source="generated/faq", source_revision="1").place.startswith("corpus/embedded-faq-")
     assert RowsCorpus(source="my/generated-nli", source_revision="r").place.startswith("corpus/my-generated-nli-")
-
-
-def test_a_number_is_no_truth_and_no_text() -> None:
-    assert [as_number(value) for value in (1, 0.5, True, False, "1", None)] == [1.0, 0.5, None, None, None, None]

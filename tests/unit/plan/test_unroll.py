@@ -12,7 +12,7 @@ from sentdist.objectives.rcl import RCL
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.specs import Task
 from sentdist.plan.stage import Json
-from sentdist.plan.stages import Bank, Train
+from sentdist.plan.stages import Train
 from sentdist.plan.suggestions import searched
 from sentdist.plan.unroll import Plan
 from tests.support.planning import FixedResolver, plan_of, small_recipe, with_method
@@ -90,37 +90,6 @@ def test_a_final_training_may_start_elsewhere_than_its_entropy_encoders() -> Non
     assert _kinds(plan) == {"corpus": 1, "train": 4, "bank": 2, "scores": 1}
 
 
-def test_a_bank_embeds_the_corpus_of_its_method_as_that_reads_it() -> None:
-    rcl: Json = {"objective": {"name": "rcl"}, "bank": "entropy", "corpus": "few", "training": {"max_length": 20, "precision": "bf16"}}
-    values = with_method(rcl=rcl) | {"corpora": {"few": {"source": "nli/triplets", "limit": 5000}}}
-    plan = plan_of(recipe_from_values(values, where="x.yaml"))
-    found = [
-        (bank.corpus.label, bank.max_length, bank.precision, bank.encoder.corpus.label) for bank in plan.stages if isinstance(bank, Bank)
-    ]
-    assert found == [("nli-triplets-5000", 20, "bf16", "nli-triplets")]
-
-
-def test_folds_give_each_fold_its_corpus_dev_and_test() -> None:
-    plan = plan_of(
-        small_recipe(
-            corpus={"source": "retrieval/stackfaq", "split": None},
-            folds={"num": 5},
-            selection={"task": "stackfaq"},
-            evaluation={"tasks": ["stackfaq"]},
-        )
-    )
-    trials = [trial for trial in plan.trials if trial.method == "fine_tuned"]
-    assert [trial.fold for trial in trials] == [0, 1, 2, 3, 4]
-    for trial in trials:
-        train = trial.scores.encoder
-        assert isinstance(train, Train)
-        assert getattr(train.corpus, "fold", None) == trial.scores.tasks[0].fold is not None
-        assert trial.scores.tasks[0].fold_role == "test"
-        assert train.selection is not None
-        assert train.selection.task.fold_role == "dev"
-    assert next(iter(plan.rows.values())) == 6000  # three of five folds train
-
-
 def test_what_no_fold_changes_is_one_trial_of_the_first_fold() -> None:
     changes: dict[str, Json] = {"corpus": {"source": "retrieval/stackfaq", "split": None}, "evaluation": {"tasks": ["stsb"]}}
     plan = plan_of(small_recipe(folds={"num": 5}, selection={"task": "stackfaq"}, **changes))
@@ -149,20 +118,6 @@ def test_folds_hold_for_each_retrieval_collection_that_trains() -> None:
             "scifact": (None, None, "answer"),
         }
         assert isinstance(train.selection.task, Task) and (train.selection.task.fold, train.selection.task.fold_role) == (fold, "dev")
-
-
-def test_probes_look_for_what_stands_in_a_method_s_own_corpus() -> None:
-    objective: Json = {"name": "info_nce"}
-    plan = plan_of(
-        small_recipe(
-            corpora={"few": {"source": "nli/triplets", "limit": 5000}},
-            evaluation={"tasks": ["stsb"], "probes": {}},
-            methods={"all": {"objective": objective}, "few": {"objective": objective, "corpus": "few"}},
-        )
-    )
-    found = {trial.method: (trial.scores.encoder, trial.scores.targets) for trial in plan.trials}
-    assert [getattr(encoder, "corpus", None) == targets.corpus for encoder, targets in found.values() if targets] == [True, True]
-    assert _kinds(plan) == {"corpus": 2, "train": 2, "targets": 2, "scores": 2}
 
 
 def _methods() -> dict[str, Json]:

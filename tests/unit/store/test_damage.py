@@ -20,10 +20,9 @@ from sentdist.errors import ArtifactLost, StoreError
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
-from sentdist.store import integrity, verified
 from sentdist.store import store as store_module
+from sentdist.store import verified
 from sentdist.store.garbage import collect_garbage, dependents, orphans
-from sentdist.store.integrity import FileChecksum
 from sentdist.store.record import SCHEMA, Record
 from sentdist.store.store import ASIDE, RECORD, Artifact, ArtifactStore
 from sentdist.store.sweep import load_sweep
@@ -76,23 +75,6 @@ def test_damage_is_reported_and_the_artifact_is_moved_aside_and_built_again(tmp_
             assert "data.txt" in (aside / "why.txt").read_text()
             assert _put(store).record.files == artifact.record.files
             assert orphans(store, older_than_s=-1) == collect_garbage(store, older_than_s=-1) == [f"{ASIDE}/{aside.name}"]
-
-
-def test_a_file_that_was_found_whole_is_looked_at_again_once_it_changes(tmp_path: Path) -> None:
-    store = ArtifactStore(tmp_path)
-    artifact = _put(store)
-    folder = store.folder(artifact, "data.txt")
-    _flip(folder / "other.txt")
-    assert store.folder(artifact, "data.txt") == folder, "only files that are asked for are read"
-    facts = integrity.checksums_below(folder)
-    assert verified.damage_unless_verified(folder, facts, ["data.txt"]) is None
-    other = {"data.txt": FileChecksum(num_bytes=10, sha256=hashlib.sha256(b"9876543210").hexdigest())}
-    assert verified.damage_unless_verified(folder, other, ["data.txt"]) is not None
-    (folder / "other.txt").write_text("xx")
-    assert integrity.damage_of(folder, facts, iter(["data.txt", "other.txt"])) == "other.txt: 2 bytes, 5 were written"
-    _flip(folder / "data.txt")
-    with pytest.raises(ArtifactLost):
-        store.folder(artifact, "data.txt")
 
 
 def test_an_artifact_that_was_built_again_meanwhile_is_left_alone(tmp_path: Path) -> None:

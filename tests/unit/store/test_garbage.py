@@ -10,15 +10,13 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from pyarrow import fs
 
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.stages import Train
 from sentdist.store import garbage
-from sentdist.store.copies import IN_USE_S, copy_of, make_room
+from sentdist.store.copies import IN_USE_S, make_room
 from sentdist.store.garbage import ELSEWHERE_KEPT_S, UNFINISHED_KEPT_S, collect_garbage, orphans
 from sentdist.store.scratch import remove_left, scratch_folder
 from sentdist.store.store import STAGING, ArtifactStore
@@ -58,16 +56,6 @@ def test_checkpoints_of_a_finished_training_go_and_those_of_one_that_may_go_on_s
     place = _commit(store, TRAIN)
     assert collect_garbage(store) == [f"running/{TRAIN.key}"]
     assert not folder.exists() and store.at(place) is not None
-
-
-def test_a_folder_is_as_young_as_the_newest_of_its_files(store: ArtifactStore) -> None:
-    for name in ("a.bin", "b.bin"):
-        store.files.write_text(f"{CORPUS.place}/{name}", "")
-    for fresh in ["a.bin", "b.bin"]:
-        _age(Path(store.base) / CORPUS.place, 2 * HOUR_S)
-        assert orphans(store) == [CORPUS.place]
-        os.utime(Path(store.base) / CORPUS.place / fresh)
-        assert orphans(store) == []
 
 
 def test_what_a_living_process_or_another_machine_writes_stays(store: ArtifactStore) -> None:
@@ -141,14 +129,3 @@ def test_old_copies_go_first_until_what_is_wanted_fits_and_a_tenth_of_the_disk_s
     assert make_room(tmp_path, 200, now=1e9) == []
     assert make_room(tmp_path, 1_500, now=1e9) == [tmp_path / "oldest", tmp_path / "older"]
     assert make_room(tmp_path, 10_000, now=1e9) == [tmp_path / "old"], "one that was used today stays"
-
-
-def test_what_two_buckets_hold_under_one_key_is_not_taken_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SENTDIST_CACHE", str(tmp_path / "cache"))
-    for _ in ("copied", "found again"):
-        for data in ("data-1", "data-2"):
-            (tmp_path / data).mkdir(exist_ok=True)
-            (tmp_path / data / "weights").write_text(data)
-            record: Any = SimpleNamespace(key="0" * 16, data=data, files={"weights": 6})
-            copy = copy_of(record, filesystem=fs.LocalFileSystem(), path=str(tmp_path / data), shown="s3://bucket")
-            assert (copy / "weights").read_text() == data

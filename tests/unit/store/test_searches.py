@@ -19,7 +19,6 @@ from sentdist.store.searches import (
     TrialEnded,
     TrialSuggested,
     append_event,
-    find_search,
     latest,
     load_events,
     load_search,
@@ -123,13 +122,6 @@ def test_a_search_that_asks_something_else_begins_anew(tmp_path: Path) -> None:
     assert [trial.suggestion for trial in found.trials] == [{"training.learning_rate": 0.5}]
     assert latest(load_events(store, "small"), identity="one") == ()
     assert len(latest(load_events(store, "small"), identity="two")) == 2
-
-
-def test_no_search_is_said_or_none(tmp_path: Path) -> None:
-    store = ArtifactStore(tmp_path)
-    assert find_search(store, "small") is None
-    with pytest.raises(StoreError, match=r"search small: found nothing; expected a search that was started"):
-        load_search(store, "small")
 
 
 def test_a_process_that_finds_lines_of_another_one_notes_nothing_more(tmp_path: Path) -> None:

@@ -93,14 +93,6 @@ def test_what_was_committed_is_found_with_its_files_and_record(store: ArtifactSt
     assert store.folder(artifact) == folder  # a remote artifact is copied once
 
 
-def test_a_stage_that_was_never_finished_has_no_artifact(store: ArtifactStore) -> None:
-    with store.staged() as folder:
-        (folder / "half.txt").write_text("half")
-    assert store.get(_train()) is None
-    assert list(store.artifacts()) == []
-    assert not folder.exists()
-
-
 def test_the_first_of_two_writers_is_kept(store: ArtifactStore) -> None:
     stage = _train()
     with store.staged() as slow:
@@ -109,14 +101,6 @@ def test_the_first_of_two_writers_is_kept(store: ArtifactStore) -> None:
         second = _commit(store, stage, slow, writer="slow")
     assert second == first == store.get(stage)
     assert second.record.results == {"writer": "fast"}
-
-
-def test_data_without_a_record_is_no_artifact_and_is_overwritten(store: ArtifactStore) -> None:
-    stage = _train()
-    store.files.write_text(f"{stage.place}/inner/data.txt", "of a writer that died")
-    assert store.get(stage) is None
-    artifact = _put(store, stage, "whole")
-    assert (store.folder(artifact) / "inner" / "data.txt").read_text() == "whole"
 
 
 def test_garbage_collection_takes_orphans_and_nothing_else(store: ArtifactStore) -> None:
@@ -173,27 +157,11 @@ def test_explain_names_the_fields_in_which_two_stages_differ(store: ArtifactStor
     assert explained(first, first, store.artifacts()) == []
 
 
-def test_a_dropped_artifact_is_gone(store: ArtifactStore) -> None:
-    artifact = _put(store, _train())
-    store.drop(artifact)
-    assert store.get(_train()) is None
-    assert orphans(store, older_than_s=-1) == []
-
-
 def test_texts_that_are_no_artifacts(store: ArtifactStore) -> None:
     assert store.files.read_text("sweeps/demo.json") is None
     assert store.files.write_text("sweeps/demo.json", "{}").endswith("sweeps/demo.json")
     assert store.files.write_text("sweeps/demo.json", "[φ]")
     assert store.files.read_text("sweeps/demo.json") == "[φ]"
-
-
-def test_a_folder_that_is_no_artifact(store: ArtifactStore, tmp_path: Path) -> None:
-    for text in ("first", "second"):
-        (tmp_path / "report").mkdir(exist_ok=True)
-        (tmp_path / "report" / "report.md").write_text(text)
-        assert store.files.write_folder(tmp_path / "report", "reports/demo").endswith("reports/demo")
-    assert store.files.read_text("reports/demo/report.md") == "second"
-    assert list(store.artifacts()) == []
 
 
 class Interrupted(fs.SubTreeFileSystem):  # type: ignore[misc]

@@ -9,7 +9,7 @@ import pytest
 from sentdist.plan.stage import Json, Stage
 from sentdist.plan.stages import Bank, Train
 from sentdist.plan.unroll import Plan, Trial
-from sentdist.store.chosen import cells_by_dev, challengers, dev_chooses
+from sentdist.store.chosen import cells_by_dev, dev_chooses
 from sentdist.store.forecast import Forecast, forecast
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import left_out_line, save_sweep, sweep_record
@@ -71,12 +71,6 @@ def test_without_a_selection_dev_chooses_nothing(tmp_path: Path) -> None:
     assert cells_by_dev(sweep, sweep.records(_filled(plan, tmp_path))) == []
 
 
-def test_the_baseline_challenges_nobody(tmp_path: Path) -> None:
-    plan = plan_of(small_recipe(methods=METHODS, seeds=[0, 1], baseline="two", evaluation={"tasks": ["stsb"]}))
-    sweep = sweep_record(plan)
-    assert [cell.label for cell in challengers(sweep, sweep.records(_filled(plan, tmp_path)))] == ["one"]
-
-
 def _finish(store: ArtifactStore, stage: Stage, **results: Json) -> None:
     with store.staged() as folder:
         (folder / "data.txt").write_text("data")
@@ -108,13 +102,6 @@ def test_work_is_counted_in_sentences(plan_of_forecast: Plan, tmp_path: Path) ->
     assert not any(kind.is_guessed for kind in forecast(plan_of_forecast, ArtifactStore(tmp_path)).kinds)
 
 
-def test_a_task_whose_size_is_not_published_counts_as_a_thousand_pairs(tmp_path: Path) -> None:
-    plan_of_forecast = plan_of(small_recipe(methods={"base": {}}, evaluation={"tasks": ["twitter-pit"]}))
-    assert [(kind.sentences, kind.is_guessed) for kind in forecast(plan_of_forecast, ArtifactStore(tmp_path)).kinds] == [(2 * 1000, True)]
-    beside = plan_of(small_recipe(methods={"base": {}}, evaluation={"tasks": ["stsb", "twitter-pit"]}))
-    assert [(one.sentences, one.is_guessed) for one in forecast(beside, ArtifactStore(tmp_path)).kinds] == [(2 * (1379 + 1000), True)]
-
-
 def test_earlier_runs_say_how_long_the_rest_takes(plan_of_forecast: Plan, tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path)
     trainings = [stage for stage in plan_of_forecast.stages if isinstance(stage, Train)]
@@ -139,11 +126,6 @@ def test_a_finished_plan_leaves_nothing(plan_of_forecast: Plan, tmp_path: Path) 
     assert ahead.seconds == 0.0
     assert ahead.work_left == "Nothing to build."
     assert ahead.finished == {stage.key for stage in plan_of_forecast.stages}
-
-
-def test_a_sweep_keeps_what_its_recipe_says_defaults_too() -> None:
-    recipe = sweep_record(plan_of(small_recipe(seeds=[0]))).recipe
-    assert recipe["seeds"] == [0] and "confirm_seeds" not in recipe
 
 
 @pytest.mark.parametrize("is_finished", [True, False])
