@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from sentdist import processor
 from sentdist.durable import whole_file
 from sentdist.execution.health import cpu
-from sentdist.gc_thresholds import collect_rarely
+from sentdist.gc_thresholds import FULL, MIDDLE, YOUNG, collect_rarely
 from sentdist.learning.encoder.private_torch import has_bfloat16
 from sentdist.stages.commit import environment
 
@@ -71,16 +70,12 @@ def test_torch_multiplies_bfloat16_where_it_is_said() -> None:
     assert has_bfloat16() is (processor.instructions() != processor.WITHOUT_BFLOAT16)
 
 
-@pytest.fixture(autouse=True)
-def thresholds() -> Iterator[None]:
+def test_garbage_is_collected_rarely_unless_somebody_said_how_often() -> None:
     before = gc.get_threshold()
-    gc.set_threshold(700, 10, 10)
-    yield
-    gc.set_threshold(*before)
-
-
-def test_what_somebody_said_stays() -> None:
-    for said in [(0, 10, 10), (100_000, 5, 5)]:
-        gc.set_threshold(*said)
-        collect_rarely()
-        assert gc.get_threshold() == said
+    try:
+        for said, kept in [((700, 10, 10), (YOUNG, MIDDLE, FULL)), ((0, 10, 10), (0, 10, 10)), ((100_000, 5, 5), (100_000, 5, 5))]:
+            gc.set_threshold(*said)
+            collect_rarely()
+            assert gc.get_threshold() == kept
+    finally:
+        gc.set_threshold(*before)

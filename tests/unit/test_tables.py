@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Iterator
 from functools import cache
@@ -14,7 +13,6 @@ import pytest
 from sentdist.execution.demand import stage_demand
 from sentdist.frozen import Frozen
 from sentdist.objectives.objective_spec import ObjectiveSpec
-from sentdist.plan.corpora import CORPORA
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.objectives import OBJECTIVE_NAMES, OBJECTIVES, objective_rows, terms_of
 from sentdist.plan.runtime import Runtime
@@ -31,7 +29,7 @@ from sentdist.stages.planning.task_contents import tasks_of
 from sentdist.stages.tasks.load import loader_of
 from sentdist.store.restored import MissingStage
 from sentdist.store.store import ArtifactStore
-from tests.support.planning import RECIPES, recipe_kind, section_of, shipped_plan
+from tests.support.planning import RECIPES, shipped_plan
 
 
 def below(kind: type[Frozen]) -> Iterator[type[Frozen]]:
@@ -85,16 +83,6 @@ def test_a_stage_is_in_every_table(tmp_path: Path) -> None:
         tasks_of(MissingStage())
     with pytest.raises(TypeError, match="takes a mean"):
         list(notes_on_shared_rows([MissingStage()], context))
-
-
-def test_a_corpus_is_in_every_table() -> None:
-    assert shipped(CorpusStage) == {one.__name__ for one in CORPORA}
-    for corpus in CORPORA:
-        assert corpus.holds and recipe_kind(section_of(corpus)) in TAGS
-        module, _, function = corpus.reader.partition(":")
-        assert list(inspect.signature(getattr(importlib.import_module(module), function)).parameters) == ["stage", "context"]
-        stage = stages()[corpus.kind]
-        assert isinstance(stage, CorpusStage) and stage.described and stage.num_columns >= 1 and stage.num_positives >= 0
 
 
 def _classes_in(union: object) -> set[type[Frozen]]:

@@ -23,7 +23,7 @@ from sentdist.cache import cache_folder
 from sentdist.errors import LONGEST, DataError, brief, counted, first_line, one_line
 from sentdist.hub_errors import hub_trouble
 from sentdist.sizes import disk_size, memory_size
-from sentdist.spelling import did_you_mean, near, near_file
+from sentdist.spelling import did_you_mean, near
 from sentdist.table_text import csv_cell, csv_text, markdown_table, markdown_text
 from tests.support.machine_speed import slower_than_reference
 
@@ -61,17 +61,6 @@ def test_everything_that_may_be_forgotten_lies_in_one_folder(tmp_path: Path, mon
     monkeypatch.delenv("SENTDIST_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     assert cache_folder("sides") == Path.home() / ".cache" / "sentdist" / "sides"
-
-
-def test_files_are_alike_by_what_stands_before_the_suffix() -> None:
-    for name, names, meant in [
-        ("gone.csv", ("w.csv", "enc.csv"), None),
-        ("faqs.csv", ("faq.tsv", "faq.csv", "other.csv"), "faq.csv"),
-        ("faq.csv", ("faq.tsv",), "faq.tsv"),
-        ("questions", ("questions.jsonl",), "questions.jsonl"),
-        ("rcl_gird.yaml", ("rcl_grid.yaml", "rse.yaml"), "rcl_grid.yaml"),
-    ]:
-        assert near_file(name, names) == meant
 
 
 def test_disks_have_three_digits_and_memory_one_behind_the_point() -> None:

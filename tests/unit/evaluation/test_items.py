@@ -64,12 +64,6 @@ def test_f1_is_that_of_the_later_label() -> None:
     assert found is not None and found.contributions.tolist() == pytest.approx([0.0, 25.0, -12.5, -12.5])
 
 
-def test_a_measure_of_any_name_is_the_one_that_a_task_s_name_means() -> None:
-    columns = {"query_id": np.array(list("ab")), "recall@1": np.array([100.0, 0.0]), "group": np.arange(2)}
-    found = items_of(columns, task="bitext", where="here")
-    assert found is not None and found.contributions.tolist() == [25.0, -25.0] and found.identity.tolist() == ["a", "b"]
-
-
 def test_what_has_no_spread_has_no_items_and_what_has_no_column_is_refused() -> None:
     constant = {"similarity": np.ones(3), "score": np.arange(3.0)}
     assert items_of(constant, task="sts", where="here") is None

@@ -132,12 +132,6 @@ def test_candidates_are_scored_within_their_query() -> None:
         assert one.per_query["mrr@10"].tolist() == [expected]
 
 
-def test_ties_keep_the_order_of_the_candidates() -> None:
-    rows = {"query_ids": ["q"] * 3 + ["r"] * 2, "document_ids": ["z", "y", "x", "b", "a"], "relevance": [1, 0, 0, 0, 1]}
-    found = score_candidates([0.5, 0.5 + 1e-9, 0.4, 0.1, 0.9], **rows)  # type: ignore[arg-type]
-    np.testing.assert_allclose(found.per_query["map"], [100.0, 100.0])
-
-
 def test_separate_clouds_are_one_cluster_each_and_noise_is_none() -> None:
     draw = np.random.default_rng(0)
     labels = [str(number % 3) for number in range(60)]

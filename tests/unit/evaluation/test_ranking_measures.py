@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sentdist.evaluation.reranking import score_candidates
 from sentdist.evaluation.retrieval import rank_by, score_ranking
 
 ir_measures = pytest.importorskip("ir_measures", reason="it has no wheel for ARM")
@@ -40,24 +39,4 @@ def test_retrieval_is_scored_as_by_trec_eval() -> None:
             "recall@10": R @ 10,
             "recall@100": R @ 100,
         }
-        assert {name: values.tolist() for name, values in found.per_query.items()} == _trec_eval(named, qrels, run)
-
-
-def test_candidates_are_scored_as_by_trec_eval() -> None:
-    for seed in range(4):
-        random = np.random.default_rng(seed)
-        query_ids = [f"q{number}" for number in range(30) for _ in range(number + 1)]
-        document_ids = [f"d{row}" for row in range(len(query_ids))]
-        relevance = [int(grade) for grade in random.integers(-1, 3, size=len(query_ids))]
-        for row in range(len(query_ids)):
-            if row == 0 or query_ids[row] != query_ids[row - 1]:
-                relevance[row] = 1
-        scores = random.normal(size=len(query_ids))
-        found = score_candidates(scores, query_ids=query_ids, document_ids=document_ids, relevance=relevance)
-        run: dict[str, dict[str, float]] = {}
-        qrels: dict[str, dict[str, int]] = {}
-        for query, document, grade, score in zip(query_ids, document_ids, relevance, scores, strict=True):
-            run.setdefault(query, {})[document] = float(score)
-            qrels.setdefault(query, {})[document] = grade
-        named = {"map": AP, "mrr@10": RR @ 10, "ndcg@10": NDCG @ 10}
         assert {name: values.tolist() for name, values in found.per_query.items()} == _trec_eval(named, qrels, run)

@@ -82,17 +82,6 @@ def test_a_grouped_corpus_and_its_columns() -> None:
         assert grouped(groups(3, 3, **settings))[1].key != plain
 
 
-def test_augmentations_take_the_papers_shares_and_are_pinned() -> None:
-    for section, fraction, revision in [
-        ({"name": "word_deletion"}, 0.1, None),
-        ({"name": "synonyms"}, 0.2, "sha256:2222222222222222"),
-        ({"name": "synonyms", "fraction": 0.5}, 0.5, "sha256:2222222222222222"),
-        ({"name": "paraphrases", "checkpoint": "owner/parrot", "revision": "abc"}, 0.5, "abc"),
-    ]:
-        augmentation = grouped(groups(3, 3, augmentation=section))[1].augmentation
-        assert augmentation is not None and (augmentation.fraction, augmentation.source_revision) == (fraction, revision)
-
-
 def test_what_a_corpus_does_not_say_is_taken_from_the_other() -> None:
     corpora: Json = {"short": {"like": "corpus", "limit": 5}, "shorter": {"like": "short", "limit_seed": 3}}
     recipe = small_recipe(corpus={"source": "nli/triplets", "limit": 100, "add_reversed": True}, corpora=corpora)

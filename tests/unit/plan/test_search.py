@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 
 from sentdist.errors import RecipeError
 from sentdist.plan.corpora.own import OwnSection
-from sentdist.plan.recipe import recipe_from_values, recipe_text
+from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.schema import recipe_schema
 from sentdist.plan.search import Axis
 from sentdist.plan.stage import Json, topological
@@ -215,17 +215,6 @@ def test_a_training_has_one_method_no_dev_rows_and_the_values_of_a_suggestion() 
         assert isinstance(recipe.corpus, OwnSection) and recipe.corpus.held_out.dev == 0.0 and recipe.corpus.limit == 64
         trials = plan_of(recipe).trials
         assert {trial.method for trial in trials} == {"untouched", kept} and asked.untouched_of(kept) == "untouched"
-
-
-def test_several_encoders_have_methods_of_their_own() -> None:
-    written = values(encoders=[("minilm-l6", None), ("owner/name", "c" * 40)], methods=["contrastive"])
-    recipe = recipe_from_values(written, where="tune")
-    assert list(recipe.methods) == ["untouched-1", "contrastive-1", "untouched-2", "contrastive-2"]
-    checkpoints = {
-        stage.encoder.checkpoint for trial in plan_of(recipe).trials for stage in [trial.scores.encoder] if hasattr(stage, "encoder")
-    }
-    assert checkpoints == {"minilm-l6", "owner/name"}
-    assert "&id" not in recipe_text(written), "no value stands for two"
 
 
 def test_rcl_is_tuned_where_it_is_asked_for() -> None:

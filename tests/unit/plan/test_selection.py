@@ -85,25 +85,6 @@ def test_the_mean_of_the_dev_scores_chooses(tiny_encoder_dir: Path, tmp_path: Pa
     assert both == pytest.approx([(one + other) / 2 for one, other in zip(first, second, strict=True)])
 
 
-def test_own_faqs_take_folds() -> None:
-    corpus: Json = {"source": "faqs/mine", "split": None}
-    task = "retrieval=faqs/mine"
-    plan = plan_of(small_recipe(corpus=corpus, folds={"num": 4}, selection={"task": task}, methods=TUNED, evaluation={"tasks": [task]}))
-    assert len(plan.trials) == 4
-    for trial in plan.trials:
-        train, (tested,) = trial.scores.encoder, trial.scores.tasks
-        assert isinstance(train, Train) and train.selection is not None and isinstance(tested, Task)
-        assert train.corpus.fold == tested.fold == train.selection.task.fold is not None  # type: ignore[attr-defined]
-        assert (tested.fold_role, train.selection.task.fold_role) == ("test", "dev")
-
-
-def test_rows_of_a_task_of_ones_own_are_reported_once() -> None:
-    for task, unit in [("sts=my/data@test", "rows"), ("retrieval=my/bank", "judgements")]:
-        notes = plan_of(small_recipe(evaluation={"tasks": ["scenes-sts", task]}, methods={"base": {}, **TUNED})).notes  # type: ignore[dict-item]
-        (reported,) = [note for note in notes if note.startswith(f"{task}: ")]
-        assert reported.endswith(f" 10,000 {unit}") and not any("scenes" in note for note in notes)
-
-
 def own_plan(*overrides: str) -> Plan:
     return plan_of(load_recipe(RECIPES / "own.yaml", overrides))
 
@@ -137,17 +118,6 @@ def test_a_limit_is_drawn_by_its_seed_and_scores_are_taken_as_they_are() -> None
         corpus = next(stage.corpus for stage in plan.stages if isinstance(stage, Train))
         assert isinstance(corpus, RowsCorpus | GradedCorpus) and (corpus.limit, corpus.limit_seed, plan.rows[corpus.key]) == (100, 3, 100)
         assert not isinstance(corpus, GradedCorpus) or (corpus.rounding, corpus.labels.spacing) == ("none", None)
-
-
-def test_columns_may_be_named_by_their_numbers() -> None:
-    by_number, by_text = (
-        own_plan(f"corpus.columns={columns}", f"corpus.group={group}") for columns, group in (("[1, 2]", "3"), ("['1', '2']", "'3'"))
-    )
-    assert by_number.recipe.corpus == by_text.recipe.corpus and [stage.key for stage in by_number.stages] == [
-        stage.key for stage in by_text.stages
-    ]
-    with pytest.raises(RecipeError, match="expected text"):
-        own_plan("corpus.columns=[true, 2]")
 
 
 def test_what_has_no_sense_is_refused_while_planning() -> None:

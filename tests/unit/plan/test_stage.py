@@ -14,7 +14,7 @@ from sentdist.objectives.info_nce import InfoNCE
 from sentdist.objectives.rcl import RCL
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.specs import EncoderSpec, Stopping, Training
-from sentdist.plan.stage import Stage, in_words_of_today, label_of, longest_path, topological
+from sentdist.plan.stage import Stage, longest_path, topological
 from sentdist.plan.stages import Bank, Scores, Train
 
 
@@ -120,14 +120,3 @@ def test_a_later_field_counts_only_where_it_is_used() -> None:
     assert PepperedSoup(salt=2.0).key == PepperedSoup(salt=2.0, pepper=0.0).key == Soup(salt=2.0).key
     assert PepperedSoup(salt=2.0, pepper=1.0).key != Soup(salt=2.0).key
     assert PepperedSoup(pepper=1.0).canonical()["fields"] == {"salt": 1.0, "bowls": [], "stock": None, "pepper": 1.0}
-
-
-def test_generated_sources_keep_the_keys_and_places_that_they_had_as_embedded_ones() -> None:
-    corpus = RowsCorpus(source="generated/nli", source_revision="scenes-1", limit=640)
-    assert corpus.place == "corpus/embedded-nli-640-43e4384a455035fa"
-    assert corpus.label == label_of(corpus.place) == "generated-nli-640"
-    assert label_of("bank/entropy+0.01-minilm-on-embedded-nli-192-df1b8ab0918a51ea") == "entropy+0.01-minilm-on-generated-nli-192"
-    assert label_of("corpus/my-embedded-nli-2-df1b8ab0918a51ea") == "my-embedded-nli-2"
-    assert in_words_of_today({"fields": {"source": "embedded/nli"}}) == {"fields": {"source": "generated/nli"}}
-    assert RowsCorpus(source="generated/faq", source_revision="1").place.startswith("corpus/embedded-faq-")
-    assert RowsCorpus(source="my/generated-nli", source_revision="r").place.startswith("corpus/my-generated-nli-")

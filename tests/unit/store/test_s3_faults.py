@@ -12,7 +12,6 @@ import pytest
 from sentdist.errors import StoreError
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.store import verified
-from sentdist.store.garbage import orphans
 from sentdist.store.store import ASIDE, Artifact, ArtifactStore
 from tests.support.faulty_s3 import FaultyS3, faulty_s3
 
@@ -89,9 +88,3 @@ def test_damage_on_the_server_is_moved_aside_and_damage_of_a_copy_is_copied_agai
         store.open_file(f"{artifact.record.place}/data.bin")
     assert store.get(CORPUS) is None
     assert store.folder(_commit(store))
-
-
-def test_a_writer_that_has_just_begun_in_a_bucket_is_no_garbage(store: ArtifactStore) -> None:
-    _commit(store)
-    store.filesystem.create_dir(f"{store.base}/corpus/begun-0123456789ab/data-0123456789ab", recursive=True)
-    assert orphans(store) == []

@@ -56,14 +56,6 @@ def test_a_cell_that_lacks_a_seed_is_not_compared(plan: Plan, tmp_path: Path) ->
     assert [cell.label for cell in found] == ["one"]
 
 
-def test_a_trial_that_is_trained_and_not_scored_is_not_compared(plan: Plan, tmp_path: Path) -> None:
-    sweep = sweep_record(plan)
-    records = sweep.records(_filled(plan, tmp_path))
-    unscored = next(trial for trial in sweep.trials if (trial.cell, trial.seed) == ("two", 1))
-    found = cells_by_dev(sweep, {key: record for key, record in records.items() if key != unscored.key})
-    assert unscored.train in records and [cell.label for cell in found] == ["one"]
-
-
 def test_without_a_selection_dev_chooses_nothing(tmp_path: Path) -> None:
     plan = plan_of(small_recipe(methods=METHODS, seeds=[0], selection=None, evaluation={"tasks": ["stsb"]}))
     sweep = sweep_record(plan)
