@@ -73,14 +73,15 @@ def test_what_has_no_spread_has_no_items_and_what_has_no_column_is_refused() -> 
 
 
 def test_items_without_a_score_say_why() -> None:
-    for columns, why in [
+    cases: list[tuple[dict[str, list[object]], str]] = [
         ({"score": [2.0, 2.0], "similarity": [0.1, 0.2]}, "no two different gold scores among its 2 pairs"),
         ({"label": [1, 1], "similarity": [0.1, 0.2]}, "no two different labels among its 2 pairs"),
         ({"label": [1, 0], "similarity": [0.1, 0.1]}, "the encoder gives all pairs one similarity"),
         ({"score": [1.0, 2.0, 3.0], "similarity": [0.1, 0.2, 0.3], "subset": ["a", "a", "b"]}, "among its 1 pair of subset b"),
         ({"label": [1, 0], "cluster": [0, 0]}, "fewer different embeddings than there are labels"),
         ({"query_id": ["q"], "map": [50.0]}, "the candidates of each query one score"),
-    ]:
+    ]
+    for columns, why in cases:
         given: Columns = {name: np.array(values) for name, values in columns.items()}
         assert why in why_undefined(given)
 
