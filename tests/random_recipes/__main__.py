@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import random
 import sys
 import tempfile
 import traceback
 from collections import Counter
 from pathlib import Path
 
-from tests.random_recipes.compare import compare
 from tests.random_recipes.draw import world
-from tests.random_recipes.interrupt import interrupt
 from tests.random_recipes.play import play
 
 
@@ -21,9 +18,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--first", type=int, default=0, help="number of the first; its recipe follows from the number alone")
-    kinds = parser.add_mutually_exclusive_group()
-    kinds.add_argument("--compare", action="store_true", help="comparisons from plan to report, in place of trainings")
-    kinds.add_argument("--interrupt", action="store_true", help="comparisons that are killed and started again, in place of trainings")
     options = parser.parse_args()
     outcomes: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as folder:
@@ -31,11 +25,7 @@ def main() -> int:
         for number in range(options.first, options.first + options.rounds):
             with tempfile.TemporaryDirectory() as store:
                 try:
-                    if options.compare or options.interrupt:
-                        one = compare if options.compare else interrupt
-                        outcomes[one(random.Random(number), data, encoders, Path(store))] += 1
-                    else:
-                        outcomes[play(number, data, encoders, Path(store))] += 1
+                    outcomes[play(number, data, encoders, Path(store))] += 1
                 except Exception:
                     outcomes["WRONG"] += 1
                     print(f"recipe {number}:", traceback.format_exc(), sep="\n", flush=True)

@@ -17,7 +17,6 @@ from sentdist.plan.objectives import OBJECTIVES
 from sentdist.plan.specs import Regularizers, Stopping, Training
 from sentdist.plan.stage import Json
 from sentdist.poolings import POOLINGS
-from tests.random_recipes.own_tables import write_own
 from tests.support.graded_data import NLI, write_graded
 from tests.support.groups_data import PART, write_inference
 from tests.support.mask_tokens import maskable_encoder
@@ -44,7 +43,7 @@ def world(folder: Path) -> tuple[Path, list[Path]]:
     data = folder / "data"
     write_relations_data(data)
     (data / "nli/small.parquet").rename(data / "nli/related.parquet")  # another source has its name
-    for write in (write_graded, write_inference, write_data, write_own):
+    for write in (write_graded, write_inference, write_data):
         write(data)
     return data, [maskable_encoder(folder / family, family) for family in FAMILIES]
 

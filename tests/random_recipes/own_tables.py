@@ -1,35 +1,21 @@
-"""Tables as a person would bring them: a task of each kind that a recipe takes, and files to train on."""
+"""Tables as a person would bring them: a task of each kind that a recipe takes."""
 
 from __future__ import annotations
 
-import csv
 import random
 from pathlib import Path
 
 from tests.support.tasks_data import write_table
 from tests.support.tiny_data import PLACES, SUBJECTS, VERBS
 
-TASKS = ("sts", "retrieval", "classification", "pairs", "reranking", "clustering", "triplets")
-FAQ = "my/questions"
-FILES = {"pairs.csv": ("question", "answer"), "triplets.csv": ("anchor", "positive", "negative"), "graded.csv": ("one", "other", "score")}
-
 
 def write_own(root: Path) -> None:
-    """`my/KIND-dev` and `my/KIND-test` below a data root for each kind of task, questions to train on in folds, a file of each shape."""
+    """`my/KIND-dev` and `my/KIND-test` below a data root for each kind of task."""
     draw = random.Random(1)
     scenes = [f"{subject} {verb} {place}" for subject in SUBJECTS for verb in VERBS for place in PLACES]
     draw.shuffle(scenes)
     for number, side in enumerate(("dev", "test")):
         _write_tasks(root, side, scenes[number * 40 : number * 40 + 40])
-    _write_questions(root, FAQ, scenes[200:260], answers=2)
-    for name, columns in FILES.items():
-        with (root / name).open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows([columns, *(_row(columns, scene, draw.choice(scenes), draw) for scene in scenes[80:200])])
-
-
-def _row(columns: tuple[str, ...], scene: str, other: str, draw: random.Random) -> list[str]:
-    last = f"{draw.random() * 5:.2f}" if columns[-1] == "score" else other
-    return [scene, f"{scene} today", last][: len(columns)]
 
 
 def _write_tasks(root: Path, side: str, scenes: list[str]) -> None:

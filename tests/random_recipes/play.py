@@ -30,7 +30,6 @@ from tests.support.building import run_local
 from tests.support.tiny_data import tiny_plan
 
 Point = Mapping[str, float]
-ONCE = "once"  # store of the first way
 KNOWN_LATE = "without a sentence in common"  # of rows that only reading tells: batches in which no sentence stands twice
 CANNOT_RECOMPUTE = "runtime.recompute_layers"
 LOSS, NORM = (
@@ -44,7 +43,7 @@ def play(number: int, data: Path, encoders: list[Path], folder: Path) -> str:
     draw = random.Random(number)
     values, runtime = draw_recipe(draw, encoders), draw_runtime(draw)
     try:
-        plan, context = tiny_plan({**values, "runtime": {"log_every": 1}}, data=data, store=folder / ONCE)
+        plan, context = tiny_plan({**values, "runtime": {"log_every": 1}}, data=data, store=folder / "once")
     except SentdistError as refusal:
         assert len(str(refusal)) > 20, "a refusal says what to do"
         return "refused"
@@ -131,12 +130,8 @@ def points_of_training(stage: Train, context: Context) -> list[Point]:
     """Of a finished one."""
     artifact = context.store.get(stage)
     assert artifact is not None
-    return points_of([json.loads(line) for line in (Path(context.store.folder(artifact)) / HISTORY_FILE).read_text().splitlines()])
-
-
-def points_of(history: Sequence[Point]) -> list[Point]:
-    """The steps of a learning curve, without its dev scores."""
-    return [point for point in history if "grad_norm" in point]
+    history = map(json.loads, (Path(context.store.folder(artifact)) / HISTORY_FILE).read_text().splitlines())
+    return [point for point in history if "grad_norm" in point]  # without dev scores
 
 
 def _weights(folder: Path) -> dict[str, torch.Tensor]:

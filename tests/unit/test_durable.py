@@ -1,52 +1,30 @@
-"""Files are whole or absent, by one function for all."""
+"""Files are whole or absent; processors and thresholds of the garbage collector are what was said."""
 
 from __future__ import annotations
 
-import ast
+import gc
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from sentdist import processor
 from sentdist.durable import whole_file
-
-ROOT = Path(__file__).parents[2]
-
-# Who else renames, and what: no file that it has just written.
-RENAMES = {
-    "durable.py": "the one function for files, and a folder that another writer may have published first",
-    "store/local_storage.py": "folders from place to place, and the files of a rank into the folder of all ranks, synced before",
-    "store/copies.py": "a folder, which another process may have copied first",
-    "inference/outputs.py": "a folder that a user named",
-    "tracking/registry.py": "a folder inside one that is not published yet",
-}
+from sentdist.execution.health import cpu
+from sentdist.gc_thresholds import FULL, MIDDLE, YOUNG, collect_rarely
+from sentdist.learning.encoder.private_torch import has_bfloat16
+from sentdist.stages.commit import environment
 
 
-def _renames(path: Path) -> Iterator[int]:
-    """Lines with os.rename, os.replace, shutil.move or a Path's; a string's `replace` takes two texts, a date's only keywords."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            of = node.func.value.id if isinstance(node.func.value, ast.Name) else ""
-            moves = (of, node.func.attr) in {("os", "rename"), ("os", "replace"), ("shutil", "move")}
-            if moves or (node.func.attr in ("rename", "replace") and len(node.args) == 1):
-                yield node.lineno
-
-
-def test_nobody_else_writes_beside_and_renames() -> None:
-    found = {str(path.relative_to(ROOT / "sentdist")): list(_renames(path)) for path in (ROOT / "sentdist").rglob("*.py")}
-    assert {name for name, lines in found.items() if lines} == set(RENAMES)
-
-
-@pytest.mark.parametrize("synced", [False, True])
-def test_a_file_is_the_old_one_until_the_new_one_is_whole(tmp_path: Path, synced: bool) -> None:
-    path = tmp_path / "notes.json"
-    path.write_text("old")
-    with whole_file(path, synced=synced) as part, whole_file(path, synced=synced) as other:
-        other.write_text("of another writer")
-        part.write_text("new")
-        assert path.read_text() == "old"
-    assert path.read_text() == "new" and os.listdir(tmp_path) == ["notes.json"]
+def test_a_file_is_the_old_one_until_the_new_one_is_whole(tmp_path: Path) -> None:
+    for synced in [False, True]:
+        path = tmp_path / "notes.json"
+        path.write_text("old")
+        with whole_file(path, synced=synced) as part, whole_file(path, synced=synced) as other:
+            other.write_text("of another writer")
+            part.write_text("new")
+            assert path.read_text() == "old"
+        assert path.read_text() == "new" and os.listdir(tmp_path) == ["notes.json"]
 
 
 def test_a_file_that_was_not_finished_leaves_nothing(tmp_path: Path) -> None:
@@ -65,3 +43,39 @@ def test_a_synced_file_waits_for_the_disk_and_another_does_not(tmp_path: Path, m
     with whole_file(tmp_path / "notes.json", synced=True) as part:
         part.write_text("{}")
     assert synced == [".part", ""], "the file under its first name, then the name"
+
+
+def test_processors_of_one_name_are_distinguished_by_their_instructions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for cpuinfo, said in [
+        ("model name\t: AMD EPYC\nflags\t\t: fma avx avx2\n", "AMD EPYC (AVX2)"),
+        ("model name\t: AMD EPYC\nflags\t\t: avx2 avx512f avx512_bf16\n\nmodel name\t: AMD EPYC\n", "AMD EPYC (AVX-512 with bfloat16)"),
+        ("model name\t: Xeon\nflags\t\t: avx2 avx512f avx512_bf16 amx_tile\n", "Xeon (AMX)"),
+        ("model name\t: Older\nflags\t\t: sse2\n", "Older"),
+    ]:
+        (tmp_path / "cpuinfo").write_text(cpuinfo)
+        monkeypatch.setattr(processor, "CPUINFO", tmp_path / "cpuinfo")
+        environment.cache_clear()
+        try:
+            assert environment()["processor"] == said
+        finally:
+            environment.cache_clear()
+        found = cpu()
+        assert found.text.startswith(said) and (found.state, "bf16 is no faster" in found.text) == (
+            ("note", True) if "AVX2" in said else ("good", False)
+        )
+
+
+@pytest.mark.skipif(processor.instructions() is None, reason="no processor whose instructions are known")
+def test_torch_multiplies_bfloat16_where_it_is_said() -> None:
+    assert has_bfloat16() is (processor.instructions() != processor.WITHOUT_BFLOAT16)
+
+
+def test_garbage_is_collected_rarely_unless_somebody_said_how_often() -> None:
+    before = gc.get_threshold()
+    try:
+        for said, kept in [((700, 10, 10), (YOUNG, MIDDLE, FULL)), ((0, 10, 10), (0, 10, 10)), ((100_000, 5, 5), (100_000, 5, 5))]:
+            gc.set_threshold(*said)
+            collect_rarely()
+            assert gc.get_threshold() == kept
+    finally:
+        gc.set_threshold(*before)

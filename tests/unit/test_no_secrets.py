@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import pickle
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,29 +13,21 @@ from typer.testing import CliRunner
 
 from sentdist.addresses import without_secrets
 from sentdist.cli import app
-from sentdist.cli.unforeseen import kept_traceback
 from sentdist.data.sources.mirror import ORIGIN
 from sentdist.errors import DataError, brief, first_line, named
-from sentdist.execution import health
 from sentdist.execution.cluster.ray_errors import reason
-from sentdist.services import servers
 from sentdist.services.ports import free_port
-from sentdist.services.state import state_of
-from sentdist.store.store import ArtifactStore
 from sentdist.tracking.server import Server
-from tests.support.listening import listening
-from tests.support.tiny_data import tiny_values, write_data
+from tests.support.planning import RECIPES
 
-ROOT = Path(__file__).parents[2]
 COMMAND: Any = typer.main.get_command(app)
 SECRET = "s3cr3tw0rd"
 STORE = f"nofs://me:{SECRET}@store.example/artifacts"  # pyarrow knows no such address, and says so with all of it
 DATA = f"nofs://me:{SECRET}@data.example/sets"
 
 
-@pytest.mark.parametrize(
-    ("written", "shown"),
-    [
+def test_what_lets_somebody_in_is_hidden_and_nothing_else() -> None:
+    for written, shown in [
         ("http://me:word@host:5000/prefix/", "http://host:5000/prefix/"),
         ("postgresql://me:w@rd@db:5432/mlflow?sslmode=require", "postgresql://db:5432/mlflow?sslmode=require"),
         ("postgresql://db/mlflow?user=me&password=word", "postgresql://db/mlflow?user=me&password=…"),
@@ -47,10 +37,8 @@ DATA = f"nofs://me:{SECRET}@data.example/sets"
         ("hf://datasets/owner/name@commit/part", "hf://datasets/owner/name@commit/part"),
         ("http://host:5001/page@2?viewStateShareKey=ab", "http://host:5001/page@2?viewStateShareKey=ab"),
         ("hub:owner/name@commit, me@host.example", "hub:owner/name@commit, me@host.example"),
-    ],
-)
-def test_what_lets_somebody_in_is_hidden_and_nothing_else(written: str, shown: str) -> None:
-    assert without_secrets(written) == without_secrets(shown) == shown
+    ]:
+        assert without_secrets(written) == without_secrets(shown) == shown
 
 
 def _commands() -> Iterator[tuple[str, ...]]:
@@ -86,13 +74,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def _called(words: tuple[str, ...], *options: str) -> str:
     """What a command says, what it requires made up."""
-    known = {
-        "recipe": str(ROOT / "rayjobs/recipes/demo.yaml"),
-        "file": "pairs.csv",
-        "model": "models:/demo@best",
-        "other": "98fedcba",
-        "to": "me/mine",
-    }
+    known = {"recipe": str(RECIPES / "demo.yaml"), "file": "pairs.csv", "model": "models:/demo@best", "other": "98fedcba", "to": "me/mine"}
     required = [one for one in _command(words).params if one.required]
     needed = [known.get(one.name, "abcdef12") for one in required if one.param_type_name == "argument"]
     needed += [word for one in required if one.param_type_name == "option" for word in (one.opts[0], "out.npy")]
@@ -101,13 +83,11 @@ def _called(words: tuple[str, ...], *options: str) -> str:
 
 
 def _hidden(said: str, folder: Path) -> bool:
-    kept = [
-        path for path in folder.rglob("*") if path.is_file() and path.name != ORIGIN
-    ]  # that file is read, not shown, in a private folder
+    kept = [path for path in folder.rglob("*") if path.is_file() and path.name != ORIGIN]  # that one is in a private folder
     return SECRET not in said and not any(SECRET.encode() in path.read_bytes() for path in kept)
 
 
-STARTING = {("up",)}  # it has a test of its own
+STARTING = {("up",)}  # it starts servers, and shows the link with their own password on purpose
 PASSING_ON = {("submit",)}  # to a job, which looks there itself
 LONG = {("leaks",)}  # asks no server, and takes seconds where it has a store
 MORE = {
@@ -122,34 +102,14 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("words", sorted(set(_commands()) - STARTING), ids=" ".join)
-def test_no_command_says_a_secret_of_an_address(words: tuple[str, ...], world: Path) -> None:
-    if words not in LONG:
-        assert _hidden(_called(words, *(("--store", str(world / "store")) if words in OPTIONS["--store"] else ())), world)
-    for option, address, host in (("--store", STORE, "store.example"), ("--data", DATA, "data.example")):
-        if words in OPTIONS[option]:
-            said = _called(words, option, address)
-            assert _hidden(said, world) and (host in said or words in PASSING_ON), said
-
-
-def test_up_shows_one_link_with_a_password_and_no_other(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The link opens MLflow on this machine with one click, as a notebook server's does: that password is printed on purpose."""
-    state = state_of(world)
-    state.folder.mkdir()
-    state.password_file.write_text("onpurpose")
-    monkeypatch.setattr(servers, "up", lambda *given: None)
-    said = _called(("up",), "--store", STORE)
-    assert state.mlflow_link in said and said.count("onpurpose") == 1 and "@127.0.0.1:" in state.mlflow_link
-    assert "store.example" in said and _hidden(said, world)
-
-
-def test_doctor_s_findings_hide_what_they_ask_with() -> None:
-    for status, text in ((200, '{"ray_version": "2.60.0"}'), (200, "3.17.2"), (200, "[]"), (403, "")):
-        with listening(status=status, text=text) as server:
-            address = server.url.replace("://", f"://me:{SECRET}@")
-            for found in (health.dashboard(address), health.mlflow(address)):
-                assert SECRET not in found.text and server.url in found.text
-            assert (health.mlflow(address).state == "good") == (text == "3.17.2"), "the server was shown the password"
+def test_no_command_says_a_secret_of_an_address(world: Path) -> None:
+    for words in sorted(set(_commands()) - STARTING):
+        if words not in LONG:
+            assert _hidden(_called(words, *(("--store", str(world / "store")) if words in OPTIONS["--store"] else ())), world)
+        for option, address, host in (("--store", STORE, "store.example"), ("--data", DATA, "data.example")):
+            if words in OPTIONS[option]:
+                said = _called(words, option, address)
+                assert _hidden(said, world) and (host in said or words in PASSING_ON), said
 
 
 def test_no_message_of_ours_says_a_secret_of_an_address() -> None:
@@ -170,34 +130,3 @@ def test_a_long_message_is_not_cut_within_a_secret() -> None:
     for place in range(0, 1200, 7):
         for text in (f"{'x' * place} {address} {'y' * 20_000}", f"{'x' * 20_000} {address} {'y' * place}"):
             assert SECRET[:3] not in str(DataError(where="here", found=text, expected=text, remedy=text)), place
-
-
-def test_a_kept_traceback_hides_it(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["sentdist", "report", "--store", STORE])
-    try:
-        raise RuntimeError(STORE)
-    except RuntimeError as error:
-        kept = kept_traceback(error).read_text()
-    assert SECRET not in kept and kept.count("store.example") >= 2
-
-
-def test_debug_s_traceback_hides_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.excepthook", sys.__excepthook__)
-    found = CliRunner().invoke(app, ["--debug", "report", "demo", "--store", STORE])
-    assert found.exc_info is not None
-    sys.excepthook(*found.exc_info)
-    error = OSError(f"connection to {STORE} refused")
-    sys.excepthook(OSError, error, error.__traceback__)
-    said = capsys.readouterr().err
-    assert "Traceback (most recent call last)" in said and said.count("store.example") >= 2 and SECRET not in said
-
-
-def test_a_run_keeps_no_secret_of_the_addresses_it_was_given(tiny_encoder_dir: Path, world: Path) -> None:
-    """Neither in records, nor in the report, nor in what it says; the server is away."""
-    recipe = world / "recipe.yaml"
-    recipe.write_text(json.dumps(tiny_values(tiny_encoder_dir, methods={"base": {}}, baseline="base")))
-    data, store = write_data(world / "data"), world / "store"
-    answer = CliRunner().invoke(app, ["run", str(recipe), "--local", "--data", str(data), "--store", str(store)])
-    assert answer.exit_code == 0, answer.stderr
-    assert "127.0.0.1" in answer.stdout + answer.stderr and len(list(ArtifactStore(store).artifacts())) >= 1
-    assert _hidden(answer.stdout + answer.stderr, world)

@@ -1,4 +1,4 @@
-"""The best of so many trials against a count of all draws and orders."""
+"""The best of so many trials against a count of all draws and orders; means and a Bayesian second opinion."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from sentdist.errors import DataError
+from sentdist.evaluation.bayes import another_task, outperforming, practical
 from sentdist.evaluation.best_of import BestByCost, best_by_cost, best_quantiles, chance_of_more, expected_best
+from sentdist.evaluation.means import mean_of_all
 from sentdist.evaluation.optimism import optimism
+from sentdist.evaluation.summary import summarize
 
 SCORES = [70.0, 72.5, 72.5, 71.0, 75.0, 60.0]
 OTHERS = [71.0, 73.0, 72.5, 74.0]
@@ -22,47 +25,29 @@ def test_the_expected_best_is_the_mean_over_all_draws_without_replacement() -> N
     assert expected_best([80.0]).tolist() == [80.0]
 
 
-def test_it_is_unbiased_where_drawing_with_replacement_is_too_low() -> None:
-    # Whole searches of 5 trials from a known distribution, the numbers 0 … 9: the truth for the best of 3 is a sum by hand.
-    truth = sum(value * (((value + 1) / 10) ** 3 - (value / 10) ** 3) for value in range(10))
-    random = np.random.default_rng(0)
-    searches = random.integers(0, 10, (4000, 5)).astype(float)
-    found = np.array([expected_best(search)[2] for search in searches])
-    assert abs(found.mean() - truth) < 4 * found.std() / math.sqrt(len(found))
-    with_replacement = np.mean([np.mean([max(draw) for draw in itertools.product(search, repeat=3)]) for search in searches[:300]])
-    assert with_replacement < truth - 0.2
+def test_who_wins_at_a_budget_is_counted_over_all_pairs_of_searches() -> None:
+    for num in [1, 2, 3]:
+        pairs = itertools.product(itertools.product(SCORES, repeat=num), itertools.product(OTHERS, repeat=num))
+        by_hand = np.mean([(max(ours) > max(theirs)) + 0.5 * (max(ours) == max(theirs)) for ours, theirs in pairs])
+        assert chance_of_more(SCORES, OTHERS, num) == pytest.approx(by_hand, abs=1e-9)
+        assert chance_of_more(SCORES, SCORES, num) == pytest.approx(0.5)
 
 
-def test_the_band_holds_the_quantiles_of_draws_with_replacement() -> None:
-    for num in (1, 2, 3):
-        draws = np.sort([max(draw) for draw in itertools.product(SCORES, repeat=num)])
-        by_hand = [draws[math.ceil(level * len(draws)) - 1] for level in (0.1, 0.5, 0.9)]
-        assert best_quantiles(SCORES, (0.1, 0.5, 0.9))[:, num - 1].tolist() == by_hand
-
-
-@pytest.mark.parametrize("num", [1, 2, 3])
-def test_who_wins_at_a_budget_is_counted_over_all_pairs_of_searches(num: int) -> None:
-    pairs = itertools.product(itertools.product(SCORES, repeat=num), itertools.product(OTHERS, repeat=num))
-    by_hand = np.mean([(max(ours) > max(theirs)) + 0.5 * (max(ours) == max(theirs)) for ours, theirs in pairs])
-    assert chance_of_more(SCORES, OTHERS, num) == pytest.approx(by_hand, abs=1e-9)
-    assert chance_of_more(SCORES, SCORES, num) == pytest.approx(0.5)
-
-
-@pytest.mark.parametrize("num", [1, 2, 4, 5, 8])
-def test_trials_that_are_all_that_there_can_be_are_each_drawn_once(num: int) -> None:
+def test_trials_that_are_all_that_there_can_be_are_each_drawn_once() -> None:
     """More draws than trials find the best of them for sure."""
-    ours = [max(draw) for draw in itertools.combinations(SCORES, min(num, len(SCORES)))]
-    theirs = [max(draw) for draw in itertools.combinations(OTHERS, min(num, len(OTHERS)))]
-    by_hand = np.mean([(one > other) + (one == other) / 2 for one, other in itertools.product(ours, theirs)])
-    assert chance_of_more(SCORES, OTHERS, num, are_all=(True, True)) == pytest.approx(by_hand, abs=1e-9)
-    if num <= 4:  # a grid, which is drawn once, beside a search that may have had another luck
-        theirs = [max(draw) for draw in itertools.product(OTHERS, repeat=num)]
+    for num in [1, 2, 4, 5, 8]:
+        ours = [max(draw) for draw in itertools.combinations(SCORES, min(num, len(SCORES)))]
+        theirs = [max(draw) for draw in itertools.combinations(OTHERS, min(num, len(OTHERS)))]
         by_hand = np.mean([(one > other) + (one == other) / 2 for one, other in itertools.product(ours, theirs)])
-        assert chance_of_more(SCORES, OTHERS, num, are_all=(True, False)) == pytest.approx(by_hand, abs=1e-9)
-        assert chance_of_more(OTHERS, SCORES, num, are_all=(False, True)) == pytest.approx(1 - by_hand, abs=1e-9)
-    if num <= len(SCORES):
-        quantiles = np.quantile(ours, (0.1, 0.9), method="inverted_cdf")
-        assert best_quantiles(SCORES, are_all=True)[:, num - 1].tolist() == quantiles.tolist()
+        assert chance_of_more(SCORES, OTHERS, num, are_all=(True, True)) == pytest.approx(by_hand, abs=1e-9)
+        if num <= 4:  # a grid, which is drawn once, beside a search that may have had another luck
+            theirs = [max(draw) for draw in itertools.product(OTHERS, repeat=num)]
+            by_hand = np.mean([(one > other) + (one == other) / 2 for one, other in itertools.product(ours, theirs)])
+            assert chance_of_more(SCORES, OTHERS, num, are_all=(True, False)) == pytest.approx(by_hand, abs=1e-9)
+            assert chance_of_more(OTHERS, SCORES, num, are_all=(False, True)) == pytest.approx(1 - by_hand, abs=1e-9)
+        if num <= len(SCORES):
+            quantiles = np.quantile(ours, (0.1, 0.9), method="inverted_cdf")
+            assert best_quantiles(SCORES, are_all=True)[:, num - 1].tolist() == quantiles.tolist()
 
 
 def _place(found: BestByCost, cost: float) -> int:
@@ -87,41 +72,6 @@ def test_the_best_so_far_over_orders_is_that_of_all_orders() -> None:
     assert found.costs[-1] == 10.0
 
 
-def test_the_band_over_orders_holds_eight_of_ten() -> None:
-    found = best_by_cost(np.arange(1.0, 17.0), [1.0] * 16)
-    one = _place(found, 1)
-    assert (found.low[one], found.middle[one], found.high[one]) == (2.0, pytest.approx(8.5, abs=0.5), 15.0)  # 1.6th and 14.4th of sixteen
-
-
-def test_the_median_over_orders_rises_with_cost() -> None:
-    found = best_by_cost([70.0, 71.0, 72.0, 73.0, 74.0], [1.0] * 5)
-    assert [found.middle[_place(found, cost)] for cost in range(1, 6)] == [
-        72.0,
-        73.0,
-        74.0,
-        74.0,
-        74.0,
-    ]  # medians of the best of 1 … 5 of five
-
-
-def test_at_the_last_cost_all_trials_are_made_in_whatever_order_their_costs_are_added() -> None:
-    assert 0.1 + 0.2 + 0.3 > 0.3 + 0.2 + 0.1, "by rounding"
-    found = best_by_cost([73.0, 72.0, 71.0], [0.3, 0.2, 0.1])
-    assert found.low[-1] == found.high[-1] == 73.0
-
-
-@pytest.mark.parametrize(("scores", "costs"), [([], []), ([70.0], [-1.0]), ([70.0], [1.0, 2.0]), ([math.nan], [1.0])])
-def test_what_cannot_be_ordered_is_refused(scores: list[float], costs: list[float]) -> None:
-    with pytest.raises(DataError, match="trials"):
-        best_by_cost(scores, costs)
-
-
-def test_scores_that_are_none_are_refused() -> None:
-    for scores in ([], [math.inf]):
-        with pytest.raises(DataError, match="Leave out trials"):
-            expected_best(scores)
-
-
 def test_optimism_is_what_chose_minus_what_fresh_seeds_give() -> None:
     found = optimism(80.0, [78.0, 79.0, 80.0])
     # t(0.975, 2) = 4.303 from any table; 4.303 · 1 / √3 = 2.484.
@@ -133,8 +83,57 @@ def test_optimism_is_what_chose_minus_what_fresh_seeds_give() -> None:
     assert (alone.points, alone.low, alone.is_significant) == (1.0, None, False)
 
 
-def test_the_best_of_many_by_luck_is_flattered_by_as_much_as_it_was_lucky() -> None:
-    # 16 settings that are equally good; seeds differ by 1 point. The greatest of 16 is 1.77 points above their mean by luck.
-    random = np.random.default_rng(0)
-    points = [optimism(random.normal(80, 1, 16).max(), random.normal(80, 1, 4)).points for _ in range(2000)]
-    assert np.mean(points) == pytest.approx(1.77, abs=0.06)
+pytest.importorskip("optuna")
+
+
+def test_a_mean_is_of_all_values_or_none() -> None:
+    assert (mean_of_all(iter([1.0, 2.0, 6.0]), None), mean_of_all([1.0, 4.0], [2.0, 1.0]), mean_of_all([0.0], None)) == (3.0, 2.0, 0.0)
+    assert [mean_of_all(values, None) for values in ([1.0, None], [None], [])] == [None] * 3
+
+
+def test_summary_and_its_interval_by_hand() -> None:
+    found, alone = summarize([80.0, 82.0, 84.0]), summarize([80.0])
+    assert (found.mean, found.sd, found.num_seeds) == (82.0, 2.0, 3)
+    # t(0.975, 2) = 4.303 from any table; 4.303 · 2 / √3 = 4.968.
+    assert (found.low, found.high) == pytest.approx((82 - 4.968, 82 + 4.968), abs=1e-3)
+    assert (alone.mean, alone.sd, alone.low, alone.high, alone.num_seeds) == (80.0, None, None, None, 1)
+
+
+def test_the_integral_is_that_of_a_simulation() -> None:
+    """Draws of the model itself, weighted by how well they explain the differences."""
+    draw, rope = np.random.default_rng(0), 0.5
+    d, s = np.array([1.0, 2.0, -0.2, 1.4, 0.6]), np.array([0.5, 0.8, 0.4, 0.6, 0.5])
+    spreads = 12 * draw.random(120_000) ** 2
+    means = draw.normal(d.mean(), 4.0, len(spreads))
+    logs = stats.norm.logpdf(d, means[:, None], np.sqrt(s**2 + spreads[:, None] ** 2)).sum(axis=1)
+    logs += 0.5 * np.log(spreads) - stats.norm.logpdf(means, d.mean(), 4.0)  # flat priors instead of those that were drawn from
+    weights = np.exp(logs - logs.max())
+    further = draw.normal(means, spreads)
+    share = float(weights @ (further > rope) / weights.sum())
+    found = another_task(d, s, rope=rope)
+    assert found.better == pytest.approx(share, abs=0.03)
+    assert found.worse + found.same + found.better == pytest.approx(1.0)
+
+
+def test_one_task_is_a_normal_posterior() -> None:
+    assert practical(0.0, 1.0, rope=1.0).same == pytest.approx(0.6827, abs=1e-4)
+    found = practical(1.96, 1.0, rope=0.0)
+    assert (found.same, found.worse) == pytest.approx((0.0, 0.025), abs=1e-4)
+
+
+def test_the_share_of_pairs_that_are_won() -> None:
+    found = outperforming([3, 2, 2, 5], [1, 2, 3, 1])
+    assert found.probability == (1 + 0.5 + 0 + 1) / 4 and found.low < found.probability < found.high and not found.is_meaningful
+    draw = np.random.default_rng(2)
+    theirs = draw.normal(size=400)
+    assert outperforming(theirs + draw.normal(1.0, 1.0, 400), theirs).probability == pytest.approx(stats.norm.cdf(1.0), abs=0.05)
+    assert outperforming(np.arange(9) + 1.0, np.arange(9)).is_meaningful
+    often = outperforming([1.0] * 600 + [0.0] * 400, [0.5] * 1000)
+    assert often.low > 0.5 and not often.is_meaningful, "above chance, and surely below three of four"
+
+
+def test_a_few_wins_tell_what_the_sign_test_tells() -> None:
+    for won, pairs, reported in [(1, 1, 0), (2, 2, 0), (5, 5, 0), (6, 6, 1), (6, 7, 0), (0, 5, 0), (0, 7, -1)]:
+        found = outperforming([1.0] * won + [0.0] * (pairs - won), [0.5] * pairs)
+        assert (found.low > 0.5) - (found.high < 0.5) == reported
+        assert (stats.binomtest(won, pairs).pvalue < 0.05) == (reported != 0)

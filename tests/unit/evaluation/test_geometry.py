@@ -1,14 +1,20 @@
-"""The shape of a cloud of embeddings, against loops over pairs."""
+"""The shape of a cloud of embeddings, probes, relations and the terms of RCL: against loops."""
 
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
 
 from sentdist.errors import DataError
 from sentdist.evaluation.geometry import alignment, effective_rank, mean_cosine, measure_geometry, singular_values, uniformity
+from sentdist.evaluation.link_prediction import score_links
+from sentdist.evaluation.metrics import spearman
+from sentdist.evaluation.probes import probe_distribution, probe_regression
+from sentdist.evaluation.rcl_terms import rcl_terms
+from sentdist.evaluation.relational import relation_cosines, relation_weights, relational_similarities, weight_curve
 
 
 @pytest.fixture
@@ -25,16 +31,9 @@ def test_against_loops_over_pairs(cloud: np.ndarray) -> None:
     assert alignment(cloud[:10], cloud[10:20]) == pytest.approx(np.mean(np.sum((unit[:10] - unit[10:20]) ** 2, axis=1)))
 
 
-@pytest.mark.parametrize("rows_per_tile", [1, 4, 22, 23, 100])
-def test_tiling_changes_nothing(cloud: np.ndarray, rows_per_tile: int) -> None:
-    assert uniformity(cloud, rows_per_tile=rows_per_tile) == pytest.approx(uniformity(cloud), abs=1e-12)
-
-
-def test_rotation_and_scale_change_nothing(cloud: np.ndarray) -> None:
-    rotated = 7 * cloud @ np.linalg.qr(np.random.default_rng(1).normal(size=(5, 5)))[0]
-    first, second = (measure_geometry(points, positive_rows=[[0, 1], [2, 3]]) for points in (cloud, rotated))
-    for name in ("alignment", "uniformity", "mean_cosine", "effective_rank"):
-        assert getattr(first, name) == pytest.approx(getattr(second, name), abs=1e-12), name
+def test_tiling_changes_nothing(cloud: np.ndarray) -> None:
+    for rows_per_tile in [1, 22]:
+        assert uniformity(cloud, rows_per_tile=rows_per_tile) == pytest.approx(uniformity(cloud), abs=1e-12)
 
 
 def test_extremes() -> None:
@@ -55,11 +54,137 @@ def test_alignment_is_absent_without_positives(cloud: np.ndarray) -> None:
     assert measured.alignment is None and measured.num_positive_pairs == 0 and measured.num_sentences == 23
 
 
-def test_bad_input_is_named(cloud: np.ndarray) -> None:
-    with pytest.raises(DataError, match="at least two"):
-        uniformity(cloud[:1])
-    with pytest.raises(DataError, match="two of one shape"):
-        alignment(cloud[:3], cloud[:4])
-    cloud[2, 2] = np.inf
-    with pytest.raises(DataError, match="first in row 2"):
-        measure_geometry(cloud)
+S, V = 600, 5
+DRAW = np.random.default_rng(0)
+SHARES = DRAW.dirichlet(np.full(V, 0.3), size=S)
+MIXED = DRAW.standard_normal((V, 9))
+SIGNAL = np.log(SHARES + 1e-2) @ MIXED  # a linear function away from the logits of the shares
+NOISE = DRAW.standard_normal((S, 9))
+
+
+def test_a_distribution_that_is_there_is_found_and_noise_is_not() -> None:
+    reported, noise = probe_distribution(SIGNAL, SHARES), probe_distribution(NOISE, SHARES)
+    assert reported.explained > 0.9
+    assert noise.explained < 0.05
+    assert reported.best < reported.cross_entropy < reported.floor
+    assert reported.floor == noise.floor
+    assert reported.num_test == S // 4
+
+
+def test_the_floor_is_the_cross_entropy_of_the_mean() -> None:
+    found = probe_distribution(NOISE, SHARES, seed=3)
+    order = np.random.default_rng(3).permutation(S)
+    test, train = order[: S // 4], order[S // 4 :]
+    mean = SHARES[train].mean(axis=0)
+    assert found.floor == pytest.approx(-(SHARES[test] * np.log(mean)).sum(axis=1).mean(), rel=1e-12)
+    assert found.best == pytest.approx(-(SHARES[test] * np.log(SHARES[test])).sum(axis=1).mean(), rel=1e-12)
+
+
+def test_ridge_equals_scikit_learns() -> None:
+    from sklearn.linear_model import Ridge
+    from sklearn.metrics import r2_score
+
+    targets = SIGNAL[:, :3] @ DRAW.standard_normal((3, 4)) + 0.3 * DRAW.standard_normal((S, 4))
+    found = probe_regression(SIGNAL, targets)
+    order = np.random.default_rng(0).permutation(S)
+    test, train = order[: S // 4], order[S // 4 :]
+    inputs = (SIGNAL - SIGNAL[train].mean(axis=0)) / SIGNAL[train].std(axis=0)
+    predicted = Ridge(alpha=1.0).fit(inputs[train], targets[train]).predict(inputs[test])
+    # scikit-learn's R² takes the test sentences' own mean as floor, ours that of the training sentences: nearly the same.
+    assert found.r2 == pytest.approx(r2_score(targets[test], predicted, multioutput="variance_weighted"), abs=0.02)
+    errors = ((targets[test] - predicted) ** 2).sum() / ((targets[test] - targets[train].mean(axis=0)) ** 2).sum()
+    assert found.r2 == pytest.approx(1 - errors, rel=1e-9)
+    assert found.r2 > 0.7
+    assert probe_regression(NOISE, targets).r2 < 0.05
+
+
+NAMES = ("entailment", "duplicate-question", "paraphrase")
+CLOSE = 1e-12  # float64 cosines
+
+
+def draw(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def cosine(a: np.ndarray, b: np.ndarray) -> float:
+    return float(a @ b / np.sqrt((a @ a) * (b @ b)))
+
+
+def test_similarities_equal_a_loop() -> None:
+    for directions in ["one", "max_both"]:
+        first, second, relations, weights = draw(7, 4), draw(7, 4, seed=1), draw(3, 4, seed=2), [1.0, 0.5, 0.0]
+        found = relational_similarities(first, second, relations, weights, directions=directions)
+        for pair in range(7):
+            forward = sum(weights[k] * cosine(first[pair] + relations[k], second[pair]) for k in range(3))
+            backward = sum(weights[k] * cosine(second[pair] + relations[k], first[pair]) for k in range(3))
+            assert found[pair] == pytest.approx(forward if directions == "one" else max(forward, backward), abs=CLOSE)
+
+
+def test_weights_by_name() -> None:
+    assert relation_weights({"duplicate-question": 0.5, "entailment": 1.0}, NAMES, normalize=False).tolist() == [1.0, 0.5, 0.0]
+    np.testing.assert_allclose(relation_weights({"duplicate-question": 0.5, "entailment": 1.0}, NAMES, normalize=True), [2 / 3, 1 / 3, 0.0])
+
+
+def test_cosines_between_relations() -> None:
+    vectors = np.array([[2.0, 0.0], [0.0, 3.0], [-1.0, 0.0], [1.0, 1.0]])
+    half = np.sqrt(0.5)
+    np.testing.assert_allclose(
+        relation_cosines(vectors), [[1, 0, -1, half], [0, 1, 0, half], [-1, 0, 1, -half], [half, half, -half, 1]], atol=CLOSE
+    )
+
+
+def test_a_curve_is_the_score_at_each_weight() -> None:
+    first, second, relations, gold = draw(30, 4), draw(30, 4, seed=1), draw(2, 4, seed=2), draw(30, seed=3)
+    for directions in ["one", "max_both"]:
+        curve = weight_curve(
+            first,
+            second,
+            relations,
+            NAMES[:2],
+            {"entailment": 1.0, "duplicate-question": 0.7},
+            relation="duplicate-question",
+            grid=(0, 0.5, 2),
+            score=lambda similarities: spearman(similarities, gold),
+            directions=directions,
+        )
+        assert curve.weights == (0.0, 0.5, 2.0)
+        for weight, found in zip(curve.weights, curve.scores, strict=True):
+            similarities = relational_similarities(first, second, relations, [1.0, weight], directions=directions)
+            assert found == pytest.approx(spearman(similarities, gold), abs=1e-9)
+        assert len(set(curve.scores)) == 3
+
+
+def test_ranks_by_hand() -> None:
+    """One head along the first axis; tails at rising angles to it; the true one is third."""
+    tails = np.array([[np.cos(angle), np.sin(angle)] for angle in (0.1, 0.2, 0.3, 0.4)])
+    settings = {"tail": [2], "relation": [0], "relations_RD": None, "names": ("a",)}
+    found = score_links([[1.0, 0.0]], tails, pool="all", **settings)
+    assert found.ranks.tolist() == [3.0]
+    assert found.overall.mrr == pytest.approx(100 / 3)
+    assert found.overall.hits == {1: 0.0, 3: 100.0, 10: 100.0}
+    filtered = score_links([[1.0, 0.0]], tails, pool="all", known=[(0, 0)], **settings)
+    assert filtered.ranks.tolist() == [2.0] and filtered.overall.num_candidates == 3.0
+    alone = score_links([[1.0, 0.0]], tails, pool="all", known=[(0, 0), (0, 1), (0, 3)], **settings)
+    assert (alone.overall.mrr, alone.overall.num_candidates) == (100.0, 1.0)
+
+
+def _cosine(one: np.ndarray, other: np.ndarray) -> float:
+    return float(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
+
+
+def test_terms_are_those_of_loops_and_of_eq_3() -> None:
+    draw, m = np.random.default_rng(0), 7
+    q, ind, au_q, au_ind = draw.normal(size=(m, 5)) + 1, draw.normal(size=(m, 5)), draw.normal(size=(2, m, 5)), draw.normal(size=(2, m, 5))
+    found = rcl_terms(q, ind, au_q, au_ind)
+    pairs = [(q, ind), *((q, one) for one in au_q), *((ind, one) for one in au_ind)]
+    spreads = [np.mean([math.log(np.mean([math.exp(_cosine(x, y)) for y in right])) for x in left]) for left, right in pairs]
+    cosines = [np.mean([_cosine(x, y) for x in left for y in right]) for left, right in pairs]
+    assert found.pairs.spread == pytest.approx(spreads[0]) and found.queries.spread == pytest.approx(sum(spreads[1:3]))
+    assert found.bound == pytest.approx(sum(cosines)) and found.bound < sum(spreads), "Jensen"
+    loss = sum(
+        np.mean([-_cosine(left[i], right[i]) + math.log(sum(math.exp(_cosine(left[i], y)) for y in right)) for i in range(m)])
+        for left, right in pairs
+    )
+    assert found.asymptotic_loss == pytest.approx(loss - len(pairs) * math.log(m)), "Eq. 3 less log M for each of its 1 + 2N terms"
+    with pytest.raises(DataError, match="the same rows and width"):
+        rcl_terms(q, ind[:3], au_q, au_ind)

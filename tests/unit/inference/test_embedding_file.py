@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentdist.errors import DataError
-from sentdist.inference.embedding_file import SUFFIXES, TextsDigest, check_made_by, embedding_writer, facts_of, open_embeddings
-from sentdist.inference.nearest import SearchedFiles
+from sentdist.inference.embedding_file import SUFFIXES, check_made_by, embedding_writer, open_embeddings
 from sentdist.inference.outputs import check_output
 from sentdist.plan.stage import Json
 
@@ -24,26 +23,26 @@ def _write(path: Path, embeddings_SD: np.ndarray, *, dtype: str = "float32", ids
             writer.write(embeddings_SD[first : first + 3], None if ids is None else ids[first : first + 3])
 
 
-@pytest.mark.parametrize("num_rows", [1, 3, 1000])
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_an_array_is_read_as_it_was_written(num_rows: int, dtype: str, tmp_path: Path) -> None:
-    embeddings = np.random.default_rng(0).normal(size=(num_rows, 5)).astype(np.float32)
-    _write(tmp_path / "a.npy", embeddings, dtype=dtype)
-    found = open_embeddings(tmp_path / "a.npy")
-    assert isinstance(found, np.memmap)
-    assert not found.flags.writeable
-    np.testing.assert_array_equal(found, embeddings.astype(dtype))
-    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), embeddings.astype(dtype))
+def test_an_array_is_read_as_it_was_written(tmp_path: Path) -> None:
+    for num_rows in [1, 3, 1000]:
+        for dtype in ["float32", "float16"]:
+            embeddings = np.random.default_rng(0).normal(size=(num_rows, 5)).astype(np.float32)
+            _write(tmp_path / "a.npy", embeddings, dtype=dtype)
+            found = open_embeddings(tmp_path / "a.npy")
+            assert isinstance(found, np.memmap)
+            assert not found.flags.writeable
+            np.testing.assert_array_equal(found, embeddings.astype(dtype))
+            np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), embeddings.astype(dtype))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_a_table_holds_ids_embeddings_and_facts(dtype: str, tmp_path: Path) -> None:
-    embeddings = np.random.default_rng(0).normal(size=(7, 4)).astype(dtype)
-    _write(tmp_path / "a.parquet", embeddings, dtype=dtype, ids=[f"d{number}" for number in range(7)])
-    table = pq.read_table(tmp_path / "a.parquet")
-    assert table["id"].to_pylist() == [f"d{number}" for number in range(7)]
-    np.testing.assert_array_equal(np.array(table["embedding"].to_pylist(), dtype=dtype), embeddings)
-    assert json.loads((table.schema.metadata or {})[b"sentdist"]) == FACTS
+def test_a_table_holds_ids_embeddings_and_facts(tmp_path: Path) -> None:
+    for dtype in ["float32", "float16"]:
+        embeddings = np.random.default_rng(0).normal(size=(7, 4)).astype(dtype)
+        _write(tmp_path / "a.parquet", embeddings, dtype=dtype, ids=[f"d{number}" for number in range(7)])
+        table = pq.read_table(tmp_path / "a.parquet")
+        assert table["id"].to_pylist() == [f"d{number}" for number in range(7)]
+        np.testing.assert_array_equal(np.array(table["embedding"].to_pylist(), dtype=dtype), embeddings)
+        assert json.loads((table.schema.metadata or {})[b"sentdist"]) == FACTS
 
 
 @pytest.mark.parametrize("name", ["a.npy", "a.parquet"])
@@ -74,39 +73,6 @@ def test_embeddings_of_another_encoder_are_refused(tmp_path: Path) -> None:
         check_made_by(tmp_path / "a.npy", found, width=3, facts=FACTS | {"max_length": 5})
     (tmp_path / "a.npy.json").unlink()  # somebody else's embeddings: nothing is known but their width
     check_made_by(tmp_path / "a.npy", found, width=3, facts=FACTS | {"pooling": "cls"})
-
-
-def test_a_digest_of_texts_knows_where_one_ends_and_not_how_they_are_dealt_out() -> None:
-    def digest(*batches: list[str]) -> str:
-        found = TextsDigest()
-        for batch in batches:
-            found.add(batch)
-        return found.hex
-
-    assert digest(["ab", "c"], ["d"]) == digest(["ab"], ["c", "d"]) == digest(["ab", "c", "d"])
-    assert len({digest(["ab", "c"]), digest(["a", "bc"]), digest(["c", "ab"]), digest(["abc"])}) == 4
-
-
-def test_the_last_tile_of_embeddings_has_the_rows_that_are_left(tmp_path: Path) -> None:
-    _write(tmp_path / "a.npy", np.ones((7, 3), dtype=np.float32))
-    tiles = SearchedFiles(texts=None, embeddings=tmp_path / "a.npy").tiles(rows_per_tile=3)
-    assert [(tile.first_row, tile.num_rows) for tile in tiles] == [(0, 3), (3, 3), (6, 1)]
-
-
-def test_whoever_is_interrupted_while_embeddings_are_replaced_leaves_no_old_ones_beside_new_facts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _write(tmp_path / "a.npy", np.ones((2, 3), dtype=np.float32))
-    monkeypatch.setitem(FACTS, "encoder", "sha256:2")
-    monkeypatch.setattr("os.replace", _interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        _write(tmp_path / "a.npy", np.zeros((2, 3), dtype=np.float32))
-    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), np.ones((2, 3)))
-    assert "encoder" not in facts_of(tmp_path / "a.npy")
-
-
-def _interrupted(*names: object) -> None:
-    raise KeyboardInterrupt
 
 
 def test_files_that_hold_no_embeddings_are_named(tmp_path: Path) -> None:

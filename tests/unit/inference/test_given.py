@@ -1,74 +1,150 @@
-"""What Python programs hand over: one sentence or many, vectors as arrays, tensors or lists; mistakes are reported at once."""
+"""What programs and commands hand over: sentences, vectors, names of encoders, paths of files."""
 
 from __future__ import annotations
 
-from typing import Any
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
-from sentdist.errors import DataError
-from sentdist.inference.given import given_embeddings, given_names, given_sentences
-
-
-def test_one_sentence_and_any_iterable_of_them() -> None:
-    assert given_sentences("w", "a dog") == ["a dog"]
-    assert given_sentences("w", (word for word in ("a", "b"))) == ["a", "b"]
-
-
-@pytest.mark.parametrize(
-    "column",
-    [pa.array(["a dog", "a cat"]), pa.chunked_array([["a dog"], ["a cat"]]), pd.Series(["a dog", "a cat"]), np.array(["a dog", "a cat"])],
-)
-def test_a_column_of_another_library_is_a_list_of_sentences(column: Any) -> None:
-    assert given_sentences("here", column) == ["a dog", "a cat"]
+from sentdist.errors import DataError, RecipeError, StoreError
+from sentdist.inference.averaged import average_encoders
+from sentdist.inference.given import given_embeddings, given_sentences
+from sentdist.inference.opening import encoder_folder
+from sentdist.inference.own_files import own_files
+from sentdist.store.store import ArtifactStore
+from tests.support.planning import plan_of, small_recipe
+from tests.support.synthetic_sweeps import fill_store
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
+def test_a_column_of_another_library_is_a_list_of_sentences() -> None:
+    for column in [
+        pa.array(["a dog", "a cat"]),
+        pa.chunked_array([["a dog"], ["a cat"]]),
+        pd.Series(["a dog", "a cat"]),
+        np.array(["a dog", "a cat"]),
+    ]:
+        assert given_sentences("here", column) == ["a dog", "a cat"]
+
+
+def test_what_is_no_list_of_sentences() -> None:
+    for given, words in [
         (None, "found a NoneType"),
         ([], "found a list of 0"),
         (["a", None], r"w\[1\]: found None, of type NoneType; expected a str. Leave out what is missing: table\['text'\].dropna\(\)"),
-        (["a", float("nan")], r"w\[1\]: found nan, of type float; expected a str. Leave out"),
-        (["a", ["b", "c"]], r"w\[1\]: found \['b', 'c'\], of type list; expected a str. Give each as a str"),
         (b"a dog", "found a bytes; expected a list of sentences"),
-        (np.array("a dog"), r"found an array of shape \(\); expected a list of sentences"),
         (np.array([["a", "b"]]), r"found an array of shape \(1, 2\)"),
         (["fine", "bad \ud83d"], r"w\[1\]: found half of a surrogate pair"),
         (["fine", " "], r"w\[1\]: found ' '; expected a sentence with at least one visible character"),
-        ("", "w: found ''; expected a sentence with at least one visible character"),
-    ],
-)
-def test_what_is_no_list_of_sentences(given: Any, words: str) -> None:
-    with pytest.raises(DataError, match=words):
-        given_sentences("w", given)
+    ]:
+        with pytest.raises(DataError, match=words):
+            given_sentences("w", given)
 
 
-@pytest.mark.parametrize("made", [np.asarray, torch.tensor, list])
-def test_vectors_of_any_kind(made: Any) -> None:
-    assert given_embeddings("w", made([[1.0, 2.0], [3.0, 4.0]]), of=2).tolist() == [[1.0, 2.0], [3.0, 4.0]]
-    with pytest.raises(DataError, match=r"shape \(2, 2\); expected \(3, width\)"):
-        given_embeddings("w", made([[1.0, 2.0], [3.0, 4.0]]), of=3)
+def test_vectors_of_any_kind() -> None:
+    for made in [np.asarray, torch.tensor, list]:
+        assert given_embeddings("w", made([[1.0, 2.0], [3.0, 4.0]]), of=2).tolist() == [[1.0, 2.0], [3.0, 4.0]]
+        with pytest.raises(DataError, match=r"shape \(2, 2\); expected \(3, width\)"):
+            given_embeddings("w", made([[1.0, 2.0], [3.0, 4.0]]), of=3)
 
 
-@pytest.mark.parametrize(
-    "made", [torch.ones(1, 2, requires_grad=True), torch.ones(1, 2, dtype=torch.bfloat16), pd.DataFrame([[1.0, 1.0]])], ids=str
-)
-def test_vectors_as_training_and_tables_have_them(made: Any) -> None:
-    assert given_embeddings("w", made, of=1).tolist() == [[1.0, 1.0]]
+def test_what_is_no_table_of_numbers() -> None:
+    for made in [[[1.0, 2.0], [3.0]], np.ones((2, 2), dtype=complex), [["a", "b"], ["c", "d"]]]:
+        with pytest.raises(DataError, match=r"w: found .*; expected \(2, width\)"):
+            given_embeddings("w", made, of=2)
 
 
-@pytest.mark.parametrize("made", [[[1.0, 2.0], [3.0]], np.ones((2, 2), dtype=complex), [["a", "b"], ["c", "d"]]])
-def test_what_is_no_table_of_numbers(made: Any) -> None:
-    with pytest.raises(DataError, match=r"w: found .*; expected \(2, width\)"):
-        given_embeddings("w", made, of=2)
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("here/pairs.tsv", "here/below/more.csv", "there/test.tsv", "data/pairs.tsv"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path
 
 
-@pytest.mark.parametrize("given", [{"sts": 1}, pd.DataFrame({"sts": ["a"]})])
-def test_a_table_is_no_list_of_names(given: Any) -> None:
-    with pytest.raises(DataError, match=r"found a .*; expected a name or several"):
-        given_names("w", given)
+def test_without_a_root_paths_are_what_a_shell_means(here: Path) -> None:
+    assert own_files(["sts=pairs.tsv"], None) == (("sts=pairs.tsv",), here / "here")
+    assert own_files(["sts=./pairs.tsv", "faq=below/more"], None) == (("sts=pairs.tsv", "faq=below/more"), here / "here")
+    assert own_files([f"sts={here}/here/pairs.tsv@test"], None) == (("sts=pairs.tsv@test",), here / "here")
+    assert own_files([f"pairs={here}/there/test.tsv"], None) == (("pairs=test.tsv",), here / "there")
+    assert own_files(["sts=../there/test.tsv", "sts=pairs.tsv"], None) == (("sts=there/test.tsv", "sts=here/pairs.tsv"), here)
+
+
+def test_a_path_that_the_root_lacks_is_what_a_shell_means(here: Path) -> None:
+    assert own_files(["sts=./below/more.csv"], here / "data") == (("sts=below/more.csv",), here / "here")
+    assert own_files([f"sts={here}/there/test.tsv@dev"], here / "data") == (("sts=test.tsv@dev",), here / "there")
+    beside = ["scenes-sts", "own=faq.csv", "pairs=hub:owner/name#1@test"]
+    assert own_files(["sts=below/more.csv", *beside], here / "data") == (("sts=below/more.csv", *beside), here / "here")
+
+
+def test_queries_and_documents_that_the_root_lacks_are_found_here_too(here: Path) -> None:
+    """In a folder of BEIR's shape, or as three files of one name; and a table without its suffix."""
+    for name in ("beir/corpus.jsonl", "beir/queries.jsonl", "beir/qrels/test.tsv", "faq_docs.csv", "faq_queries.csv", "faq_qrels.txt"):
+        (here / "here" / name).parent.mkdir(parents=True, exist_ok=True)
+        (here / "here" / name).touch()
+    for task in ("retrieval=beir", "retrieval=beir@test", "retrieval=faq", "sts=below/more"):
+        assert own_files([task], here / "data") == ((task,), here / "here")
+    assert own_files(["retrieval=beir/"], here / "data") == (("retrieval=beir",), here / "here")
+    (here / "here/beir/queries.jsonl").unlink()
+    assert own_files(["retrieval=beir"], here / "data")[1] == here / "here", "what is missing there is reported by who reads it"
+
+
+def test_what_lies_nowhere_is_reported_with_both_places(here: Path) -> None:
+    for task, meant in [("sts=pears.tsv", "pairs.tsv"), ("sts=below/moor.csv", "below/more.csv"), ("sts=nowhere/x.csv", "List the folder")]:
+        with pytest.raises(DataError, match=rf"no such file under {here / 'data'} and none in {here / 'here'}.*{meant}"):
+            own_files([task], here / "data")
+
+
+def test_a_path_beside_tasks_below_the_root_is_refused(here: Path) -> None:
+    for other in ["stsb", "sts", "sts=pairs.tsv"]:
+        with pytest.raises(RecipeError, match=rf"not below the data root .*, beside {other}, which is.*a command of its own"):
+            own_files([other, "sts=below/more.csv"], here / "data")
+
+
+def test_what_is_no_file_needs_no_folder(here: Path) -> None:
+    for task in ["sts", "stsb", "sts=hub:owner/name@test", "sts=generated/sts", "nonsense=pairs.tsv", "sts="]:
+        assert own_files([task], None) == ((task,), None)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ArtifactStore:
+    plan = plan_of(small_recipe(methods={"one": {"objective": {"name": "info_nce"}}}, seeds=[0, 1], evaluation={"tasks": ["stsb"]}))
+    made = ArtifactStore(tmp_path / "store")
+    fill_store(made, plan, noise=lambda trial: 1.0, num_items={"stsb": 20})
+    return made
+
+
+def test_a_training_is_known_by_key_and_label_though_its_scores_bear_the_label_too(store: ArtifactStore) -> None:
+    train = min(store.artifacts("train"), key=lambda artifact: artifact.record.label)
+    assert sum(train.record.label == other.record.label for other in store.artifacts()) > 1
+    folder = str(store.folder(train))
+    for name in (train.key, train.key[:8], train.key[:5], train.record.place, train.record.place.partition("/")[2], train.record.label):
+        assert encoder_folder(name, store) == folder
+
+
+def test_all_else_is_a_checkpoint_as_it_stands(store: ArtifactStore, tmp_path: Path) -> None:
+    for name in ("minilm-l6", "owner/name", str(tmp_path)):
+        assert encoder_folder(name, store) == name
+    with pytest.raises(StoreError, match="expected one artifact"):
+        encoder_folder("0123456789", store)
+
+
+def test_weights_are_means_and_the_rest_is_the_first_ones(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(tiny_encoder_dir, other)
+    first = load_file(tiny_encoder_dir / "model.safetensors")
+    moved = {name: weights + 2.0 if weights.is_floating_point() else weights for name, weights in first.items()}
+    save_file(moved, other / "model.safetensors", metadata={"format": "pt"})
+    average_encoders([tiny_encoder_dir, other], tmp_path / "mean")
+    found = load_file(tmp_path / "mean/model.safetensors")
+    assert found.keys() == first.keys()
+    for name, weights in first.items():
+        expected = weights + 1.0 if weights.is_floating_point() else weights
+        torch.testing.assert_close(found[name], expected)
+    assert (tmp_path / "mean/config.json").read_text() == (tiny_encoder_dir / "config.json").read_text()

@@ -1,17 +1,19 @@
-"""mteb's tasks on our encoders: mteb's scores are ours, its files are written, mistakes are named."""
+"""mteb's tasks on our encoders: mteb's scores are ours, its files are written, and folders of its predictions are compared by our test."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
-import sys
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
+import sentdist
 from sentdist.cli import app
 from sentdist.errors import DataError
 from sentdist.evaluation.metrics import paired_cosines
@@ -21,125 +23,130 @@ from sentdist.plan.specs import EncoderUse
 
 pytestmark = pytest.mark.skipif(find_spec("mteb") is None, reason="the extra mteb is not installed")  # importing it takes seconds
 
-STS, FAQ = "tests.support.tiny_mteb:TinySts", "tests.support.tiny_mteb:TinyFaq"
+OURS = "tests.support.tiny_mteb"
+STS = f"{OURS}:TinySts"
+KINDS = ("TinySts", "TinyApart", "TinyTwoLanguages", "TinyPairs", "TinyFaq", "TinyTopics", "TinyClusters")
+CLASSES = ",".join(f"{OURS}:{name}" for name in (*KINDS, "TinyDrawnClusters"))
 
 
-def _call(encoder: Path, *arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, ["evaluate", str(encoder), *map(str, arguments)], env={"COLUMNS": "200"})
+def _call(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [*map(str, arguments)], env={"COLUMNS": "250"})
+
+
+def _loaded(encoder: Path, **use: object) -> LoadedEncoder:
+    return LoadedEncoder.load(EncoderUse(checkpoint=str(encoder), **use))  # type: ignore[arg-type]
 
 
 def test_mteb_scores_as_we_do_and_writes_its_own_files(planted_encoder_dir: Path, tmp_path: Path) -> None:
     from tests.support.tiny_mteb import PAIRS
 
-    answer = _call(planted_encoder_dir, "--mteb", f"{STS},{FAQ}", "--out", tmp_path / "out", "--store", tmp_path / "store")
+    answer = _call("evaluate", planted_encoder_dir, "--mteb", f"{STS},{OURS}:TinyFaq", "--out", tmp_path / "out", "--store", tmp_path / "s")
     assert answer.exit_code == 0, answer.output
     files = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "out" / "results").rglob("*.json")}
-    assert {"TinySts", "TinyFaq", "model_meta"} <= files.keys()
-    loaded = LoadedEncoder.load(EncoderUse(checkpoint=str(planted_encoder_dir), pooling="mean"))
+    loaded = _loaded(planted_encoder_dir, pooling="mean")
     first, second, gold = map(list, zip(*PAIRS, strict=True))
     cosines = paired_cosines(loaded.embed(first), loaded.embed(second), where="pairs")
-    expected = score_similarities(cosines, gold, ["all"] * len(gold))
-    (scores,) = files["TinySts"]["scores"]["test"]
-    assert expected.spearman is not None and 100 * scores["cosine_spearman"] == pytest.approx(expected.spearman, abs=1e-3)
+    expected = score_similarities(cosines, gold, ["all"] * len(gold)).spearman
+    assert expected is not None and 100 * files["TinySts"]["scores"]["test"][0]["cosine_spearman"] == pytest.approx(expected, abs=1e-3)
     assert files["TinyFaq"]["scores"]["test"][0]["ndcg_at_10"] == 1.0, "each query has the words of its document"
     assert files["model_meta"]["name"] == f"sentdist/{planted_encoder_dir.name}"
     lines = {line.split()[0]: line.split()[-1] for line in answer.output.splitlines() if line.strip()}
-    assert lines["TinyFaq"] == "100.00" and float(lines["TinySts"]) == pytest.approx(expected.spearman, abs=0.01)
+    assert lines["TinyFaq"] == "100.00" and float(lines["TinySts"]) == pytest.approx(expected, abs=0.01)
 
 
-def test_results_that_are_there_are_not_run_again_and_other_settings_are_others(
-    planted_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from sentdist.inference import mteb_tasks
-
-    embedded: list[int] = []
-    real = mteb_tasks.MtebEncoder.encode
-    monkeypatch.setattr(mteb_tasks.MtebEncoder, "encode", lambda *asked, **options: embedded.append(1) or real(*asked, **options))
-    for expected, max_length in ((2, None), (2, None), (4, 4)):
-        loaded = LoadedEncoder.load(EncoderUse(checkpoint=str(planted_encoder_dir), max_length=max_length))
-        mteb_tasks.score_on_mteb(loaded, mteb_tasks.mteb_tasks([STS]), tmp_path)
-        assert len(embedded) == expected
-    assert len(list((tmp_path / "results").rglob("TinySts.json"))) == 2
-    shutil.rmtree(tmp_path / "predictions")  # as of a version that kept none
-    mteb_tasks.score_on_mteb(loaded, mteb_tasks.mteb_tasks([STS]), tmp_path)
-    assert len(embedded) == 6 and len(list((tmp_path / "predictions").rglob("TinySts_predictions.json"))) == 1
+class _Run(NamedTuple):
+    folder: Path
+    scores: dict[str, float]
 
 
-def test_that_a_task_has_a_newer_version_is_said_once(
-    planted_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """mteb would also warn, which is an error in tests."""
-    from sentdist.inference import mteb_tasks
-    from tests.support.tiny_mteb import TinySts
+@pytest.fixture(scope="module")
+def runs(tiny_roberta_dir: Path, tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[_Run, _Run]:
+    """Two encoders that mteb has run on a task of each kind."""
+    from sentdist.inference.mteb_tasks import mteb_tasks, score_on_mteb
 
-    monkeypatch.setattr(TinySts, "superseded_by", "TinySts.v2")
-    loaded = LoadedEncoder.load(EncoderUse(checkpoint=str(planted_encoder_dir)))
-    mteb_tasks.score_on_mteb(loaded, mteb_tasks.mteb_tasks([STS]), tmp_path)
-    assert sum("superseded by 'TinySts.v2'" in record.message for record in caplog.records) == 1
+    def run(encoder: Path) -> _Run:
+        out = tmp_path_factory.mktemp(encoder.name)
+        return _Run(folder=out, scores={one.task: one.score for one in score_on_mteb(_loaded(encoder), mteb_tasks([CLASSES]), out)})
 
-
-def test_every_different_text_is_embedded_once(planted_encoder_dir: Path) -> None:
-    from sentdist.inference.mteb_tasks import MtebEncoder
-
-    loaded = LoadedEncoder.load(EncoderUse(checkpoint=str(planted_encoder_dir)))
-    batches = [{"text": ["a dog runs", "a cat sleeps"]}, {"text": ["a dog runs"]}]
-    embeddings = MtebEncoder(loaded).encode(batches, task_metadata=None)
-    np.testing.assert_array_equal(embeddings[0], embeddings[2])
-    np.testing.assert_allclose(embeddings, loaded.embed(["a dog runs", "a cat sleeps", "a dog runs"]), atol=1e-6)
+    return run(tiny_roberta_dir), run(tiny_encoder_dir)
 
 
-@pytest.mark.in_turns
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--mteb", "STSBenchmrk", "--out", "out"), "Did you mean: 'STSBenchmark'"),
-        (("--mteb", "tests.support.tiny_mteb:Nothing", "--out", "out"), "AttributeError"),
-        (("--mteb", "tests.support.tiny_mteb:PAIRS", "--out", "out"), "a class of mteb's AbsTask"),
-        (("--mteb", STS), "found --mteb without --out; expected --mteb TASK --out DIR, or --tasks. Say where to write: --out DIR."),
-        (("--out", "out"), "found --out without --mteb"),
-        (("--tasks", "sts", "--out", "out"), "found --out without --mteb"),
-        (("--mteb", STS, "--tasks", "sts", "--out", "out"), "found --tasks beside --mteb"),
-        (("--mteb", STS, "--workers", "2", "--out", "out"), "found --workers beside --mteb"),
-        (("--mteb", "tests.support.tiny_mteb:TinyImages", "--out", "out"), "found image; expected texts"),
-        (("--mteb", STS, "--out", "file"), "--out file: found a file; expected a folder"),
-    ],
-)
-def test_mistakes_are_named_before_anything_is_encoded(
-    arguments: tuple[str, ...], message: str, planted_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scores_of_items_make_mtebs_own_scores(runs: tuple[_Run, _Run], tmp_path: Path) -> None:
+    from sentdist.inference.mteb_predictions import Predictions, predicted_scores
+
+    first, second = (Predictions.of(str(run.folder)) for run in runs)
+    found = predicted_scores((first, second), [CLASSES], tmp_path / "items")
+    assert tuple(found.measures) == KINDS and "Not compared: TinyDrawnClusters" in found.notes[0]
+    for ours, run in zip(found.both, runs, strict=True):
+        assert ours.scores == {name: pytest.approx(run.scores[name], abs=1e-3) for name in KINDS}  # mteb rounds nDCG to 5 digits
+    shutil.copytree(runs[0].folder / "predictions", tmp_path / "other")
+    path = next((tmp_path / "other").rglob("TinyTwoLanguages_predictions.json"))
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps(dict(reversed(values.items()))))  # mteb writes subsets in the order in which they were run
+    reordered = predicted_scores((first, Predictions.of(str(path.parent))), [f"{OURS}:TinyTwoLanguages"], tmp_path / "again")
+    assert reordered.both[0].scores == reordered.both[1].scores
+
+
+def test_two_folders_are_compared_as_encoders_are(runs: tuple[_Run, _Run]) -> None:
+    first, second = (run.folder for run in runs)
+    answer = _call("compare", first, second, "--mteb", CLASSES, "--bayes")
+    assert answer.exit_code == 0, answer.output
+    rows = {line.split()[0]: line.split() for line in answer.output.splitlines() if line.startswith("  Tiny")}
+    for name in KINDS:
+        one, other = (run.scores[name] for run in runs)
+        assert [float(text) for text in rows[name][3:6]] == pytest.approx([one, other, one - other], abs=0.02), name
+    printed = json.loads(_call("compare", first, second, "--mteb", CLASSES, "--format", "json").stdout)
+    found = sentdist.compare(first, str(second), mteb=CLASSES)
+    assert [asdict(line) for line in found.lines] == printed["lines"] and found.sentence == printed["sentence"]
+
+
+def test_mistakes_are_named(runs: tuple[_Run, _Run], tiny_roberta_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
-    answer = _call(planted_encoder_dir, *arguments)
-    assert answer.exit_code == 2 and message in answer.stderr, answer.output
+    first, second = (run.folder for run in runs)
+    shutil.copytree(first / "results", tmp_path / "bare" / "results")
+    encoder = tiny_roberta_dir
+    for arguments, message in (
+        (("evaluate", encoder, "--mteb", f"{OURS}:PAIRS", "--out", "out"), "a class of mteb's AbsTask"),
+        (("evaluate", encoder, "--mteb", STS), "found --mteb without --out"),
+        (("evaluate", encoder, "--out", "out"), "found --out without --mteb"),
+        (("evaluate", encoder, "--mteb", STS, "--tasks", "sts", "--out", "out"), "found --tasks beside --mteb"),
+        (("evaluate", encoder, "--mteb", f"{OURS}:TinyImages", "--out", "out"), "found image; expected texts"),
+        (("evaluate", encoder, "--mteb", STS, "--out", "file"), "--out file: found a file; expected a folder"),
+        (("compare", first, first), "twice"),
+        (("compare", first, encoder), "beside predictions of mteb; expected two folders"),
+        (("compare", first, encoder, "--pooling", "cls", "--out", "out"), "found --pooling beside predictions of mteb"),
+        (("compare", encoder, encoder, "--mteb", "STSBenchmark"), "found --mteb without --out"),
+        (("compare", first, second, "--out", "out"), "found --out beside predictions of mteb"),
+        (("compare", "bare", second), "results of mteb without predictions"),
+        (("compare", first, second, "--tasks", "sts"), "found --tasks beside predictions of mteb"),
+        (("compare", first, second, "--mteb", "STSBenchmark"), "none of STSBenchmark in both folders"),
+    ):
+        answer = _call(*arguments)
+        assert answer.exit_code == 2 and message in answer.stderr.replace("\n", " "), (arguments, answer.output)
     assert not (tmp_path / "out").exists()
+    for call, said in (
+        (lambda: sentdist.compare(first, second, "sts"), "tasks beside predictions of mteb"),
+        (lambda: sentdist.compare(first, encoder), "predictions of mteb beside an encoder"),
+        (lambda: sentdist.compare(first, second, mteb=[]), "compare: mteb: found an empty list"),
+    ):
+        with pytest.raises(DataError, match=re.escape(said)):
+            call()
 
 
-def test_without_the_extra_there_is_one_error_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sentdist.inference.mteb_tasks import mteb_tasks
+def test_broken_predictions_say_where(runs: tuple[_Run, _Run], tmp_path: Path) -> None:
+    from sentdist.inference.mteb_predictions import Predictions, predicted_scores
 
-    monkeypatch.setitem(sys.modules, "mteb", None)
-    with pytest.raises(DataError, match=r"no package mteb.*pip install 'sentdist\[mteb\]'"):
-        mteb_tasks([STS])
-
-
-def test_a_benchmark_stands_for_its_tasks() -> None:
-    from sentdist.inference.mteb_tasks import mteb_tasks
-
-    names = [task.metadata.name for task in mteb_tasks(["MTEB(eng, v2)"])]
-    assert len(names) > 30 and "STSBenchmark" in names
-
-
-def test_benchmarks_are_listed_only_for_what_is_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To list them mteb makes all of their tasks, which takes seconds."""
-    import mteb
-
-    from sentdist.inference.mteb_tasks import mteb_tasks
-
-    asked: list[None] = []
-    listed = mteb.get_benchmarks
-    monkeypatch.setattr(mteb, "get_benchmarks", lambda: asked.append(None) or listed())
-    assert [task.metadata.name for task in mteb_tasks(["STS12, STSBenchmark"])] == ["STS12", "STSBenchmark"]
-    assert not asked
-    with pytest.raises(DataError, match='"STS0"'):
-        mteb_tasks(["STS12,STS0"])
-    assert asked
+    shutil.copytree(runs[0].folder / "predictions", tmp_path / "broken")
+    broken = next((tmp_path / "broken").rglob("TinySts_predictions.json"))
+    for text, message in [
+        ("{", "expected JSON"),
+        ("[]", "found other JSON"),
+        (json.dumps({"default": {"test": {"cosine_scores": [0.5], "similarity_scores": None}}}), "1 of them for 10 rows"),
+        (json.dumps({"fr": {"test": {"cosine_scores": [0.5]}}}), "expected the same subsets"),
+    ]:
+        broken.write_text(text)
+        folders = Predictions.of(str(broken.parent)), Predictions.of(str(runs[1].folder))
+        with pytest.raises(DataError, match=message) as raised:
+            predicted_scores(folders, [STS], tmp_path / "items")
+        assert str(broken.parent) in str(raised.value)

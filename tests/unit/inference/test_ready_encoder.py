@@ -1,78 +1,30 @@
-"""An encoder made ready for use, on the device that there is."""
+"""An encoder made ready for use, with prompts before sentences as sentence-transformers have them."""
 
 from __future__ import annotations
 
-import os
-import pickle
+import json
 import shutil
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
-import torch
 from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
 
-from sentdist.errors import DataError, EncoderError, ResourceError
-from sentdist.inference import ready_encoder
+import sentdist
+from sentdist.errors import DataError, EncoderError
 from sentdist.inference.embedding_file import check_made_by, embedding_writer, open_embeddings
+from sentdist.inference.prompts import Prompts
 from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.inference.same_encoder import SameEncoder
+from sentdist.learning.encoder.batch import TokenBatch
+from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.plan.specs import EncoderUse
 from sentdist.stages.planning.resolve import FileResolver
-from tests.support.tiny_encoders import released_t5
-
-
-def test_a_gpu_that_torch_has_no_kernels_for_is_left_alone(planted_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`sentdist encode` said "on the CPU", and ended at the first kernel on the GPU."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_90"])
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 0))
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Tesla V100")
-    loaded = LoadedEncoder.load(EncoderUse(checkpoint=str(planted_encoder_dir)))
-    assert loaded.encoder.device.type == "cpu"
-    assert loaded.embed(["a man sleeps"]).shape == (1, loaded.width)
-
-
-def test_how_a_gpus_memory_is_kept_is_said_before_torch_is_asked(planted_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Torch reads it once."""
-    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "")  # put back after the test
-    monkeypatch.delenv("PYTORCH_ALLOC_CONF")
-    read = []
-
-    def is_available() -> bool:
-        read.append(os.environ.get("PYTORCH_ALLOC_CONF"))
-        return False
-
-    monkeypatch.setattr(torch.cuda, "is_available", is_available)
-    LoadedEncoder.load(EncoderUse(checkpoint=str(planted_encoder_dir)))
-    assert set(read) == {"expandable_segments:True"}
-
-
-def test_a_gpu_that_is_full_is_reported_with_a_length_that_takes_less(planted_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others may use it, too: nobody has reserved it."""
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (2**30, 8 * 2**30))
-    loaded = LoadedEncoder.load(EncoderUse(checkpoint=str(planted_encoder_dir), max_length=20))
-    found = r"a GPU of 8\.0 GiB, 1\.0 GiB free, full with sentences of up to 20 tokens, .*Set the longest to 10 tokens \(--max-length\)"
-    monkeypatch.setattr(ready_encoder, "encode", Mock(side_effect=torch.OutOfMemoryError))
-    with pytest.raises(ResourceError, match=found):
-        loaded.embed(["a man sleeps"])
-    monkeypatch.setattr(SentenceEncoder, "to", Mock(side_effect=torch.OutOfMemoryError))
-    with pytest.raises(ResourceError, match=found):
-        LoadedEncoder.load(EncoderUse(checkpoint=str(planted_encoder_dir), max_length=20))
-
-
-def test_beside_workers_in_tf32_this_process_computes_in_float32(planted_encoder_dir: Path) -> None:
-    """`encode --workers 2 --precision tf32` was refused: the encoder was loaded on the CPU, too, which has no tf32."""
-    use = EncoderUse(checkpoint=str(planted_encoder_dir), precision="tf32")
-    loaded = LoadedEncoder.beside_workers(use)
-    assert loaded.use == SameEncoder.of(loaded).use == use and loaded.facts["precision"] == "tf32", "workers do as was asked"
-    plain = LoadedEncoder.load(EncoderUse(checkpoint=str(planted_encoder_dir)), "cpu")
-    np.testing.assert_array_equal(loaded.embed(["a man sleeps"]), plain.embed(["a man sleeps"]))
-    with pytest.raises(ResourceError, match="precision=tf32"):
-        LoadedEncoder.load(use, "cpu")
+from tests.support.tiny_encoders import released_t5, tiny_encoder
 
 
 def test_processes_in_another_folder_find_the_encoder(planted_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,30 +35,7 @@ def test_processes_in_another_folder_find_the_encoder(planted_encoder_dir: Path,
     assert loaded.use.checkpoint == f"./{planted_encoder_dir.name}", "as the person says it"
 
 
-def test_who_leaves_the_gpu_gives_its_memory_back(planted_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = Mock()
-    monkeypatch.setattr(ready_encoder, "give_back_gpu_memory", gone)
-    loaded = LoadedEncoder.load(EncoderUse(checkpoint=str(planted_encoder_dir)), "cpu")
-    moved = Mock(side_effect=lambda device: gone.assert_not_called())
-    monkeypatch.setattr(loaded.encoder, "to", moved)
-    loaded.leave_gpu()
-    moved.assert_called_once_with("cpu")
-    gone.assert_called_once_with()
-
-
-def test_a_worker_takes_no_other_encoder_of_that_name(tiny_encoder_dir: Path, planted_encoder_dir: Path, tmp_path: Path) -> None:
-    """Of another host's folder, or of one that was written anew, embeddings went into the same file without a word."""
-    folder = tmp_path / "encoder"
-    shutil.copytree(tiny_encoder_dir, folder)
-    asked = pickle.loads(pickle.dumps(SameEncoder.of(LoadedEncoder.beside_workers(EncoderUse(checkpoint=str(folder))))))
-    assert asked.load("cpu").digest.whole == asked.digest
-    shutil.rmtree(folder)
-    shutil.copytree(planted_encoder_dir, folder)
-    with pytest.raises(EncoderError, match="other weights"):
-        asked.load("cpu")
-
-
-@pytest.mark.parametrize("file", ["tokenizer.json", "sentence_bert_config.json", "1_Pooling/config.json", "2_Dense/model.safetensors"])
+@pytest.mark.parametrize("file", ["tokenizer.json", "2_Dense/model.safetensors"])
 def test_what_stands_beside_the_weights_makes_another_encoder(file: str, tmp_path: Path) -> None:
     """With another tokenizer, length or pooling, scores and embeddings of the folder as it had been were taken for its own."""
     folder = released_t5(tmp_path / "encoder")
@@ -128,11 +57,110 @@ def test_what_stands_beside_the_weights_makes_another_encoder(file: str, tmp_pat
         check_made_by(old, open_embeddings(old), width=after.width, facts=after.facts)
 
 
-def test_a_worker_takes_the_commit_of_a_hub_encoder_that_is_here(tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    """The main branch may have gone on since, and hosts keep what they fetched."""
-    folder = tmp_path / "models--owner--name" / "snapshots" / ("0" * 39 + "1")
-    shutil.copytree(tiny_encoder_dir, folder)
-    loaded = replace(LoadedEncoder.load(EncoderUse(checkpoint=str(folder)), "cpu"), use=EncoderUse(checkpoint="owner/name"))
-    assert SameEncoder.of(loaded).use == EncoderUse(checkpoint="owner/name", revision=folder.name)
-    named = SameEncoder.of(LoadedEncoder.load(EncoderUse(checkpoint=str(folder)), "cpu"))
-    assert (named.use.checkpoint, named.use.revision) == (str(folder), None)
+SENTENCES = ["a man sings", "the dog runs slowly in the garden", "music", "one child reads"]
+QUERY, DOCUMENT, PASSAGE = "the old man finds: ", "a big garden with ", "two red birds near "
+NAMED: dict[str, object] = {"prompts": {"query": QUERY, "document": DOCUMENT, "passage": PASSAGE}}
+
+Folder = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def pooled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Folders of sentence-transformers by their pooling."""
+    root = tmp_path_factory.mktemp("prompts")
+    tiny_encoder(root / "bert", "bert")
+    for pooling in ("mean", "cls", "last_token"):
+        encoder = SentenceEncoder.load(root / "bert", pooling=pooling)
+        encoder.save(root / pooling, card=EncoderCard(base_model="tiny", objective=None))
+    return {pooling: root / pooling for pooling in ("mean", "cls", "last_token")}
+
+
+@pytest.fixture
+def folder(pooled: dict[str, Path], tmp_path: Path) -> Folder:
+    """Makes an encoder that declares prompts."""
+
+    def made(values: dict[str, object], pooling: str = "mean") -> Path:
+        copy = tmp_path / f"encoder{len(list(tmp_path.iterdir()))}"
+        shutil.copytree(pooled[pooling], copy)
+        config = copy / CONFIG_OF_PROMPTS
+        config.write_text(json.dumps(json.loads(config.read_text()) | values))
+        return copy
+
+    return made
+
+
+@pytest.mark.filterwarnings("ignore:.*no prompt before")
+@pytest.mark.parametrize("pooling", ["mean"])
+@pytest.mark.parametrize("values", [NAMED, {"prompts": {"passage": PASSAGE}, "default_prompt_name": "passage"}])
+def test_embeddings_are_those_of_sentence_transformers(values: dict[str, object], pooling: str, folder: Folder) -> None:
+    """encode, encode_query, encode_document; a name, a text and nothing."""
+    path = folder(values, pooling)
+    theirs, ours = SentenceTransformer(str(path), device="cpu"), sentdist.Encoder.load(path)
+    prompts = Prompts.of(path, encoder="it")
+
+    def equal(found: np.ndarray, expected: np.ndarray) -> None:
+        np.testing.assert_allclose(found, expected, atol=1e-6, rtol=0)
+
+    equal(ours.encode(SENTENCES), theirs.encode(SENTENCES))
+    equal(ours.encode(SENTENCES[0]), theirs.encode(SENTENCES[0]))
+    equal(ours.encode(SENTENCES, normalize=True), theirs.encode(SENTENCES, normalize_embeddings=True))
+    equal(ours.encode(SENTENCES, prompt=PASSAGE), theirs.encode(SENTENCES, prompt=PASSAGE))
+    equal(ours.encode(SENTENCES, prompt=""), theirs.encode(SENTENCES, prompt=""))
+    for name in prompts.texts:
+        equal(ours.encode(SENTENCES, prompt=name), theirs.encode(SENTENCES, prompt_name=name))
+    queries, documents = (
+        ours.loaded.with_prompt(prompt.text).embed(SENTENCES) for prompt in (prompts.of_queries(None), prompts.of_documents(None))
+    )
+    equal(queries, theirs.encode_query(SENTENCES))
+    equal(documents, theirs.encode_document(SENTENCES))
+    unit = [half / np.linalg.norm(half, axis=1, keepdims=True) for half in (queries, documents)]
+    for query, cosines in zip(SENTENCES, unit[0] @ unit[1].T, strict=True):
+        hits = sentdist.search(ours, query, SENTENCES)
+        equal(np.array([hit.score for hit in sorted(hits, key=lambda hit: hit.row)]), cosines)
+    one, other = theirs.encode([SENTENCES[0], SENTENCES[1]])
+    similarity = sentdist.similarity(ours, SENTENCES[0], SENTENCES[1])
+    assert similarity == pytest.approx(float(one @ other / np.linalg.norm(one) / np.linalg.norm(other)), abs=1e-6)
+
+
+def test_what_is_no_prompt_is_refused(folder: Folder) -> None:
+    for asked, said in [
+        ("passages", r'expected the name of a prompt of it \(query, document, passage\), or a text. Did you mean "passage"'),
+        ("\ud800", "half of a surrogate pair"),
+    ]:
+        with pytest.raises(DataError, match=said):
+            Prompts.of(folder(NAMED), encoder="it").of_sentences(asked)
+
+
+def test_a_folder_whose_prompts_are_none_is_refused(folder: Folder) -> None:
+    for values, said in [
+        ({"prompts": {"query": 3}}, "prompts: found"),
+        ({"prompts": {}, "default_prompt_name": 3}, "expected a name, or null"),
+        (NAMED | {"default_prompt_name": "queri"}, r"one of its prompts \(query, document, passage\)"),
+    ]:
+        with pytest.raises(EncoderError, match=said):
+            Prompts.of(folder(values), encoder="it")
+
+
+@pytest.mark.filterwarnings("ignore:.*no prompt before")
+@pytest.mark.parametrize("pooling", ["mean", "last_token"])
+def test_a_prompt_is_not_pooled_where_the_folder_says_so(pooling: str, folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """include_prompt: false: a mean over the tokens behind it, the first of them."""
+    path = folder(NAMED, pooling)
+    config = path / "1_Pooling/config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"include_prompt": False}))
+    ours, theirs = sentdist.Encoder.load(path), SentenceTransformer(str(path), device="cpu")
+    for name in ("query", "document"):
+        expected = theirs.encode(SENTENCES, prompt_name=name)
+        np.testing.assert_allclose(ours.encode(SENTENCES, prompt=name), expected, atol=1e-6)
+        theirs.set_pooling_include_prompt(True)
+        others = theirs.encode(SENTENCES, prompt_name=name)
+        theirs.set_pooling_include_prompt(False)
+        assert np.allclose(expected, others, atol=1e-4) == (pooling == "last_token"), "else the test shows nothing"
+    np.testing.assert_allclose(ours.encode(SENTENCES), theirs.encode(SENTENCES), atol=1e-6)
+    monkeypatch.setattr(TokenBatch, "filled", _filled_further)
+    np.testing.assert_allclose(ours.encode(SENTENCES, prompt="document"), expected, atol=1e-6, err_msg="as on a GPU")
+
+
+def _filled_further(self: TokenBatch, multiple: int, *, filled: Callable[[TokenBatch, int], TokenBatch] = TokenBatch.filled) -> TokenBatch:
+    """Two tokens more, fewer than the prompt has."""
+    return filled(self, self.num_tokens + 2)

@@ -15,28 +15,10 @@ def test_a_figure_of_two_encoders(tmp_path: Path, tiny_encoder_dir: Path, plante
     file.write_text("dogs\ta dog runs\ndogs\tthe dog walks quickly\nfood\ta woman eats food\n\n")
     caption = draw(file, [f"random={tiny_encoder_dir}", f"planted={planted_encoder_dir}"], tmp_path / "out")
     assert "3 sentences" in caption and "planted" in caption
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["similarity.csv", "similarity.png", "similarity.svg"]
     assert len((tmp_path / "out/similarity.csv").read_text().splitlines()) == 1 + 2 * 3
-
-
-def test_sentences_without_topics(tmp_path: Path) -> None:
-    (tmp_path / "plain.txt").write_text("It rains.\nI like soup.\n")
-    assert read_sentences(tmp_path / "plain.txt") == (["It rains.", "I like soup."], None)
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [("weather\tIt rains.\nI like soup.\n", "lines of 1 and 2 columns"), ("", "lines of no columns"), ("a\tb\tc\n", "lines of 3 columns")],
-)
-def test_files_that_are_refused(tmp_path: Path, text: str, says: str) -> None:
-    (tmp_path / "bad.tsv").write_text(text)
-    with pytest.raises(DataError, match=says):
-        read_sentences(tmp_path / "bad.tsv")
-
-
-def test_arguments_that_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no such file"):
-        read_sentences(tmp_path / "none.tsv")
-    (tmp_path / "plain.txt").write_text("It rains.\nI like soup.\n")
-    with pytest.raises(DataError, match="LABEL=CHECKPOINT"):
-        draw(tmp_path / "plain.txt", ["minilm-l6"], tmp_path)
+    file.write_text("It rains.\nI like soup.\n")
+    assert read_sentences(file) == (["It rains.", "I like soup."], None)
+    for text, says in [("weather\tIt rains.\nI like soup.\n", "1 and 2 columns"), ("", "no columns")]:
+        file.write_text(text)
+        with pytest.raises(DataError, match=says):
+            read_sentences(file)

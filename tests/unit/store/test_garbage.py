@@ -1,22 +1,30 @@
-"""What `sentdist store gc` takes: what nobody needs any more, also of checkpoints; never what somebody may still be writing."""
+"""What goes and what stays: garbage of a store, scratch folders, copies of remote artifacts; never what somebody may still be writing."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.stages import Train
-from sentdist.store import garbage, scratch
+from sentdist.store import garbage
+from sentdist.store.copies import IN_USE_S, make_room
 from sentdist.store.garbage import ELSEWHERE_KEPT_S, UNFINISHED_KEPT_S, collect_garbage, orphans
+from sentdist.store.scratch import remove_left, scratch_folder
 from sentdist.store.store import STAGING, ArtifactStore
 from tests.support.planning import plan_of, small_recipe
 
 CORPUS = RowsCorpus(source="nli/triplets", source_revision="r")
 TRAIN = next(stage for stage in plan_of(small_recipe()).stages if isinstance(stage, Train))
+HOUR_S = 3600.0
 
 
 @pytest.fixture
@@ -40,71 +48,27 @@ def test_checkpoints_of_a_finished_training_go_and_those_of_one_that_may_go_on_s
     store.files.write_text("running/shoes/list.txt", "somebody else's")
     _age(Path(store.base) / "running" / "shoes", 10 * UNFINISHED_KEPT_S)
     folder = Path(store.base) / "running" / TRAIN.key
-    _age(folder, 2 * 3600.0)
+    _age(folder, 2 * HOUR_S)
     assert orphans(store) == []
     _age(folder, UNFINISHED_KEPT_S + 60)
     assert orphans(store) == [f"running/{TRAIN.key}"]
-    _age(folder, 2 * 3600.0)
+    _age(folder, 2 * HOUR_S)
     place = _commit(store, TRAIN)
     assert collect_garbage(store) == [f"running/{TRAIN.key}"]
     assert not folder.exists() and store.at(place) is not None
 
 
-@pytest.mark.parametrize("fresh", ["a.bin", "b.bin", "c.bin"])
-def test_a_folder_is_as_young_as_the_newest_of_its_files(fresh: str, store: ArtifactStore) -> None:
-    folder = Path(store.base) / CORPUS.place
-    for name in ("a.bin", "b.bin", "c.bin"):
-        store.files.write_text(f"{CORPUS.place}/{name}", "")
-    _age(folder, 2 * 3600.0)
-    assert orphans(store) == [CORPUS.place]
-    os.utime(folder / fresh)
-    assert orphans(store) == []
-
-
-def test_a_folder_that_a_living_process_writes_stays_however_long_nothing_changes_in_it(store: ArtifactStore) -> None:
+def test_what_a_living_process_or_another_machine_writes_stays(store: ArtifactStore) -> None:
     with store.staged() as folder:
         (folder / "shards").mkdir()
         _age(folder, 10 * ELSEWHERE_KEPT_S)
-        assert collect_garbage(store, older_than_s=-1) == []
-        assert folder.exists()
-
-
-def test_a_folder_of_another_machine_s_process_stays_for_a_day(store: ArtifactStore) -> None:
-    with store.staged() as folder:
+        assert collect_garbage(store, older_than_s=-1) == [] and folder.exists()
         elsewhere = folder.with_name(folder.name.replace("~", "~other-host-", 1))
     elsewhere.mkdir()
-    _age(elsewhere, 2 * 3600.0)
+    _age(elsewhere, 2 * HOUR_S)
     assert orphans(store) == []
     _age(elsewhere, ELSEWHERE_KEPT_S + 60)
     assert orphans(store) == [f"{STAGING}/{elsewhere.name}"]
-
-
-def test_another_boot_with_the_same_name_is_another_machine(store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As two virtual machines made of one image are, with one store."""
-    monkeypatch.setattr(scratch, "BOOT_ID", Path(store.base) / "boot_id")
-    scratch._machine.cache_clear()
-    names = []
-    for boot in ("0a1b2c3d-0000", "4e5f6a7b-0000"):
-        (Path(store.base) / "boot_id").write_text(f"{boot}\n")
-        scratch._machine.cache_clear()
-        with store.staged() as folder:
-            names.append(folder.name.replace(f"~{os.getpid()}~", "~4194303~"))  # no such process here
-        (folder.parent / names[-1]).mkdir()
-    scratch.remove_left(folder.parent)
-    scratch._machine.cache_clear()
-    assert [path.name for path in folder.parent.iterdir()] == names[:1]
-
-
-def test_what_is_gone_by_then_is_passed_over(store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("probe-1", "probe-2"):
-        store.files.write_text(f"{STAGING}/{name}", "")
-    store.files.write_text(f"{STAGING}/abandoned/half.bin", "half")
-    listed = orphans(store, older_than_s=-1)
-    (Path(store.base) / STAGING / "probe-1").unlink()
-    (Path(store.base) / STAGING / "abandoned" / "half.bin").unlink()
-    (Path(store.base) / STAGING / "abandoned").rmdir()
-    monkeypatch.setattr(garbage, "orphans", lambda *_, **__: listed)
-    assert collect_garbage(store) == [f"{STAGING}/probe-2"]
 
 
 def test_what_is_finished_by_then_stays(store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,5 +77,55 @@ def test_what_is_finished_by_then_stays(store: ArtifactStore, monkeypatch: pytes
     assert listed == [CORPUS.place]
     _commit(store, CORPUS)
     monkeypatch.setattr(garbage, "orphans", lambda *_, **__: listed)
-    assert collect_garbage(store) == []
-    assert store.has(CORPUS)
+    assert collect_garbage(store) == [] and store.has(CORPUS)
+
+
+STARTED = """
+import sys
+from pathlib import Path
+from sentdist.store.scratch import scratch_folder
+
+with scratch_folder(Path(sys.argv[1]), "tune") as folder:
+    (folder / "file").write_text("left")
+    print(folder, flush=True)
+    sys.stdin.read()  # until it is killed, or the test fails
+"""
+
+
+def _start(parent: Path) -> tuple[subprocess.Popen[str], Path]:
+    process = subprocess.Popen([sys.executable, "-c", STARTED, str(parent)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    return process, Path(process.stdout.readline().strip())
+
+
+def test_what_a_killed_process_left_goes_with_the_next_one(tmp_path: Path) -> None:
+    (tmp_path / "somebody elses").mkdir()
+    killed, left = _start(tmp_path)
+    living, kept = _start(tmp_path)
+    with killed, living:
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        elsewhere = tmp_path / kept.name.replace("~", "~other-host-", 1).replace(f"~{living.pid}~", f"~{killed.pid}~")
+        elsewhere.mkdir()
+        (tmp_path / f"{left.name[:-8]}00000000").symlink_to(tmp_path)
+        with scratch_folder(tmp_path, "tune") as mine:
+            assert not left.exists()
+            names = {path.name for path in tmp_path.iterdir() if not path.is_symlink()}
+            assert names == {"somebody elses", kept.name, elsewhere.name, mine.name}
+        assert not mine.exists()
+        living.send_signal(signal.SIGKILL)
+        living.wait()
+    assert remove_left(tmp_path) == [kept]
+
+
+def test_old_copies_go_first_until_what_is_wanted_fits_and_a_tenth_of_the_disk_stays_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, age_s in {"oldest": 4.0, "older": 3.0, "old": 2.0, "used": 0.5}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "weights").write_bytes(b"w" * 1000)
+        os.utime(tmp_path / name, (1e9 - age_s * IN_USE_S,) * 2)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(total=10_000, free=1_200))
+    assert make_room(tmp_path, 200, now=1e9) == []
+    assert make_room(tmp_path, 1_500, now=1e9) == [tmp_path / "oldest", tmp_path / "older"]
+    assert make_room(tmp_path, 10_000, now=1e9) == [tmp_path / "old"], "one that was used today stays"

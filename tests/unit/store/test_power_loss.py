@@ -13,7 +13,6 @@ from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.stages import Train
 from sentdist.stages.ranks import ALONE
 from sentdist.store.store import ArtifactStore
-from sentdist.store.sweep import load_sweep, save_sweep, sweep_record
 from tests.support.planning import plan_of, small_recipe
 from tests.support.power_loss import Disk, disk_at
 
@@ -86,18 +85,6 @@ def test_a_training_goes_on_from_the_last_checkpoint_that_was_written(tmp_path: 
         _save_three(disk)
     assert len(disk.remains) > 20
     assert _broken_checkpoints(disk, tmp_path / "after") == []
-
-
-def test_a_sweeps_plan_is_whole_or_as_it_was_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with disk_at(tmp_path / "disk", monkeypatch) as disk:
-        store = ArtifactStore(disk.root / "store")
-        for _ in range(2):
-            save_sweep(store, sweep_record(PLAN))
-            disk.promise()
-    for remains in disk.remains:
-        left = ArtifactStore(remains.lay_out(tmp_path / "after") / "store")
-        if remains.num_promised or left.files.names("sweeps") == [f"{PLAN.recipe.name}.json"]:
-            assert load_sweep(left, PLAN.recipe.name) == sweep_record(PLAN)
 
 
 @pytest.mark.parametrize(("work", "broken"), [(_commit_three, _broken_artifacts), (_save_three, _broken_checkpoints)])

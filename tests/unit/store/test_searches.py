@@ -19,7 +19,6 @@ from sentdist.store.searches import (
     TrialEnded,
     TrialSuggested,
     append_event,
-    find_search,
     latest,
     load_events,
     load_search,
@@ -103,19 +102,7 @@ def test_what_is_known_follows_from_the_lines_one_by_one() -> None:
     assert state.record("small").reason is None and state.chosen is not None
 
 
-def test_a_method_is_held_against_its_own_trials_and_a_stage_is_paid_for_once() -> None:
-    state = SearchState()
-    other = TrialSuggested(number=3, method="base", suggestion={}, train="t3", at=40.0)
-    for event in (*EVENTS, other, rung(3, 0.5, 70.0).model_copy(update={"paid_for": ("c",)}), rung(2, 0.5, 40.0)):
-        state.take(event)
-    assert state.devs_before(state.trials[2]) == [60.0, 50.0] and state.devs_before(state.trials[3]) == []
-    assert state.paid_for == {"a", "b", "c"}
-    state.take(TrialEnded(number=3, state="finished"))
-    assert (state.best_dev("rcl"), state.best_dev("base")) == (55.0, 70.0)
-    assert [trial.number for trial in state.record("small").of_method("base")] == [3]
-
-
-@pytest.mark.parametrize("damage", [b"\xff\x00\n", b"{}\n", b'12345678 {"what": "ended", "number": 1, "state": "pruned"}\n', b"half a li"])
+@pytest.mark.parametrize("damage", [b"\xff\x00\n", b'12345678 {"what": "ended", "number": 1, "state": "pruned"}\n', b"half a li"])
 def test_a_damaged_line_costs_itself_alone(damage: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = ArtifactStore(tmp_path)
     file = kept(store, EVENTS[:4])
@@ -135,21 +122,6 @@ def test_a_search_that_asks_something_else_begins_anew(tmp_path: Path) -> None:
     assert [trial.suggestion for trial in found.trials] == [{"training.learning_rate": 0.5}]
     assert latest(load_events(store, "small"), identity="one") == ()
     assert len(latest(load_events(store, "small"), identity="two")) == 2
-
-
-def test_no_search_is_said_or_none(tmp_path: Path) -> None:
-    store = ArtifactStore(tmp_path)
-    assert find_search(store, "small") is None
-    with pytest.raises(StoreError, match=r"search small: found nothing; expected a search that was started"):
-        load_search(store, "small")
-
-
-@pytest.mark.parametrize("end", ["\u2028", "\u2029", "\x85"])
-def test_letters_that_end_a_line_elsewhere_end_none_here(end: str, tmp_path: Path) -> None:
-    store = ArtifactStore(tmp_path)
-    asked = SearchBegun(identity="one", recipe={"about": f"Which is better?{end}Asked again."}, methods={}, at=0.0)
-    kept(store, (asked, suggested(0, 0.5)))
-    assert load_events(store, "small") == (asked, suggested(0, 0.5))
 
 
 def test_a_process_that_finds_lines_of_another_one_notes_nothing_more(tmp_path: Path) -> None:
