@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,21 +11,22 @@ from typing import Any, Literal
 from unittest import mock
 
 import pytest
-from ray.exceptions import ActorUnavailableError, RayActorError, RayTaskError
+from ray.exceptions import ActorDiedError, ActorUnavailableError, RayActorError, RayTaskError, WorkerCrashedError
 
-from sentdist.errors import ArtifactLost, DataError, SentdistError, SweepStopped
+from sentdist.errors import ArtifactLost, DataError, ResourceError, SentdistError, SweepStopped
 from sentdist.execution.board import actor, client, printer, stage_task
 from sentdist.execution.board.actor import BoardActor
 from sentdist.execution.board.artifact_lookup import ArtifactLookup
-from sentdist.execution.board.attempts import may_be_a_lost_peer
+from sentdist.execution.board.attempts import Attempts, GroupLostError, end_of, may_be_a_lost_peer
+from sentdist.execution.board.background import BackgroundTasks
 from sentdist.execution.board.client import BoardClient
-from sentdist.execution.board.diagnosis import STANDSTILL_S
 from sentdist.execution.board.event_log import EventLog
 from sentdist.execution.board.event_sink import EventSink
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.in_flight import Work
 from sentdist.execution.board.submission import Submission, most_pools, stopped
 from sentdist.execution.cluster.names import HEAD
+from sentdist.execution.cluster.ray_errors import HostTakenAwayError
 from sentdist.execution.demand import Demand
 from sentdist.execution.progress import SweepProgress
 from sentdist.plan.corpora.rows import RowsCorpus
@@ -35,7 +37,11 @@ from tests.support.planning import plan_of, small_recipe
 from tests.support.waiting import wait_for
 
 STAGE = RowsCorpus(source="toy", source_revision="1")
+
+
 SAID = {"where": "here", "found": "this", "expected": "that", "remedy": "None."}
+
+Driven = Callable[..., tuple[object, list[StageEvent], list[tuple[Any, ...]]]]
 
 
 def _demand(way: Literal["task", "group", "pool"]) -> Demand:
@@ -47,35 +53,21 @@ def _submission(root: Path, *, max_failures: int = 1) -> Submission:
     return Submission(context=Context(store=ArtifactStore(root), runtime=runtime), sweep="mine")
 
 
-@pytest.mark.parametrize(("way", "is_waiting"), [("task", False), ("pool", True)])
-def test_a_process_that_has_started_waits_for_room_no_more_and_one_that_drives_others_does(
-    way: Literal["task", "pool"], is_waiting: bool
-) -> None:
-    async def scene() -> None:
+def test_a_process_that_has_started_waits_for_room_no_more_and_one_that_drives_others_does() -> None:
+    async def scene(way: Literal["task", "pool"]) -> bool:
         board = BoardActor(mock.Mock(), 1.0)
         board._waiting.add(STAGE.key)
         board._work.add(Work(ref=mock.Mock(), stage=STAGE, demand=_demand(way)))
         await board.post(StageEvent(key=STAGE.key, kind="corpus", label="toy", what="started"))
-        assert (STAGE.key in board._waiting) == is_waiting
+        return STAGE.key in board._waiting
 
-    asyncio.run(scene())
-
-
-@pytest.mark.parametrize(
-    ("error", "way", "may_be"),
-    [
-        (RuntimeError("connection closed by peer"), "group", True),
-        (RuntimeError("connection closed by peer"), "pool", True),
-        (RuntimeError("of its own"), "task", False),
-        (DataError(**SAID), "group", False),
-    ],
-)
-def test_only_what_has_peers_can_have_lost_one(error: Exception, way: Literal["task", "group", "pool"], may_be: bool) -> None:
-    assert may_be_a_lost_peer(error, _demand(way)) == may_be
+    assert (asyncio.run(scene("task")), asyncio.run(scene("pool"))) == (False, True)
 
 
-def test_a_worker_is_heard_several_times_before_its_silence_is_reported() -> None:
-    assert 3 * EventSink(board=None).every_s < STANDSTILL_S
+def test_only_what_has_peers_can_have_lost_one() -> None:
+    closed = RuntimeError("connection closed by peer")
+    assert may_be_a_lost_peer(closed, _demand("group")) and may_be_a_lost_peer(closed, _demand("pool"))
+    assert not may_be_a_lost_peer(closed, _demand("task")) and not may_be_a_lost_peer(DataError(**SAID), _demand("group"))
 
 
 @pytest.mark.parametrize("is_room", [True, False])
@@ -153,26 +145,27 @@ def test_work_that_was_stopped_ends_as_stopped_whatever_it_raised(
         list(driver.follow(STAGE))
 
 
-@pytest.mark.parametrize(("way", "by_force"), [("task", True), ("pool", True), ("group", False)])
-@pytest.mark.parametrize("ends", [True, False])
-def test_a_group_is_interrupted_first_and_ended_by_force_where_that_does_not_help(
-    way: Literal["task", "group", "pool"], by_force: bool, ends: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_group_is_interrupted_first_and_ended_by_force_where_that_does_not_help(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only Ray Train's controller gives back what its workers have reserved; what waits in a library ends by force alone."""
     forces: list[bool] = []
-
-    async def waited(tasks: object, timeout: float) -> tuple[list[int], list[int]]:
-        return ([1], []) if ends else ([], [1])
-
-    async def scene() -> None:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        monkeypatch.setattr(stage_task.asyncio, "wait", waited)
-        monkeypatch.setattr(stage_task.asyncio, "wrap_future", lambda _: future)
-        await stage_task.abort(mock.Mock(), _demand(way))
-
     monkeypatch.setattr(stage_task.ray, "cancel", lambda task, force: forces.append(force))
-    asyncio.run(scene())
-    assert forces == [by_force] + [True] * (not ends)
+
+    async def scene(way: Literal["task", "group", "pool"], ends: bool) -> None:
+        async def waited(tasks: object, timeout: float) -> tuple[list[int], list[int]]:
+            return ([1], []) if ends else ([], [1])
+
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        with monkeypatch.context() as patched:
+            patched.setattr(stage_task.asyncio, "wait", waited)
+            patched.setattr(stage_task.asyncio, "wrap_future", lambda _: future)
+            await stage_task.abort(mock.Mock(), _demand(way))
+
+    ways: tuple[tuple[Literal["task", "group", "pool"], bool], ...] = (("task", True), ("pool", True), ("group", False))
+    for way, by_force in ways:
+        for ends in (True, False):
+            forces.clear()
+            asyncio.run(scene(way, ends))
+            assert forces == [by_force] + [True] * (not ends)
 
 
 def test_ray_itself_never_tries_a_stage_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -264,33 +257,6 @@ def test_a_client_that_opens_another_board_parts_from_the_one_before(monkeypatch
     assert all(call.kwargs.items() >= where.items() for call in opened.call_args_list)
 
 
-def test_a_board_whose_last_submission_leaves_while_it_is_stopped_answers_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    killed: list[object] = []
-    monkeypatch.setattr(actor.ray, "kill", killed.append)
-    monkeypatch.setattr(actor, "_this_board", lambda: "the board")
-    monkeypatch.setattr(actor, "ANSWER_S", 0.05)
-    over = asyncio.Event()
-
-    async def ended(works: object) -> None:
-        await over.wait()
-
-    async def scene() -> None:
-        board, mine = BoardActor(mock.Mock(), 1.0), _submission(tmp_path)
-        board._note_submission(mine)
-        stopping = asyncio.ensure_future(board.stop("mine"))
-        await asyncio.sleep(0)
-        leaving = asyncio.ensure_future(board.leave(mine.id))
-        await asyncio.sleep(0.01)
-        over.set()
-        await leaving
-        assert await stopping == 0 and not killed, "the caller of `stop` has no answer yet"
-        await asyncio.sleep(0.2)
-        assert killed == ["the board"]
-
-    monkeypatch.setattr(actor, "_ended", ended)
-    asyncio.run(scene())
-
-
 def test_an_elastic_training_may_have_a_pool_driven_for_each_of_its_most_workers(tmp_path: Path) -> None:
     elastic, fixed = (Context(store=ArtifactStore(tmp_path), runtime=Runtime(engine="torch", workers=workers)) for workers in ((1, 3), 2))
     assert most_pools([Submission(context=elastic, trainings_at_once=2)]) == 6
@@ -340,3 +306,161 @@ def test_a_board_is_that_of_its_store_and_of_the_code_that_it_runs(monkeypatch: 
         monkeypatch.setattr(client, "code_digest", lambda digest=digest: digest)
         names |= {client.board_name(ArtifactStore(tmp_path / place)) for place in ("one", "two", "one")}
     assert len(names) == 4 and all(name.startswith(client.BOARDS) for name in names)
+
+
+@pytest.fixture
+def driven(tmp_path: Path) -> Iterator[Driven]:
+    """Drives a stage whose attempts end so; what came of it, the events, and what was noted in its run."""
+
+    def drive(*ends: object, max_failures: int = 1) -> tuple[object, list[StageEvent], list[tuple[Any, ...]]]:
+        noted: list[tuple[Any, ...]] = []
+        left = list(ends)
+
+        async def attempt(*_: object) -> object:
+            end = left.pop(0)
+            if isinstance(end, BaseException):
+                raise end
+            return end
+
+        async def scene() -> tuple[object, list[StageEvent]]:
+            board = BoardActor(mock.Mock(), 1.0)
+            board._attempt = attempt  # type: ignore[method-assign, assignment]
+            try:
+                found: object = await board.drive(STAGE, _submission(tmp_path, max_failures=max_failures))
+            except Exception as error:
+                found = error
+            last = board._events.last_number
+            return found, (await board._events.after(0, is_over=lambda: True))[0] if last else []
+
+        with mock.patch.object(actor, "note_failed", SimpleNamespace(remote=lambda *given: noted.append(given[1:]))):
+            found, events = asyncio.run(scene())
+        assert not left
+        return found, events, noted
+
+    yield drive
+
+
+def test_a_stage_whose_process_is_lost_is_built_again_until_that_was_too_often(driven: Driven) -> None:
+    found, events, noted = driven(WorkerCrashedError(), "built")
+    assert found == "built" and [event.what for event in events] == ["retry"] and not noted
+    found, events, noted = driven(WorkerCrashedError(), WorkerCrashedError())
+    assert isinstance(found, ResourceError) and "lost 2 times before its first checkpoint (WorkerCrashedError" in str(found)
+    assert [event.what for event in events] == ["retry", "failed"]
+    assert [(key, message.partition(":")[0]) for key, message in noted] == [(STAGE.key, "ResourceError")]
+
+
+def test_a_group_whose_hosts_are_given_notice_again_and_again_is_given_up_in_the_end(driven: Driven) -> None:
+    """Not at the second: on spot machines that is no failure. Nor never, where it never gets as far as a checkpoint."""
+    gone = GroupLostError(HostTakenAwayError("Training was interrupted by node preemption"))
+    found, events, _ = driven(*[gone] * 5, "built")
+    assert found == "built" and [event.what for event in events] == ["retry"] * 5
+    found, events, noted = driven(*[gone] * 6)
+    assert isinstance(found, ResourceError) and [event.what for event in events] == ["retry"] * 5 + ["failed"] and len(noted) == 1
+    assert "a host of it was given notice to leave 6 times before its first checkpoint (HostTakenAwayError: Training was" in str(found)
+    assert "runtime.checkpoint_every_s" in str(found) and "max_failures" not in str(found)
+    found, _, _ = driven(gone, GroupLostError(ActorDiedError()), gone, GroupLostError(ActorDiedError()))
+    assert "lost 2 times before its first checkpoint (ActorDiedError" in str(found), "others count as ever"
+
+
+def test_losses_are_counted_since_the_last_checkpoint_that_advanced() -> None:
+    for max_failures, steps, is_over in (
+        (0, [0], True),
+        (1, [0], False),
+        (1, [10, 10], True),  # it had got on before the first loss, not between the two
+        (1, [10, 20, 30, 40], False),  # a machine that is taken away again and again
+        (2, [10, 10, 11, 11], False),
+        (1, [10, 5], True),  # a checkpoint that is gone is not progress
+        (2, [10, 5, 10], True),  # nor is it to come to where it was
+    ):
+        attempts = Attempts(max_failures=max_failures)
+        for step in steps:
+            attempts = attempts.after_loss(step)
+        assert attempts.are_over == is_over, steps
+        assert ("checkpoint of step" in attempts.next_one) == (max(steps) > 0)
+
+
+def test_hosts_that_were_given_notice_are_counted_apart() -> None:
+    losses: tuple[tuple[list[tuple[int, bool]], bool], ...] = (
+        ([(0, True)] * 5, False),
+        ([(0, True)] * 6, True),  # without an end it would begin again and again
+        ([(step, True) for step in range(20)], False),  # it gets on between two of them
+        ([(0, True), (0, False), (0, True), (0, False)], True),
+        ([(0, False), (5, True), (5, False)], False),  # it had got on since
+    )
+    for lost, is_over in losses:
+        attempts = Attempts(max_failures=1)
+        for step, was_announced in lost:
+            assert not attempts.are_over
+            attempts = attempts.after_loss(step, was_announced=was_announced)
+        assert attempts.are_over == is_over, lost
+    assert Attempts(max_failures=0, num_announced=6).are_over and not Attempts(max_failures=9, num_announced=9).are_over
+
+
+def test_what_a_task_raises_is_logged_at_once_and_a_cancelled_one_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    error = ValueError("of a body")
+    done: list[str] = []
+
+    async def works() -> None:
+        await asyncio.sleep(0)
+        done.append("it")
+
+    async def fails() -> None:
+        raise error
+
+    async def drive() -> None:
+        background = BackgroundTasks()
+        for work in (works(), fails(), asyncio.sleep(60.0)):
+            background.start(work)
+        sleeping = next(task for task in asyncio.all_tasks() if "sleep" in repr(task.get_coro()))
+        await asyncio.sleep(0.01)
+        sleeping.cancel()
+        await asyncio.sleep(0.01)
+        assert [record.exc_info[1] for record in caplog.records if record.exc_info] == [error]
+
+    asyncio.run(drive())
+    of_tasks = [record for record in caplog.records if record.name.startswith(("sentdist.execution.board", "asyncio"))]
+    assert done == ["it"] and len(of_tasks) == 1  # a thread that another test has left may log, too
+
+
+def _event(label: str) -> StageEvent:
+    return StageEvent(key=label, kind="scores", label=label, what="finished", seconds=1.0)
+
+
+def test_what_was_reported_before_the_end_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    reported: list[StageEvent] = []
+
+    def get(since: int) -> tuple[list[StageEvent], int]:
+        return reported[since:], len(reported)
+
+    def wait(refs: list[int], timeout: float) -> tuple[list[int], list[int]]:
+        time.sleep(0.01)
+        return (refs, []) if len(reported) > refs[0] else ([], refs)
+
+    monkeypatch.setattr(printer, "ray", SimpleNamespace(wait=wait, get=get))
+    monkeypatch.setattr(printer, "LOOK_UP_S", 0.01)
+    submission = SimpleNamespace(context=SimpleNamespace(store=None), sweep="mine")
+    board: Any = SimpleNamespace(events=lambda since: since or 0, submission=submission, reopen=lambda: None)
+    lines: list[str] = []
+    with printer.printed_events(board, SweepProgress({}), lines.append):
+        reported.extend(_event(f"stage {number}") for number in range(100))
+    assert sum("stage" in line for line in lines) == 100
+
+
+def test_a_head_that_is_gone_is_reported_once_before_ray_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter([True, False, True, *[False] * 9])
+    monkeypatch.setattr(printer, "HEAD_S", 0.0)
+    monkeypatch.setattr(printer, "takes_connections", lambda _: next(looks))
+    monkeypatch.setattr(printer, "ray", SimpleNamespace(get_runtime_context=lambda: SimpleNamespace(gcs_address="127.0.0.1:9")))
+    head = printer._Head("mine")
+    said = [head.notice() for _ in range(9)]
+    assert [number for number, line in enumerate(said) if line] == [4], "one failure may be a busy head"
+    assert "127.0.0.1:9" in str(said[4]) and "sentdist up" in str(said[4])
+
+
+def test_a_lost_input_that_took_a_group_is_no_failure_and_a_mistake_is_final(driven: Driven) -> None:
+    mistake, lost = DataError(**SAID), ArtifactLost(**SAID)
+    found, events, noted = driven(GroupLostError(mistake), max_failures=5)
+    assert found is mistake and [event.what for event in events] == ["failed"] and len(noted) == 1
+    found, events, noted = driven(GroupLostError(lost), max_failures=5)
+    assert found is lost and [event.what for event in events] == ["lost"] and not noted, "who asked for it asks again"
+    assert end_of(STAGE, mistake).what == "failed"

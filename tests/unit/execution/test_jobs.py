@@ -22,6 +22,8 @@ TEXT = (
     "\x1b[0m  [1/2]  train\n2026-11-29 22:10:09,123\tWARNING util.py:9 -- Old.\n\n",
     "WARNING: a loss of our own is not finite",
 )
+
+
 OURS = ["12:00:00  [1/2]  train", "", "WARNING: a loss of our own is not finite"]
 
 
@@ -47,19 +49,17 @@ class _Client:
         return "raysubmit_1"
 
 
-@pytest.mark.parametrize(
-    ("status", "code", "more", "expected"),
-    [
+def test_a_job_is_followed_by_its_own_lines_to_its_exit_code() -> None:
+    ends: tuple[tuple[JobStatus, int | None, list[str], int], ...] = (
         (JobStatus.SUCCEEDED, 0, [], 0),
         (JobStatus.FAILED, 2, [], 2),
         (JobStatus.FAILED, None, ["no such module"], 1),
         (JobStatus.STOPPED, None, ["raysubmit_1 was stopped."], 1),
-    ],
-)
-def test_a_job_is_followed_by_its_own_lines_to_its_exit_code(status: JobStatus, code: int | None, more: list[str], expected: int) -> None:
-    lines: list[str] = []
-    assert follow(Job(id="raysubmit_1", sweep="demo", client=_Client(status, code)), lines.append) == expected  # type: ignore[arg-type]
-    assert lines == OURS + more
+    )
+    for status, code, more, expected in ends:
+        lines: list[str] = []
+        assert follow(Job(id="raysubmit_1", sweep="demo", client=_Client(status, code)), lines.append) == expected  # type: ignore[arg-type]
+        assert lines == OURS + more
 
 
 def test_a_lost_connection_says_how_to_go_on() -> None:

@@ -1,31 +1,47 @@
-"""A training on one worker: it goes on from its own checkpoints, and leaves none behind."""
+"""A training on its workers: it goes on from its own checkpoints, who speaks and keeps time, what is reserved and given back."""
 
 from __future__ import annotations
 
+import math
+import os
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
+import torch.distributed as dist
 from safetensors.torch import load_file
+from torch import nn
 
 from sentdist.errors import ResourceError
 from sentdist.execution.board.submission import Submission
-from sentdist.execution.demand import Demand
-from sentdist.execution.training import rank
+from sentdist.execution.demand import Demand, stage_demand
+from sentdist.execution.training import deepspeed_engine, rank, reporter
+from sentdist.execution.training.checkpoint_clock import CheckpointClock
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.execution.training.engines import engine_of
 from sentdist.execution.training.rank import train_as_first_rank, train_rank
+from sentdist.execution.training.reporter import ProgressReporter
+from sentdist.learning import engine, gradient_buckets
+from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.engine import TorchEngine
+from sentdist.learning.loop import StepReport, StepSeconds
+from sentdist.learning.optimization import Optimization
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
-from sentdist.stages.ranks import Ranks
+from sentdist.stages.ranks import ALONE, Ranks
+from sentdist.store.store import ArtifactStore
 from sentdist.tracking.tracker import NullRun
+from tests.support.every_stage import one_of_each
 from tests.support.lost_training import HostLost, RecordingSink
 from tests.support.rank_threads import on_ranks
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
@@ -57,6 +73,7 @@ def _weights(stage: Train, context: Context) -> dict[str, torch.Tensor]:
 def test_a_lost_training_goes_on_and_ends_with_the_same_parameters(prepared: Any) -> None:
     stage, context = prepared("whole")
     train_as_first_rank(stage, Submission(context=context), RecordingSink(), NullRun())
+    assert not (Path(context.store.root) / "running" / stage.key).exists(), "a finished training leaves no checkpoint behind"
     again, interrupted = prepared("interrupted")
     submission = Submission(context=interrupted)
     with pytest.raises(HostLost):
@@ -84,12 +101,6 @@ def test_a_training_that_goes_on_reports_the_steps_that_it_would_have_reported(p
     assert [[event.step for event in sink.reported if event.what == "step"] for sink in (lost, after)] == [[2, 4, 6], list(range(6, 25, 2))]
 
 
-def test_a_finished_training_leaves_no_checkpoint_behind(prepared: Any) -> None:
-    stage, context = prepared("finished")
-    train_as_first_rank(stage, Submission(context=context), RecordingSink(), NullRun())
-    assert not (Path(context.store.root) / "running" / stage.key).exists()
-
-
 def test_an_engine_is_made_as_the_runtime_says() -> None:
     for runtime, expected in (
         (Runtime(engine="torch"), (TorchEngine, {"device": "cuda:1"})),
@@ -115,3 +126,200 @@ def test_a_gpu_that_one_rank_cannot_use_is_reported_by_all(monkeypatch: pytest.M
     monkeypatch.setattr(rank, "ranks_here", lambda: here.ranks)
     monkeypatch.setattr(rank, "use_reserved", reserved)
     assert [str(error).partition(";")[0] for error in on_ranks(3, train)] == ["runtime.gpus_per_worker: found Tesla V100"] * 3
+
+
+class Worker:
+    """One of `world_size` workers; its session has three events, at each of which a checkpoint is due."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, number: int, world_size: int) -> None:
+        self.calls, self.sink, self.run = Mock(), Mock(), Mock()
+        self.heartbeats, self.clock, self.reporter = Mock(), Mock(), Mock()
+        self.events: list[Any] = ["first", "second", "third"]
+        self.error: Exception | None = None
+        self.context = Context(store=ArtifactStore(folder), runtime=Runtime(engine="torch", workers=world_size))
+        self.stage = one_of_each()["train"]
+        self.session = session = SimpleNamespace(progress=SimpleNamespace(step=0), votes=0.0, hold=Mock())
+        resumed = SimpleNamespace(session=session, note=None, step=None)
+        ranks = Ranks(rank=number, world_size=world_size, exchange=lambda said: [said], gather=lambda said: [said])
+        self.clock.return_value.is_due.return_value = True
+        self.calls.begin_or_resume.return_value = session
+        for name, stand_in in {
+            "ranks_here": lambda: ranks,
+            "from_rung": lambda *_, **__: resumed,
+            "events_until": self._events,
+            "Heartbeats": self._beating,
+            "CheckpointClock": self.clock,
+            "ProgressReporter": self.reporter,
+        }.items():
+            monkeypatch.setattr(rank, name, stand_in)
+        for name in ("use_reserved", "let_freed_memory_go", "_make_tokens", "begin_or_resume", "save_checkpoint", "publish_training"):
+            monkeypatch.setattr(rank, name, getattr(self.calls, name))
+
+    @contextmanager
+    def _beating(self, stage: Any, sink: Any, *, worker: str) -> Iterator[Any]:
+        self.calls.beating(worker)
+        yield self.heartbeats
+
+    def _events(self, stage: Any, session: Any, *, vote: Any) -> Iterator[Any]:
+        assert vote is self.clock.return_value.vote
+        yield from self.events
+        if self.error is not None:
+            raise self.error
+
+    def train(self) -> None:
+        assert isinstance(self.stage, Train)
+        rank.train_rank(self.stage, self.context, self.sink, self.run)
+
+
+def test_each_worker_is_known_by_its_number_and_the_first_one_speaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for number, world_size, name in ((0, 1, ""), (0, 2, "rank 0"), (1, 2, "rank 1")):
+        worker = Worker(monkeypatch, tmp_path, number, world_size)
+        worker.train()
+        worker.calls.beating.assert_called_once_with(name)
+        speaks = worker.sink if number == 0 else None
+        assert worker.calls.begin_or_resume.call_args.args[3] is speaks
+        assert [call.args[3] for call in worker.calls.save_checkpoint.call_args_list] == [speaks] * 3
+        assert worker.reporter.called == (number == 0), "or each step would stand on the run once for each worker"
+        assert [call.args[0] for call in worker.reporter.return_value.on_event.call_args_list] == (worker.events if number == 0 else [])
+        worker.clock.assert_called_once_with(worker.context.runtime, rank=number, is_leaving=worker.heartbeats.is_leaving)
+        assert worker.clock.return_value.restart.call_count == 3
+
+
+def test_where_a_checkpoint_is_owed_the_session_is_held(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for is_owed in (False, True):
+        worker = Worker(monkeypatch, tmp_path, 0, 2)
+        worker.clock.return_value.is_due.return_value, worker.clock.return_value.is_owed = False, is_owed
+        worker.train()
+        assert worker.session.hold.call_count == (3 if is_owed else 0)
+        assert not worker.calls.save_checkpoint.called
+
+
+def test_a_training_keeps_to_what_it_has_reserved_and_gives_back_what_it_held(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for error in (None, RuntimeError("a peer is gone")):
+        worker = Worker(monkeypatch, tmp_path, 0, 2)
+        worker.error = error
+        with pytest.raises(RuntimeError) if error else nullcontext():
+            worker.train()
+        worker.calls.use_reserved.assert_called_once_with(stage_demand(worker.stage, worker.context.runtime))
+        worker.calls.let_freed_memory_go.assert_called_once_with()
+        worker.reporter.return_value.close.assert_called_once_with()
+        assert worker.calls.publish_training.called == (error is None)
+
+
+def test_the_first_worker_tells_of_steps_speed_and_machine_and_of_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(reporter, "add", lambda metric, amount, **labels: counted.append((metric, amount, labels)))
+    sink, run, heartbeats = Mock(), Mock(), Mock()
+    history = [{"step": 5, "loss": 0.5}]  # of an attempt before it went on from a checkpoint
+    session: Any = SimpleNamespace(history=history, progress=SimpleNamespace(step=5), schedule=SimpleNamespace(num_steps=20))
+    reported = ProgressReporter(one_of_each()["train"], session, sink, run, heartbeats)  # type: ignore[arg-type]
+    run.watch_system.assert_called_once_with()
+    heartbeats.report_step.assert_called_once_with(5, 20), "where it is, before its next step"
+    history.append({"step": 6, "loss": 0.25})
+    session.progress.step = 6
+    step = Mock(spec=StepReport, step=5, num_sentences=24, loss=0.25, seconds=Mock(total=2.0))
+    reported.on_event(step)
+    assert [(call.args, call.kwargs) for call in run.metrics.call_args_list] == [(({"loss": 0.25},), {"step": 6})]
+    assert counted == [(reporter.SENTENCES, 24, {"kind": "train"})]
+    assert heartbeats.report_step.call_args.args == (6, 20)
+    event = sink.post.call_args.args[0]
+    assert (event.what, event.step, event.sentences_per_s) == ("step", 6, 12.0)
+    reported.close()
+    run.close.assert_called_once_with()
+
+
+def test_a_rank_computes_on_the_gpu_that_ray_train_gave_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not on the first one that it sees: workers of a host see the GPUs of all of them."""
+    monkeypatch.setattr("ray.train.torch.get_device", lambda: torch.device("cuda", 2))
+    runtime = Runtime(engine="torch", workers=4, gpus_per_worker=1)
+    engines, places = Mock(), Mock()
+    monkeypatch.setattr(rank, "engine_of", engines)
+    monkeypatch.setattr(rank, "placed", places)
+    monkeypatch.setattr(rank, "TrainSession", Mock())
+    monkeypatch.setattr(rank, "bank_of", Mock())
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for is_a_rank, device in ((True, "cuda:2"), (False, "cuda")):
+        monkeypatch.setattr(rank.dist, "is_initialized", lambda is_a_rank=is_a_rank: is_a_rank)
+        rank._start_session(Mock(), Mock(runtime=runtime), ALONE)
+        assert engines.call_args.args == (runtime, device)
+        assert places.call_args.args[-1] == torch.device(device), "and has its bank there"
+
+
+SECONDS = StepSeconds(data=0, forward=0, loss=0, backward=0, optimizer=0, waiting=0)
+
+
+def report(step: int, *, is_latest: bool = True) -> StepReport:
+    return StepReport(step=step, loss=1.0, grad_norm=1.0, lr=1.0, num_sentences=8, seconds=SECONDS, is_latest=is_latest)
+
+
+def test_the_votes_at_the_event_decide() -> None:
+    for passed_s, steps_done, at_score, is_due in (
+        (99.0, 5, False, False),
+        (100.0, 5, False, True),
+        (9.0, 5, True, False),
+        (10.0, 7, True, True),  # a dev score comes at any step
+        (1e9, 7, False, False),  # between two looks at the clock
+    ):
+        clock = CheckpointClock(Runtime(checkpoint_every_s=100.0, log_every=5))
+        event = DevScore(step=steps_done, score=80.0) if at_score else report(steps_done - 1)
+        assert clock.is_due(event, votes=passed_s) == is_due
+
+
+def test_of_an_engine_that_is_ahead_one_is_due_after_the_step_that_it_has_begun() -> None:
+    clock = CheckpointClock(Runtime(checkpoint_every_s=100.0, log_every=5))
+    said = [(clock.is_due(report(step, is_latest=step == 5), votes=100.0), clock.is_owed) for step in (3, 4, 5)]
+    assert said == [(False, False), (False, True), (True, False)]
+    assert not clock.is_due(report(6), votes=100.0)
+
+
+def test_the_first_ranks_clock_is_the_one_that_is_read() -> None:
+    first, second = (CheckpointClock(Runtime(checkpoint_every_s=100.0), rank=rank) for rank in (0, 1))
+    assert first.vote() > 0 and second.vote() == 0
+    began = time.monotonic()
+    first.restart()
+    assert 0 <= first.vote() <= time.monotonic() - began
+    assert math.isinf(CheckpointClock(Runtime(), rank=1, is_leaving=lambda: True).vote())
+
+
+@pytest.mark.parametrize("leaves", [0, 1])
+def test_a_host_that_is_about_to_leave_makes_one_checkpoint_due_at_once(leaves: int) -> None:
+    leaving = [False]
+    runtime = Runtime(checkpoint_every_s=100.0, log_every=5)
+    clocks = [CheckpointClock(runtime, rank=rank, is_leaving=lambda rank=rank: leaving[0] and rank == leaves) for rank in (0, 1)]  # type: ignore[misc]
+
+    def are_due() -> list[bool]:
+        votes = sum(clock.vote() for clock in clocks)
+        return [clock.is_due(report(4), votes=votes) for clock in clocks]
+
+    assert are_due() == [False, False]
+    leaving[0] = True
+    assert are_due() == [True, True]
+    assert are_due() == [True, True], "still owed: none was written"
+    for clock in clocks:
+        clock.restart()
+    assert are_due() == [False, False]
+
+
+class Anywhere(nn.Linear):
+    """Lies on whatever device it is sent to."""
+
+    def to(self, *_: Any, **__: Any) -> Anywhere:
+        return self
+
+
+@pytest.mark.parametrize(("device", "named"), [("cuda:2", "2"), ("cpu", "1")])
+def test_deepspeed_computes_on_the_gpu_that_the_worker_was_given(device: str, named: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second worker of a host, where each has two GPUs: Ray Train gives it number 2 of the four that it sees."""
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    reported: list[str] = []
+
+    def initialize(*, model: nn.Module, **_: Any) -> tuple[Any, ...]:
+        reported.append(os.environ["LOCAL_RANK"])  # which names the GPU: deepspeed/runtime/engine.py, _set_distributed_vars
+        return SimpleNamespace(module=model, destroy=lambda: None), None, None, None
+
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    for module in (deepspeed_engine, engine, gradient_buckets):
+        monkeypatch.setattr(module, "rank_and_world_size", lambda: (1, 2))
+    monkeypatch.setattr(deepspeed_engine, "_import_deepspeed", lambda device: SimpleNamespace(initialize=initialize))
+    DeepSpeedEngine(Anywhere(2, 2), Optimization(num_steps=1), device=torch.device(device))
+    assert reported == [named]

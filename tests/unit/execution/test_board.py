@@ -11,12 +11,11 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from ray.exceptions import ActorUnavailableError, RayError
+from ray.exceptions import RayError
 
 from sentdist.errors import ArtifactLost, DataError, SentdistError
-from sentdist.execution.board import actor, client, event_log
+from sentdist.execution.board import actor, event_log
 from sentdist.execution.board.actor import BoardActor
-from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.resizable_semaphore import ResizableSemaphore
 from sentdist.execution.board.submission import Submission
@@ -32,6 +31,8 @@ from sentdist.store.store import Artifact, ArtifactStore
 from tests.support.planning import plan_of, small_recipe
 
 CORPUS = RowsCorpus(source="toy", source_revision="1")
+
+
 ENOUGH_S = 5.0
 
 
@@ -103,16 +104,22 @@ class GatedStore(ArtifactStore):
 
 
 def test_a_board_answers_others_while_a_store_is_slow(fake_ray: FakeRay, tmp_path: Path) -> None:
-    store = GatedStore(tmp_path)
+    store, leaves = GatedStore(tmp_path), _submission(GatedStore(tmp_path / "other"))
     finished = _finish(ArtifactStore(tmp_path), CORPUS)
 
     async def scene() -> None:
         board, submission = BoardActor(mock.Mock(), 1.0), _submission(store, sweep="one")
-        asked = asyncio.ensure_future(board.request(CORPUS, submission))
+        asked, begins_nothing = (asyncio.ensure_future(board.request(CORPUS, one)) for one in (submission, leaves))
         await _until(store.has_read.is_set)
+        await _until(leaves.context.store.has_read.is_set)  # type: ignore[attr-defined]
+        await board.leave(leaves.id)
         assert await board.sweeps() == {"one": 0}
-        store.gate.set()
+        for one in (store, leaves.context.store):
+            one.gate.set()  # type: ignore[attr-defined]
         assert await asked == [finished]
+        with pytest.raises(Exception, match="stopped"):
+            await begins_nothing
+        assert not fake_ray.driven
 
     _within(scene())
 
@@ -135,11 +142,9 @@ def test_what_another_submission_finishes_while_the_store_is_asked_is_not_begun_
     _within(scene())
 
 
-@pytest.mark.parametrize(("kind", "begun"), [(DataError, [1, 2]), (ArtifactLost, [2, 2])])
-def test_what_failed_is_begun_again_for_others_and_for_those_whose_input_was_lost(
-    kind: type[SentdistError], begun: list[int], fake_ray: FakeRay, tmp_path: Path
-) -> None:
-    async def scene() -> None:
+def test_what_failed_is_begun_again_for_others_and_for_those_whose_input_was_lost(fake_ray: FakeRay, tmp_path: Path) -> None:
+    async def scene(kind: type[SentdistError], begun: list[int]) -> None:
+        fake_ray.driven.clear()
         board, mine, others = BoardActor(mock.Mock(), 1.0), *(_submission(ArtifactStore(tmp_path)) for _ in range(2))
         await board.request(CORPUS, mine)
         fake_ray.driven[0][1].set_exception(kind(where="here", found="this", expected="that", remedy="None."))
@@ -150,10 +155,12 @@ def test_what_failed_is_begun_again_for_others_and_for_those_whose_input_was_los
             numbers.append(len(fake_ray.driven))
         assert numbers == begun
 
-    _within(scene())
+    _within(scene(DataError, [1, 2]))
+    _within(scene(ArtifactLost, [2, 2]))
 
 
 def test_what_the_most_waits_for_is_known_by_its_distance(fake_ray: FakeRay, tmp_path: Path) -> None:
+    """Workers that stay are told it: they take what has the longest way first."""
     stages = topological(plan_of(small_recipe()).trials[-1].scores.inputs)
     ways = {stage.key: 0 for stage in stages}
     for stage in reversed(stages):  # users before inputs
@@ -161,27 +168,14 @@ def test_what_the_most_waits_for_is_known_by_its_distance(fake_ray: FakeRay, tmp
             ways[needed.key] = max(ways[needed.key], ways[stage.key] + 1)
 
     async def scene() -> None:
-        board = BoardActor(mock.Mock(), 1.0)
-        await board.request(stages[-1], _submission(ArtifactStore(tmp_path)))
-        assert {work.stage.key: work.distance for work in board._work} == ways and max(ways.values()) > 2
-
-    _within(scene())
-
-
-def test_workers_that_stay_know_how_long_the_way_of_a_stage_is(fake_ray: FakeRay, tmp_path: Path) -> None:
-    """They take what has the longest way first."""
-    stages = topological(plan_of(small_recipe()).trials[-1].scores.inputs)
-    trainings = [stage for stage in stages if isinstance(stage, Train)]
-
-    async def scene() -> None:
         board, submission = BoardActor(mock.Mock(), 1.0), _submission(ArtifactStore(tmp_path), workers=2)
         await board.request(stages[-1], submission)
+        assert {work.stage.key: work.distance for work in board._work} == ways and max(ways.values()) > 2
         board._groups.build = mock.AsyncMock()  # type: ignore[method-assign]
+        trainings = [stage for stage in stages if isinstance(stage, Train)]
         for stage in trainings:
             await board._attempt(stage, submission, stage_demand(stage, submission.context.runtime))
-        ways = [call.kwargs["distance"] for call in board._groups.build.call_args_list]
-        assert ways == [next(work.distance for work in board._work if work.stage == stage) for stage in trainings]
-        assert max(ways) > min(ways)
+        assert [call.kwargs["distance"] for call in board._groups.build.call_args_list] == [ways[stage.key] for stage in trainings]
 
     _within(scene())
 
@@ -200,78 +194,19 @@ def test_who_was_away_for_long_hears_the_last_events_that_are_kept(monkeypatch: 
     _within(scene())
 
 
-def test_a_submission_that_leaves_while_the_store_is_asked_begins_nothing(fake_ray: FakeRay, tmp_path: Path) -> None:
-    store = GatedStore(tmp_path)
-
-    async def scene() -> None:
-        board, submission = BoardActor(mock.Mock(), 1.0), _submission(store)
-        asked = asyncio.ensure_future(board.request(CORPUS, submission))
-        await _until(store.has_read.is_set)
-        await board.leave(submission.id)
-        store.gate.set()
-        with pytest.raises(Exception, match="stopped"):
-            await asked
-        assert not fake_ray.driven
-
-    _within(scene())
-
-
 def test_a_sweep_that_was_stopped_is_no_more_among_those_that_are_built(fake_ray: FakeRay, tmp_path: Path) -> None:
+    """Nor is one whose driver died: its tracker is told, unless it was submitted again."""
+
     async def scene() -> None:
-        board = BoardActor(mock.Mock(), 1.0)
+        board, note = BoardActor(mock.Mock(), 1.0), mock.AsyncMock()
         for sweep in ("mine", "other"):
             await board.request(CORPUS, _submission(ArtifactStore(tmp_path), sweep=sweep))
         assert await board.sweeps() == {"mine": 1, "other": 1} and await board.stop("mine") == 0
         assert await board.sweeps() == {"other": 1}
-
-    _within(scene())
-
-
-def test_a_driver_that_finds_its_board_again_is_not_cleared_up(fake_ray: FakeRay, tmp_path: Path) -> None:
-    """The answer to its first registration was lost with a connection; the second one counts."""
-
-    async def scene() -> None:
-        board = BoardActor(mock.Mock(), 0.05)
-        answers: list[asyncio.Future[Any]] = []
-
-        def called(method: str) -> Any:
-            def remote(*args: Any) -> Any:
-                task = asyncio.ensure_future(getattr(board, method)(*args))
-                if method != "register":
-                    return task
-                answers.append(asyncio.get_running_loop().create_future())
-                return answers[-1]
-
-            return SimpleNamespace(remote=remote)
-
-        handle = SimpleNamespace(**{name: called(name) for name in ("register", "watch", "unregister")})
-        options = SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda *_: handle))
-        with mock.patch.object(client, "ray", SimpleNamespace(remote=lambda _: options)):
-            driver = BoardClient(_submission(ArtifactStore(tmp_path), sweep="mine"), mock.Mock())
-            await asyncio.sleep(0.01)
-            driver.reopen()
-        await asyncio.sleep(0.01)
-        answers[0].set_exception(ActorUnavailableError("away for a moment", b"0" * 16))
-        await asyncio.sleep(0.3)
-        assert await board.sweeps() == {"mine": 0}
-        answers[1].set_exception(ActorUnavailableError("gone", b"0" * 16))
-        await asyncio.sleep(0.3)
-        assert await board.sweeps() == {}
-
-    _within(scene())
-
-
-@pytest.mark.parametrize(("later", "noted"), [("mine", 0), ("other", 1)])
-def test_a_sweep_whose_driver_died_is_noted_as_stopped_unless_it_was_submitted_again(
-    later: str, noted: int, fake_ray: FakeRay, tmp_path: Path
-) -> None:
-    async def scene() -> None:
-        board, note = BoardActor(mock.Mock(), 1.0), mock.AsyncMock()
-        dead, other = (_submission(ArtifactStore(tmp_path), sweep=sweep) for sweep in ("mine", later))
-        await board.request(CORPUS, other)
         with mock.patch.object(actor, "note_stopped", SimpleNamespace(remote=note)):
-            await board._clear_up(dead)
-        assert note.await_count == noted
+            for sweep, num_noted in (("other", 0), ("third", 1)):
+                await board._clear_up(_submission(ArtifactStore(tmp_path), sweep=sweep))
+                assert note.await_count == num_noted
 
     _within(scene())
 

@@ -1,8 +1,9 @@
-"""Who holds banks in the object store, and who reads them: how it is started, what it tells, when it ends. Ray is stood in for."""
+"""Who holds banks in the object store and who reads them: what is placed where, what is told, when an owner ends. Ray is stood in for."""
 
 from __future__ import annotations
 
-import logging
+import json
+from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,10 +13,10 @@ import numpy as np
 import pytest
 from ray.exceptions import ObjectLostError
 
-from sentdist.errors import StoreError
+from sentdist.errors import ResourceError, StoreError
 from sentdist.execution.banks import owner, reader
 from sentdist.execution.banks.owner import BankOrder, EmbeddingBanks, HeldBank
-from sentdist.execution.banks.placement import BankPlacement
+from sentdist.execution.banks.placement import BankPlacement, disk_to_spill_to, placement_for, smallest_object_store
 from sentdist.execution.banks.reader import ObjectStoreBank, open_orders, order_of
 from sentdist.execution.cluster.names import HEAD
 from sentdist.learning.bank_shape import BankShape
@@ -24,6 +25,8 @@ from sentdist.store.store import ArtifactStore
 from tests.cluster.artificial_banks import bank_stage
 
 MIB = 2**20
+
+
 ROWS = np.arange(12, dtype=np.float32).reshape(4, 3)
 
 
@@ -38,24 +41,20 @@ class Scene:
     """A clock, what is being read, and an owner over them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now, self.unread, self.shown = 0.0, 0, Mock()
-        self.kill = Mock()
+        self.now, self.unread, self.memory, self.free = 0.0, 0, 400.0, 500 * MIB
+        self.shown, self.kill = Mock(), Mock()
         monkeypatch.setattr(owner.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(owner.time, "sleep", lambda _: None)
-        nodes = [{"Alive": True, "NodeID": "n", "NodeManagerAddress": "10.0.0.1", "Resources": {"CPU": 1.0, "object_store_memory": 400.0}}]
-        monkeypatch.setattr(owner.ray, "nodes", lambda: nodes)
+        node = {"Alive": True, "NodeID": "n", "NodeManagerAddress": "10.0.0.1"}
+        monkeypatch.setattr(owner.ray, "nodes", lambda: [node | {"Resources": {"CPU": 1.0, "object_store_memory": self.memory}}])
         monkeypatch.setattr(owner.ray, "get_runtime_context", lambda: SimpleNamespace(current_actor="me", get_node_id=lambda: ""))
         monkeypatch.setattr(owner.ray, "wait", lambda refs, **_: (refs[self.unread :], refs[: self.unread]))
         monkeypatch.setattr(owner.ray, "kill", self.kill)
-        places = {
-            0: {"node_ids": ["n"], "did_spill": False},
-            1: {"node_ids": ["n"], "did_spill": True},
-            2: {"node_ids": ["n"], "did_spill": False},
-        }
+        places = {number: {"node_ids": ["n"], "did_spill": number == 1} for number in range(3)}
         monkeypatch.setattr(owner.ray.experimental, "get_object_locations", lambda refs: places)
         monkeypatch.setattr(owner, "_look_now_and_then", lambda *_: None)
         monkeypatch.setattr(owner, "_spill_folder", lambda *_: "/")
-        monkeypatch.setattr(owner.shutil, "disk_usage", lambda _: SimpleNamespace(total=1000 * MIB, free=500 * MIB))
+        monkeypatch.setattr(owner.shutil, "disk_usage", lambda _: SimpleNamespace(total=1000 * MIB, free=self.free))
         monkeypatch.setattr(owner, "_start", lambda order: ("a shard", "another"))
         monkeypatch.setattr(owner, "show", lambda _, value: self.shown(value))
         self.banks = EmbeddingBanks(900.0)
@@ -169,16 +168,6 @@ def test_a_reader_asks_once_more_for_what_is_lost_and_names_what_it_lost(monkeyp
     hopeless.handle.forget.remote.assert_called_once_with(("1-2",)), "who asks next must not find it there"
 
 
-@pytest.mark.parametrize(("spilled", "level"), [(0, logging.INFO), (7, logging.WARNING)])
-def test_a_bank_that_lies_on_disk_in_part_is_warned_of(
-    spilled: int, level: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    Owner(monkeypatch, spilled=spilled)
-    with caplog.at_level(logging.INFO):
-        open_orders((_order(1),))
-    assert [record.levelno for record in caplog.records if "bank of" in record.message] == [level]
-
-
 def test_a_reader_says_now_and_then_which_banks_it_reads_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that it leaves out makes room for others while it is being read."""
     asked, now = Owner(monkeypatch), [0.0]
@@ -198,3 +187,71 @@ def test_an_order_names_the_artifact_as_it_was_made(tmp_path: Path) -> None:
         made = context.store.commit(stage, folder, seconds=0.0, runtime={}, environment={}, results={})
     order = order_of(stage, context)
     assert (order.made_at, order.key, order.place, order.shape.width) == (made.record.created_at, stage.key, stage.place, 3)
+
+
+MIB = 2**20
+
+
+def test_the_smallest_object_store_of_a_living_node_that_runs_work_counts() -> None:
+    rows = [
+        {"Alive": True, "Resources": {"object_store_memory": 1.0}},  # a head without CPUs reads nothing
+        {"Alive": True, "Resources": {"CPU": 4.0, "object_store_memory": 7.0}},
+        {"Alive": True, "Resources": {"CPU": 4.0, "object_store_memory": 5.0}},
+        {"Alive": False, "Resources": {"CPU": 4.0, "object_store_memory": 2.0}},
+    ]
+    assert smallest_object_store(rows) == 5
+    assert smallest_object_store(rows[:1]) == 1
+
+
+def test_the_width_of_a_bank_is_that_of_embeddings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the family of its encoder calls it, and behind a dense layer."""
+    asked: list[int] = []
+
+    def ask_owner(root: str, ask: Any) -> str:
+        found = Mock()
+        ask(found)
+        asked.append(found.placement.remote.call_args.args[0])
+        return "placed"
+
+    monkeypatch.setattr(reader, "ask_owner", ask_owner)
+    dense = {
+        "config.json": {"hidden_size": 768},
+        "modules.json": [{"type": "sentence_transformers.models.Dense", "path": "2_Dense"}],
+        "2_Dense/config.json": {"in_features": 768, "out_features": 384},
+    }
+    plain = ({"hidden_size": 384}, {"dim": 384}, {"d_model": 384, "d_kv": 64})
+    for files, pooling in (*(({"config.json": config}, "mean") for config in plain), (dense, "mean_dense")):
+        store = Mock(get=lambda _: SimpleNamespace(record=SimpleNamespace(results={"num_sentences": 10})))
+        store.open_file = lambda place, files=files: BytesIO(json.dumps(files[place.removeprefix("train/e/")]).encode())
+        stage = Mock(dtype="float32", encoder=Mock(place="train/e", encoder=Mock(pooling=pooling)))
+        assert reader.placement_of(stage, Mock(store=store)) == "placed"
+    assert asked == [10 * 384 * 4] * 4
+
+
+def test_what_does_not_fit_is_spilled_or_refused_with_the_numbers() -> None:
+    for wanted, held, spilled in ((80, 0, 0), (81, 0, 1), (40, 41, 1), (500, 0, 420)):  # Ray spills from 80 % of the object store
+        placement = placement_for(wanted * MIB, held_bytes=held * MIB, memory_bytes=100 * MIB, disk_bytes=1000 * MIB)
+        assert placement.spilled_bytes == spilled * MIB
+        assert f"bank of {wanted}.0 MiB" in placement.line and ("spilled to disk" in placement.line) == bool(spilled)
+    with pytest.raises(ResourceError) as refusal:
+        placement_for(200 * MIB, held_bytes=10 * MIB, memory_bytes=100 * MIB, disk_bytes=129 * MIB)
+    assert "banks of 200.0 MiB, 10.0 MiB of other banks" in refusal.value.found and "209.0 MiB" in str(refusal.value)
+    assert disk_to_spill_to(total_bytes=1000, free_bytes=60) == pytest.approx(10, abs=1), "a disk is not filled to the brim"
+    assert disk_to_spill_to(total_bytes=1000, free_bytes=20) == 0
+
+
+def test_a_bank_that_nobody_has_read_for_long_makes_room_for_the_next_one(scene: Scene) -> None:
+    """As in a sweep over more banks than memory and disk take at once, which reads one after another."""
+    scene.memory, scene.free = 60.0, 0
+    scene.banks.shards([_order(1)], ())
+    with pytest.raises(ResourceError):
+        scene.banks.shards([_order(2)], ())  # the first may be read just now
+    scene.now = 800.0
+    scene.banks.read(("1",))
+    scene.now = 1_000.0
+    with pytest.raises(ResourceError):
+        scene.banks.shards([_order(2)], ())  # it is read: that was reported 200 s ago
+    scene.now = 1_701.0
+    _, placement = scene.banks.shards([_order(2)], ())
+    assert placement is not None and placement.spilled_bytes == 0
+    assert scene.banks.drop("2") == 0, "the first one is gone"
