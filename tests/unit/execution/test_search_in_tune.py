@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -68,18 +69,17 @@ def score() -> RungScore:
 TRIAL = SimpleNamespace(config={NUMBER: 7}, max_failures=3)
 
 
-@pytest.mark.parametrize("ends", [None, KeyboardInterrupt(), RuntimeError("a bug")])
-def test_a_search_that_ends_leaves_its_board_and_no_process(ends: BaseException | None, search: Search) -> None:
-    search.does = Mock(side_effect=ends)
-    if ends is None:
-        search.run()
-    else:
-        with pytest.raises(type(ends)):
+def test_a_search_that_ends_leaves_its_board_and_no_process(search: Search) -> None:
+    for ends in (None, KeyboardInterrupt(), RuntimeError("a bug")):
+        for stand_in in (search.board, search.kill):
+            stand_in.reset_mock()
+        search.does = Mock(side_effect=ends)
+        with pytest.raises(type(ends)) if ends else nullcontext():
             search.run()
-    search.board.leave.assert_called_once_with()
-    search.kill.assert_called_once_with(search.remote.return_value.return_value.remote.return_value)
-    assert search.remote.call_args.kwargs == {"num_cpus": 0, "resources": HEAD}, "where it is not lost with a host"
-    assert search.config.max_concurrent_trials == 3
+        search.board.leave.assert_called_once_with()
+        search.kill.assert_called_once_with(search.remote.return_value.return_value.remote.return_value)
+        assert search.remote.call_args.kwargs == {"num_cpus": 0, "resources": HEAD}, "where it is not lost with a host"
+        assert search.config.max_concurrent_trials == 3
 
 
 def test_a_rung_is_counted_once_also_where_its_trial_was_lost_and_began_anew(search: Search, score: RungScore) -> None:
@@ -98,22 +98,22 @@ def test_a_rung_is_counted_once_also_where_its_trial_was_lost_and_began_anew(sea
     assert reported == [TrialScheduler.CONTINUE, TrialScheduler.CONTINUE, TrialScheduler.STOP]
 
 
-@pytest.mark.parametrize("meets", ["arrive", "fail"])
-def test_a_search_that_cannot_be_noted_ends_with_what_kept_it_from_that(meets: str, search: Search, score: RungScore) -> None:
+def test_a_search_that_cannot_be_noted_ends_with_what_kept_it_from_that(search: Search, score: RungScore) -> None:
     error = StoreError(**SAID)
-    getattr(search.conductor, meets).side_effect = error
+    search.conductor.arrive.side_effect = search.conductor.fail.side_effect = error
 
-    def does(scheduler: Any, stopper: Any) -> None:
-        if meets == "arrive":
-            assert scheduler.on_trial_result(None, TRIAL, _at(0.3, score)) == TrialScheduler.STOP
-        else:
-            scheduler.on_trial_error(None, TRIAL)
+    def arrives(scheduler: Any, stopper: Any) -> None:
+        assert scheduler.on_trial_result(None, TRIAL, _at(0.3, score)) == TrialScheduler.STOP
         assert stopper.stop_all()
 
-    search.does = does
-    with pytest.raises(StoreError) as raised:
-        search.run()
-    assert raised.value is error
+    def fails(scheduler: Any, stopper: Any) -> None:
+        scheduler.on_trial_error(None, TRIAL)
+        assert stopper.stop_all()
+
+    for search.does in (arrives, fails):
+        with pytest.raises(StoreError) as raised:
+            search.run()
+        assert raised.value is error
 
 
 def test_a_trial_whose_process_is_lost_too_often_has_failed(search: Search) -> None:
@@ -123,21 +123,19 @@ def test_a_trial_whose_process_is_lost_too_often_has_failed(search: Search) -> N
     assert number == 7 and isinstance(error, ResourceError) and "trial 7" in str(error)
 
 
-def test_a_search_that_is_stopped_says_so_and_its_hours_rest(search: Search) -> None:
-    def does(scheduler: Any, stopper: Any) -> None:
-        assert not stopper("1", {SHARE: 0.3}) and not stopper.stop_all()
-        assert stopper("1", {STOPPED: True}) and stopper.stop_all()
-
-    search.does = does
-    with pytest.raises(SweepStopped):
-        search.run()
-    search.conductor.stop.assert_called_once_with()
-
-
-@pytest.mark.parametrize(("hours", "is_over"), [(None, False), (1.5, False), (0.0, True)])
-def test_a_search_ends_with_its_hours(hours: float | None, is_over: bool, search: Search) -> None:
-    search.conductor.hours_left = hours
+def test_a_search_ends_with_its_hours(search: Search) -> None:
     found: list[bool] = []
     search.does = lambda scheduler, stopper: found.append(stopper.stop_all())
-    search.run()
-    assert found == [is_over] and search.conductor.next.called == is_over, "which says why"
+    for search.conductor.hours_left in (None, 1.5, 0.0):
+        search.conductor.next.reset_mock()
+        search.run()
+        assert search.conductor.next.called == found[-1], "which says why"
+    assert found == [False, False, True]
+
+    def stops(scheduler: Any, stopper: Any) -> None:
+        assert stopper("1", {STOPPED: True}) and stopper.stop_all()
+
+    search.conductor.hours_left, search.does = None, stops
+    with pytest.raises(SweepStopped):
+        search.run()
+    search.conductor.stop.assert_called_once_with(), "its hours rest"

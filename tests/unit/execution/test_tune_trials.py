@@ -70,8 +70,7 @@ def test_each_trial_without_scores_has_an_error(plan: Plan, submission: Submissi
         store.commit(scored, folder, seconds=0.0, runtime={}, environment={}, results={})
 
     def ends(lines: Any) -> None:
-        task = scored.tasks[0].name
-        lines.on_trial_complete(0, [], _trial(plan, 0, **{task: 81.234}))
+        lines.on_trial_complete(0, [], _trial(plan, 0, **{scored.tasks[0].name: 81.234}))
         lines.on_trial_error(0, [], _trial(plan, 1))
 
     outcomes, lines, _ = _run(plan, submission, monkeypatch, ends)
@@ -80,11 +79,8 @@ def test_each_trial_without_scores_has_an_error(plan: Plan, submission: Submissi
     assert others and {str(error) for error in others} == {"Tune ended without having run this trial"}
     assert lines[0].startswith(f"trial 1/{len(plan.trials)}  {plan.trials[0].name}: ") and " 81.23" in lines[0]
     assert lines[1:] == [f"trial 2/{len(plan.trials)}  {plan.trials[1].name}: FAILED"]
-
-
-def test_trials_of_a_sweep_that_was_stopped_were_stopped(plan: Plan, submission: Submission, monkeypatch: pytest.MonkeyPatch) -> None:
-    outcomes, lines, _ = _run(plan, submission, monkeypatch, lambda lines: lines.on_trial_result(0, [], _trial(plan, 0), {STOPPED: True}))
-    assert not lines and all(isinstance(outcome.error, SweepStopped) for outcome in outcomes.values())
+    outcomes, lines, _ = _run(plan, submission, monkeypatch, lambda lines: lines.on_trial_result(0, [], _trial(plan, 1), {STOPPED: True}))
+    assert not lines and {type(outcomes[trial.key].error) for trial in plan.trials[1:]} == {SweepStopped}
 
 
 def test_a_trial_tells_tune_of_its_own_training_alone(plan: Plan, submission: Submission, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,13 +136,14 @@ def test_tunes_own_files_are_kept_and_a_lost_process_is_begun_again(tuner: Mock,
     assert not Path(run.storage_path).exists(), "nothing is left on the scratch disk"
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(143), RuntimeError("a bug")])
-def test_whatever_ends_tune_ends_the_processes_of_its_trials(error: BaseException, tuner: Mock, submission: Submission) -> None:
+def test_whatever_ends_tune_ends_the_processes_of_its_trials(tuner: Mock, submission: Submission) -> None:
     """Else a trial sees that its board is gone, opens another and has built what nobody waits for."""
-    tuner.ends.side_effect = error
-    with pytest.raises(type(error)):
-        run_in_tune("mine", submission.context.store, Mock(), {}, tune.TuneConfig(), stop=Mock(spec=tune.Stopper))
-    tuner.kill.assert_called_once_with("a process")
+    for error in (KeyboardInterrupt(), RuntimeError("a bug")):
+        tuner.kill.reset_mock()
+        tuner.ends.side_effect = error
+        with pytest.raises(type(error)):
+            run_in_tune("mine", submission.context.store, Mock(), {}, tune.TuneConfig(), stop=Mock(spec=tune.Stopper))
+        tuner.kill.assert_called_once_with("a process")
 
 
 def test_a_trial_that_fails_is_not_begun_again_and_parts_from_its_board(monkeypatch: pytest.MonkeyPatch) -> None:

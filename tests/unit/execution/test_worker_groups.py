@@ -26,7 +26,11 @@ from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
 
 GROUP = Demand(way="group", workers=2, num_cpus=1.0, num_gpus=0.0)
+
+
 TASK = Demand(way="task", workers=1, num_cpus=1.0, num_gpus=0.0)
+
+
 GPU = Demand(way="task", workers=1, num_cpus=1.0, num_gpus=1.0)
 
 
@@ -94,58 +98,16 @@ def test_one_group_builds_stage_after_stage_and_leaves_when_nothing_comes() -> N
     async def scene() -> None:
         toys = Toys(_artifact)
         assert await asyncio.gather(*(toys.build(number) for number in range(3))) == ["toy/0", "toy/1", "toy/2"]
+        toys.groups.finish("workers-1", 1, _artifact("an answer to an earlier order"))
         assert await toys.build(3) == "toy/3"
         assert [name for name, _ in toys.begun] == ["workers-1"] * 4
         await asyncio.sleep(0.3)
         assert toys.left == ["workers-1"] and not toys.aborted
         assert await toys.build(4) == "toy/4"
         assert toys.begun[-1][0] == "workers-2"
-
-    _play(scene())
-
-
-def test_an_answer_to_an_earlier_order_is_none_to_this_one() -> None:
-    async def scene() -> None:
-        goes_on = asyncio.Event()
-
-        async def act(source: str) -> Any:
-            await goes_on.wait()
-            return source
-
-        toys = Toys(lambda source: source if source == "toy/0" else act(source))
-        assert await toys.build(0) == "toy/0"
-        second = toys.build(1)
-        while len(toys.begun) < 2:
-            await asyncio.sleep(0)
-        toys.groups.finish("workers-1", 1, _artifact("toy/0"))
-        goes_on.set()
-        assert await second == "toy/1"
-
-    _play(scene())
-
-
-def test_who_waited_for_a_group_to_rest_lets_it_go_only_if_it_built_nothing_since(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def no_rest(*_: object) -> None: ...
-
-    async def scene() -> None:
-        toys = Toys(_artifact, is_wanted=True)
-        rest = toys.groups._rest
-        monkeypatch.setattr(toys.groups, "_rest", no_rest)
-        assert [await toys.build(number) for number in range(2)] == ["toy/0", "toy/1"]
-        group = toys.groups._groups["workers-1"]
-        await rest(group, 1)
-        assert group.is_idle and not toys.left
-        await rest(group, 2)
-        assert not group.is_idle and toys.left == ["workers-1"]
-
-    _play(scene())
-
-
-def test_as_many_groups_work_at_once_as_the_submission_may_have() -> None:
-    async def scene() -> None:
-        toys = Toys(lambda source: asyncio.sleep(0.05, source), at_once=2)
-        await asyncio.gather(*(toys.build(number) for number in range(6)))
-        assert {name for name, _ in toys.begun} == {"workers-1", "workers-2"}
+        several = Toys(lambda source: asyncio.sleep(0.05, source), at_once=2)
+        await asyncio.gather(*(several.build(number) for number in range(6)))
+        assert {name for name, _ in several.begun} == {"workers-1", "workers-2"}, "as many as the submission may have"
 
     _play(scene())
 
@@ -208,44 +170,41 @@ def test_an_idle_group_goes_at_once_when_anything_else_waits_for_room() -> None:
         await toys.build(2)
         await toys.groups.make_room()
         assert toys.left == ["workers-1", "workers-2"]
-
-    _play(scene())
-
-
-def test_an_idle_group_of_another_shape_makes_room() -> None:
-    async def scene() -> None:
-        toys = Toys(_artifact, linger_s=60.0)
-        await toys.build(0)
-        assert await toys.build(1, replace(GROUP, workers=4)) == "toy/1"
-        assert toys.left == ["workers-1"] and toys.begun[-1][0] == "workers-2"
-
-    _play(scene())
-
-
-def test_an_error_of_a_stage_reaches_who_asked_and_its_processes_are_not_used_again() -> None:
-    async def scene() -> None:
-        error = DataError(where="toy", found="nothing", expected="something", remedy="Fix it.")
-        toys = Toys(lambda source: error if source == "toy/0" else source)
-        with pytest.raises(DataError, match="nothing"):
-            await toys.build(0)
-        assert await toys.build(1) == "toy/1"
-        assert [name for name, _ in toys.begun] == ["workers-1", "workers-2"]
+        await toys.build(3)
+        assert await toys.build(4, replace(GROUP, workers=4)) == "toy/4", "one of another shape makes room, too"
+        assert toys.left[2:] == ["workers-3"] and toys.begun[-1][0] == "workers-4"
 
     _play(scene())
 
 
 def test_the_end_of_a_group_is_the_error_of_what_it_built_and_of_nothing_else() -> None:
     async def scene() -> None:
-        def act(source: str) -> str:
+        error = DataError(where="toy", found="nothing", expected="something", remedy="Fix it.")
+
+        def act(source: str) -> Any:
             if source == "toy/0":
                 raise GroupLostError(RuntimeError("connection closed by peer"))
-            return source
+            return error if source == "toy/2" else source
 
         toys = Toys(act)
         first, second = toys.build(0), toys.build(1)
         with pytest.raises(GroupLostError):
             await first
         assert await second == "toy/1"
+        with pytest.raises(DataError, match="nothing"):
+            await toys.build(2)
+        assert await toys.build(3) == "toy/3"
+        assert [name for name, _ in toys.begun] == ["workers-1", "workers-2", "workers-2", "workers-3"], (
+            "after an error they are not used again"
+        )
+
+        async def leaves(name: str) -> None:
+            assert await toys.groups.next_order(name, 0, is_first=True, device="") is not None
+
+        await toys.groups.make_room()
+        toys._live = leaves  # type: ignore[method-assign]
+        with pytest.raises(GroupLostError):  # it leaves with work in its hands
+            await toys.build(4)
 
     _play(scene())
 
@@ -299,21 +258,5 @@ def test_the_other_workers_see_an_order_when_the_first_has_begun_it() -> None:
         await first
         await toys.groups.close()
         assert await toys.groups.next_order("workers-1", 1, is_first=False, device="") is None
-
-    _play(scene())
-
-
-def test_a_group_that_leaves_with_work_in_its_hands_is_lost() -> None:
-    """Then the board tries again, as often as the recipe allows."""
-
-    async def scene() -> None:
-        toys = Toys(_artifact)
-
-        async def quietly(name: str) -> None:
-            assert await toys.groups.next_order(name, 0, is_first=True, device="") is not None
-
-        toys._live = quietly  # type: ignore[method-assign]
-        with pytest.raises(GroupLostError):
-            await toys.build(0)
 
     _play(scene())
