@@ -1,19 +1,21 @@
-"""The board: one piece of work for a stage however many ask, errors whole, nothing lost when it dies. The stages' bodies are toys."""
+"""The board: one piece of work for a stage however many ask, errors whole, nothing lost when it dies. The bodies of stages are toys."""
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sentdist.errors import DataError, ResourceError, SweepStopped
+from sentdist.execution.board.events import StageEvent
 from sentdist.objectives.entropy import Entropy
 from sentdist.objectives.rcl import RCL
 from sentdist.plan.corpora.rows import RowsCorpus
@@ -25,7 +27,19 @@ from sentdist.store.store import ArtifactStore
 from sentdist.tracking.tracker import NullTracker, RunOutcome, Tracker
 from tests.support.waiting import wait_for
 
+DRIVER = """
+import sys
+sys.path.insert(0, {root!r})
+from pathlib import Path
+import ray
+ray.init(address={address!r}, logging_level="ERROR", log_to_driver=False)
+from tests.cluster.test_board import Gated, LastWord, _rcl
+Gated(Path({folder!r})).open("killed", LastWord(Path({folder!r}) / "last-word")).build(_rcl((0.01,)))
+"""
+
+
 pytestmark = pytest.mark.cluster
+
 
 RUNTIME = Runtime(engine="torch", cpus_per_worker=0.5, max_failures=0)
 
@@ -47,8 +61,6 @@ def _toy_body(log: Path, broken: Path) -> Any:
     """A body that writes down what it built and fails for the stages whose label stands in the file `broken`."""
 
     def body(stage: Any, submission: Any, sink: Any) -> Any:
-        import os
-
         from sentdist.errors import DataError
 
         with log.open("a") as file:
@@ -58,14 +70,7 @@ def _toy_body(log: Path, broken: Path) -> Any:
         store = submission.context.store
         with store.staged() as folder:
             (folder / "data").write_text(stage.label)
-            return store.commit(
-                stage,
-                folder,
-                seconds=0.0,
-                runtime={},
-                environment={},
-                results={"label": stage.label, "cluster": os.environ.get("RAY_ADDRESS")},
-            )
+            return store.commit(stage, folder, seconds=0.0, runtime={}, environment={}, results={"label": stage.label})
 
     return body
 
@@ -106,58 +111,6 @@ def test_trials_that_share_stages_get_one_piece_of_work(store_with_board: Any) -
         artifacts = list(pool.map(lambda pair: pair[0].build(pair[1]), zip(boards, trials, strict=True)))
     assert [artifact.key for artifact in artifacts] == [trial.key for trial in trials]
     assert sorted(store_with_board.built) == sorted(["corpus"] + 3 * ["train"] + 3 * ["bank"] + 3 * ["train"] + 3 * ["scores"])
-
-
-def test_a_dead_board_is_replaced_and_builds_nothing_again(store_with_board: Any) -> None:
-    import ray
-
-    board = store_with_board.open()
-    board.build(_rcl((0.01,)))
-    num_built = len(store_with_board.built)
-    ray.kill(board.actor)
-    assert board.build(_rcl((0.01,))).record.kind == "scores"  # the same caller is served by a fresh board
-    assert len(store_with_board.built) == num_built
-
-
-def test_an_error_reaches_the_caller_whole_and_nothing_downstream_starts(store_with_board: Any) -> None:
-    store_with_board.broken.write_text("entropy+0.02")
-    board = store_with_board.open()
-    with pytest.raises(DataError) as raised:
-        board.build(_rcl((0.01, 0.02)))
-    assert type(raised.value) is DataError
-    assert (raised.value.expected, raised.value.remedy) == ("a stage that works", "Fix it: φ ≠ 0.")
-    assert store_with_board.built.count("scores") == 0
-    assert store_with_board.built.count("train") == 2  # both entropy encoders, not the encoder that needs them
-    board.build(_rcl((0.01,)))  # what does not need the broken stage is built
-
-
-@pytest.mark.nightly
-def test_what_starts_ray_train_tells_it_which_cluster_it_is_on(cluster: Any, store_with_board: Any) -> None:
-    """Else its cleaner looks for clusters on the machine, finds this one and somebody's other one, and gives nothing back."""
-    store_with_board.context = replace(store_with_board.context, runtime=Runtime(engine="deepspeed", cpus_per_worker=0.5, max_failures=0))
-    training = _rcl((0.01,)).encoder
-    assert isinstance(training, Train)
-    assert store_with_board.open().build(training).record.results["cluster"] == cluster.address
-
-
-def test_a_failed_stage_is_not_repeated_by_its_submission_but_by_the_next(store_with_board: Any) -> None:
-    store_with_board.broken.write_text("entropy+0.02")
-    board = store_with_board.open()
-    for _ in range(2):
-        with pytest.raises(DataError):
-            board.build(_rcl((0.02,)))
-    assert store_with_board.built.count("train") == 1
-    store_with_board.broken.unlink()
-    assert store_with_board.open().build(_rcl((0.02,))).record.kind == "scores"
-    assert store_with_board.built.count("train") == 3
-
-
-def test_a_stage_whose_artifact_was_removed_is_built_again(store_with_board: Any) -> None:
-    board = store_with_board.open()
-    artifact = board.build(_rcl((0.01,)))
-    store_with_board.context.store.drop(artifact)
-    board.build(_rcl((0.01,)))
-    assert store_with_board.built.count("scores") == 2
 
 
 def test_the_board_ends_with_the_last_submission(store_with_board: Any) -> None:
@@ -311,58 +264,83 @@ def test_work_of_a_submission_that_leaves_ends(gated: Gated) -> None:
     second.leave()
 
 
-DRIVER = """
-import sys
-sys.path.insert(0, {root!r})
-from pathlib import Path
-import ray
-ray.init(address={address!r}, logging_level="ERROR", log_to_driver=False)
-from tests.cluster.test_board import Gated, LastWord, _rcl
-folder, sweep = Path({folder!r}), sys.argv[1]
-Gated(folder).open(sweep, LastWord(folder / ("last-word of " + sweep))).build(_rcl((float(sys.argv[2]),)))
-"""
-
-
-@contextmanager
-def _driver(sweep: str, phi: float, cluster: Any, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A driver in a process of its own, which can be killed."""
-    script = DRIVER.format(root=str(Path(__file__).parents[2]), address=cluster.address, folder=str(folder))
-    with subprocess.Popen([sys.executable, "-c", script, sweep, str(phi)]) as driver:
-        yield driver
-
-
 def test_work_of_a_killed_driver_ends_unless_another_needs_it(cluster: Any, gated: Gated, tmp_path: Path) -> None:
     import ray
 
     other = gated.open("other")
-    with gated.callers() as pool, _driver("killed", 0.01, cluster, tmp_path) as driver:
+    script = DRIVER.format(root=str(Path(__file__).parents[2]), address=cluster.address, folder=str(tmp_path))
+    with gated.callers() as pool, subprocess.Popen([sys.executable, "-c", script]) as driver:
         kept = pool.submit(other.build, _rcl((0.02,)))
         needed, needless = gated.wait_for("entropy+0.02"), gated.wait_for("entropy+0.01")
         driver.kill()
         wait_for(lambda: not _lives(needless), what="the end of the work that nobody needs")
         assert _lives(needed)
-        wait_for((tmp_path / "last-word of killed").exists, what="a tracker that gets the end")
-        assert (tmp_path / "last-word of killed").read_text() == "stopped"
+        wait_for((tmp_path / "last-word").exists, what="a tracker that gets the end")
+        assert (tmp_path / "last-word").read_text() == "stopped"
         assert ray.get(other.actor.sweeps.remote()) == {"other": 4}
         gated.gate.touch()
         assert kept.result(timeout=60).record.kind == "scores"
     other.leave()
 
 
-@pytest.mark.nightly
-def test_a_sweep_that_was_submitted_again_is_not_said_to_be_stopped(cluster: Any, gated: Gated, tmp_path: Path) -> None:
-    with gated.callers() as pool:
-        with _driver("again", 0.01, cluster, tmp_path) as killed:
-            gated.wait_for("entropy+0.01")
-            killed.kill()
-        again = gated.open("again")
-        built = pool.submit(again.build, _rcl((0.01,)))
-        with _driver("given up", 0.02, cluster, tmp_path) as later:
-            gated.wait_for("entropy+0.02")
-            later.kill()
-        wait_for((tmp_path / "last-word of given up").exists, what="the end of the board's patience with the later one")
-        assert not (tmp_path / "last-word of again").exists()
-        gated.gate.touch()
-        assert built.result(timeout=60).record.kind == "scores"
-    assert len(gated.processes_of("entropy+0.01")) == 1
-    again.leave()
+@contextmanager
+def _following(board: Any, stage: Any) -> Iterator[Callable[[str], StageEvent]]:
+    """Have a stage built, to its end after the context; gives a function that waits for the first event with some words."""
+    reported: list[StageEvent] = []
+
+    def listen() -> None:
+        for event in board.follow(stage):
+            reported.append(event)
+
+    def observed(words: str) -> StageEvent:
+        wait_for(lambda: any(words in event.what_happened for event in reported) or following.done(), what=words)
+        return next(event for event in reported if words in event.what_happened)
+
+    with ThreadPoolExecutor(1) as pool:
+        following = pool.submit(listen)
+        yield observed
+
+
+def test_a_worker_that_stands_still_is_named_with_its_host(cluster: Any, gated: Gated) -> None:
+    board = gated.open("stopped", silence_s=1.0)
+    with _following(board, _rcl((0.01,))) as observed:
+        process = gated.wait_for("entropy+0.01")
+        try:
+            wait_for(gated.signs.exists, what="a first sign of life")
+            os.kill(process, signal.SIGSTOP)
+            event = observed("no sign of life")
+        finally:
+            os.kill(process, signal.SIGCONT)
+            gated.gate.touch()
+    assert event.kind == "train"
+    assert event.what_happened.endswith("on host " + cluster.address.partition(":")[0])
+    board.leave()
+
+
+def test_a_dead_board_is_replaced_and_builds_nothing_again_but_what_was_removed(store_with_board: Any) -> None:
+    import ray
+
+    board = store_with_board.open()
+    artifact = board.build(_rcl((0.01,)))
+    num_built = len(store_with_board.built)
+    ray.kill(board.actor)
+    assert board.build(_rcl((0.01,))).record.kind == "scores"  # the same caller is served by a fresh board
+    assert len(store_with_board.built) == num_built
+    store_with_board.context.store.drop(artifact)
+    board.build(_rcl((0.01,)))
+    assert store_with_board.built.count("scores") == 2
+
+
+def test_an_error_reaches_the_caller_whole_and_is_repeated_by_the_next_submission_only(store_with_board: Any) -> None:
+    store_with_board.broken.write_text("entropy+0.02")
+    board = store_with_board.open()
+    for _ in range(2):
+        with pytest.raises(DataError) as raised:
+            board.build(_rcl((0.01, 0.02)))
+        assert type(raised.value) is DataError
+        assert (raised.value.expected, raised.value.remedy) == ("a stage that works", "Fix it: φ ≠ 0.")
+        assert store_with_board.built.count("scores") == 0, "nothing downstream starts"
+        assert store_with_board.built.count("train") == 2  # both entropy encoders, not the encoder that needs them
+    board.build(_rcl((0.01,)))  # what does not need the broken stage is built
+    store_with_board.broken.unlink()
+    assert store_with_board.open().build(_rcl((0.02,))).record.kind == "scores"

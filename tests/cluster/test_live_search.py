@@ -1,4 +1,4 @@
-"""A search on a real MLflow server: its trials are runs while it runs; what a restart, a rebuild and a dead server add to that."""
+"""A search on a real MLflow server: its trials are runs while it runs; what a restart and a rebuild add to that."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from sentdist.execution.searching.in_process import search_in_process
 from sentdist.plan.stage import Json
 from sentdist.plan.suggestions import PlannedSearch
 from sentdist.print_line import PrintLine
-from sentdist.services.ports import free_port
 from sentdist.stages.context import Context
 from sentdist.store.searches import SearchEvent, SearchRecord
 from sentdist.store.store import ArtifactStore
@@ -25,6 +24,7 @@ from tests.support.tiny_data import write_data
 from tests.support.tiny_search import Killed, killed_after, tiny_search
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("one_thread")]
+
 
 STATUS = {"finished": "FINISHED", "pruned": "FINISHED", "failed": "FAILED"}
 
@@ -127,13 +127,3 @@ def test_a_search_that_is_stopped_goes_on_in_the_same_runs(
     client.rename_experiment(client.get_experiment_by_name("live-again").experiment_id, "live-before")  # type: ignore[union-attr]
     rebuild(elsewhere, server.uri, "live-again")  # as on a server that saw nothing of it
     shows(shown, record)
-
-
-def test_a_dead_server_costs_a_search_one_line(tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    planned, context = a_search("live-nowhere", tiny_encoder_dir, tmp_path)
-    lines = list[str]()
-    with live(f"http://127.0.0.1:{free_port()}", planned, context, lines.append) as following:
-        record = search_in_process(planned, context, print_line=lines.append, watch=following.watch, tracker=following.tracker)
-    assert [one.state for one in record.trials].count("failed") == 1
-    (reported,) = [line for line in lines if line.startswith("tracking: ")]
-    assert "is away" in reported and "sentdist track --rebuild" in reported

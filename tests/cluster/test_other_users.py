@@ -1,5 +1,4 @@
-"""What another user of this machine can do to the servers of `sentdist up`: nothing.
-Attacks that worked on an earlier release, as `nobody`."""
+"""What another user of this machine can do to the servers of `sentdist up`: nothing."""
 
 from __future__ import annotations
 
@@ -27,13 +26,20 @@ from sentdist.services.ports import free_port
 from sentdist.services.processes import RunningServer, noted
 
 ROOT = Path(__file__).parents[2]
+
+
 NOBODY = 65534
+
+
 SYSTEM_PYTHON = shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin") or sys.executable  # one that every user may run
+
+
 JOB = """
 import os
 from sentdist.tracking.server import connect
 print("experiments", [one.name for one in connect(os.environ["MLFLOW_TRACKING_URI"]).search_experiments()])
 """
+
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")]
 
@@ -208,15 +214,10 @@ def test_nobody_cannot_replace_a_registered_model(servers: Servers) -> None:
 READ = "import sys; [open(path, 'rb').read(1) for path in sys.argv[1:]]; print('read')"
 
 
-@pytest.mark.parametrize(
-    "name", ["ray_token", "mlflow_password", "mlflow_secret_key", "mlflow_users.db", "mlflow.db", "logs/ray.log", "env"]
-)
-def test_nobody_cannot_read_what_the_servers_keep(name: str, servers: Servers) -> None:
-    assert (servers.state / name).is_file()
-    assert "PermissionError" in _as_nobody(READ, str(servers.state / name))
-
-
-def test_nobody_cannot_read_the_secrets_of_processes(servers: Servers) -> None:
+def test_nobody_cannot_read_what_the_servers_keep(servers: Servers) -> None:
+    for name in ("ray_token", "mlflow_password", "mlflow_secret_key", "mlflow_users.db", "mlflow.db", "logs/ray.log", "env"):
+        assert (servers.state / name).is_file()
+        assert "PermissionError" in _as_nobody(READ, str(servers.state / name))
     for process in servers.processes():
         reported = _as_nobody(READ, f"/proc/{process.pid}/environ")
         assert "PermissionError" in reported or "FileNotFoundError" in reported, (process, reported)
@@ -231,10 +232,6 @@ def test_no_secret_stands_in_a_command_line_or_a_log(servers: Servers) -> None:
         assert len(secret) >= 32
         assert secret not in servers.command_lines
         assert [path for path in logs if secret.encode() in path.read_bytes()] == []
-
-
-def test_a_job_is_let_into_mlflow(servers: Servers) -> None:
-    assert "experiments ['Default']" in servers.output
 
 
 def test_every_port_listens_on_loopback_and_wants_a_secret(servers: Servers) -> None:
@@ -286,12 +283,6 @@ def _without_secret(port: int) -> str:
     return reported
 
 
-def test_the_owners_shell_is_let_in_everywhere(servers: Servers) -> None:
-    done = servers.types(f"cd {ROOT}; python -m sentdist doctor")
-    for server in ("Ray", "Ray's dashboard", "MLflow"):
-        assert re.search(rf"^ok +{server} +.*answers at", done.stdout, re.MULTILINE), done.stdout
-
-
 @pytest.mark.skipif(found() is None, reason=HOW_TO_GET_ONE)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")  # selenium's own
 def test_one_click_on_the_printed_link_opens_mlflow(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,3 +303,10 @@ def test_one_click_on_the_printed_link_opens_mlflow(servers: Servers, monkeypatc
         browser.chrome.get(servers.link + page)
         browser.wait_for_text("Registered Models")
         assert browser.address == f"{servers.mlflow}/{page}", "what follows a # in the link stays"
+
+
+def test_the_owners_shell_and_job_are_let_in_everywhere(servers: Servers) -> None:
+    assert "experiments ['Default']" in servers.output
+    done = servers.types(f"cd {ROOT}; python -m sentdist doctor")
+    for server in ("Ray", "Ray's dashboard", "MLflow"):
+        assert re.search(rf"^ok +{server} +.*answers at", done.stdout, re.MULTILINE), done.stdout
