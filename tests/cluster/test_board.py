@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +13,6 @@ from typing import Any
 import pytest
 
 from sentdist.errors import DataError, ResourceError, SweepStopped
-from sentdist.execution.board.events import StageEvent
 from sentdist.objectives.entropy import Entropy
 from sentdist.objectives.rcl import RCL
 from sentdist.plan.corpora.rows import RowsCorpus
@@ -113,30 +110,6 @@ def test_trials_that_share_stages_get_one_piece_of_work(store_with_board: Any) -
     assert sorted(store_with_board.built) == sorted(["corpus"] + 3 * ["train"] + 3 * ["bank"] + 3 * ["train"] + 3 * ["scores"])
 
 
-def test_the_board_ends_with_the_last_submission(store_with_board: Any) -> None:
-    import ray
-
-    first, second = store_with_board.open(), store_with_board.open()
-    first.build(_rcl((0.01,)))
-    first.leave()
-    assert ray.get(second.actor.last_number.remote()) == 0
-    second.leave()
-    wait_for(lambda: not _alive(second), what="the board's end")
-    assert second.build(_rcl((0.01, 0.02))).record.kind == "scores"
-
-
-def _alive(board: Any) -> bool:
-    """Whether its actor answers: a board that has ended says so a moment after the answer to the last submission."""
-    import ray
-    from ray.exceptions import RayActorError
-
-    try:
-        ray.get(board.actor.last_number.remote())
-    except RayActorError:
-        return False
-    return True
-
-
 class LastWord(NullTracker):
     """Writes into a file how a sweep ended."""
 
@@ -153,17 +126,12 @@ class Gated:
     def __init__(self, folder: Path) -> None:
         self.log, self.gate, self.store = folder / "log", folder / "gate", ArtifactStore(folder / "store")
 
-    @property
-    def signs(self) -> Path:
-        """There once a training at the gate has given a sign of life."""
-        return self.log.with_suffix(".signs")
-
-    def open(self, sweep: str, tracker: Tracker | None = None, **options: float) -> Any:
+    def open(self, sweep: str, tracker: Tracker | None = None) -> Any:
         from sentdist.execution.board.client import BoardClient
         from sentdist.execution.board.submission import Submission
 
         submission = Submission(context=Context(store=self.store, runtime=RUNTIME), sweep=sweep, tracker=tracker or NullTracker())
-        return BoardClient(submission, _gated_body(self.log, self.gate), patience_s=0.5, **options)
+        return BoardClient(submission, _gated_body(self.log, self.gate), patience_s=0.5)
 
     def processes_of(self, label: str) -> list[int]:
         """Those that began a training of that label, in order."""
@@ -192,14 +160,10 @@ def _gated_body(log: Path, gate: Path) -> Any:
         import os
         import time
 
-        from sentdist.execution.board.heartbeats import Heartbeats
-
         with log.open("a") as file:
             file.write(f"{stage.kind} {stage.label} {os.getpid()}\n")
-        with Heartbeats(stage, sink):
-            while stage.kind == "train" and "entropy" in stage.label and not gate.exists():
-                time.sleep(0.02)
-                log.with_suffix(".signs").touch()
+        while stage.kind == "train" and "entropy" in stage.label and not gate.exists():
+            time.sleep(0.02)
         store = submission.context.store
         with store.staged() as folder:
             (folder / "data").write_text(stage.label)
@@ -250,20 +214,6 @@ def test_a_sweep_is_stopped_and_what_another_needs_goes_on(gated: Gated) -> None
         board.leave()
 
 
-def test_work_of_a_submission_that_leaves_ends(gated: Gated) -> None:
-    """As when `ray job stop` ends a driver in order: it leaves while its trials wait."""
-    first, second = gated.open("first"), gated.open("second")
-    with gated.callers() as pool:
-        building = pool.submit(first.build, _rcl((0.01,)))
-        process = gated.wait_for("entropy+0.01")
-        first.leave()
-        wait_for(lambda: not _lives(process), what="the end of the process")
-        assert building.exception(timeout=60) is not None
-    gated.gate.touch()
-    assert second.build(_rcl((0.01,))).record.kind == "scores"
-    second.leave()
-
-
 def test_work_of_a_killed_driver_ends_unless_another_needs_it(cluster: Any, gated: Gated, tmp_path: Path) -> None:
     import ray
 
@@ -281,40 +231,6 @@ def test_work_of_a_killed_driver_ends_unless_another_needs_it(cluster: Any, gate
         gated.gate.touch()
         assert kept.result(timeout=60).record.kind == "scores"
     other.leave()
-
-
-@contextmanager
-def _following(board: Any, stage: Any) -> Iterator[Callable[[str], StageEvent]]:
-    """Have a stage built, to its end after the context; gives a function that waits for the first event with some words."""
-    reported: list[StageEvent] = []
-
-    def listen() -> None:
-        for event in board.follow(stage):
-            reported.append(event)
-
-    def observed(words: str) -> StageEvent:
-        wait_for(lambda: any(words in event.what_happened for event in reported) or following.done(), what=words)
-        return next(event for event in reported if words in event.what_happened)
-
-    with ThreadPoolExecutor(1) as pool:
-        following = pool.submit(listen)
-        yield observed
-
-
-def test_a_worker_that_stands_still_is_named_with_its_host(cluster: Any, gated: Gated) -> None:
-    board = gated.open("stopped", silence_s=1.0)
-    with _following(board, _rcl((0.01,))) as observed:
-        process = gated.wait_for("entropy+0.01")
-        try:
-            wait_for(gated.signs.exists, what="a first sign of life")
-            os.kill(process, signal.SIGSTOP)
-            event = observed("no sign of life")
-        finally:
-            os.kill(process, signal.SIGCONT)
-            gated.gate.touch()
-    assert event.kind == "train"
-    assert event.what_happened.endswith("on host " + cluster.address.partition(":")[0])
-    board.leave()
 
 
 def test_a_dead_board_is_replaced_and_builds_nothing_again_but_what_was_removed(store_with_board: Any) -> None:

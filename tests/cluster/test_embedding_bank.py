@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import ray
 
-from sentdist.errors import ArtifactLost, DataError, ResourceError, StoreError
+from sentdist.errors import ArtifactLost, DataError, StoreError
 from sentdist.execution.banks.owner import BankFacts, bank_owner, drop_bank, list_banks, owner_name
-from sentdist.execution.banks.reader import ObjectStoreBank, open_bank, order_of, placement_of
+from sentdist.execution.banks.reader import ObjectStoreBank, open_bank, order_of
 from sentdist.execution.prometheus import BANK_BYTES
 from sentdist.learning.bank import FileBank
 from sentdist.plan.stages import Bank
@@ -54,14 +54,6 @@ def _stored(root: Path) -> Iterator[Context]:
         commit_bank(store, _stage(number), num_sentences=SENTENCES, width=WIDTH, rows_per_shard=ROWS_PER_SHARD, seed=number)
     yield Context(store=store)
     ray.kill(bank_owner(store.root))
-
-
-def _commit_inputs(store: ArtifactStore, stage: Bank) -> None:
-    """A corpus and an encoder that are nothing but their sizes."""
-    for needed, results in ((stage.corpus, {"num_sentences": SENTENCES}), (stage.encoder, {})):
-        with store.staged() as folder:
-            (folder / "config.json").write_text(f'{{"hidden_size": {WIDTH}}}')
-            store.commit(needed, folder, seconds=0.0, runtime={}, environment={}, results=dict(results))
 
 
 def _listed(context: Context) -> list[BankFacts]:
@@ -157,17 +149,6 @@ def test_a_bank_without_an_artifact_is_refused(context: Context) -> None:
     open_bank(_stages(0, 1), context)
     with pytest.raises(StoreError, match="one bank of that label or key"):
         drop_bank("")
-
-
-def test_the_size_is_known_before_and_too_large_a_bank_refused_with_numbers(context: Context) -> None:
-    owner = bank_owner(context.store.root)
-    assert ray.get(owner.placement.remote(2**20)).spilled_bytes == 0
-    _commit_inputs(context.store, _stage(0))
-    assert placement_of(_stage(0), context).wanted_bytes == SENTENCES * WIDTH * 2
-    with pytest.raises(StoreError, match="no corpus or no encoder"):
-        placement_of(_stage(1), context)
-    with pytest.raises(ResourceError, match=r"banks of 1\.0 EiB"):
-        ray.get(owner.placement.remote(2**60))
 
 
 def test_it_outlives_the_job_that_asked_for_it_first_and_an_owner_that_dies(own_context: Context, cluster: Any) -> None:

@@ -13,12 +13,11 @@ from mlflow import MlflowClient
 
 from sentdist.store.record import OWN_FILES
 from sentdist.store.store import ArtifactStore
-from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.mlflow_tracker import MlflowTracker
 from sentdist.tracking.rebuild import rebuild
 from sentdist.tracking.views import TAG
 from tests.cluster.tracked_sweep import Tracked
-from tests.support.mlflow_fixtures import NUM_POINTS, STS, MlflowServer, drive, grid_sweep, make_up, small_sweep
+from tests.support.mlflow_fixtures import NUM_POINTS, STS, MlflowServer, drive, small_sweep
 
 pytestmark = pytest.mark.cluster
 
@@ -69,27 +68,6 @@ def test_parameters_can_be_searched(tracked: Tracked) -> None:
     assert len(tracked.runs(filters["sentdist-stages"])) == len(tracked.shared)
 
 
-def test_data_sets_that_all_trials_read_are_inputs_of_the_sweep_and_the_rest_of_the_trial(tracked: Tracked) -> None:
-    of_sweep, of_trial = (
-        {(item.dataset.name, item.dataset.digest, tag.value) for item in run.inputs.dataset_inputs for tag in item.tags}
-        for run in (tracked.parent, tracked.trials["Eq. 1 · seed 0"])
-    )
-    digest = "sha256:0000000000000000"
-    assert {("nli/triplets (train)", digest, "train"), ("sts/stsb (test)", digest, "test"), ("sts/sts12", digest, "test")} <= of_sweep
-    assert of_trial == {("sts/stsb (dev)", digest, "dev")}  # one method keeps its last weights: it reads no dev set
-
-
-def test_the_sweep_shows_its_table_and_what_sharing_saved(tracked: Tracked) -> None:
-    parent = tracked.parent
-    note = parent.data.tags["mlflow.note.content"]
-    assert "5 of 5 trials are scored" in note
-    assert "Best on dev: Eq. 1, stsb-dev 80.50 (mean of 1 training). On the test sets it scores avg_sts 79.30." in note
-    assert note.index("Eq. 1 · seed 0") < note.index("RCL (phis={0.01, 0.02})") < note.index("MiniLM, untouched")
-    assert {name: parent.data.metrics[name] for name in ("best_dev_score", "avg_sts")} == {"best_dev_score": 80.5, "avg_sts": 79.3}
-    assert f"{len(tracked.plan.stages)} stages stand for the {sum(tracked.plan.mentions.values())} that the trials need" in note
-    assert {"recipe.yaml", "summary.csv"} <= tracked.artifacts(parent)
-
-
 def test_doing_it_all_again_changes_nothing(tracked: Tracked, server: MlflowServer) -> None:
     before = tracked.state()
     tracker = pickle.loads(pickle.dumps(tracked.begin(server.uri)))
@@ -127,37 +105,6 @@ def test_a_larger_sweep_of_the_same_name_adds_its_trials(server: MlflowServer, c
     assert not run.close()
     points = client.get_metric_history(grown.trials[trial.name].info.run_id, "loss")
     assert [point.step for point in points] == [*range(5, 41, 5), 45]
-
-
-def test_a_rebuild_takes_few_requests_a_trial_and_none_when_all_is_there(server: MlflowServer, tmp_path: Path) -> None:
-    """A trial costs: its run, data sets, end, figures with curve and tags, and three files (record, training's record, history)."""
-    took = {}
-    for number in (4, 12):
-        plan, store = grid_sweep(f"grid{number}", num_trials=number), ArtifactStore(tmp_path / str(number))
-        save_sweep(store, sweep_record(plan))
-        for stage in plan.stages:
-            make_up(stage, store)
-        before = server.num_requests
-        rebuild(store, server.uri, f"grid{number}")
-        between = server.num_requests
-        rebuild(store, server.uri, f"grid{number}")
-        took[number] = between - before, server.num_requests - between
-    assert (took[12][0] - took[4][0]) / 8 <= 8  # 7, and one more where two connections make a data set at once
-    assert took[12][1] == took[4][1]
-
-
-def test_a_report_is_kept_on_the_sweep(tracked: Tracked, server: MlflowServer, tmp_path: Path) -> None:
-    (tmp_path / "report.md").write_text("# Report")
-    (tmp_path / "report.html").write_text("<h1>Report</h1>")
-    (tmp_path / "figures").mkdir()
-    (tmp_path / "figures" / "curve.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
-    tracker = MlflowTracker(server.uri, tracked.store)
-    tracker.log_report(tracked.sweep, tmp_path)
-    assert not tracker.warnings
-    assert tracked.artifacts(tracked.parent, "report") == {"report/report.md", "report/report.html", "report/figures"}
-    assert "[Report](#/experiments/" in tracked.parent.data.tags["mlflow.note.content"]
-    assert tracked.parent.data.tags["sentdist.report"] in tracked.artifacts(tracked.parent, "report"), "where that link leads"
-    assert tracked.parent.info.status == "FINISHED"
 
 
 # mlflow's flavor asks for an adapter of huggingface_hub that is deprecated there; nothing of ours
@@ -210,3 +157,28 @@ def test_trials_and_shared_stages_are_children_of_the_sweep_and_point_to_one_ano
     assert all(run.data.tags["sentdist.key"] in trial.data.tags["sentdist.uses"] for run in banks)
     small = min(banks, key=lambda run: float(run.data.params["phi"]))
     assert small.data.tags["mlflow.note.content"].count("#/experiments/") == 1 + 2 + 2  # the sweep, its encoder and corpus, two trials
+
+
+def test_the_sweep_shows_its_table_its_report_and_what_sharing_saved(tracked: Tracked, server: MlflowServer, tmp_path: Path) -> None:
+    for name in ("report.md", "report.html", "figures/curve.svg"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("<p>Report</p>")
+    tracker = MlflowTracker(server.uri, tracked.store)
+    tracker.log_report(tracked.sweep, tmp_path)
+    parent = tracked.parent
+    assert not tracker.warnings and parent.info.status == "FINISHED"
+    assert tracked.artifacts(parent, "report") == {"report/report.md", "report/report.html", "report/figures"}
+    assert parent.data.tags["sentdist.report"] in tracked.artifacts(parent, "report"), "where the link of the note leads"
+    note = parent.data.tags["mlflow.note.content"]
+    assert "[Report](#/experiments/" in note and "5 of 5 trials are scored" in note
+    assert "Best on dev: Eq. 1, stsb-dev 80.50 (mean of 1 training). On the test sets it scores avg_sts 79.30." in note
+    assert note.index("Eq. 1 · seed 0") < note.index("RCL (phis={0.01, 0.02})") < note.index("MiniLM, untouched")
+    assert {name: parent.data.metrics[name] for name in ("best_dev_score", "avg_sts")} == {"best_dev_score": 80.5, "avg_sts": 79.3}
+    assert f"{len(tracked.plan.stages)} stages stand for the {sum(tracked.plan.mentions.values())} that the trials need" in note
+    assert {"recipe.yaml", "summary.csv"} <= tracked.artifacts(parent)
+    of_sweep, of_trial = (
+        {(item.dataset.name, tag.value) for item in run.inputs.dataset_inputs for tag in item.tags}
+        for run in (parent, tracked.trials["Eq. 1 · seed 0"])
+    )
+    assert {("nli/triplets (train)", "train"), ("sts/stsb (test)", "test"), ("sts/sts12", "test")} <= of_sweep
+    assert of_trial == {("sts/stsb (dev)", "dev")}  # one method keeps its last weights: it reads no dev set

@@ -1,4 +1,4 @@
-"""Whole sweeps on a real cluster: the grid of the paper, submitted again, grown by a seed, killed half-way, with a damaged input."""
+"""Whole sweeps on a real cluster: the grid of the paper, submitted again, grown by a seed, killed half-way."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from sentdist.plan.leaks import overlaps_of
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
-from sentdist.store.store import ASIDE
-from tests.support.building import run_local
 from tests.support.prometheus import rows
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.waiting import wait_for
@@ -122,35 +120,6 @@ def test_a_killed_driver_loses_no_finished_stage(cluster: Any, data: Path, tiny_
     tokens = {artifact.key for artifact in context.store.artifacts("tokens")}  # which trainings make for one another
     assert set(records) - tokens == {stage.key for stage in (*plan.stages, *overlaps_of(plan))}
     assert all(records[key] == created_at for key, created_at in finished.items())
-
-
-@pytest.mark.usefixtures("one_thread")
-def test_a_sweep_builds_damaged_inputs_again(cluster: Any, tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    from sentdist.execution.sweep import run_sweep
-
-    plan, context = tiny_plan(
-        tiny_values(tiny_encoder_dir, runtime=LIGHT), data=write_data(tmp_path / "data", num_rows=32), store=tmp_path / "store"
-    )
-    run_local(plan, context)
-    last = next(stage for stage in plan.stages if isinstance(stage, Train) and stage.banks)
-    scores = [trial.scores for trial in plan.trials if trial.scores.encoder == last]
-    before = {stage.key: context.store.at(stage.place) for stage in (*last.banks, *scores)}
-    shard = next((tmp_path / "store" / last.banks[0].place / "shards").iterdir())
-    content = bytearray(shard.read_bytes())
-    content[len(content) // 2] ^= 1
-    shard.write_bytes(content)
-    for stage in (last, *scores):
-        found = context.store.get(stage)
-        assert found is not None
-        context.store.drop(found)
-    lines: list[str] = []
-    summary = run_sweep(plan, context, print_line=lines.append)
-    assert not summary.failures, summary.lines
-    assert any("waits for an input that is built again" in line and "moved to" in line for line in lines), lines
-    assert len(list((tmp_path / "store" / ASIDE).iterdir())) == 1
-    for stage in (*last.banks, *scores):
-        old, new = before[stage.key], context.store.at(stage.place)
-        assert old is not None and new is not None and new.record.digests == old.record.digests
 
 
 def test_the_papers_grid_builds_3_entropy_encoders_not_6(grid: Any) -> None:
