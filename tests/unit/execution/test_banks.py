@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -82,22 +83,20 @@ def test_an_owner_ends_when_nobody_has_asked_or_read_or_waited_for_so_long(scene
     scene.kill.assert_called_once_with("me")
 
 
-def test_a_bank_that_is_asked_for_again_stays_when_others_make_room(scene: Scene) -> None:
-    before, _ = scene.banks.shards([_order(1)], ())
-    scene.now = 1_000.0
-    after, placement = scene.banks.shards([_order(1), _order(2)], ())
-    assert after[0].generation == before[0].generation
-    assert placement is not None and (placement.wanted_bytes, placement.held_bytes) == (48, 48)
-
-
 def test_another_artifact_and_a_lost_generation_are_read_anew(scene: Scene) -> None:
     (first,), _ = scene.banks.shards([_order(1)], ())
     (again,), placement = scene.banks.shards([_order(1)], ())
     assert again == first and placement is None
+    (again, _), placement = scene.banks.shards([_order(1), _order(2)], ())
+    assert again == first and placement is not None and (placement.wanted_bytes, placement.held_bytes) == (48, 48)
     (remade,), _ = scene.banks.shards([_order(1, made_at="later")], ())
     assert remade.generation != first.generation
     (found,), _ = scene.banks.shards([_order(1, made_at="later")], (remade.generation,))
     assert found.generation != remade.generation
+    rows = [{"Alive": alive, "Resources": {"object_store_memory": size} | cpu} for alive, size, cpu in (
+        (True, 1.0, {}), (True, 7.0, {"CPU": 4.0}), (True, 5.0, {"CPU": 4.0}), (False, 2.0, {"CPU": 4.0}),
+    )]  # fmt: skip
+    assert smallest_object_store(rows) == 5 and smallest_object_store(rows[:1]) == 1, "a head without CPUs reads nothing"
 
 
 def test_banks_are_reported_with_age_idleness_and_shards_on_disk_and_prometheus_with_what_is_left(scene: Scene) -> None:
@@ -112,26 +111,21 @@ def test_banks_are_reported_with_age_idleness_and_shards_on_disk_and_prometheus_
     assert [call.args[0] for call in scene.shown.call_args_list] == [96, 48]
 
 
-def test_an_owner_lives_on_the_head_outlives_its_job_and_takes_no_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    remote = Mock()
+def test_shards_are_read_by_tasks_that_wait_for_no_training_and_can_always_be_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A training that holds all CPUs waits for them; a node that is lost takes them with it. Their owner is lost with no host and no job."""
+    tasks, remote = Mock(), Mock()
+    monkeypatch.setattr(owner, "_read_shards", tasks)
+    shape = BankShape(num_sentences=5 * MIB, width=16, dtype="float32", rows_per_shard=MIB)  # five shards of 64 MiB
+    tasks.options.side_effect = lambda **given: SimpleNamespace(
+        remote=lambda order, first, last: [f"{n}" for n in range(first, last)] if last - first > 1 else str(first)
+    )
+    assert owner._start(replace(_order(1), shape=shape)) == ("0", "1", "2", "3", "4")
+    for call in tasks.options.call_args_list:
+        assert (call.kwargs["num_cpus"], call.kwargs["max_retries"], call.kwargs["scheduling_strategy"]) == (0, -1, "SPREAD")
     monkeypatch.setattr(owner.ray, "remote", lambda _: remote)
     owner.bank_owner("/store")
     options = remote.options.call_args.kwargs
     assert options["resources"] == HEAD and options["lifetime"] == "detached" and options["num_cpus"] == 0 and options["get_if_exists"]
-
-
-def test_shards_are_read_by_tasks_that_wait_for_no_training_and_can_always_be_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A training that holds all CPUs waits for them; a node that is lost takes them with it."""
-    tasks = Mock()
-    monkeypatch.setattr(owner, "_read_shards", tasks)
-    shape = BankShape(num_sentences=5 * MIB, width=16, dtype="float32", rows_per_shard=MIB)  # five shards of 64 MiB
-    order = BankOrder(store="/store", place="bank/1", key="1", made_at="", label="phi", encoder="", shape=shape)
-    tasks.options.side_effect = lambda **given: SimpleNamespace(
-        remote=lambda order, first, last: [f"{n}" for n in range(first, last)] if last - first > 1 else str(first)
-    )
-    assert owner._start(order) == ("0", "1", "2", "3", "4")
-    for call in tasks.options.call_args_list:
-        assert (call.kwargs["num_cpus"], call.kwargs["max_retries"], call.kwargs["scheduling_strategy"]) == (0, -1, "SPREAD")
 
 
 class Owner:
@@ -190,17 +184,6 @@ def test_an_order_names_the_artifact_as_it_was_made(tmp_path: Path) -> None:
 
 
 MIB = 2**20
-
-
-def test_the_smallest_object_store_of_a_living_node_that_runs_work_counts() -> None:
-    rows = [
-        {"Alive": True, "Resources": {"object_store_memory": 1.0}},  # a head without CPUs reads nothing
-        {"Alive": True, "Resources": {"CPU": 4.0, "object_store_memory": 7.0}},
-        {"Alive": True, "Resources": {"CPU": 4.0, "object_store_memory": 5.0}},
-        {"Alive": False, "Resources": {"CPU": 4.0, "object_store_memory": 2.0}},
-    ]
-    assert smallest_object_store(rows) == 5
-    assert smallest_object_store(rows[:1]) == 1
 
 
 def test_the_width_of_a_bank_is_that_of_embeddings(monkeypatch: pytest.MonkeyPatch) -> None:

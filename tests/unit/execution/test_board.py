@@ -14,18 +14,15 @@ import pytest
 from ray.exceptions import RayError
 
 from sentdist.errors import ArtifactLost, DataError, SentdistError
-from sentdist.execution.board import actor, event_log
+from sentdist.execution.board import actor
 from sentdist.execution.board.actor import BoardActor
-from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.resizable_semaphore import ResizableSemaphore
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.demand import stage_demand
-from sentdist.objectives.entropy import Entropy
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.runtime import Runtime
-from sentdist.plan.specs import EncoderSpec, Training
 from sentdist.plan.stage import Stage, topological
-from sentdist.plan.stages import Bank, Train
+from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.store.store import Artifact, ArtifactStore
 from tests.support.planning import plan_of, small_recipe
@@ -41,16 +38,11 @@ class FakeRay:
 
     def __init__(self) -> None:
         self.driven: list[tuple[Stage, asyncio.Future[Artifact]]] = []
-        self.may_have: list[object] = []
         self.current_actor = SimpleNamespace(drive=SimpleNamespace(remote=self._drive))
 
     def _drive(self, stage: Stage, submission: Submission, *inputs: object) -> asyncio.Future[Artifact]:
         self.driven.append((stage, asyncio.get_running_loop().create_future()))
         return self.driven[-1][1]
-
-    def read_cluster(self, may_have: object) -> None:
-        self.may_have.append(may_have)
-        raise RayError("the head does not answer")
 
 
 @pytest.fixture
@@ -62,7 +54,7 @@ def fake_ray() -> Iterator[FakeRay]:
         mock.patch("ray.kill"),
         mock.patch("ray.cancel"),
         mock.patch.object(actor, "note_stopped"),
-        mock.patch.object(actor, "read_cluster", fake.read_cluster),
+        mock.patch.object(actor, "read_cluster", side_effect=RayError("the head does not answer")),
     ):
         yield fake
 
@@ -180,20 +172,6 @@ def test_what_the_most_waits_for_is_known_by_its_distance(fake_ray: FakeRay, tmp
     _within(scene())
 
 
-def test_who_was_away_for_long_hears_the_last_events_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_log, "KEPT_EVENTS", 3)
-
-    async def scene() -> None:
-        log = event_log.EventLog()
-        for number in range(1, 6):
-            await log.add(StageEvent(key="k", kind="train", label=str(number), what="started"))
-        for since, labels in ((0, ["3", "4", "5"]), (2, ["3", "4", "5"]), (4, ["5"])):
-            events, last = await log.after(since, is_over=lambda: False)
-            assert ([event.label for event in events], last) == (labels, 5)
-
-    _within(scene())
-
-
 def test_a_sweep_that_was_stopped_is_no_more_among_those_that_are_built(fake_ray: FakeRay, tmp_path: Path) -> None:
     """Nor is one whose driver died: its tracker is told, unless it was submitted again."""
 
@@ -207,57 +185,6 @@ def test_a_sweep_that_was_stopped_is_no_more_among_those_that_are_built(fake_ray
             for sweep, num_noted in (("other", 0), ("third", 1)):
                 await board._clear_up(_submission(ArtifactStore(tmp_path), sweep=sweep))
                 assert note.await_count == num_noted
-
-    _within(scene())
-
-
-def test_a_later_submission_on_a_larger_cluster_may_drive_more_pools(fake_ray: FakeRay, tmp_path: Path) -> None:
-    store = ArtifactStore(tmp_path)
-    trained = {
-        "encoder": EncoderSpec(checkpoint="toy", revision="1"),
-        "corpus": CORPUS,
-        "training": Training(),
-        "objective": Entropy(phi=0.01),
-    }
-    banks = [Bank(encoder=Train.model_validate(trained | {"seed": seed}), corpus=CORPUS) for seed in range(5)]
-    started: list[str] = []
-
-    def start(body: object, stage: Stage, *_: object) -> asyncio.Future[Artifact]:
-        started.append(stage.key)
-        return asyncio.get_running_loop().create_future()
-
-    async def scene() -> None:
-        board, small = BoardActor(mock.Mock(), 1.0), _submission(store, workers=2)
-        drivers = [asyncio.ensure_future(board.register(small, f"{small.id}/1"))]
-        await asyncio.sleep(0)
-        tasks = [asyncio.ensure_future(board.drive(bank, small)) for bank in banks]
-        await _until(lambda: len(started) == 2)
-        await asyncio.sleep(0.1)
-        assert len(started) == 2, "one training of two workers"
-        large = _submission(store, workers=2, trainings_at_once=2)
-        drivers.append(asyncio.ensure_future(board.register(large, f"{large.id}/1")))
-        await _until(lambda: len(started) == 4)
-        for task in [*tasks, *drivers]:
-            task.cancel()
-        await asyncio.gather(*tasks, *drivers, return_exceptions=True)
-
-    with (
-        mock.patch.object(actor, "start", start),
-        mock.patch.object(actor, "abort", mock.AsyncMock()),
-        mock.patch.object(actor, "has_room", lambda demand: True),
-    ):
-        _within(scene())
-
-
-def test_what_an_autoscaler_may_add_is_the_answer_of_the_newest_submission(fake_ray: FakeRay, tmp_path: Path) -> None:
-    store = ArtifactStore(tmp_path)
-
-    async def scene() -> None:
-        board = BoardActor(mock.Mock(), 1.0, 0.1)
-        await board.request(CORPUS, _submission(store, may_have=(4.0, 0.0)))
-        await _until(lambda: bool(fake_ray.may_have))
-        await board.request(CORPUS, _submission(store, may_have=(64.0, 8.0)))
-        await _until(lambda: fake_ray.may_have[-1] == (64.0, 8.0))
 
     _within(scene())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,10 +17,7 @@ from sentdist.execution.board import actor, client, printer, stage_task
 from sentdist.execution.board.actor import BoardActor
 from sentdist.execution.board.artifact_lookup import ArtifactLookup
 from sentdist.execution.board.attempts import Attempts, GroupLostError, end_of, may_be_a_lost_peer
-from sentdist.execution.board.background import BackgroundTasks
 from sentdist.execution.board.client import BoardClient
-from sentdist.execution.board.event_log import EventLog
-from sentdist.execution.board.event_sink import EventSink
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.in_flight import Work
 from sentdist.execution.board.submission import Submission, most_pools, stopped
@@ -40,6 +36,7 @@ STAGE = RowsCorpus(source="toy", source_revision="1")
 
 
 SAID = {"where": "here", "found": "this", "expected": "that", "remedy": "None."}
+
 
 Driven = Callable[..., tuple[object, list[StageEvent], list[tuple[Any, ...]]]]
 
@@ -68,60 +65,6 @@ def test_only_what_has_peers_can_have_lost_one() -> None:
     closed = RuntimeError("connection closed by peer")
     assert may_be_a_lost_peer(closed, _demand("group")) and may_be_a_lost_peer(closed, _demand("pool"))
     assert not may_be_a_lost_peer(closed, _demand("task")) and not may_be_a_lost_peer(DataError(**SAID), _demand("group"))
-
-
-@pytest.mark.parametrize("is_room", [True, False])
-def test_a_process_of_its_own_gets_the_room_of_idle_groups_and_beats_as_the_board_listens(is_room: bool, tmp_path: Path) -> None:
-    order = mock.Mock(start=mock.AsyncMock(return_value="built"), make_room=mock.AsyncMock())
-
-    async def scene() -> None:
-        board = BoardActor(mock.Mock(), 1.0, 90.0)
-        board._groups.make_room = order.make_room  # type: ignore[method-assign]
-        assert await board._attempt(STAGE, _submission(tmp_path), _demand("task")) == "built"
-
-    with (
-        mock.patch.object(actor, "start", order.start),
-        mock.patch.object(actor, "has_room", lambda demand: is_room),
-        mock.patch.object(actor, "_this_board"),
-    ):
-        asyncio.run(scene())
-    assert [call[0] for call in order.mock_calls] == (["start"] if is_room else ["make_room", "start"])
-    assert 3 * order.start.call_args.args[-1].every_s < 90.0
-
-
-@pytest.fixture
-def followed(tmp_path: Path) -> Callable[..., tuple[list[Any], Any]]:
-    """What a client gives out of a stage, and whether it opened another board, where its attempts to follow end so."""
-
-    def follow(*ends: object) -> tuple[list[Any], Any]:
-        left = list(ends)
-        driver: Any = BoardClient.__new__(BoardClient)
-        driver.reopen = mock.Mock()
-
-        def once(stage: object) -> Iterator[object]:
-            end = left.pop(0)
-            if isinstance(end, BaseException):
-                raise end
-            yield end
-
-        driver._follow = once
-        return list(driver.follow(STAGE)), driver.reopen
-
-    return follow
-
-
-def test_a_client_puts_up_with_two_boards_that_die_and_with_some_damaged_inputs(followed: Callable[..., tuple[list[Any], Any]]) -> None:
-    died, lost = RayActorError(), ArtifactLost(**SAID)
-    found, reopened = followed(died, lost, died, "built")
-    assert found == ["built"] and reopened.call_count == client.FRESH_BOARDS - 1 == 2
-    with pytest.raises(RayActorError):
-        followed(*[died] * client.FRESH_BOARDS, "built")
-    found, reopened = followed(*[lost] * (client.MOST_LOSSES - 1), "built")
-    assert found == ["built"] and not reopened.called
-    with pytest.raises(ArtifactLost):
-        followed(*[lost] * client.MOST_LOSSES, "built")
-    with pytest.raises(DataError):
-        followed(DataError(**SAID), "built")
 
 
 @pytest.mark.parametrize(("check", "reported"), [(None, ValueError), (stopped("mine"), SweepStopped)])
@@ -168,18 +111,6 @@ def test_a_group_is_interrupted_first_and_ended_by_force_where_that_does_not_hel
             assert forces == [by_force] + [True] * (not ends)
 
 
-def test_ray_itself_never_tries_a_stage_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Losses are the board's to count, and it tells them."""
-    asked: list[dict[str, Any]] = []
-    options = SimpleNamespace(options=lambda **named: asked.append(named) or SimpleNamespace(remote=lambda *_: "ref"))
-    monkeypatch.setattr(stage_task, "_build", options)
-    monkeypatch.setattr(stage_task, "_stay", options)
-    task, sink = Demand(way="task", workers=1, num_cpus=2.0, num_gpus=1.0), EventSink(board=None)
-    stage_task.start(mock.Mock(), STAGE, _submission(tmp_path), task, sink)
-    stage_task.start_group(stage_task.GroupMember(name="mine", demand=task, body=mock.Mock(), sink=sink))
-    assert [(one["max_retries"], one["num_cpus"], one["num_gpus"]) for one in asked] == [(0, 2.0, 1.0)] * 2
-
-
 def test_a_printer_goes_on_with_the_board_that_takes_the_place_of_a_dead_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The events of the fresh one are numbered from zero."""
     asked: list[int | None] = []
@@ -203,79 +134,6 @@ def test_a_printer_goes_on_with_the_board_that_takes_the_place_of_a_dead_one(mon
     with printer.printed_events(board, SweepProgress({}), lines.append):
         wait_for(lambda: bool(lines), what="the fresh board's event")
     assert asked[:4] == [None, 7, 0, 1] and board.reopen.call_count == 1 and "of the fresh one" in lines[0]
-
-
-def test_where_nothing_happens_the_store_is_asked_once_at_a_time_and_again_later(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A store that does not answer tells so itself; a board that waits cannot."""
-    asked, answer = list[object](), [False]
-
-    def names(store: object) -> list[str]:
-        asked.append(store)
-        wait_for(lambda: answer[0], what="the store's answer")
-        return []
-
-    monkeypatch.setattr(printer, "sweep_names", names)
-    monkeypatch.setattr(printer, "LOOK_UP_S", 0.01)
-    monkeypatch.setattr(printer, "ray", SimpleNamespace(wait=lambda refs, timeout: ([], refs)))
-    progress, shown = SweepProgress({}), list[object]()
-    monkeypatch.setattr(progress, "silence_line", lambda: "nothing for long")
-    board: Any = SimpleNamespace(events=lambda since: 0, submission=_submission(tmp_path), reopen=mock.Mock())
-    lines: list[str] = []
-    with printer.printed_events(board, progress, lines.append, show=shown.append):
-        wait_for(lambda: len(lines) > 3, what="lines")
-        assert len(asked) == 1, "while it has not answered"
-        answer[0] = True
-        wait_for(lambda: len(asked) > 1, what="another question")
-    assert asked[0] is board.submission.context.store and shown
-
-
-def test_a_client_that_opens_another_board_parts_from_the_one_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Else a board that lives, and only did not answer in time, waits for a client that nobody is."""
-    reported: list[tuple[str, str]] = []
-
-    def handle(name: str) -> Any:
-        called = {
-            "register": lambda submission, client: reported.append((f"{name} register", client)),
-            "watch": lambda client, answer: reported.append((f"{name} watch", client)),
-            "unregister": lambda client: reported.append((f"{name} unregister", client)),
-        }
-        return SimpleNamespace(**{method: SimpleNamespace(remote=call) for method, call in called.items()})
-
-    boards = iter((handle("first"), handle("second")))
-    opened = mock.Mock(**{"return_value.remote": lambda *_: next(boards)})
-    options = SimpleNamespace(options=opened)
-    monkeypatch.setattr(client, "ray", SimpleNamespace(remote=lambda _: options))
-    driver = BoardClient(_submission(tmp_path), mock.Mock())
-    old = driver._client_id
-    driver.reopen()
-    assert old != driver._client_id and old.partition("/")[0] == driver._client_id.partition("/")[0] == driver.submission.id
-    assert reported == [
-        ("first register", old), ("first watch", old), ("first unregister", old),
-        ("second register", driver._client_id), ("second watch", driver._client_id),
-    ]  # fmt: skip
-    where = {"resources": HEAD, "scheduling_strategy": "DEFAULT", "lifetime": "detached"}  # it is lost with no host and with no trial
-    assert all(call.kwargs.items() >= where.items() for call in opened.call_args_list)
-
-
-def test_an_elastic_training_may_have_a_pool_driven_for_each_of_its_most_workers(tmp_path: Path) -> None:
-    elastic, fixed = (Context(store=ArtifactStore(tmp_path), runtime=Runtime(engine="torch", workers=workers)) for workers in ((1, 3), 2))
-    assert most_pools([Submission(context=elastic, trainings_at_once=2)]) == 6
-    assert most_pools([Submission(context=fixed), Submission(context=elastic, trainings_at_once=2)]) == 6 and most_pools([]) == 1
-
-
-def test_who_listens_to_a_sweep_that_is_stopped_is_woken_without_news() -> None:
-    async def scene() -> None:
-        log, is_over = EventLog(), [False]
-        listening = asyncio.ensure_future(log.after(None, is_over=lambda: is_over[0]))
-        await asyncio.sleep(0.01)
-        await log.wake()
-        await asyncio.sleep(0.01)
-        assert not listening.done(), "woken, and nothing has happened"
-        is_over[0] = True
-        await log.wake()
-        assert await asyncio.wait_for(listening, 5.0) == ([], 0)
-
-    asyncio.run(scene())
 
 
 def test_nothing_is_asked_of_the_inputs_of_what_is_there(tmp_path: Path) -> None:
@@ -306,38 +164,6 @@ def test_a_board_is_that_of_its_store_and_of_the_code_that_it_runs(monkeypatch: 
         monkeypatch.setattr(client, "code_digest", lambda digest=digest: digest)
         names |= {client.board_name(ArtifactStore(tmp_path / place)) for place in ("one", "two", "one")}
     assert len(names) == 4 and all(name.startswith(client.BOARDS) for name in names)
-
-
-@pytest.fixture
-def driven(tmp_path: Path) -> Iterator[Driven]:
-    """Drives a stage whose attempts end so; what came of it, the events, and what was noted in its run."""
-
-    def drive(*ends: object, max_failures: int = 1) -> tuple[object, list[StageEvent], list[tuple[Any, ...]]]:
-        noted: list[tuple[Any, ...]] = []
-        left = list(ends)
-
-        async def attempt(*_: object) -> object:
-            end = left.pop(0)
-            if isinstance(end, BaseException):
-                raise end
-            return end
-
-        async def scene() -> tuple[object, list[StageEvent]]:
-            board = BoardActor(mock.Mock(), 1.0)
-            board._attempt = attempt  # type: ignore[method-assign, assignment]
-            try:
-                found: object = await board.drive(STAGE, _submission(tmp_path, max_failures=max_failures))
-            except Exception as error:
-                found = error
-            last = board._events.last_number
-            return found, (await board._events.after(0, is_over=lambda: True))[0] if last else []
-
-        with mock.patch.object(actor, "note_failed", SimpleNamespace(remote=lambda *given: noted.append(given[1:]))):
-            found, events = asyncio.run(scene())
-        assert not left
-        return found, events, noted
-
-    yield drive
 
 
 def test_a_stage_whose_process_is_lost_is_built_again_until_that_was_too_often(driven: Driven) -> None:
@@ -396,56 +222,6 @@ def test_hosts_that_were_given_notice_are_counted_apart() -> None:
     assert Attempts(max_failures=0, num_announced=6).are_over and not Attempts(max_failures=9, num_announced=9).are_over
 
 
-def test_what_a_task_raises_is_logged_at_once_and_a_cancelled_one_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    error = ValueError("of a body")
-    done: list[str] = []
-
-    async def works() -> None:
-        await asyncio.sleep(0)
-        done.append("it")
-
-    async def fails() -> None:
-        raise error
-
-    async def drive() -> None:
-        background = BackgroundTasks()
-        for work in (works(), fails(), asyncio.sleep(60.0)):
-            background.start(work)
-        sleeping = next(task for task in asyncio.all_tasks() if "sleep" in repr(task.get_coro()))
-        await asyncio.sleep(0.01)
-        sleeping.cancel()
-        await asyncio.sleep(0.01)
-        assert [record.exc_info[1] for record in caplog.records if record.exc_info] == [error]
-
-    asyncio.run(drive())
-    of_tasks = [record for record in caplog.records if record.name.startswith(("sentdist.execution.board", "asyncio"))]
-    assert done == ["it"] and len(of_tasks) == 1  # a thread that another test has left may log, too
-
-
-def _event(label: str) -> StageEvent:
-    return StageEvent(key=label, kind="scores", label=label, what="finished", seconds=1.0)
-
-
-def test_what_was_reported_before_the_end_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    reported: list[StageEvent] = []
-
-    def get(since: int) -> tuple[list[StageEvent], int]:
-        return reported[since:], len(reported)
-
-    def wait(refs: list[int], timeout: float) -> tuple[list[int], list[int]]:
-        time.sleep(0.01)
-        return (refs, []) if len(reported) > refs[0] else ([], refs)
-
-    monkeypatch.setattr(printer, "ray", SimpleNamespace(wait=wait, get=get))
-    monkeypatch.setattr(printer, "LOOK_UP_S", 0.01)
-    submission = SimpleNamespace(context=SimpleNamespace(store=None), sweep="mine")
-    board: Any = SimpleNamespace(events=lambda since: since or 0, submission=submission, reopen=lambda: None)
-    lines: list[str] = []
-    with printer.printed_events(board, SweepProgress({}), lines.append):
-        reported.extend(_event(f"stage {number}") for number in range(100))
-    assert sum("stage" in line for line in lines) == 100
-
-
 def test_a_head_that_is_gone_is_reported_once_before_ray_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = iter([True, False, True, *[False] * 9])
     monkeypatch.setattr(printer, "HEAD_S", 0.0)
@@ -464,3 +240,95 @@ def test_a_lost_input_that_took_a_group_is_no_failure_and_a_mistake_is_final(dri
     found, events, noted = driven(GroupLostError(lost), max_failures=5)
     assert found is lost and [event.what for event in events] == ["lost"] and not noted, "who asked for it asks again"
     assert end_of(STAGE, mistake).what == "failed"
+
+
+def test_a_process_of_its_own_gets_the_room_of_idle_groups_and_beats_as_the_board_listens(tmp_path: Path) -> None:
+    order = mock.Mock(start=mock.AsyncMock(return_value="built"), make_room=mock.AsyncMock())
+
+    async def scene(is_room: bool) -> None:
+        board = BoardActor(mock.Mock(), 1.0, 90.0)
+        board._groups.make_room = order.make_room  # type: ignore[method-assign]
+        with mock.patch.object(actor, "has_room", lambda demand: is_room):
+            assert await board._attempt(STAGE, _submission(tmp_path), _demand("task")) == "built"
+
+    with mock.patch.object(actor, "start", order.start), mock.patch.object(actor, "_this_board"):
+        asyncio.run(scene(True))
+        asyncio.run(scene(False))
+    assert [call[0] for call in order.mock_calls] == ["start", "make_room", "start"]
+    assert 3 * order.start.call_args.args[-1].every_s < 90.0
+    elastic, fixed = (Context(store=ArtifactStore(tmp_path), runtime=Runtime(engine="torch", workers=workers)) for workers in ((1, 3), 2))
+    assert most_pools([Submission(context=fixed), Submission(context=elastic, trainings_at_once=2)]) == 6 and most_pools([]) == 1
+
+
+def test_a_client_puts_up_with_two_boards_that_die_and_with_some_damaged_inputs() -> None:
+    def followed(*ends: object) -> tuple[list[Any], Any]:
+        """What a client gives out, and whether it opened another board, where its attempts to follow end so."""
+        left = list(ends)
+        driver: Any = BoardClient.__new__(BoardClient)
+        driver.reopen = mock.Mock()
+
+        def once(stage: object) -> Iterator[object]:
+            end = left.pop(0)
+            if isinstance(end, BaseException):
+                raise end
+            yield end
+
+        driver._follow = once
+        return list(driver.follow(STAGE)), driver.reopen
+
+    died, lost = RayActorError(), ArtifactLost(**SAID)
+    found, reopened = followed(died, lost, died, "built")
+    assert found == ["built"] and reopened.call_count == client.FRESH_BOARDS - 1 == 2
+    found, reopened = followed(*[lost] * (client.MOST_LOSSES - 1), "built")
+    assert found == ["built"] and not reopened.called
+    for error, ends in (
+        (RayActorError, [died] * client.FRESH_BOARDS),
+        (ArtifactLost, [lost] * client.MOST_LOSSES),
+        (DataError, [DataError(**SAID)]),
+    ):
+        with pytest.raises(error):
+            followed(*ends, "built")
+
+
+def test_a_client_that_opens_another_board_parts_from_the_one_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Else a board that lives, and only did not answer in time, waits for a client that nobody is."""
+    reported = mock.Mock()
+    opened = mock.Mock(**{"return_value.remote": mock.Mock(side_effect=(reported.first, reported.second))})
+    monkeypatch.setattr(client, "ray", SimpleNamespace(remote=lambda _: SimpleNamespace(options=opened)))
+    driver = BoardClient(_submission(tmp_path), mock.Mock())
+    old = driver._client_id
+    driver.reopen()
+    new = driver._client_id
+    assert old != new and old.partition("/")[0] == new.partition("/")[0] == driver.submission.id
+    calls = [(name, call) for name, call, _ in reported.mock_calls]
+    assert [(name.removesuffix(".remote"), old in call, new in call) for name, call in calls] == [
+        ("first.register", True, False), ("first.watch", True, False), ("first.unregister", True, False),
+        ("second.register", False, True), ("second.watch", False, True),
+    ]  # fmt: skip
+    where = {"resources": HEAD, "scheduling_strategy": "DEFAULT", "lifetime": "detached"}  # it is lost with no host and with no trial
+    assert all(call.kwargs.items() >= where.items() for call in opened.call_args_list)
+
+
+@pytest.fixture
+def driven(tmp_path: Path) -> Driven:
+    """Drives a stage whose attempts end so; what came of it, the events, and what was noted in its run."""
+
+    def drive(*ends: object, max_failures: int = 1) -> tuple[object, list[StageEvent], list[tuple[Any, ...]]]:
+        noted: list[tuple[Any, ...]] = []
+
+        async def scene() -> tuple[object, list[StageEvent]]:
+            board = BoardActor(mock.Mock(), 1.0)
+            board._attempt = mock.AsyncMock(side_effect=ends)  # type: ignore[method-assign]
+            try:
+                found: object = await board.drive(STAGE, _submission(tmp_path, max_failures=max_failures))
+            except Exception as error:
+                found = error
+            assert board._attempt.await_count == len(ends)
+            last = board._events.last_number
+            return found, (await board._events.after(0, is_over=lambda: True))[0] if last else []
+
+        with mock.patch.object(actor, "note_failed", SimpleNamespace(remote=lambda *given: noted.append(given[1:]))):
+            found, events = asyncio.run(scene())
+        return found, events, noted
+
+    return drive

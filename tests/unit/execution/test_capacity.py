@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from sentdist.errors import ResourceError
-from sentdist.execution.board import worker_groups
 from sentdist.execution.capacity import capacity, share_of_a_gpu, with_devices
 from sentdist.execution.cluster import growth, snapshot
 from sentdist.execution.cluster.growth import UNBOUNDED, ClusterNodes, _groups, groups_of_launcher, groups_of_list, nodes_to_come
@@ -92,11 +91,6 @@ def test_the_gpus_that_there_are_are_taken_and_those_that_lie_idle_are_reported(
         offered = capacity(runtime, there)
         at_once = offered.trainings_at_once * runtime.most_workers
         assert gpus_line(before, runtime, there, workers_at_once=at_once, limited_by=offered.limited_by) == line
-
-
-def test_gpus_that_are_insisted_on_must_be_there() -> None:
-    with pytest.raises(ResourceError, match=r"runtime\.device=cuda"):
-        with_devices(Runtime(device="cuda"), (Node(cpus=2),))
 
 
 def test_a_training_whose_workers_may_change_runs_with_the_fewest() -> None:
@@ -199,6 +193,8 @@ def test_gpus_of_another_kind_do_not_count_and_their_cpus_do() -> None:
 
 
 def test_a_kind_that_no_node_has_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(ResourceError, match=r"runtime\.device=cuda"):
+        with_devices(Runtime(device="cuda"), (Node(cpus=2),))
     with pytest.raises(ResourceError, match=r"runtime\.gpu_type.*H100.*A100, A100-80G, T4"):
         with_gpu_type(MIXED, Runtime(gpu_type="H100"))
     with pytest.raises(ResourceError, match="none that Ray knows"):
@@ -233,18 +229,6 @@ def test_room_on_gpus_of_another_kind_is_none(monkeypatch: pytest.MonkeyPatch) -
     assert snapshot.has_room(demand)
 
 
-def test_workers_with_another_kind_of_gpu_do_not_build_a_stage() -> None:
-    demand = stage_demand(Scores.model_construct(), ONLY)
-
-    def fits(group: str | None) -> bool:
-        made = worker_groups._Group(name="workers-1", demand=replace(demand, gpu_type=group), started=None)  # type: ignore[arg-type]
-        return worker_groups._fits(made, demand)
-
-    assert (fits("A100"), fits("T4"), fits(None)) == (True, False, False)
-    anything = replace(demand, gpu_type=None)
-    assert worker_groups._fits(worker_groups._Group(name="workers-1", demand=demand, started=None), anything)  # type: ignore[arg-type]
-
-
 def test_who_uses_several_kinds_as_they_come_is_reported() -> None:
     runtime = with_devices(Runtime(), MIXED)
     assert (note := gpu_types_note(runtime, MIXED)) is not None and "4 A100, 4 A100-80G, 2 T4" in note and "runtime.gpu_type" in note
@@ -275,14 +259,9 @@ def test_a_launchers_file_gives_its_workers_and_not_its_head() -> None:
     assert group.most == UNBOUNDED
     bounded = {"max_workers": 2, "available_node_types": {"cpu": {"max_workers": 5, "resources": {"CPU": 2}}}}
     assert [group.most for group in groups_of_launcher(bounded)] == [2], "of all kinds together there may be no more"
-
-
-def test_nodes_that_live_are_not_counted_twice() -> None:
-    groups = groups_of_list([{"nodes": 3, "CPU": 4, "GPU": 1}])
-    assert nodes_to_come((Node(cpus=8.0), GPU_NODE), groups) == (GPU_NODE, GPU_NODE)
-    assert nodes_to_come((GPU_NODE,) * 5, groups) == ()
     alike = groups_of_list([{"nodes": 1, "CPU": 4, "GPU": 1}, {"nodes": 2, "CPU": 4, "GPU": 1}])
-    assert [len(nodes_to_come((GPU_NODE,) * living, alike)) for living in range(5)] == [3, 2, 1, 0, 0], "each belongs to one group"
+    to_come = [nodes_to_come((Node(cpus=8.0), *(GPU_NODE,) * living), alike) for living in range(5)]
+    assert to_come == [(GPU_NODE,) * number for number in (3, 2, 1, 0, 0)], "nodes that live are not counted twice"
 
 
 def test_a_cluster_that_starts_without_gpus_trains_on_those_to_come() -> None:

@@ -86,21 +86,6 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path: Path, nam
     assert running.save(_write("anew"), step=3) is None and _resumed(running) == ("anew", [])
 
 
-def test_one_that_does_not_fit_is_moved_aside_and_the_loader_begins_anew(tmp_path: Path) -> None:
-    running = RunningFolder(ArtifactStore(tmp_path), STAGE, ALONE)
-    for step in (5, 10):
-        running.save(_write(f"step {step}"), step=step)
-    seen: list[int] = []
-
-    def load(folder: Path) -> str | None:
-        seen.append(int(folder.name))
-        return "of another engine" if seen == [10] else None
-
-    step, (note,) = running.resume(load)
-    assert (step, seen) == (5, [10, 5])
-    assert "of another engine" in note
-
-
 def test_a_file_of_a_checkpoint_that_cannot_be_read_for_a_moment_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     running = RunningFolder(ArtifactStore(tmp_path), STAGE, ALONE)
     running.save(lambda folder: write_progress(folder, Progress(step=5), EngineFacts(engine="torch", zero_stage=0, world_size=1)), step=5)
@@ -121,21 +106,6 @@ def test_a_file_of_a_checkpoint_that_cannot_be_read_for_a_moment_costs_nothing(t
             with pytest.raises(StoreError, match=r"stays where it is"):
                 running.resume(read)
     assert running.resume(read) == (5, [])
-
-
-def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before_it(tmp_path: Path) -> None:
-    running = RunningFolder(ArtifactStore(tmp_path), STAGE, ALONE)
-    running.save(_write("before"), step=5)
-    for error in (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), RuntimeError("PytorchStreamWriter failed writing file data/0")):
-
-        def fails(folder: Path, error: Exception = error) -> None:
-            (folder / "half").write_text("half")
-            raise error
-
-        problem = running.save(fails, step=10)
-        assert problem is not None and ("no space left" in problem or "failed writing" in problem)
-        assert _resumed(running) == ("before", [])
-        assert list((tmp_path / STAGING).iterdir()) == []
 
 
 def _on_ranks(store: ArtifactStore, world_size: int, act: Callable[[RunningFolder, int], Any]) -> list[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import signal
 import threading
@@ -21,7 +20,6 @@ from sentdist.errors import StoreError, TrainingDiverged
 from sentdist.execution.disk_estimate import (
     CHECKPOINT_BYTES,
     CHECKPOINTS,
-    SMALL_STAGE_BYTES,
     DiskEstimate,
     disk_estimate,
     search_disk_estimate,
@@ -35,7 +33,6 @@ from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
 from sentdist.stages.overlaps import build_overlaps
 from sentdist.stages.planning.planned import planned
-from sentdist.stages.planning.worker_memory import encoder_size
 from sentdist.store.forecast import forecast
 from sentdist.store.local_storage import LocalStorage
 from sentdist.store.store import Artifact, ArtifactStore
@@ -179,18 +176,6 @@ def test_a_disk_that_may_be_too_small_is_reported_and_one_that_is_too_small_refu
     with pytest.raises(StoreError, match="1 EB"):
         ArtifactStore(tmp_path).check_writable(needed_bytes=10**18)
     assert (ArtifactStore(tmp_path / "not" / "yet").free_bytes() or 0) > 0
-
-
-def test_a_search_keeps_the_encoders_of_the_trials_that_come_to_their_end(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    data = write_data(tmp_path / "data")
-    planned, context = tiny_search(tiny_encoder_dir, data, tmp_path / "store", halving=None)
-    none, some = (search_disk_estimate(planned, context, dict.fromkeys(planned.methods, number)) for number in (0, 10))
-    size = encoder_size(json.loads((tiny_encoder_dir / "config.json").read_text())).num_parameters
-    assert none.least == some.least
-    assert some.likely - none.likely == 10 * len(planned.methods) * (SMALL_STAGE_BYTES + 4 * size)
-    halved, _ = tiny_search(tiny_encoder_dir, data, tmp_path / "store", halving={"rungs": [0.33, 0.66, 1.0], "keep": 0.5})
-    fewer = search_disk_estimate(halved, context, dict.fromkeys(planned.methods, 10))
-    assert fewer.likely - none.likely == 10 * len(planned.methods) * (SMALL_STAGE_BYTES + size)
 
 
 def test_a_search_whose_finalists_find_no_room_does_not_begin(

@@ -174,15 +174,6 @@ def test_workers_that_die_before_they_begin_are_counted_in_a_row(monkeypatch: py
         list(_over(monkeypatch, Cluster([0] * 100)))
 
 
-def test_who_draws_no_more_leaves_no_worker_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = Cluster(rooms=1)
-    parts = _over(monkeypatch, cluster)
-    next(parts)
-    assert len(cluster.living) == DEMAND.workers
-    parts.close()
-    assert not cluster.living
-
-
 NODES = (Node(cpus=8.0, gpus=4.0),)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -20,14 +19,13 @@ import torch.distributed as dist
 from safetensors.torch import load_file
 from torch import nn
 
-from sentdist.errors import ResourceError
 from sentdist.execution.board.submission import Submission
-from sentdist.execution.demand import Demand, stage_demand
+from sentdist.execution.demand import stage_demand
 from sentdist.execution.training import deepspeed_engine, rank, reporter
 from sentdist.execution.training.checkpoint_clock import CheckpointClock
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.execution.training.engines import engine_of
-from sentdist.execution.training.rank import train_as_first_rank, train_rank
+from sentdist.execution.training.rank import train_as_first_rank
 from sentdist.execution.training.reporter import ProgressReporter
 from sentdist.learning import engine, gradient_buckets
 from sentdist.learning.checkpoint import DevScore
@@ -43,25 +41,9 @@ from sentdist.store.store import ArtifactStore
 from sentdist.tracking.tracker import NullRun
 from tests.support.every_stage import one_of_each
 from tests.support.lost_training import HostLost, RecordingSink
-from tests.support.rank_threads import on_ranks
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory, tiny_encoder_dir: Path) -> Any:
-    """A training whose inputs are built, and a way to get a context with a store of its own."""
-    data = write_data(tmp_path_factory.mktemp("data"))
-    values = tiny_values(tiny_encoder_dir, runtime={"engine": "torch", "checkpoint_every_s": 1e-9, "log_every": 1})
-
-    def place(name: str, **changes: Any) -> tuple[Train, Context]:
-        plan, context = tiny_plan(values | changes, data=data, store=tmp_path_factory.mktemp(name))
-        train = next(stage for stage in plan.stages if isinstance(stage, Train) and stage.selection is not None and not stage.banks)
-        build_here(train.corpus, context)
-        return train, context
-
-    return place
 
 
 def _weights(stage: Train, context: Context) -> dict[str, torch.Tensor]:
@@ -90,17 +72,6 @@ def test_a_lost_training_goes_on_and_ends_with_the_same_parameters(prepared: Any
         torch.testing.assert_close(found[name], weight, rtol=0, atol=0)
 
 
-def test_a_training_that_goes_on_reports_the_steps_that_it_would_have_reported(prepared: Any) -> None:
-    training = {"batch_size": 8, "learning_rate": 1e-3, "max_length": 20, "epochs": 4}
-    stage, context = prepared("reported", training=training)
-    lost, after = RecordingSink(lost_at=6), RecordingSink()
-    with pytest.raises(HostLost):
-        train_as_first_rank(stage, Submission(context=context), lost, NullRun())
-    train_as_first_rank(stage, Submission(context=context), after, NullRun())
-    assert after.reported[0].line.endswith("goes on from step 5 of 24")
-    assert [[event.step for event in sink.reported if event.what == "step"] for sink in (lost, after)] == [[2, 4, 6], list(range(6, 25, 2))]
-
-
 def test_an_engine_is_made_as_the_runtime_says() -> None:
     for runtime, expected in (
         (Runtime(engine="torch"), (TorchEngine, {"device": "cuda:1"})),
@@ -108,24 +79,6 @@ def test_an_engine_is_made_as_the_runtime_says() -> None:
     ):
         made = engine_of(runtime, "cuda:1")
         assert isinstance(made, partial) and (made.func, made.keywords) == expected
-
-
-def test_a_gpu_that_one_rank_cannot_use_is_reported_by_all(monkeypatch: pytest.MonkeyPatch, prepared: Any) -> None:
-    """In a cluster of unlike GPUs; else the others would wait for it in a collective until the process group gives up."""
-    stage, context = prepared("unlike")
-    here = threading.local()
-
-    def reserved(demand: Demand) -> None:
-        if here.ranks.rank == 1:
-            raise ResourceError(where="runtime.gpus_per_worker", found="Tesla V100", expected="a newer one", remedy="Take one.")
-
-    def train(ranks: Ranks) -> object:
-        here.ranks = ranks
-        return train_rank(stage, context, RecordingSink(), NullRun())
-
-    monkeypatch.setattr(rank, "ranks_here", lambda: here.ranks)
-    monkeypatch.setattr(rank, "use_reserved", reserved)
-    assert [str(error).partition(";")[0] for error in on_ranks(3, train)] == ["runtime.gpus_per_worker: found Tesla V100"] * 3
 
 
 class Worker:
@@ -265,13 +218,6 @@ def test_the_votes_at_the_event_decide() -> None:
         assert clock.is_due(event, votes=passed_s) == is_due
 
 
-def test_of_an_engine_that_is_ahead_one_is_due_after_the_step_that_it_has_begun() -> None:
-    clock = CheckpointClock(Runtime(checkpoint_every_s=100.0, log_every=5))
-    said = [(clock.is_due(report(step, is_latest=step == 5), votes=100.0), clock.is_owed) for step in (3, 4, 5)]
-    assert said == [(False, False), (False, True), (True, False)]
-    assert not clock.is_due(report(6), votes=100.0)
-
-
 def test_the_first_ranks_clock_is_the_one_that_is_read() -> None:
     first, second = (CheckpointClock(Runtime(checkpoint_every_s=100.0), rank=rank) for rank in (0, 1))
     assert first.vote() > 0 and second.vote() == 0
@@ -281,36 +227,46 @@ def test_the_first_ranks_clock_is_the_one_that_is_read() -> None:
     assert math.isinf(CheckpointClock(Runtime(), rank=1, is_leaving=lambda: True).vote())
 
 
-@pytest.mark.parametrize("leaves", [0, 1])
-def test_a_host_that_is_about_to_leave_makes_one_checkpoint_due_at_once(leaves: int) -> None:
-    leaving = [False]
-    runtime = Runtime(checkpoint_every_s=100.0, log_every=5)
-    clocks = [CheckpointClock(runtime, rank=rank, is_leaving=lambda rank=rank: leaving[0] and rank == leaves) for rank in (0, 1)]  # type: ignore[misc]
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory, tiny_encoder_dir: Path) -> Any:
+    """A training whose inputs are built, and a way to get a context with a store of its own."""
+    data = write_data(tmp_path_factory.mktemp("data"))
+    values = tiny_values(tiny_encoder_dir, runtime={"engine": "torch", "checkpoint_every_s": 1e-9, "log_every": 1})
 
-    def are_due() -> list[bool]:
-        votes = sum(clock.vote() for clock in clocks)
-        return [clock.is_due(report(4), votes=votes) for clock in clocks]
+    def place(name: str) -> tuple[Train, Context]:
+        plan, context = tiny_plan(values, data=data, store=tmp_path_factory.mktemp(name))
+        train = next(stage for stage in plan.stages if isinstance(stage, Train) and stage.selection is not None and not stage.banks)
+        build_here(train.corpus, context)
+        return train, context
 
-    assert are_due() == [False, False]
-    leaving[0] = True
-    assert are_due() == [True, True]
-    assert are_due() == [True, True], "still owed: none was written"
-    for clock in clocks:
-        clock.restart()
-    assert are_due() == [False, False]
+    return place
 
 
-class Anywhere(nn.Linear):
-    """Lies on whatever device it is sent to."""
+def test_a_host_that_is_about_to_leave_makes_one_checkpoint_due_at_once() -> None:
+    """Of an engine that is ahead, one is due after the step that it has begun."""
+    clock = CheckpointClock(Runtime(checkpoint_every_s=100.0, log_every=5))
+    said = [(clock.is_due(report(step, is_latest=step == 5), votes=100.0), clock.is_owed) for step in (3, 4, 5, 6)]
+    assert said == [(False, False), (False, True), (True, False), (False, False)]
+    for leaves in (0, 1):
+        leaving = [False]
+        runtime = Runtime(checkpoint_every_s=100.0, log_every=5)
+        is_leaving = [lambda rank=rank: leaving[0] and rank == leaves for rank in (0, 1)]  # type: ignore[misc]  # noqa: B023
+        clocks = [CheckpointClock(runtime, rank=rank, is_leaving=is_leaving[rank]) for rank in (0, 1)]
 
-    def to(self, *_: Any, **__: Any) -> Anywhere:
-        return self
+        def are_due(clocks: list[CheckpointClock] = clocks) -> list[bool]:
+            votes = sum(clock.vote() for clock in clocks)
+            return [clock.is_due(report(4), votes=votes) for clock in clocks]
+
+        assert are_due() == [False, False]
+        leaving[0] = True
+        assert are_due() == are_due() == [True, True], "still owed: none was written"
+        for clock in clocks:
+            clock.restart()
+        assert are_due() == [False, False]
 
 
-@pytest.mark.parametrize(("device", "named"), [("cuda:2", "2"), ("cpu", "1")])
-def test_deepspeed_computes_on_the_gpu_that_the_worker_was_given(device: str, named: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deepspeed_computes_on_the_gpu_that_the_worker_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second worker of a host, where each has two GPUs: Ray Train gives it number 2 of the four that it sees."""
-    monkeypatch.setenv("LOCAL_RANK", "1")
     reported: list[str] = []
 
     def initialize(*, model: nn.Module, **_: Any) -> tuple[Any, ...]:
@@ -318,8 +274,11 @@ def test_deepspeed_computes_on_the_gpu_that_the_worker_was_given(device: str, na
         return SimpleNamespace(module=model, destroy=lambda: None), None, None, None
 
     monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(nn.Linear, "to", lambda self, *_, **__: self)
     for module in (deepspeed_engine, engine, gradient_buckets):
         monkeypatch.setattr(module, "rank_and_world_size", lambda: (1, 2))
     monkeypatch.setattr(deepspeed_engine, "_import_deepspeed", lambda device: SimpleNamespace(initialize=initialize))
-    DeepSpeedEngine(Anywhere(2, 2), Optimization(num_steps=1), device=torch.device(device))
-    assert reported == [named]
+    for device in ("cuda:2", "cpu"):
+        monkeypatch.setenv("LOCAL_RANK", "1")
+        DeepSpeedEngine(nn.Linear(2, 2), Optimization(num_steps=1), device=torch.device(device))
+    assert reported == ["2", "1"]

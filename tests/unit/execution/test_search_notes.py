@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -32,38 +31,26 @@ from tests.support.tiny_data import write_data
 from tests.support.tiny_search import pretended, tiny_search
 
 ONLY: dict[str, Json] = {"methods": {"fine_tuned": {"objective": {"name": "info_nce"}}}, "baseline": None}
+
+
 SEEDS: dict[str, Json] = ONLY | {"seeds": [0, 1, 2, 3, 4, 5]}
+
+
 SPACE: Json = {"training.learning_rate": {"log": [1e-4, 1e-2]}}
+
+
 TRAINED = 144  # sentences of a training of one epoch: three columns, six batches of eight
+
+
 NOTHING = StoreBefore(places=frozenset(), since=None)
+
+
 WRONG = DataError(where="here", found="this", expected="that", remedy="None.")
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_data(tmp_path_factory.mktemp("data"))
-
-
-def test_what_a_trial_costs_does_not_hang_on_the_clocks_of_hosts(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
-    for ahead_s in (-60.0, 60.0):
-        planned, context = tiny_search(
-            tiny_encoder_dir,
-            data,
-            tmp_path / str(ahead_s),
-            changes=ONLY,
-            samples=None,
-            space=SPACE,
-            halving=None,
-            budget={"sentences": 200},
-        )
-        conductor = pretended(planned, context, clock=lambda ahead_s=ahead_s: time.time() + ahead_s)
-        conductor.begin()
-        paid = []
-        while (trial := conductor.next()) is not None:
-            build_all(topological((trial.train,)), context)
-            conductor.arrive(trial.number, 1.0)
-            paid.append(conductor.trial(trial.number).paid_sentences)
-        assert paid == [144, 144], "the second one has spent the budget"
 
 
 def _train_with_rungs(store: ArtifactStore) -> Train:
@@ -190,50 +177,6 @@ def tenth_of_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("tenth_of_an_hour")
-def test_what_is_kept_for_finalists(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
-    options: dict[str, Any] = {"changes": SEEDS, "samples": None, "halving": None, "space": SPACE}
-    for hours, finalists, at_once, left in (
-        (2.0, 1, 1, 1.5),  # the five other seeds
-        (0.6, 1, 1, 0.3),  # half is for trials
-        (0.3, 1, 1, 0.2),  # twice the time of the first trial
-        (0.15, 1, 1, 0.15),  # all is for it
-        (4.0, 2, 1, 3.0),
-        (2.0, 1, 2, 1.75),
-        (2.0, 1, 100, 1.9),  # no faster than one training
-    ):
-        planned, context = tiny_search(
-            tiny_encoder_dir, data, tmp_path / f"{hours} {finalists} {at_once}", budget={"hours": hours}, finalists=finalists, **options
-        )
-        conductor = pretended(planned, context, clock=lambda: 0.0, at_once=at_once)
-        assert conductor.hours_left == pytest.approx(left)
-    for name, enough, too_little in (("sentences", TRAINED, TRAINED - 1), ("hours", 0.1, 0.0999)):
-        for number, outcome in ((enough, nullcontext()), (too_little, pytest.raises(RecipeError, match="for a trial of each method"))):
-            planned, context = tiny_search(tiny_encoder_dir, data, tmp_path / "enough", budget={name: number}, **options)
-            with outcome:
-                assert check_budget(planned, Forecasts(planned, context.store))
-
-
-def test_the_first_trial_comes_to_its_end_beyond_the_budget(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
-    """A minute was spent on few rows and no trial finished: it was cut off just before its end."""
-    for reached, left in ((None, 0.0), (0.3, 0.25)):
-        now, said = [0.0], list[str]()
-        folder = tmp_path / str(reached)
-        planned, context = tiny_search(tiny_encoder_dir, data, folder, changes=ONLY, samples=None, budget={"hours": 1.0}, space=SPACE)
-        conductor = pretended(planned, context, clock=lambda now=now: now[0], print_line=said.append)
-        conductor.begin()
-        trial = conductor.next()
-        assert trial is not None
-        if reached is not None:
-            conductor.arrive(trial.number, reached, RungScore(step=2, dev=50.0, last=50.0, sentences=43, seconds=9.0))
-        now[0] = 1.25 * 3600
-        assert conductor.hours_left == pytest.approx(left)
-        assert conductor.next() is None and conductor.reason == "the budget of 60 min is spent", "no other trial begins"
-    conductor.arrive(trial.number, 1.0, RungScore(step=6, dev=60.0, last=60.0, sentences=144, seconds=20.0))
-    assert any("has come to its end 15 min after the budget's" in line for line in said), said
-    assert conductor.hours_left == 0.0 and len(conductor.choose()) == 1
-
-
-@pytest.mark.usefixtures("tenth_of_an_hour")
 def test_finalists_have_the_seeds_that_fit_and_those_they_had(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
     planned, context = tiny_search(tiny_encoder_dir, data, tmp_path, changes=SEEDS, samples=2, halving=None, space=SPACE)
     finalists = Finalists(planned, Forecasts(planned, context.store))
@@ -337,3 +280,39 @@ def _store(*records: Record) -> ArtifactStore:
         artifacts=lambda kind: (one for one in by_key.values() if one.record.kind == kind),
     )
     return cast(ArtifactStore, fake)
+
+
+@pytest.mark.usefixtures("tenth_of_an_hour")
+def test_what_is_kept_for_finalists(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
+    options: dict[str, Any] = {"changes": SEEDS, "samples": None, "halving": None, "space": SPACE}
+    for hours, finalists, at_once, left in (
+        (2.0, 1, 1, 1.5),  # the five other seeds
+        (0.6, 1, 1, 0.3),  # half is for trials
+        (0.3, 1, 1, 0.2),  # twice the time of the first trial
+        (4.0, 2, 1, 3.0),
+        (2.0, 1, 100, 1.9),  # no faster than one training
+    ):
+        options |= {"budget": {"hours": hours}, "finalists": finalists}
+        planned, context = tiny_search(tiny_encoder_dir, data, tmp_path / f"{hours} {finalists} {at_once}", **options)
+        assert pretended(planned, context, clock=lambda: 0.0, at_once=at_once).hours_left == pytest.approx(left)
+    for name, enough, too_little in (("sentences", TRAINED, TRAINED - 1), ("hours", 0.1, 0.0999)):
+        for number, outcome in ((enough, nullcontext()), (too_little, pytest.raises(RecipeError, match="for a trial of each method"))):
+            planned, context = tiny_search(tiny_encoder_dir, data, tmp_path / "enough", **options | {"budget": {name: number}})
+            with outcome:
+                assert check_budget(planned, Forecasts(planned, context.store))
+
+
+def test_the_first_trial_comes_to_its_end_beyond_the_budget(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
+    now, said = [0.0], list[str]()
+    planned, context = tiny_search(tiny_encoder_dir, data, tmp_path, changes=ONLY, samples=None, budget={"hours": 1.0}, space=SPACE)
+    conductor = pretended(planned, context, clock=lambda: now[0], print_line=said.append)
+    conductor.begin()
+    trial = conductor.next()
+    assert trial is not None
+    conductor.arrive(trial.number, 0.3, RungScore(step=2, dev=50.0, last=50.0, sentences=43, seconds=9.0))
+    now[0] = 1.25 * 3600
+    assert conductor.hours_left == pytest.approx(0.25)
+    assert conductor.next() is None and conductor.reason == "the budget of 60 min is spent", "no other trial begins"
+    conductor.arrive(trial.number, 1.0, RungScore(step=6, dev=60.0, last=60.0, sentences=144, seconds=20.0))
+    assert any("has come to its end 15 min after the budget's" in line for line in said), said
+    assert conductor.hours_left == 0.0 and len(conductor.choose()) == 1

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from sentdist.errors import RecipeError, StoreError
-from sentdist.execution.searching import budgets, in_process, prices
 from sentdist.execution.searching import conductor as conducting
+from sentdist.execution.searching import in_process, prices
 from sentdist.execution.searching.conductor import Conductor
-from sentdist.execution.searching.halving import survives_rung
 from sentdist.execution.searching.in_process import search_in_process
 from sentdist.execution.searching.suggesters import TunedSuggester
 from sentdist.plan.search import Axis
@@ -26,28 +25,21 @@ from sentdist.stages.devices import on_this_machine
 from sentdist.stages.local import build_all
 from sentdist.stages.rung_records import RungScore
 from sentdist.stages.train import TrainSession
-from sentdist.store.searches import SearchEvent, find_search, load_search
+from sentdist.store.searches import SearchEvent, load_search
 from sentdist.store.store import ArtifactStore
 from tests.support.faulty_s3 import faulty_s3
 from tests.support.tiny_data import tiny_values, write_data
 from tests.support.tiny_search import RATES, Killed, killed_after, outcome, pretended, tiny_search
 
 ONLY: dict[str, Json] = {"methods": {"fine_tuned": {"objective": {"name": "info_nce"}}}, "baseline": None}
+
+
 SPACE: Json = {"training.learning_rate": {"log": [1e-4, 1e-2]}}
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_data(tmp_path_factory.mktemp("data"))
-
-
-def test_the_best_share_of_a_rung_goes_on() -> None:
-    assert survives_rung(50.0, [], 1 / 3), "the first one, for nothing is better"
-    assert not survives_rung(49.0, [50.0], 1 / 3)
-    assert survives_rung(51.0, [50.0], 1 / 3)
-    assert survives_rung(50.0, [50.0], 1 / 3), "nobody is better"
-    assert not survives_rung(50.0, [51.0, 52.0, 40.0, 41.0, 42.0], 1 / 3)
-    assert survives_rung(51.5, [51.0, 52.0, 40.0, 41.0, 42.0], 1 / 3), "second of six"
 
 
 def test_suggestions_lie_in_the_space_and_follow_from_the_seed() -> None:
@@ -160,20 +152,6 @@ def test_a_budget_ends_a_search(tmp_path: Path, data: Path, tiny_encoder_dir: Pa
     assert later.next() is None and later.reason == "the budget of 60 min is spent"
 
 
-def test_a_budget_of_hours_counts_those_that_pass_however_the_clock_is_set(
-    tmp_path: Path, data: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wall, steady = [1e9], [5.0]
-    monkeypatch.setattr(budgets.time, "time", lambda: wall[0])
-    monkeypatch.setattr(budgets.time, "monotonic", lambda: steady[0])
-    planned, context = tiny_search(tiny_encoder_dir, data, tmp_path, samples=None, budget={"hours": 8})
-    conductor = pretended(planned, context)
-    conductor.begin()
-    wall[0] += 10 * 3600.0  # as after a night asleep, or when a clock is put right
-    steady[0] += 3600.0
-    assert conductor.hours_left == pytest.approx(7.0, abs=1e-3) and conductor.next() is not None
-
-
 @pytest.mark.parametrize(("share", "state"), [(0.5, "running"), (1.0, "finished")])
 def test_a_training_whose_steps_are_done_when_the_hours_end_is_kept(
     share: float, state: str, tmp_path: Path, data: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
@@ -189,19 +167,6 @@ def test_a_training_whose_steps_are_done_when_the_hours_end_is_kept(
     planned, context = tiny_search(tiny_encoder_dir, data, tmp_path, samples=None, budget={"hours": 1}, halving=None)
     record = search_in_process(planned, context, print_line=lambda line: None)
     assert [trial.state for trial in record.trials] == [state] and record.reason == "the budget of 60 min is spent"
-
-
-def test_a_budget_too_small_for_one_trial_is_said_before_anything_starts(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
-    planned, context = tiny_search(tiny_encoder_dir, data, tmp_path, budget={"sentences": 100})
-    with pytest.raises(RecipeError, match=r"search\.budget\.sentences: found 100, where one trial of fine_tuned trains on 144"):
-        search_in_process(planned, context, print_line=lambda line: None)
-    assert find_search(context.store, "tiny") is None
-    build_all((planned.train("fine_tuned", {}).corpus, planned.train("fine_tuned", {})), context)  # now the store knows a speed
-    planned, context = tiny_search(
-        tiny_encoder_dir, data, tmp_path, budget={"hours": 1e-9}, space={"training.learning_rate": {"log": [1e-9, 1]}}
-    )
-    with pytest.raises(RecipeError, match=r"search\.budget\.hours: found 1e-09, where one trial of fine_tuned takes about"):
-        search_in_process(planned, context, print_line=lambda line: None)
 
 
 def test_cheaper_suggestions_are_preferred_only_where_that_is_asked(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:

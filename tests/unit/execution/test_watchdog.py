@@ -19,7 +19,11 @@ from sentdist.plan.corpora.rows import RowsCorpus
 from tests.support.waiting import wait_for
 
 MOVING = {"step": 60, "num_steps": 240, "moved_at": 995.0, "longest_s": 1.0}
+
+
 WAITS = "waits for 2 × 1 CPUs, the cluster has"
+
+
 JOIN = "; it goes on when hosts join (`ray start --address …`), or stop it and submit it again with fewer workers"
 
 
@@ -145,14 +149,6 @@ def test_a_worker_that_stops_and_one_that_ends() -> None:
     assert dog.look(BOTH, 410.0) == [], "one that has ended in order is never called silent"
 
 
-def test_a_lost_attempt_takes_its_signs_with_it() -> None:
-    dog = _followed(GROUP, BOTH)
-    _hear(dog, 0.0, step=1)
-    dog.begins_again(STAGE.key, 30.0)
-    assert dog.look(BOTH, 89.0) == []
-    assert f"{WAITS} 2 of which 0 are free" in _reported(dog.look(BOTH, 91.0))[0]
-
-
 def test_a_step_is_late_by_the_slowest_of_this_attempt() -> None:
     dog = _followed(GROUP, BOTH)
     for now, step in ((0.0, 1), (30.0, 2), (35.0, 3), (130.0, 3)):
@@ -164,16 +160,6 @@ def test_a_step_is_late_by_the_slowest_of_this_attempt() -> None:
     for now, step in ((210.0, 4), (211.0, 5), (350.0, 5)):
         _hear(dog, now, step=step)
     assert "no step for 144 s, though its processes live" in _reported(dog.look(BOTH, 355.0))[0]
-
-
-def test_a_host_whose_loss_is_noticed_after_that_of_its_workers_is_reported_with_them() -> None:
-    dog = _followed(GROUP, BOTH)
-    _hear(dog, 10.0, step=60)
-    dog.begins_again(STAGE.key, 12.0)
-    assert _reported(dog.look(ONE, 15.0)) == [f"host 10.0.0.2: lost, and with it corpus {STAGE.label} at step 60/240"]
-    _hear(dog, 20.0, step=55, nodes=(A.node,))
-    resumed = StageEvent(key=STAGE.key, kind="train", label="rcl", what="resumed", step=55, num_steps=240)
-    assert dog.completed(resumed).what_happened == "host 10.0.0.2 lost; goes on from step 55 of 240 on host 10.0.0.1"
 
 
 def test_a_pulse_says_that_it_lives_how_far_it_is_and_when_it_ends() -> None:

@@ -1,9 +1,9 @@
-"""Workers that stay: which stage they are given next, and when they go. The groups are toys that build at once."""
+"""Workers that stay: which stage they are given next, where devices differ in speed, and when they go. The groups are toys."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 from sentdist.errors import DataError
 from sentdist.execution.board import worker_groups
 from sentdist.execution.board.attempts import GroupLostError
+from sentdist.execution.board.speeds import Speeds
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.board.worker_groups import NoGroupError, StartedGroup, WorkerGroups
 from sentdist.execution.demand import Demand, stage_demand
@@ -24,6 +25,11 @@ from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Scores, Train
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
+from tests.support.planning import RECIPES, shipped_plan
+from tests.support.virtual_time import run_in_virtual_time
+
+TAKES_S = {"train": 600.0, "bank": 60.0, "scores": 20.0}  # BERT-base, 275,000 rows, on a GPU of speed 1
+
 
 GROUP = Demand(way="group", workers=2, num_cpus=1.0, num_gpus=0.0)
 
@@ -108,15 +114,6 @@ def test_one_group_builds_stage_after_stage_and_leaves_when_nothing_comes() -> N
         several = Toys(lambda source: asyncio.sleep(0.05, source), at_once=2)
         await asyncio.gather(*(several.build(number) for number in range(6)))
         assert {name for name, _ in several.begun} == {"workers-1", "workers-2"}, "as many as the submission may have"
-
-    _play(scene())
-
-
-def test_what_has_the_longest_way_to_a_score_comes_first() -> None:
-    async def scene() -> None:
-        toys = Toys(lambda source: asyncio.sleep(0.02, source))
-        await asyncio.gather(*(toys.build(number, distance=distance) for number, distance in enumerate([0, 1, 0, 3, 1])))
-        assert [source for _, source in toys.begun] == [f"toy/{number}" for number in (0, 3, 1, 4, 2)]  # the first found nobody before it
 
     _play(scene())
 
@@ -224,19 +221,6 @@ def test_who_is_cancelled_ends_the_group_that_works_for_him_and_leaves_the_line_
     _play(scene())
 
 
-def test_a_group_that_is_still_starting_is_let_come_up_before_it_goes() -> None:
-    async def scene() -> None:
-        toys = Toys(_artifact, starts_in_s=0.1)
-        work = toys.build(0)
-        await asyncio.sleep(0.02)
-        work.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await work
-        assert toys.left == ["workers-1"] and not toys.aborted and not toys.begun
-
-    _play(scene())
-
-
 def test_the_other_workers_see_an_order_when_the_first_has_begun_it() -> None:
     async def scene() -> None:
         gate = asyncio.Event()
@@ -260,3 +244,73 @@ def test_the_other_workers_see_an_order_when_the_first_has_begun_it() -> None:
         assert await toys.groups.next_order("workers-1", 1, is_first=False, device="") is None
 
     _play(scene())
+
+
+def test_a_kind_that_never_ended_on_a_device_takes_what_its_speed_makes_of_it() -> None:
+    speeds = Speeds()
+    assert speeds.expected_s("train", "quick") is None
+    for seconds in (10.0, 12.0, 500.0):
+        speeds.note("train", "quick", seconds)
+    assert speeds.expected_s("train", "quick") == 12.0
+    assert speeds.expected_s("train", "slow") is None, "nothing is known of it"
+    speeds.note("bank", "quick", 2.0)
+    speeds.note("bank", "slow", 8.0)
+    assert speeds.expected_s("train", "slow") == 48.0
+
+
+def _swept(
+    stages: Sequence[Stage], speeds: Sequence[float], *, knows_distance: bool = True, knows_devices: bool = True
+) -> tuple[float, list[float]]:
+    """A recipe's stages on GPUs of these speeds, in virtual time: when all are built, and the speeds that trainings were built with."""
+    free, trained = sorted(speeds, reverse=True), list[float]()
+    users = {stage.key: [user.key for user in stages if stage in user.inputs] for stage in stages}
+    distances: dict[str, int] = {}
+    for stage in reversed(stages):
+        distances[stage.key] = max((distances[user] + 1 for user in users[stage.key]), default=0)
+
+    async def live(name: str) -> None:
+        speed, number = free.pop(0), 0
+        await asyncio.sleep(20.0)  # libraries, device
+        while (order := await groups.next_order(name, number, is_first=True, device=f"{speed}" if knows_devices else "")) is not None:
+            number = order.number
+            await asyncio.sleep(TAKES_S[order.stage.kind] / speed)
+            trained.extend([speed] * (order.stage.kind == "train"))
+            groups.finish(name, number, _artifact("built"))
+        free[:] = sorted([*free, speed], reverse=True)
+
+    async def abort() -> None: ...
+
+    def start(name: str, demand: Demand) -> StartedGroup:
+        return StartedGroup(ended=asyncio.ensure_future(live(name)), abort=abort)
+
+    async def build(stage: Stage, inputs: Sequence[asyncio.Task[Any]]) -> None:
+        await asyncio.gather(*inputs)
+        if stage.kind in TAKES_S:
+            await groups.build(stage, submission, GPU, distance=distances[stage.key] if knows_distance else 0)
+
+    async def run() -> float:
+        works: dict[str, asyncio.Task[Any]] = {}
+        for stage in stages:
+            works[stage.key] = asyncio.ensure_future(build(stage, [works[one.key] for one in stage.inputs if one.key in works]))
+        await asyncio.gather(*works.values())
+        ends_s = asyncio.get_running_loop().time()
+        await groups.close()
+        return ends_s
+
+    groups = WorkerGroups(start, is_wanted=lambda: False)
+    context = Context(store=ArtifactStore(Path("/nowhere")), data_root=Path("/nowhere"), runtime=Runtime())
+    submission = Submission(context=context, trainings_at_once=len(speeds))
+    return run_in_virtual_time(run()), trained
+
+
+def test_what_has_the_longest_way_to_a_score_is_built_first_and_slow_devices_hold_nobody_up() -> None:
+    """Where the last trainings of a chain begin on the slow half, all wait for them: four times as long as on the quick half."""
+    stages, grid = (shipped_plan(RECIPES / recipe).stages for recipe in ("rcl_sts.yaml", "sweeps/rcl_grid.yaml"))
+    (ordered, _), (as_asked, _) = (_swept(grid, [1.0] * 8, knows_distance=known) for known in (True, False))
+    bound_s = sum(TAKES_S.get(stage.kind, 0.0) for stage in grid) / 8
+    assert bound_s < ordered < 0.98 * as_asked and ordered < 1.02 * bound_s + 20.0
+    (reported, _), (unreported, _) = (_swept(stages, [1.0] * 4 + [0.25] * 4, knows_devices=known) for known in (True, False))
+    assert reported < 0.7 * unreported
+    trainings = [stage for stage in grid if stage.kind in ("corpus", "train")][:101]
+    ends_s, trained = _swept(trainings, [1.0, 0.25])
+    assert 15 < trained.count(0.25) < 25 and ends_s < 1.05 * 100 * 600 / 1.25, "a slow one is taken where the quick one has too much to do"
