@@ -54,60 +54,13 @@ def _rcl(phis: tuple[float, ...], *, seed: int = 0) -> Scores:
     return Scores(encoder=train(objective=RCL(), banks=banks), tasks=(task,))
 
 
-def _toy_body(log: Path, broken: Path) -> Any:
-    """A body that writes down what it built and fails for the stages whose label stands in the file `broken`."""
-
-    def body(stage: Any, submission: Any, sink: Any) -> Any:
-        from sentdist.errors import DataError
-
-        with log.open("a") as file:
-            file.write(f"{stage.kind} {stage.key}\n")
-        if broken.exists() and broken.read_text() in stage.label:
-            raise DataError(where="toy", found=stage.label, expected="a stage that works", remedy="Fix it: φ ≠ 0.")
-        store = submission.context.store
-        with store.staged() as folder:
-            (folder / "data").write_text(stage.label)
-            return store.commit(stage, folder, seconds=0.0, runtime={}, environment={}, results={"label": stage.label})
-
-    return body
-
-
-@pytest.fixture
-def store_with_board(cluster: Any, tmp_path: Path) -> Any:
-    from sentdist.execution.board.client import BoardClient
-    from sentdist.execution.board.submission import Submission
-
-    class StoreWithBoard:
-        """A store with a board of its own, and the list of what was built."""
-
-        log = tmp_path / "log"
-        broken = tmp_path / "broken"
-        context = Context(store=ArtifactStore(tmp_path / "store"), runtime=RUNTIME)
-
-        def __init__(self) -> None:
-            self.boards: list[BoardClient] = []
-
-        def open(self, **options: float) -> BoardClient:
-            self.boards.append(BoardClient(Submission(context=self.context), _toy_body(self.log, self.broken), **options))
-            return self.boards[-1]
-
-        @property
-        def built(self) -> list[str]:
-            return [line.split()[0] for line in self.log.read_text().splitlines()] if self.log.exists() else []
-
-    store_with_board = StoreWithBoard()
-    yield store_with_board
-    for board in store_with_board.boards:
-        board.leave()
-
-
-def test_trials_that_share_stages_get_one_piece_of_work(store_with_board: Any) -> None:
+def test_trials_that_share_stages_get_one_piece_of_work(toys: Gated) -> None:
     trials = [_rcl((0.01, 0.02)), _rcl((0.01, 0.02, 0.03)), _rcl((0.02,))]
-    boards = [store_with_board.open() for _ in trials]
+    boards = [toys.open() for _ in trials]
     with ThreadPoolExecutor(3) as pool:
         artifacts = list(pool.map(lambda pair: pair[0].build(pair[1]), zip(boards, trials, strict=True)))
     assert [artifact.key for artifact in artifacts] == [trial.key for trial in trials]
-    assert sorted(store_with_board.built) == sorted(["corpus"] + 3 * ["train"] + 3 * ["bank"] + 3 * ["train"] + 3 * ["scores"])
+    assert sorted(toys.built) == sorted(["corpus"] + 3 * ["train"] + 3 * ["bank"] + 3 * ["train"] + 3 * ["scores"])
 
 
 class LastWord(NullTracker):
@@ -121,17 +74,23 @@ class LastWord(NullTracker):
 
 
 class Gated:
-    """A store whose entropy encoders wait for a gate."""
+    """A store of toys. Entropy encoders wait for a gate, and the stages fail whose label stands in the file `broken`."""
 
     def __init__(self, folder: Path) -> None:
-        self.log, self.gate, self.store = folder / "log", folder / "gate", ArtifactStore(folder / "store")
+        self.log, self.gate, self.broken = (folder / name for name in ("log", "gate", "broken"))
+        self.store, self.boards = ArtifactStore(folder / "store"), list[Any]()
 
-    def open(self, sweep: str, tracker: Tracker | None = None) -> Any:
+    def open(self, sweep: str = "", tracker: Tracker | None = None) -> Any:
         from sentdist.execution.board.client import BoardClient
         from sentdist.execution.board.submission import Submission
 
         submission = Submission(context=Context(store=self.store, runtime=RUNTIME), sweep=sweep, tracker=tracker or NullTracker())
-        return BoardClient(submission, _gated_body(self.log, self.gate), patience_s=0.5)
+        self.boards.append(BoardClient(submission, _toy_body(self.log, self.gate, self.broken), patience_s=0.5))
+        return self.boards[-1]
+
+    @property
+    def built(self) -> list[str]:
+        return [line.split()[0] for line in self.log.read_text().splitlines()] if self.log.exists() else []
 
     def processes_of(self, label: str) -> list[int]:
         """Those that began a training of that label, in order."""
@@ -153,32 +112,12 @@ class Gated:
                 self.gate.touch()
 
 
-def _gated_body(log: Path, gate: Path) -> Any:
-    """A body that writes down what it begins and in which process, and waits at entropy encoders for the file `gate`."""
-
-    def body(stage: Any, submission: Any, sink: Any) -> Any:
-        import os
-        import time
-
-        with log.open("a") as file:
-            file.write(f"{stage.kind} {stage.label} {os.getpid()}\n")
-        while stage.kind == "train" and "entropy" in stage.label and not gate.exists():
-            time.sleep(0.02)
-        store = submission.context.store
-        with store.staged() as folder:
-            (folder / "data").write_text(stage.label)
-            return store.commit(stage, folder, seconds=0.0, runtime={}, environment={}, results={})
-
-    return body
-
-
-def _lives(process: int) -> bool:
-    return Path(f"/proc/{process}").exists()
-
-
 @pytest.fixture
-def gated(cluster: Any, tmp_path: Path) -> Gated:
-    return Gated(tmp_path)
+def gated(cluster: Any, tmp_path: Path) -> Iterator[Gated]:
+    made = Gated(tmp_path)
+    yield made
+    for board in made.boards:
+        board.leave()
 
 
 def test_a_sweep_is_stopped_and_what_another_needs_goes_on(gated: Gated) -> None:
@@ -210,8 +149,6 @@ def test_a_sweep_is_stopped_and_what_another_needs_goes_on(gated: Gated) -> None
     first.leave()
     again = gated.open("first")
     assert again.build(_rcl((0.01, 0.02))).record.kind == "scores"
-    for board in (again, second):
-        board.leave()
 
 
 def test_work_of_a_killed_driver_ends_unless_another_needs_it(cluster: Any, gated: Gated, tmp_path: Path) -> None:
@@ -230,33 +167,66 @@ def test_work_of_a_killed_driver_ends_unless_another_needs_it(cluster: Any, gate
         assert ray.get(other.actor.sweeps.remote()) == {"other": 4}
         gated.gate.touch()
         assert kept.result(timeout=60).record.kind == "scores"
-    other.leave()
 
 
-def test_a_dead_board_is_replaced_and_builds_nothing_again_but_what_was_removed(store_with_board: Any) -> None:
+def test_a_dead_board_is_replaced_and_builds_nothing_again_but_what_was_removed(toys: Gated) -> None:
     import ray
 
-    board = store_with_board.open()
+    board = toys.open()
     artifact = board.build(_rcl((0.01,)))
-    num_built = len(store_with_board.built)
+    num_built = len(toys.built)
     ray.kill(board.actor)
     assert board.build(_rcl((0.01,))).record.kind == "scores"  # the same caller is served by a fresh board
-    assert len(store_with_board.built) == num_built
-    store_with_board.context.store.drop(artifact)
+    assert len(toys.built) == num_built
+    toys.store.drop(artifact)
     board.build(_rcl((0.01,)))
-    assert store_with_board.built.count("scores") == 2
+    assert toys.built.count("scores") == 2
 
 
-def test_an_error_reaches_the_caller_whole_and_is_repeated_by_the_next_submission_only(store_with_board: Any) -> None:
-    store_with_board.broken.write_text("entropy+0.02")
-    board = store_with_board.open()
+def test_an_error_reaches_the_caller_whole_and_is_repeated_by_the_next_submission_only(toys: Gated) -> None:
+    toys.broken.write_text("entropy+0.02")
+    board = toys.open()
     for _ in range(2):
         with pytest.raises(DataError) as raised:
             board.build(_rcl((0.01, 0.02)))
         assert type(raised.value) is DataError
         assert (raised.value.expected, raised.value.remedy) == ("a stage that works", "Fix it: φ ≠ 0.")
-        assert store_with_board.built.count("scores") == 0, "nothing downstream starts"
-        assert store_with_board.built.count("train") == 2  # both entropy encoders, not the encoder that needs them
+        assert toys.built.count("scores") == 0, "nothing downstream starts"
+        assert toys.built.count("train") == 2  # both entropy encoders, not the encoder that needs them
     board.build(_rcl((0.01,)))  # what does not need the broken stage is built
-    store_with_board.broken.unlink()
-    assert store_with_board.open().build(_rcl((0.02,))).record.kind == "scores"
+    toys.broken.unlink()
+    assert toys.open().build(_rcl((0.02,))).record.kind == "scores"
+
+
+def _toy_body(log: Path, gate: Path, broken: Path) -> Any:
+    """A body that writes down what it begins and in which process."""
+
+    def body(stage: Any, submission: Any, sink: Any) -> Any:
+        import os
+        import time
+
+        from sentdist.errors import DataError
+
+        with log.open("a") as file:
+            file.write(f"{stage.kind} {stage.label} {os.getpid()}\n")
+        while stage.kind == "train" and "entropy" in stage.label and not gate.exists():
+            time.sleep(0.02)
+        if broken.exists() and broken.read_text() in stage.label:
+            raise DataError(where="toy", found=stage.label, expected="a stage that works", remedy="Fix it: φ ≠ 0.")
+        store = submission.context.store
+        with store.staged() as folder:
+            (folder / "data").write_text(stage.label)
+            return store.commit(stage, folder, seconds=0.0, runtime={}, environment={}, results={})
+
+    return body
+
+
+def _lives(process: int) -> bool:
+    return Path(f"/proc/{process}").exists()
+
+
+@pytest.fixture
+def toys(gated: Gated) -> Gated:
+    """With an open gate."""
+    gated.gate.touch()
+    return gated

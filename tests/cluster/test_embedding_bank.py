@@ -36,20 +36,10 @@ SENTENCES, WIDTH, ROWS_PER_SHARD = 5000, 384, 500  # 10 shards of 375 KiB: above
 IDS = np.random.default_rng(3).integers(0, SENTENCES, (4, 16))
 
 
-@pytest.fixture(scope="module")
-def context(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Context]:
-    """A store with banks number 0 to 3, the last one in float32, that no test changes."""
-    yield from _stored(tmp_path_factory.mktemp("banks"))
-
-
 @pytest.fixture
-def own_context(cluster: Any, tmp_path: Path) -> Iterator[Context]:
-    """The same for one test alone, with an owner of its own."""
-    yield from _stored(tmp_path)
-
-
-def _stored(root: Path) -> Iterator[Context]:
-    store = ArtifactStore(root / "store")
+def context(cluster: Any, tmp_path: Path) -> Iterator[Context]:
+    """A store with banks number 0 to 3, the last one in float32."""
+    store = ArtifactStore(tmp_path / "store")
     for number in range(4):
         commit_bank(store, _stage(number), num_sentences=SENTENCES, width=WIDTH, rows_per_shard=ROWS_PER_SHARD, seed=number)
     yield Context(store=store)
@@ -104,9 +94,9 @@ def test_a_lost_node_and_a_short_memory(tmp_path: Path) -> None:
     assert "spilled to disk" in play_driver("lose", store.root)
 
 
-def test_banks_are_listed_with_what_they_are(own_context: Context) -> None:
-    open_bank(_stages(0, 3), own_context)
-    half, full = _listed(own_context)
+def test_banks_are_listed_with_what_they_are(context: Context) -> None:
+    open_bank(_stages(0, 3), context)
+    half, full = _listed(context)
     assert (half.label, half.key, half.encoder) == (_stage(0).label, _stage(0).key, _stage(0).encoder.label)
     assert (half.num_sentences, half.width, half.dtype, half.num_shards) == (SENTENCES, WIDTH, "float16", 10)
     assert (half.num_bytes, full.num_bytes) == (SENTENCES * WIDTH * 2, SENTENCES * WIDTH * 4)
@@ -115,27 +105,27 @@ def test_banks_are_listed_with_what_they_are(own_context: Context) -> None:
     wait_for(lambda: num_bytes in [value for _, value in rows(BANK_BYTES)], what=f"{num_bytes} bytes in Prometheus")
 
 
-def test_a_dropped_bank_is_gone_and_comes_back_when_asked_for(own_context: Context) -> None:
-    open_bank(_stages(2, 3), own_context)
+def test_a_dropped_bank_is_gone_and_comes_back_when_asked_for(context: Context) -> None:
+    open_bank(_stages(2, 3), context)
     assert drop_bank(_stage(3).key).key == _stage(3).key
-    assert [facts.key for facts in _listed(own_context)] == [_stage(2).key]
+    assert [facts.key for facts in _listed(context)] == [_stage(2).key]
     drop_bank(_stage(2).key[:8])
-    assert _listed(own_context) == []
+    assert _listed(context) == []
     with pytest.raises(StoreError, match="one bank of that label or key"):
         drop_bank(_stage(2).key)
-    np.testing.assert_array_equal(open_bank(_stages(2, 3), own_context).rows(IDS).numpy(), _file_rows(own_context, 2, 3))
+    np.testing.assert_array_equal(open_bank(_stages(2, 3), context).rows(IDS).numpy(), _file_rows(context, 2, 3))
 
 
-def test_a_damaged_shard_is_named_and_the_bank_that_is_made_anew_is_read(own_context: Context) -> None:
-    artifact = own_context.store.get(_stage(0))
+def test_a_damaged_shard_is_named_and_the_bank_that_is_made_anew_is_read(context: Context) -> None:
+    artifact = context.store.get(_stage(0))
     assert artifact is not None
-    shard = own_context.store.folder(artifact) / "shards" / "00007.npy"
+    shard = context.store.folder(artifact) / "shards" / "00007.npy"
     shard.write_bytes(shard.read_bytes()[:-50])
     with pytest.raises(ArtifactLost, match=r"00007.*moved to"):
-        open_bank(_stages(0), own_context)
-    assert own_context.store.get(_stage(0)) is None
-    commit_bank(own_context.store, _stage(0), num_sentences=SENTENCES, width=WIDTH, rows_per_shard=ROWS_PER_SHARD, seed=0)
-    np.testing.assert_array_equal(open_bank(_stages(0), own_context).rows(IDS).numpy(), _file_rows(own_context, 0))
+        open_bank(_stages(0), context)
+    assert context.store.get(_stage(0)) is None
+    commit_bank(context.store, _stage(0), num_sentences=SENTENCES, width=WIDTH, rows_per_shard=ROWS_PER_SHARD, seed=0)
+    np.testing.assert_array_equal(open_bank(_stages(0), context).rows(IDS).numpy(), _file_rows(context, 0))
 
 
 def test_a_bank_without_an_artifact_is_refused(context: Context) -> None:
@@ -151,14 +141,14 @@ def test_a_bank_without_an_artifact_is_refused(context: Context) -> None:
         drop_bank("")
 
 
-def test_it_outlives_the_job_that_asked_for_it_first_and_an_owner_that_dies(own_context: Context, cluster: Any) -> None:
-    play_driver("make", own_context.store.root, cluster.address)
-    assert not _begun_since(own_context, 0, 1)
-    before = open_bank(_stages(0, 1), own_context)
-    ray.kill(bank_owner(own_context.store.root), no_restart=False)
-    after = open_bank(_stages(0, 1), own_context)
+def test_it_outlives_the_job_that_asked_for_it_first_and_an_owner_that_dies(context: Context, cluster: Any) -> None:
+    play_driver("make", context.store.root, cluster.address)
+    assert not _begun_since(context, 0, 1)
+    before = open_bank(_stages(0, 1), context)
+    ray.kill(bank_owner(context.store.root), no_restart=False)
+    after = open_bank(_stages(0, 1), context)
     for bank in (before, after):
-        np.testing.assert_array_equal(bank.rows(IDS).numpy(), _file_rows(own_context, 0, 1))
+        np.testing.assert_array_equal(bank.rows(IDS).numpy(), _file_rows(context, 0, 1))
 
 
 def play_driver(driver: str, *arguments: str) -> str:

@@ -63,6 +63,25 @@ def trained(plan: Plan, objective: str) -> list[Train]:
     return [stage for stage in plan.stages if isinstance(stage, Train) and stage.objective.name == objective]
 
 
+def test_the_papers_grid_builds_3_entropy_encoders_not_6(grid: Any) -> None:
+    """Prometheus learns of them from the node's own port, under the names that the dashboard of cluster/monitoring asks for."""
+    plan, context, summary, lines = grid
+    assert not summary.failures, summary.lines
+    assert len(plan.trials) == 3
+    assert sum(plan.mentions[stage.key] for stage in trained(plan, "entropy")) == 6
+    built = Counter(record["fields"]["objective"]["name"] for record in (a.record.stage for a in context.store.artifacts("train")))
+    assert built == {"entropy": 3, "rcl": 3}
+    assert summary.mentioned == {"corpus": 3, "train": 9, "bank": 6, "scores": 3}
+    assert summary.built == {"corpus": 1, "train": 6, "bank": 3, "scores": 3}
+    assert all(any(trial.name in line and "stsb" in line for line in lines) for trial in plan.trials)
+
+    def finished() -> dict[str, float]:
+        return {labels["kind"]: value for labels, value in rows(STAGES) if labels["what"] == "finished"}
+
+    wait_for(lambda: all(finished().get(kind, 0) >= number for kind, number in summary.built.items()), what=f"{summary.built} reported")
+    assert sum(value for _, value in rows(SENTENCES)) > 0 and rows(IN_FLIGHT)
+
+
 @pytest.fixture
 def no_board(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweep that asks the cluster for its board fails at once."""
@@ -72,6 +91,25 @@ def no_board(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("a board was asked for")
 
     monkeypatch.setattr(sweep, "BoardClient", refuse)
+
+
+@pytest.mark.usefixtures("no_board")
+def test_submitting_again_builds_nothing_and_a_mis_sized_request_is_refused_before_anything_starts(
+    grid: Any, data: Path, tiny_encoder_dir: Path, tmp_path: Path
+) -> None:
+    from sentdist.execution.sweep import run_sweep
+
+    plan, context, first, _ = grid
+    left = Path(context.store.base) / "running" / trained(plan, "rcl")[0].key  # as if its host was lost right after it was published
+    left.mkdir(parents=True)
+    again = run_sweep(plan, context, print_line=lambda line: None)
+    assert again.found == first.built and not +again.built and not left.exists()
+    assert again.seconds < first.seconds / 4  # neither a board nor Tune: only the store is read
+    values = tiny_values(tiny_encoder_dir, runtime={"workers": 4, "cpus_per_worker": 2})
+    plan, context = tiny_plan(values, data=data, store=tmp_path / "store")
+    with pytest.raises(ResourceError, match=r"4 × 2 CPUs = 8 CPUs, on 1 node.* with 2 CPUs"):
+        run_sweep(plan, context)
+    assert list(context.store.artifacts()) == [] and context.store.files.names("sweeps") == []
 
 
 def test_one_more_seed_builds_only_what_is_new(grid: Any, data: Path, tiny_encoder_dir: Path) -> None:
@@ -120,41 +158,3 @@ def test_a_killed_driver_loses_no_finished_stage(cluster: Any, data: Path, tiny_
     tokens = {artifact.key for artifact in context.store.artifacts("tokens")}  # which trainings make for one another
     assert set(records) - tokens == {stage.key for stage in (*plan.stages, *overlaps_of(plan))}
     assert all(records[key] == created_at for key, created_at in finished.items())
-
-
-def test_the_papers_grid_builds_3_entropy_encoders_not_6(grid: Any) -> None:
-    """Prometheus learns of them from the node's own port, under the names that the dashboard of cluster/monitoring asks for."""
-    plan, context, summary, lines = grid
-    assert not summary.failures, summary.lines
-    assert len(plan.trials) == 3
-    assert sum(plan.mentions[stage.key] for stage in trained(plan, "entropy")) == 6
-    built = Counter(record["fields"]["objective"]["name"] for record in (a.record.stage for a in context.store.artifacts("train")))
-    assert built == {"entropy": 3, "rcl": 3}
-    assert summary.mentioned == {"corpus": 3, "train": 9, "bank": 6, "scores": 3}
-    assert summary.built == {"corpus": 1, "train": 6, "bank": 3, "scores": 3}
-    assert all(any(trial.name in line and "stsb" in line for line in lines) for trial in plan.trials)
-
-    def finished() -> dict[str, float]:
-        return {labels["kind"]: value for labels, value in rows(STAGES) if labels["what"] == "finished"}
-
-    wait_for(lambda: all(finished().get(kind, 0) >= number for kind, number in summary.built.items()), what=f"{summary.built} reported")
-    assert sum(value for _, value in rows(SENTENCES)) > 0 and rows(IN_FLIGHT)
-
-
-@pytest.mark.usefixtures("no_board")
-def test_submitting_again_builds_nothing_and_a_mis_sized_request_is_refused_before_anything_starts(
-    grid: Any, data: Path, tiny_encoder_dir: Path, tmp_path: Path
-) -> None:
-    from sentdist.execution.sweep import run_sweep
-
-    plan, context, first, _ = grid
-    left = Path(context.store.base) / "running" / trained(plan, "rcl")[0].key  # as if its host was lost right after it was published
-    left.mkdir(parents=True)
-    again = run_sweep(plan, context, print_line=lambda line: None)
-    assert again.found == first.built and not +again.built and not left.exists()
-    assert again.seconds < first.seconds / 4  # neither a board nor Tune: only the store is read
-    values = tiny_values(tiny_encoder_dir, runtime={"workers": 4, "cpus_per_worker": 2})
-    plan, context = tiny_plan(values, data=data, store=tmp_path / "store")
-    with pytest.raises(ResourceError, match=r"4 × 2 CPUs = 8 CPUs, on 1 node.* with 2 CPUs"):
-        run_sweep(plan, context)
-    assert list(context.store.artifacts()) == [] and context.store.files.names("sweeps") == []

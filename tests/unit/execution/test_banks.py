@@ -18,7 +18,7 @@ from sentdist.errors import ResourceError, StoreError
 from sentdist.execution.banks import owner, reader
 from sentdist.execution.banks.owner import BankOrder, EmbeddingBanks, HeldBank
 from sentdist.execution.banks.placement import BankPlacement, disk_to_spill_to, placement_for, smallest_object_store
-from sentdist.execution.banks.reader import ObjectStoreBank, open_orders, order_of
+from sentdist.execution.banks.reader import open_orders, order_of
 from sentdist.execution.cluster.names import HEAD
 from sentdist.learning.bank_shape import BankShape
 from sentdist.stages.context import Context
@@ -160,17 +160,6 @@ def test_a_reader_asks_once_more_for_what_is_lost_and_names_what_it_lost(monkeyp
     with pytest.raises(StoreError):
         open_orders((_order(1),))
     hopeless.handle.forget.remote.assert_called_once_with(("1-2",)), "who asks next must not find it there"
-
-
-def test_a_reader_says_now_and_then_which_banks_it_reads_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that it leaves out makes room for others while it is being read."""
-    asked, now = Owner(monkeypatch), [0.0]
-    monkeypatch.setattr(reader.time, "monotonic", lambda: now[0])
-    bank = ObjectStoreBank([_order(1), _order(2)], [(ROWS,), (ROWS,)])
-    for now[0] in (1.0, 301.0, 302.0, 602.0):
-        bank.rows(np.array([0, 1]))
-    reported = asked.handle.read.options.return_value.remote
-    assert [call.args for call in reported.call_args_list] == [(("1", "2"),)] * 2
 
 
 def test_an_order_names_the_artifact_as_it_was_made(tmp_path: Path) -> None:

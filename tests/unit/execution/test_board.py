@@ -116,24 +116,6 @@ def test_a_board_answers_others_while_a_store_is_slow(fake_ray: FakeRay, tmp_pat
     _within(scene())
 
 
-def test_what_another_submission_finishes_while_the_store_is_asked_is_not_begun_again(fake_ray: FakeRay, tmp_path: Path) -> None:
-    slow, store = GatedStore(tmp_path), ArtifactStore(tmp_path)
-
-    async def scene() -> None:
-        board = BoardActor(mock.Mock(), 1.0)
-        asked = asyncio.ensure_future(board.request(CORPUS, _submission(slow)))
-        await _until(slow.has_read.is_set)
-        (ref,) = await board.request(CORPUS, _submission(store))
-        ((stage, begun),) = fake_ray.driven
-        begun.set_result(_finish(store, stage))
-        await ref
-        await _until(lambda: not board._work)
-        slow.gate.set()
-        assert await asked == [store.get(CORPUS)] and len(fake_ray.driven) == 1
-
-    _within(scene())
-
-
 def test_what_failed_is_begun_again_for_others_and_for_those_whose_input_was_lost(fake_ray: FakeRay, tmp_path: Path) -> None:
     async def scene(kind: type[SentdistError], begun: list[int]) -> None:
         fake_ray.driven.clear()

@@ -15,7 +15,6 @@ from ray.exceptions import ActorDiedError, ActorUnavailableError, RayActorError,
 from sentdist.errors import ArtifactLost, DataError, ResourceError, SentdistError, SweepStopped
 from sentdist.execution.board import actor, client, printer, stage_task
 from sentdist.execution.board.actor import BoardActor
-from sentdist.execution.board.artifact_lookup import ArtifactLookup
 from sentdist.execution.board.attempts import Attempts, GroupLostError, end_of, may_be_a_lost_peer
 from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.events import StageEvent
@@ -29,7 +28,6 @@ from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.runtime import Runtime
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
-from tests.support.planning import plan_of, small_recipe
 from tests.support.waiting import wait_for
 
 STAGE = RowsCorpus(source="toy", source_revision="1")
@@ -134,27 +132,6 @@ def test_a_printer_goes_on_with_the_board_that_takes_the_place_of_a_dead_one(mon
     with printer.printed_events(board, SweepProgress({}), lines.append):
         wait_for(lambda: bool(lines), what="the fresh board's event")
     assert asked[:4] == [None, 7, 0, 1] and board.reopen.call_count == 1 and "of the fresh one" in lines[0]
-
-
-def test_nothing_is_asked_of_the_inputs_of_what_is_there(tmp_path: Path) -> None:
-    """A store may be far away, and a sweep that goes on has thousands of stages."""
-    train = next(stage for stage in plan_of(small_recipe()).stages if stage.inputs)
-    store = ArtifactStore(tmp_path)
-    with store.staged() as folder:
-        store.commit(train, folder, seconds=1.0, runtime={}, environment={}, results={})
-
-    async def scene() -> None:
-        for stage, others in ((train, set[str]()), (STAGE, set[str]())):
-            lookup = ArtifactLookup(store)
-            asked = lookup.unknown(stage, is_settled=lambda one: False)
-            assert set(asked) == {stage.key}
-            await lookup.ask(asked)
-            assert set(lookup.unknown(stage, is_settled=lambda one: False)) == others
-        lookup = ArtifactLookup(ArtifactStore(tmp_path / "empty"))
-        await lookup.ask(lookup.unknown(train, is_settled=lambda one: False))
-        assert set(lookup.unknown(train, is_settled=lambda one: False)) == {one.key for one in train.inputs}
-
-    asyncio.run(scene())
 
 
 def test_a_board_is_that_of_its_store_and_of_the_code_that_it_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

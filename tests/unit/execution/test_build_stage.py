@@ -20,7 +20,6 @@ from sentdist.execution.parallel import shards
 from sentdist.execution.training import member, rank
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Rung
 from sentdist.stages.context import Context
 from sentdist.store.store import Artifact, ArtifactStore
 from tests.support.every_stage import one_of_each
@@ -104,17 +103,6 @@ def test_an_error_that_may_be_a_lost_peer_is_for_the_board_to_judge(build: Built
     with pytest.raises(RuntimeError):
         build(one_of_each()["train"], workers=1)
     assert build.events[1:] == ["started", "failed"], "a process of its own has no peer"
-
-
-def test_the_progress_of_a_part_of_a_training_stands_on_the_run_of_the_whole(build: Built, monkeypatch: pytest.MonkeyPatch) -> None:
-    train = Mock(return_value=ARTIFACT)
-    monkeypatch.setattr(rank, "train_as_first_rank", train)
-    rung = one_of_each()["rung"]
-    assert isinstance(rung, Rung)
-    for stage in (rung, rung.whole):
-        assert build(stage) is ARTIFACT
-    assert [call.args for call in build.tracker.begin.call_args_list] == [(rung.whole.key,)] * 2
-    assert train.call_args.args[3] is build.tracker.begin.return_value
 
 
 def test_shards_are_made_by_the_group_that_was_asked_else_by_a_pool(build: Built, monkeypatch: pytest.MonkeyPatch) -> None:

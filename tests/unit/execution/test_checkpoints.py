@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -119,10 +120,6 @@ def _save_share(step: int) -> Callable[[RunningFolder, int], str | None]:
     return save
 
 
-def _resume_shares(running: RunningFolder, rank: int) -> tuple[int | None, list[str]]:
-    return running.resume(lambda found: None)
-
-
 @pytest.mark.parametrize(("world_size", "damaged_rank"), [(1, 2), (3, 0), (2, 1)])
 def test_damage_of_any_ranks_share_is_seen_by_all_ranks_of_any_world(tmp_path: Path, damaged_rank: int, world_size: int) -> None:
     store = ArtifactStore(tmp_path)
@@ -150,38 +147,6 @@ def test_a_rank_that_cannot_write_stops_no_other(tmp_path: Path) -> None:
     problems = _on_ranks(store, 2, save)
     assert all(problem is not None and "no space left" in problem for problem in problems)
     assert _on_ranks(store, 2, _resume_shares) == [(5, [])] * 2
-
-
-# A whole training, its checkpoint damaged in every way, resumed by the code that a cluster runs.
-
-
-@pytest.fixture(scope="module")
-def interrupted(tmp_path_factory: pytest.TempPathFactory, tiny_encoder_dir: Path) -> Any:
-    """A training that was lost after step 4 with two checkpoints, and the weights of an undisturbed one; a copy for each test."""
-    threads = torch.get_num_threads()
-    data = write_data(tmp_path_factory.mktemp("data"))
-    values = tiny_values(tiny_encoder_dir, runtime={"engine": "torch", "checkpoint_every_s": 1e-9, "log_every": 1})
-
-    def place(store: Path) -> tuple[Train, Context]:
-        plan, context = tiny_plan(values, data=data, store=store)
-        return next(stage for stage in plan.stages if isinstance(stage, Train) and stage.selection is not None and not stage.banks), context
-
-    stage, whole = place(tmp_path_factory.mktemp("whole"))
-    build_here(stage.corpus, whole)
-    train_as_first_rank(stage, Submission(context=whole), RecordingSink(), NullRun())
-    begun = tmp_path_factory.mktemp("begun")
-    stage, context = place(begun)
-    build_here(stage.corpus, context)
-    with pytest.raises(HostLost):
-        train_as_first_rank(stage, Submission(context=context), RecordingSink(lost_at=4), NullRun())
-
-    def copy(target: Path) -> tuple[Train, Context, Path]:
-        shutil.copytree(begun, target)
-        stage, context = place(target)
-        return stage, context, target / "running" / stage.key
-
-    yield copy, _weights(stage, whole)
-    torch.set_num_threads(threads)
 
 
 def _weights(stage: Train, context: Context) -> dict[str, torch.Tensor]:
@@ -232,14 +197,44 @@ def test_two_checkpoints_are_kept_until_the_training_is_finished(tmp_path: Path)
     assert _resumed(running) == (None, [])
 
 
+def _resume_shares(running: RunningFolder, rank: int) -> tuple[int | None, list[str]]:
+    return running.resume(lambda found: None)
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory: pytest.TempPathFactory, tiny_encoder_dir: Path) -> Any:
+    """A training that was lost after step 4 with two checkpoints, and the weights of an undisturbed one; a copy for each test."""
+    threads = torch.get_num_threads()
+    data = write_data(tmp_path_factory.mktemp("data"))
+    values = tiny_values(tiny_encoder_dir, runtime={"engine": "torch", "checkpoint_every_s": 1e-9, "log_every": 1})
+
+    def trained(store: Path, lost_at: int | None) -> tuple[Train, Context]:
+        plan, context = tiny_plan(values, data=data, store=store)
+        stage = next(stage for stage in plan.stages if isinstance(stage, Train) and stage.selection is not None and not stage.banks)
+        if not context.store.has(stage.corpus):
+            build_here(stage.corpus, context)
+            with pytest.raises(HostLost) if lost_at else nullcontext():
+                train_as_first_rank(stage, Submission(context=context), RecordingSink(lost_at=lost_at), NullRun())
+        return stage, context
+
+    whole, begun = trained(tmp_path_factory.mktemp("whole"), None), tmp_path_factory.mktemp("begun")
+    trained(begun, 4)
+
+    def copy(target: Path) -> tuple[Train, Context, Path]:
+        shutil.copytree(begun, target)
+        stage, context = trained(target, 4)
+        return stage, context, target / "running" / stage.key
+
+    yield copy, _weights(*whole)
+    torch.set_num_threads(threads)
+
+
 def _of_another_engine(folder: Path, store: ArtifactStore, stage: Train) -> None:
     """The checkpoint as DeepSpeed would have sealed it."""
-    changed = (folder / "progress.json").read_text().replace('"engine": "torch"', '"engine": "deepspeed"')
 
     def write(target: Path) -> None:
-        for path in folder.iterdir():
-            if not path.name.startswith("seal"):
-                shutil.copy(path, target)
+        shutil.copytree(folder, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("seal*"))
+        changed = (folder / "progress.json").read_text().replace('"engine": "torch"', '"engine": "deepspeed"')
         (target / "progress.json").write_text(changed)
 
     RunningFolder(store, stage, ALONE).save(write, step=int(folder.name))

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from concurrent import futures
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import grpc
 import pytest
@@ -190,19 +189,6 @@ def test_only_ray_nodes_of_the_user_in_this_network_are_theirs(monkeypatch: pyte
     process = SimpleNamespace(pid=7, info={"cmdline": of_one_command, "uids": None})
     monkeypatch.setattr("psutil.process_iter", lambda fields: [process])
     assert [node.is_private for node in cluster_address.local_nodes()] == [True]
-
-
-def test_each_certificate_is_shown_as_what_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[Any] = []
-    monkeypatch.setenv("RAY_USE_TLS", "1")
-    for name in ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT"):
-        (tmp_path / name).write_text(name)
-        monkeypatch.setenv(name, str(tmp_path / name))
-    monkeypatch.setattr(grpc, "ssl_channel_credentials", lambda authority, key, chain: shown.append((authority, key, chain)))
-    monkeypatch.setattr(grpc, "secure_channel", lambda address, credentials, options: shown.append(dict(options)))
-    cluster_address._channel("10.0.0.1:6379")
-    assert shown[0] == (b"RAY_TLS_CA_CERT", b"RAY_TLS_SERVER_KEY", b"RAY_TLS_SERVER_CERT")
-    assert shown[1]["grpc.enable_http_proxy"] == 0, "a proxy would see the token"
 
 
 def test_the_named_cluster_is_taken_else_the_only_one_and_nothing_is_guessed() -> None:

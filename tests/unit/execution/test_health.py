@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -37,57 +35,6 @@ def test_gpus_are_reported_with_driver_and_nccl(tmp_path: Path, monkeypatch: pyt
         assert (reported.subject, reported.state) == ("GPUs", state) and all(one in reported.text for one in said), reported.text
 
 
-def test_servers_that_nobody_named_are_shown_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At Ray's and MLflow's usual ports may be somebody else's."""
-    monkeypatch.setenv("RAY_AUTH_TOKEN", "t" * 64)
-    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "me")
-    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "p" * 16)
-    with listening(status=401) as theirs:
-        monkeypatch.setattr(health, "DASHBOARD", theirs.url)
-        monkeypatch.setattr(health, "TRACKING", theirs.url)
-        for found, variable in ((health.dashboard(None), "RAY_API_SERVER_ADDRESS"), (health.mlflow(None), "MLFLOW_TRACKING_URI")):
-            assert found.state == "note" and f"if it is yours, name it: {variable}={theirs.url}" in found.text
-        assert [shown for _, shown in theirs.shown] == [None, None]
-
-
-def test_servers_that_are_named_are_asked_with_their_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAY_AUTH_TOKEN", "t" * 64)
-    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "me")
-    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "pass")
-    with listening(text='{"ray_version": "2.60.0"}') as ours:
-        assert health.dashboard(ours.url).text == f"2.60.0 answers at {ours.url}"
-        assert ours.shown == [("/api/version", f"Bearer {'t' * 64}")]
-    with listening(text="3.17.2\n") as ours:
-        assert health.mlflow(ours.url).text == f"3.17.2 answers at {ours.url}"
-        assert ours.shown == [("/version", "Basic bWU6cGFzcw==")]
-    for status, said in ((403, "refuses the"), (200, "is used by something that is not")):
-        with listening(status=status, text="[]") as other:
-            assert all(said in found.text and found.state == "bad" for found in (health.dashboard(other.url), health.mlflow(other.url)))
-    for nowhere in ("http://[", "http://127.0.0.1:port"):
-        assert f"nothing listens at {nowhere}" in health.mlflow(nowhere).text
-
-
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
-def test_a_server_with_a_certificate_of_an_authority_of_ones_own_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for MLflow's and Ray's clients."""
-    variables = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "MLFLOW_TRACKING_SERVER_CERT_PATH")
-    for name in (*variables, "MLFLOW_TRACKING_USERNAME"):
-        monkeypatch.delenv(name, raising=False)
-    made = tmp_path / "own.pem"
-    command = (
-        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=own -addext subjectAltName=IP:127.0.0.1"
-    )
-    subprocess.run([*command.split(), "-keyout", made, "-out", tmp_path / "ca.crt"], check=True)
-    with made.open("a") as chain:
-        chain.write((tmp_path / "ca.crt").read_text())
-    with listening(text="3.17.2", certificate=made) as server:
-        assert health.mlflow(server.url).state == "bad", "whose authority nobody knows"
-        for variable in variables:
-            with monkeypatch.context() as patched:
-                patched.setenv(variable, str(tmp_path / "ca.crt"))
-                assert health.mlflow(server.url).text == f"3.17.2 answers at {server.url}"
-
-
 TWO = "NVIDIA T1, 81559 MiB, 570.1\nNVIDIA T1, 81559 MiB, 570.1"
 
 
@@ -105,3 +52,26 @@ def test_doctor_runs_no_module_of_the_folder_that_it_is_called_in_and_leaves_no_
     assert torch.cuda.is_available() or torch.__version__ in found.why_unusable
     assert health._store(str(tmp_path / "none" / "store")).state == "good"
     assert [path.name for path in tmp_path.iterdir()] == ["sentdist"]
+
+
+def test_servers_that_are_named_are_asked_with_their_secrets_and_others_are_shown_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At Ray's and MLflow's usual ports may be somebody else's."""
+    for name, value in {"RAY_AUTH_TOKEN": "t" * 64, "MLFLOW_TRACKING_USERNAME": "me", "MLFLOW_TRACKING_PASSWORD": "pass"}.items():
+        monkeypatch.setenv(name, value)
+    with listening(text='{"ray_version": "2.60.0"}') as ours:
+        assert health.dashboard(ours.url).text == f"2.60.0 answers at {ours.url}"
+        assert ours.shown == [("/api/version", f"Bearer {'t' * 64}")]
+    with listening(text="3.17.2\n") as ours:
+        assert health.mlflow(ours.url).text == f"3.17.2 answers at {ours.url}"
+        assert ours.shown == [("/version", "Basic bWU6cGFzcw==")]
+    for status, said in ((403, "refuses the"), (200, "is used by something that is not")):
+        with listening(status=status, text="[]") as other:
+            assert all(said in found.text and found.state == "bad" for found in (health.dashboard(other.url), health.mlflow(other.url)))
+    for nowhere in ("http://[", "http://127.0.0.1:port"):
+        assert f"nothing listens at {nowhere}" in health.mlflow(nowhere).text
+    with listening(status=401) as theirs:
+        monkeypatch.setattr(health, "DASHBOARD", theirs.url)
+        monkeypatch.setattr(health, "TRACKING", theirs.url)
+        for found, variable in ((health.dashboard(None), "RAY_API_SERVER_ADDRESS"), (health.mlflow(None), "MLFLOW_TRACKING_URI")):
+            assert found.state == "note" and f"{variable}={theirs.url}" in found.text
+        assert [shown for _, shown in theirs.shown] == [None, None]

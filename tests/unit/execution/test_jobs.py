@@ -81,16 +81,6 @@ def test_no_address_of_a_job_is_in_its_command_line_and_the_dashboard_shows_its_
     assert done.output.splitlines()[1:] == OURS
 
 
-def test_ctrl_c_ends_the_output_and_not_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> int:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(jobs, "submit_sweep", lambda *_: Job(id="raysubmit_1", sweep="demo", client=None))  # type: ignore[arg-type]
-    monkeypatch.setattr(jobs, "follow", interrupted)
-    done = CliRunner().invoke(app, ["submit", "demo"])
-    assert (done.exit_code, "sentdist stop demo" in done.output.splitlines()[-1]) == (130, True)
-
-
 def test_a_job_is_followed_by_its_own_lines_to_its_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ends: tuple[tuple[JobStatus, int | None, list[str], int], ...] = (
         (JobStatus.SUCCEEDED, 0, [], 0),

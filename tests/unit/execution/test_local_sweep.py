@@ -1,13 +1,10 @@
-"""A sweep in one process, some of whose trials fail; what it asks of its store, and what a disk has room for."""
+"""A sweep in one process, some of whose trials fail, and what a disk has room for."""
 
 from __future__ import annotations
 
 import errno
 import os
 import signal
-import threading
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,17 +22,11 @@ from sentdist.execution.disk_estimate import (
     search_disk_estimate,
 )
 from sentdist.execution.local_sweep import build_locally
-from sentdist.execution.searching.prices import Forecasts, StoreBefore, spent_on
 from sentdist.execution.sigterm import end_on_sigterm
 from sentdist.plan.stages import Train
-from sentdist.plan.suggestions import PlannedSearch
-from sentdist.plan.unroll import Plan
-from sentdist.stages.context import Context
-from sentdist.stages.overlaps import build_overlaps
 from sentdist.stages.planning.planned import planned
-from sentdist.store.forecast import forecast
 from sentdist.store.local_storage import LocalStorage
-from sentdist.store.store import Artifact, ArtifactStore
+from sentdist.store.store import ArtifactStore
 from tests.support.building import run_local
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.tiny_search import pretended, tiny_search
@@ -104,51 +95,6 @@ def test_being_stopped_ends_the_driver_in_order() -> None:
             signal.raise_signal(signal.SIGTERM)
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-class OneByOneError(AssertionError):
-    """The store was asked for one stage after another."""
-
-
-class SlowStore(ArtifactStore):
-    """Gives its first answer when a second question was asked."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self._numbers, self._second = iter(range(1_000_000)), threading.Event()
-
-    def at(self, place: str) -> Artifact | None:
-        if next(self._numbers) > 0:
-            self._second.set()
-        if not self._second.wait(2.0):
-            raise OneByOneError(place)
-        return super().at(place)
-
-
-def _finalists(planned: PlannedSearch) -> Plan:
-    return planned.plan([(method, planned.first(method)) for method in planned.methods])
-
-
-def _training(planned: PlannedSearch) -> Train:
-    return planned.train("rcl", planned.first("rcl"))
-
-
-ASKING: dict[str, Callable[[PlannedSearch, Context], object]] = {
-    "what is finished of a plan": lambda planned, context: forecast(_finalists(planned), context.store),
-    "what a search writes": lambda planned, context: search_disk_estimate(planned, context, {}),
-    "what a training would take": lambda planned, context: Forecasts(planned, context.store).sentences(_training(planned)),
-    "what a training has taken": lambda planned, context: spent_on(
-        _training(planned), context.store, earlier=StoreBefore(places=frozenset(), since=None), known=frozenset()
-    ),
-    "what can be compared": lambda planned, context: build_overlaps(_finalists(planned), context),
-    "what was found": lambda planned, context: context.store.get_all(_finalists(planned).stages),
-}
-
-
-def test_a_slow_store_is_asked_for_many_stages_at_once(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    planned, context = tiny_search(tiny_encoder_dir, write_data(tmp_path / "data"), tmp_path / "store")
-    for asking in ASKING.values():
-        asking(planned, replace(context, store=SlowStore(tmp_path / "store")))
 
 
 def test_the_forecast_holds_what_a_run_writes(tmp_path: Path, tiny_encoder_dir: Path) -> None:

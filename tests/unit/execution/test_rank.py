@@ -1,12 +1,10 @@
-"""A training on its workers: it goes on from its own checkpoints, who speaks and keeps time, what is reserved and given back."""
+"""A training on its workers: it goes on from its own checkpoints, who keeps time, what is told, and on which GPU it computes."""
 
 from __future__ import annotations
 
 import math
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +18,6 @@ from safetensors.torch import load_file
 from torch import nn
 
 from sentdist.execution.board.submission import Submission
-from sentdist.execution.demand import stage_demand
 from sentdist.execution.training import deepspeed_engine, rank, reporter
 from sentdist.execution.training.checkpoint_clock import CheckpointClock
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
@@ -36,8 +33,7 @@ from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
-from sentdist.stages.ranks import ALONE, Ranks
-from sentdist.store.store import ArtifactStore
+from sentdist.stages.ranks import ALONE
 from sentdist.tracking.tracker import NullRun
 from tests.support.every_stage import one_of_each
 from tests.support.lost_training import HostLost, RecordingSink
@@ -79,84 +75,6 @@ def test_an_engine_is_made_as_the_runtime_says() -> None:
     ):
         made = engine_of(runtime, "cuda:1")
         assert isinstance(made, partial) and (made.func, made.keywords) == expected
-
-
-class Worker:
-    """One of `world_size` workers; its session has three events, at each of which a checkpoint is due."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, number: int, world_size: int) -> None:
-        self.calls, self.sink, self.run = Mock(), Mock(), Mock()
-        self.heartbeats, self.clock, self.reporter = Mock(), Mock(), Mock()
-        self.events: list[Any] = ["first", "second", "third"]
-        self.error: Exception | None = None
-        self.context = Context(store=ArtifactStore(folder), runtime=Runtime(engine="torch", workers=world_size))
-        self.stage = one_of_each()["train"]
-        self.session = session = SimpleNamespace(progress=SimpleNamespace(step=0), votes=0.0, hold=Mock())
-        resumed = SimpleNamespace(session=session, note=None, step=None)
-        ranks = Ranks(rank=number, world_size=world_size, exchange=lambda said: [said], gather=lambda said: [said])
-        self.clock.return_value.is_due.return_value = True
-        self.calls.begin_or_resume.return_value = session
-        for name, stand_in in {
-            "ranks_here": lambda: ranks,
-            "from_rung": lambda *_, **__: resumed,
-            "events_until": self._events,
-            "Heartbeats": self._beating,
-            "CheckpointClock": self.clock,
-            "ProgressReporter": self.reporter,
-        }.items():
-            monkeypatch.setattr(rank, name, stand_in)
-        for name in ("use_reserved", "let_freed_memory_go", "_make_tokens", "begin_or_resume", "save_checkpoint", "publish_training"):
-            monkeypatch.setattr(rank, name, getattr(self.calls, name))
-
-    @contextmanager
-    def _beating(self, stage: Any, sink: Any, *, worker: str) -> Iterator[Any]:
-        self.calls.beating(worker)
-        yield self.heartbeats
-
-    def _events(self, stage: Any, session: Any, *, vote: Any) -> Iterator[Any]:
-        assert vote is self.clock.return_value.vote
-        yield from self.events
-        if self.error is not None:
-            raise self.error
-
-    def train(self) -> None:
-        assert isinstance(self.stage, Train)
-        rank.train_rank(self.stage, self.context, self.sink, self.run)
-
-
-def test_each_worker_is_known_by_its_number_and_the_first_one_speaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for number, world_size, name in ((0, 1, ""), (0, 2, "rank 0"), (1, 2, "rank 1")):
-        worker = Worker(monkeypatch, tmp_path, number, world_size)
-        worker.train()
-        worker.calls.beating.assert_called_once_with(name)
-        speaks = worker.sink if number == 0 else None
-        assert worker.calls.begin_or_resume.call_args.args[3] is speaks
-        assert [call.args[3] for call in worker.calls.save_checkpoint.call_args_list] == [speaks] * 3
-        assert worker.reporter.called == (number == 0), "or each step would stand on the run once for each worker"
-        assert [call.args[0] for call in worker.reporter.return_value.on_event.call_args_list] == (worker.events if number == 0 else [])
-        worker.clock.assert_called_once_with(worker.context.runtime, rank=number, is_leaving=worker.heartbeats.is_leaving)
-        assert worker.clock.return_value.restart.call_count == 3
-
-
-def test_where_a_checkpoint_is_owed_the_session_is_held(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for is_owed in (False, True):
-        worker = Worker(monkeypatch, tmp_path, 0, 2)
-        worker.clock.return_value.is_due.return_value, worker.clock.return_value.is_owed = False, is_owed
-        worker.train()
-        assert worker.session.hold.call_count == (3 if is_owed else 0)
-        assert not worker.calls.save_checkpoint.called
-
-
-def test_a_training_keeps_to_what_it_has_reserved_and_gives_back_what_it_held(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for error in (None, RuntimeError("a peer is gone")):
-        worker = Worker(monkeypatch, tmp_path, 0, 2)
-        worker.error = error
-        with pytest.raises(RuntimeError) if error else nullcontext():
-            worker.train()
-        worker.calls.use_reserved.assert_called_once_with(stage_demand(worker.stage, worker.context.runtime))
-        worker.calls.let_freed_memory_go.assert_called_once_with()
-        worker.reporter.return_value.close.assert_called_once_with()
-        assert worker.calls.publish_training.called == (error is None)
 
 
 def test_the_first_worker_tells_of_steps_speed_and_machine_and_of_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,39 +38,21 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return own
 
 
-def demand(num_gpus: float) -> Demand:
-    return Demand(way="task", workers=1, num_cpus=1.0, num_gpus=num_gpus)
-
-
-@pytest.mark.usefixtures("one_thread")
-def test_a_part_of_a_gpu_bounds_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four quarters of a GPU, and four contexts of CUDA, which torch does not count, lie on it together."""
-    bounds: list[float] = []
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda: SimpleNamespace(total_memory=80 * 2**30))
-    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", bounds.append)
-    for num_gpus in (0.0, 0.25, 0.01, 1.0, 2.0):
-        use_reserved(demand(num_gpus))
-    assert bounds == [0.25 - 0.6 / 80, 0.005, 1.0, 1.0]
-
-
 @pytest.mark.usefixtures("one_thread")
 def test_memory_of_a_gpu_stays_whole_unless_the_user_chose_otherwise(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a part of a GPU bounds it: four quarters lie on it together, and four contexts of CUDA, which torch does not count."""
+    read, bounds = list[str | None](), list[float]()  # by torch, when it is asked of the GPU for the first time
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    read: list[str | None] = []  # by torch, when it is asked of the GPU for the first time
-
-    def capability() -> tuple[int, int]:
-        read.append(environment.get("PYTORCH_ALLOC_CONF"))
-        return 9, 0
-
-    monkeypatch.setattr(torch.cuda, "get_device_capability", capability)
-    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda fraction: None)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: read.append(environment.get("PYTORCH_ALLOC_CONF")) or (9, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda: SimpleNamespace(total_memory=80 * 2**30))
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", bounds.append)
     use_reserved(demand(0.0))
     assert "PYTORCH_ALLOC_CONF" not in environment
-    use_reserved(demand(1.0))
-    assert read == ["expandable_segments:True"]
-    assert environment.pop("PYTORCH_ALLOC_CONF") == "expandable_segments:True"
+    for num_gpus in (0.25, 0.01, 1.0, 2.0):
+        use_reserved(demand(num_gpus))
+    assert bounds == [0.25 - 0.6 / 80, 0.005, 1.0, 1.0]
+    assert set(read) == {"expandable_segments:True"}
+    del environment["PYTORCH_ALLOC_CONF"]
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         with monkeypatch.context() as chosen:
             chosen.setitem(environment, name, "max_split_size_mb:512")
@@ -100,8 +82,7 @@ def test_a_worker_computes_with_no_numbers_that_take_a_cpu_long() -> None:
         use_reserved(Demand(way="task", workers=1, num_cpus=2.0, num_gpus=0.0))
         found.append(float((torch.full((1_000_000,), 1e-42) * 1.0).count_nonzero()))
 
-    before = torch.get_num_threads()
-    thread = Thread(target=work)
+    before, thread = torch.get_num_threads(), Thread(target=work)
     thread.start()
     thread.join()
     torch.set_num_threads(before)
@@ -173,3 +154,7 @@ def test_what_a_stage_held_of_a_gpu_is_given_back_before_the_next_one(tmp_path: 
     for kind in ("train", "scores"):
         local.build_here(one_of_each()[kind], Context(store=ArtifactStore(tmp_path), runtime=Runtime(engine="torch")))
     assert happened == ["train_here", "give_back_gpu_memory", "build_in_process", "give_back_gpu_memory"]
+
+
+def demand(num_gpus: float) -> Demand:
+    return Demand(way="task", workers=1, num_cpus=1.0, num_gpus=num_gpus)

@@ -20,7 +20,6 @@ from sentdist.execution.searching.prices import Forecasts, StoreBefore, spent_on
 from sentdist.plan.stage import Json, Stage, topological
 from sentdist.plan.stages import Bank, Train, to_share
 from sentdist.plan.suggestions import PlannedSearch
-from sentdist.stages.local import build_all
 from sentdist.stages.rung_records import RungScore, rung_score
 from sentdist.store.curves import read_pruned_curve
 from sentdist.store.record import Record
@@ -116,24 +115,6 @@ def test_finalists_came_to_their_end_and_of_equals_the_earlier_is_chosen(tmp_pat
             conductor.fail(1, WRONG)
     assert [conductor.trial(number).state for number in range(5)] == ["finished", "failed", "pruned", "finished", "finished"]
     assert [(one.place, one.number) for one in conductor.choose()] == [(1, 3), (2, 4), (3, 0)]
-
-
-def test_what_a_killed_submission_built_is_paid_for_by_the_next_which_asks_for_the_rest(
-    tmp_path: Path, data: Path, tiny_encoder_dir: Path
-) -> None:
-    halving: Json = {"rungs": [0.5, 1.0], "keep": 0.5}
-    planned, context = tiny_search(tiny_encoder_dir, data, tmp_path, changes=ONLY, samples=1, space=SPACE, halving=halving)
-    killed, again, later = (pretended(planned, context) for _ in range(3))
-    killed.begin()
-    trial = killed.next()
-    assert trial is not None and trial.shares == (0.5, 1.0)
-    build_all(topological((to_share(trial.train, 0.5),)), context)
-    again.begin()
-    assert again.next() == trial and again.arrive(0, 0.5)
-    assert again.trial(0).paid_sentences == 4 * 24, "its half ends with a dev score, after four steps of six"
-    later.begin()
-    rest = later.next()
-    assert rest is not None and rest.shares == (1.0,)
 
 
 def test_of_two_submissions_at_once_the_earlier_one_ends(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:

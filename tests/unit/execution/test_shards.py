@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from sentdist.data.targets import read_counts
-from sentdist.errors import ArtifactLost, DataError
+from sentdist.errors import DataError
 from sentdist.execution.cluster import own_cluster
 from sentdist.execution.cluster.address import LocalNode
 from sentdist.execution.parallel import embed, embed_shared, sharing
@@ -78,20 +78,6 @@ def test_workers_write_shards_where_they_can_and_hand_them_back_where_they_canno
     assert (tmp_path / "shards/00002.npz").stat().st_size == len(handed) > 0
     first, again = read_counts(tmp_path / "shards/00002.npz")[1], read_counts(BytesIO(handed))[1]
     assert first.names == again.names
-
-
-def test_a_shard_of_an_input_that_changes_under_its_worker_is_not_handed_on(tagging: tuple[Targets, Context], tmp_path: Path) -> None:
-    stage, context = tagging
-    shutil.copytree(context.store.base, tmp_path / "store")
-    there = replace(context, store=ArtifactStore(tmp_path / "store"))
-    worker = ShardMaker(stage, there, 40, None, None)
-    assert worker.work(0) and worker.work(1)
-    rows = tmp_path / "store" / stage.corpus.place / "rows.arrow"
-    with rows.open("r+b") as file:
-        file.seek(rows.stat().st_size // 2)
-        file.write(b"?")
-    with pytest.raises(ArtifactLost, match=r"rows\.arrow: changed while it was read"):
-        worker.work(2)
 
 
 def test_a_worker_loads_nothing_before_its_first_part_and_its_error_survives_the_way(tagging: tuple[Targets, Context]) -> None:

@@ -16,13 +16,13 @@ from ray import tune
 from ray.tune.schedulers import TrialScheduler
 
 from sentdist.errors import ResourceError, StoreError, SweepStopped
-from sentdist.execution import trial_processes, trials, tune_run
+from sentdist.execution import trials
 from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.cluster.names import HEAD
 from sentdist.execution.searching import on_cluster
 from sentdist.execution.searching.on_cluster import NUMBER, RUNG_SCORE, SHARE
-from sentdist.execution.tune_run import LOST_ACTORS, STOPPED, report_end, run_in_tune, take_failure
+from sentdist.execution.tune_run import LOST_ACTORS, STOPPED, report_end, take_failure
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
 from sentdist.stages.rung_records import RungScore
@@ -30,7 +30,11 @@ from sentdist.store.store import ArtifactStore
 from tests.support.planning import plan_of, small_recipe
 
 TRIAL = SimpleNamespace(config={NUMBER: 7}, max_failures=3)
+
+
 SCORE = RungScore(**dict.fromkeys(RungScore.__dataclass_fields__, 1))  # type: ignore[arg-type]
+
+
 WRONG = StoreError(where="here", found="this", expected="that", remedy="None.")
 
 
@@ -60,17 +64,6 @@ def _run(
     return outcomes, lines, configs[0]
 
 
-def test_trials_begin_in_the_order_of_the_plan_and_no_more_at_once_than_there_is_room_for(
-    plan: Plan, submission: Submission, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, _, config = _run(plan, submission, monkeypatch)
-    search: Any = config.search_alg
-    suggested = [search.suggest(str(number)) for number in range(len(plan.trials))]
-    assert [one["trial"] for one in suggested] == [trial.key for trial in plan.trials]
-    assert search.suggest("") == search.FINISHED
-    assert config.max_concurrent_trials == 3 and config.num_samples == len(plan.trials)
-
-
 def _trial(plan: Plan, number: int, **reported: Any) -> Any:
     return SimpleNamespace(config=trials.config_of(plan.trials[number]), last_result=reported, max_failures=LOST_ACTORS)
 
@@ -85,7 +78,11 @@ def test_each_trial_without_scores_has_an_error(plan: Plan, submission: Submissi
         lines.on_trial_complete(0, [], _trial(plan, 0, **{scored.tasks[0].name: 81.234}))
         lines.on_trial_error(0, [], _trial(plan, 1))
 
-    outcomes, lines, _ = _run(plan, submission, monkeypatch, ends)
+    outcomes, lines, config = _run(plan, submission, monkeypatch, ends)
+    search: Any = config.search_alg
+    suggested = [search.suggest(str(number)) for number in range(len(plan.trials))]
+    assert [one["trial"] for one in suggested] == [trial.key for trial in plan.trials] and search.suggest("") == search.FINISHED
+    assert config.max_concurrent_trials == 3 and config.num_samples == len(plan.trials)
     first, second, *others = (outcomes[trial.key].error for trial in plan.trials)
     assert first is None and isinstance(second, ResourceError) and "lost 4 times" in str(second)
     assert others and {str(error) for error in others} == {"Tune ended without having run this trial"}
@@ -113,49 +110,6 @@ def test_a_trial_tells_tune_of_its_own_training_alone(plan: Plan, submission: Su
         store.commit(trial.scores, folder, seconds=0.0, runtime={}, environment={}, results={"stsb": 81.0, "chosen": "by dev"})
     trials._run_trial({"trial": trial.key}, {trial.key: trial}, submission, Mock())
     assert shown == [{"step": 2, "dev_score": 20.0}, {"stsb": 81.0}]
-
-
-@pytest.fixture
-def tuner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Mock:
-    """Tune's own class, which does nothing but leave a file."""
-    made = Mock()
-
-    def fit() -> None:
-        run = made.call_args.kwargs["run_config"]
-        folder = Path(run.storage_path) / run.name
-        folder.mkdir()
-        (folder / "experiment_state.json").write_text("{}")
-        for callback in run.callbacks:
-            if isinstance(callback, trial_processes.TrialProcesses):
-                callback.on_trial_start(0, [], SimpleNamespace(temporary_state=SimpleNamespace(ray_actor="a process")))
-        made.ends()
-
-    made.return_value.fit = fit
-    for name in ("Tuner", "with_resources", "with_parameters"):
-        monkeypatch.setattr(tune, name, made if name == "Tuner" else Mock())
-    monkeypatch.setattr(tune_run, "_quieten", lambda: None)
-    monkeypatch.setattr(trial_processes.ray, "kill", made.kill)
-    monkeypatch.setattr(tune_run.tempfile, "gettempdir", lambda: str(tmp_path))
-    return made
-
-
-def test_tunes_own_files_are_kept_and_a_lost_process_is_begun_again(tuner: Mock, submission: Submission) -> None:
-    stop: Any = Mock(spec=tune.Stopper)
-    run_in_tune("mine", submission.context.store, Mock(), {}, tune.TuneConfig(), stop=stop)
-    run = tuner.call_args.kwargs["run_config"]
-    assert run.failure_config.max_failures == LOST_ACTORS and run.stop is stop
-    assert (Path(submission.context.store.root) / "tune" / "mine" / "experiment_state.json").exists()
-    assert not Path(run.storage_path).exists(), "nothing is left on the scratch disk"
-
-
-def test_whatever_ends_tune_ends_the_processes_of_its_trials(tuner: Mock, submission: Submission) -> None:
-    """Else a trial sees that its board is gone, opens another and has built what nobody waits for."""
-    for error in (KeyboardInterrupt(), RuntimeError("a bug")):
-        tuner.kill.reset_mock()
-        tuner.ends.side_effect = error
-        with pytest.raises(type(error)):
-            run_in_tune("mine", submission.context.store, Mock(), {}, tune.TuneConfig(), stop=Mock(spec=tune.Stopper))
-        tuner.kill.assert_called_once_with("a process")
 
 
 def test_a_trial_that_fails_is_not_begun_again_and_parts_from_its_board(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,9 @@
-"""Workers that stay: which stage they are given next, where devices differ in speed, and when they go. The groups are toys."""
+"""Workers that stay: which stage they are given next, and when they go. The groups are toys that build at once."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,9 @@ from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Scores, Train
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
-from tests.support.planning import RECIPES, shipped_plan
 from tests.support.virtual_time import run_in_virtual_time
 
-TAKES_S = {"train": 600.0, "bank": 60.0, "scores": 20.0}  # BERT-base, 275,000 rows, on a GPU of speed 1
+SECONDS = {"quick": 100.0, "slow": 1000.0}  # that a stage takes
 
 
 GROUP = Demand(way="group", workers=2, num_cpus=1.0, num_gpus=0.0)
@@ -42,49 +41,6 @@ GPU = Demand(way="task", workers=1, num_cpus=1.0, num_gpus=1.0)
 
 def _stage(number: int) -> Stage:
     return RowsCorpus(source=f"toy/{number}", source_revision="1")
-
-
-@dataclass
-class Toys:
-    """A board's groups. A group is a coroutine; `act` gives the answer to each order, or raises what ends the group."""
-
-    act: Callable[[Any], Any]
-    at_once: int = 1
-    is_wanted: bool = False
-    linger_s: float = 0.05
-    starts_in_s: float = 0.0
-    begun: list[tuple[str, str]] = field(default_factory=list)  # name of the group, source of the stage
-    left: list[str] = field(default_factory=list)
-    aborted: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.groups = WorkerGroups(self._start, is_wanted=lambda: self.is_wanted, linger_s=self.linger_s)
-        context = Context(store=ArtifactStore(Path("/nowhere")), data_root=Path("/nowhere"), runtime=Runtime())
-        self.submission = Submission(context=context, trainings_at_once=self.at_once)
-
-    def build(self, number: int, demand: Demand = GROUP, *, distance: int = 0) -> asyncio.Task[Any]:
-        return asyncio.ensure_future(self.groups.build(_stage(number), self.submission, demand, distance=distance))
-
-    def _start(self, name: str, demand: Demand) -> StartedGroup:
-        task = asyncio.ensure_future(self._live(name))
-
-        async def abort() -> None:
-            self.aborted.append(name)
-            task.cancel()
-
-        return StartedGroup(ended=task, abort=abort)
-
-    async def _live(self, name: str) -> None:
-        await asyncio.sleep(self.starts_in_s)
-        number = 0
-        while (order := await self.groups.next_order(name, number, is_first=True, device="")) is not None:
-            number = order.number
-            assert isinstance(order.stage, RowsCorpus)
-            self.begun.append((name, order.stage.source))
-            found = self.act(order.stage.source)
-            answer = await found if asyncio.iscoroutine(found) else found
-            self.groups.finish(name, number, answer)
-        self.left.append(name)
 
 
 def _play(scene: Coroutine[Any, Any, None]) -> None:
@@ -258,59 +214,61 @@ def test_a_kind_that_never_ended_on_a_device_takes_what_its_speed_makes_of_it() 
     assert speeds.expected_s("train", "slow") == 48.0
 
 
-def _swept(
-    stages: Sequence[Stage], speeds: Sequence[float], *, knows_distance: bool = True, knows_devices: bool = True
-) -> tuple[float, list[float]]:
-    """A recipe's stages on GPUs of these speeds, in virtual time: when all are built, and the speeds that trainings were built with."""
-    free, trained = sorted(speeds, reverse=True), list[float]()
-    users = {stage.key: [user.key for user in stages if stage in user.inputs] for stage in stages}
-    distances: dict[str, int] = {}
-    for stage in reversed(stages):
-        distances[stage.key] = max((distances[user] + 1 for user in users[stage.key]), default=0)
+@dataclass
+class Toys:
+    """A board's groups. A group is a coroutine; `act` gives the answer to each order, or raises what ends the group. devices: of each."""
 
-    async def live(name: str) -> None:
-        speed, number = free.pop(0), 0
-        await asyncio.sleep(20.0)  # libraries, device
-        while (order := await groups.next_order(name, number, is_first=True, device=f"{speed}" if knows_devices else "")) is not None:
+    act: Callable[[Any], Any]
+    at_once: int = 1
+    is_wanted: bool = False
+    linger_s: float = 0.05
+    devices: dict[str, str] = field(default_factory=dict)
+    begun: list[tuple[str, str]] = field(default_factory=list)  # name of the group, source of the stage
+    left: list[str] = field(default_factory=list)
+    aborted: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.groups = WorkerGroups(self._start, is_wanted=lambda: self.is_wanted, linger_s=self.linger_s)
+        context = Context(store=ArtifactStore(Path("/nowhere")), data_root=Path("/nowhere"), runtime=Runtime())
+        self.submission = Submission(context=context, trainings_at_once=self.at_once)
+
+    def build(self, number: int, demand: Demand = GROUP, *, distance: int = 0) -> asyncio.Task[Any]:
+        return asyncio.ensure_future(self.groups.build(_stage(number), self.submission, demand, distance=distance))
+
+    def _start(self, name: str, demand: Demand) -> StartedGroup:
+        task = asyncio.ensure_future(self._live(name))
+
+        async def abort() -> None:
+            self.aborted.append(name)
+            task.cancel()
+
+        return StartedGroup(ended=task, abort=abort)
+
+    async def _live(self, name: str) -> None:
+        number = 0
+        while (order := await self.groups.next_order(name, number, is_first=True, device=self.devices.get(name, ""))) is not None:
             number = order.number
-            await asyncio.sleep(TAKES_S[order.stage.kind] / speed)
-            trained.extend([speed] * (order.stage.kind == "train"))
-            groups.finish(name, number, _artifact("built"))
-        free[:] = sorted([*free, speed], reverse=True)
-
-    async def abort() -> None: ...
-
-    def start(name: str, demand: Demand) -> StartedGroup:
-        return StartedGroup(ended=asyncio.ensure_future(live(name)), abort=abort)
-
-    async def build(stage: Stage, inputs: Sequence[asyncio.Task[Any]]) -> None:
-        await asyncio.gather(*inputs)
-        if stage.kind in TAKES_S:
-            await groups.build(stage, submission, GPU, distance=distances[stage.key] if knows_distance else 0)
-
-    async def run() -> float:
-        works: dict[str, asyncio.Task[Any]] = {}
-        for stage in stages:
-            works[stage.key] = asyncio.ensure_future(build(stage, [works[one.key] for one in stage.inputs if one.key in works]))
-        await asyncio.gather(*works.values())
-        ends_s = asyncio.get_running_loop().time()
-        await groups.close()
-        return ends_s
-
-    groups = WorkerGroups(start, is_wanted=lambda: False)
-    context = Context(store=ArtifactStore(Path("/nowhere")), data_root=Path("/nowhere"), runtime=Runtime())
-    submission = Submission(context=context, trainings_at_once=len(speeds))
-    return run_in_virtual_time(run()), trained
+            assert isinstance(order.stage, RowsCorpus)
+            self.begun.append((name, order.stage.source))
+            found = self.act(order.stage.source) if name not in self.devices else asyncio.sleep(SECONDS[self.devices[name]], "built")
+            answer = await found if asyncio.iscoroutine(found) else found
+            self.groups.finish(name, number, answer)
+        self.left.append(name)
 
 
-def test_what_has_the_longest_way_to_a_score_is_built_first_and_slow_devices_hold_nobody_up() -> None:
-    """Where the last trainings of a chain begin on the slow half, all wait for them: four times as long as on the quick half."""
-    stages, grid = (shipped_plan(RECIPES / recipe).stages for recipe in ("rcl_sts.yaml", "sweeps/rcl_grid.yaml"))
-    (ordered, _), (as_asked, _) = (_swept(grid, [1.0] * 8, knows_distance=known) for known in (True, False))
-    bound_s = sum(TAKES_S.get(stage.kind, 0.0) for stage in grid) / 8
-    assert bound_s < ordered < 0.98 * as_asked and ordered < 1.02 * bound_s + 20.0
-    (reported, _), (unreported, _) = (_swept(stages, [1.0] * 4 + [0.25] * 4, knows_devices=known) for known in (True, False))
-    assert reported < 0.7 * unreported
-    trainings = [stage for stage in grid if stage.kind in ("corpus", "train")][:101]
-    ends_s, trained = _swept(trainings, [1.0, 0.25])
-    assert 15 < trained.count(0.25) < 25 and ends_s < 1.05 * 100 * 600 / 1.25, "a slow one is taken where the quick one has too much to do"
+def test_what_has_the_longest_way_to_a_score_comes_first_and_quick_devices_are_waited_for() -> None:
+    async def scene() -> None:
+        toys = Toys(_artifact, linger_s=60.0)
+        await asyncio.gather(*(toys.build(number, distance=distance) for number, distance in enumerate([0, 1, 0, 3, 1])))
+        assert [source for _, source in toys.begun] == [f"toy/{number}" for number in (0, 3, 1, 4, 2)]  # the first found nobody before it
+        mixed = Toys(_artifact, at_once=2, linger_s=2000.0, devices={"workers-1": "quick", "workers-2": "slow"})
+        await asyncio.gather(*(mixed.build(number) for number in (0, 1)))
+        began_s = asyncio.get_running_loop().time()
+        await asyncio.gather(*(mixed.build(number) for number in range(2, 6)))
+        assert asyncio.get_running_loop().time() - began_s < 500.0 and {name for name, _ in mixed.begun[2:]} == {"workers-1"}
+        await asyncio.gather(*(mixed.build(number) for number in range(20)))
+        assert 1 <= [name for name, _ in mixed.begun[6:]].count("workers-2") <= 2, "the quick one has too much to do"
+        await mixed.groups.close()
+        await toys.groups.close()
+
+    run_in_virtual_time(scene())
