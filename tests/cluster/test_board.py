@@ -33,11 +33,7 @@ ray.init(address={address!r}, logging_level="ERROR", log_to_driver=False)
 from tests.cluster.test_board import Gated, LastWord, _rcl
 Gated(Path({folder!r})).open("killed", LastWord(Path({folder!r}) / "last-word")).build(_rcl((0.01,)))
 """
-
-
 pytestmark = pytest.mark.cluster
-
-
 RUNTIME = Runtime(engine="torch", cpus_per_worker=0.5, max_failures=0)
 
 
@@ -52,15 +48,6 @@ def _rcl(phis: tuple[float, ...], *, seed: int = 0) -> Scores:
     banks = tuple(Bank(encoder=train(objective=Entropy(phi=phi)), corpus=corpus) for phi in phis)
     task = Task(name="toy", kind="sts", source="toy", revision="1")
     return Scores(encoder=train(objective=RCL(), banks=banks), tasks=(task,))
-
-
-def test_trials_that_share_stages_get_one_piece_of_work(toys: Gated) -> None:
-    trials = [_rcl((0.01, 0.02)), _rcl((0.01, 0.02, 0.03)), _rcl((0.02,))]
-    boards = [toys.open() for _ in trials]
-    with ThreadPoolExecutor(3) as pool:
-        artifacts = list(pool.map(lambda pair: pair[0].build(pair[1]), zip(boards, trials, strict=True)))
-    assert [artifact.key for artifact in artifacts] == [trial.key for trial in trials]
-    assert sorted(toys.built) == sorted(["corpus"] + 3 * ["train"] + 3 * ["bank"] + 3 * ["train"] + 3 * ["scores"])
 
 
 class LastWord(NullTracker):
@@ -118,6 +105,49 @@ def gated(cluster: Any, tmp_path: Path) -> Iterator[Gated]:
     yield made
     for board in made.boards:
         board.leave()
+
+
+def _toy_body(log: Path, gate: Path, broken: Path) -> Any:
+    """A body that writes down what it begins and in which process."""
+
+    def body(stage: Any, submission: Any, sink: Any) -> Any:
+        import os
+        import time
+
+        from sentdist.errors import DataError
+
+        with log.open("a") as file:
+            file.write(f"{stage.kind} {stage.label} {os.getpid()}\n")
+        while stage.kind == "train" and "entropy" in stage.label and not gate.exists():
+            time.sleep(0.02)
+        if broken.exists() and broken.read_text() in stage.label:
+            raise DataError(where="toy", found=stage.label, expected="a stage that works", remedy="Fix it: φ ≠ 0.")
+        store = submission.context.store
+        with store.staged() as folder:
+            (folder / "data").write_text(stage.label)
+            return store.commit(stage, folder, seconds=0.0, runtime={}, environment={}, results={})
+
+    return body
+
+
+def _lives(process: int) -> bool:
+    return Path(f"/proc/{process}").exists()
+
+
+@pytest.fixture
+def toys(gated: Gated) -> Gated:
+    """With an open gate."""
+    gated.gate.touch()
+    return gated
+
+
+def test_trials_that_share_stages_get_one_piece_of_work(toys: Gated) -> None:
+    trials = [_rcl((0.01, 0.02)), _rcl((0.01, 0.02, 0.03)), _rcl((0.02,))]
+    boards = [toys.open() for _ in trials]
+    with ThreadPoolExecutor(3) as pool:
+        artifacts = list(pool.map(lambda pair: pair[0].build(pair[1]), zip(boards, trials, strict=True)))
+    assert [artifact.key for artifact in artifacts] == [trial.key for trial in trials]
+    assert sorted(toys.built) == sorted(["corpus"] + 3 * ["train"] + 3 * ["bank"] + 3 * ["train"] + 3 * ["scores"])
 
 
 def test_a_sweep_is_stopped_and_what_another_needs_goes_on(gated: Gated) -> None:
@@ -196,37 +226,3 @@ def test_an_error_reaches_the_caller_whole_and_is_repeated_by_the_next_submissio
     board.build(_rcl((0.01,)))  # what does not need the broken stage is built
     toys.broken.unlink()
     assert toys.open().build(_rcl((0.02,))).record.kind == "scores"
-
-
-def _toy_body(log: Path, gate: Path, broken: Path) -> Any:
-    """A body that writes down what it begins and in which process."""
-
-    def body(stage: Any, submission: Any, sink: Any) -> Any:
-        import os
-        import time
-
-        from sentdist.errors import DataError
-
-        with log.open("a") as file:
-            file.write(f"{stage.kind} {stage.label} {os.getpid()}\n")
-        while stage.kind == "train" and "entropy" in stage.label and not gate.exists():
-            time.sleep(0.02)
-        if broken.exists() and broken.read_text() in stage.label:
-            raise DataError(where="toy", found=stage.label, expected="a stage that works", remedy="Fix it: φ ≠ 0.")
-        store = submission.context.store
-        with store.staged() as folder:
-            (folder / "data").write_text(stage.label)
-            return store.commit(stage, folder, seconds=0.0, runtime={}, environment={}, results={})
-
-    return body
-
-
-def _lives(process: int) -> bool:
-    return Path(f"/proc/{process}").exists()
-
-
-@pytest.fixture
-def toys(gated: Gated) -> Gated:
-    """With an open gate."""
-    gated.gate.touch()
-    return gated

@@ -25,14 +25,8 @@ from tests.support.prometheus import rows
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
-
-
 ROOT = Path(__file__).parents[2]
-
-
 SENTENCES, WIDTH, ROWS_PER_SHARD = 5000, 384, 500  # 10 shards of 375 KiB: above the 100 KiB under which Ray ships results in messages
-
-
 IDS = np.random.default_rng(3).integers(0, SENTENCES, (4, 16))
 
 
@@ -69,6 +63,14 @@ def _begun_since(context: Context, *numbers: int) -> bool:
     orders = [order_of(stage, context) for stage in _stages(*numbers)]
     _, placement = ray.get(bank_owner(context.store.root).shards.remote(orders, ()))
     return placement is not None
+
+
+def play_driver(driver: str, *arguments: str) -> str:
+    """A driver of its own, to its end; what it printed."""
+    command = [sys.executable, "-m", "tests.cluster.bank_drivers", driver, *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done.stdout
 
 
 def test_readers_of_a_host_look_at_one_memory_that_they_cannot_write(context: Context) -> None:
@@ -149,11 +151,3 @@ def test_it_outlives_the_job_that_asked_for_it_first_and_an_owner_that_dies(cont
     after = open_bank(_stages(0, 1), context)
     for bank in (before, after):
         np.testing.assert_array_equal(bank.rows(IDS).numpy(), _file_rows(context, 0, 1))
-
-
-def play_driver(driver: str, *arguments: str) -> str:
-    """A driver of its own, to its end; what it printed."""
-    command = [sys.executable, "-m", "tests.cluster.bank_drivers", driver, *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    return done.stdout

@@ -26,8 +26,57 @@ from tests.support.trained import assert_same_results
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly, pytest.mark.timeout(1200)]  # minutes even on an idle machine
-
 VARIANT = "torch-1"
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("lost-head")
+
+
+@pytest.fixture(scope="module")
+def environment(logs: Path) -> Iterator[Environment]:
+    if reason := why_not() or why_no_redis():
+        pytest.skip(reason)
+    with running_environment(logs, with_redis=True) as made:
+        yield made
+        assert look_later(made, wait=True) == []
+
+
+@pytest.fixture(scope="module")
+def expected(environment: Environment, logs: Path) -> dict[str, str]:
+    return undisturbed(environment, VARIANT, logs)
+
+
+@pytest.fixture
+def two_hosts() -> Iterator[Hosts]:
+    """A Ray cluster of two hosts of a CPU each, with token authentication."""
+    if reason := why_not():
+        pytest.skip(reason)
+    with hosts() as made:
+        made.start_head()
+        made.join(1)
+        yield made
+
+
+class Job:
+    """A job of `host_jobs` and the lines that people would read of it."""
+
+    def __init__(self, hosts: Hosts, name: str, place: Path, encoder: Path, pool: ThreadPoolExecutor) -> None:
+        write_data(place / "data")
+        shutil.copytree(encoder, place / "encoder")
+        self._lines = place / "lines"
+        self.done = pool.submit(hosts.play, name, str(place / "store"), num_hosts=2)
+
+    def reported(self, words: str) -> str | None:
+        lines = self._lines.read_text().splitlines() if self._lines.exists() else []
+        return next((line for line in lines if words in line), None)
+
+    def line_with(self, words: str) -> str:
+        wait_for(lambda: self.done.done() or self.reported(words) is not None, what=words, seconds=240)
+        line = self.reported(words)
+        assert line is not None, self.done.result() if self.done.done() else words
+        return line
 
 
 def test_the_whole_recipe_with_a_worker_on_each_host_gives_the_parameters_of_one_process(
@@ -104,61 +153,11 @@ def test_a_training_goes_on_with_the_hosts_that_are_left_and_takes_those_that_co
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
 
 
-@pytest.fixture(scope="module")
-def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("lost-head")
-
-
-@pytest.fixture(scope="module")
-def environment(logs: Path) -> Iterator[Environment]:
-    if reason := why_not() or why_no_redis():
-        pytest.skip(reason)
-    with running_environment(logs, with_redis=True) as made:
-        yield made
-        assert look_later(made, wait=True) == []
-
-
-@pytest.fixture(scope="module")
-def expected(environment: Environment, logs: Path) -> dict[str, str]:
-    return undisturbed(environment, VARIANT, logs)
-
-
 def test_a_bank_is_read_on_both_hosts_and_a_host_with_another_token_stays_outside(two_hosts: Hosts, tmp_path: Path) -> None:
     store = store_with_banks(tmp_path)
     assert f"held on {two_hosts.address(0)} {two_hosts.address(1)}" in two_hosts.play("look-up", store.root, num_hosts=2)
     with pytest.raises(RuntimeError, match=r"(?s)host 2 did not start.*InvalidAuthToken"):
         two_hosts.join(2, token="0" * 64)
-
-
-@pytest.fixture
-def two_hosts() -> Iterator[Hosts]:
-    """A Ray cluster of two hosts of a CPU each, with token authentication."""
-    if reason := why_not():
-        pytest.skip(reason)
-    with hosts() as made:
-        made.start_head()
-        made.join(1)
-        yield made
-
-
-class Job:
-    """A job of `host_jobs` and the lines that people would read of it."""
-
-    def __init__(self, hosts: Hosts, name: str, place: Path, encoder: Path, pool: ThreadPoolExecutor) -> None:
-        write_data(place / "data")
-        shutil.copytree(encoder, place / "encoder")
-        self._lines = place / "lines"
-        self.done = pool.submit(hosts.play, name, str(place / "store"), num_hosts=2)
-
-    def reported(self, words: str) -> str | None:
-        lines = self._lines.read_text().splitlines() if self._lines.exists() else []
-        return next((line for line in lines if words in line), None)
-
-    def line_with(self, words: str) -> str:
-        wait_for(lambda: self.done.done() or self.reported(words) is not None, what=words, seconds=240)
-        line = self.reported(words)
-        assert line is not None, self.done.result() if self.done.done() else words
-        return line
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,6 @@ from tests.support.tiny_data import write_data
 from tests.support.tiny_search import Killed, killed_after, tiny_search
 
 STATUS = {"finished": "FINISHED", "pruned": "FINISHED", "failed": "FAILED"}
-
-
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("one_thread")]
 
 

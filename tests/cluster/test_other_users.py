@@ -26,21 +26,13 @@ from sentdist.services.ports import free_port
 from sentdist.services.processes import RunningServer, noted
 
 ROOT = Path(__file__).parents[2]
-
-
 NOBODY = 65534
-
-
 SYSTEM_PYTHON = shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin") or sys.executable  # one that every user may run
-
-
 JOB = """
 import os
 from sentdist.tracking.server import connect
 print("experiments", [one.name for one in connect(os.environ["MLFLOW_TRACKING_URI"]).search_experiments()])
 """
-
-
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")]
 
 
@@ -145,14 +137,6 @@ print("replaced")
 """
 
 
-def test_nobody_cannot_replace_the_code_of_a_job(servers: Servers) -> None:
-    packages = sorted(servers.ray_folder.glob("session_2*/runtime_resources/working_dir_files/_ray_pkg_*/job.py"))
-    assert packages
-    reported = _as_nobody(REPLACE_PACKAGE, str(packages[0].parent))
-    assert "PermissionError" in reported
-    assert packages[0].read_text() == JOB
-
-
 def _put(url: str, text: str, *, secret: str | None) -> int:
     headers = {"Authorization": f"Basic {base64.b64encode(f'sentdist:{secret}'.encode()).decode()}"} if secret else {}
     request = urllib.request.Request(url, data=text.encode(), method="PUT", headers=headers)
@@ -170,6 +154,46 @@ for name, text in (("MLmodel", "flavors: {python_function: {code: code, loader_m
     request = urllib.request.Request(sys.argv[1] + name, data=text.encode(), method="PUT")
     print(urllib.request.urlopen(request, timeout=30).status)
 """
+READ = "import sys; [open(path, 'rb').read(1) for path in sys.argv[1:]]; print('read')"
+GRPC = (  # a call of each service that a port may have
+    "/ray.rpc.NodeInfoGcsService/GetAllNodeInfo",
+    "/ray.rpc.NodeManagerService/GetNodeStats",
+    "/ray.rpc.ObjectManagerService/Pull",
+    "/ray.rpc.CoreWorkerService/GetCoreWorkerStats",
+    "/ray.rpc.ReporterService/HealthCheck",
+    "/ray.rpc.RayletDriver/ClusterInfo",
+)
+
+
+def _without_secret(port: int) -> str:
+    """How a port answers somebody who only knows its number: an HTTP status, or the status of the first gRPC call that it knows."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            return str(answer.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return str(error.code)
+    except (OSError, http.client.HTTPException):
+        pass  # no HTTP
+    reported = "no answer"
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        for call in GRPC:
+            try:
+                channel.unary_unary(call)(b"", timeout=10)
+                return f"{call}: OK"
+            except grpc.RpcError as error:
+                reported = f"{error.code().name}"
+                if reported != "UNIMPLEMENTED":
+                    return reported
+    return reported
+
+
+def test_nobody_cannot_replace_the_code_of_a_job(servers: Servers) -> None:
+    packages = sorted(servers.ray_folder.glob("session_2*/runtime_resources/working_dir_files/_ray_pkg_*/job.py"))
+    assert packages
+    reported = _as_nobody(REPLACE_PACKAGE, str(packages[0].parent))
+    assert "PermissionError" in reported
+    assert packages[0].read_text() == JOB
 
 
 def test_nobody_cannot_replace_a_registered_model(servers: Servers) -> None:
@@ -179,9 +203,6 @@ def test_nobody_cannot_replace_a_registered_model(servers: Servers) -> None:
     assert "401" in _as_nobody(REPLACE_MODEL, model)
     files = [path for path in (servers.state / "mlflow-artifacts").rglob("*") if path.is_file()]
     assert [(path.name, path.read_text()) for path in files] == [("MLmodel", "flavors: {}")]
-
-
-READ = "import sys; [open(path, 'rb').read(1) for path in sys.argv[1:]]; print('read')"
 
 
 def test_nobody_cannot_read_what_the_servers_keep(servers: Servers) -> None:
@@ -218,39 +239,6 @@ def test_every_port_listens_on_loopback_and_wants_a_secret(servers: Servers) -> 
     assert len(listening) >= 6
     answers = {f"{name}:{port}": _without_secret(port) for port, name in listening.items()}
     assert not {who: reported for who, reported in answers.items() if reported not in ("401", "UNAUTHENTICATED")}
-
-
-GRPC = (  # a call of each service that a port may have
-    "/ray.rpc.NodeInfoGcsService/GetAllNodeInfo",
-    "/ray.rpc.NodeManagerService/GetNodeStats",
-    "/ray.rpc.ObjectManagerService/Pull",
-    "/ray.rpc.CoreWorkerService/GetCoreWorkerStats",
-    "/ray.rpc.ReporterService/HealthCheck",
-    "/ray.rpc.RayletDriver/ClusterInfo",
-)
-
-
-def _without_secret(port: int) -> str:
-    """How a port answers somebody who only knows its number: an HTTP status, or the status of the first gRPC call that it knows."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-            return str(answer.status)
-    except urllib.error.HTTPError as error:
-        with error:
-            return str(error.code)
-    except (OSError, http.client.HTTPException):
-        pass  # no HTTP
-    reported = "no answer"
-    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-        for call in GRPC:
-            try:
-                channel.unary_unary(call)(b"", timeout=10)
-                return f"{call}: OK"
-            except grpc.RpcError as error:
-                reported = f"{error.code().name}"
-                if reported != "UNIMPLEMENTED":
-                    return reported
-    return reported
 
 
 def test_the_owners_shell_and_job_are_let_in_everywhere(servers: Servers) -> None:

@@ -29,20 +29,10 @@ from tests.cluster.artificial_banks import bank_stage
 from tests.support.tasks_data import stage_of, write_table
 
 ROWS_PER_TILE, DEPTH = 50, 12
-
-
 pytestmark = pytest.mark.cluster
-
-
 ROOT = Path(__file__).parents[2]
-
-
 RUNTIME = Runtime(engine="torch", workers=2, cpus_per_worker=0.5)
-
-
 WORDS = ["a man", "a woman", "the dog", "runs", "sings", "in the house", "near the street", "today"]
-
-
 TASKS = ("sts=my/pairs", "pairs=my/paraphrases")
 
 
@@ -68,45 +58,11 @@ def _kept(store: Path) -> np.ndarray:
     return np.load(file)
 
 
-def test_workers_give_the_scores_of_one_process_and_keep_what_they_embed(
-    cluster: Any, tiny_encoder_dir: Path, data: Path, tmp_path: Path
-) -> None:
-    from sentdist.execution.parallel.embed import embed_over_workers
-    from sentdist.stages.scores.build import build_scores
-
-    stage, resolver = stage_of(tiny_encoder_dir, TASKS, data)
-    here = build_scores(stage, _context(tmp_path / "here", data, resolver.folders, runtime=Runtime(engine="torch")))
-    there = build_scores(stage, _context(tmp_path / "there", data, resolver.folders, runtime=RUNTIME), make_embed=embed_over_workers)
-    assert len(_kept(tmp_path / "there")) > 2 * 512, "three parts for two workers"
-    # Batches are cut at other places, so sums are taken in another order: some float32 roundings (6e-8) of numbers around 1.
-    np.testing.assert_allclose(_kept(tmp_path / "there"), _kept(tmp_path / "here"), atol=2e-6)
-    assert _scores(there) == pytest.approx(_scores(here), abs=0.05), "near ties may change places"
-    again, _ = stage_of(tiny_encoder_dir, TASKS[:1], data)
-    build_scores(again, _context(tmp_path / "there", data, resolver.folders, runtime=RUNTIME))
-    assert len(list((tmp_path / "there/encoded").rglob("embeddings.npy"))) == 1, "nothing was embedded again"
-
-
-def test_a_file_is_encoded_over_workers_as_in_one_process(cluster: Any, tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    from sentdist.cli import app
-
-    lines = [" ".join(WORDS[: 1 + number % 8]) for number in range(1_100)]
-    (tmp_path / "lines.txt").write_text("\n".join(lines))
-    for name, workers in (("here", ()), ("there", ("--workers", "2"))):
-        command = ["encode", str(tiny_encoder_dir), str(tmp_path / "lines.txt"), "--out", str(tmp_path / f"{name}.npy"), *workers]
-        done = CliRunner().invoke(app, command)
-        assert done.exit_code == 0, done.output
-    assert "Encoding over 2 workers, on CPUs." in done.output
-    here, there = (np.load(tmp_path / f"{name}.npy") for name in ("here", "there"))
-    np.testing.assert_allclose(there, here, atol=2e-6)  # as above
-
-
 def _scores(artifact: Artifact) -> dict[str, object]:
     return {name: value for name, value in artifact.record.results.items() if isinstance(value, float)}
 
 
 SENTENCES = 1100  # three shards for two workers, the last one short
-
-
 STAGE: Bank = bank_stage(0, dtype="float32").model_copy(update={"max_length": 20})
 
 
@@ -140,6 +96,38 @@ def object_store() -> Iterator[ArtifactStore]:
     yield ArtifactStore(f"s3://key:secret@artifacts/{uuid.uuid4().hex}?scheme=http&region=us-east-1&endpoint_override={host}:{port}")
     client.close()
     server.stop()
+
+
+def test_workers_give_the_scores_of_one_process_and_keep_what_they_embed(
+    cluster: Any, tiny_encoder_dir: Path, data: Path, tmp_path: Path
+) -> None:
+    from sentdist.execution.parallel.embed import embed_over_workers
+    from sentdist.stages.scores.build import build_scores
+
+    stage, resolver = stage_of(tiny_encoder_dir, TASKS, data)
+    here = build_scores(stage, _context(tmp_path / "here", data, resolver.folders, runtime=Runtime(engine="torch")))
+    there = build_scores(stage, _context(tmp_path / "there", data, resolver.folders, runtime=RUNTIME), make_embed=embed_over_workers)
+    assert len(_kept(tmp_path / "there")) > 2 * 512, "three parts for two workers"
+    # Batches are cut at other places, so sums are taken in another order: some float32 roundings (6e-8) of numbers around 1.
+    np.testing.assert_allclose(_kept(tmp_path / "there"), _kept(tmp_path / "here"), atol=2e-6)
+    assert _scores(there) == pytest.approx(_scores(here), abs=0.05), "near ties may change places"
+    again, _ = stage_of(tiny_encoder_dir, TASKS[:1], data)
+    build_scores(again, _context(tmp_path / "there", data, resolver.folders, runtime=RUNTIME))
+    assert len(list((tmp_path / "there/encoded").rglob("embeddings.npy"))) == 1, "nothing was embedded again"
+
+
+def test_a_file_is_encoded_over_workers_as_in_one_process(cluster: Any, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    from sentdist.cli import app
+
+    lines = [" ".join(WORDS[: 1 + number % 8]) for number in range(1_100)]
+    (tmp_path / "lines.txt").write_text("\n".join(lines))
+    for name, workers in (("here", ()), ("there", ("--workers", "2"))):
+        command = ["encode", str(tiny_encoder_dir), str(tmp_path / "lines.txt"), "--out", str(tmp_path / f"{name}.npy"), *workers]
+        done = CliRunner().invoke(app, command)
+        assert done.exit_code == 0, done.output
+    assert "Encoding over 2 workers, on CPUs." in done.output
+    here, there = (np.load(tmp_path / f"{name}.npy") for name in ("here", "there"))
+    np.testing.assert_allclose(there, here, atol=2e-6)  # as above
 
 
 def test_workers_make_the_bank_of_one_process(cluster: Any, tiny_encoder_dir: Path, object_store: ArtifactStore, tmp_path: Path) -> None:

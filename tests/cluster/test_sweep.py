@@ -22,11 +22,7 @@ from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
-
-
 PHIS = [0.01, 0.02, 0.03]
-
-
 LIGHT: Json = {"engine": "torch", "bank_in_object_store": False, "max_failures": 0}
 
 
@@ -63,6 +59,30 @@ def trained(plan: Plan, objective: str) -> list[Train]:
     return [stage for stage in plan.stages if isinstance(stage, Train) and stage.objective.name == objective]
 
 
+@pytest.fixture
+def no_board(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sweep that asks the cluster for its board fails at once."""
+    from sentdist.execution import sweep
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a board was asked for")
+
+    monkeypatch.setattr(sweep, "BoardClient", refuse)
+
+
+DRIVER = """
+import json, os, sys
+sys.path.insert(0, {root!r})
+import ray
+from pathlib import Path
+from tests.support.tiny_data import tiny_plan
+from sentdist.execution.sweep import run_sweep
+ray.init(address={address!r}, logging_level="ERROR", log_to_driver=False)
+plan, context = tiny_plan(json.loads({values!r}), data=Path({data!r}), store={store!r})
+run_sweep(plan, context, print_line=lambda line: print(line, flush=True))
+"""
+
+
 def test_the_papers_grid_builds_3_entropy_encoders_not_6(grid: Any) -> None:
     """Prometheus learns of them from the node's own port, under the names that the dashboard of cluster/monitoring asks for."""
     plan, context, summary, lines = grid
@@ -80,17 +100,6 @@ def test_the_papers_grid_builds_3_entropy_encoders_not_6(grid: Any) -> None:
 
     wait_for(lambda: all(finished().get(kind, 0) >= number for kind, number in summary.built.items()), what=f"{summary.built} reported")
     assert sum(value for _, value in rows(SENTENCES)) > 0 and rows(IN_FLIGHT)
-
-
-@pytest.fixture
-def no_board(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sweep that asks the cluster for its board fails at once."""
-    from sentdist.execution import sweep
-
-    def refuse(*_: object) -> None:
-        raise AssertionError("a board was asked for")
-
-    monkeypatch.setattr(sweep, "BoardClient", refuse)
 
 
 @pytest.mark.usefixtures("no_board")
@@ -122,19 +131,6 @@ def test_one_more_seed_builds_only_what_is_new(grid: Any, data: Path, tiny_encod
     assert not more.failures, more.lines
     assert more.found == {"corpus": 1, "train": 2, "bank": 1, "scores": 1}
     assert more.built == {"train": 2, "bank": 1, "scores": 1}
-
-
-DRIVER = """
-import json, os, sys
-sys.path.insert(0, {root!r})
-import ray
-from pathlib import Path
-from tests.support.tiny_data import tiny_plan
-from sentdist.execution.sweep import run_sweep
-ray.init(address={address!r}, logging_level="ERROR", log_to_driver=False)
-plan, context = tiny_plan(json.loads({values!r}), data=Path({data!r}), store={store!r})
-run_sweep(plan, context, print_line=lambda line: print(line, flush=True))
-"""
 
 
 def test_a_killed_driver_loses_no_finished_stage(cluster: Any, data: Path, tiny_encoder_dir: Path, tmp_path: Path) -> None:

@@ -10,8 +10,6 @@ import pytest
 from tests.cluster.hosts import DASHBOARD_PORT, DISK, RAY_PORT, Hosts, hosts, why_not
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly, pytest.mark.timeout(600)]  # 80 s on two cores that have other work, too
-
-
 ON_BOTH = """
 import numpy, ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
@@ -27,8 +25,6 @@ array = ray.put(numpy.ones(1_000_000))  # large enough to go through the object 
 on = [On(node["NodeID"], soft=False) for node in ray.nodes()]
 print("SEEN", sorted(ray.get([total.options(scheduling_strategy=one).remote(array) for one in on])))
 """
-
-
 ASK = "import sys; from sentdist.execution.cluster.address import ask; print('ANSWER', ask(sys.argv[1]))"
 
 

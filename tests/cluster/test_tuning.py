@@ -15,9 +15,12 @@ from tests.support.tiny_search import outcome, tiny_search
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("one_thread")]  # as a worker with one CPU computes
-
-
 ONLY: dict[str, Json] = {"methods": {"fine_tuned": {"objective": {"name": "info_nce"}}}, "baseline": None}
+
+
+def ends_at_the_second_rung(events: Sequence[SearchEvent]) -> None:
+    if isinstance(events[-1], RungReached) and sum(isinstance(event, RungReached) for event in events) == 2:
+        raise SystemExit(143)
 
 
 def test_a_search_in_tune_ends_as_one_in_this_process(cluster: Any, tmp_path: Path, tiny_encoder_dir: Path) -> None:
@@ -47,8 +50,3 @@ def test_a_search_in_tune_ends_as_one_in_this_process(cluster: Any, tmp_path: Pa
     assert {number: rate for number, rate in enumerate((1e-4, 1e-2, 1e30)) if number in rates} == rates and failed <= set(rates)
     assert {trial.config["trial"] for trial in kept.trials if trial.status == "ERROR"} == failed
     assert {"config/training.learning_rate", "config/method", "dev_score", "share"} <= set(kept.dataframe().columns)
-
-
-def ends_at_the_second_rung(events: Sequence[SearchEvent]) -> None:
-    if isinstance(events[-1], RungReached) and sum(isinstance(event, RungReached) for event in events) == 2:
-        raise SystemExit(143)

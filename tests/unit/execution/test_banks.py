@@ -26,8 +26,6 @@ from sentdist.store.store import ArtifactStore
 from tests.cluster.artificial_banks import bank_stage
 
 MIB = 2**20
-
-
 ROWS = np.arange(12, dtype=np.float32).reshape(4, 3)
 
 
@@ -64,6 +62,32 @@ class Scene:
 @pytest.fixture
 def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
     return Scene(monkeypatch)
+
+
+class Owner:
+    """What a reader asks of an owner; its banks are lost so often."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, losses: int = 0, spilled: int = 0) -> None:
+        self.reported_lost: list[tuple[str, ...]] = []
+        self.handle, self.losses, self.number = Mock(), losses, 0
+
+        def ask(orders: Any, lost: tuple[str, ...]) -> tuple[list[HeldBank], BankPlacement]:
+            self.reported_lost.append(lost)
+            self.number += 1
+            placed = BankPlacement(wanted_bytes=48, held_bytes=0, memory_bytes=100, spilled_bytes=spilled)
+            return [HeldBank(shards=(), generation=f"{order.key}-{self.number}") for order in orders], placed
+
+        def get(bank: HeldBank) -> tuple[np.ndarray, ...]:
+            if self.number <= losses:
+                raise ObjectLostError("", None, "")
+            return ROWS[:2], ROWS[2:]
+
+        monkeypatch.setattr(reader, "_ask", ask)
+        monkeypatch.setattr(reader, "_get", get)
+        monkeypatch.setattr(reader, "bank_owner", lambda store: self.handle)
+
+
+MIB = 2**20
 
 
 def test_an_owner_ends_when_nobody_has_asked_or_read_or_waited_for_so_long(scene: Scene) -> None:
@@ -128,29 +152,6 @@ def test_shards_are_read_by_tasks_that_wait_for_no_training_and_can_always_be_ru
     assert options["resources"] == HEAD and options["lifetime"] == "detached" and options["num_cpus"] == 0 and options["get_if_exists"]
 
 
-class Owner:
-    """What a reader asks of an owner; its banks are lost so often."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, losses: int = 0, spilled: int = 0) -> None:
-        self.reported_lost: list[tuple[str, ...]] = []
-        self.handle, self.losses, self.number = Mock(), losses, 0
-
-        def ask(orders: Any, lost: tuple[str, ...]) -> tuple[list[HeldBank], BankPlacement]:
-            self.reported_lost.append(lost)
-            self.number += 1
-            placed = BankPlacement(wanted_bytes=48, held_bytes=0, memory_bytes=100, spilled_bytes=spilled)
-            return [HeldBank(shards=(), generation=f"{order.key}-{self.number}") for order in orders], placed
-
-        def get(bank: HeldBank) -> tuple[np.ndarray, ...]:
-            if self.number <= losses:
-                raise ObjectLostError("", None, "")
-            return ROWS[:2], ROWS[2:]
-
-        monkeypatch.setattr(reader, "_ask", ask)
-        monkeypatch.setattr(reader, "_get", get)
-        monkeypatch.setattr(reader, "bank_owner", lambda store: self.handle)
-
-
 def test_a_reader_asks_once_more_for_what_is_lost_and_names_what_it_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Owner(monkeypatch, losses=1)
     found = open_orders((_order(1), _order(2)))
@@ -170,9 +171,6 @@ def test_an_order_names_the_artifact_as_it_was_made(tmp_path: Path) -> None:
         made = context.store.commit(stage, folder, seconds=0.0, runtime={}, environment={}, results={})
     order = order_of(stage, context)
     assert (order.made_at, order.key, order.place, order.shape.width) == (made.record.created_at, stage.key, stage.place, 3)
-
-
-MIB = 2**20
 
 
 def test_the_width_of_a_bank_is_that_of_embeddings(monkeypatch: pytest.MonkeyPatch) -> None:

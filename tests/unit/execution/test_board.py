@@ -28,8 +28,6 @@ from sentdist.store.store import Artifact, ArtifactStore
 from tests.support.planning import plan_of, small_recipe
 
 CORPUS = RowsCorpus(source="toy", source_revision="1")
-
-
 ENOUGH_S = 5.0
 
 

@@ -31,11 +31,7 @@ from sentdist.store.store import ArtifactStore
 from tests.support.waiting import wait_for
 
 STAGE = RowsCorpus(source="toy", source_revision="1")
-
-
 SAID = {"where": "here", "found": "this", "expected": "that", "remedy": "None."}
-
-
 Driven = Callable[..., tuple[object, list[StageEvent], list[tuple[Any, ...]]]]
 
 
@@ -46,6 +42,31 @@ def _demand(way: Literal["task", "group", "pool"]) -> Demand:
 def _submission(root: Path, *, max_failures: int = 1) -> Submission:
     runtime = Runtime(engine="torch", max_failures=max_failures)
     return Submission(context=Context(store=ArtifactStore(root), runtime=runtime), sweep="mine")
+
+
+@pytest.fixture
+def driven(tmp_path: Path) -> Driven:
+    """Drives a stage whose attempts end so; what came of it, the events, and what was noted in its run."""
+
+    def drive(*ends: object, max_failures: int = 1) -> tuple[object, list[StageEvent], list[tuple[Any, ...]]]:
+        noted: list[tuple[Any, ...]] = []
+
+        async def scene() -> tuple[object, list[StageEvent]]:
+            board = BoardActor(mock.Mock(), 1.0)
+            board._attempt = mock.AsyncMock(side_effect=ends)  # type: ignore[method-assign]
+            try:
+                found: object = await board.drive(STAGE, _submission(tmp_path, max_failures=max_failures))
+            except Exception as error:
+                found = error
+            assert board._attempt.await_count == len(ends)
+            last = board._events.last_number
+            return found, (await board._events.after(0, is_over=lambda: True))[0] if last else []
+
+        with mock.patch.object(actor, "note_failed", SimpleNamespace(remote=lambda *given: noted.append(given[1:]))):
+            found, events = asyncio.run(scene())
+        return found, events, noted
+
+    return drive
 
 
 def test_a_process_that_has_started_waits_for_room_no_more_and_one_that_drives_others_does() -> None:
@@ -284,28 +305,3 @@ def test_a_client_that_opens_another_board_parts_from_the_one_before(monkeypatch
     ]  # fmt: skip
     where = {"resources": HEAD, "scheduling_strategy": "DEFAULT", "lifetime": "detached"}  # it is lost with no host and with no trial
     assert all(call.kwargs.items() >= where.items() for call in opened.call_args_list)
-
-
-@pytest.fixture
-def driven(tmp_path: Path) -> Driven:
-    """Drives a stage whose attempts end so; what came of it, the events, and what was noted in its run."""
-
-    def drive(*ends: object, max_failures: int = 1) -> tuple[object, list[StageEvent], list[tuple[Any, ...]]]:
-        noted: list[tuple[Any, ...]] = []
-
-        async def scene() -> tuple[object, list[StageEvent]]:
-            board = BoardActor(mock.Mock(), 1.0)
-            board._attempt = mock.AsyncMock(side_effect=ends)  # type: ignore[method-assign]
-            try:
-                found: object = await board.drive(STAGE, _submission(tmp_path, max_failures=max_failures))
-            except Exception as error:
-                found = error
-            assert board._attempt.await_count == len(ends)
-            last = board._events.last_number
-            return found, (await board._events.after(0, is_over=lambda: True))[0] if last else []
-
-        with mock.patch.object(actor, "note_failed", SimpleNamespace(remote=lambda *given: noted.append(given[1:]))):
-            found, events = asyncio.run(scene())
-        return found, events, noted
-
-    return drive

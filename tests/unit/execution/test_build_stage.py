@@ -26,8 +26,6 @@ from tests.support.every_stage import one_of_each
 from tests.support.lost_training import RecordingSink
 
 SAID = {"where": "here", "found": "this", "expected": "that", "remedy": "None."}
-
-
 ARTIFACT: Any = Mock(record=Mock(seconds=1.0))
 
 

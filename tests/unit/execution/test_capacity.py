@@ -23,6 +23,24 @@ from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import Training
 from sentdist.plan.stages import Bank, Rung, Scores, Targets, Train
 
+A100 = node_of({"CPU": 16.0, "GPU": 4.0, "accelerator_type:A100": 1.0, "accelerator_type:A100-80G": 1.0})
+T4 = node_of({"CPU": 8.0, "GPU": 2.0, "accelerator_type:T4": 1.0})
+HEAD = node_of({"CPU": 4.0})
+MIXED = (A100, T4, HEAD)
+ONLY = Runtime(engine="torch", gpus_per_worker=1.0, gpu_type="A100")
+GPU_NODE = Node(cpus=4.0, gpus=1.0)
+LAUNCHER = {
+    "max_workers": 4,
+    "head_node_type": "head",
+    "available_node_types": {
+        "head": {"resources": {"CPU": 8}},
+        "gpu": {"max_workers": 3, "resources": {"CPU": 4, "GPU": 1}},
+        "many": {"resources": {"CPU": 16}},
+    },
+}
+GIB = 2.0**30
+TRAIN = Train.model_construct(training=Training())
+
 
 def test_as_many_trainings_as_fit_node_by_node() -> None:
     """A part of a GPU comes from one GPU: 0.6 of four GPUs are four workers, not six."""
@@ -168,21 +186,6 @@ def test_only_stages_that_run_an_encoder_reserve_gpus() -> None:
     assert uses_worker_group(Runtime()), "DeepSpeed on one worker is a group, too"
 
 
-A100 = node_of({"CPU": 16.0, "GPU": 4.0, "accelerator_type:A100": 1.0, "accelerator_type:A100-80G": 1.0})
-
-
-T4 = node_of({"CPU": 8.0, "GPU": 2.0, "accelerator_type:T4": 1.0})
-
-
-HEAD = node_of({"CPU": 4.0})
-
-
-MIXED = (A100, T4, HEAD)
-
-
-ONLY = Runtime(engine="torch", gpus_per_worker=1.0, gpu_type="A100")
-
-
 def test_gpus_of_another_kind_do_not_count_and_their_cpus_do() -> None:
     nodes = with_gpu_type(MIXED, ONLY)
     assert [(node.cpus, node.gpus) for node in nodes] == [(16.0, 4.0), (8.0, 0.0), (4.0, 0.0)]
@@ -237,20 +240,6 @@ def test_who_uses_several_kinds_as_they_come_is_reported() -> None:
     assert gpu_types_note(runtime.with_gpus(0.0), MIXED) is None
 
 
-GPU_NODE = Node(cpus=4.0, gpus=1.0)
-
-
-LAUNCHER = {
-    "max_workers": 4,
-    "head_node_type": "head",
-    "available_node_types": {
-        "head": {"resources": {"CPU": 8}},
-        "gpu": {"max_workers": 3, "resources": {"CPU": 4, "GPU": 1}},
-        "many": {"resources": {"CPU": 16}},
-    },
-}
-
-
 def test_a_launchers_file_gives_its_workers_and_not_its_head() -> None:
     gpus, many = groups_of_launcher(LAUNCHER)
     assert (gpus.most, gpus.offers) == (3, GPU_NODE)
@@ -299,9 +288,3 @@ def test_a_head_of_the_workers_size_takes_no_worker_s_place(monkeypatch: pytest.
     found = growth.cluster_growth({growth.VARIABLE: '[{"nodes": 2, "CPU": 16}]'})
     assert len(found.nodes) == 3
     assert capacity(Runtime(workers=3, cpus_per_worker=16), found.nodes).trainings_at_once == 1
-
-
-GIB = 2.0**30
-
-
-TRAIN = Train.model_construct(training=Training())

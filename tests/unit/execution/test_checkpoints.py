@@ -60,6 +60,66 @@ def _flip(path: Path) -> None:
     path.write_bytes(content)
 
 
+def _on_ranks(store: ArtifactStore, world_size: int, act: Callable[[RunningFolder, int], Any]) -> list[Any]:
+    return on_ranks(world_size, lambda ranks: act(RunningFolder(store, STAGE, ranks), ranks.rank))
+
+
+def _save_share(step: int) -> Callable[[RunningFolder, int], str | None]:
+    def save(running: RunningFolder, rank: int) -> str | None:
+        return running.save(lambda folder: (folder / f"share-{rank}").write_text(f"{rank} at {step}") and None, step=step)
+
+    return save
+
+
+def _weights(stage: Train, context: Context) -> dict[str, torch.Tensor]:
+    artifact = context.store.get(stage)
+    assert artifact is not None
+    return load_file(context.store.folder(artifact) / "model.safetensors")
+
+
+def _resume_shares(running: RunningFolder, rank: int) -> tuple[int | None, list[str]]:
+    return running.resume(lambda found: None)
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory: pytest.TempPathFactory, tiny_encoder_dir: Path) -> Any:
+    """A training that was lost after step 4 with two checkpoints, and the weights of an undisturbed one; a copy for each test."""
+    threads = torch.get_num_threads()
+    data = write_data(tmp_path_factory.mktemp("data"))
+    values = tiny_values(tiny_encoder_dir, runtime={"engine": "torch", "checkpoint_every_s": 1e-9, "log_every": 1})
+
+    def trained(store: Path, lost_at: int | None) -> tuple[Train, Context]:
+        plan, context = tiny_plan(values, data=data, store=store)
+        stage = next(stage for stage in plan.stages if isinstance(stage, Train) and stage.selection is not None and not stage.banks)
+        if not context.store.has(stage.corpus):
+            build_here(stage.corpus, context)
+            with pytest.raises(HostLost) if lost_at else nullcontext():
+                train_as_first_rank(stage, Submission(context=context), RecordingSink(lost_at=lost_at), NullRun())
+        return stage, context
+
+    whole, begun = trained(tmp_path_factory.mktemp("whole"), None), tmp_path_factory.mktemp("begun")
+    trained(begun, 4)
+
+    def copy(target: Path) -> tuple[Train, Context, Path]:
+        shutil.copytree(begun, target)
+        stage, context = trained(target, 4)
+        return stage, context, target / "running" / stage.key
+
+    yield copy, _weights(*whole)
+    torch.set_num_threads(threads)
+
+
+def _of_another_engine(folder: Path, store: ArtifactStore, stage: Train) -> None:
+    """The checkpoint as DeepSpeed would have sealed it."""
+
+    def write(target: Path) -> None:
+        shutil.copytree(folder, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("seal*"))
+        changed = (folder / "progress.json").read_text().replace('"engine": "torch"', '"engine": "deepspeed"')
+        (target / "progress.json").write_text(changed)
+
+    RunningFolder(store, stage, ALONE).save(write, step=int(folder.name))
+
+
 @pytest.mark.parametrize(
     ("name", "damage"),
     [
@@ -109,17 +169,6 @@ def test_a_file_of_a_checkpoint_that_cannot_be_read_for_a_moment_costs_nothing(t
     assert running.resume(read) == (5, [])
 
 
-def _on_ranks(store: ArtifactStore, world_size: int, act: Callable[[RunningFolder, int], Any]) -> list[Any]:
-    return on_ranks(world_size, lambda ranks: act(RunningFolder(store, STAGE, ranks), ranks.rank))
-
-
-def _save_share(step: int) -> Callable[[RunningFolder, int], str | None]:
-    def save(running: RunningFolder, rank: int) -> str | None:
-        return running.save(lambda folder: (folder / f"share-{rank}").write_text(f"{rank} at {step}") and None, step=step)
-
-    return save
-
-
 @pytest.mark.parametrize(("world_size", "damaged_rank"), [(1, 2), (3, 0), (2, 1)])
 def test_damage_of_any_ranks_share_is_seen_by_all_ranks_of_any_world(tmp_path: Path, damaged_rank: int, world_size: int) -> None:
     store = ArtifactStore(tmp_path)
@@ -147,12 +196,6 @@ def test_a_rank_that_cannot_write_stops_no_other(tmp_path: Path) -> None:
     problems = _on_ranks(store, 2, save)
     assert all(problem is not None and "no space left" in problem for problem in problems)
     assert _on_ranks(store, 2, _resume_shares) == [(5, [])] * 2
-
-
-def _weights(stage: Train, context: Context) -> dict[str, torch.Tensor]:
-    artifact = context.store.get(stage)
-    assert artifact is not None
-    return load_file(context.store.folder(artifact) / "model.safetensors")
 
 
 @pytest.mark.parametrize(("name", "both"), [("engine.pt", False), ("rng-00000.pt", False), ("history.jsonl", True), (None, True)])
@@ -195,46 +238,3 @@ def test_two_checkpoints_are_kept_until_the_training_is_finished(tmp_path: Path)
     running.save(_write("step 5"), step=5)
     forget_running(store, STAGE)
     assert _resumed(running) == (None, [])
-
-
-def _resume_shares(running: RunningFolder, rank: int) -> tuple[int | None, list[str]]:
-    return running.resume(lambda found: None)
-
-
-@pytest.fixture(scope="module")
-def interrupted(tmp_path_factory: pytest.TempPathFactory, tiny_encoder_dir: Path) -> Any:
-    """A training that was lost after step 4 with two checkpoints, and the weights of an undisturbed one; a copy for each test."""
-    threads = torch.get_num_threads()
-    data = write_data(tmp_path_factory.mktemp("data"))
-    values = tiny_values(tiny_encoder_dir, runtime={"engine": "torch", "checkpoint_every_s": 1e-9, "log_every": 1})
-
-    def trained(store: Path, lost_at: int | None) -> tuple[Train, Context]:
-        plan, context = tiny_plan(values, data=data, store=store)
-        stage = next(stage for stage in plan.stages if isinstance(stage, Train) and stage.selection is not None and not stage.banks)
-        if not context.store.has(stage.corpus):
-            build_here(stage.corpus, context)
-            with pytest.raises(HostLost) if lost_at else nullcontext():
-                train_as_first_rank(stage, Submission(context=context), RecordingSink(lost_at=lost_at), NullRun())
-        return stage, context
-
-    whole, begun = trained(tmp_path_factory.mktemp("whole"), None), tmp_path_factory.mktemp("begun")
-    trained(begun, 4)
-
-    def copy(target: Path) -> tuple[Train, Context, Path]:
-        shutil.copytree(begun, target)
-        stage, context = trained(target, 4)
-        return stage, context, target / "running" / stage.key
-
-    yield copy, _weights(*whole)
-    torch.set_num_threads(threads)
-
-
-def _of_another_engine(folder: Path, store: ArtifactStore, stage: Train) -> None:
-    """The checkpoint as DeepSpeed would have sealed it."""
-
-    def write(target: Path) -> None:
-        shutil.copytree(folder, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("seal*"))
-        changed = (folder / "progress.json").read_text().replace('"engine": "torch"', '"engine": "deepspeed"')
-        (target / "progress.json").write_text(changed)
-
-    RunningFolder(store, stage, ALONE).save(write, step=int(folder.name))

@@ -22,32 +22,8 @@ from sentdist.execution.cluster.connection import check_auth_mode, connect
 from sentdist.execution.health import examine
 
 MINE = LocalNode(address="127.0.0.1:6379", node_id="aa")
-
-
 SECOND = LocalNode(address="127.0.0.1:6479", node_id="bb")
-
-
 CHOSEN = ChosenHead(address="127.0.0.1:6379", because="named by RAY_ADDRESS")
-
-
-def test_each_trouble_has_a_sentence_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/nowhere/token")
-    monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
-    answers: tuple[tuple[HeadAnswer, str, str], ...] = (
-        ("nothing", "token", "nothing that answers there"),
-        ("no token", "token", "no token in /nowhere/token"),
-        ("refused", "token", r"refuses \(that of /nowhere/token\)"),
-        ("refused", "disabled", "RAY_AUTH_MODE=disabled"),
-        ("foreign", "token", "does not answer as a Ray head"),
-        ("no node here", "token", "ray job submit"),
-    )
-    for answer, mode, reported in answers:
-        monkeypatch.setenv("RAY_AUTH_MODE", mode)
-        trouble = refusal(CHOSEN, answer)
-        assert trouble is not None and re.search(reported, str(trouble)) and CHOSEN.address in str(trouble), str(trouble)
-    assert refusal(CHOSEN, "good") is None
-    monkeypatch.setenv("RAY_AUTH_TOKEN", "wrong")
-    assert "that of RAY_AUTH_TOKEN" in str(refusal(CHOSEN, "refused"))
 
 
 class _Gate(grpc.GenericRpcHandler):
@@ -74,23 +50,6 @@ def head() -> Iterator[str]:
     server.stop(None).wait()
 
 
-def test_the_token_is_tried_before_ray_is(head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "token").write_text("right\n")
-    given: tuple[tuple[dict[str, str], HeadAnswer], ...] = (
-        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "right\n"}, "no node here"),  # with the line's end of a file
-        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "wrong"}, "refused"),
-        ({"RAY_AUTH_MODE": "disabled"}, "refused"),
-        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": "/nowhere/token"}, "no token"),
-        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(tmp_path / "token")}, "no node here"),
-    )
-    for environment, answer in given:
-        for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
-            monkeypatch.delenv(name, raising=False)
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        assert ask(head) == answer, environment
-
-
 @pytest.fixture(params=["closed", "deaf", "another program"])
 def wrong(request: pytest.FixtureRequest) -> Iterator[str]:
     """Addresses of what is no Ray head: nobody, one that never answers, one that answers something else."""
@@ -110,6 +69,43 @@ def _say_hello(listening: socket.socket) -> None:
                 one.sendall(b"HTTP/1.1 200 OK\r\n\r\nhello")
         except OSError:  # the test is over
             return
+
+
+def test_each_trouble_has_a_sentence_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/nowhere/token")
+    monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
+    answers: tuple[tuple[HeadAnswer, str, str], ...] = (
+        ("nothing", "token", "nothing that answers there"),
+        ("no token", "token", "no token in /nowhere/token"),
+        ("refused", "token", r"refuses \(that of /nowhere/token\)"),
+        ("refused", "disabled", "RAY_AUTH_MODE=disabled"),
+        ("foreign", "token", "does not answer as a Ray head"),
+        ("no node here", "token", "ray job submit"),
+    )
+    for answer, mode, reported in answers:
+        monkeypatch.setenv("RAY_AUTH_MODE", mode)
+        trouble = refusal(CHOSEN, answer)
+        assert trouble is not None and re.search(reported, str(trouble)) and CHOSEN.address in str(trouble), str(trouble)
+    assert refusal(CHOSEN, "good") is None
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "wrong")
+    assert "that of RAY_AUTH_TOKEN" in str(refusal(CHOSEN, "refused"))
+
+
+def test_the_token_is_tried_before_ray_is(head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "token").write_text("right\n")
+    given: tuple[tuple[dict[str, str], HeadAnswer], ...] = (
+        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "right\n"}, "no node here"),  # with the line's end of a file
+        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "wrong"}, "refused"),
+        ({"RAY_AUTH_MODE": "disabled"}, "refused"),
+        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": "/nowhere/token"}, "no token"),
+        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(tmp_path / "token")}, "no node here"),
+    )
+    for environment, answer in given:
+        for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        assert ask(head) == answer, environment
 
 
 def test_a_wrong_address_ends_within_seconds(wrong: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

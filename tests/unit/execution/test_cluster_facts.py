@@ -27,6 +27,28 @@ ROWS = [
 ]
 
 
+@pytest.fixture
+def reported(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Nodes that a head was notified will go, and until when (ms since 1970); it refuses the one that is called dd."""
+    asked: list[tuple[str, int]] = []
+
+    def drain_node(node: str, why: int, words: str, deadline_ms: int) -> tuple[bool, str]:
+        asked.append((node, deadline_ms))
+        return node != "dd", "it is busy"
+
+    monkeypatch.setattr(leaving, "GcsClient", lambda address: SimpleNamespace(drain_node=drain_node))
+    monkeypatch.setattr(leaving.ray, "nodes", lambda: ROWS)
+    monkeypatch.setattr(leaving.ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="10.0.0.1:6379", get_node_id=lambda: "aa"))
+    return asked
+
+
+def _raised(cause: Exception, ip: str) -> RayTaskError:
+    """As `ray.get` raises what a worker's body raised on a node."""
+    trace = f"ray::SentenceEmbedder.work() (pid=7, ip={ip}, actor_id=ab, repr=<embed>)\n  File embed.py"
+    error: RayTaskError = RayTaskError("work", trace, cause, ip=ip).as_instanceof_cause()
+    return error
+
+
 def test_a_clusters_state_is_that_of_its_living_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot.ray, "nodes", lambda: ROWS)
     monkeypatch.setattr(snapshot.ray, "available_resources", lambda: {"CPU": 3.0, "GPU": 1.0})
@@ -48,21 +70,6 @@ def test_there_is_room_where_one_node_has_it(monkeypatch: pytest.MonkeyPatch) ->
     ):
         monkeypatch.setattr(snapshot, "available_resources_per_node", lambda nodes=nodes: dict(enumerate(nodes)))
         assert snapshot.has_room(Demand(way="group", workers=4, num_cpus=2.0, num_gpus=1.0)) == has
-
-
-@pytest.fixture
-def reported(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    """Nodes that a head was notified will go, and until when (ms since 1970); it refuses the one that is called dd."""
-    asked: list[tuple[str, int]] = []
-
-    def drain_node(node: str, why: int, words: str, deadline_ms: int) -> tuple[bool, str]:
-        asked.append((node, deadline_ms))
-        return node != "dd", "it is busy"
-
-    monkeypatch.setattr(leaving, "GcsClient", lambda address: SimpleNamespace(drain_node=drain_node))
-    monkeypatch.setattr(leaving.ray, "nodes", lambda: ROWS)
-    monkeypatch.setattr(leaving.ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="10.0.0.1:6379", get_node_id=lambda: "aa"))
-    return asked
 
 
 def test_the_living_hosts_that_go_are_reported_with_the_time_that_is_left(
@@ -172,13 +179,6 @@ def test_an_error_of_another_hosts_gpu_names_the_host(monkeypatch: pytest.Monkey
     error = ValueError("of the body")
     once = RayTaskError("inner", "trace", error)
     assert cause_of(RayTaskError("outer", "trace", once)) is error and cause_of(once) is error and cause_of(error) is error
-
-
-def _raised(cause: Exception, ip: str) -> RayTaskError:
-    """As `ray.get` raises what a worker's body raised on a node."""
-    trace = f"ray::SentenceEmbedder.work() (pid=7, ip={ip}, actor_id=ab, repr=<embed>)\n  File embed.py"
-    error: RayTaskError = RayTaskError("work", trace, cause, ip=ip).as_instanceof_cause()
-    return error
 
 
 def test_the_reason_of_a_loss_shows_no_password() -> None:

@@ -13,6 +13,9 @@ from sentdist.execution import health
 from sentdist.execution.health import TorchOnGpus
 from tests.support.listening import listening
 
+TWO = "NVIDIA T1, 81559 MiB, 570.1\nNVIDIA T1, 81559 MiB, 570.1"
+FAILED = "NVIDIA-SMI has failed because it couldn't communicate"
+
 
 def test_gpus_are_reported_with_driver_and_nccl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin")
@@ -33,12 +36,6 @@ def test_gpus_are_reported_with_driver_and_nccl(tmp_path: Path, monkeypatch: pyt
         monkeypatch.setattr(health, "_torch_on_gpus", lambda torch_on_gpus=torch_on_gpus: torch_on_gpus)
         reported = health.gpus()
         assert (reported.subject, reported.state) == ("GPUs", state) and all(one in reported.text for one in said), reported.text
-
-
-TWO = "NVIDIA T1, 81559 MiB, 570.1\nNVIDIA T1, 81559 MiB, 570.1"
-
-
-FAILED = "NVIDIA-SMI has failed because it couldn't communicate"
 
 
 def test_doctor_runs_no_module_of_the_folder_that_it_is_called_in_and_leaves_no_store(

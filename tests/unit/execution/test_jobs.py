@@ -23,8 +23,6 @@ TEXT = (
     "\x1b[0m  [1/2]  train\n2026-11-29 22:10:09,123\tWARNING util.py:9 -- Old.\n\n",
     "WARNING: a loss of our own is not finite",
 )
-
-
 OURS = ["12:00:00  [1/2]  train", "", "WARNING: a loss of our own is not finite"]
 
 

@@ -31,6 +31,8 @@ from tests.support.building import run_local
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.tiny_search import pretended, tiny_search
 
+RECIPES = Path(__file__).parents[3] / "rayjobs" / "recipes"
+
 
 def test_a_run_without_any_score_is_a_failure_also_beside_mlflow(
     tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
@@ -74,9 +76,6 @@ def test_a_complete_store_on_a_read_only_file_system_is_run_and_reported(
         assert answer.exit_code == 0, answer.output
     answer = CliRunner().invoke(app, [*run, "--set", "seeds=[1]"])
     assert answer.exit_code == 1 and "a read-only file system" in answer.output, answer.output
-
-
-RECIPES = Path(__file__).parents[3] / "rayjobs" / "recipes"
 
 
 def test_places_are_absolute_before_they_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,6 +111,52 @@ def _over(
 
 
 SQUARES = {part: part * part for part in range(6)}
+WORKERS = 5
+
+
+def _ahead(monkeypatch: pytest.MonkeyPatch, cluster: Cluster, *, num_parts: int = 60, ahead: float = 2) -> tuple[list[int], int]:
+    """The parts as they were answered, and how many answers waited at most for one that came before them."""
+    found: list[int] = []
+    waiting: list[int] = []
+    demand = replace(DEMAND, workers=WORKERS)
+    for part, square in _over(monkeypatch, cluster, num_parts, demand=demand, ahead_per_worker=ahead):
+        assert square == part * part
+        found.append(part)
+        missing = next(one for one in count() if one not in found)
+        waiting.append(sum(one > missing for one in found))
+    return found, max(waiting)
+
+
+NODES = (Node(cpus=8.0, gpus=4.0),)
+
+
+def _there(monkeypatch: pytest.MonkeyPatch, module: Any, given: Mock, *, order: Callable[[list[Any]], Iterable[Any]] = reversed) -> None:
+    """Workers in this process, whose parts come back in another order."""
+
+    def over_workers(worker: Any, arguments: Any, parts: Any, **options: Any) -> Iterator[tuple[Any, Any]]:
+        given(arguments, **options)
+        one = worker(*arguments)
+        yield from ((part, one.work(part)) for part in order(list(parts)))
+
+    monkeypatch.setattr(module, "over_workers", over_workers)
+    monkeypatch.setattr(pool, "connect", lambda: None)
+    monkeypatch.setattr(pool, "cluster_growth", lambda: ClusterNodes(living=NODES))
+
+
+def _unknown(sentences: list[str]) -> UnknownWords:
+    found = UnknownWords()
+    found.num_sentences, found.first = len(sentences), next(iter(sentences), "")
+    return found
+
+
+class Sink:
+    every_s = 1000.0
+
+    def __init__(self) -> None:
+        self.beats: list[Heartbeat] = []
+
+    def beat(self, heartbeat: Heartbeat) -> None:
+        self.beats.append(heartbeat)
 
 
 def test_every_part_is_done_once_whoever_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,22 +176,6 @@ def test_every_part_is_done_once_whoever_is_lost(monkeypatch: pytest.MonkeyPatch
             assert cluster.options == {"num_cpus": 1.5, "num_gpus": 0.5, "resources": None}, "what the demand says of each"
             assert cluster.num_started == num_started and not cluster.living, "each lost one is replaced, and none is left"
             assert cluster.most_at_once == (rooms or DEMAND.workers)
-
-
-WORKERS = 5
-
-
-def _ahead(monkeypatch: pytest.MonkeyPatch, cluster: Cluster, *, num_parts: int = 60, ahead: float = 2) -> tuple[list[int], int]:
-    """The parts as they were answered, and how many answers waited at most for one that came before them."""
-    found: list[int] = []
-    waiting: list[int] = []
-    demand = replace(DEMAND, workers=WORKERS)
-    for part, square in _over(monkeypatch, cluster, num_parts, demand=demand, ahead_per_worker=ahead):
-        assert square == part * part
-        found.append(part)
-        missing = next(one for one in count() if one not in found)
-        waiting.append(sum(one > missing for one in found))
-    return found, max(waiting)
 
 
 def test_a_slow_worker_holds_up_neither_memory_nor_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,22 +202,6 @@ def test_workers_that_die_before_they_begin_are_counted_in_a_row(monkeypatch: py
     assert dict(_over(monkeypatch, Cluster(now_and_then, rooms=1), num_parts=6)) == SQUARES
     with pytest.raises(ResourceError, match="workers that die before they begin"):
         list(_over(monkeypatch, Cluster([0] * 100)))
-
-
-NODES = (Node(cpus=8.0, gpus=4.0),)
-
-
-def _there(monkeypatch: pytest.MonkeyPatch, module: Any, given: Mock, *, order: Callable[[list[Any]], Iterable[Any]] = reversed) -> None:
-    """Workers in this process, whose parts come back in another order."""
-
-    def over_workers(worker: Any, arguments: Any, parts: Any, **options: Any) -> Iterator[tuple[Any, Any]]:
-        given(arguments, **options)
-        one = worker(*arguments)
-        yield from ((part, one.work(part)) for part in order(list(parts)))
-
-    monkeypatch.setattr(module, "over_workers", over_workers)
-    monkeypatch.setattr(pool, "connect", lambda: None)
-    monkeypatch.setattr(pool, "cluster_growth", lambda: ClusterNodes(living=NODES))
 
 
 def test_sentences_that_workers_embed_come_back_in_their_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -285,22 +299,6 @@ def test_a_file_that_workers_encode_is_written_in_its_order(monkeypatch: pytest.
     opened.assert_called_once_with(use, "cuda")
     list(encode_file(loaded, found, out, batches=file_encoder.WorkerEncoding.on_cluster(loaded, runtime.with_gpus(0.0)).batches))
     assert opened.call_args.args == (use, "cpu")
-
-
-def _unknown(sentences: list[str]) -> UnknownWords:
-    found = UnknownWords()
-    found.num_sentences, found.first = len(sentences), next(iter(sentences), "")
-    return found
-
-
-class Sink:
-    every_s = 1000.0
-
-    def __init__(self) -> None:
-        self.beats: list[Heartbeat] = []
-
-    def beat(self, heartbeat: Heartbeat) -> None:
-        self.beats.append(heartbeat)
 
 
 def test_workers_that_make_shards_are_distinguished_and_what_a_lost_one_left_is_no_part(

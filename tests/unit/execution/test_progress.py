@@ -17,6 +17,14 @@ def _event(key: str, what: Any, *, kind: str = "train", **values: Any) -> StageE
     return StageEvent(key=key, kind=kind, label=f"label-{key}", what=what, at=0.0, **values)
 
 
+class Sweep(SweepProgress):
+    """Of three stages, with a clock of its own."""
+
+    def __init__(self) -> None:
+        self.passed_s = 100.0
+        super().__init__({"a": 3.0, "b": 6.0, "bank": 1.0}, clock=lambda: self.passed_s)
+
+
 def test_the_time_left_is_reported_after_the_first_training_by_the_work_that_is_left() -> None:
     progress = Sweep()
     progress.passed_s += 5
@@ -82,14 +90,6 @@ def test_stages_of_one_label_are_distinguished_by_the_values_of_the_grid() -> No
     )
     assert any("0.weight=0.5, 1.weight=2" in line for line in lines), "two fields of one last word"
     assert not [line for line in lines if line.startswith("corpus") and "(" in line]
-
-
-class Sweep(SweepProgress):
-    """Of three stages, with a clock of its own."""
-
-    def __init__(self) -> None:
-        self.passed_s = 100.0
-        super().__init__({"a": 3.0, "b": 6.0, "bank": 1.0}, clock=lambda: self.passed_s)
 
 
 def test_an_event_is_a_line_that_counts_the_stages_that_are_finished() -> None:

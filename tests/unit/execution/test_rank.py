@@ -48,6 +48,28 @@ def _weights(stage: Train, context: Context) -> dict[str, torch.Tensor]:
     return load_file(context.store.folder(artifact) / "model.safetensors")
 
 
+SECONDS = StepSeconds(data=0, forward=0, loss=0, backward=0, optimizer=0, waiting=0)
+
+
+def report(step: int, *, is_latest: bool = True) -> StepReport:
+    return StepReport(step=step, loss=1.0, grad_norm=1.0, lr=1.0, num_sentences=8, seconds=SECONDS, is_latest=is_latest)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory, tiny_encoder_dir: Path) -> Any:
+    """A training whose inputs are built, and a way to get a context with a store of its own."""
+    data = write_data(tmp_path_factory.mktemp("data"))
+    values = tiny_values(tiny_encoder_dir, runtime={"engine": "torch", "checkpoint_every_s": 1e-9, "log_every": 1})
+
+    def place(name: str) -> tuple[Train, Context]:
+        plan, context = tiny_plan(values, data=data, store=tmp_path_factory.mktemp(name))
+        train = next(stage for stage in plan.stages if isinstance(stage, Train) and stage.selection is not None and not stage.banks)
+        build_here(train.corpus, context)
+        return train, context
+
+    return place
+
+
 def test_a_lost_training_goes_on_and_ends_with_the_same_parameters(prepared: Any) -> None:
     stage, context = prepared("whole")
     train_as_first_rank(stage, Submission(context=context), RecordingSink(), NullRun())
@@ -116,13 +138,6 @@ def test_a_rank_computes_on_the_gpu_that_ray_train_gave_it(monkeypatch: pytest.M
         assert places.call_args.args[-1] == torch.device(device), "and has its bank there"
 
 
-SECONDS = StepSeconds(data=0, forward=0, loss=0, backward=0, optimizer=0, waiting=0)
-
-
-def report(step: int, *, is_latest: bool = True) -> StepReport:
-    return StepReport(step=step, loss=1.0, grad_norm=1.0, lr=1.0, num_sentences=8, seconds=SECONDS, is_latest=is_latest)
-
-
 def test_the_votes_at_the_event_decide() -> None:
     for passed_s, steps_done, at_score, is_due in (
         (99.0, 5, False, False),
@@ -143,21 +158,6 @@ def test_the_first_ranks_clock_is_the_one_that_is_read() -> None:
     first.restart()
     assert 0 <= first.vote() <= time.monotonic() - began
     assert math.isinf(CheckpointClock(Runtime(), rank=1, is_leaving=lambda: True).vote())
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory, tiny_encoder_dir: Path) -> Any:
-    """A training whose inputs are built, and a way to get a context with a store of its own."""
-    data = write_data(tmp_path_factory.mktemp("data"))
-    values = tiny_values(tiny_encoder_dir, runtime={"engine": "torch", "checkpoint_every_s": 1e-9, "log_every": 1})
-
-    def place(name: str) -> tuple[Train, Context]:
-        plan, context = tiny_plan(values, data=data, store=tmp_path_factory.mktemp(name))
-        train = next(stage for stage in plan.stages if isinstance(stage, Train) and stage.selection is not None and not stage.banks)
-        build_here(train.corpus, context)
-        return train, context
-
-    return place
 
 
 def test_a_host_that_is_about_to_leave_makes_one_checkpoint_due_at_once() -> None:

@@ -38,6 +38,56 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return own
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a stage of some kind is built. patched: what computes there. field: what the error names."""
+
+    kind: str
+    patched: tuple[Any, str]
+    build: Callable[[Any, Context], object]
+    field: str
+
+
+def _in_a_task(stage: Any, context: Context) -> object:
+    sink: Any = RecordingSink()
+    return build_stage.build_stage(stage, Submission(context=context, tracker=Mock()), sink)
+
+
+def _follow(stage: Any, context: Context) -> object:
+    order, sink = Mock(stage=stage, submission=Mock(context=context)), Mock(order=None)
+    return member._follow(order, sink)
+
+
+PLACES = {
+    "a training in this process": Place("train", (train_here, "train_here"), local.build_here, "micro_batch"),
+    "another stage in this process": Place("scores", (local, "build_in_process"), local.build_here, "tokens_per_batch"),
+    "a process of a cluster": Place("scores", (build_stage, "build_in_process"), _in_a_task, "tokens_per_batch"),
+    "the first worker of a group": Place(
+        "train",
+        (rank, "train_rank"),
+        lambda stage, context: rank.train_as_first_rank(stage, Mock(context=context), Mock(order=None), NullRun()),
+        "micro_batch",
+    ),
+    "another worker of a group": Place("train", (member, "train_rank"), _follow, "micro_batch"),
+    "a worker that makes shards": Place(
+        "bank",
+        (shards, "worker_body"),
+        lambda stage, context: shards.ShardMaker(stage, context, 10, None, None).work(0),
+        "tokens_per_batch",
+    ),
+    "a worker that embeds sentences": Place(
+        "scores",
+        (embed, "embed_here"),
+        lambda stage, context: embed.SentenceEmbedder(stage, context, "").work((0, ["a man"])),
+        "tokens_per_batch",
+    ),
+}
+
+
+def demand(num_gpus: float) -> Demand:
+    return Demand(way="task", workers=1, num_cpus=1.0, num_gpus=num_gpus)
+
+
 @pytest.mark.usefixtures("one_thread")
 def test_memory_of_a_gpu_stays_whole_unless_the_user_chose_otherwise(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """And a part of a GPU bounds it: four quarters lie on it together, and four contexts of CUDA, which torch does not count."""
@@ -89,52 +139,6 @@ def test_a_worker_computes_with_no_numbers_that_take_a_cpu_long() -> None:
     assert found == [0.0]
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a stage of some kind is built. patched: what computes there. field: what the error names."""
-
-    kind: str
-    patched: tuple[Any, str]
-    build: Callable[[Any, Context], object]
-    field: str
-
-
-def _in_a_task(stage: Any, context: Context) -> object:
-    sink: Any = RecordingSink()
-    return build_stage.build_stage(stage, Submission(context=context, tracker=Mock()), sink)
-
-
-def _follow(stage: Any, context: Context) -> object:
-    order, sink = Mock(stage=stage, submission=Mock(context=context)), Mock(order=None)
-    return member._follow(order, sink)
-
-
-PLACES = {
-    "a training in this process": Place("train", (train_here, "train_here"), local.build_here, "micro_batch"),
-    "another stage in this process": Place("scores", (local, "build_in_process"), local.build_here, "tokens_per_batch"),
-    "a process of a cluster": Place("scores", (build_stage, "build_in_process"), _in_a_task, "tokens_per_batch"),
-    "the first worker of a group": Place(
-        "train",
-        (rank, "train_rank"),
-        lambda stage, context: rank.train_as_first_rank(stage, Mock(context=context), Mock(order=None), NullRun()),
-        "micro_batch",
-    ),
-    "another worker of a group": Place("train", (member, "train_rank"), _follow, "micro_batch"),
-    "a worker that makes shards": Place(
-        "bank",
-        (shards, "worker_body"),
-        lambda stage, context: shards.ShardMaker(stage, context, 10, None, None).work(0),
-        "tokens_per_batch",
-    ),
-    "a worker that embeds sentences": Place(
-        "scores",
-        (embed, "embed_here"),
-        lambda stage, context: embed.SentenceEmbedder(stage, context, "").work((0, ["a man"])),
-        "tokens_per_batch",
-    ),
-}
-
-
 @pytest.mark.parametrize("name", PLACES)
 def test_the_error_for_a_full_gpu_names_a_field_and_a_number(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = PLACES[name]
@@ -154,7 +158,3 @@ def test_what_a_stage_held_of_a_gpu_is_given_back_before_the_next_one(tmp_path: 
     for kind in ("train", "scores"):
         local.build_here(one_of_each()[kind], Context(store=ArtifactStore(tmp_path), runtime=Runtime(engine="torch")))
     assert happened == ["train_here", "give_back_gpu_memory", "build_in_process", "give_back_gpu_memory"]
-
-
-def demand(num_gpus: float) -> Demand:
-    return Demand(way="task", workers=1, num_cpus=1.0, num_gpus=num_gpus)

@@ -30,20 +30,10 @@ from tests.support.tiny_data import write_data
 from tests.support.tiny_search import pretended, tiny_search
 
 ONLY: dict[str, Json] = {"methods": {"fine_tuned": {"objective": {"name": "info_nce"}}}, "baseline": None}
-
-
 SEEDS: dict[str, Json] = ONLY | {"seeds": [0, 1, 2, 3, 4, 5]}
-
-
 SPACE: Json = {"training.learning_rate": {"log": [1e-4, 1e-2]}}
-
-
 TRAINED = 144  # sentences of a training of one epoch: three columns, six batches of eight
-
-
 NOTHING = StoreBefore(places=frozenset(), since=None)
-
-
 WRONG = DataError(where="here", found="this", expected="that", remedy="None.")
 
 
@@ -60,6 +50,37 @@ def _train_with_rungs(store: ArtifactStore) -> Train:
             (folder / "checkpoint" / "history.jsonl").write_text(f"until {share}")
             store.commit(to_share(train, share), folder, seconds=1.0, runtime={}, environment={}, results={})
     return train
+
+
+@pytest.fixture
+def tenth_of_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is what a training takes; what only encodes takes no time."""
+    monkeypatch.setattr(prices, "speed_of", lambda store, kind: TRAINED / 360.0 if kind.kind == "train" else 1e12)
+
+
+@pytest.fixture
+def regulated(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> tuple[PlannedSearch, Train, Train, Bank]:
+    """A search, a training of it that reads a bank, the entropy encoder of the bank, and the bank."""
+    planned, _ = tiny_search(tiny_encoder_dir, data, tmp_path, space={"methods.rcl.phis": {"choice": [[0.01], [0.02]]}})
+    train = planned.train("rcl", {"methods.rcl.phis": [0.01]})
+    (bank,) = train.banks
+    return planned, train, bank.encoder, bank
+
+
+def _record(stage: Stage, *, seconds: float, results: dict[str, Json], at: str = "2026-01-01T12:00:00Z") -> Record:
+    return Record(
+        key=stage.key, kind=stage.kind, label="", place=stage.place, stage={}, inputs=(), created_at=at, seconds=seconds, runtime={},
+        environment={}, results=results, files={},
+    )  # fmt: skip
+
+
+def _store(*records: Record) -> ArtifactStore:
+    by_key = {record.key: SimpleNamespace(record=record) for record in records}
+    fake = SimpleNamespace(
+        get_all=lambda stages: {stage.key: by_key[stage.key] for stage in stages if stage.key in by_key},
+        artifacts=lambda kind: (one for one in by_key.values() if one.record.kind == kind),
+    )
+    return cast(ArtifactStore, fake)
 
 
 def test_how_a_training_stood_at_a_share_is_read_from_what_went_further(tmp_path: Path) -> None:
@@ -151,12 +172,6 @@ def test_who_suggests_learns_what_became_of_all_that_was_suggested(tmp_path: Pat
     assert reported[3:] == [("fine_tuned-0", None), ("fine_tuned-4", None)], "what has failed has no score, nor has the same once more"
 
 
-@pytest.fixture
-def tenth_of_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That is what a training takes; what only encodes takes no time."""
-    monkeypatch.setattr(prices, "speed_of", lambda store, kind: TRAINED / 360.0 if kind.kind == "train" else 1e12)
-
-
 @pytest.mark.usefixtures("tenth_of_an_hour")
 def test_finalists_have_the_seeds_that_fit_and_those_they_had(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
     planned, context = tiny_search(tiny_encoder_dir, data, tmp_path, changes=SEEDS, samples=2, halving=None, space=SPACE)
@@ -166,15 +181,6 @@ def test_finalists_have_the_seeds_that_fit_and_those_they_had(tmp_path: Path, da
     assert [finalists.seeds(hours) for hours in (0.0, 0.15, 0.35, 9.0)] == [(0,), (0, 1), (0, 1, 2, 3), (0, 1, 2, 3, 4, 5)]
     assert finalists.seeds(0.15, chosen=FinalistsChosen(finalists=(before,), reason="")) == (0, 1, 4)
     assert (finalists.price.trainings, finalists.price.sentences) == (5, 5 * TRAINED)
-
-
-@pytest.fixture
-def regulated(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> tuple[PlannedSearch, Train, Train, Bank]:
-    """A search, a training of it that reads a bank, the entropy encoder of the bank, and the bank."""
-    planned, _ = tiny_search(tiny_encoder_dir, data, tmp_path, space={"methods.rcl.phis": {"choice": [[0.01], [0.02]]}})
-    train = planned.train("rcl", {"methods.rcl.phis": [0.01]})
-    (bank,) = train.banks
-    return planned, train, bank.encoder, bank
 
 
 def test_a_trial_pays_for_what_was_built_for_it(regulated: tuple[PlannedSearch, Train, Train, Bank]) -> None:
@@ -245,22 +251,6 @@ def test_the_price_of_finalists_counts_what_a_training_takes_beside_its_steps(
     old = _record(train, seconds=99.0, results={"sentences_per_s": 10.0})
     for records, beside in (([], 0.0), ([old], 0.0), ([whole], 4.0), ([whole, resumed], 5.0)):
         assert Forecasts(planned, _store(*records)).whole_seconds([entropy, train]) == pytest.approx(2 * TRAINED / 10 + 2 * beside)
-
-
-def _record(stage: Stage, *, seconds: float, results: dict[str, Json], at: str = "2026-01-01T12:00:00Z") -> Record:
-    return Record(
-        key=stage.key, kind=stage.kind, label="", place=stage.place, stage={}, inputs=(), created_at=at, seconds=seconds, runtime={},
-        environment={}, results=results, files={},
-    )  # fmt: skip
-
-
-def _store(*records: Record) -> ArtifactStore:
-    by_key = {record.key: SimpleNamespace(record=record) for record in records}
-    fake = SimpleNamespace(
-        get_all=lambda stages: {stage.key: by_key[stage.key] for stage in stages if stage.key in by_key},
-        artifacts=lambda kind: (one for one in by_key.values() if one.record.kind == kind),
-    )
-    return cast(ArtifactStore, fake)
 
 
 @pytest.mark.usefixtures("tenth_of_an_hour")

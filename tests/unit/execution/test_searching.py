@@ -32,14 +32,24 @@ from tests.support.tiny_data import tiny_values, write_data
 from tests.support.tiny_search import RATES, Killed, killed_after, outcome, pretended, tiny_search
 
 ONLY: dict[str, Json] = {"methods": {"fine_tuned": {"objective": {"name": "info_nce"}}}, "baseline": None}
-
-
 SPACE: Json = {"training.learning_rate": {"log": [1e-4, 1e-2]}}
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_data(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture
+def nothing_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is asked for was there."""
+
+    def rung_score(train: Train, share: float, context: Context) -> RungScore:
+        dev = 50.0 + int(train.key[:4], 16) / 65536
+        return RungScore(step=1, dev=dev, last=dev, sentences=144, seconds=1.0)
+
+    for module in (conducting, in_process):
+        monkeypatch.setattr(module, "rung_score", rung_score)
 
 
 def test_suggestions_lie_in_the_space_and_follow_from_the_seed() -> None:
@@ -186,18 +196,6 @@ def test_cheaper_suggestions_are_preferred_only_where_that_is_asked(tmp_path: Pa
             assert trial is not None
             first[prefer].append(trial.suggestion["methods.rcl.phis"])
     assert first[True] == [[0.02]] * 2 and first[False][0] != [0.02], "an unfinished trial goes on, whatever became cheaper"
-
-
-@pytest.fixture
-def nothing_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is asked for was there."""
-
-    def rung_score(train: Train, share: float, context: Context) -> RungScore:
-        dev = 50.0 + int(train.key[:4], 16) / 65536
-        return RungScore(step=1, dev=dev, last=dev, sentences=144, seconds=1.0)
-
-    for module in (conducting, in_process):
-        monkeypatch.setattr(module, "rung_score", rung_score)
 
 
 @pytest.mark.usefixtures("nothing_is_trained")

@@ -53,6 +53,24 @@ def tagging(tmp_path_factory: pytest.TempPathFactory) -> tuple[Targets, Context]
     return targets, context
 
 
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """CPUs and GPUs of clusters that were started, on a machine of 16 and 4 where none is running."""
+    given: list[tuple[int, int]] = []
+
+    @contextmanager
+    def begun(*, cpus: int, gpus: int) -> Iterator[None]:
+        given.append((cpus, gpus))
+        yield
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(own_cluster, "own_cluster", begun)
+    monkeypatch.setattr(sharing, "usable_gpus", lambda: 4)
+    monkeypatch.setattr(sharing, "local_nodes", list)
+    monkeypatch.setattr("joblib.cpu_count", lambda: 16)
+    return given
+
+
 def test_a_stage_in_shards_is_the_stage_in_one(tagging: tuple[Targets, Context], tmp_path: Path) -> None:
     stage, context = tagging
     body = body_of(stage, context)
@@ -87,24 +105,6 @@ def test_a_worker_loads_nothing_before_its_first_part_and_its_error_survives_the
     with pytest.raises(DataError, match="no_such_module") as raised:
         maker.work(0)
     assert type(pickle.loads(pickle.dumps(raised.value))) is DataError
-
-
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """CPUs and GPUs of clusters that were started, on a machine of 16 and 4 where none is running."""
-    given: list[tuple[int, int]] = []
-
-    @contextmanager
-    def begun(*, cpus: int, gpus: int) -> Iterator[None]:
-        given.append((cpus, gpus))
-        yield
-
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(own_cluster, "own_cluster", begun)
-    monkeypatch.setattr(sharing, "usable_gpus", lambda: 4)
-    monkeypatch.setattr(sharing, "local_nodes", list)
-    monkeypatch.setattr("joblib.cpu_count", lambda: 16)
-    return given
 
 
 def test_many_sentences_go_over_all_gpus_of_a_machine(started: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,6 +64,15 @@ def driven(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Driver:
     return Driver(monkeypatch, tmp_path)
 
 
+def _allocated(monkeypatch: pytest.MonkeyPatch, folder: Path, nodes: tuple[Node, ...], *settings: str) -> driver.ClusterAllocation:
+    """What such a cluster gives the fine-tuning of the demo."""
+    monkeypatch.setattr(driver, "cluster_growth", lambda: ClusterNodes(living=nodes))
+    plan = shipped_plan(RECIPES / "demo.yaml", *settings)
+    keys, trials = frozenset(stage.key for stage in plan.stages), [trial for trial in plan.trials if trial.method == "fine_tuned"]
+    context = Context(store=ArtifactStore(folder / "store"), runtime=plan.recipe.runtime)
+    return driver.allocate(plan, context, keys, work=driver._work_of(plan, trials, keys))
+
+
 def test_the_runs_of_a_sweep_end_as_it_does(driven: Driver) -> None:
     ends: tuple[tuple[BaseException | None, bool, str | None], ...] = (
         (None, False, None),
@@ -150,16 +159,6 @@ def test_banks_count_in_what_a_worker_takes_of_a_gpu(driven: Driver, monkeypatch
         assert asked[stage.key] == (sentences * 8 * 2, 4e10)
 
 
-def _allocated(monkeypatch: pytest.MonkeyPatch, folder: Path, nodes: tuple[Node, ...], *settings: str) -> driver.ClusterAllocation:
-    """What such a cluster gives the demo."""
-    monkeypatch.setattr(driver, "cluster_growth", lambda: ClusterNodes(living=nodes))
-    plan = shipped_plan(RECIPES / "demo.yaml", *settings)
-    context = Context(store=ArtifactStore(folder / "store"), runtime=plan.recipe.runtime)
-    return driver.allocate(
-        plan, context, keys := frozenset(stage.key for stage in plan.stages), work=driver._work_of(plan, plan.trials, keys)
-    )
-
-
 def test_what_would_end_on_a_gpu_is_refused_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = (Node(cpus=8, gpus=1), Node(cpus=8, gpus=1, old_gpu="T4"))
     with pytest.raises(ResourceError, match="T4"):
@@ -168,7 +167,7 @@ def test_what_would_end_on_a_gpu_is_refused_before_it_starts(tmp_path: Path, mon
     mixed = tuple(Node(cpus=8, gpus=gpus, gpu_types=(kind,)) for gpus, kind in ((2, "H100"), (3, "T4")))
     found = _allocated(monkeypatch, tmp_path, mixed, "runtime.gpu_type=H100", "seeds=[0,1,2]")
     assert found.devices == "on 2 GPU(s); idle: 3 of another kind (runtime.gpu_type=H100)"
-    for gib, share in ((80, 0.1), (4, 0.2)):  # a worker has as much of a GPU as it takes by estimate: else it would be stopped there
+    for gib, share in ((80, 0.1), (4, 0.4)):  # a worker has as much of a GPU as it takes by estimate: else it would be stopped there
         found = _allocated(monkeypatch, tmp_path, (Node(cpus=16, gpus=1, gpu_bytes=gib * 2**30),), "runtime.gpus_per_worker=0.1")
         assert found.context.runtime.gpus_per_worker == share
         assert any("A worker takes about" in note for note in found.notes) == (share != 0.1)
@@ -178,7 +177,7 @@ def test_gpus_for_which_a_recipe_has_no_work_are_reported(tmp_path: Path, monkey
     """A training and its scores follow one another, so one seed of a method keeps one GPU busy, whatever the cluster has."""
     nodes = (Node(cpus=16, gpus=8),)
     for settings, line in (
-        (["seeds=[0]"], "on 2 GPU(s); idle: 6 (bound by the recipe: 2 of its stages at once)"),
+        (["seeds=[0]"], "on 1 GPU(s); idle: 7 (bound by the recipe: 1 of its stages at once)"),
         (
             ["seeds=[0,1]", "runtime.max_concurrent_trials=1", "runtime.workers=2"],
             "on 2 GPU(s); idle: 6 (bound by runtime.max_concurrent_trials=1)",

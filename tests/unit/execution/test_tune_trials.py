@@ -30,11 +30,7 @@ from sentdist.store.store import ArtifactStore
 from tests.support.planning import plan_of, small_recipe
 
 TRIAL = SimpleNamespace(config={NUMBER: 7}, max_failures=3)
-
-
 SCORE = RungScore(**dict.fromkeys(RungScore.__dataclass_fields__, 1))  # type: ignore[arg-type]
-
-
 WRONG = StoreError(where="here", found="this", expected="that", remedy="None.")
 
 
@@ -66,6 +62,38 @@ def _run(
 
 def _trial(plan: Plan, number: int, **reported: Any) -> Any:
     return SimpleNamespace(config=trials.config_of(plan.trials[number]), last_result=reported, max_failures=LOST_ACTORS)
+
+
+class Search:
+    """A search whose trials do as `does` says; it is given what Tune would have: scheduler, stopper, searcher."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.conductor, self.board, self.remote, self.kill = Mock(hours_left=None), Mock(spec=BoardClient), Mock(), Mock()
+        self.conductor.planned.recipe.name = "tiny"
+        self.conductor.trial.return_value = SimpleNamespace(rungs=[])
+        self.config: Any = None
+        self.does: Callable[[Any, Any], None] = lambda scheduler, stopper: None
+        self.submission = Submission(context=Context(store=ArtifactStore(folder)), sweep="tiny")
+        monkeypatch.setattr(on_cluster, "BoardClient", lambda *_: self.board)
+        monkeypatch.setattr(on_cluster.ray, "remote", self.remote)
+        monkeypatch.setattr(on_cluster.ray, "kill", self.kill)
+        monkeypatch.setattr(on_cluster, "run_in_tune", self._tune)
+
+    def _tune(self, name: str, store: Any, trial: Any, shared: Any, config: Any, *, stop: Any, callbacks: Any) -> None:
+        self.config = config
+        self.does(config.scheduler, stop)
+
+    def run(self) -> None:
+        on_cluster._fit(self.conductor, self.submission, at_once=3, print_line=lambda line: None)
+
+
+@pytest.fixture
+def search(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Search:
+    return Search(monkeypatch, tmp_path / "store")
+
+
+def _at(share: float) -> dict[str, Any]:
+    return {SHARE: share, RUNG_SCORE: json.dumps(asdict(SCORE))}
 
 
 def test_each_trial_without_scores_has_an_error(plan: Plan, submission: Submission, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,38 +152,6 @@ def test_a_trial_that_fails_is_not_begun_again_and_parts_from_its_board(monkeypa
     with report_end(board):
         raise SweepStopped(where="here", found="this", expected="that", remedy="None.")
     assert shown[1:] == [{STOPPED: True}] and take_failure(SimpleNamespace(), shown[1]) is None
-
-
-class Search:
-    """A search whose trials do as `does` says; it is given what Tune would have: scheduler, stopper, searcher."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-        self.conductor, self.board, self.remote, self.kill = Mock(hours_left=None), Mock(spec=BoardClient), Mock(), Mock()
-        self.conductor.planned.recipe.name = "tiny"
-        self.conductor.trial.return_value = SimpleNamespace(rungs=[])
-        self.config: Any = None
-        self.does: Callable[[Any, Any], None] = lambda scheduler, stopper: None
-        self.submission = Submission(context=Context(store=ArtifactStore(folder)), sweep="tiny")
-        monkeypatch.setattr(on_cluster, "BoardClient", lambda *_: self.board)
-        monkeypatch.setattr(on_cluster.ray, "remote", self.remote)
-        monkeypatch.setattr(on_cluster.ray, "kill", self.kill)
-        monkeypatch.setattr(on_cluster, "run_in_tune", self._tune)
-
-    def _tune(self, name: str, store: Any, trial: Any, shared: Any, config: Any, *, stop: Any, callbacks: Any) -> None:
-        self.config = config
-        self.does(config.scheduler, stop)
-
-    def run(self) -> None:
-        on_cluster._fit(self.conductor, self.submission, at_once=3, print_line=lambda line: None)
-
-
-@pytest.fixture
-def search(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Search:
-    return Search(monkeypatch, tmp_path / "store")
-
-
-def _at(share: float) -> dict[str, Any]:
-    return {SHARE: share, RUNG_SCORE: json.dumps(asdict(SCORE))}
 
 
 def test_a_search_that_ends_leaves_its_board_and_no_process(search: Search) -> None:

@@ -15,8 +15,6 @@ from sentdist.execution.tuning import Settings, Tuning
 from sentdist.execution.workplaces import ThisProcess
 
 BUDGET = 480.0
-
-
 DEFAULT, OTHER = Settings(method="contrastive"), Settings(method="contrastive", suggestion={"training.epochs": 3})
 
 

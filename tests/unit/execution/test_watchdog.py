@@ -19,29 +19,13 @@ from sentdist.plan.corpora.rows import RowsCorpus
 from tests.support.waiting import wait_for
 
 MOVING = {"step": 60, "num_steps": 240, "moved_at": 995.0, "longest_s": 1.0}
-
-
 WAITS = "waits for 2 × 1 CPUs, the cluster has"
-
-
 JOIN = "; it goes on when hosts join (`ray start --address …`), or stop it and submit it again with fewer workers"
-
-
 GROUP = Demand(way="group", workers=2, num_cpus=1.0, num_gpus=0.0)
-
-
 POOL = Demand(way="pool", workers=2, num_cpus=1.0, num_gpus=0.0)
-
-
 TASK = Demand(way="task", workers=1, num_cpus=4.0, num_gpus=1.0)
-
-
 A, B = (Host(node=f"node-{letter}", address=f"10.0.0.{number}", offers=Node(cpus=1.0)) for number, letter in enumerate("ab", start=1))
-
-
 BOTH = ClusterState(hosts=(A, B), free_cpus=0.0, free_gpus=0.0)
-
-
 ONE = ClusterState(hosts=(A,), free_cpus=1.0, free_gpus=0.0)
 
 
@@ -51,6 +35,35 @@ def _piece(**fields: object) -> ActiveStage:
 
 def _heartbeats(*times: float) -> dict[str, LastHeartbeat]:
     return {f"rank {rank}": LastHeartbeat(at=at, node=host.node) for rank, (at, host) in enumerate(zip(times, (A, B), strict=False))}
+
+
+STAGE = RowsCorpus(source="nli/triplets", source_revision="r")
+
+
+def _reported(events: list[StageEvent]) -> list[str]:
+    return [f"{event.kind} {event.label}: {event.what_happened}" for event in events]
+
+
+def _followed(demand: Demand, cluster: ClusterState) -> Watchdog:
+    dog = Watchdog()
+    dog.look(cluster, 0.0)
+    dog.follow([(STAGE, demand)], 0.0)
+    return dog
+
+
+def _hear(dog: Watchdog, now: float, *, step: int | None = None, nodes: tuple[str, ...] = (A.node, B.node)) -> None:
+    for rank, node in enumerate(nodes):
+        dog.on_heartbeat(Heartbeat(key=STAGE.key, worker=f"rank {rank}", node=node, step=step, num_steps=240), now)
+
+
+class BeatSink:
+    """Takes signs of life."""
+
+    def __init__(self, every_s: float = 60.0) -> None:
+        self.every_s, self.beats = every_s, list[Heartbeat]()
+
+    def beat(self, heartbeat: Heartbeat) -> None:
+        self.beats.append(heartbeat)
 
 
 def test_what_is_said_of_one_piece_of_work() -> None:
@@ -89,25 +102,6 @@ def test_work_that_waits_its_turn_is_not_spoken_of_unless_nothing_moves_or_it_ca
     assert only.sentence.endswith("0 are free; so do 2 others")
     (never,) = notices([alive, *waiting, _piece(key="large", demand=TASK)], BOTH, 1000.0)
     assert never.stage.key == "large"
-
-
-STAGE = RowsCorpus(source="nli/triplets", source_revision="r")
-
-
-def _reported(events: list[StageEvent]) -> list[str]:
-    return [f"{event.kind} {event.label}: {event.what_happened}" for event in events]
-
-
-def _followed(demand: Demand, cluster: ClusterState) -> Watchdog:
-    dog = Watchdog()
-    dog.look(cluster, 0.0)
-    dog.follow([(STAGE, demand)], 0.0)
-    return dog
-
-
-def _hear(dog: Watchdog, now: float, *, step: int | None = None, nodes: tuple[str, ...] = (A.node, B.node)) -> None:
-    for rank, node in enumerate(nodes):
-        dog.on_heartbeat(Heartbeat(key=STAGE.key, worker=f"rank {rank}", node=node, step=step, num_steps=240), now)
 
 
 def test_a_line_comes_after_a_minute_and_then_more_and_more_rarely() -> None:
@@ -202,13 +196,3 @@ def test_a_pulse_notices_that_its_host_is_about_to_leave(monkeypatch: pytest.Mon
     with Heartbeats(STAGE, rare, is_draining=lambda node: bool(looks.append(node))):
         wait_for(lambda: len(looks) > 3, what="looks")
     assert len(rare.beats) == 2, "the first and the last"
-
-
-class BeatSink:
-    """Takes signs of life."""
-
-    def __init__(self, every_s: float = 60.0) -> None:
-        self.every_s, self.beats = every_s, list[Heartbeat]()
-
-    def beat(self, heartbeat: Heartbeat) -> None:
-        self.beats.append(heartbeat)

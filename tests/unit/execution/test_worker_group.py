@@ -41,6 +41,20 @@ def _end_with(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     monkeypatch.setattr("ray.nodes", list)
 
 
+GPUS = replace(GROUP, demand=replace(GROUP.demand, num_gpus=0.5, num_cpus=3.0))
+ELASTIC = replace(GROUP, demand=replace(GROUP.demand, workers=4, change=ElasticWidth(fewest=2, every_s=120.0)))
+
+
+def _asked(monkeypatch: pytest.MonkeyPatch, member: GroupMember) -> SimpleNamespace:
+    """What Ray Train is asked for, and the environment that it finds."""
+    trainer, environment = Mock(), dict[str, str]()
+    monkeypatch.setattr(worker_group, "TorchTrainer", trainer)
+    monkeypatch.setattr(worker_group.os, "environ", environment)
+    monkeypatch.setattr("ray.nodes", list)
+    worker_group.run_worker_group(member)
+    return SimpleNamespace(**trainer.call_args.kwargs, environment=environment)
+
+
 def test_what_a_group_is_lost_to_reaches_the_board(monkeypatch: pytest.MonkeyPatch) -> None:
     peer, killed = RuntimeError("a peer is gone"), ActorDiedError()
     refusal = ResourceError(where="runtime.gpus_per_worker", found="no CUDA", expected="one", remedy="Install it.")
@@ -89,22 +103,6 @@ def test_workers_with_gpus_say_so_before_their_group_is_set_up_where_torch_canno
             config.backend_cls().on_start(workers, config)
         assert set_up.called == (why is None)
     assert _asked(monkeypatch, GROUP).torch_config.backend_cls is worker_group._TorchBackend
-
-
-GPUS = replace(GROUP, demand=replace(GROUP.demand, num_gpus=0.5, num_cpus=3.0))
-
-
-ELASTIC = replace(GROUP, demand=replace(GROUP.demand, workers=4, change=ElasticWidth(fewest=2, every_s=120.0)))
-
-
-def _asked(monkeypatch: pytest.MonkeyPatch, member: GroupMember) -> SimpleNamespace:
-    """What Ray Train is asked for, and the environment that it finds."""
-    trainer, environment = Mock(), dict[str, str]()
-    monkeypatch.setattr(worker_group, "TorchTrainer", trainer)
-    monkeypatch.setattr(worker_group.os, "environ", environment)
-    monkeypatch.setattr("ray.nodes", list)
-    worker_group.run_worker_group(member)
-    return SimpleNamespace(**trainer.call_args.kwargs, environment=environment)
 
 
 def test_a_group_is_tried_again_by_the_board_alone_unless_its_size_may_change(monkeypatch: pytest.MonkeyPatch) -> None:

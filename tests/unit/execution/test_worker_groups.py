@@ -28,14 +28,8 @@ from sentdist.store.store import ArtifactStore
 from tests.support.virtual_time import run_in_virtual_time
 
 SECONDS = {"quick": 100.0, "slow": 1000.0}  # that a stage takes
-
-
 GROUP = Demand(way="group", workers=2, num_cpus=1.0, num_gpus=0.0)
-
-
 TASK = Demand(way="task", workers=1, num_cpus=1.0, num_gpus=0.0)
-
-
 GPU = Demand(way="task", workers=1, num_cpus=1.0, num_gpus=1.0)
 
 
@@ -54,6 +48,48 @@ def _artifact(source: str) -> Any:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_groups, "GRACE_S", 0.01)
+
+
+@dataclass
+class Toys:
+    """A board's groups. A group is a coroutine; `act` gives the answer to each order, or raises what ends the group. devices: of each."""
+
+    act: Callable[[Any], Any]
+    at_once: int = 1
+    is_wanted: bool = False
+    linger_s: float = 0.05
+    devices: dict[str, str] = field(default_factory=dict)
+    begun: list[tuple[str, str]] = field(default_factory=list)  # name of the group, source of the stage
+    left: list[str] = field(default_factory=list)
+    aborted: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.groups = WorkerGroups(self._start, is_wanted=lambda: self.is_wanted, linger_s=self.linger_s)
+        context = Context(store=ArtifactStore(Path("/nowhere")), data_root=Path("/nowhere"), runtime=Runtime())
+        self.submission = Submission(context=context, trainings_at_once=self.at_once)
+
+    def build(self, number: int, demand: Demand = GROUP, *, distance: int = 0) -> asyncio.Task[Any]:
+        return asyncio.ensure_future(self.groups.build(_stage(number), self.submission, demand, distance=distance))
+
+    def _start(self, name: str, demand: Demand) -> StartedGroup:
+        task = asyncio.ensure_future(self._live(name))
+
+        async def abort() -> None:
+            self.aborted.append(name)
+            task.cancel()
+
+        return StartedGroup(ended=task, abort=abort)
+
+    async def _live(self, name: str) -> None:
+        number = 0
+        while (order := await self.groups.next_order(name, number, is_first=True, device=self.devices.get(name, ""))) is not None:
+            number = order.number
+            assert isinstance(order.stage, RowsCorpus)
+            self.begun.append((name, order.stage.source))
+            found = self.act(order.stage.source) if name not in self.devices else asyncio.sleep(SECONDS[self.devices[name]], "built")
+            answer = await found if asyncio.iscoroutine(found) else found
+            self.groups.finish(name, number, answer)
+        self.left.append(name)
 
 
 def test_one_group_builds_stage_after_stage_and_leaves_when_nothing_comes() -> None:
@@ -212,48 +248,6 @@ def test_a_kind_that_never_ended_on_a_device_takes_what_its_speed_makes_of_it() 
     speeds.note("bank", "quick", 2.0)
     speeds.note("bank", "slow", 8.0)
     assert speeds.expected_s("train", "slow") == 48.0
-
-
-@dataclass
-class Toys:
-    """A board's groups. A group is a coroutine; `act` gives the answer to each order, or raises what ends the group. devices: of each."""
-
-    act: Callable[[Any], Any]
-    at_once: int = 1
-    is_wanted: bool = False
-    linger_s: float = 0.05
-    devices: dict[str, str] = field(default_factory=dict)
-    begun: list[tuple[str, str]] = field(default_factory=list)  # name of the group, source of the stage
-    left: list[str] = field(default_factory=list)
-    aborted: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.groups = WorkerGroups(self._start, is_wanted=lambda: self.is_wanted, linger_s=self.linger_s)
-        context = Context(store=ArtifactStore(Path("/nowhere")), data_root=Path("/nowhere"), runtime=Runtime())
-        self.submission = Submission(context=context, trainings_at_once=self.at_once)
-
-    def build(self, number: int, demand: Demand = GROUP, *, distance: int = 0) -> asyncio.Task[Any]:
-        return asyncio.ensure_future(self.groups.build(_stage(number), self.submission, demand, distance=distance))
-
-    def _start(self, name: str, demand: Demand) -> StartedGroup:
-        task = asyncio.ensure_future(self._live(name))
-
-        async def abort() -> None:
-            self.aborted.append(name)
-            task.cancel()
-
-        return StartedGroup(ended=task, abort=abort)
-
-    async def _live(self, name: str) -> None:
-        number = 0
-        while (order := await self.groups.next_order(name, number, is_first=True, device=self.devices.get(name, ""))) is not None:
-            number = order.number
-            assert isinstance(order.stage, RowsCorpus)
-            self.begun.append((name, order.stage.source))
-            found = self.act(order.stage.source) if name not in self.devices else asyncio.sleep(SECONDS[self.devices[name]], "built")
-            answer = await found if asyncio.iscoroutine(found) else found
-            self.groups.finish(name, number, answer)
-        self.left.append(name)
 
 
 def test_what_has_the_longest_way_to_a_score_comes_first_and_quick_devices_are_waited_for() -> None:
