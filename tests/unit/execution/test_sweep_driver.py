@@ -68,9 +68,10 @@ def _allocated(monkeypatch: pytest.MonkeyPatch, folder: Path, nodes: tuple[Node,
     """What such a cluster gives the fine-tuning of the demo."""
     monkeypatch.setattr(driver, "cluster_growth", lambda: ClusterNodes(living=nodes))
     plan = shipped_plan(RECIPES / "demo.yaml", *settings)
-    keys, trials = frozenset(stage.key for stage in plan.stages), [trial for trial in plan.trials if trial.method == "fine_tuned"]
+    plan = replace(plan, trials=tuple(trial for trial in plan.trials if trial.method == "fine_tuned"))
+    keys = frozenset(stage.key for stage in plan.stages)
     context = Context(store=ArtifactStore(folder / "store"), runtime=plan.recipe.runtime)
-    return driver.allocate(plan, context, keys, work=driver._work_of(plan, trials, keys))
+    return driver.allocate(plan, context, keys, work=driver._work_of(plan, plan.trials, keys))
 
 
 def test_the_runs_of_a_sweep_end_as_it_does(driven: Driver) -> None:
