@@ -118,7 +118,7 @@ def test_a_sweep_that_ends_leaves_the_runs_of_another_store(server: MlflowServer
 def test_a_failed_trial_says_why_until_it_is_built(server: MlflowServer, client: MlflowClient, tmp_path: Path) -> None:
     """And a sweep that is complete stays so when its killed driver is cleared up."""
     failed = Tracked(small_sweep("failed", num_phi_sets=1), ArtifactStore(tmp_path), client)
-    tracker, killed = failed.begin(server.uri), failed.begin(server.uri)
+    tracker = failed.begin(server.uri)
     trial = failed.plan.trials[-1]
     tracker.begin(trial.key)
     tracker.fail(trial.key, "the loss is not finite at step 7")
@@ -127,6 +127,7 @@ def test_a_failed_trial_says_why_until_it_is_built(server: MlflowServer, client:
     assert run.info.status == failed.parent.info.status == "FAILED"
     assert "not finite at step 7" in run.data.tags["mlflow.note.content"]
     assert run.data.tags["sentdist.reason"] == "the loss is not finite at step 7"
+    killed = failed.begin(server.uri)
     killed.begin(trial.key)
     assert failed.trials[trial.name].info.status == failed.parent.info.status == "RUNNING"
     killed.finish_sweep("stopped")
