@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import ray
 
-from sentdist.execution.banks.owner import BankOrder, HeldBank, bank_owner
+from sentdist.execution.banks.owner import bank_owner
 from sentdist.execution.banks.reader import open_bank, order_of
 from sentdist.learning.bank import FileBank
 from sentdist.stages.context import Context
@@ -38,19 +38,17 @@ def loses_a_node_and_runs_short(store: ArtifactStore) -> None:
     # Cluster notes its address in the folder that Ray uses by default, whatever temp_dir says, and expects it to be there.
     os.environ["RAY_TMPDIR"] = folder
     Path(folder, "ray").mkdir()
-    quick = {
-        "health_check_initial_delay_ms": 0,
-        "health_check_period_ms": 500,
-        "health_check_timeout_ms": 2000,
-        "health_check_failure_threshold": 3,
-    }
-    head = {"num_cpus": 0, "object_store_memory": SMALL_STORE, "include_dashboard": False, "temp_dir": folder, "_system_config": quick}
+    quick = {"initial_delay_ms": 0, "period_ms": 500, "timeout_ms": 2000, "failure_threshold": 3}
+    checks = {f"health_check_{name}": value for name, value in quick.items()}
+    head = {"num_cpus": 0, "object_store_memory": SMALL_STORE, "include_dashboard": False, "temp_dir": folder, "_system_config": checks}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
         node = cluster.add_node(num_cpus=1, object_store_memory=SMALL_STORE)
         ray.init(address=cluster.address, logging_level="ERROR", log_to_driver=False)
         _lose(node, cluster, store)
-        _run_short(store)
+        _check_rows(store, 0, 1, 2)
+        order = order_of(bank_stage(2), Context(store=store))
+        print(ray.get(bank_owner(store.root).placement.remote(order.shape.num_bytes)).line)
     finally:
         ray.shutdown()
         cluster.shutdown()
@@ -58,38 +56,24 @@ def loses_a_node_and_runs_short(store: ArtifactStore) -> None:
 
 
 def _lose(node: Any, cluster: Any, store: ArtifactStore) -> None:
+    """A node with shards that it holds alone. One that has just joined gets none until the head's scheduler knows it."""
     orders = [order_of(bank_stage(number), Context(store=store)) for number in (0, 1)]
-    held = _with_shards_on(node, orders, store)
-    cluster.remove_node(node, allow_graceful=False)
-    _check_rows(store, 0)
-    _check_rows(store, 1)
-    again, _ = ray.get(bank_owner(store.root).shards.remote(orders, ()))
-    assert [bank.generation for bank in again] == [bank.generation for bank in held], (
-        "they came back by lineage, not because they were asked for anew"
-    )
-
-
-def _with_shards_on(node: Any, orders: list[BankOrder], store: ArtifactStore) -> list[HeldBank]:
-    """Banks of which this node alone holds a shard or more. A node that has just joined gets none until the head's scheduler knows it."""
     lost: tuple[str, ...] = ()
     for _ in range(20):
         held, _ = ray.get(bank_owner(store.root).shards.remote(orders, lost))
         shards = [shard for bank in held for shard in bank.shards]
         ray.wait(shards, num_returns=len(shards), fetch_local=False)
-        places = ray.experimental.get_object_locations(shards)
-        if any(place["node_ids"] == [node.node_id] for place in places.values()):
-            return list(held)
+        if any(place["node_ids"] == [node.node_id] for place in ray.experimental.get_object_locations(shards).values()):
+            break
         lost = tuple(bank.generation for bank in held)
         time.sleep(0.5)
-    raise AssertionError(f"no shard lies on the second node alone: {places}")
-
-
-def _run_short(store: ArtifactStore) -> None:
-    order = order_of(bank_stage(2), Context(store=store))
-    placement = ray.get(bank_owner(store.root).placement.remote(order.shape.num_bytes))
-    assert placement.wanted_bytes + placement.held_bytes > placement.memory_bytes == SMALL_STORE
-    _check_rows(store, 0, 1, 2)
-    print(placement.line)
+    else:
+        raise AssertionError("no shard lies on the second node alone")
+    cluster.remove_node(node, allow_graceful=False)
+    _check_rows(store, 0)
+    _check_rows(store, 1)
+    again, _ = ray.get(bank_owner(store.root).shards.remote(orders, ()))
+    assert [bank.generation for bank in again] == [bank.generation for bank in held], "by lineage, not because they were asked for anew"
 
 
 def _check_rows(store: ArtifactStore, *numbers: int) -> None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.hosts import Hosts, hosts, why_not
 from tests.support.mlflow_fixtures import MlflowServer
 
 if TYPE_CHECKING:
@@ -107,14 +106,3 @@ def encoder_folder(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("encoder")
     SentenceEncoder.load(tiny_encoder_dir).save(folder, card=EncoderCard(base_model="tiny", objective="none"))
     return folder
-
-
-@pytest.fixture(scope="module")
-def two_hosts() -> Iterator[Hosts]:
-    """A Ray cluster of two hosts of a CPU each, with token authentication."""
-    if reason := why_not():
-        pytest.skip(reason)
-    with hosts() as made:
-        made.start_head()
-        made.join(1)
-        yield made

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,8 +11,8 @@ import numpy as np
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sentdist.execution.banks.owner import bank_owner, list_banks
-from sentdist.execution.banks.reader import open_bank, order_of
+from sentdist.execution.banks.owner import list_banks
+from sentdist.execution.banks.reader import open_bank
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.cluster.connection import connect
 from sentdist.learning.bank import FileBank
@@ -45,17 +44,7 @@ def looks_up_on_every_host(root: str) -> None:
     expected = FileBank([store.folder(store.find(bank_stage(number).key)) for number in (0, 1)]).rows(IDS).numpy()
     for rows in ray.get(there):
         np.testing.assert_array_equal(rows, expected)
-    _tell_where()
-
-
-def begins_a_bank(root: str) -> None:
-    """The shards of a bank are read, and nobody asks for them; prints the addresses of the nodes that hold one."""
-    context = Context(store=ArtifactStore(root))
-    orders = [order_of(bank_stage(number), context) for number in (0, 1)]
-    held, _ = ray.get(bank_owner(root).shards.remote(orders, ()))
-    shards = [shard for bank in held for shard in bank.shards]
-    ray.wait(shards, num_returns=len(shards), fetch_local=False)
-    _tell_where()
+    print("held on", *sorted({address for facts in list_banks() for address in facts.nodes}))
 
 
 def loses_a_host(root: str) -> None:
@@ -97,18 +86,6 @@ def _follow(plan: Plan, context: Context, *, is_over: Callable[[StageEvent], boo
     board.leave()
 
 
-def searches(root: str, *, at_once: int) -> None:
-    """A TPE search with halving, with so many trials at once, until its end."""
-    from sentdist.execution.searching.on_cluster import search_on_cluster
-    from tests.cluster.small_search import small_search
-
-    search_on_cluster(*small_search(Path(root)), print_line=print, at_once=at_once)
-
-
-def _tell_where() -> None:
-    print("held on", *sorted({address for facts in list_banks() for address in facts.nodes}))
-
-
 def _living() -> list[dict[str, Any]]:
     return [node for node in ray.nodes() if node["Alive"]]
 
@@ -119,9 +96,6 @@ if __name__ == "__main__":
     wait_for(lambda: len(_living()) == int(num_hosts), what=f"{num_hosts} living nodes", seconds=120)  # one that is cut off: about 15 s
     {
         "look-up": looks_up_on_every_host,
-        "begin": begins_a_bank,
         "lose-a-host": loses_a_host,
         "change-hosts": changes_hosts,
-        "search": partial(searches, at_once=1),
-        "search-two": partial(searches, at_once=2),
     }[job](store_root)

@@ -64,16 +64,8 @@ class Hosts:
         """
         address = [f"--dashboard-host={self.address(0)}", f"--dashboard-port={DASHBOARD_PORT}"] if with_dashboard else []
         dashboard = [f"--include-dashboard={str(with_dashboard).lower()}", *address]
-        self._start_node(
-            0,
-            "--head",
-            "--no-monitor",
-            f"--port={RAY_PORT}",
-            *dashboard,
-            f"--system-config={json.dumps(NOTICING)}",
-            *more,
-            environment=environment,
-        )
+        options = ["--head", "--no-monitor", f"--port={RAY_PORT}", *dashboard, f"--system-config={json.dumps(NOTICING)}", *more]
+        self._start_node(0, *options, environment=environment)
 
     def join(self, host: int, *, token: str | None = None, monotonic_s: int = 0) -> None:
         """A host joins the cluster, for the first time or again.
@@ -167,16 +159,8 @@ class Hosts:
     def submit(self, *command: str, environment: dict[str, str] | None = None, timeout_s: float = 600) -> subprocess.CompletedProcess[str]:
         """`ray job submit --working-dir . -- COMMAND` on host 0, to its end."""
         runtime = json.dumps({"env_vars": {"GLOO_SOCKET_IFNAME": INTERFACE} | (environment or {})})
-        submit = [
-            "ray",
-            "job",
-            "submit",
-            f"--address=http://{self.address(0)}:{DASHBOARD_PORT}",
-            "--working-dir",
-            ".",
-            "--runtime-env-json",
-            runtime,
-        ]
+        address = f"--address=http://{self.address(0)}:{DASHBOARD_PORT}"
+        submit = ["ray", "job", "submit", address, "--working-dir", ".", "--runtime-env-json", runtime]
         return self._run(0, [*submit, "--", *command], timeout_s=timeout_s)
 
     def play(self, job: str, store: str, *, num_hosts: int) -> str:

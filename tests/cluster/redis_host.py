@@ -48,11 +48,6 @@ def start_redis(hosts: Hosts) -> Redis:
     return redis
 
 
-def keys_of_ray(hosts: Hosts, redis: Redis) -> set[str]:
-    """The names of what Ray keeps there."""
-    return set(_asked(hosts, redis, "keys", "*").split())
-
-
 def _asked(hosts: Hosts, redis: Redis, *question: str) -> str:
     host = redis.address.partition(":")[0]
     done = hosts.run(HOST, "env", f"REDISCLI_AUTH={redis.password}", "redis-cli", "-h", host, *question)

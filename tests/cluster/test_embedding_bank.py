@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,9 @@ import numpy as np
 import pytest
 import ray
 
-from sentdist.errors import ArtifactLost, DataError, ResourceError, StoreError
+from sentdist.errors import ArtifactLost, DataError, StoreError
 from sentdist.execution.banks.owner import BankFacts, bank_owner, drop_bank, list_banks, owner_name
-from sentdist.execution.banks.reader import ObjectStoreBank, open_bank, order_of, placement_of
+from sentdist.execution.banks.reader import ObjectStoreBank, open_bank, order_of
 from sentdist.execution.prometheus import BANK_BYTES
 from sentdist.learning.bank import FileBank
 from sentdist.plan.stages import Bank
@@ -26,38 +25,19 @@ from tests.support.prometheus import rows
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
-
 ROOT = Path(__file__).parents[2]
 SENTENCES, WIDTH, ROWS_PER_SHARD = 5000, 384, 500  # 10 shards of 375 KiB: above the 100 KiB under which Ray ships results in messages
 IDS = np.random.default_rng(3).integers(0, SENTENCES, (4, 16))
 
 
-@pytest.fixture(scope="module")
-def context(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Context]:
-    """A store with banks number 0 to 3, the last one in float32, that no test changes."""
-    yield from _stored(tmp_path_factory.mktemp("banks"))
-
-
 @pytest.fixture
-def own_context(cluster: Any, tmp_path: Path) -> Iterator[Context]:
-    """The same for one test alone, with an owner of its own."""
-    yield from _stored(tmp_path)
-
-
-def _stored(root: Path) -> Iterator[Context]:
-    store = ArtifactStore(root / "store")
+def context(cluster: Any, tmp_path: Path) -> Iterator[Context]:
+    """A store with banks number 0 to 3, the last one in float32."""
+    store = ArtifactStore(tmp_path / "store")
     for number in range(4):
         commit_bank(store, _stage(number), num_sentences=SENTENCES, width=WIDTH, rows_per_shard=ROWS_PER_SHARD, seed=number)
     yield Context(store=store)
     ray.kill(bank_owner(store.root))
-
-
-def _commit_inputs(store: ArtifactStore, stage: Bank) -> None:
-    """A corpus and an encoder that are nothing but their sizes."""
-    for needed, results in ((stage.corpus, {"num_sentences": SENTENCES}), (stage.encoder, {})):
-        with store.staged() as folder:
-            (folder / "config.json").write_text(f'{{"hidden_size": {WIDTH}}}')
-            store.commit(needed, folder, seconds=0.0, runtime={}, environment={}, results=dict(results))
 
 
 def _listed(context: Context) -> list[BankFacts]:
@@ -85,7 +65,7 @@ def _begun_since(context: Context, *numbers: int) -> bool:
     return placement is not None
 
 
-def _play(driver: str, *arguments: str) -> str:
+def play_driver(driver: str, *arguments: str) -> str:
     """A driver of its own, to its end; what it printed."""
     command = [sys.executable, "-m", "tests.cluster.bank_drivers", driver, *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
@@ -93,179 +73,81 @@ def _play(driver: str, *arguments: str) -> str:
     return done.stdout
 
 
-def test_it_equals_the_files(context: Context) -> None:
-    rows = open_bank(_stages(0, 1, 2, 3), context).rows(IDS)
-    assert rows.shape == (4, 64, WIDTH)
-    np.testing.assert_array_equal(rows.numpy(), _file_rows(context, 0, 1, 2, 3))
-
-
 def test_readers_of_a_host_look_at_one_memory_that_they_cannot_write(context: Context) -> None:
-    one, other = open_bank(_stages(0), context), open_bank(_stages(0), context)
+    one, other = (open_bank(_stages(0, 1, 2, 3), context) for _ in range(2))
     assert isinstance(one, ObjectStoreBank) and isinstance(other, ObjectStoreBank)
     assert [shard.ctypes.data for shard in one._shards[0]] == [shard.ctypes.data for shard in other._shards[0]]
     assert not any(shard.flags.writeable for shard in one._shards[0])
+    rows = one.rows(IDS)
+    assert rows.shape == (4, 64, WIDTH)
+    np.testing.assert_array_equal(rows.numpy(), _file_rows(context, 0, 1, 2, 3))
 
-
-def test_64_rows_of_four_encoders_take_less_than_a_millisecond(context: Context) -> None:
-    bank = open_bank(_stages(0, 1, 2, 3), context)
-    seconds = []
-    for _ in range(100):
-        started = time.perf_counter()
-        bank.rows(IDS)
-        seconds.append(time.perf_counter() - started)
-    assert min(seconds) < 1e-3  # the least of many: other processes share the cores of a test machine
-
-
-def test_it_opens_itself_in_another_process(context: Context) -> None:
     @ray.remote(num_cpus=0)
     def look_up(bank: ObjectStoreBank) -> np.ndarray:
         return bank.rows(IDS).numpy()
 
-    rows = ray.get(look_up.remote(open_bank(_stages(0, 1), context)))
-    np.testing.assert_array_equal(rows, _file_rows(context, 0, 1))
+    np.testing.assert_array_equal(ray.get(look_up.remote(one)), rows.numpy())
 
 
-def test_it_outlives_the_job_that_asked_for_it_first(own_context: Context, cluster: Any) -> None:
-    _play("make", own_context.store.root, cluster.address)
-    assert not _begun_since(own_context, 0, 1)
-    np.testing.assert_array_equal(open_bank(_stages(0, 1), own_context).rows(IDS).numpy(), _file_rows(own_context, 0, 1))
-
-
-def test_an_owner_that_dies_takes_nothing_away(context: Context) -> None:
-    before = open_bank(_stages(0, 1), context)
-    ray.kill(bank_owner(context.store.root), no_restart=False)
-    after = open_bank(_stages(0, 1), context)
-    for bank in (before, after):
-        np.testing.assert_array_equal(bank.rows(IDS).numpy(), _file_rows(context, 0, 1))
-
-
-def _is_there(context: Context) -> bool:
-    return any(named["name"] == owner_name(context.store.root) for named in ray.util.list_named_actors(all_namespaces=True))
-
-
-def _idle_after(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    """For the owners that this process starts."""
-    monkeypatch.setattr("sentdist.execution.banks.owner.IDLE_S", seconds)
-
-
-@pytest.mark.nightly
-def test_an_owner_that_nobody_asks_ends_and_its_readers_keep_what_they_read(own_context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    _idle_after(monkeypatch, 2.0)
-    bank = open_bank(_stages(0, 1), own_context)
-    wait_for(lambda: not _is_there(own_context), what="the end of the owner")
-    assert _listed(own_context) == []
-    for reader in (bank, open_bank(_stages(0, 1), own_context)):  # the second starts another owner
-        np.testing.assert_array_equal(reader.rows(IDS).numpy(), _file_rows(own_context, 0, 1))
-
-
-@pytest.mark.nightly
-def test_an_owner_whose_banks_are_read_stays(own_context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    _idle_after(monkeypatch, 2.0)
-    monkeypatch.setattr("sentdist.execution.banks.reader.SAY_EVERY_S", 0.0)
-    bank = open_bank(_stages(0), own_context)
-    until = time.monotonic() + 5.0
-    while time.monotonic() < until:
-        bank.rows(IDS)
-        assert _is_there(own_context)
-
-
-@pytest.mark.nightly
-def test_no_request_is_lost_to_an_owner_that_ends(own_context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests around the moment at which it ends, again and again; it looks four times in its idle time."""
-    _idle_after(monkeypatch, 1.0)
-    expected = _file_rows(own_context, 0)
-    for number in range(6):
-        np.testing.assert_array_equal(open_bank(_stages(0), own_context).rows(IDS).numpy(), expected)
-        time.sleep(1.0 + 0.06 * number)
-
-
-@pytest.mark.in_turns(1)
 def test_a_lost_node_and_a_short_memory(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path / "store")
     for number in range(3):  # 34 MiB each, for object stores of 80 MiB
         commit_bank(store, bank_stage(number), num_sentences=48_000, width=WIDTH, rows_per_shard=10_000, seed=number)
-    assert "spilled to disk" in _play("lose", store.root)
+    assert "spilled to disk" in play_driver("lose", store.root)
 
 
-def test_banks_are_listed_with_what_they_are(own_context: Context) -> None:
-    open_bank(_stages(0, 3), own_context)
-    half, full = _listed(own_context)
+def test_banks_are_listed_with_what_they_are(context: Context) -> None:
+    open_bank(_stages(0, 3), context)
+    half, full = _listed(context)
     assert (half.label, half.key, half.encoder) == (_stage(0).label, _stage(0).key, _stage(0).encoder.label)
     assert (half.num_sentences, half.width, half.dtype, half.num_shards) == (SENTENCES, WIDTH, "float16", 10)
     assert (half.num_bytes, full.num_bytes) == (SENTENCES * WIDTH * 2, SENTENCES * WIDTH * 4)
     assert len(half.nodes) == 1 and half.age_s >= half.idle_s >= 0
+    num_bytes = half.num_bytes + full.num_bytes
+    wait_for(lambda: num_bytes in [value for _, value in rows(BANK_BYTES)], what=f"{num_bytes} bytes in Prometheus")
 
 
-def test_prometheus_learns_how_large_the_banks_are(own_context: Context) -> None:
-    open_bank(_stages(0, 3), own_context)
-    num_bytes = sum(facts.num_bytes for facts in _listed(own_context))
-    wait_for(lambda: num_bytes in [value for _, value in rows(BANK_BYTES)], what=f"{num_bytes} bytes reported")
-
-
-def test_a_dropped_bank_is_gone_and_comes_back_when_asked_for(own_context: Context) -> None:
-    open_bank(_stages(2, 3), own_context)
+def test_a_dropped_bank_is_gone_and_comes_back_when_asked_for(context: Context) -> None:
+    open_bank(_stages(2, 3), context)
     assert drop_bank(_stage(3).key).key == _stage(3).key
-    assert [facts.key for facts in _listed(own_context)] == [_stage(2).key]
+    assert [facts.key for facts in _listed(context)] == [_stage(2).key]
     drop_bank(_stage(2).key[:8])
-    assert _listed(own_context) == []
+    assert _listed(context) == []
     with pytest.raises(StoreError, match="one bank of that label or key"):
         drop_bank(_stage(2).key)
-    np.testing.assert_array_equal(open_bank(_stages(2, 3), own_context).rows(IDS).numpy(), _file_rows(own_context, 2, 3))
+    np.testing.assert_array_equal(open_bank(_stages(2, 3), context).rows(IDS).numpy(), _file_rows(context, 2, 3))
 
 
-def test_a_name_of_several_banks_is_refused(context: Context) -> None:
-    open_bank(_stages(0, 1), context)
-    with pytest.raises(StoreError, match="one bank of that label or key"):
-        drop_bank("")
-
-
-def test_a_damaged_shard_is_named_and_the_bank_that_is_made_anew_is_read(own_context: Context) -> None:
-    artifact = own_context.store.get(_stage(0))
+def test_a_damaged_shard_is_named_and_the_bank_that_is_made_anew_is_read(context: Context) -> None:
+    artifact = context.store.get(_stage(0))
     assert artifact is not None
-    shard = own_context.store.folder(artifact) / "shards" / "00007.npy"
+    shard = context.store.folder(artifact) / "shards" / "00007.npy"
     shard.write_bytes(shard.read_bytes()[:-50])
     with pytest.raises(ArtifactLost, match=r"00007.*moved to"):
-        open_bank(_stages(0), own_context)
-    assert own_context.store.get(_stage(0)) is None
-    commit_bank(own_context.store, _stage(0), num_sentences=SENTENCES, width=WIDTH, rows_per_shard=ROWS_PER_SHARD, seed=0)
-    np.testing.assert_array_equal(open_bank(_stages(0), own_context).rows(IDS).numpy(), _file_rows(own_context, 0))
-
-
-def test_an_artifact_that_was_made_anew_is_read_anew(own_context: Context) -> None:
-    open_bank(_stages(0), own_context)
-    old = own_context.store.get(_stage(0))
-    assert old is not None
-    own_context.store.drop(old)
-    commit_bank(own_context.store, _stage(0), num_sentences=SENTENCES, width=WIDTH, rows_per_shard=ROWS_PER_SHARD, seed=9)
-    new = own_context.store.get(_stage(0))
-    assert new is not None
-    later = new.record.model_copy(update={"created_at": "2000-01-01T00:00:00Z"})  # a clock of seconds saw no difference
-    (own_context.store.folder(new) / "record.json").write_bytes(later.sealed)
-    np.testing.assert_array_equal(open_bank(_stages(0), own_context).rows(IDS).numpy(), _file_rows(own_context, 0))
+        open_bank(_stages(0), context)
+    assert context.store.get(_stage(0)) is None
+    commit_bank(context.store, _stage(0), num_sentences=SENTENCES, width=WIDTH, rows_per_shard=ROWS_PER_SHARD, seed=0)
+    np.testing.assert_array_equal(open_bank(_stages(0), context).rows(IDS).numpy(), _file_rows(context, 0))
 
 
 def test_a_bank_without_an_artifact_is_refused(context: Context) -> None:
     with pytest.raises(StoreError, match="a finished bank"):
         open_bank((bank_stage(7),), context)
-
-
-def test_banks_of_different_corpora_are_refused(context: Context) -> None:
     commit_bank(context.store, bank_stage(5), num_sentences=SENTENCES - 1, width=WIDTH, rows_per_shard=ROWS_PER_SHARD)
-    with pytest.raises(DataError, match="4999 sentences"):
+    with pytest.raises(DataError, match="4999 sentences"):  # of another corpus
         open_bank((_stage(0), bank_stage(5)), context)
-
-
-def test_ids_outside_the_bank_are_refused(context: Context) -> None:
     with pytest.raises(DataError, match="outside the bank"):
         open_bank(_stages(0), context).rows(np.array([SENTENCES]))
+    open_bank(_stages(0, 1), context)
+    with pytest.raises(StoreError, match="one bank of that label or key"):
+        drop_bank("")
 
 
-def test_the_size_is_known_before_and_too_large_a_bank_refused_with_numbers(context: Context) -> None:
-    owner = bank_owner(context.store.root)
-    assert ray.get(owner.placement.remote(2**20)).spilled_bytes == 0
-    _commit_inputs(context.store, _stage(0))
-    assert placement_of(_stage(0), context).wanted_bytes == SENTENCES * WIDTH * 2
-    with pytest.raises(StoreError, match="no corpus or no encoder"):
-        placement_of(_stage(1), context)
-    with pytest.raises(ResourceError, match=r"banks of 1\.0 EiB"):
-        ray.get(owner.placement.remote(2**60))
+def test_it_outlives_the_job_that_asked_for_it_first_and_an_owner_that_dies(context: Context, cluster: Any) -> None:
+    play_driver("make", context.store.root, cluster.address)
+    assert not _begun_since(context, 0, 1)
+    before = open_bank(_stages(0, 1), context)
+    ray.kill(bank_owner(context.store.root), no_restart=False)
+    after = open_bank(_stages(0, 1), context)
+    for bank in (before, after):
+        np.testing.assert_array_equal(bank.rows(IDS).numpy(), _file_rows(context, 0, 1))

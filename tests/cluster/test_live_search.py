@@ -1,4 +1,4 @@
-"""A search on a real MLflow server: its trials are runs while it runs; what a restart, a rebuild and a dead server add to that."""
+"""A search on a real MLflow server: its trials are runs while it runs; what a restart and a rebuild add to that."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ from mlflow.entities import Run
 
 from sentdist.execution.searching.in_process import search_in_process
 from sentdist.plan.stage import Json
-from sentdist.plan.suggestions import PlannedSearch
-from sentdist.print_line import PrintLine
 from sentdist.services.ports import free_port
-from sentdist.stages.context import Context
 from sentdist.store.searches import SearchEvent, SearchRecord
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking.live_search import LiveSearch
@@ -24,9 +21,8 @@ from tests.support.mlflow_fixtures import MlflowServer
 from tests.support.tiny_data import write_data
 from tests.support.tiny_search import Killed, killed_after, tiny_search
 
-pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("one_thread")]
-
 STATUS = {"finished": "FINISHED", "pruned": "FINISHED", "failed": "FAILED"}
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("one_thread")]
 
 
 class Shown:
@@ -66,36 +62,21 @@ class Shown:
         }  # fmt: skip
 
 
-def a_search(name: str, encoder: Path, folder: Path, **search: Json) -> tuple[PlannedSearch, Context]:
-    """Five trials of one method: the first goes on, the next two are worse, the last diverges. Without dropout: its luck chooses none."""
-    still: Json = {"attention_dropout": 0.0, "hidden_dropout": 0.0}
-    method: Json = {"objective": {"name": "info_nce"}, "regularizers": still}
-    changes: dict[str, Json] = {"name": name, "methods": {"fine_tuned": method}, "baseline": None}
-    space: Json = {"training.learning_rate": {"choice": [1e-3, 1e-4, 3e-4, 1e-2, 1e30]}}
-    given: dict[str, Any] = {"suggest": "grid", "samples": None, "space": space, **search}
-    return tiny_search(encoder, write_data(folder / "data"), folder / "store", changes=changes, **given)
-
-
-def live(server_uri: str, planned: PlannedSearch, context: Context, print_line: PrintLine) -> LiveSearch:
-    return LiveSearch(server_uri, context.store, name=planned.recipe.name, identity=planned.identity, print_line=print_line)
-
-
 def shows(shown: Shown, record: SearchRecord) -> None:
     """Each trial has one run, which tells how it ended and its curve."""
-    trials, rates = shown.trials, "learning_rate"
+    trials = shown.trials
     assert {number: run.info.status for number, run in trials.items()} == {one.number: STATUS[one.state] for one in record.trials}
     assert {number: run.data.tags["sentdist.state"] for number, run in trials.items()} == {one.number: one.state for one in record.trials}
     for trial in record.trials:
         run = trials[trial.number]
-        assert float(run.data.params[rates]) == trial.suggestion["training.learning_rate"]
+        assert float(run.data.params["learning_rate"]) == trial.suggestion["training.learning_rate"]
         assert run.data.tags["mlflow.parentRunId"] == shown.parent.info.run_id
         if trial.state == "failed":
             continue
         assert run.data.metrics["best_dev_score"] == pytest.approx(trial.dev, abs=0.01)
         last = trial.rungs[-1].step
         loss, dev = shown.steps(trial.number, "loss"), shown.steps(trial.number, "dev_score")
-        assert loss == sorted(set(loss)) and all(step <= last for step in loss)
-        assert loss, "also of a training that was pruned"
+        assert loss and loss == sorted(set(loss)) and all(step <= last for step in loss), "also of a training that was pruned"
         assert dev == sorted(set(dev)) and dev[-1] == last and {rung.step for rung in trial.rungs} <= set(dev)
     assert shown.parent.info.status == "FINISHED"
 
@@ -104,9 +85,18 @@ def test_a_search_that_is_stopped_goes_on_in_the_same_runs(
     server: MlflowServer, client: MlflowClient, tiny_encoder_dir: Path, tmp_path: Path
 ) -> None:
     """In this process; its runs are killed meanwhile, and a rebuild leaves them so."""
-    planned, context = a_search("live-again", tiny_encoder_dir, tmp_path)
+    still: Json = {"attention_dropout": 0.0, "hidden_dropout": 0.0}  # without dropout: its luck chooses none
+    method: Json = {"objective": {"name": "info_nce"}, "regularizers": still}
+    changes: dict[str, Json] = {"name": "live-again", "methods": {"fine_tuned": method}, "baseline": None}
+    space: Json = {"training.learning_rate": {"choice": [1e-3, 1e-4, 3e-4, 1e-2, 1e30]}}  # the first goes on, the last diverges
+    options: dict[str, Any] = {"changes": changes, "suggest": "grid", "samples": None, "space": space}
+    planned, context = tiny_search(tiny_encoder_dir, write_data(tmp_path / "data"), tmp_path / "store", **options)
     shown, lines = Shown(client, "live-again"), list[str]()
-    with pytest.raises(Killed), live(server.uri, planned, context, lines.append) as following:
+
+    def live(uri: str) -> LiveSearch:
+        return LiveSearch(uri, context.store, name=planned.recipe.name, identity=planned.identity, print_line=lines.append)
+
+    with pytest.raises(Killed), live(server.uri) as following:
 
         def watch(events: Sequence[SearchEvent]) -> None:
             following.watch(events)
@@ -119,21 +109,15 @@ def test_a_search_that_is_stopped_goes_on_in_the_same_runs(
     before = shown.state()
     rebuild(context.store, server.uri, "live-again")
     assert shown.state() == before
-    with live(server.uri, planned, context, lines.append) as following:
+    with live(server.uri) as following:
         record = search_in_process(planned, context, print_line=lines.append, watch=following.watch, tracker=following.tracker)
     shows(shown, record)
     assert {run.info.run_id for run in shown.runs()} >= {found[0] for found in before.values()}  # type: ignore[index]
-    elsewhere = ArtifactStore(context.store.root)
     client.rename_experiment(client.get_experiment_by_name("live-again").experiment_id, "live-before")  # type: ignore[union-attr]
-    rebuild(elsewhere, server.uri, "live-again")  # as on a server that saw nothing of it
+    rebuild(ArtifactStore(context.store.root), server.uri, "live-again")  # as on a server that saw nothing of it
     shows(shown, record)
-
-
-def test_a_dead_server_costs_a_search_one_line(tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    planned, context = a_search("live-nowhere", tiny_encoder_dir, tmp_path)
-    lines = list[str]()
-    with live(f"http://127.0.0.1:{free_port()}", planned, context, lines.append) as following:
-        record = search_in_process(planned, context, print_line=lines.append, watch=following.watch, tracker=following.tracker)
-    assert [one.state for one in record.trials].count("failed") == 1
+    assert not [line for line in lines if line.startswith("tracking: ")]
+    with live(f"http://127.0.0.1:{free_port()}") as following:  # a dead server costs a search one line
+        search_in_process(planned, context, print_line=lines.append, watch=following.watch, tracker=following.tracker)
     (reported,) = [line for line in lines if line.startswith("tracking: ")]
     assert "is away" in reported and "sentdist track --rebuild" in reported

@@ -16,7 +16,7 @@ from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.trained import assert_same_parameters
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
+pytestmark = pytest.mark.cluster
 
 
 def test_a_training_that_loses_a_worker_or_is_stopped_goes_on_from_its_checkpoint(

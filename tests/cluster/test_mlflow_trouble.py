@@ -48,14 +48,11 @@ def test_without_a_server_training_goes_on_and_a_rebuild_brings_all_in(
     drive(tracker, missed.plan.stages, missed.store)
     tracker.finish_sweep()
     assert looks == [away.port] * 2  # at the beginning and at the end; MLflow's client, which gives up after minutes, asks nothing
-    assert len(tracker.warnings) == 1
-    assert "is away" in tracker.warnings[0]
-    assert "--rebuild" in tracker.warnings[0]
+    (warning,) = tracker.warnings
+    assert "is away" in warning and "--rebuild" in warning
     (done,) = rebuild(missed.store, server.uri)
     assert (done.num_trials, done.num_scored, done.num_runs) == (4, 4, 7)
-    assert len(missed.trials) == 4
-    assert len(missed.shared) == 3
-    assert missed.parent.info.end_time >= missed.parent.info.start_time  # it began with its first stage, not now
+    assert len(missed.trials) == 4 and len(missed.shared) == 3
     run = missed.trials["RCL · seed 0"]
     assert len(client.get_metric_history(run.info.run_id, "loss")) == NUM_POINTS
     scores, ended = next(trial.scores for trial in missed.plan.trials if trial.name == "RCL · seed 0"), missed.sweep.records(missed.store)
@@ -67,6 +64,8 @@ def test_without_a_server_training_goes_on_and_a_rebuild_brings_all_in(
     assert missed.state() == before
     with pytest.raises(ResourceError, match="away"):
         rebuild(missed.store, away.uri, "missed")
+    with pytest.raises(RecipeError, match="http"):
+        MlflowTracker("sqlite:///mlflow.db", missed.store)
 
 
 def test_a_server_that_dies_in_mid_run_costs_one_warning_and_nothing_is_lost(
@@ -100,58 +99,6 @@ def test_a_server_that_dies_in_mid_run_costs_one_warning_and_nothing_is_lost(
     assert cut.state() == state
 
 
-def test_a_sweep_that_was_cut_off_is_shown_as_far_as_it_came(server: MlflowServer, client: MlflowClient, tmp_path: Path) -> None:
-    half = Tracked(small_sweep("half", num_phi_sets=1), ArtifactStore(tmp_path), client)
-    save_sweep(half.store, half.sweep)
-    last = half.plan.trials[-1]
-    for stage in half.plan.stages:
-        if stage.key != last.key:
-            make_up(stage, half.store)
-    rebuild(half.store, server.uri)
-    assert half.parent.info.status == "KILLED"
-    assert half.trials[last.name].info.status == "KILLED"
-    assert half.trials[last.name].data.metrics["loss"] > 0
-    make_up(last.scores, half.store)
-    rebuild(half.store, server.uri)
-    assert {run.info.status for run in half.runs()} == {"FINISHED"}
-
-
-def test_a_sweep_that_is_complete_stays_so_when_its_killed_driver_is_cleared_up(
-    server: MlflowServer, client: MlflowClient, tmp_path: Path
-) -> None:
-    swept = Tracked(small_sweep("again", num_phi_sets=1), ArtifactStore(tmp_path), client)
-    killed, second = swept.begin(server.uri), swept.begin(server.uri)
-    training = next(stage for stage in swept.plan.stages if isinstance(stage, Train))
-    killed.begin(training.key)
-    killed.finish_sweep("stopped")
-    assert swept.parent.info.status == "KILLED"
-    drive(second, swept.plan.stages, swept.store)
-    second.finish_sweep()
-    killed.finish_sweep("stopped")
-    assert {run.info.status for run in swept.runs()} == {"FINISHED"}
-
-
-def test_a_failed_trial_says_why(server: MlflowServer, client: MlflowClient, tmp_path: Path) -> None:
-    failed = Tracked(small_sweep("failed", num_phi_sets=1), ArtifactStore(tmp_path), client)
-    tracker = failed.begin(server.uri)
-    trial = failed.plan.trials[-1]
-    tracker.begin(trial.key)
-    tracker.fail(trial.key, "the loss is not finite at step 7")
-    tracker.finish_sweep("failed")
-    run = failed.trials[trial.name]
-    assert run.info.status == failed.parent.info.status == "FAILED"
-    assert "not finite at step 7" in run.data.tags["mlflow.note.content"]
-    assert run.data.tags["sentdist.reason"] == "the loss is not finite at step 7"
-    again = failed.begin(server.uri)
-    again.begin(trial.key)
-    assert failed.trials[trial.name].info.status == failed.parent.info.status == "RUNNING"
-    drive(again, failed.plan.stages, failed.store)
-    again.finish_sweep()
-    run = failed.trials[trial.name]
-    assert run.info.status == "FINISHED"
-    assert "sentdist.reason" not in run.data.tags and "not finite" not in run.data.tags["mlflow.note.content"]
-
-
 def test_a_sweep_that_ends_leaves_the_runs_of_another_store(server: MlflowServer, client: MlflowClient, tmp_path: Path) -> None:
     """Two people run a recipe on one server, each with a store of their own; the one who is done ends nothing of the other's."""
     theirs = Tracked(small_sweep("twice", num_phi_sets=2), ArtifactStore(tmp_path / "theirs"), client)
@@ -168,6 +115,50 @@ def test_a_sweep_that_ends_leaves_the_runs_of_another_store(server: MlflowServer
     assert client.get_run(of_nobody).info.status == "RUNNING"
 
 
-def test_an_address_that_is_no_server_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="http"):
-        MlflowTracker("sqlite:///mlflow.db", ArtifactStore(tmp_path))
+def test_a_failed_trial_says_why_until_it_is_built(server: MlflowServer, client: MlflowClient, tmp_path: Path) -> None:
+    """And a sweep that is complete stays so when its killed driver is cleared up."""
+    failed = Tracked(small_sweep("failed", num_phi_sets=1), ArtifactStore(tmp_path), client)
+    tracker = failed.begin(server.uri)
+    trial = failed.plan.trials[-1]
+    tracker.begin(trial.key)
+    tracker.fail(trial.key, "the loss is not finite at step 7")
+    tracker.finish_sweep("failed")
+    run = failed.trials[trial.name]
+    assert run.info.status == failed.parent.info.status == "FAILED"
+    assert "not finite at step 7" in run.data.tags["mlflow.note.content"]
+    assert run.data.tags["sentdist.reason"] == "the loss is not finite at step 7"
+    killed = failed.begin(server.uri)
+    killed.begin(trial.key)
+    assert failed.trials[trial.name].info.status == failed.parent.info.status == "RUNNING"
+    killed.finish_sweep("stopped")
+    assert failed.parent.info.status == "KILLED"
+    again = failed.begin(server.uri)
+    drive(again, failed.plan.stages, failed.store)
+    again.finish_sweep()
+    killed.finish_sweep("stopped")
+    run = failed.trials[trial.name]
+    assert {one.info.status for one in failed.runs()} == {"FINISHED"}
+    assert "sentdist.reason" not in run.data.tags and "not finite" not in run.data.tags["mlflow.note.content"]
+
+
+def test_what_failed_or_was_cut_off_is_shown_as_far_as_it_came_until_it_is_built(
+    server: MlflowServer, client: MlflowClient, tmp_path: Path
+) -> None:
+    """Under `--local` MLflow is written when all is over, and a failure stands in no record."""
+    store, plan = ArtifactStore(tmp_path), small_sweep("in-one-process", num_phi_sets=1)
+    found = Tracked(plan, store, client)
+    save_sweep(store, found.sweep)
+    failed, last = next(trial for trial in plan.trials if trial.method == "fine_tuned"), plan.trials[-1]
+    lost = {failed.key, failed.scores.encoder.key, last.key}
+    for stage in (one for one in plan.stages if one.key not in lost):
+        make_up(stage, store)
+    rebuild(store, server.uri, plan.recipe.name)
+    assert found.parent.info.status == found.trials[last.name].info.status == "KILLED"
+    rebuild(store, server.uri, plan.recipe.name, failures={failed.key: "TrainingDiverged: step 3"})
+    run = found.trials[failed.name]
+    assert (run.info.status, run.data.tags["sentdist.reason"]) == ("FAILED", "TrainingDiverged: step 3")
+    assert run.data.params["method"] == "fine_tuned" and found.parent.info.status == "FAILED"
+    for stage in plan.stages:
+        make_up(stage, store)
+    rebuild(store, server.uri, plan.recipe.name)
+    assert {one.info.status for one in found.runs()} == {"FINISHED"} and "sentdist.reason" not in found.trials[failed.name].data.tags

@@ -10,32 +10,29 @@ from typing import Any, Literal
 from unittest import mock
 
 import pytest
-from ray.exceptions import ActorUnavailableError, RayActorError, RayTaskError
+from ray.exceptions import ActorDiedError, ActorUnavailableError, RayActorError, RayTaskError, WorkerCrashedError
 
-from sentdist.errors import ArtifactLost, DataError, SentdistError, SweepStopped
+from sentdist.errors import ArtifactLost, DataError, ResourceError, SentdistError, SweepStopped
 from sentdist.execution.board import actor, client, printer, stage_task
 from sentdist.execution.board.actor import BoardActor
-from sentdist.execution.board.artifact_lookup import ArtifactLookup
-from sentdist.execution.board.attempts import may_be_a_lost_peer
+from sentdist.execution.board.attempts import Attempts, GroupLostError, end_of, may_be_a_lost_peer
 from sentdist.execution.board.client import BoardClient
-from sentdist.execution.board.diagnosis import STANDSTILL_S
-from sentdist.execution.board.event_log import EventLog
-from sentdist.execution.board.event_sink import EventSink
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.board.in_flight import Work
 from sentdist.execution.board.submission import Submission, most_pools, stopped
 from sentdist.execution.cluster.names import HEAD
+from sentdist.execution.cluster.ray_errors import HostTakenAwayError
 from sentdist.execution.demand import Demand
 from sentdist.execution.progress import SweepProgress
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.runtime import Runtime
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
-from tests.support.planning import plan_of, small_recipe
 from tests.support.waiting import wait_for
 
 STAGE = RowsCorpus(source="toy", source_revision="1")
 SAID = {"where": "here", "found": "this", "expected": "that", "remedy": "None."}
+Driven = Callable[..., tuple[object, list[StageEvent], list[tuple[Any, ...]]]]
 
 
 def _demand(way: Literal["task", "group", "pool"]) -> Demand:
@@ -47,89 +44,46 @@ def _submission(root: Path, *, max_failures: int = 1) -> Submission:
     return Submission(context=Context(store=ArtifactStore(root), runtime=runtime), sweep="mine")
 
 
-@pytest.mark.parametrize(("way", "is_waiting"), [("task", False), ("pool", True)])
-def test_a_process_that_has_started_waits_for_room_no_more_and_one_that_drives_others_does(
-    way: Literal["task", "pool"], is_waiting: bool
-) -> None:
-    async def scene() -> None:
+@pytest.fixture
+def driven(tmp_path: Path) -> Driven:
+    """Drives a stage whose attempts end so; what came of it, the events, and what was noted in its run."""
+
+    def drive(*ends: object, max_failures: int = 1) -> tuple[object, list[StageEvent], list[tuple[Any, ...]]]:
+        noted: list[tuple[Any, ...]] = []
+
+        async def scene() -> tuple[object, list[StageEvent]]:
+            board = BoardActor(mock.Mock(), 1.0)
+            board._attempt = mock.AsyncMock(side_effect=ends)  # type: ignore[method-assign]
+            try:
+                found: object = await board.drive(STAGE, _submission(tmp_path, max_failures=max_failures))
+            except Exception as error:
+                found = error
+            assert board._attempt.await_count == len(ends)
+            last = board._events.last_number
+            return found, (await board._events.after(0, is_over=lambda: True))[0] if last else []
+
+        with mock.patch.object(actor, "note_failed", SimpleNamespace(remote=lambda *given: noted.append(given[1:]))):
+            found, events = asyncio.run(scene())
+        return found, events, noted
+
+    return drive
+
+
+def test_a_process_that_has_started_waits_for_room_no_more_and_one_that_drives_others_does() -> None:
+    async def scene(way: Literal["task", "pool"]) -> bool:
         board = BoardActor(mock.Mock(), 1.0)
         board._waiting.add(STAGE.key)
         board._work.add(Work(ref=mock.Mock(), stage=STAGE, demand=_demand(way)))
         await board.post(StageEvent(key=STAGE.key, kind="corpus", label="toy", what="started"))
-        assert (STAGE.key in board._waiting) == is_waiting
+        return STAGE.key in board._waiting
 
-    asyncio.run(scene())
-
-
-@pytest.mark.parametrize(
-    ("error", "way", "may_be"),
-    [
-        (RuntimeError("connection closed by peer"), "group", True),
-        (RuntimeError("connection closed by peer"), "pool", True),
-        (RuntimeError("of its own"), "task", False),
-        (DataError(**SAID), "group", False),
-    ],
-)
-def test_only_what_has_peers_can_have_lost_one(error: Exception, way: Literal["task", "group", "pool"], may_be: bool) -> None:
-    assert may_be_a_lost_peer(error, _demand(way)) == may_be
+    assert (asyncio.run(scene("task")), asyncio.run(scene("pool"))) == (False, True)
 
 
-def test_a_worker_is_heard_several_times_before_its_silence_is_reported() -> None:
-    assert 3 * EventSink(board=None).every_s < STANDSTILL_S
-
-
-@pytest.mark.parametrize("is_room", [True, False])
-def test_a_process_of_its_own_gets_the_room_of_idle_groups_and_beats_as_the_board_listens(is_room: bool, tmp_path: Path) -> None:
-    order = mock.Mock(start=mock.AsyncMock(return_value="built"), make_room=mock.AsyncMock())
-
-    async def scene() -> None:
-        board = BoardActor(mock.Mock(), 1.0, 90.0)
-        board._groups.make_room = order.make_room  # type: ignore[method-assign]
-        assert await board._attempt(STAGE, _submission(tmp_path), _demand("task")) == "built"
-
-    with (
-        mock.patch.object(actor, "start", order.start),
-        mock.patch.object(actor, "has_room", lambda demand: is_room),
-        mock.patch.object(actor, "_this_board"),
-    ):
-        asyncio.run(scene())
-    assert [call[0] for call in order.mock_calls] == (["start"] if is_room else ["make_room", "start"])
-    assert 3 * order.start.call_args.args[-1].every_s < 90.0
-
-
-@pytest.fixture
-def followed(tmp_path: Path) -> Callable[..., tuple[list[Any], Any]]:
-    """What a client gives out of a stage, and whether it opened another board, where its attempts to follow end so."""
-
-    def follow(*ends: object) -> tuple[list[Any], Any]:
-        left = list(ends)
-        driver: Any = BoardClient.__new__(BoardClient)
-        driver.reopen = mock.Mock()
-
-        def once(stage: object) -> Iterator[object]:
-            end = left.pop(0)
-            if isinstance(end, BaseException):
-                raise end
-            yield end
-
-        driver._follow = once
-        return list(driver.follow(STAGE)), driver.reopen
-
-    return follow
-
-
-def test_a_client_puts_up_with_two_boards_that_die_and_with_some_damaged_inputs(followed: Callable[..., tuple[list[Any], Any]]) -> None:
-    died, lost = RayActorError(), ArtifactLost(**SAID)
-    found, reopened = followed(died, lost, died, "built")
-    assert found == ["built"] and reopened.call_count == client.FRESH_BOARDS - 1 == 2
-    with pytest.raises(RayActorError):
-        followed(*[died] * client.FRESH_BOARDS, "built")
-    found, reopened = followed(*[lost] * (client.MOST_LOSSES - 1), "built")
-    assert found == ["built"] and not reopened.called
-    with pytest.raises(ArtifactLost):
-        followed(*[lost] * client.MOST_LOSSES, "built")
-    with pytest.raises(DataError):
-        followed(DataError(**SAID), "built")
+def test_only_what_has_peers_can_have_lost_one() -> None:
+    closed = RuntimeError("connection closed by peer")
+    assert may_be_a_lost_peer(closed, _demand("group")) and may_be_a_lost_peer(closed, _demand("pool"))
+    assert not may_be_a_lost_peer(closed, _demand("task")) and not may_be_a_lost_peer(DataError(**SAID), _demand("group"))
 
 
 @pytest.mark.parametrize(("check", "reported"), [(None, ValueError), (stopped("mine"), SweepStopped)])
@@ -153,38 +107,27 @@ def test_work_that_was_stopped_ends_as_stopped_whatever_it_raised(
         list(driver.follow(STAGE))
 
 
-@pytest.mark.parametrize(("way", "by_force"), [("task", True), ("pool", True), ("group", False)])
-@pytest.mark.parametrize("ends", [True, False])
-def test_a_group_is_interrupted_first_and_ended_by_force_where_that_does_not_help(
-    way: Literal["task", "group", "pool"], by_force: bool, ends: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_group_is_interrupted_first_and_ended_by_force_where_that_does_not_help(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only Ray Train's controller gives back what its workers have reserved; what waits in a library ends by force alone."""
     forces: list[bool] = []
-
-    async def waited(tasks: object, timeout: float) -> tuple[list[int], list[int]]:
-        return ([1], []) if ends else ([], [1])
-
-    async def scene() -> None:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        monkeypatch.setattr(stage_task.asyncio, "wait", waited)
-        monkeypatch.setattr(stage_task.asyncio, "wrap_future", lambda _: future)
-        await stage_task.abort(mock.Mock(), _demand(way))
-
     monkeypatch.setattr(stage_task.ray, "cancel", lambda task, force: forces.append(force))
-    asyncio.run(scene())
-    assert forces == [by_force] + [True] * (not ends)
 
+    async def scene(way: Literal["task", "group", "pool"], ends: bool) -> None:
+        async def waited(tasks: object, timeout: float) -> tuple[list[int], list[int]]:
+            return ([1], []) if ends else ([], [1])
 
-def test_ray_itself_never_tries_a_stage_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Losses are the board's to count, and it tells them."""
-    asked: list[dict[str, Any]] = []
-    options = SimpleNamespace(options=lambda **named: asked.append(named) or SimpleNamespace(remote=lambda *_: "ref"))
-    monkeypatch.setattr(stage_task, "_build", options)
-    monkeypatch.setattr(stage_task, "_stay", options)
-    task, sink = Demand(way="task", workers=1, num_cpus=2.0, num_gpus=1.0), EventSink(board=None)
-    stage_task.start(mock.Mock(), STAGE, _submission(tmp_path), task, sink)
-    stage_task.start_group(stage_task.GroupMember(name="mine", demand=task, body=mock.Mock(), sink=sink))
-    assert [(one["max_retries"], one["num_cpus"], one["num_gpus"]) for one in asked] == [(0, 2.0, 1.0)] * 2
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        with monkeypatch.context() as patched:
+            patched.setattr(stage_task.asyncio, "wait", waited)
+            patched.setattr(stage_task.asyncio, "wrap_future", lambda _: future)
+            await stage_task.abort(mock.Mock(), _demand(way))
+
+    ways: tuple[tuple[Literal["task", "group", "pool"], bool], ...] = (("task", True), ("pool", True), ("group", False))
+    for way, by_force in ways:
+        for ends in (True, False):
+            forces.clear()
+            asyncio.run(scene(way, ends))
+            assert forces == [by_force] + [True] * (not ends)
 
 
 def test_a_printer_goes_on_with_the_board_that_takes_the_place_of_a_dead_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -212,127 +155,6 @@ def test_a_printer_goes_on_with_the_board_that_takes_the_place_of_a_dead_one(mon
     assert asked[:4] == [None, 7, 0, 1] and board.reopen.call_count == 1 and "of the fresh one" in lines[0]
 
 
-def test_where_nothing_happens_the_store_is_asked_once_at_a_time_and_again_later(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A store that does not answer tells so itself; a board that waits cannot."""
-    asked, answer = list[object](), [False]
-
-    def names(store: object) -> list[str]:
-        asked.append(store)
-        wait_for(lambda: answer[0], what="the store's answer")
-        return []
-
-    monkeypatch.setattr(printer, "sweep_names", names)
-    monkeypatch.setattr(printer, "LOOK_UP_S", 0.01)
-    monkeypatch.setattr(printer, "ray", SimpleNamespace(wait=lambda refs, timeout: ([], refs)))
-    progress, shown = SweepProgress({}), list[object]()
-    monkeypatch.setattr(progress, "silence_line", lambda: "nothing for long")
-    board: Any = SimpleNamespace(events=lambda since: 0, submission=_submission(tmp_path), reopen=mock.Mock())
-    lines: list[str] = []
-    with printer.printed_events(board, progress, lines.append, show=shown.append):
-        wait_for(lambda: len(lines) > 3, what="lines")
-        assert len(asked) == 1, "while it has not answered"
-        answer[0] = True
-        wait_for(lambda: len(asked) > 1, what="another question")
-    assert asked[0] is board.submission.context.store and shown
-
-
-def test_a_client_that_opens_another_board_parts_from_the_one_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Else a board that lives, and only did not answer in time, waits for a client that nobody is."""
-    reported: list[tuple[str, str]] = []
-
-    def handle(name: str) -> Any:
-        called = {
-            "register": lambda submission, client: reported.append((f"{name} register", client)),
-            "watch": lambda client, answer: reported.append((f"{name} watch", client)),
-            "unregister": lambda client: reported.append((f"{name} unregister", client)),
-        }
-        return SimpleNamespace(**{method: SimpleNamespace(remote=call) for method, call in called.items()})
-
-    boards = iter((handle("first"), handle("second")))
-    opened = mock.Mock(**{"return_value.remote": lambda *_: next(boards)})
-    options = SimpleNamespace(options=opened)
-    monkeypatch.setattr(client, "ray", SimpleNamespace(remote=lambda _: options))
-    driver = BoardClient(_submission(tmp_path), mock.Mock())
-    old = driver._client_id
-    driver.reopen()
-    assert old != driver._client_id and old.partition("/")[0] == driver._client_id.partition("/")[0] == driver.submission.id
-    assert reported == [
-        ("first register", old), ("first watch", old), ("first unregister", old),
-        ("second register", driver._client_id), ("second watch", driver._client_id),
-    ]  # fmt: skip
-    where = {"resources": HEAD, "scheduling_strategy": "DEFAULT", "lifetime": "detached"}  # it is lost with no host and with no trial
-    assert all(call.kwargs.items() >= where.items() for call in opened.call_args_list)
-
-
-def test_a_board_whose_last_submission_leaves_while_it_is_stopped_answers_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    killed: list[object] = []
-    monkeypatch.setattr(actor.ray, "kill", killed.append)
-    monkeypatch.setattr(actor, "_this_board", lambda: "the board")
-    monkeypatch.setattr(actor, "ANSWER_S", 0.05)
-    over = asyncio.Event()
-
-    async def ended(works: object) -> None:
-        await over.wait()
-
-    async def scene() -> None:
-        board, mine = BoardActor(mock.Mock(), 1.0), _submission(tmp_path)
-        board._note_submission(mine)
-        stopping = asyncio.ensure_future(board.stop("mine"))
-        await asyncio.sleep(0)
-        leaving = asyncio.ensure_future(board.leave(mine.id))
-        await asyncio.sleep(0.01)
-        over.set()
-        await leaving
-        assert await stopping == 0 and not killed, "the caller of `stop` has no answer yet"
-        await asyncio.sleep(0.2)
-        assert killed == ["the board"]
-
-    monkeypatch.setattr(actor, "_ended", ended)
-    asyncio.run(scene())
-
-
-def test_an_elastic_training_may_have_a_pool_driven_for_each_of_its_most_workers(tmp_path: Path) -> None:
-    elastic, fixed = (Context(store=ArtifactStore(tmp_path), runtime=Runtime(engine="torch", workers=workers)) for workers in ((1, 3), 2))
-    assert most_pools([Submission(context=elastic, trainings_at_once=2)]) == 6
-    assert most_pools([Submission(context=fixed), Submission(context=elastic, trainings_at_once=2)]) == 6 and most_pools([]) == 1
-
-
-def test_who_listens_to_a_sweep_that_is_stopped_is_woken_without_news() -> None:
-    async def scene() -> None:
-        log, is_over = EventLog(), [False]
-        listening = asyncio.ensure_future(log.after(None, is_over=lambda: is_over[0]))
-        await asyncio.sleep(0.01)
-        await log.wake()
-        await asyncio.sleep(0.01)
-        assert not listening.done(), "woken, and nothing has happened"
-        is_over[0] = True
-        await log.wake()
-        assert await asyncio.wait_for(listening, 5.0) == ([], 0)
-
-    asyncio.run(scene())
-
-
-def test_nothing_is_asked_of_the_inputs_of_what_is_there(tmp_path: Path) -> None:
-    """A store may be far away, and a sweep that goes on has thousands of stages."""
-    train = next(stage for stage in plan_of(small_recipe()).stages if stage.inputs)
-    store = ArtifactStore(tmp_path)
-    with store.staged() as folder:
-        store.commit(train, folder, seconds=1.0, runtime={}, environment={}, results={})
-
-    async def scene() -> None:
-        for stage, others in ((train, set[str]()), (STAGE, set[str]())):
-            lookup = ArtifactLookup(store)
-            asked = lookup.unknown(stage, is_settled=lambda one: False)
-            assert set(asked) == {stage.key}
-            await lookup.ask(asked)
-            assert set(lookup.unknown(stage, is_settled=lambda one: False)) == others
-        lookup = ArtifactLookup(ArtifactStore(tmp_path / "empty"))
-        await lookup.ask(lookup.unknown(train, is_settled=lambda one: False))
-        assert set(lookup.unknown(train, is_settled=lambda one: False)) == {one.key for one in train.inputs}
-
-    asyncio.run(scene())
-
-
 def test_a_board_is_that_of_its_store_and_of_the_code_that_it_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Else a job would have its work done by the older code of another."""
     names = set()
@@ -340,3 +162,146 @@ def test_a_board_is_that_of_its_store_and_of_the_code_that_it_runs(monkeypatch: 
         monkeypatch.setattr(client, "code_digest", lambda digest=digest: digest)
         names |= {client.board_name(ArtifactStore(tmp_path / place)) for place in ("one", "two", "one")}
     assert len(names) == 4 and all(name.startswith(client.BOARDS) for name in names)
+
+
+def test_a_stage_whose_process_is_lost_is_built_again_until_that_was_too_often(driven: Driven) -> None:
+    found, events, noted = driven(WorkerCrashedError(), "built")
+    assert found == "built" and [event.what for event in events] == ["retry"] and not noted
+    found, events, noted = driven(WorkerCrashedError(), WorkerCrashedError())
+    assert isinstance(found, ResourceError) and "lost 2 times before its first checkpoint (WorkerCrashedError" in str(found)
+    assert [event.what for event in events] == ["retry", "failed"]
+    assert [(key, message.partition(":")[0]) for key, message in noted] == [(STAGE.key, "ResourceError")]
+
+
+def test_a_group_whose_hosts_are_given_notice_again_and_again_is_given_up_in_the_end(driven: Driven) -> None:
+    """Not at the second: on spot machines that is no failure. Nor never, where it never gets as far as a checkpoint."""
+    gone = GroupLostError(HostTakenAwayError("Training was interrupted by node preemption"))
+    found, events, _ = driven(*[gone] * 5, "built")
+    assert found == "built" and [event.what for event in events] == ["retry"] * 5
+    found, events, noted = driven(*[gone] * 6)
+    assert isinstance(found, ResourceError) and [event.what for event in events] == ["retry"] * 5 + ["failed"] and len(noted) == 1
+    assert "a host of it was given notice to leave 6 times before its first checkpoint (HostTakenAwayError: Training was" in str(found)
+    assert "runtime.checkpoint_every_s" in str(found) and "max_failures" not in str(found)
+    found, _, _ = driven(gone, GroupLostError(ActorDiedError()), gone, GroupLostError(ActorDiedError()))
+    assert "lost 2 times before its first checkpoint (ActorDiedError" in str(found), "others count as ever"
+
+
+def test_losses_are_counted_since_the_last_checkpoint_that_advanced() -> None:
+    for max_failures, steps, is_over in (
+        (0, [0], True),
+        (1, [0], False),
+        (1, [10, 10], True),  # it had got on before the first loss, not between the two
+        (1, [10, 20, 30, 40], False),  # a machine that is taken away again and again
+        (2, [10, 10, 11, 11], False),
+        (1, [10, 5], True),  # a checkpoint that is gone is not progress
+        (2, [10, 5, 10], True),  # nor is it to come to where it was
+    ):
+        attempts = Attempts(max_failures=max_failures)
+        for step in steps:
+            attempts = attempts.after_loss(step)
+        assert attempts.are_over == is_over, steps
+        assert ("checkpoint of step" in attempts.next_one) == (max(steps) > 0)
+
+
+def test_hosts_that_were_given_notice_are_counted_apart() -> None:
+    losses: tuple[tuple[list[tuple[int, bool]], bool], ...] = (
+        ([(0, True)] * 5, False),
+        ([(0, True)] * 6, True),  # without an end it would begin again and again
+        ([(step, True) for step in range(20)], False),  # it gets on between two of them
+        ([(0, True), (0, False), (0, True), (0, False)], True),
+        ([(0, False), (5, True), (5, False)], False),  # it had got on since
+    )
+    for lost, is_over in losses:
+        attempts = Attempts(max_failures=1)
+        for step, was_announced in lost:
+            assert not attempts.are_over
+            attempts = attempts.after_loss(step, was_announced=was_announced)
+        assert attempts.are_over == is_over, lost
+    assert Attempts(max_failures=0, num_announced=6).are_over and not Attempts(max_failures=9, num_announced=9).are_over
+
+
+def test_a_head_that_is_gone_is_reported_once_before_ray_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter([True, False, True, *[False] * 9])
+    monkeypatch.setattr(printer, "HEAD_S", 0.0)
+    monkeypatch.setattr(printer, "takes_connections", lambda _: next(looks))
+    monkeypatch.setattr(printer, "ray", SimpleNamespace(get_runtime_context=lambda: SimpleNamespace(gcs_address="127.0.0.1:9")))
+    head = printer._Head("mine")
+    said = [head.notice() for _ in range(9)]
+    assert [number for number, line in enumerate(said) if line] == [4], "one failure may be a busy head"
+    assert "127.0.0.1:9" in str(said[4]) and "sentdist up" in str(said[4])
+
+
+def test_a_lost_input_that_took_a_group_is_no_failure_and_a_mistake_is_final(driven: Driven) -> None:
+    mistake, lost = DataError(**SAID), ArtifactLost(**SAID)
+    found, events, noted = driven(GroupLostError(mistake), max_failures=5)
+    assert found is mistake and [event.what for event in events] == ["failed"] and len(noted) == 1
+    found, events, noted = driven(GroupLostError(lost), max_failures=5)
+    assert found is lost and [event.what for event in events] == ["lost"] and not noted, "who asked for it asks again"
+    assert end_of(STAGE, mistake).what == "failed"
+
+
+def test_a_process_of_its_own_gets_the_room_of_idle_groups_and_beats_as_the_board_listens(tmp_path: Path) -> None:
+    order = mock.Mock(start=mock.AsyncMock(return_value="built"), make_room=mock.AsyncMock())
+
+    async def scene(is_room: bool) -> None:
+        board = BoardActor(mock.Mock(), 1.0, 90.0)
+        board._groups.make_room = order.make_room  # type: ignore[method-assign]
+        with mock.patch.object(actor, "has_room", lambda demand: is_room):
+            assert await board._attempt(STAGE, _submission(tmp_path), _demand("task")) == "built"
+
+    with mock.patch.object(actor, "start", order.start), mock.patch.object(actor, "_this_board"):
+        asyncio.run(scene(True))
+        asyncio.run(scene(False))
+    assert [call[0] for call in order.mock_calls] == ["start", "make_room", "start"]
+    assert 3 * order.start.call_args.args[-1].every_s < 90.0
+    elastic, fixed = (Context(store=ArtifactStore(tmp_path), runtime=Runtime(engine="torch", workers=workers)) for workers in ((1, 3), 2))
+    assert most_pools([Submission(context=fixed), Submission(context=elastic, trainings_at_once=2)]) == 6 and most_pools([]) == 1
+
+
+def test_a_client_puts_up_with_two_boards_that_die_and_with_some_damaged_inputs() -> None:
+    def followed(*ends: object) -> tuple[list[Any], Any]:
+        """What a client gives out, and whether it opened another board, where its attempts to follow end so."""
+        left = list(ends)
+        driver: Any = BoardClient.__new__(BoardClient)
+        driver.reopen = mock.Mock()
+
+        def once(stage: object) -> Iterator[object]:
+            end = left.pop(0)
+            if isinstance(end, BaseException):
+                raise end
+            yield end
+
+        driver._follow = once
+        return list(driver.follow(STAGE)), driver.reopen
+
+    died, lost = RayActorError(), ArtifactLost(**SAID)
+    found, reopened = followed(died, lost, died, "built")
+    assert found == ["built"] and reopened.call_count == client.FRESH_BOARDS - 1 == 2
+    found, reopened = followed(*[lost] * (client.MOST_LOSSES - 1), "built")
+    assert found == ["built"] and not reopened.called
+    for error, ends in (
+        (RayActorError, [died] * client.FRESH_BOARDS),
+        (ArtifactLost, [lost] * client.MOST_LOSSES),
+        (DataError, [DataError(**SAID)]),
+    ):
+        with pytest.raises(error):
+            followed(*ends, "built")
+
+
+def test_a_client_that_opens_another_board_parts_from_the_one_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Else a board that lives, and only did not answer in time, waits for a client that nobody is."""
+    reported = mock.Mock()
+    opened = mock.Mock(**{"return_value.remote": mock.Mock(side_effect=(reported.first, reported.second))})
+    monkeypatch.setattr(client, "ray", SimpleNamespace(remote=lambda _: SimpleNamespace(options=opened)))
+    driver = BoardClient(_submission(tmp_path), mock.Mock())
+    old = driver._client_id
+    driver.reopen()
+    new = driver._client_id
+    assert old != new and old.partition("/")[0] == new.partition("/")[0] == driver.submission.id
+    calls = [(name, call) for name, call, _ in reported.mock_calls]
+    assert [(name.removesuffix(".remote"), old in call, new in call) for name, call in calls] == [
+        ("first.register", True, False), ("first.watch", True, False), ("first.unregister", True, False),
+        ("second.register", False, True), ("second.watch", False, True),
+    ]  # fmt: skip
+    where = {"resources": HEAD, "scheduling_strategy": "DEFAULT", "lifetime": "detached"}  # it is lost with no host and with no trial
+    assert all(call.kwargs.items() >= where.items() for call in opened.call_args_list)

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from sentdist.errors import ArtifactLost, DataError
+from sentdist.errors import ArtifactLost
 from sentdist.execution import build_stage as built
 from sentdist.execution import reserved
 from sentdist.execution.board.submission import Submission
@@ -20,9 +20,7 @@ from sentdist.execution.parallel import shards
 from sentdist.execution.training import member, rank
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Rung
 from sentdist.stages.context import Context
-from sentdist.stages.inputs_in_use import inputs_watched
 from sentdist.store.store import Artifact, ArtifactStore
 from tests.support.every_stage import one_of_each
 from tests.support.lost_training import RecordingSink
@@ -67,25 +65,29 @@ def build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Built:
     return Built(monkeypatch, tmp_path / "store")
 
 
-@pytest.mark.parametrize(("kind", "reserves"), [("corpus", 0), ("bank", 1), ("targets", 1), ("scores", 1)])
-def test_what_one_process_builds_is_reported_and_kept_within_what_it_has_reserved(kind: str, reserves: int, build: Built) -> None:
-    stage = one_of_each()[kind]
-    assert build(stage) is ARTIFACT
-    assert build.events == ["started", "finished"] and build.beats == [stage.key]
-    build.tracker.finish.assert_called_once_with(ARTIFACT.record)
-    assert len(build.reserved.mock_calls) == reserves, "a corpus needs no torch"
+def test_what_one_process_builds_is_reported_and_kept_within_what_it_has_reserved(build: Built) -> None:
+    for kind, reserves in (("corpus", 0), ("bank", 1), ("targets", 1), ("scores", 1)):  # a corpus needs no torch
+        stage = one_of_each()[kind]
+        for stand_in in (build.sink.reported, build.beats):
+            stand_in.clear()
+        build.tracker.reset_mock()
+        build.reserved.reset_mock()
+        assert build(stage) is ARTIFACT
+        assert build.events == ["started", "finished"] and build.beats == [stage.key]
+        build.tracker.finish.assert_called_once_with(ARTIFACT.record)
+        assert len(build.reserved.mock_calls) == reserves, kind
 
 
-@pytest.mark.parametrize(
-    ("error", "reported", "failures"),
-    [(DataError(**SAID), "failed", 1), (ValueError("a bug"), "failed", 1), (ArtifactLost(**SAID), "lost", 0)],
-)
-def test_what_fails_is_a_failed_run_and_a_lost_input_is_none(error: Exception, reported: str, failures: int, build: Built) -> None:
-    build.body.side_effect = error
-    with pytest.raises(type(error)):
-        build(one_of_each()["scores"])
-    assert build.events == ["started", reported] and not build.tracker.finish.called
-    assert [call.args[0] for call in build.tracker.fail.call_args_list] == failures * [one_of_each()["scores"].key]
+def test_what_fails_is_a_failed_run_and_a_lost_input_is_none(build: Built) -> None:
+    scores = one_of_each()["scores"]
+    for error, reported, failures in ((ValueError("a bug"), "failed", 1), (ArtifactLost(**SAID), "lost", 0)):
+        build.body.side_effect = error
+        build.sink.reported.clear()
+        build.tracker.reset_mock()
+        with pytest.raises(type(error)):
+            build(scores)
+        assert build.events == ["started", reported] and not build.tracker.finish.called
+        assert [call.args[0] for call in build.tracker.fail.call_args_list] == failures * [scores.key]
 
 
 def test_an_error_that_may_be_a_lost_peer_is_for_the_board_to_judge(build: Built, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,37 +103,16 @@ def test_an_error_that_may_be_a_lost_peer_is_for_the_board_to_judge(build: Built
     assert build.events[1:] == ["started", "failed"], "a process of its own has no peer"
 
 
-def test_an_input_that_changes_under_a_stage_is_lost_whatever_the_error(build: Built, monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = Mock(side_effect=inputs_watched)
-    monkeypatch.setattr(built, "inputs_watched", watched)
-    build(one_of_each()["scores"])
-    assert watched.called
-
-
-def test_the_progress_of_a_part_of_a_training_stands_on_the_run_of_the_whole(build: Built, monkeypatch: pytest.MonkeyPatch) -> None:
-    train = Mock(return_value=ARTIFACT)
-    monkeypatch.setattr(rank, "train_as_first_rank", train)
-    rung = one_of_each()["rung"]
-    assert isinstance(rung, Rung)
-    for stage in (rung, rung.whole):
-        assert build(stage) is ARTIFACT
-    assert [call.args for call in build.tracker.begin.call_args_list] == [(rung.whole.key,)] * 2
-    assert train.call_args.args[3] is build.tracker.begin.return_value
-
-
-@pytest.mark.parametrize("kind", ["bank", "targets"])
-@pytest.mark.parametrize("is_group", [True, False])
-def test_shards_are_made_by_the_group_that_was_asked_else_by_a_pool(
-    kind: str, is_group: bool, build: Built, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    in_group, over_workers = Mock(return_value=ARTIFACT), Mock(return_value=ARTIFACT)
-    monkeypatch.setattr(member, "shards_in_group", in_group)
-    monkeypatch.setattr(shards, "build_over_workers", over_workers)
-    object.__setattr__(build.sink, "order", ("workers-1", 1) if is_group else None)
-    build(one_of_each()[kind], workers=2)
-    assert (in_group.called, over_workers.called) == (is_group, not is_group)
-    if not is_group:
-        assert over_workers.call_args.kwargs["sink"] is build.sink, "each worker gives signs of life"
+def test_shards_are_made_by_the_group_that_was_asked_else_by_a_pool(build: Built, monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in ("bank", "targets"):
+        for is_group in (True, False):
+            in_group, over_workers = Mock(return_value=ARTIFACT), Mock(return_value=ARTIFACT)
+            monkeypatch.setattr(member, "shards_in_group", in_group)
+            monkeypatch.setattr(shards, "build_over_workers", over_workers)
+            object.__setattr__(build.sink, "order", ("workers-1", 1) if is_group else None)
+            build(one_of_each()[kind], workers=2)
+            assert (in_group.called, over_workers.called) == (is_group, not is_group)
+            assert is_group or over_workers.call_args.kwargs["sink"] is build.sink, "each worker gives signs of life"
 
 
 @pytest.mark.parametrize("kind", ["train", "rung"])

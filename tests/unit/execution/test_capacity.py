@@ -1,66 +1,65 @@
-"""What a cluster can carry, as tables."""
+"""What a cluster can carry and may become, and which of its devices a recipe uses, as tables."""
 
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from sentdist.errors import ResourceError
 from sentdist.execution.capacity import capacity, share_of_a_gpu, with_devices
-from sentdist.execution.cluster.nodes import Node, nodes_of, old_gpu_of
-from sentdist.execution.demand import ElasticWidth, stage_demand, uses_worker_group
+from sentdist.execution.cluster import growth, snapshot
+from sentdist.execution.cluster.growth import UNBOUNDED, ClusterNodes, _groups, groups_of_launcher, groups_of_list, nodes_to_come
+from sentdist.execution.cluster.nodes import Node, node_of, nodes_of, old_gpu_of
+from sentdist.execution.demand import ElasticWidth, pool_demand, stage_demand, uses_worker_group
 from sentdist.execution.device_lines import gpu_memory_note, gpus_line
+from sentdist.execution.gpu_types import gpu_types_note, with_gpu_type
+from sentdist.execution.training.worker_group import _scaling
 from sentdist.plan.corpora.groups import Augmentation, GroupedCorpus
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.specs import Training
 from sentdist.plan.stages import Bank, Rung, Scores, Targets, Train
 
+A100 = node_of({"CPU": 16.0, "GPU": 4.0, "accelerator_type:A100": 1.0, "accelerator_type:A100-80G": 1.0})
+T4 = node_of({"CPU": 8.0, "GPU": 2.0, "accelerator_type:T4": 1.0})
+HEAD = node_of({"CPU": 4.0})
+MIXED = (A100, T4, HEAD)
+ONLY = Runtime(engine="torch", gpus_per_worker=1.0, gpu_type="A100")
+GPU_NODE = Node(cpus=4.0, gpus=1.0)
+LAUNCHER = {
+    "max_workers": 4,
+    "head_node_type": "head",
+    "available_node_types": {
+        "head": {"resources": {"CPU": 8}},
+        "gpu": {"max_workers": 3, "resources": {"CPU": 4, "GPU": 1}},
+        "many": {"resources": {"CPU": 16}},
+    },
+}
 GIB = 2.0**30
 TRAIN = Train.model_construct(training=Training())
 
 
-@pytest.mark.parametrize(
-    ("share", "gpus", "at_once"), [(0.6, 4, 4), (0.4, 2, 4), (0.3, 4, 12), (0.7, 8, 8), (0.25, 2, 8), (1, 4, 4), (2, 5, 2)]
-)
-def test_a_part_of_a_gpu_comes_from_one_gpu(share: float, gpus: int, at_once: int) -> None:
-    """As Ray gives it: 0.6 of four GPUs are four workers, not six."""
-    found = capacity(Runtime(cpus_per_worker=0.1, gpus_per_worker=share), (Node(cpus=64, gpus=gpus),))
-    assert (found.trainings_at_once, found.limited_by) == (at_once, "GPUs")
-
-
-@pytest.mark.parametrize("beside", [Node(cpus=64, memory_bytes=64 * GIB), Node(cpus=1, memory_bytes=512 * GIB), Node(cpus=2)])
-def test_memory_of_a_node_that_takes_few_workers_helps_no_other_node(beside: Node) -> None:
-    small = Node(cpus=16, gpus=4, memory_bytes=16 * GIB)
-    runtime = Runtime(gpus_per_worker=0.25)
-    assert capacity(runtime, (small,), worker_bytes=2.6 * GIB).trainings_at_once == 6
-    assert capacity(runtime, (small, beside), worker_bytes=2.6 * GIB).trainings_at_once == 6, "there is no GPU"
-    on_cpus = capacity(Runtime(), (Node(cpus=64, memory_bytes=16 * GIB), beside), worker_bytes=2.6 * GIB)
-    assert on_cpus.trainings_at_once <= 6 + min(beside.cpus, 24)
-
-
-@pytest.mark.parametrize(
-    ("runtime", "nodes", "at_once", "limited_by"),
-    [
+def test_as_many_trainings_as_fit_node_by_node() -> None:
+    """A part of a GPU comes from one GPU: 0.6 of four GPUs are four workers, not six."""
+    for runtime, nodes, at_once, limited_by in (
         ({}, [(2, 0)], 2, "CPUs"),
-        ({"workers": 2}, [(2, 0)], 1, "CPUs"),
         ({"workers": 2, "cpus_per_worker": 0.5}, [(2, 0)], 2, "CPUs"),
-        ({"workers": 4}, [(2, 0), (2, 0)], 1, "CPUs"),
         ({"workers": 3}, [(2, 0), (2, 0), (2, 0)], 2, "CPUs"),
         ({"cpus_per_worker": 2}, [(3, 0), (3, 0)], 2, "CPUs"),  # what is left over on two nodes does not make a third
-        ({"cpus_per_worker": 4, "gpus_per_worker": 1}, [(16, 1)], 1, "GPUs"),
         ({"cpus_per_worker": 4, "gpus_per_worker": 0.25}, [(16, 1)], 4, "CPUs"),
         ({"cpus_per_worker": 1, "gpus_per_worker": 0.25}, [(16, 1)], 4, "GPUs"),
         ({"workers": 8, "gpus_per_worker": 1}, [(32, 4), (32, 4), (32, 4)], 1, "GPUs"),
         ({"cpus_per_worker": 0.1}, [(0.3, 0)], 3, "CPUs"),  # 0.3 / 0.1 is 2.9999…
-    ],
-)
-def test_as_many_trainings_as_fit_node_by_node(
-    runtime: dict[str, float], nodes: list[tuple[float, float]], at_once: int, limited_by: str
-) -> None:
-    found = capacity(Runtime.model_validate(runtime), tuple(Node(cpus=cpus, gpus=gpus) for cpus, gpus in nodes))
-    assert (found.trainings_at_once, found.limited_by, found.max_concurrent_trials) == (at_once, limited_by, at_once)
+        ({"cpus_per_worker": 0.1, "gpus_per_worker": 0.6}, [(64, 4)], 4, "GPUs"),
+        ({"cpus_per_worker": 0.1, "gpus_per_worker": 0.3}, [(64, 4)], 12, "GPUs"),
+        ({"cpus_per_worker": 0.1, "gpus_per_worker": 2}, [(64, 5)], 2, "GPUs"),
+    ):
+        found = capacity(Runtime.model_validate(runtime), tuple(Node(cpus=cpus, gpus=gpus) for cpus, gpus in nodes))
+        assert (found.trainings_at_once, found.limited_by, found.max_concurrent_trials) == (at_once, limited_by, at_once), runtime
+    assert capacity(Runtime(max_concurrent_trials=3), (Node(cpus=2),)).max_concurrent_trials == 3
 
 
 def test_memory_bounds_how_many_run_at_once_but_refuses_nothing() -> None:
@@ -68,38 +67,32 @@ def test_memory_bounds_how_many_run_at_once_but_refuses_nothing() -> None:
     assert (found.trainings_at_once, found.limited_by) == (4, "memory: 1.5 GiB a worker")
     assert capacity(Runtime(workers=2), (Node(cpus=2, memory_bytes=1 * GIB),), worker_bytes=1.5 * GIB).trainings_at_once == 1
     assert capacity(Runtime(), (Node(cpus=64, memory_bytes=6 * GIB),)).limited_by == "CPUs"
+    small, beside = Node(cpus=16, gpus=4, memory_bytes=16 * GIB), Node(cpus=64, memory_bytes=64 * GIB)
+    for nodes in ((small,), (small, beside)):  # the memory of a node without GPUs helps no other node
+        assert capacity(Runtime(gpus_per_worker=0.25), nodes, worker_bytes=2.6 * GIB).trainings_at_once == 6
 
 
-@pytest.mark.parametrize(
-    ("asked", "takes_gib", "gpus", "share", "note"),
-    [
+def test_too_small_a_part_of_a_gpu_is_made_larger() -> None:
+    for asked, takes_gib, gpus, share, note in (
         (0.25, 3.0, [16.0], 0.25, None),  # its part is enough
-        (0.25, 6.0, [16.0], 0.4, "6.0 GiB of a GPU by estimate, of which the smallest has 16.0 GiB: each gets 0.4 of one, not 0.25."),
+        (0.25, 6.0, [16.0, 80.0], 0.4, "the smallest has 16.0 GiB: each gets 0.4 of one, not 0.25"),
         (0.25, 6.8, [16.0], 0.5, "each gets 0.5 of one"),  # 0.425 of it: less than that would not do
-        (0.25, 6.0, [16.0, 80.0], 0.4, "each gets 0.4 of one"),  # it may come onto the smaller one
         (0.25, 90.0, [80.0], 1.0, "each gets 1 of one"),
         (0.25, 90.0, [], 0.25, None),  # nobody knows how large they are
-        (1.0, 90.0, [80.0], 1.0, "of which the smallest has 80.0 GiB. A smaller runtime.micro_batch takes less."),
+        (1.0, 90.0, [80.0], 1.0, "runtime.micro_batch"),
         (1.0, 70.0, [80.0], 1.0, None),
         (0.0, 90.0, [80.0], 0.0, None),
-    ],
-)
-def test_too_small_a_part_of_a_gpu_is_made_larger(
-    asked: float, takes_gib: float, gpus: list[float], share: float, note: str | None
-) -> None:
-    runtime, nodes = Runtime(gpus_per_worker=asked), (Node(cpus=4), *(Node(cpus=4, gpus=1, gpu_bytes=gib * GIB) for gib in gpus))
-    assert share_of_a_gpu(runtime, nodes, worker_bytes=takes_gib * GIB) == share
-    found = gpu_memory_note(runtime, nodes, worker_bytes=takes_gib * GIB)
-    assert found is None if note is None else note in str(found)
+    ):
+        runtime, nodes = Runtime(gpus_per_worker=asked), (Node(cpus=4), *(Node(cpus=4, gpus=1, gpu_bytes=gib * GIB) for gib in gpus))
+        assert share_of_a_gpu(runtime, nodes, worker_bytes=takes_gib * GIB) == share
+        found = gpu_memory_note(runtime, nodes, worker_bytes=takes_gib * GIB)
+        assert found is None if note is None else note in str(found)
 
 
-@pytest.mark.parametrize(
-    ("asked", "nodes", "gpus_per_worker", "line"),
-    [
+def test_the_gpus_that_there_are_are_taken_and_those_that_lie_idle_are_reported() -> None:
+    for asked, nodes, gpus_per_worker, line in (
         ({}, [(2, 0)], 0, "on CPUs"),
-        ({}, [(2, 1)], 1, "on 1 GPU(s)"),
         ({}, [(16, 8)], 1, "on 8 GPU(s)"),
-        ({"workers": 4}, [(16, 8)], 1, "on 8 GPU(s)"),
         ({"workers": 4}, [(16, 3), (16, 1)], 1, "on 4 GPU(s)"),
         ({"cpus_per_worker": 4}, [(16, 8)], 1, "on 4 GPU(s); idle: 4 (bound by CPUs)"),
         ({"workers": 4}, [(16, 2)], 0, "on CPUs; idle: 2 GPU(s) (4 workers with a GPU and 1 CPU(s) each do not fit)"),
@@ -108,65 +101,45 @@ def test_too_small_a_part_of_a_gpu_is_made_larger(
         ({"device": "cuda"}, [(16, 2), (16, 0)], 1, "on 2 GPU(s)"),
         ({"gpus_per_worker": 0.25}, [(2, 2)], 0.25, "on 1 GPU(s); idle: 1 (bound by CPUs)"),
         ({"gpus_per_worker": 2}, [(16, 8)], 2, "on 4 GPU(s); idle: 4 (a worker computes on one of its 2: set runtime.gpus_per_worker=1)"),
-    ],
-)
-def test_the_gpus_that_there_are_are_taken_and_those_that_lie_idle_are_reported(
-    asked: dict[str, object], nodes: list[tuple[float, float]], gpus_per_worker: float, line: str
-) -> None:
-    before, there = Runtime.model_validate(asked), tuple(Node(cpus=cpus, gpus=gpus) for cpus, gpus in nodes)
-    runtime = with_devices(before, there)
-    assert runtime.gpus_per_worker == gpus_per_worker
-    assert with_devices(runtime, there) == runtime, "what is decided stays"
-    offered = capacity(runtime, there)
-    at_once = offered.trainings_at_once * runtime.most_workers
-    assert gpus_line(before, runtime, there, workers_at_once=at_once, limited_by=offered.limited_by) == line
+    ):
+        before, there = Runtime.model_validate(asked), tuple(Node(cpus=cpus, gpus=gpus) for cpus, gpus in nodes)
+        runtime = with_devices(before, there)
+        assert runtime.gpus_per_worker == gpus_per_worker
+        assert with_devices(runtime, there) == runtime, "what is decided stays"
+        offered = capacity(runtime, there)
+        at_once = offered.trainings_at_once * runtime.most_workers
+        assert gpus_line(before, runtime, there, workers_at_once=at_once, limited_by=offered.limited_by) == line
 
 
-def test_gpus_that_are_insisted_on_must_be_there() -> None:
-    with pytest.raises(ResourceError, match=r"runtime\.device=cuda: found a cluster of 1 node\(s\) without GPUs"):
-        with_devices(Runtime(device="cuda"), (Node(cpus=2),))
-    for runs in ({"device": "cpu", "gpus_per_worker": 1}, {"device": "cuda", "gpus_per_worker": 0}):
-        with pytest.raises(ValueError, match="leave one of them out"):
-            Runtime.model_validate(runs)
-
-
-@pytest.mark.parametrize(("cpus", "at_once"), [([1], 1), ([2, 1], 1), ([4], 1), ([4, 5], 2)])
-def test_a_training_whose_workers_may_change_runs_with_the_fewest(cpus: list[float], at_once: int) -> None:
+def test_a_training_whose_workers_may_change_runs_with_the_fewest() -> None:
     runtime = Runtime(engine="torch", workers=(1, 4))
-    assert capacity(runtime, tuple(Node(cpus=number) for number in cpus)).trainings_at_once == at_once
+    for cpus, at_once in (([1], 1), ([2, 1], 1), ([4], 1), ([4, 5], 2)):
+        assert capacity(runtime, tuple(Node(cpus=number) for number in cpus)).trainings_at_once == at_once
     with pytest.raises(ResourceError, match=r"a training of 1 × 1 CPUs = 1 CPUs, on 0 node\(s\)"):
         capacity(runtime, ())
-
-
-def test_what_changes_its_workers_waits_for_the_fewest() -> None:
     demand = stage_demand(TRAIN, Runtime(engine="torch", workers=(2, 4), checkpoint_every_s=30))
     assert (demand.way, demand.workers, demand.enough, demand.change) == ("group", 4, 2, ElasticWidth(fewest=2, every_s=30))
     assert stage_demand(TRAIN, Runtime(engine="torch", workers=(2, 2))).change is None
 
 
-@pytest.mark.parametrize(
-    ("runtime", "message"),
-    [
-        ({"workers": [4, 2]}, r"workers: found \[4, 2\]; expected \[fewest, most\]"),
-        ({"workers": [1, 2], "zero_stage": 2}, r"workers: found \[1, 2\] with zero_stage 2; expected zero_stage 0"),
-        ({"gpus_per_worker": 1.5}, "gpus_per_worker: found 1.5; expected a part up to 1, or a whole number"),
-        ({"engine": "torch", "workers": 2, "zero_stage": 2}, "zero_stage: found 2 with engine torch, where each worker keeps all"),
-        ({"workers": [0, 2]}, "greater than or equal to 1"),
-        ({"workers": [1, 2, 3]}, "at most 2 items"),
-    ],
-)
-def test_workers_that_cannot_change_or_share_are_refused(runtime: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Runtime.model_validate(runtime)
+def test_workers_that_cannot_change_or_share_are_refused() -> None:
+    for runtime, where in (
+        ({"workers": [4, 2]}, "workers"),
+        ({"workers": [1, 2], "zero_stage": 2}, "workers"),
+        ({"workers": [0, 2]}, "workers"),
+        ({"gpus_per_worker": 1.5}, "gpus_per_worker"),
+        ({"device": "cpu", "gpus_per_worker": 1}, "gpus_per_worker"),
+        ({"device": "cuda", "gpus_per_worker": 0}, "gpus_per_worker"),
+        ({"engine": "torch", "workers": 2, "zero_stage": 2}, "zero_stage"),
+        ({"device": "cpu", "gpu_type": "T4"}, "gpu_type"),
+        ({"gpus_per_worker": 0, "gpu_type": "T4"}, "gpu_type"),
+    ):
+        with pytest.raises(ValueError, match=where):
+            Runtime.model_validate(runtime)
 
 
-def test_the_wanted_number_of_trials_is_taken() -> None:
-    assert capacity(Runtime(max_concurrent_trials=3), (Node(cpus=2),)).max_concurrent_trials == 3
-
-
-@pytest.mark.parametrize(
-    ("runtime", "nodes", "numbers", "remedy"),
-    [
+def test_what_can_never_run_is_refused_with_the_numbers() -> None:
+    for runtime, nodes, numbers, remedy in (
         (
             {"workers": 4, "cpus_per_worker": 2},
             [(2, 0)],
@@ -175,18 +148,14 @@ def test_the_wanted_number_of_trials_is_taken() -> None:
         ),
         ({"cpus_per_worker": 4}, [(2, 0), (2, 0)], ["1 × 4 CPUs", "2 node(s) with 4 CPUs", "at most 0"], "runtime.cpus_per_worker=1"),
         ({"gpus_per_worker": 1}, [(2, 0)], ["1 × 1 GPUs = 1 GPUs", "0 GPUs in all"], "runtime.gpus_per_worker=0"),
-        ({"workers": 4, "gpus_per_worker": 1}, [(32, 2)], ["4 × 1 GPUs = 4 GPUs", "2 GPUs in all", "at most 2"], "runtime.workers=2"),
+        ({"workers": 4, "gpus_per_worker": 1}, [(32, 2)], ["4 × 1 GPUs = 4 GPUs", "at most 2"], "runtime.workers=2"),
         ({}, [], ["0 node(s) with 0 CPUs"], "add nodes"),
-    ],
-)
-def test_what_can_never_run_is_refused_with_the_numbers(
-    runtime: dict[str, float], nodes: list[tuple[float, float]], numbers: list[str], remedy: str
-) -> None:
-    with pytest.raises(ResourceError) as raised:
-        capacity(Runtime.model_validate(runtime), tuple(Node(cpus=cpus, gpus=gpus) for cpus, gpus in nodes))
-    error = pickle.loads(pickle.dumps(raised.value))
-    assert all(number in str(error) for number in numbers), str(error)
-    assert remedy in error.remedy
+    ):
+        with pytest.raises(ResourceError) as raised:
+            capacity(Runtime.model_validate(runtime), tuple(Node(cpus=cpus, gpus=gpus) for cpus, gpus in nodes))
+        error = pickle.loads(pickle.dumps(raised.value))
+        assert all(number in str(error) for number in numbers), str(error)
+        assert remedy in error.remedy
 
 
 def test_dead_nodes_do_not_count() -> None:
@@ -202,14 +171,6 @@ def test_dead_nodes_do_not_count() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("runtime", "is_group"),
-    [({}, True), ({"engine": "torch"}, False), ({"engine": "torch", "workers": 2}, True), ({"workers": 2}, True)],
-)
-def test_only_the_torch_engine_on_one_worker_does_without_a_worker_group(runtime: dict[str, object], is_group: bool) -> None:
-    assert uses_worker_group(Runtime.model_validate(runtime)) == is_group
-
-
 def test_only_stages_that_run_an_encoder_reserve_gpus() -> None:
     corpus = RowsCorpus(source="nli/triplets", source_revision="r")
     demand = stage_demand(corpus, Runtime(gpus_per_worker=1, cpus_per_worker=4))
@@ -221,12 +182,109 @@ def test_only_stages_that_run_an_encoder_reserve_gpus() -> None:
         stages = (TRAIN, Rung.model_construct(of=TRAIN), Bank.model_construct(), Scores.model_construct())
         assert {stage_demand(stage, runtime).num_gpus for stage in stages} == {0.5}
         assert stage_demand(Targets.model_construct(), runtime).num_gpus == 0.0, "a tagger counts words on CPUs"
+        assert uses_worker_group(runtime) == (workers == 2)
+    assert uses_worker_group(Runtime()), "DeepSpeed on one worker is a group, too"
 
 
-def test_a_gpu_older_than_ampere_is_known_by_its_kind() -> None:
-    def cluster(*kinds: str) -> tuple[Node, ...]:
-        return nodes_of([{"Alive": True, "Resources": {"CPU": 4.0, "GPU": 1.0, f"accelerator_type:{kind}": 1.0}} for kind in kinds])
+def test_gpus_of_another_kind_do_not_count_and_their_cpus_do() -> None:
+    nodes = with_gpu_type(MIXED, ONLY)
+    assert [(node.cpus, node.gpus) for node in nodes] == [(16.0, 4.0), (8.0, 0.0), (4.0, 0.0)]
+    assert capacity(ONLY, nodes).trainings_at_once == 4
+    assert with_gpu_type(MIXED, Runtime()) == MIXED
+    assert old_gpu_of(MIXED) == "T4" and old_gpu_of(nodes) is None, "old ones forbid bf16 only where they are used"
+    assert old_gpu_of(tuple(node_of({"GPU": 1.0, f"accelerator_type:{kind}": 1.0}) for kind in ("L4", "V100"))) == "V100"
 
-    assert old_gpu_of(cluster("A100", "L4", "H100", "A-kind-to-come")) is None
-    assert old_gpu_of(cluster("A100", "T4")) == "T4"
-    assert old_gpu_of(cluster("V100")) == "V100"
+
+def test_a_kind_that_no_node_has_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(ResourceError, match=r"runtime\.device=cuda"):
+        with_devices(Runtime(device="cuda"), (Node(cpus=2),))
+    with pytest.raises(ResourceError, match=r"runtime\.gpu_type.*H100.*A100, A100-80G, T4"):
+        with_gpu_type(MIXED, Runtime(gpu_type="H100"))
+    with pytest.raises(ResourceError, match="none that Ray knows"):
+        with_gpu_type((HEAD, node_of({"CPU": 1.0, "GPU": 1.0})), Runtime(gpu_type="H100"))
+
+
+def test_every_way_of_building_asks_for_the_kind_and_what_needs_no_gpu_does_not() -> None:
+    stages = (Rung.model_construct(of=TRAIN), Bank.model_construct(), Scores.model_construct())
+    demands = [
+        stage_demand(stage, ONLY.model_copy(update=change)) for stage in stages for change in ({}, {"workers": 2}, {"engine": "deepspeed"})
+    ]
+    demands.append(pool_demand(ONLY, gpus=1.0))
+    assert {demand.way for demand in demands} == {"task", "group", "pool"}
+    for demand in demands:
+        assert demand.resources == {"accelerator_type:A100": 0.001}
+        assert demand.builder_resources == (demand.resources if demand.way == "task" else None)
+        assert (demand.workers_on(A100), demand.workers_on(T4), demand.workers_on(HEAD)) == (4, 0, 0)
+        if demand.way == "group":
+            assert _scaling(demand).resources_per_worker == {"CPU": 1.0, "GPU": 1.0, "accelerator_type:A100": 0.001}
+    corpus = stage_demand(RowsCorpus(source="nli/triplets", source_revision="r"), ONLY)
+    assert corpus.resources is None and corpus.workers_on(T4) == 8
+
+
+def test_room_on_gpus_of_another_kind_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    demand = pool_demand(ONLY, gpus=1.0)
+    free = {"head": {"CPU": 4.0}, "old": {"CPU": 8.0, "GPU": 2.0, "accelerator_type:T4": 1.0}}
+    monkeypatch.setattr(snapshot, "available_resources_per_node", lambda: free)
+    assert not snapshot.has_room(demand) and snapshot.has_room(replace(demand, gpu_type="T4"))
+    free["new"] = {"CPU": 1.0, "GPU": 0.0, "accelerator_type:A100": 0.996}
+    assert not snapshot.has_room(demand)
+    free["new"]["GPU"] = 1.0
+    assert snapshot.has_room(demand)
+
+
+def test_who_uses_several_kinds_as_they_come_is_reported() -> None:
+    runtime = with_devices(Runtime(), MIXED)
+    assert (note := gpu_types_note(runtime, MIXED)) is not None and "4 A100, 4 A100-80G, 2 T4" in note and "runtime.gpu_type" in note
+    assert gpu_types_note(runtime, (A100, A100, HEAD)) is None
+    assert gpu_types_note(ONLY, with_gpu_type(MIXED, ONLY)) is None
+    assert gpu_types_note(runtime.with_gpus(0.0), MIXED) is None
+
+
+def test_a_launchers_file_gives_its_workers_and_not_its_head() -> None:
+    gpus, many = groups_of_launcher(LAUNCHER)
+    assert (gpus.most, gpus.offers) == (3, GPU_NODE)
+    assert (many.most, many.offers.cpus) == (4, 16.0)
+    (group,) = groups_of_launcher({"available_node_types": {"cpu": {"resources": {"CPU": 2}}}})
+    assert group.most == UNBOUNDED
+    bounded = {"max_workers": 2, "available_node_types": {"cpu": {"max_workers": 5, "resources": {"CPU": 2}}}}
+    assert [group.most for group in groups_of_launcher(bounded)] == [2], "of all kinds together there may be no more"
+    alike = groups_of_list([{"nodes": 1, "CPU": 4, "GPU": 1}, {"nodes": 2, "CPU": 4, "GPU": 1}])
+    to_come = [nodes_to_come((Node(cpus=8.0), *(GPU_NODE,) * living), alike) for living in range(5)]
+    assert to_come == [(GPU_NODE,) * number for number in (3, 2, 1, 0, 0)], "nodes that live are not counted twice"
+
+
+def test_a_cluster_that_starts_without_gpus_trains_on_those_to_come() -> None:
+    living = (Node(cpus=8.0),)
+    runtime = Runtime(engine="torch", gpus_per_worker=1)
+    with pytest.raises(ResourceError, match="start the cluster with GPUs"):
+        capacity(runtime, living)
+    grows = ClusterNodes(living=living, to_come=nodes_to_come(living, groups_of_launcher(LAUNCHER)))
+    assert capacity(runtime, grows.nodes).trainings_at_once == 3
+    assert with_devices(Runtime(engine="torch"), grows.nodes).gpus_per_worker == 1, "device: auto takes them too"
+    assert grows.may_have == (8 + 3 * 4 + 4 * 16, 3) and "1 node of 8" in str(grows.line)
+    stays = ClusterNodes(living=(GPU_NODE,))
+    assert (stays.nodes, stays.may_have, stays.line) == ((GPU_NODE,), None, None)
+
+
+def test_the_variable_holds_a_list_or_names_a_file(tmp_path: Path) -> None:
+    (group,) = _groups({"SENTDIST_GROWS_TO": ' [{"nodes": 2, "CPU": 4, "GPU": 1, "accelerator_type:L4": 1}]'})
+    assert (group.most, group.offers.gpu_bytes) == (2, 22 * 2**30)
+    file = tmp_path / "cluster.yaml"
+    file.write_text("max_workers: 1\navailable_node_types: {cpu: {resources: {CPU: 2}}}\n")
+    (group,) = _groups({"SENTDIST_GROWS_TO": str(file)})
+    assert (group.most, group.offers.cpus) == (1, 2.0)
+    for said in ("[", "[3]", '[{"CPU": 2}]', '[{"nodes": "many"}]', "nowhere.yaml", str(Path(__file__))):
+        with pytest.raises(ResourceError) as refused:
+            _groups({"SENTDIST_GROWS_TO": said})
+        assert "SENTDIST_GROWS_TO" in str(refused.value)
+
+
+def test_a_head_of_the_workers_size_takes_no_worker_s_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        {"Alive": True, "Resources": {"CPU": 16.0, "node:__internal_head__": 1.0}},
+        {"Alive": True, "Resources": {"CPU": 16.0}},
+    ]
+    monkeypatch.setattr(growth.ray, "nodes", lambda: rows)
+    found = growth.cluster_growth({growth.VARIABLE: '[{"nodes": 2, "CPU": 16}]'})
+    assert len(found.nodes) == 3
+    assert capacity(Runtime(workers=3, cpus_per_worker=16), found.nodes).trainings_at_once == 1

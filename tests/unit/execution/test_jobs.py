@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from ray.job_submission import JobStatus
@@ -47,30 +48,6 @@ class _Client:
         return "raysubmit_1"
 
 
-@pytest.mark.parametrize(
-    ("status", "code", "more", "expected"),
-    [
-        (JobStatus.SUCCEEDED, 0, [], 0),
-        (JobStatus.FAILED, 2, [], 2),
-        (JobStatus.FAILED, None, ["no such module"], 1),
-        (JobStatus.STOPPED, None, ["raysubmit_1 was stopped."], 1),
-    ],
-)
-def test_a_job_is_followed_by_its_own_lines_to_its_exit_code(status: JobStatus, code: int | None, more: list[str], expected: int) -> None:
-    lines: list[str] = []
-    assert follow(Job(id="raysubmit_1", sweep="demo", client=_Client(status, code)), lines.append) == expected  # type: ignore[arg-type]
-    assert lines == OURS + more
-
-
-def test_a_lost_connection_says_how_to_go_on() -> None:
-    class Lost(_Client):
-        def get_job_status(self, job_id: str) -> JobStatus:
-            raise RuntimeError("WebSocket connection closed")
-
-    with pytest.raises(ResourceError, match=r"ray job logs --follow raysubmit_1.*sentdist stop demo"):
-        follow(Job(id="raysubmit_1", sweep="demo", client=Lost(JobStatus.RUNNING, None)), print)  # type: ignore[arg-type]
-
-
 def test_a_job_gets_paths_of_secrets_and_places_from_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It runs in a copy of the folder: data were found while planning and not by the job, which refused the store."""
     monkeypatch.chdir(tmp_path)
@@ -102,23 +79,24 @@ def test_no_address_of_a_job_is_in_its_command_line_and_the_dashboard_shows_its_
     assert done.output.splitlines()[1:] == OURS
 
 
-def test_ctrl_c_ends_the_output_and_not_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> int:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(jobs, "submit_sweep", lambda *_: Job(id="raysubmit_1", sweep="demo", client=None))  # type: ignore[arg-type]
-    monkeypatch.setattr(jobs, "follow", interrupted)
-    done = CliRunner().invoke(app, ["submit", "demo"])
-    assert (done.exit_code, "sentdist stop demo" in done.output.splitlines()[-1]) == (130, True)
-
-
-def test_a_cluster_that_is_away_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_is_followed_by_its_own_lines_to_its_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends: tuple[tuple[JobStatus, int | None, list[str], int], ...] = (
+        (JobStatus.SUCCEEDED, 0, [], 0),
+        (JobStatus.FAILED, 2, [], 2),
+        (JobStatus.FAILED, None, ["no such module"], 1),
+        (JobStatus.STOPPED, None, ["raysubmit_1 was stopped."], 1),
+    )
+    for status, code, more, expected in ends:
+        lines: list[str] = []
+        assert follow(Job(id="raysubmit_1", sweep="demo", client=_Client(status, code)), lines.append) == expected  # type: ignore[arg-type]
+        assert lines == OURS + more
+    lost = _Client(JobStatus.RUNNING, None)
+    monkeypatch.setattr(lost, "get_job_status", Mock(side_effect=RuntimeError("WebSocket connection closed")))
+    with pytest.raises(ResourceError, match=r"ray job logs --follow raysubmit_1.*sentdist stop demo"):
+        follow(Job(id="raysubmit_1", sweep="demo", client=lost), print)  # type: ignore[arg-type]
     monkeypatch.setenv(jobs.ADDRESS, "http://127.0.0.1:1")
     with pytest.raises(ResourceError, match=r"http://127\.0\.0\.1:1.*sentdist up"):
         submit_sweep("rayjobs.sweep demo", "demo", {})
-
-
-def test_a_shell_that_names_a_dashboard_keeps_it(tmp_path: Path) -> None:
     for shell in ({jobs.ADDRESS: "http://127.0.0.1:1"}, {"HOME": "/home/me"}):
         environment = dict(shell)
         use_servers_of(tmp_path, environment)

@@ -1,9 +1,10 @@
-"""A sweep in one process, some of whose trials fail."""
+"""A sweep in one process, some of whose trials fail, and what a disk has room for."""
 
 from __future__ import annotations
 
 import errno
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,53 +13,25 @@ from typer.testing import CliRunner
 
 import sentdist
 from sentdist.cli.application import app
-from sentdist.errors import TrainingDiverged
+from sentdist.errors import StoreError, TrainingDiverged
+from sentdist.execution.disk_estimate import (
+    CHECKPOINT_BYTES,
+    CHECKPOINTS,
+    DiskEstimate,
+    disk_estimate,
+    search_disk_estimate,
+)
 from sentdist.execution.local_sweep import build_locally
-from sentdist.plan.stage import Json
+from sentdist.execution.sigterm import end_on_sigterm
+from sentdist.plan.stages import Train
+from sentdist.stages.planning.planned import planned
 from sentdist.store.local_storage import LocalStorage
+from sentdist.store.store import ArtifactStore
+from tests.support.building import run_local
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
+from tests.support.tiny_search import pretended, tiny_search
 
-
-def diverging(encoder: Path) -> dict[str, Json]:
-    """The first cell of the entropy encoders' rate diverges, and with it the method that needs them."""
-    values = tiny_values(encoder, sweep={"methods.entropy.training.learning_rate": [1e30, 1e-3]})
-    methods = values["methods"]
-    assert isinstance(methods, dict)
-    return values | {"methods": {name: methods[name] for name in ("fine_tuned", "entropy", "rcl")}}
-
-
-def test_a_trial_that_fails_stops_only_what_needs_it(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    data = write_data(tmp_path / "data")
-    plan, context = tiny_plan(diverging(tiny_encoder_dir), data=data, store=tmp_path / "store")
-    lines: list[str] = []
-    summary = build_locally(plan, context, print_line=lines.append)
-
-    assert [(failure.name, type(failure.error)) for failure in summary.failures] == [
-        ("rcl (learning_rate=1e+30) · seed 0", TrainingDiverged)
-    ]
-    assert all(context.store.has(trial.scores) for trial in plan.trials if trial.key != summary.failures[0].key)
-    assert sum("FAILED: TrainingDiverged" in line for line in lines) == 2, "of two entropy encoders, at once"
-    (reported,) = [line for line in lines if line.startswith("FAILED")]
-    assert reported.startswith("FAILED  rcl (learning_rate=1e+30) · seed 0: TrainingDiverged: step")
-
-
-def test_a_sweep_with_a_failed_trial_ends_with_its_table_and_exit_code_1(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    recipe = tmp_path / "tiny.yaml"
-    recipe.write_text(yaml.safe_dump(diverging(tiny_encoder_dir)))
-    places = ["--data", str(write_data(tmp_path / "data")), "--store", str(tmp_path / "store")]
-    answer = CliRunner().invoke(app, ["sweep", str(recipe), "--local", *places])
-    assert answer.exit_code == 1, answer.output
-    assert "FAILED  rcl (learning_rate=1e+30)" in answer.output
-    assert "Best on dev: " in answer.output
-
-
-def test_python_gets_the_error_once_the_other_trials_are_built(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    recipe = tmp_path / "tiny.yaml"
-    recipe.write_text(yaml.safe_dump(diverging(tiny_encoder_dir)))
-    data, store, lines = write_data(tmp_path / "data"), tmp_path / "store", list[str]()
-    with pytest.raises(TrainingDiverged, match="step"):
-        sentdist.sweep(recipe, data=data, store=store, print_line=lines.append)
-    assert "2 of 3 trials with scores" in "".join(lines)
+RECIPES = Path(__file__).parents[3] / "rayjobs" / "recipes"
 
 
 def test_a_run_without_any_score_is_a_failure_also_beside_mlflow(
@@ -103,3 +76,84 @@ def test_a_complete_store_on_a_read_only_file_system_is_run_and_reported(
         assert answer.exit_code == 0, answer.output
     answer = CliRunner().invoke(app, [*run, "--set", "seeds=[1]"])
     assert answer.exit_code == 1 and "a read-only file system" in answer.output, answer.output
+
+
+def test_places_are_absolute_before_they_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    plan, context = planned(RECIPES / "demo.yaml", overrides=["runtime.workers=2"], store="here/store", data=Path("there"))
+    assert (context.store.root, context.data_root) == (str(tmp_path / "here/store"), str(tmp_path / "there"))
+    assert context.runtime.workers == plan.recipe.runtime.workers == 2
+    assert planned(RECIPES / "demo.yaml", overrides=["sweep={}"], store="here")[0].recipe.sweep == {}
+
+
+def test_being_stopped_ends_the_driver_in_order() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        end_on_sigterm()
+        with pytest.raises(SystemExit):
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_the_forecast_holds_what_a_run_writes(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(tmp_path / "data"), store=tmp_path / "store")
+    keys = frozenset(stage.key for stage in plan.stages)
+    estimate = disk_estimate(plan, context, keys)
+    one, two = (disk_estimate(plan, context, keys, at_once=number).least for number in (1, 2))
+    run_local(plan, context)
+    trained = sum(sum(artifact.record.files.values()) for artifact in context.store.artifacts("train"))
+    written = sum(sum(artifact.record.files.values()) for artifact in context.store.artifacts())
+    trainings = sum(isinstance(stage, Train) for stage in plan.stages)
+    assert 0.3 * trained < estimate.encoders < 1.5 * trained  # a tiny encoder's tokenizer and card weigh as much as it does
+    assert estimate.checkpoints == two - one == CHECKPOINT_BYTES * CHECKPOINTS * (estimate.encoders / 4 / trainings)
+    assert written < estimate.encoders + estimate.others
+    nothing = disk_estimate(plan, context, frozenset())
+    assert nothing == DiskEstimate(encoders=0, checkpoints=0, others=0) and "checkpoints" not in nothing.line(None)
+
+
+def test_a_disk_that_may_be_too_small_is_reported_and_one_that_is_too_small_refused(tmp_path: Path) -> None:
+    estimate = DiskEstimate(encoders=1_500_000_000, checkpoints=500_000_000, others=3_000_000_000)
+    assert (estimate.least, estimate.likely) == (2_000_000_000, 5_000_000_000)
+    assert estimate.warning(6_000_000_000) is None and estimate.warning(None) is None
+    warning = str(estimate.warning(4_000_000_000))
+    assert all(size in warning for size in ("4.5 GB", "500 MB", "4 GB free"))
+    with pytest.raises(StoreError, match="1 EB"):
+        ArtifactStore(tmp_path).check_writable(needed_bytes=10**18)
+    assert (ArtifactStore(tmp_path / "not" / "yet").free_bytes() or 0) > 0
+
+
+def test_a_search_whose_finalists_find_no_room_does_not_begin(
+    tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned, context = tiny_search(tiny_encoder_dir, write_data(tmp_path / "data"), tmp_path / "store")
+    reported: list[str] = []
+    free = search_disk_estimate(planned, context, {}).least + 1
+    monkeypatch.setattr(ArtifactStore, "free_bytes", lambda store: free)
+    pretended(planned, context, print_line=reported.append).begin()
+    assert any("too little. It may stop on the way" in line for line in reported)
+    free = 10_000
+    with pytest.raises(StoreError, match=r"found 10 kB free; expected about 1\.\d+ MB"):
+        pretended(planned, context, print_line=reported.append).begin()
+
+
+def test_a_trial_that_fails_stops_only_what_needs_it_and_python_gets_its_error(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    """The first cell of the entropy encoders' rate diverges, and with it the method that needs them."""
+    values = tiny_values(tiny_encoder_dir, sweep={"methods.entropy.training.learning_rate": [1e30, 1e-3]})
+    methods = values["methods"]
+    assert isinstance(methods, dict)
+    values |= {"methods": {name: methods[name] for name in ("fine_tuned", "entropy", "rcl")}}
+    recipe, data, store = tmp_path / "tiny.yaml", write_data(tmp_path / "data"), tmp_path / "store"
+    recipe.write_text(yaml.safe_dump(values))
+    lines: list[str] = []
+    with pytest.raises(TrainingDiverged, match="step"):
+        sentdist.sweep(recipe, data=data, store=store, print_line=lines.append)
+    assert sum("FAILED: TrainingDiverged" in line for line in lines) == 2, "of two entropy encoders, at once"
+    (reported,) = [line for line in lines if line.startswith("FAILED")]
+    assert reported.startswith("FAILED  rcl (learning_rate=1e+30) · seed 0: TrainingDiverged: step")
+    plan, context = tiny_plan(values, data=data, store=store)
+    summary = build_locally(plan, context, print_line=lines.append)
+    ((key, error),) = [(failure.key, type(failure.error)) for failure in summary.failures]
+    assert error is TrainingDiverged and all(context.store.has(trial.scores) == (trial.key != key) for trial in plan.trials)
+    answer = CliRunner().invoke(app, ["sweep", str(recipe), "--local", "--data", str(data), "--store", str(store)])
+    assert answer.exit_code == 1 and "Best on dev: " in answer.output, answer.output

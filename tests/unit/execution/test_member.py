@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import os
-import sys
-import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -99,24 +96,16 @@ def _work(
     return board
 
 
-def _once(name: str, error: Exception) -> Callable[[str], Exception | None]:
-    left = [error]
-    return lambda asked: left.pop() if asked == name and left else None
-
-
-@pytest.mark.parametrize("question", ["next_order", "finish"])
-def test_a_question_to_a_board_out_of_reach_is_put_again(
-    monkeypatch: pytest.MonkeyPatch, planned: tuple[Plan, Context], question: str
-) -> None:
-    board = _work(monkeypatch, planned, breaks=_once(question, ActorUnavailableError("", None)), body=lambda *_: "built")
-    assert board.answers == ["built"] and board.asked.count(question) == 3 - (question == "finish")
-
-
-def test_a_board_that_is_gone_ends_the_worker_quietly_and_one_out_of_reach_for_long_does_not(
-    monkeypatch: pytest.MonkeyPatch, planned: tuple[Plan, Context]
-) -> None:
-    assert not _work(monkeypatch, planned, breaks=lambda name: ActorDiedError(), body=lambda *_: "built").answers
-    with pytest.raises(ActorUnavailableError):
+def test_a_question_to_a_board_out_of_reach_is_put_again(monkeypatch: pytest.MonkeyPatch, planned: tuple[Plan, Context]) -> None:
+    for question, times in (("next_order", 3), ("finish", 2)):
+        left: list[Exception] = [ActorUnavailableError("", None)]
+        breaks: Callable[[str], Exception | None] = lambda name, question=question, left=left: (
+            left.pop() if name == question and left else None
+        )
+        board = _work(monkeypatch, planned, breaks=breaks, body=lambda *_: "built")
+        assert board.answers == ["built"] and board.asked.count(question) == times
+    assert not _work(monkeypatch, planned, breaks=lambda name: ActorDiedError(), body=lambda *_: "built").answers, "a board that is gone"
+    with pytest.raises(ActorUnavailableError):  # for long
         _work(monkeypatch, planned, breaks=lambda name: ActorUnavailableError("", None), body=lambda *_: "built")
 
 
@@ -134,13 +123,6 @@ def test_an_input_that_changed_under_one_rank_alone_ends_its_group(monkeypatch: 
         _work(monkeypatch, planned, rank=1, body=train)
 
 
-def test_what_all_ranks_meet_is_reported_by_the_first_alone(monkeypatch: pytest.MonkeyPatch, planned: tuple[Plan, Context]) -> None:
-    def train(*_: object) -> None:
-        raise DataError(where="corpus", found="no rows", expected="rows", remedy="Give some.")
-
-    assert not _work(monkeypatch, planned, rank=1, body=train).answers
-
-
 def test_what_one_rank_alone_meets_ends_its_group_instead_of_leaving_the_others_waiting(
     monkeypatch: pytest.MonkeyPatch, planned: tuple[Plan, Context]
 ) -> None:
@@ -149,6 +131,7 @@ def test_what_one_rank_alone_meets_ends_its_group_instead_of_leaving_the_others_
     def train(*_: object) -> None:
         raise DataError(where="bank", found="a shard that is gone", expected="a bank", remedy="Look.")
 
+    assert not _work(monkeypatch, planned, rank=1, body=train).answers, "what all ranks meet is reported by the first alone"
     waits: list[float | None] = []
 
     def is_open(name: str) -> Exception | None:
@@ -174,39 +157,19 @@ def test_torch_is_asked_of_a_gpu_only_after_its_memory_is_to_stay_whole(
     assert len(read) == 1
 
 
-@pytest.mark.parametrize("rank", [0, 1])
 def test_each_order_has_its_number_and_nothing_of_it_is_held_afterwards(
-    rank: int, monkeypatch: pytest.MonkeyPatch, planned: tuple[Plan, Context]
-) -> None:
-    """By its number the board knows which order the group calls the others for: with another they wait forever."""
-    let_go, orders = Mock(), list[Any]()
-    monkeypatch.setattr(member, "_let_go", let_go)
-    _work(monkeypatch, planned, rank=rank, number=3, body=lambda stage, _, sink, *__: orders.append(sink.order) or "built")
-    assert orders == [("workers-1", 3)]
-    let_go.assert_called_once_with()
-
-
-def test_memory_goes_back_to_host_and_gpu_between_two_stages(monkeypatch: pytest.MonkeyPatch) -> None:
-    given_back = Mock()
-    for name in ("give_back_freed_memory", "give_back_gpu_memory"):
-        monkeypatch.setattr(member, name, getattr(given_back, name))
-    member._let_go()
-    assert [call[0] for call in given_back.mock_calls] == ["give_back_freed_memory", "give_back_gpu_memory"]
-
-
-def test_what_libraries_leave_when_they_are_loaded_is_walked_through_once(
     monkeypatch: pytest.MonkeyPatch, planned: tuple[Plan, Context]
 ) -> None:
-    """Two collections stand between two stages; one that sees the half million objects of torch and transformers takes 0.25 s."""
-    is_seen: list[bool] = []
-
-    def body(*_: object) -> str:
-        kept = _loaded(f"library_{len(is_seen) // 2}", monkeypatch)
-        is_seen.append(any(one is kept for one in gc.get_objects()))
-        return "built"
-
-    _work(monkeypatch, planned, number=4, gives_each=True, body=body)
-    assert is_seen == [True, False, True, False], "a second library comes with the third order"
+    """By its number the board knows which order the group calls the others for: with another they wait forever."""
+    for rank in (0, 1):
+        given_back, orders = Mock(), list[Any]()
+        for name in ("give_back_freed_memory", "give_back_gpu_memory"):
+            monkeypatch.setattr(member, name, getattr(given_back, name))
+        _work(
+            monkeypatch, planned, rank=rank, number=3, body=lambda stage, _, sink, *__, orders=orders: orders.append(sink.order) or "built"
+        )
+        assert orders == [("workers-1", 3)]
+        assert [call[0] for call in given_back.mock_calls] == ["give_back_freed_memory", "give_back_gpu_memory"]
 
 
 def test_a_bank_on_its_gpu_stays_for_the_next_training_and_goes_with_the_worker(
@@ -222,38 +185,3 @@ def test_a_bank_on_its_gpu_stays_for_the_next_training_and_goes_with_the_worker(
 
     _work(monkeypatch, planned, number=3, gives_each=True, body=body)
     assert copied == ["a"] and bytes_of_banks() == before
-
-
-def test_what_a_stage_kept_goes_when_a_later_one_gives_it_up(monkeypatch: pytest.MonkeyPatch, planned: tuple[Plan, Context]) -> None:
-    """An encoder in a cache may be held by itself alone in the end, and its memory is a GPU's."""
-
-    class Encoder:
-        itself: object
-
-    number, cache, gone = 0, list[Encoder](), list[bool]()
-
-    def body(*_: object) -> str:
-        nonlocal number, encoder
-        number += 1
-        _loaded("library", monkeypatch)
-        if number == 2:
-            made = Encoder()
-            made.itself, encoder = made, weakref.ref(made)
-            cache.append(made)
-        if number == 3:
-            cache.clear()
-        if number == 4:
-            gone.append(encoder() is None)
-        return "built"
-
-    encoder: Callable[[], Encoder | None] = lambda: None  # noqa: E731
-    _work(monkeypatch, planned, number=4, gives_each=True, body=body)
-    assert gone == [True]
-
-
-def _loaded(name: str, monkeypatch: pytest.MonkeyPatch) -> object:
-    """What a library holds that is loaded now unless it is already."""
-    if name not in sys.modules:
-        monkeypatch.setitem(sys.modules, name, ModuleType(name))
-        vars(sys.modules[name])["kept"] = [[name]]
-    return vars(sys.modules[name])["kept"]

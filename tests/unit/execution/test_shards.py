@@ -1,45 +1,38 @@
-"""Stages in shards: into how many a corpus is cut for its workers, and that cutting changes nothing."""
+"""Stages in shards, and sentences over the GPUs of a machine: into how many parts a work is cut, and that cutting changes nothing."""
 
 from __future__ import annotations
 
+import os
 import pickle
 import shutil
-import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Any, cast
+from unittest.mock import Mock
 
+import numpy as np
 import pytest
 
 from sentdist.data.targets import read_counts
-from sentdist.errors import ArtifactLost, DataError
+from sentdist.errors import DataError
+from sentdist.execution.cluster import own_cluster
+from sentdist.execution.cluster.address import LocalNode
+from sentdist.execution.parallel import embed, embed_shared, sharing
 from sentdist.execution.parallel.pool import rows_per_part
 from sentdist.execution.parallel.shards import ShardMaker, build_over_ranks
+from sentdist.execution.parallel.sharing import MANY_SENTENCES, shared_out
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.runtime import Runtime
 from sentdist.plan.stages import Targets
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
-from sentdist.stages.ranks import Ranks
-from sentdist.stages.sharded import ShardedBody, body_of, build_in_shards, shard_name
-from sentdist.store.store import Artifact, ArtifactStore
+from sentdist.stages.scores.embed_sentences import Embed
+from sentdist.stages.sharded import body_of, build_in_shards, shard_name
+from sentdist.store.store import ArtifactStore
+from tests.support.rank_threads import on_ranks
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
-
-
-@pytest.mark.parametrize(
-    ("num_sentences", "workers", "expected"),
-    [
-        (100, 8, 512),  # one shard: not worth cutting
-        (80_000, 2, 10_000),  # four for each worker
-        (10_000_000, 2, 65_536),  # never more than the runtime's
-    ],
-)
-def test_every_worker_has_several_shards_where_there_is_enough_to_do(num_sentences: int, workers: int, expected: int) -> None:
-    assert rows_per_part(num_sentences, Runtime(workers=workers)) == expected
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +51,24 @@ def tagging(tmp_path_factory: pytest.TempPathFactory) -> tuple[Targets, Context]
             build_here(stage, context)
     (targets,) = (stage for stage in plan.stages if isinstance(stage, Targets))
     return targets, context
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """CPUs and GPUs of clusters that were started, on a machine of 16 and 4 where none is running."""
+    given: list[tuple[int, int]] = []
+
+    @contextmanager
+    def begun(*, cpus: int, gpus: int) -> Iterator[None]:
+        given.append((cpus, gpus))
+        yield
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(own_cluster, "own_cluster", begun)
+    monkeypatch.setattr(sharing, "usable_gpus", lambda: 4)
+    monkeypatch.setattr(sharing, "local_nodes", list)
+    monkeypatch.setattr("joblib.cpu_count", lambda: 16)
+    return given
 
 
 def test_a_stage_in_shards_is_the_stage_in_one(tagging: tuple[Targets, Context], tmp_path: Path) -> None:
@@ -87,65 +98,6 @@ def test_workers_write_shards_where_they_can_and_hand_them_back_where_they_canno
     assert first.names == again.names
 
 
-@pytest.mark.parametrize("is_shared", [True, False])
-def test_no_worker_of_a_group_waits_longer_than_a_shard_takes(
-    tagging: tuple[Targets, Context], tmp_path: Path, is_shared: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A process group gives up a worker that is waited for too long: here after three times what a shard takes, of at least four."""
-    stage, context = tagging
-    store = ArtifactStore(tmp_path / "store")
-    corpus = context.store.get(stage.corpus)
-    assert corpus is not None
-    shutil.copytree(context.store.folder(corpus), tmp_path / "store" / corpus.record.place)
-    monkeypatch.setattr(ArtifactStore, "is_shared", is_shared)
-    takes_s = 0.4
-    meeting, said = threading.Barrier(2, timeout=3 * takes_s), [None, None]
-
-    def exchange(rank: int, value: object) -> list[object]:
-        said[rank] = value  # type: ignore[call-overload]
-        meeting.wait()
-        found = list(said)
-        meeting.wait()
-        return found
-
-    class Slow:
-        def __init__(self, body: ShardedBody) -> None:
-            self.body = body
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self.body, name)
-
-        def write(self, rows: range, file: Any) -> None:
-            time.sleep(takes_s)
-            self.body.write(rows, file)
-
-    def build(rank: int) -> Artifact | None:
-        ranks = Ranks(rank=rank, world_size=2, exchange=partial(exchange, rank), gather=partial(exchange, rank))
-        there = replace(context, store=store)
-        return build_over_ranks(stage, there, ranks, make_body=lambda: cast(ShardedBody, Slow(body_of(stage, there))))
-
-    with ThreadPoolExecutor(2) as pool:
-        first, other = pool.map(build, range(2))
-    assert first is not None and other is None
-    whole = context.store.get(stage) or build_in_shards(stage, context, body=body_of(stage, context))
-    made = {name: digest for name, digest in first.record.digests.items() if "shards" not in name}
-    assert made == {name: whole.record.digests[name] for name in made} and len(made) > 0
-
-
-def test_a_shard_of_an_input_that_changes_under_its_worker_is_not_handed_on(tagging: tuple[Targets, Context], tmp_path: Path) -> None:
-    stage, context = tagging
-    shutil.copytree(context.store.base, tmp_path / "store")
-    there = replace(context, store=ArtifactStore(tmp_path / "store"))
-    worker = ShardMaker(stage, there, 40, None, None)
-    assert worker.work(0) and worker.work(1)
-    rows = tmp_path / "store" / stage.corpus.place / "rows.arrow"
-    with rows.open("r+b") as file:
-        file.seek(rows.stat().st_size // 2)
-        file.write(b"?")
-    with pytest.raises(ArtifactLost, match=r"rows\.arrow: changed while it was read"):
-        worker.work(2)
-
-
 def test_a_worker_loads_nothing_before_its_first_part_and_its_error_survives_the_way(tagging: tuple[Targets, Context]) -> None:
     stage, context = tagging
     missing = stage.model_copy(update={"tagger": "no_such_module:tag"})
@@ -153,3 +105,85 @@ def test_a_worker_loads_nothing_before_its_first_part_and_its_error_survives_the
     with pytest.raises(DataError, match="no_such_module") as raised:
         maker.work(0)
     assert type(pickle.loads(pickle.dumps(raised.value))) is DataError
+
+
+def test_many_sentences_go_over_all_gpus_of_a_machine(started: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "")  # put back after the test
+    monkeypatch.delenv("PYTORCH_ALLOC_CONF")
+    with shared_out(MANY_SENTENCES, workers=None, gpus={}) as runtime:
+        assert runtime is not None and (runtime.workers, runtime.cpus_per_worker, runtime.device) == (4, 4, "auto")
+    assert started == [(16, 4)]
+    assert os.environ["PYTORCH_ALLOC_CONF"] == "expandable_segments:True", "torch reads it once"
+    started.clear()
+    with shared_out(3, workers=2, gpus={"gpus_per_worker": 0.5}) as runtime:
+        assert runtime is not None and (runtime.workers, runtime.gpus_per_worker) == (2, 0.5), "of a cluster that is there"
+    there = [LocalNode(address="127.0.0.1:6379", node_id="1")]
+    for num_sentences, num_gpus, nodes, address in (
+        (None, 4, [], None),  # nobody knows how many
+        (MANY_SENTENCES - 1, 4, [], None),
+        (MANY_SENTENCES, 0, [], None),
+        (MANY_SENTENCES, 1, [], None),  # this process takes it
+        (MANY_SENTENCES, 4, there, None),  # beside a cluster a second one would give its GPUs out twice
+        (MANY_SENTENCES, 4, [], "10.0.0.1:6379"),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(sharing, "usable_gpus", lambda num_gpus=num_gpus: num_gpus)
+            patched.setattr(sharing, "local_nodes", lambda nodes=nodes: nodes)
+            if address is not None:
+                patched.setenv("RAY_ADDRESS", address)
+            with shared_out(num_sentences, workers=None, gpus={}) as runtime:
+                assert runtime is None and not started
+    for num_rows, workers, rows in ((100, 8, 512), (80_000, 2, 10_000), (10_000_000, 2, 65_536)):  # of a part: four for each worker
+        assert rows_per_part(num_rows, Runtime(workers=workers)) == rows
+
+
+def test_many_sentences_of_an_evaluation_go_over_all_gpus_and_the_few_of_a_probe_do_not(
+    started: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made: list[tuple[str, object]] = []
+
+    def making(where: str) -> Callable[..., Embed]:
+        def make(stage: object, context: Context, *, on_progress: object, tell: Callable[[str], None] = lambda line: None) -> Embed:
+            made.append((where, context.runtime.workers))
+            tell("over 4 workers")
+            return lambda sentences, prompt="": np.full((len(sentences), 1), len(prompt), dtype=np.float32)
+
+        return make
+
+    monkeypatch.setattr(embed_shared, "embed_here", making("here"))
+    monkeypatch.setattr(embed, "embed_over_workers", making("workers"))
+    for num_sentences, has_gpu, is_shared in (
+        (MANY_SENTENCES, True, True),
+        (MANY_SENTENCES - 1, True, False),
+        (MANY_SENTENCES, False, False),
+    ):
+        made.clear()
+        context = Context(store=ArtifactStore(tmp_path), runtime=Runtime(engine="torch").with_gpus(float(has_gpu)))
+        reported: list[str] = []
+        embeds = embed_shared.embed_on_all_gpus(Mock(), context, devices="on a GPU", tell=reported.append)
+        assert not made and not reported, "before it is known how many there are"
+        for sentences in (["a"] * num_sentences, ["b"], ["c"]):
+            assert np.array_equal(embeds(sentences, "query: "), np.full((len(sentences), 1), len("query: "))), "behind their prompt"
+        assert reported == (["over 4 workers"] if is_shared else ["on a GPU"])
+        assert made == ([("workers", 4), ("here", 1)] if is_shared else [("here", 1)])
+    assert len(started) == 1
+
+
+def test_the_shards_of_a_group_are_those_of_one_process(
+    tagging: tuple[Targets, Context], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where workers write them themselves, and where they hand them to the first."""
+    stage, context = tagging
+    whole = context.store.get(stage) or build_in_shards(stage, context, body=body_of(stage, context))
+    for is_shared in (True, False):
+        shutil.copytree(context.store.base, tmp_path / str(is_shared))
+        store = ArtifactStore(tmp_path / str(is_shared))
+        found = store.get(stage)
+        assert found is not None
+        store.drop(found)
+        monkeypatch.setattr(ArtifactStore, "is_shared", is_shared)
+        there = replace(context, store=store)
+        first, other = on_ranks(
+            2, lambda ranks, there=there: build_over_ranks(stage, there, ranks, make_body=lambda: body_of(stage, there))
+        )
+        assert other is None and first.record.digests == whole.record.digests

@@ -1,4 +1,4 @@
-"""What the driver of a sweep does around its trials: before they begin, when they end, and when it is ended itself. Nothing is built."""
+"""What the driver of a sweep asks of a cluster and does around its trials: before they begin, when they end, when it is ended itself."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from sentdist.errors import DataError, ResourceError, StoreError, SweepStopped
 from sentdist.execution import sweep as driver
 from sentdist.execution.cluster.growth import ClusterNodes
 from sentdist.execution.cluster.nodes import Node
+from sentdist.execution.searching import on_cluster
 from sentdist.execution.sweep_end import TrialOutcome
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
-from tests.support.planning import plan_of, small_recipe
+from tests.support.planning import RECIPES, plan_of, shipped_plan, small_recipe
 
 SAID = {"where": "here", "found": "this", "expected": "that", "remedy": "None."}
 
@@ -63,31 +64,40 @@ def driven(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Driver:
     return Driver(monkeypatch, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("error", "failed", "ended"),
-    [
-        pytest.param(None, False, None, id="well"),
-        pytest.param(DataError(**SAID), True, None, id="failed"),
-        pytest.param(SweepStopped(**SAID), False, "stopped", id="stopped"),
-    ],
-)
-def test_the_runs_of_a_sweep_end_as_it_does(error: BaseException | None, failed: bool, ended: str | None, driven: Driver) -> None:
-    driven.ends(error)
-    driven.run()
-    keys = [call.args[0] for call in driven.tracker.fail.call_args_list]
-    assert sorted(keys) == (sorted(trial.key for trial in driven.plan.trials) if failed else [])
-    driven.tracker.finish_sweep.assert_called_once_with(ended)
-    driven.board.return_value.leave.assert_called_once_with()
+def _allocated(monkeypatch: pytest.MonkeyPatch, folder: Path, nodes: tuple[Node, ...], *settings: str) -> driver.ClusterAllocation:
+    """What such a cluster gives the fine-tuning of the demo."""
+    monkeypatch.setattr(driver, "cluster_growth", lambda: ClusterNodes(living=nodes))
+    plan = shipped_plan(RECIPES / "demo.yaml", *settings)
+    plan = replace(plan, trials=tuple(trial for trial in plan.trials if trial.method == "fine_tuned"))
+    keys = frozenset(stage.key for stage in plan.stages)
+    context = Context(store=ArtifactStore(folder / "store"), runtime=plan.recipe.runtime)
+    return driver.allocate(plan, context, keys, work=driver._work_of(plan, plan.trials, keys))
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(143), RuntimeError("a bug")])
+def test_the_runs_of_a_sweep_end_as_it_does(driven: Driver) -> None:
+    ends: tuple[tuple[BaseException | None, bool, str | None], ...] = (
+        (None, False, None),
+        (DataError(**SAID), True, None),
+        (SweepStopped(**SAID), False, "stopped"),
+    )
+    for error, failed, ended in ends:
+        driven.tracker.reset_mock()
+        driven.board.reset_mock()
+        driven.ends(error)
+        driven.run()
+        keys = [call.args[0] for call in driven.tracker.fail.call_args_list]
+        assert sorted(keys) == (sorted(trial.key for trial in driven.plan.trials) if failed else [])
+        driven.tracker.finish_sweep.assert_called_once_with(ended)
+        driven.board.return_value.leave.assert_called_once_with()
+    driven.overlaps.side_effect = StoreError(**SAID)
+    assert driven.run().name == driven.plan.recipe.name, "the summary is reported where overlaps cannot be counted"
+    assert any("could not be counted" in line for line in driven.lines)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("a bug")])
 def test_a_driver_that_is_ended_leaves_its_board_and_says_that_it_was_stopped(error: BaseException, driven: Driver) -> None:
     """Else work that nobody waits for goes on for a minute, and the run stays one that runs."""
-
-    def trials(*_: Any, **__: Any) -> dict[str, TrialOutcome]:
-        raise error
-
-    driven.trials = trials
+    driven.trials = Mock(side_effect=error)
     with pytest.raises(type(error)):
         driven.run()
     driven.board.return_value.leave.assert_called_once_with()
@@ -98,27 +108,11 @@ def test_a_store_without_room_is_refused_before_anything_is_begun(driven: Driver
     driven.least = 2**62
     with pytest.raises(StoreError):
         driven.run()
-    assert not driven.board.called and not driven.tracker.begin_sweep.called
     assert driven.at_once == 16, "every training that is at work keeps checkpoints"
-
-
-def test_what_finished_trainings_left_is_removed(driven: Driver) -> None:
-    """Their process was lost between the artifact and the removal of their checkpoints."""
-    train = next(stage for stage in driven.plan.stages if isinstance(stage, Train))
-    with driven.context.store.staged() as folder:
-        (folder / "data").write_text("")
-        driven.context.store.commit(train, folder, seconds=0.0, runtime={}, environment={}, results={})
-    folders = [Path(driven.context.store.root) / "running" / key / "00000005" for key in (train.key, "0" * 16)]
-    for folder in folders:
-        folder.mkdir(parents=True)
-    driven.run()
-    assert [folder.exists() for folder in folders] == [False, True]
-
-
-def test_the_summary_is_reported_where_overlaps_cannot_be_counted(driven: Driver) -> None:
-    driven.overlaps.side_effect = StoreError(**SAID)
-    assert driven.run().name == driven.plan.recipe.name
-    assert any(line.startswith("Test items in training data could not be counted") for line in driven.lines)
+    driven.nodes = ClusterNodes(living=(Node(cpus=0.0),))
+    with pytest.raises(ResourceError):  # a cluster that can carry nothing
+        driven.run()
+    assert not driven.board.called and not driven.tracker.begin_sweep.called
 
 
 def test_a_cluster_that_may_grow_is_reported_and_the_board_knows_how_far(driven: Driver) -> None:
@@ -132,14 +126,12 @@ def test_a_cluster_that_may_grow_is_reported_and_the_board_knows_how_far(driven:
 
 
 def test_only_what_is_still_to_be_trained_asks_for_memory(driven: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And more where planning has read long texts."""
     sizes = {stage.key: 10.0 * number for number, stage in enumerate(driven.plan.stages) if isinstance(stage, Train)}
     monkeypatch.setattr(driver, "worker_bytes", lambda stage, *_, **__: sizes[stage.key])
     assert driver._largest_worker(driven.plan, driven.context, sizes.keys())[0] == max(sizes.values())
     smallest = min(sizes, key=lambda key: sizes[key])
     assert driver._largest_worker(driven.plan, driven.context, {smallest})[0] == sizes[smallest]
-
-
-def test_a_worker_takes_more_where_planning_has_read_long_texts(driven: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     for asked in ("worker_bytes", "gpu_bytes"):
         monkeypatch.setattr(driver, asked, lambda *_, tokens, **__: tokens)
     trainings = {stage.key: stage for stage in driven.plan.stages if isinstance(stage, Train)}
@@ -168,8 +160,36 @@ def test_banks_count_in_what_a_worker_takes_of_a_gpu(driven: Driver, monkeypatch
         assert asked[stage.key] == (sentences * 8 * 2, 4e10)
 
 
-def test_a_cluster_that_can_carry_nothing_is_refused_before_a_run_is_opened(driven: Driver) -> None:
-    driven.nodes = ClusterNodes(living=(Node(cpus=0.0),))
-    with pytest.raises(ResourceError):
-        driven.run()
-    assert not driven.tracker.begin_sweep.called and not driven.board.called
+def test_what_would_end_on_a_gpu_is_refused_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = (Node(cpus=8, gpus=1), Node(cpus=8, gpus=1, old_gpu="T4"))
+    with pytest.raises(ResourceError, match="T4"):
+        _allocated(monkeypatch, tmp_path, old, "training.precision=bf16")
+    _allocated(monkeypatch, tmp_path, old, "training.precision=bf16", "runtime.device=cpu")
+    mixed = tuple(Node(cpus=8, gpus=gpus, gpu_types=(kind,)) for gpus, kind in ((2, "H100"), (3, "T4")))
+    found = _allocated(monkeypatch, tmp_path, mixed, "runtime.gpu_type=H100", "seeds=[0,1,2]")
+    assert found.devices == "on 2 GPU(s); idle: 3 of another kind (runtime.gpu_type=H100)"
+    for gib, share in ((80, 0.1), (4, 0.4)):  # a worker has as much of a GPU as it takes by estimate: else it would be stopped there
+        found = _allocated(monkeypatch, tmp_path, (Node(cpus=16, gpus=1, gpu_bytes=gib * 2**30),), "runtime.gpus_per_worker=0.1")
+        assert found.context.runtime.gpus_per_worker == share
+        assert any("A worker takes about" in note for note in found.notes) == (share != 0.1)
+
+
+def test_gpus_for_which_a_recipe_has_no_work_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A training and its scores follow one another, so one seed of a method keeps one GPU busy, whatever the cluster has."""
+    nodes = (Node(cpus=16, gpus=8),)
+    for settings, line in (
+        (["seeds=[0]"], "on 1 GPU(s); idle: 7 (bound by the recipe: 1 of its stages at once)"),
+        (
+            ["seeds=[0,1]", "runtime.max_concurrent_trials=1", "runtime.workers=2"],
+            "on 2 GPU(s); idle: 6 (bound by runtime.max_concurrent_trials=1)",
+        ),
+        (["seeds=[0,1]", "runtime.max_concurrent_trials=1", "runtime.workers=8"], "on 8 GPU(s)"),
+    ):
+        assert _allocated(monkeypatch, tmp_path, nodes, *settings).devices == line
+    plan = plan_of(small_recipe(runtime={"engine": "torch"}))
+    keys = frozenset(stage.key for stage in plan.stages)
+    assert driver.stages_at_once(plan.trials, keys)[0] == 2, "RCL's entropy encoders"
+    assert driver.stages_at_once(plan.trials, frozenset()) == [0] * len(plan.trials), "what is there is not built"
+    context = Context(store=ArtifactStore(tmp_path / "store"), runtime=plan.recipe.runtime)
+    for at_once, line in ((None, "on 8 GPU(s)"), (3, "on 6 GPU(s); idle: 2 (bound by 3 trials at once)")):  # of a search
+        assert driver.allocate(plan, context, keys, work=on_cluster._work_of(plan, at_once)).devices == line

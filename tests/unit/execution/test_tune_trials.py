@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,15 +13,25 @@ from unittest.mock import Mock
 
 import pytest
 from ray import tune
+from ray.tune.schedulers import TrialScheduler
 
-from sentdist.errors import ResourceError, SweepStopped
-from sentdist.execution import trial_processes, trials, tune_run
+from sentdist.errors import ResourceError, StoreError, SweepStopped
+from sentdist.execution import trials
+from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.submission import Submission
-from sentdist.execution.tune_run import LOST_ACTORS, STOPPED, report_end, run_in_tune, take_failure
+from sentdist.execution.cluster.names import HEAD
+from sentdist.execution.searching import on_cluster
+from sentdist.execution.searching.on_cluster import NUMBER, RUNG_SCORE, SHARE
+from sentdist.execution.tune_run import LOST_ACTORS, STOPPED, report_end, take_failure
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
+from sentdist.stages.rung_records import RungScore
 from sentdist.store.store import ArtifactStore
 from tests.support.planning import plan_of, small_recipe
+
+TRIAL = SimpleNamespace(config={NUMBER: 7}, max_failures=3)
+SCORE = RungScore(**dict.fromkeys(RungScore.__dataclass_fields__, 1))  # type: ignore[arg-type]
+WRONG = StoreError(where="here", found="this", expected="that", remedy="None.")
 
 
 @pytest.fixture(scope="module")
@@ -48,19 +60,40 @@ def _run(
     return outcomes, lines, configs[0]
 
 
-def test_trials_begin_in_the_order_of_the_plan_and_no_more_at_once_than_there_is_room_for(
-    plan: Plan, submission: Submission, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, _, config = _run(plan, submission, monkeypatch)
-    search: Any = config.search_alg
-    suggested = [search.suggest(str(number)) for number in range(len(plan.trials))]
-    assert [one["trial"] for one in suggested] == [trial.key for trial in plan.trials]
-    assert search.suggest("") == search.FINISHED
-    assert config.max_concurrent_trials == 3 and config.num_samples == len(plan.trials)
-
-
 def _trial(plan: Plan, number: int, **reported: Any) -> Any:
     return SimpleNamespace(config=trials.config_of(plan.trials[number]), last_result=reported, max_failures=LOST_ACTORS)
+
+
+class Search:
+    """A search whose trials do as `does` says; it is given what Tune would have: scheduler, stopper, searcher."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.conductor, self.board, self.remote, self.kill = Mock(hours_left=None), Mock(spec=BoardClient), Mock(), Mock()
+        self.conductor.planned.recipe.name = "tiny"
+        self.conductor.trial.return_value = SimpleNamespace(rungs=[])
+        self.config: Any = None
+        self.does: Callable[[Any, Any], None] = lambda scheduler, stopper: None
+        self.submission = Submission(context=Context(store=ArtifactStore(folder)), sweep="tiny")
+        monkeypatch.setattr(on_cluster, "BoardClient", lambda *_: self.board)
+        monkeypatch.setattr(on_cluster.ray, "remote", self.remote)
+        monkeypatch.setattr(on_cluster.ray, "kill", self.kill)
+        monkeypatch.setattr(on_cluster, "run_in_tune", self._tune)
+
+    def _tune(self, name: str, store: Any, trial: Any, shared: Any, config: Any, *, stop: Any, callbacks: Any) -> None:
+        self.config = config
+        self.does(config.scheduler, stop)
+
+    def run(self) -> None:
+        on_cluster._fit(self.conductor, self.submission, at_once=3, print_line=lambda line: None)
+
+
+@pytest.fixture
+def search(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Search:
+    return Search(monkeypatch, tmp_path / "store")
+
+
+def _at(share: float) -> dict[str, Any]:
+    return {SHARE: share, RUNG_SCORE: json.dumps(asdict(SCORE))}
 
 
 def test_each_trial_without_scores_has_an_error(plan: Plan, submission: Submission, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,21 +103,21 @@ def test_each_trial_without_scores_has_an_error(plan: Plan, submission: Submissi
         store.commit(scored, folder, seconds=0.0, runtime={}, environment={}, results={})
 
     def ends(lines: Any) -> None:
-        task = scored.tasks[0].name
-        lines.on_trial_complete(0, [], _trial(plan, 0, **{task: 81.234}))
+        lines.on_trial_complete(0, [], _trial(plan, 0, **{scored.tasks[0].name: 81.234}))
         lines.on_trial_error(0, [], _trial(plan, 1))
 
-    outcomes, lines, _ = _run(plan, submission, monkeypatch, ends)
+    outcomes, lines, config = _run(plan, submission, monkeypatch, ends)
+    search: Any = config.search_alg
+    suggested = [search.suggest(str(number)) for number in range(len(plan.trials))]
+    assert [one["trial"] for one in suggested] == [trial.key for trial in plan.trials] and search.suggest("") == search.FINISHED
+    assert config.max_concurrent_trials == 3 and config.num_samples == len(plan.trials)
     first, second, *others = (outcomes[trial.key].error for trial in plan.trials)
     assert first is None and isinstance(second, ResourceError) and "lost 4 times" in str(second)
     assert others and {str(error) for error in others} == {"Tune ended without having run this trial"}
     assert lines[0].startswith(f"trial 1/{len(plan.trials)}  {plan.trials[0].name}: ") and " 81.23" in lines[0]
     assert lines[1:] == [f"trial 2/{len(plan.trials)}  {plan.trials[1].name}: FAILED"]
-
-
-def test_trials_of_a_sweep_that_was_stopped_were_stopped(plan: Plan, submission: Submission, monkeypatch: pytest.MonkeyPatch) -> None:
-    outcomes, lines, _ = _run(plan, submission, monkeypatch, lambda lines: lines.on_trial_result(0, [], _trial(plan, 0), {STOPPED: True}))
-    assert not lines and all(isinstance(outcome.error, SweepStopped) for outcome in outcomes.values())
+    outcomes, lines, _ = _run(plan, submission, monkeypatch, lambda lines: lines.on_trial_result(0, [], _trial(plan, 1), {STOPPED: True}))
+    assert not lines and {type(outcomes[trial.key].error) for trial in plan.trials[1:]} == {SweepStopped}
 
 
 def test_a_trial_tells_tune_of_its_own_training_alone(plan: Plan, submission: Submission, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,48 +140,6 @@ def test_a_trial_tells_tune_of_its_own_training_alone(plan: Plan, submission: Su
     assert shown == [{"step": 2, "dev_score": 20.0}, {"stsb": 81.0}]
 
 
-@pytest.fixture
-def tuner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Mock:
-    """Tune's own class, which does nothing but leave a file."""
-    made = Mock()
-
-    def fit() -> None:
-        run = made.call_args.kwargs["run_config"]
-        folder = Path(run.storage_path) / run.name
-        folder.mkdir()
-        (folder / "experiment_state.json").write_text("{}")
-        for callback in run.callbacks:
-            if isinstance(callback, trial_processes.TrialProcesses):
-                callback.on_trial_start(0, [], SimpleNamespace(temporary_state=SimpleNamespace(ray_actor="a process")))
-        made.ends()
-
-    made.return_value.fit = fit
-    for name in ("Tuner", "with_resources", "with_parameters"):
-        monkeypatch.setattr(tune, name, made if name == "Tuner" else Mock())
-    monkeypatch.setattr(tune_run, "_quieten", lambda: None)
-    monkeypatch.setattr(trial_processes.ray, "kill", made.kill)
-    monkeypatch.setattr(tune_run.tempfile, "gettempdir", lambda: str(tmp_path))
-    return made
-
-
-def test_tunes_own_files_are_kept_and_a_lost_process_is_begun_again(tuner: Mock, submission: Submission) -> None:
-    stop: Any = Mock(spec=tune.Stopper)
-    run_in_tune("mine", submission.context.store, Mock(), {}, tune.TuneConfig(), stop=stop)
-    run = tuner.call_args.kwargs["run_config"]
-    assert run.failure_config.max_failures == LOST_ACTORS and run.stop is stop
-    assert (Path(submission.context.store.root) / "tune" / "mine" / "experiment_state.json").exists()
-    assert not Path(run.storage_path).exists(), "nothing is left on the scratch disk"
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(143), RuntimeError("a bug")])
-def test_whatever_ends_tune_ends_the_processes_of_its_trials(error: BaseException, tuner: Mock, submission: Submission) -> None:
-    """Else a trial sees that its board is gone, opens another and has built what nobody waits for."""
-    tuner.ends.side_effect = error
-    with pytest.raises(type(error)):
-        run_in_tune("mine", submission.context.store, Mock(), {}, tune.TuneConfig(), stop=Mock(spec=tune.Stopper))
-    tuner.kill.assert_called_once_with("a process")
-
-
 def test_a_trial_that_fails_is_not_begun_again_and_parts_from_its_board(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[dict[str, Any]] = []
     monkeypatch.setattr(tune, "report", shown.append)
@@ -161,3 +152,69 @@ def test_a_trial_that_fails_is_not_begun_again_and_parts_from_its_board(monkeypa
     with report_end(board):
         raise SweepStopped(where="here", found="this", expected="that", remedy="None.")
     assert shown[1:] == [{STOPPED: True}] and take_failure(SimpleNamespace(), shown[1]) is None
+
+
+def test_a_search_that_ends_leaves_its_board_and_no_process(search: Search) -> None:
+    for ends in (None, KeyboardInterrupt(), RuntimeError("a bug")):
+        for stand_in in (search.board, search.kill):
+            stand_in.reset_mock()
+        search.does = Mock(side_effect=ends)
+        with pytest.raises(type(ends)) if ends else nullcontext():
+            search.run()
+        search.board.leave.assert_called_once_with()
+        search.kill.assert_called_once_with(search.remote.return_value.return_value.remote.return_value)
+        assert search.remote.call_args.kwargs == {"num_cpus": 0, "resources": HEAD}, "where it is not lost with a host"
+        assert search.config.max_concurrent_trials == 3
+
+
+def test_a_rung_is_counted_once_also_where_its_trial_was_lost_and_began_anew(search: Search) -> None:
+    reported: list[str] = []
+
+    def does(scheduler: Any, stopper: Any) -> None:
+        reported.append(scheduler.on_trial_result(None, TRIAL, _at(0.3)))
+        search.conductor.trial.return_value = SimpleNamespace(rungs=[SimpleNamespace(share=0.3)])
+        reported.append(scheduler.on_trial_result(None, TRIAL, _at(0.3)))
+        search.conductor.arrive.return_value = False
+        reported.append(scheduler.on_trial_result(None, TRIAL, _at(1.0)))
+        scheduler.on_trial_error(None, TRIAL)  # its process is lost too often
+
+    search.does = does
+    search.run()
+    assert [call.args for call in search.conductor.arrive.call_args_list] == [(7, 0.3, SCORE), (7, 1.0, SCORE)]
+    assert reported == [TrialScheduler.CONTINUE, TrialScheduler.CONTINUE, TrialScheduler.STOP]
+    number, error = search.conductor.fail.call_args.args
+    assert number == 7 and isinstance(error, ResourceError)
+
+
+def test_a_search_that_cannot_be_noted_ends_with_what_kept_it_from_that(search: Search) -> None:
+    search.conductor.arrive.side_effect = search.conductor.fail.side_effect = WRONG
+
+    def arrives(scheduler: Any, stopper: Any) -> None:
+        assert scheduler.on_trial_result(None, TRIAL, _at(0.3)) == TrialScheduler.STOP and stopper.stop_all()
+
+    def fails(scheduler: Any, stopper: Any) -> None:
+        scheduler.on_trial_error(None, TRIAL)
+        assert stopper.stop_all()
+
+    for search.does in (arrives, fails):
+        with pytest.raises(StoreError) as raised:
+            search.run()
+        assert raised.value is WRONG
+
+
+def test_a_search_ends_with_its_hours(search: Search) -> None:
+    found: list[bool] = []
+    search.does = lambda scheduler, stopper: found.append(stopper.stop_all())
+    for search.conductor.hours_left in (None, 1.5, 0.0):
+        search.conductor.next.reset_mock()
+        search.run()
+        assert search.conductor.next.called == found[-1], "which says why"
+    assert found == [False, False, True]
+
+    def stops(scheduler: Any, stopper: Any) -> None:
+        assert stopper("1", {STOPPED: True}) and stopper.stop_all()
+
+    search.conductor.hours_left, search.does = None, stops
+    with pytest.raises(SweepStopped):
+        search.run()
+    search.conductor.stop.assert_called_once_with(), "its hours rest"

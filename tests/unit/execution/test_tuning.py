@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -64,24 +65,18 @@ class Pretended(Tuning):
         return 5.0
 
 
-@pytest.mark.parametrize("really", [0.7, 1.0, 1.3])
-@pytest.mark.parametrize("default_s", [3.0, 20.0, 75.0, 150.0])
-@pytest.mark.parametrize("chooses", [DEFAULT, OTHER])
-@pytest.mark.parametrize("tried_after", [60.0, 1e9])
-def test_the_time_is_used_and_kept(really: float, default_s: float, chooses: Settings, tried_after: float) -> None:
-    expected = {str(DEFAULT): default_s, str(OTHER): 2.5 * default_s}
-    found = Pretended(expected=expected, really=really, chooses=chooses, tried_after=tried_after)
-    found.run()
-    spent = found.now + found._scoring_s + tuning.REPORT_S + tuning.FOR_REPORT * BUDGET
-    assert spent <= 1.05 * BUDGET
-    assert spent >= 0.9 * BUDGET or found.searched == tried_after, "unless nothing is left to try and no seed more would end in time"
-    assert found.searched >= min(tried_after, 0.2 * BUDGET)
-
-
-def test_a_training_that_takes_all_the_time_is_handed_over_alone() -> None:
-    found = Pretended(expected={str(DEFAULT): 455.0})
-    found.run()
-    assert found.best is not None and len(found.best.trials) == 1
+def test_the_time_is_used_and_kept() -> None:
+    for really, default_s, chooses, tried_after in itertools.product((0.7, 1.3), (3.0, 20.0, 150.0), (DEFAULT, OTHER), (60.0, 1e9)):
+        expected = {str(DEFAULT): default_s, str(OTHER): 2.5 * default_s}
+        found = Pretended(expected=expected, really=really, chooses=chooses, tried_after=tried_after)
+        found.run()
+        spent = found.now + found._scoring_s + tuning.REPORT_S + tuning.FOR_REPORT * BUDGET
+        assert spent <= 1.05 * BUDGET
+        assert spent >= 0.9 * BUDGET or found.searched == tried_after, "unless nothing is left to try and no seed more would end in time"
+        assert found.searched >= min(tried_after, 0.2 * BUDGET)
+    alone = Pretended(expected={str(DEFAULT): 455.0})
+    alone.run()
+    assert alone.best is not None and len(alone.best.trials) == 1, "a training that takes all the time"
 
 
 def test_what_fails_after_the_first_training_is_reported_and_costs_no_encoder(monkeypatch: pytest.MonkeyPatch) -> None:

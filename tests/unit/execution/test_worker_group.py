@@ -1,8 +1,7 @@
-"""What a worker group of Ray Train says when it ends; Ray Train itself is stood in for."""
+"""What a worker group of Ray Train is asked for, and says when it ends; Ray Train itself is stood in for."""
 
 from __future__ import annotations
 
-import signal
 from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
@@ -17,7 +16,7 @@ from ray.train.v2.api.exceptions import ControllerError, PreemptionError, Worker
 from ray.train.v2.api.preemption import PreemptionInfo
 from torch.distributed.distributed_c10d import Backend, BackendConfig
 
-from sentdist.errors import DataError, ResourceError
+from sentdist.errors import ResourceError
 from sentdist.execution import reserved
 from sentdist.execution.board import stage_task
 from sentdist.execution.board.attempts import GroupLostError
@@ -42,23 +41,37 @@ def _end_with(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     monkeypatch.setattr("ray.nodes", list)
 
 
-@pytest.mark.parametrize(
-    ("error", "origin"),
-    [
-        pytest.param(ActorDiedError(), GONE, id="the controller is killed"),
-        pytest.param(WorkerGroupError("", {0: RuntimeError("a peer is gone"), 1: ActorDiedError()}), GONE, id="a worker is killed"),
-        pytest.param(
-            WorkerGroupError("", {0: DataError(where="", found="", expected="", remedy=""), 1: ActorDiedError()}),
-            DataError,
-            id="a worker refuses",
-        ),
-    ],
-)
-def test_what_a_group_is_lost_to_reaches_the_board(monkeypatch: pytest.MonkeyPatch, error: Exception, origin: type[Exception]) -> None:
-    _end_with(monkeypatch, error)
-    with pytest.raises(GroupLostError) as found:
+GPUS = replace(GROUP, demand=replace(GROUP.demand, num_gpus=0.5, num_cpus=3.0))
+ELASTIC = replace(GROUP, demand=replace(GROUP.demand, workers=4, change=ElasticWidth(fewest=2, every_s=120.0)))
+
+
+def _asked(monkeypatch: pytest.MonkeyPatch, member: GroupMember) -> SimpleNamespace:
+    """What Ray Train is asked for, and the environment that it finds."""
+    trainer, environment = Mock(), dict[str, str]()
+    monkeypatch.setattr(worker_group, "TorchTrainer", trainer)
+    monkeypatch.setattr(worker_group.os, "environ", environment)
+    monkeypatch.setattr("ray.nodes", list)
+    worker_group.run_worker_group(member)
+    return SimpleNamespace(**trainer.call_args.kwargs, environment=environment)
+
+
+def test_what_a_group_is_lost_to_reaches_the_board(monkeypatch: pytest.MonkeyPatch) -> None:
+    peer, killed = RuntimeError("a peer is gone"), ActorDiedError()
+    refusal = ResourceError(where="runtime.gpus_per_worker", found="no CUDA", expected="one", remedy="Install it.")
+    ends: tuple[tuple[Exception, Any], ...] = (
+        (killed, GONE),  # the controller is
+        (WorkerGroupError("", {0: peer, 1: killed}), GONE),
+        (WorkerGroupError("", {0: refusal, 1: killed}), ResourceError),
+        (ControllerError(RayTaskError("execute", "Traceback …", refusal).as_instanceof_cause()), ResourceError),  # while it is set up
+    )
+    for error, origin in ends:
+        _end_with(monkeypatch, error)
+        with pytest.raises(GroupLostError) as found:
+            worker_group.run_worker_group(GROUP)
+        assert isinstance(found.value.origin, origin)
+    _end_with(monkeypatch, ControllerError(RuntimeError("no group could be started")))
+    with pytest.raises(ControllerError):  # what Ray Train cannot do itself is no loss
         worker_group.run_worker_group(GROUP)
-    assert isinstance(found.value.origin, origin)
 
 
 def test_hosts_that_were_given_notice_are_a_loss_that_is_reported_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,60 +90,19 @@ def test_hosts_that_were_given_notice_are_a_loss_that_is_reported_as_that(monkey
     assert not was_announced(ActorDiedError()) and not was_announced(RuntimeError("a peer is gone"))
 
 
-def test_what_ray_train_cannot_do_itself_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    _end_with(monkeypatch, ControllerError(RuntimeError("no group could be started")))
-    with pytest.raises(ControllerError):
-        worker_group.run_worker_group(GROUP)
-
-
-def test_what_a_worker_raises_while_the_group_is_set_up_reaches_the_board(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As an error of Ray Train's own it would be reported as a traceback of its processes."""
-    unusable = ResourceError(where="runtime.gpus_per_worker", found="no CUDA", expected="one", remedy="Install it.")
-    raised = RayTaskError("execute", "Traceback …", unusable).as_instanceof_cause()
-    _end_with(monkeypatch, ControllerError(raised))
-    with pytest.raises(GroupLostError) as found:
-        worker_group.run_worker_group(GPUS)
-    assert found.value.origin is unusable
-
-
-@pytest.mark.parametrize("why", [None, "built without CUDA"])
-def test_workers_with_gpus_say_so_before_their_group_is_set_up_where_torch_cannot_use_one(
-    why: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    set_up = Mock()
-    monkeypatch.setattr(worker_group._TorchBackend, "on_start", set_up)
-    monkeypatch.setattr(reserved, "why_unusable", lambda: why)
-    monkeypatch.setattr(reserved, "keep_gpu_memory_whole", Mock())
-    config = _asked(monkeypatch, GPUS).torch_config
-    workers: Any = SimpleNamespace(execute=lambda act, *args: act(*args))
-    with nullcontext() if why is None else pytest.raises(ResourceError, match="built without CUDA"):
-        config.backend_cls().on_start(workers, config)
-    assert set_up.called == (why is None)
+def test_workers_with_gpus_say_so_before_their_group_is_set_up_where_torch_cannot_use_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    for why in (None, "built without CUDA"):
+        set_up = Mock()
+        monkeypatch.setattr(worker_group._TorchBackend, "on_start", set_up)
+        monkeypatch.setattr(reserved, "why_unusable", lambda why=why: why)
+        monkeypatch.setattr(reserved, "keep_gpu_memory_whole", Mock())
+        with monkeypatch.context() as patched:
+            config = _asked(patched, GPUS).torch_config
+        workers: Any = SimpleNamespace(execute=lambda act, *args: act(*args))
+        with nullcontext() if why is None else pytest.raises(ResourceError, match="built without CUDA"):
+            config.backend_cls().on_start(workers, config)
+        assert set_up.called == (why is None)
     assert _asked(monkeypatch, GROUP).torch_config.backend_cls is worker_group._TorchBackend
-
-
-def test_what_starts_ray_train_is_given_the_cluster_it_is_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ray Train's helpers inherit it; tests/cluster/test_board.py sees it there."""
-    drive = Mock()
-    monkeypatch.setattr(stage_task, "_drive", drive)
-    monkeypatch.setattr(stage_task.ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="10.0.0.1:6379"))
-    stage_task.start_group(GROUP)
-    assert drive.options.call_args.kwargs["runtime_env"]["env_vars"] == {"RAY_ADDRESS": "10.0.0.1:6379"}
-    drive.options.return_value.remote.assert_called_once_with(GROUP)
-
-
-GPUS = replace(GROUP, demand=replace(GROUP.demand, num_gpus=0.5, num_cpus=3.0))
-ELASTIC = replace(GROUP, demand=replace(GROUP.demand, workers=4, change=ElasticWidth(fewest=2, every_s=120.0)))
-
-
-def _asked(monkeypatch: pytest.MonkeyPatch, member: GroupMember) -> SimpleNamespace:
-    """What Ray Train is asked for, and the environment that it finds."""
-    trainer, environment = Mock(), dict[str, str]()
-    monkeypatch.setattr(worker_group, "TorchTrainer", trainer)
-    monkeypatch.setattr(worker_group.os, "environ", environment)
-    monkeypatch.setattr("ray.nodes", list)
-    worker_group.run_worker_group(member)
-    return SimpleNamespace(**trainer.call_args.kwargs, environment=environment)
 
 
 def test_a_group_is_tried_again_by_the_board_alone_unless_its_size_may_change(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,52 +121,30 @@ def test_a_group_has_the_workers_and_devices_of_its_demand(monkeypatch: pytest.M
     assert fixed.scaling_config.resources_per_worker == {"CPU": 1.0}
     assert gpus.scaling_config.use_gpu and gpus.scaling_config.resources_per_worker == {"CPU": 3.0, "GPU": 0.5}
     assert (fixed.torch_config.backend, gpus.torch_config.backend) == ("gloo", worker_group.GPU_BACKEND)
-    assert elastic.scaling_config.num_workers == (2, 4) and elastic.scaling_config.elastic_resize_monitor_interval_s == 120.0
-
-
-def test_a_group_with_gpus_serves_what_lies_on_them_and_what_lies_on_the_host() -> None:
-    """NCCL alone serves no tensor on the host, where ranks tell each other of errors and checkpoints. And Ray sets NCCL up by that name."""
     served = BackendConfig(Backend(worker_group.GPU_BACKEND)).get_device_backend_map()
-    assert (served["cpu"], served["cuda"]) == ("gloo", "nccl") and _is_backend_nccl(worker_group.GPU_BACKEND)
-
-
-def test_a_worker_computes_with_its_own_cpus_and_asks_for_no_gpu_that_it_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    variables = [_asked(monkeypatch, member).run_config.worker_runtime_env["env_vars"] for member in (GROUP, GPUS)]
+    assert (served["cpu"], served["cuda"]) == ("gloo", "nccl"), "NCCL alone serves no tensor on the host"
+    assert _is_backend_nccl(worker_group.GPU_BACKEND), "Ray sets NCCL up by that name"
+    assert elastic.scaling_config.num_workers == (2, 4) and elastic.scaling_config.elastic_resize_monitor_interval_s == 120.0
+    variables = [one.run_config.worker_runtime_env["env_vars"] for one in (fixed, gpus)]
     assert [one["OMP_NUM_THREADS"] for one in variables] == ["1", "3"]
     assert variables[0]["DS_ACCELERATOR"] == "cpu" and "DS_ACCELERATOR" not in variables[1]
 
 
-def test_a_training_leaves_the_handler_of_interrupts_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ray Train's own holds the controller, and with it processes that outlive their training."""
-    found = signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs behind an `&` ignores it
-    trainer = Mock()
-    trainer.return_value.fit = lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)
-    monkeypatch.setattr(worker_group, "TorchTrainer", trainer)
-    monkeypatch.setattr("ray.nodes", list)
-    try:
-        worker_group.run_worker_group(GROUP)
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, found)
-
-
-@pytest.mark.parametrize(("way", "reserves"), [("task", {"num_cpus": 1.5, "num_gpus": 0.5}), ("group", {"num_cpus": 0})])
-def test_who_stays_reserves_what_it_needs_and_who_drives_a_group_nothing(
-    way: Literal["task", "group"], reserves: dict[str, float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started = Mock()
-    monkeypatch.setattr(stage_task, "_stay" if way == "task" else "_drive", started)
+def test_who_stays_reserves_what_it_needs_and_who_drives_a_group_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What starts Ray Train is given the cluster it is on: Ray Train's helpers inherit it."""
     monkeypatch.setattr(stage_task.ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="10.0.0.1:6379"))
-    stage_task.start_group(replace(GROUP, demand=Demand(way=way, workers=1, num_cpus=1.5, num_gpus=0.5)))
-    options = started.options.call_args.kwargs
-    assert {name: value for name, value in options.items() if name.startswith("num_")} == reserves and options["max_retries"] == 0
-
-
-def test_a_process_that_had_a_gpu_serves_nobody_else_and_notes_wait_for_no_cpu() -> None:
-    """CUDA reads once which GPU it may use; and a note of a failure must not wait for the trainings of others."""
-    tasks: Any = stage_task
-    assert tasks._stay._max_calls == 1
-    assert tasks.note_failed._num_cpus == tasks.note_stopped._num_cpus == 0
+    asked: tuple[tuple[Literal["task", "group"], str, dict[str, float]], ...] = (
+        ("task", "_stay", {"num_cpus": 1.5, "num_gpus": 0.5}),
+        ("group", "_drive", {"num_cpus": 0}),
+    )
+    for way, name, reserves in asked:
+        started = Mock()
+        monkeypatch.setattr(stage_task, name, started)
+        stage_task.start_group(member := replace(GROUP, demand=Demand(way=way, workers=1, num_cpus=1.5, num_gpus=0.5)))
+        options = started.options.call_args.kwargs
+        assert {name: value for name, value in options.items() if name.startswith("num_")} == reserves and options["max_retries"] == 0
+        started.options.return_value.remote.assert_called_once_with(member)
+    assert options["runtime_env"]["env_vars"] == {"RAY_ADDRESS": "10.0.0.1:6379"}
 
 
 def test_a_driver_that_is_interrupted_before_its_group_is_up_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,9 +154,9 @@ def test_a_driver_that_is_interrupted_before_its_group_is_up_ends_with_it(monkey
         drive._function(GROUP)
 
 
-@pytest.mark.parametrize(("num_nodes", "period", "watches"), [(1, "0.2", "0"), (2, "0.2", "1"), (64, "2.0", "1")])
-def test_ray_trains_controller_is_quick_on_small_clusters_and_never_gives_up_waiting(num_nodes: int, period: str, watches: str) -> None:
-    found = worker_group.controller_environment(num_nodes)
-    assert found["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] == period
-    assert found["RAY_TRAIN_ENABLE_PREEMPTION_WATCHER"] == watches
-    assert int(found["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"]) > 24 * 3600
+def test_ray_trains_controller_is_quick_on_small_clusters_and_never_gives_up_waiting() -> None:
+    for num_nodes, period, watches in ((1, "0.2", "0"), (2, "0.2", "1"), (64, "2.0", "1")):
+        found = worker_group.controller_environment(num_nodes)
+        assert found["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] == period
+        assert found["RAY_TRAIN_ENABLE_PREEMPTION_WATCHER"] == watches
+        assert int(found["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"]) > 24 * 3600

@@ -13,6 +13,7 @@ import pytest
 from sentdist.errors import DataError
 from sentdist.execution.board import worker_groups
 from sentdist.execution.board.attempts import GroupLostError
+from sentdist.execution.board.speeds import Speeds
 from sentdist.execution.board.submission import Submission
 from sentdist.execution.board.worker_groups import NoGroupError, StartedGroup, WorkerGroups
 from sentdist.execution.demand import Demand, stage_demand
@@ -24,7 +25,9 @@ from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Scores, Train
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
+from tests.support.virtual_time import run_in_virtual_time
 
+SECONDS = {"quick": 100.0, "slow": 1000.0}  # that a stage takes
 GROUP = Demand(way="group", workers=2, num_cpus=1.0, num_gpus=0.0)
 TASK = Demand(way="task", workers=1, num_cpus=1.0, num_gpus=0.0)
 GPU = Demand(way="task", workers=1, num_cpus=1.0, num_gpus=1.0)
@@ -34,15 +37,28 @@ def _stage(number: int) -> Stage:
     return RowsCorpus(source=f"toy/{number}", source_revision="1")
 
 
+def _play(scene: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(scene, 20))
+
+
+def _artifact(source: str) -> Any:
+    return source  # `WorkerGroups` hands on whatever is no error
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_groups, "GRACE_S", 0.01)
+
+
 @dataclass
 class Toys:
-    """A board's groups. A group is a coroutine; `act` gives the answer to each order, or raises what ends the group."""
+    """A board's groups. A group is a coroutine; `act` gives the answer to each order, or raises what ends the group. devices: of each."""
 
     act: Callable[[Any], Any]
     at_once: int = 1
     is_wanted: bool = False
     linger_s: float = 0.05
-    starts_in_s: float = 0.0
+    devices: dict[str, str] = field(default_factory=dict)
     begun: list[tuple[str, str]] = field(default_factory=list)  # name of the group, source of the stage
     left: list[str] = field(default_factory=list)
     aborted: list[str] = field(default_factory=list)
@@ -65,96 +81,31 @@ class Toys:
         return StartedGroup(ended=task, abort=abort)
 
     async def _live(self, name: str) -> None:
-        await asyncio.sleep(self.starts_in_s)
         number = 0
-        while (order := await self.groups.next_order(name, number, is_first=True, device="")) is not None:
+        while (order := await self.groups.next_order(name, number, is_first=True, device=self.devices.get(name, ""))) is not None:
             number = order.number
             assert isinstance(order.stage, RowsCorpus)
             self.begun.append((name, order.stage.source))
-            found = self.act(order.stage.source)
+            found = self.act(order.stage.source) if name not in self.devices else asyncio.sleep(SECONDS[self.devices[name]], "built")
             answer = await found if asyncio.iscoroutine(found) else found
             self.groups.finish(name, number, answer)
         self.left.append(name)
-
-
-def _play(scene: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scene, 20))
-
-
-def _artifact(source: str) -> Any:
-    return source  # `WorkerGroups` hands on whatever is no error
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_groups, "GRACE_S", 0.01)
 
 
 def test_one_group_builds_stage_after_stage_and_leaves_when_nothing_comes() -> None:
     async def scene() -> None:
         toys = Toys(_artifact)
         assert await asyncio.gather(*(toys.build(number) for number in range(3))) == ["toy/0", "toy/1", "toy/2"]
+        toys.groups.finish("workers-1", 1, _artifact("an answer to an earlier order"))
         assert await toys.build(3) == "toy/3"
         assert [name for name, _ in toys.begun] == ["workers-1"] * 4
         await asyncio.sleep(0.3)
         assert toys.left == ["workers-1"] and not toys.aborted
         assert await toys.build(4) == "toy/4"
         assert toys.begun[-1][0] == "workers-2"
-
-    _play(scene())
-
-
-def test_an_answer_to_an_earlier_order_is_none_to_this_one() -> None:
-    async def scene() -> None:
-        goes_on = asyncio.Event()
-
-        async def act(source: str) -> Any:
-            await goes_on.wait()
-            return source
-
-        toys = Toys(lambda source: source if source == "toy/0" else act(source))
-        assert await toys.build(0) == "toy/0"
-        second = toys.build(1)
-        while len(toys.begun) < 2:
-            await asyncio.sleep(0)
-        toys.groups.finish("workers-1", 1, _artifact("toy/0"))
-        goes_on.set()
-        assert await second == "toy/1"
-
-    _play(scene())
-
-
-def test_who_waited_for_a_group_to_rest_lets_it_go_only_if_it_built_nothing_since(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def no_rest(*_: object) -> None: ...
-
-    async def scene() -> None:
-        toys = Toys(_artifact, is_wanted=True)
-        rest = toys.groups._rest
-        monkeypatch.setattr(toys.groups, "_rest", no_rest)
-        assert [await toys.build(number) for number in range(2)] == ["toy/0", "toy/1"]
-        group = toys.groups._groups["workers-1"]
-        await rest(group, 1)
-        assert group.is_idle and not toys.left
-        await rest(group, 2)
-        assert not group.is_idle and toys.left == ["workers-1"]
-
-    _play(scene())
-
-
-def test_as_many_groups_work_at_once_as_the_submission_may_have() -> None:
-    async def scene() -> None:
-        toys = Toys(lambda source: asyncio.sleep(0.05, source), at_once=2)
-        await asyncio.gather(*(toys.build(number) for number in range(6)))
-        assert {name for name, _ in toys.begun} == {"workers-1", "workers-2"}
-
-    _play(scene())
-
-
-def test_what_has_the_longest_way_to_a_score_comes_first() -> None:
-    async def scene() -> None:
-        toys = Toys(lambda source: asyncio.sleep(0.02, source))
-        await asyncio.gather(*(toys.build(number, distance=distance) for number, distance in enumerate([0, 1, 0, 3, 1])))
-        assert [source for _, source in toys.begun] == [f"toy/{number}" for number in (0, 3, 1, 4, 2)]  # the first found nobody before it
+        several = Toys(lambda source: asyncio.sleep(0.05, source), at_once=2)
+        await asyncio.gather(*(several.build(number) for number in range(6)))
+        assert {name for name, _ in several.begun} == {"workers-1", "workers-2"}, "as many as the submission may have"
 
     _play(scene())
 
@@ -208,44 +159,41 @@ def test_an_idle_group_goes_at_once_when_anything_else_waits_for_room() -> None:
         await toys.build(2)
         await toys.groups.make_room()
         assert toys.left == ["workers-1", "workers-2"]
-
-    _play(scene())
-
-
-def test_an_idle_group_of_another_shape_makes_room() -> None:
-    async def scene() -> None:
-        toys = Toys(_artifact, linger_s=60.0)
-        await toys.build(0)
-        assert await toys.build(1, replace(GROUP, workers=4)) == "toy/1"
-        assert toys.left == ["workers-1"] and toys.begun[-1][0] == "workers-2"
-
-    _play(scene())
-
-
-def test_an_error_of_a_stage_reaches_who_asked_and_its_processes_are_not_used_again() -> None:
-    async def scene() -> None:
-        error = DataError(where="toy", found="nothing", expected="something", remedy="Fix it.")
-        toys = Toys(lambda source: error if source == "toy/0" else source)
-        with pytest.raises(DataError, match="nothing"):
-            await toys.build(0)
-        assert await toys.build(1) == "toy/1"
-        assert [name for name, _ in toys.begun] == ["workers-1", "workers-2"]
+        await toys.build(3)
+        assert await toys.build(4, replace(GROUP, workers=4)) == "toy/4", "one of another shape makes room, too"
+        assert toys.left[2:] == ["workers-3"] and toys.begun[-1][0] == "workers-4"
 
     _play(scene())
 
 
 def test_the_end_of_a_group_is_the_error_of_what_it_built_and_of_nothing_else() -> None:
     async def scene() -> None:
-        def act(source: str) -> str:
+        error = DataError(where="toy", found="nothing", expected="something", remedy="Fix it.")
+
+        def act(source: str) -> Any:
             if source == "toy/0":
                 raise GroupLostError(RuntimeError("connection closed by peer"))
-            return source
+            return error if source == "toy/2" else source
 
         toys = Toys(act)
         first, second = toys.build(0), toys.build(1)
         with pytest.raises(GroupLostError):
             await first
         assert await second == "toy/1"
+        with pytest.raises(DataError, match="nothing"):
+            await toys.build(2)
+        assert await toys.build(3) == "toy/3"
+        assert [name for name, _ in toys.begun] == ["workers-1", "workers-2", "workers-2", "workers-3"], (
+            "after an error they are not used again"
+        )
+
+        async def leaves(name: str) -> None:
+            assert await toys.groups.next_order(name, 0, is_first=True, device="") is not None
+
+        await toys.groups.make_room()
+        toys._live = leaves  # type: ignore[method-assign]
+        with pytest.raises(GroupLostError):  # it leaves with work in its hands
+            await toys.build(4)
 
     _play(scene())
 
@@ -261,19 +209,6 @@ def test_who_is_cancelled_ends_the_group_that_works_for_him_and_leaves_the_line_
             await first
         assert await second == "toy/1"
         assert toys.aborted == ["workers-1"] and ("workers-2", "toy/2") not in toys.begun
-
-    _play(scene())
-
-
-def test_a_group_that_is_still_starting_is_let_come_up_before_it_goes() -> None:
-    async def scene() -> None:
-        toys = Toys(_artifact, starts_in_s=0.1)
-        work = toys.build(0)
-        await asyncio.sleep(0.02)
-        work.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await work
-        assert toys.left == ["workers-1"] and not toys.aborted and not toys.begun
 
     _play(scene())
 
@@ -303,17 +238,31 @@ def test_the_other_workers_see_an_order_when_the_first_has_begun_it() -> None:
     _play(scene())
 
 
-def test_a_group_that_leaves_with_work_in_its_hands_is_lost() -> None:
-    """Then the board tries again, as often as the recipe allows."""
+def test_a_kind_that_never_ended_on_a_device_takes_what_its_speed_makes_of_it() -> None:
+    speeds = Speeds()
+    assert speeds.expected_s("train", "quick") is None
+    for seconds in (10.0, 12.0, 500.0):
+        speeds.note("train", "quick", seconds)
+    assert speeds.expected_s("train", "quick") == 12.0
+    assert speeds.expected_s("train", "slow") is None, "nothing is known of it"
+    speeds.note("bank", "quick", 2.0)
+    speeds.note("bank", "slow", 8.0)
+    assert speeds.expected_s("train", "slow") == 48.0
 
+
+def test_what_has_the_longest_way_to_a_score_comes_first_and_quick_devices_are_waited_for() -> None:
     async def scene() -> None:
-        toys = Toys(_artifact)
+        toys = Toys(_artifact, linger_s=60.0)
+        await asyncio.gather(*(toys.build(number, distance=distance) for number, distance in enumerate([0, 1, 0, 3, 1])))
+        assert [source for _, source in toys.begun] == [f"toy/{number}" for number in (0, 3, 1, 4, 2)]  # the first found nobody before it
+        mixed = Toys(_artifact, at_once=2, linger_s=2000.0, devices={"workers-1": "quick", "workers-2": "slow"})
+        await asyncio.gather(*(mixed.build(number) for number in (0, 1)))
+        began_s = asyncio.get_running_loop().time()
+        await asyncio.gather(*(mixed.build(number) for number in range(2, 6)))
+        assert asyncio.get_running_loop().time() - began_s < 500.0 and {name for name, _ in mixed.begun[2:]} == {"workers-1"}
+        await asyncio.gather(*(mixed.build(number) for number in range(20)))
+        assert 1 <= [name for name, _ in mixed.begun[6:]].count("workers-2") <= 2, "the quick one has too much to do"
+        await mixed.groups.close()
+        await toys.groups.close()
 
-        async def quietly(name: str) -> None:
-            assert await toys.groups.next_order(name, 0, is_first=True, device="") is not None
-
-        toys._live = quietly  # type: ignore[method-assign]
-        with pytest.raises(GroupLostError):
-            await toys.build(0)
-
-    _play(scene())
+    run_in_virtual_time(scene())
