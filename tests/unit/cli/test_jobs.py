@@ -15,17 +15,8 @@ from sentdist.inference.opening import IN_A_JOB, store_root
 def test_the_command_for_a_job_names_places_from_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     reported = job_command("sweep", Path("my recipes/a.yaml"), "--set", "about=it's mine", store="results", data=Path("data"))
-    expected = [
-        "rayjobs.sweep",
-        "my recipes/a.yaml",
-        "--set",
-        "about=it's mine",
-        "--store",
-        f"{tmp_path}/results",
-        "--data",
-        f"{tmp_path}/data",
-    ]
-    assert shlex.split(reported) == expected
+    places = ["--store", f"{tmp_path}/results", "--data", f"{tmp_path}/data"]
+    assert shlex.split(reported) == ["rayjobs.sweep", "my recipes/a.yaml", "--set", "about=it's mine", *places]
     tuned = job_command("sweep", Path(".sentdist/tuned/faq/recipe.yaml"), store="s3://bucket/store", data=None)
     assert shlex.split(tuned) == ["rayjobs.sweep", f"{tmp_path}/.sentdist/tuned/faq/recipe.yaml", "--store", "s3://bucket/store"]
 

@@ -63,26 +63,6 @@ def test_the_command_trains_on_the_file_and_scores_rows_held_out_of_it(
     assert ("sentdist export" in found.output) == has_gained and "sentdist report own" in found.output
     leaks = done(["leaks", *(word for word in command[1:] if word != "--local"), *small])
     assert leaks.exit_code == 0 and Path(".sentdist/leaks/own.csv").read_text().count("\n") == 1, leaks.output
-
-
-def test_all_rows_are_trained_on_and_none_twice(command: list[str], tmp_path: Path) -> None:
-    rows = "".join(f"How do I reset device {number}?,Hold the button of device {number}.\n" for number in range(20_000))
-    (tmp_path / "pairs.csv").write_text(f"question,answer\n{rows}")
-    found = done(["plan", *(word for word in command[1:] if word != "--local"), "--set", "corpus.held_out.near=null"])
-    assert "20,000 rows: 18,000 train, 1,000 dev, 1,000 test" in found.output and re.search(r"train +1 +1 +– +1 +35,968\b", found.output), (
-        found.output
-    )
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (None, 'Did you mean "'),
-        ("questions,x,y,z\na b,b c,c d,d e\n", "--set 'corpus.columns=["),
-        ("a b c\n", "separated by one of commas"),
-    ],
-)
-def test_what_is_wrong_with_the_file_is_reported_first(command: list[str], tmp_path: Path, content: str | None, said: str) -> None:
-    (tmp_path / ("pears.csv" if content is None else "pairs.csv")).write_text(content or "")
-    found = done(command)
-    assert found.exit_code == 2 and said in found.output
+    Path("pairs.csv").write_text("questions,x,y,z\na b,b c,c d,d e\n")
+    refused = done(command)
+    assert refused.exit_code == 2 and "--set 'corpus.columns=[" in refused.output

@@ -71,17 +71,9 @@ def test_a_plan_has_its_stages_before_and_after_they_are_built(tiny: tuple[objec
     assert 0 < grown["seconds_on_gpus"] <= 3600 * grown["gpu_hours"]
 
 
-def test_what_else_there_is_to_say_goes_to_stderr(tiny: tuple[object, ...], tmp_path: Path) -> None:
-    (tmp_path / "data" / "mine.csv").write_text("sentence1;sentence2;score\n" + "".join(f"a {n};b {n};{n}\n" for n in range(9)))
-    answer = _call("plan", *tiny, "--set", "evaluation.tasks=[sts=mine]", "--format", "json")
-    assert answer.exit_code == 0 and json.loads(answer.stdout)["recipe"] == "tiny"
-    assert "semicolons" in answer.stderr
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (("--format", "xml"), "--format"),
         (("--format", "json", "--trials"), "--trials has no effect"),
         (
             ("--format", "json", "--set", "search={suggest: random, samples: 2, space: {training.learning_rate: {log: [1e-4, 1e-2]}}}"),

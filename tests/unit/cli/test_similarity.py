@@ -49,37 +49,28 @@ def related(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("pairs")
+    folder = tmp_path_factory.mktemp("pairs of mine")
     (folder / "pairs.csv").write_text("head,tail\n" + "".join(f"{one},{other}\n" for one, other in zip(HEADS, TAILS, strict=True)))
-    (folder / "heads.txt").write_text("\n".join(HEADS))
-    (folder / "tails.txt").write_text("\n".join(TAILS))
-    (folder / "fewer.txt").write_text("\n".join(TAILS[:3]))
-    (folder / "single.txt").write_text(TAILS[0])
+    for name, lines in {"heads": HEADS, "tails": TAILS, "fewer": TAILS[:3]}.items():
+        (folder / f"{name}.txt").write_text("\n".join(lines))
     return {path.stem: path for path in folder.iterdir()}
-
-
-def test_two_sentences_have_a_cosine(tiny_encoder_dir: Path, embeddings: np.ndarray) -> None:
-    answer = _call("similarity", tiny_encoder_dir, SENTENCES[0], SENTENCES[1])
-    assert answer.exit_code == 0, answer.output
-    np.testing.assert_allclose(float(answer.output), _cosines(embeddings[:1], embeddings[1:2])[0], **CLOSE)
 
 
 def test_two_columns_two_files_and_a_table_of_scores_agree(
     tiny_encoder_dir: Path, embeddings: np.ndarray, files: dict[str, Path], tmp_path: Path
 ) -> None:
     expected = _cosines(embeddings[:4], embeddings[4:])
+    alone = _call("similarity", tiny_encoder_dir, HEADS[0], TAILS[0])
+    np.testing.assert_allclose(float(alone.output), expected[0], **CLOSE)
     named = ("--column", "head", "--column", "tail")
-    for arguments in (
-        (files["pairs"],),
-        (files["heads"], files["tails"]),
-        (files["pairs"], *named),
-        (files["pairs"], files["pairs"], *named),
-    ):
+    for arguments in ((files["pairs"],), (files["heads"], files["tails"]), (files["pairs"], files["pairs"], *named)):
         answer = _call("similarity", tiny_encoder_dir, *arguments)
         assert answer.exit_code == 0, answer.output
         np.testing.assert_allclose(np.array(answer.output.split(), dtype=float), expected, **CLOSE)
     for out, read in ((tmp_path / "out.csv", pyarrow.csv.read_csv), (tmp_path / "out.parquet", pq.read_table)):
-        assert _call("similarity", tiny_encoder_dir, files["pairs"], "--out", out).exit_code == 0
+        out.write_text("kept")
+        assert _call("similarity", tiny_encoder_dir, files["pairs"], "--out", out).exit_code == 2 and out.read_text() == "kept"
+        assert _call("similarity", tiny_encoder_dir, files["pairs"], "--out", out, "--overwrite").exit_code == 0
         table = read(out)
         assert (table["sentence1"].to_pylist(), table["sentence2"].to_pylist()) == (list(HEADS), list(TAILS))
         np.testing.assert_allclose(table["score"].to_numpy(), expected, **CLOSE)
@@ -93,13 +84,11 @@ def test_relations_score_pairs_as_a_recipe_s_view_does(
         return sum(w / 1.5 * _cosines(first_SD + r, second_SD) for w, r in zip((1.0, 0.5), RELATIONS.vectors, strict=True))
 
     forward, backward = weighted(embeddings[:4], embeddings[4:]), weighted(embeddings[4:], embeddings[:4])
-    answer = _call("similarity", related, files["pairs"], "--relation", "entailment", "--relation", "twin=0.5", "--directions", directions)
-    assert answer.exit_code == 0, answer.output
     expected = np.maximum(forward, backward) if directions == "max_both" else forward
-    np.testing.assert_allclose(np.array(answer.output.split(), dtype=float), expected, **CLOSE)
-    for place, pair in enumerate(zip(HEADS, TAILS, strict=True)):
-        alone = _call("similarity", related, *pair, "--relation", "entailment", "--relation", "twin=0.5", "--directions", directions)
-        np.testing.assert_allclose(float(alone.output), expected[place], **CLOSE)
+    asked = ("--relation", "entailment", "--relation", "twin=0.5", "--directions", directions)
+    for pairs, scores in (((files["pairs"],), expected), ((HEADS[1], TAILS[1]), expected[1:2])):
+        answer = _call("similarity", related, *pairs, *asked)
+        np.testing.assert_allclose(np.array(answer.output.split(), dtype=float), scores, **CLOSE)
 
 
 def test_two_sentences_are_shown_under_every_relation(related: Path, embeddings: np.ndarray) -> None:
@@ -110,61 +99,30 @@ def test_two_sentences_are_shown_under_every_relation(related: Path, embeddings:
     np.testing.assert_allclose(shown, [_cosines(one + twin, other)[0], _cosines(other + twin, one)[0], _cosines(one, other)[0]], **CLOSE)
 
 
-@pytest.mark.parametrize(("trained", "used"), [("cls_last_five", "cls_last_five"), ("cls_mlp_train_only", "cls"), ("mean", "cls")])
-def test_relations_of_other_embeddings_score_nothing(
-    trained: str, used: str, tiny_encoder_dir: Path, files: dict[str, Path], tmp_path: Path
-) -> None:
-    folder = tmp_path / "encoder"
-    SentenceEncoder.load(tiny_encoder_dir, pooling=trained).save(
-        folder, card=EncoderCard(base_model="tiny", base_revision=None, objective="rse")
-    )
-    write_relations(folder, replace(RELATIONS, pooling=trained))
-    answer = _call("similarity", folder, files["pairs"], "--relation", "twin", "--pooling", used)
-    assert answer.exit_code == 2 and f"pooling {used} for relations that were trained with {trained}" in answer.stderr
-    answer = _call("similarity", folder, SENTENCES[0], SENTENCES[1], "--pooling", used)
-    assert answer.exit_code == 0 and -1 <= float(answer.output) <= 1, "the cosine alone"
+def test_relations_of_other_embeddings_score_nothing(tiny_encoder_dir: Path, files: dict[str, Path], tmp_path: Path) -> None:
+    for trained, used in (("cls_mlp_train_only", "cls"), ("mean", "cls")):
+        folder = tmp_path / trained
+        SentenceEncoder.load(tiny_encoder_dir, pooling=trained).save(
+            folder, card=EncoderCard(base_model="tiny", base_revision=None, objective="rse")
+        )
+        write_relations(folder, replace(RELATIONS, pooling=trained))
+        answer = _call("similarity", folder, files["pairs"], "--relation", "twin", "--pooling", used)
+        assert answer.exit_code == 2 and f"pooling {used} for relations that were trained with {trained}" in answer.stderr
+        answer = _call("similarity", folder, SENTENCES[0], SENTENCES[1], "--pooling", used)
+        assert answer.exit_code == 0 and -1 <= float(answer.output) <= 1, "the cosine alone"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("{encoder}", "{pairs}x"), "no such file"),
-        (("{encoder}", "{heads}", "{fewer}"), "only 3 rows in"),
-        (("{encoder}", "{heads}", "{single}"), "only 1 row in"),
-        (("{encoder}", "{pairs}", "--column", "head", "--column", "tale"), 'Did you mean "tail"?'),
-        (("{encoder}", "a man", "{heads}"), "'a man': found a sentence; expected a file of sentences"),
-        (("{encoder}", "a man plays"), "one sentence, 'a man plays'; expected two, or a file of pairs"),
-        (("{encoder}", "a man", " "), "' '"),
-        (("{encoder}", "{pairs}", "--relation", "twin"), "no relations beside it"),
-        (("{related}", "{pairs}", "--relation", "twins"), 'Did you mean "twin"?'),
-        (("{related}", "{pairs}", "--relation", "twin=0"), "no weight above 0"),
-        (("{related}", "{pairs}", "--relation", "twin=-1"), "a weight from 0 up"),
-        (("{related}", "{pairs}", "--relation", "twin", "--directions", "both"), "one of max_both, one"),
-        (("{encoder}", "{pairs}", "--out", "{heads}"), "suffix '.txt'"),
-        (("{encoder}", "a man", "a dog", "--out", "scores.csv"), "Leave --out out"),
-    ],
-)
-def test_a_mistake_is_reported_in_one_sentence(
-    arguments: tuple[str, ...], words: str, tiny_encoder_dir: Path, related: Path, files: dict[str, Path]
-) -> None:
-    answer = _call("similarity", *(argument.format(encoder=tiny_encoder_dir, related=related, **files) for argument in arguments))
-    assert answer.exit_code == 2, answer.output
-    assert words in answer.stderr
-    assert len(answer.stderr.splitlines()) == 1
+MISTAKES = [
+    (("{encoder}", "{heads}", "{fewer}"), "only 3 rows in"), (("{encoder}", "{pairs}", "--column", "head", "--column", "tale"), 'Did you mean "tail"?'),
+    (("{encoder}", "a man", "{heads}"), "'a man': found a sentence"), (("{encoder}", "a man plays"), "one sentence, 'a man plays'"),
+    (("{encoder}", "a man", " "), "' '"), (("{encoder}", "{pairs}", "--relation", "twin"), "no relations beside it"),
+    (("{related}", "{pairs}", "--relation", "twins"), 'Did you mean "twin"?'), (("{related}", "{pairs}", "--relation", "twin=0"), "no weight above 0"),
+    (("{related}", "{pairs}", "--relation", "twin", "--directions", "both"), "one of max_both, one"),
+    (("{encoder}", "{pairs}", "--out", "{heads}"), "suffix '.txt'"), (("{encoder}", "a man", "a dog", "--out", "scores.csv"), "Leave --out out"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("more", "stays"), [((), True), (("--overwrite",), False)])
-def test_scores_that_are_there_stay_unless_asked(
-    more: tuple[str, ...], stays: bool, tiny_encoder_dir: Path, files: dict[str, Path], tmp_path: Path
-) -> None:
-    (out := tmp_path / "scores.csv").write_text("kept")
-    answer = _call("similarity", tiny_encoder_dir, files["pairs"], "--out", out, *more)
-    assert (answer.exit_code, out.read_text() == "kept") == ((2, True) if stays else (0, False)), answer.output
-
-
-def test_names_of_files_may_hold_spaces(tiny_encoder_dir: Path, files: dict[str, Path], tmp_path: Path) -> None:
-    spaced = [shutil.copy(files[name], tmp_path / f"my {name}.txt") for name in ("heads", "tails")]
-    assert (
-        _call("similarity", tiny_encoder_dir, *spaced).output
-        == _call("similarity", tiny_encoder_dir, files["heads"], files["tails"]).output
-    )
+def test_a_mistake_is_reported_in_one_sentence(tiny_encoder_dir: Path, related: Path, files: dict[str, Path]) -> None:
+    for arguments, words in MISTAKES:
+        answer = _call("similarity", *(argument.format(encoder=tiny_encoder_dir, related=related, **files) for argument in arguments))
+        assert answer.exit_code == 2 and words in answer.stderr and len(answer.stderr.splitlines()) == 1, answer.output

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from sentdist.cli import app, own_data
-from sentdist.errors import DataError
 from sentdist.execution.tuning import Tuning
 from sentdist.execution.workplaces import ThisProcess
 from sentdist.plan.recipe import load_recipe
@@ -28,9 +28,7 @@ def words(tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     rows = [f"a {who} {what} in the {where};the {who} in the {where} {what}" for who in WHO for what in WHAT for where in WHERE]
     (tmp_path / "mine.csv").write_text("anchor;positive\n" + "\n".join(rows) + "\n")
-    return [
-        "tune",
-        "mine.csv",
+    asked = [
         "--budget",
         "10m",
         "--trials",
@@ -43,6 +41,7 @@ def words(tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatc
         "--methods",
         "contrastive",
     ]
+    return ["tune", "mine.csv", *asked]
 
 
 def call(words: list[str]) -> Result:
@@ -87,24 +86,19 @@ def test_who_stops_gets_the_best_that_is_finished(words: list[str], moment: str,
     assert len(list((tmp_path / ".sentdist/tuned/tune-mine").glob("encoder-*"))) == (moment == "search"), found.output
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (["--budget", "soon"], "30m, 2h"),
-        (["--methods", "ranking"], '"ranking" is not one of'),
-        (["--shape", "lists"], "expected one of pairs, triplets"),
-        (["--columns", "a,b"], "columns a, b"),
-        (["--no-header", "--columns", "anchor,positive"], "columns 1, 2"),
-        (["--encoder", "owner/name"], "`sentdist pin owner/name` prints it"),
-        (["--encoder", "minilm"], "Did you mean minilm-l6 (packaged: sentence-transformers/all-MiniLM-L6-v2)?"),
-        (["--budget", "5s"], "expected a minute or more"),
-        (["--name", "Bad_Name!"], "Say --name bad_name."),
-        (["--max-length", "100000"], "takes 40 tokens"),
-    ],
-)
-def test_a_mistake_is_reported_before_anything_is_built(words: list[str], more: list[str], said: str, tmp_path: Path) -> None:
-    found = call([*words, *more])
-    assert found.exit_code == 2 and said in found.output, found.output
+MISTAKES = [
+    (["--budget", "soon"], "30m, 2h"), (["--budget", "5s"], "expected a minute or more"), (["--methods", "ranking"], '"ranking" is not one of'),
+    (["--shape", "lists"], "expected one of pairs, triplets"), (["--columns", "a,b"], "columns a, b"),
+    (["--no-header", "--columns", "anchor,positive"], "columns 1, 2"), (["--encoder", "owner/name"], "`sentdist pin owner/name` prints it"),
+    (["--encoder", "minilm"], "Did you mean minilm-l6"), (["--name", "Bad_Name!"], "Say --name bad_name."), (["--max-length", "100000"], "takes 40 tokens"),
+    (["--encoding", "klingon"], "found 'klingon'"),
+]  # fmt: skip
+
+
+def test_a_mistake_is_reported_before_anything_is_built(words: list[str], tmp_path: Path) -> None:
+    for more, said in MISTAKES:
+        found = call([*words, *more])
+        assert found.exit_code == 2 and said in found.output, found.output
     assert not (tmp_path / ".sentdist/store").exists() and not list(tmp_path.rglob("recipe.yaml"))
 
 
@@ -122,24 +116,37 @@ def test_another_search_is_not_written_over(words: list[str], tmp_path: Path, mo
     assert "something that is no recipe" in call(words).output and recipe.read_text() == "mine: 1\n"
 
 
-def test_an_encoder_keeps_the_pooling_that_it_declares(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_said_of_the_file_and_its_encoders_stands_in_the_recipe(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Tuning, "run", lambda self: None)
+    monkeypatch.setattr(own_data, "QUICK_BYTES", 0)
     declares_cls(Path(words[words.index("--encoder") + 1]), tmp_path / "cls")
-    assert call([*words, "--encoder", str(tmp_path / "cls")]).exit_code == 0
-    recipe = load_recipe(tmp_path / ".sentdist/tuned/tune-mine/search.yaml")
-    assert [method.encoder["pooling"] for method in recipe.methods.values()] == ["mean", "mean", "cls", "cls"]
-
-
-def test_the_first_line_may_be_said_to_name_the_columns(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Tuning, "run", lambda self: None)
-    rows = (tmp_path / "mine.csv").read_text().partition("\n")[2]
-    (tmp_path / "mine.csv").write_text(f"What have they said?;What can one also say?\n{rows}")
-    recipe = tmp_path / ".sentdist/tuned/tune-mine/search.yaml"
-    for option, number in (("--header", 75), ("--no-header", 76)):
-        found = call([*words, option])
-        assert found.exit_code == 0, found.output
-        assert f"\n{number} rows" in found.output
-        assert f"header: {'true' if number == 75 else 'false'}" in recipe.read_text()
+    for number, option in enumerate(("--header", "--no-header")):
+        found = call(
+            [
+                *words,
+                option,
+                "--shape",
+                "pairs",
+                "--columns",
+                "1,2" if number else "anchor, positive",
+                "--out",
+                f"here{number}",
+                "--encoder",
+                str(tmp_path / "cls"),
+            ]
+        )
+        assert found.exit_code == 0 and f"\n{75 + number} rows" in found.output and "Looking through mine.csv" in found.stderr, found.output
+        recipe = load_recipe(tmp_path / f"here{number}/search.yaml")
+        corpus: Any = recipe.corpus
+        assert (corpus.header, corpus.shape, list(corpus.columns)) == (
+            not number,
+            "pairs",
+            ["1", "2"] if number else ["anchor", "positive"],
+        )
+        assert recipe.search is not None and recipe.search.samples == 2 and recipe.training.max_length == recipe.evaluation.max_length == 20
+        assert [method.encoder["pooling"] for method in recipe.methods.values()] == ["mean", "mean", "cls", "cls"], "as each declares"
     (tmp_path / "mine.jsonl").write_text('{"anchor": "a", "positive": "b"}')
     assert "--header: found mine.jsonl, whose columns have names" in call([words[0], "mine.jsonl", *words[2:], "--header"]).output
 
@@ -152,29 +159,6 @@ def test_a_commit_follows_the_at_of_a_name_and_not_of_a_folder(tmp_path: Path, m
     assert split_commit("a@b/file.csv") == ("a@b/file.csv", None) and split_commit("minilm-l6") == ("minilm-l6", None)
     assert place_of("hub:owner/data@abc") == ("hub:owner/data", "abc")
     assert place_of("a@b/file.csv") == (str(tmp_path / "a@b/file.csv"), None) and place_of("nowhere.csv") == ("nowhere.csv", None)
-
-
-def test_an_encoding_that_there_is_not_is_reported_once(words: list[str]) -> None:
-    found = call([*words[:2], "--local", "--encoding", "klingon"])
-    assert found.exit_code == 2 and "found 'klingon'; expected an encoding that Python knows" in found.stderr
-    assert "Value error" not in found.stderr
-
-
-def test_a_header_is_said_of_packed_files_and_of_text() -> None:
-    for name in ("a.csv.gz", "a.txt", "A.TSV"):
-        own_data.corpus_fields(name, shape=None, columns="", header=True, encoding=None)
-    for name in ("a.jsonl.gz", "a.parquet"):
-        with pytest.raises(DataError) as refused:
-            own_data.corpus_fields(name, shape=None, columns="", header=True, encoding=None)
-        assert refused.value.where == "--header"
-
-
-@pytest.mark.parametrize("quick", [0, own_data.QUICK_BYTES])
-def test_who_waits_for_a_large_file_is_shown_for_what(quick: int, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of thousands of rows nothing was said for a minute on a busy machine."""
-    monkeypatch.setattr(own_data, "QUICK_BYTES", quick)
-    found = call([*words[:2], "--local", "--methods", "none"])
-    assert found.exit_code == 2 and ("Looking through mine.csv for texts that are alike" in found.stderr) == (quick == 0)
 
 
 def test_a_folder_of_parts_is_searched_as_one_table(words: list[str], tmp_path: Path) -> None:

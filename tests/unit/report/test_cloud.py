@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from matplotlib.figure import Figure
 
 from sentdist.errors import DataError
-from sentdist.report import cloud
 from sentdist.report.cloud import Sample, cloud_drawings, embedding_map, principal_plane, singular_spectra
-from sentdist.report.inline_svg import inline_svg
-from sentdist.stages.scores.cloud import SAMPLED_PAIRS, sampled_pairs
+from sentdist.stages.scores.cloud import sampled_pairs
 from sentdist.store.sweep import SweepRecord, TrialRecord
 from tests.support.tasks_data import evaluated
 from tests.support.tiny_data import write_data
@@ -54,15 +48,6 @@ def test_a_rotation_of_the_embeddings_leaves_the_map_alone(samples: dict[str, Sa
     assert points["turned"] == pytest.approx(points["base"], abs=1e-5)  # written with six digits
 
 
-def test_a_page_says_the_sentence_of_every_point_and_stays_well_formed(samples: dict[str, Sample]) -> None:
-    drawing = embedding_map(samples, task="t")
-    page = inline_svg(drawing)
-    assert page.count("<title>") == 80
-    assert "<title>sentence &lt;39&gt; &amp; more (news)</title>" in page
-    ElementTree.fromstring(page)
-    assert "sentence" not in drawing.svg
-
-
 def test_rare_parts_share_a_colour(samples: dict[str, Sample]) -> None:
     many = sample_of(samples["base"].embeddings, ["big"] * 30 + [f"small{number}" for number in range(10)])
     parts = {row["part"] for row in csv.DictReader(io.StringIO(embedding_map({"one": many}, task="t").table))}
@@ -75,11 +60,6 @@ def test_a_plane_holds_all_variance_of_points_in_a_plane() -> None:
     assert points.shape == (30, 2) and share == pytest.approx(1.0)
 
 
-def test_a_logarithmic_axis_says_its_numbers_in_plain_figures() -> None:
-    drawing = singular_spectra({"one": [np.geomspace(1.0, 1e-5, 8)]})
-    assert "mathdefault" not in drawing.svg and "<!-- 0.001 -->" in drawing.svg  # beside each text drawn as a path stands what it says
-
-
 def test_seeds_of_different_widths_are_refused() -> None:
     with pytest.raises(DataError, match="as many in every seed"):
         singular_spectra({"one": [np.ones(3), np.ones(4)]})
@@ -87,24 +67,5 @@ def test_seeds_of_different_widths_are_refused() -> None:
         embedding_map({}, task="t")
 
 
-@given(st.integers(1, 5000))
-def test_sampled_pairs_are_distinct_rows_of_the_task(num_pairs: int) -> None:
-    rows = sampled_pairs(num_pairs)
-    assert len(set(rows)) == len(rows) == min(num_pairs, SAMPLED_PAIRS)
-    assert min(rows) >= 0 and max(rows) < num_pairs
-
-
 def test_sampled_pairs_are_spread_evenly() -> None:
     assert sampled_pairs(300) == list(range(0, 300, 2)) and sampled_pairs(450)[-1] == 447
-
-
-def test_long_names_of_systems_do_not_run_into_each_other(samples: dict[str, Sample], monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[Figure] = []
-    monkeypatch.setattr(cloud, "save", lambda figure, **_: drawn.append(figure))
-    names = [f"rcl (batch_size={size}, learning_rate=3e-05, phis={{0.01, 0.02, 0.03}})" for size in (128, 256)]
-    embedding_map(dict(zip(names, samples.values(), strict=True)), task="t")
-    drawn[0].draw_without_rendering()
-    titles = [axes._left_title for axes in drawn[0].axes]  # type: ignore[attr-defined]  # where the house has titles
-    assert [title.get_text().replace("\n", "") for title in titles] == names
-    first, second = (title.get_window_extent() for title in titles)
-    assert not first.overlaps(second)

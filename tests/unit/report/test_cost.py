@@ -6,7 +6,6 @@ import csv
 import io
 
 import pytest
-from matplotlib.image import imread
 
 from sentdist.errors import DataError
 from sentdist.evaluation.significance import Difference
@@ -93,28 +92,3 @@ def test_a_forest_by_task_has_a_line_for_every_comparison() -> None:
         ("RCL", "STS12"), ("RCL", "STS13"), ("SimCSE", "STS13"),
     ]  # fmt: skip
     assert "on one scale" in drawing.caption
-
-
-def test_of_many_systems_a_figure_names_the_best_at_each_cost_and_its_table_all() -> None:
-    many = [
-        Cost(system=f"system {place}", scores=[70.0 + place % 10], alone_s=10.0 + place, shared_s=10.0 + place, num_trials=1)
-        for place in range(40)
-    ]
-    drawing = cost_plot(many, unit="score")
-    assert "Of 40 systems, those are named that no cheaper one equals" in drawing.caption
-    assert [place for place in range(40) if f"<!-- system {place} -->" in drawing.svg] == list(range(10)), "each better than all before"
-    assert len(list(csv.DictReader(io.StringIO(drawing.table)))) == 40
-
-
-def test_a_forest_of_many_systems_draws_those_that_differ_most_and_its_names_are_whole() -> None:
-    differences = {
-        f"a system of a long name (learning_rate=0.000{place})": {
-            task: Difference(difference=place - 1.3, low=place - 2.0, high=place - 0.6, p=0.1, table_p=0.2, about="seeds") for task in TASKS
-        }
-        for place in range(45)
-    }
-    drawing = task_forest(differences, baseline="Eq. 1", tasks=TASKS, unit="score")
-    assert "The 40 of 45 systems that differ most" in drawing.caption
-    assert len(list(csv.DictReader(io.StringIO(drawing.table)))) == 45 * len(TASKS)
-    picture = imread(io.BytesIO(drawing.png))
-    assert picture[:, :4].min() == 1.0, "white at the left border, where names would be cut"

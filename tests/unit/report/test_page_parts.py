@@ -6,7 +6,6 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,8 +18,8 @@ from sentdist.report import paper_page
 from sentdist.report.columns import AVERAGE
 from sentdist.report.comparisons import Comparison
 from sentdist.report.leaks import Leaked
-from sentdist.report.page_head import finding, page_facts, rests_on, spoken_rows
-from sentdist.report.paper_page import OurRow, report_paper
+from sentdist.report.page_head import finding, rests_on, spoken_rows
+from sentdist.report.paper_page import OurRow
 from sentdist.report.printed import STS_COLUMNS, PaperRow, PaperTable
 from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.sweep_report import _geometry_rows, _stage_rows
@@ -29,8 +28,6 @@ from sentdist.report.tables import ResultTable, build_table
 from sentdist.report.works import _of_machines, _of_tests
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord
-from tests.support.synthetic_sweeps import fill_store
-from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 
 def _table(scores: dict[str, Sequence[float]], *, baseline: str | None = None, tasks: Sequence[str] = ("t",), **given: Any) -> ResultTable:
@@ -126,24 +123,6 @@ def _record(key: str, kind: str = "train", *, created_at: str = "2026-01-02T03:0
     )  # fmt: skip
 
 
-def test_the_head_of_a_page_says_the_newest_versions_and_all_machines_and_a_few_seeds() -> None:
-    records = {
-        "a": _record("a", created_at="2026-02-01T00:00:00Z", torch="2.1", processor="Xeon", commit="abc"),
-        "b": _record("b", created_at="2026-03-01T10:20:30Z", torch="2.2", ray="2.60", processor="Xeon",
-                     runtime={"workers": 4, "gpus_per_worker": 1.0}),
-        "c": _record("c", created_at="2026-01-01T00:00:00Z", torch="2.0", processor="Xeon", runtime={"workers": 2, "gpus_per_worker": 0.5}),
-        "d": _record("d", "scores", created_at="2026-01-05T00:00:00Z", processor="of a score"),
-    }  # fmt: skip
-    trials = tuple(
-        TrialRecord(key=f"k{seed}", method="m", cell="m", name="m", params={}, seed=seed, fold=None, train="a", stages=())
-        for seed in range(5)
-    )
-    found = page_facts(_sweep(None, trials=trials), records, [])
-    assert (found["finished"], found["made with"]) == ("2026-03-01 10:20:30 UTC", "torch 2.2, ray 2.60")
-    assert (found["trials"], found["seeds"], found["commit"]) == ("5", "0, 1, 2 and 2 more", "abc")
-    assert found["machine"] == "Xeon, Xeon, 4 GPU, Xeon, 2 × 0.5 GPU"
-
-
 PRINTED = PaperTable(
     paper="rcl", number="9", caption="c", base="Eq. 1", columns=("STS12", "STS13", "Avg"),
     rows=(PaperRow(label="Eq. 1", scores=(70.0, 72.0, 71.0)), PaperRow(label="RCL", scores=(74.0, 71.0, 72.5), starred=("STS12",), printed={"STS13": 11.0}),
@@ -177,22 +156,6 @@ def test_our_row_says_what_it_gains_over_our_base_how_far_it_is_from_theirs_and_
     assert paper_page._our_row(PRINTED, PRINTED.rows[1], replace(own, base=None)).cells[-1] == ("",)
 
 
-@pytest.mark.parametrize(("ours", "titles"), [(None, ["t", "u"]), ("u", ["u"])])
-def test_a_printed_table_may_name_the_one_of_ours_that_it_is_about(
-    ours: str | None, titles: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two benchmarks have a column CR."""
-    tables = [replace(_table({"rcl": [score]}, tasks=["STS12"]), title=title) for title, score in (("t", 1.0), ("u", 2.0))]
-    sweep = SimpleNamespace(paper="p", records=lambda store: {})
-    found = {"sweep_names": ["s"], "load_sweep": sweep, "sweep_rows": SimpleNamespace(facts={"rcl": SimpleNamespace(line="")}),
-             "sweep_leaks": None, "result_tables": tables}  # fmt: skip
-    for name, answer in found.items():
-        monkeypatch.setattr(paper_page, name, lambda *_, answer=answer: answer)
-    printed: Any = SimpleNamespace(tables={"9": replace(PRINTED, ours=ours)}, further=None, our_rows=lambda facts: {"9": {"rcl": "RCL"}})
-    rows = paper_page._our_rows(SimpleNamespace(), "p", printed)["9"]["RCL"]  # type: ignore[arg-type]
-    assert [{1.0: "t", 2.0: "u"}[row.line.cells["STS12"].summary.mean] for row in rows] == titles  # type: ignore[union-attr]
-
-
 def test_sharing_spares_each_time_but_the_first() -> None:
     records = {key: _record(key, kind).model_copy(update={"seconds": 10.0}) for key, kind in (("c", "corpus"), ("t", "train"))}
     trials = tuple(
@@ -214,23 +177,6 @@ def test_an_average_counts_over_the_same_tasks_alone() -> None:
         table = replace(PRINTED, columns=columns, rows=())
         assert (list(table.columns_in(few.columns)), list(table.columns_in(whole.columns))) == (of_few, list(columns))
         assert "Avg" not in table.columns_in((*whole.columns, "STR"))
-
-
-def test_the_sweeps_of_a_paper_stand_one_beneath_the_other_and_those_of_others_nowhere(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    data, methods = write_data(tmp_path / "data"), tiny_values(tiny_encoder_dir)["methods"]
-    assert isinstance(methods, dict)
-    methods["rcl"]["phis"] = [0.01, 0.02, 0.03, 0.04]  # type: ignore[call-overload, index]
-    for name, paper in (("one", "rcl"), ("two", "rcl"), ("theirs", "simcse"), ("nobody's", None)):
-        values = tiny_values(tiny_encoder_dir, name=name.replace("'", ""), paper=paper, methods=methods)
-        plan, context = tiny_plan(values, data=data, store=tmp_path / "store")
-        fill_store(context.store, plan, noise=lambda trial: 1.0, num_items={"stsb": 30})
-    table = report_paper(context.store, "rcl").markdown.split("## Table 3")[1].split("## Table 4")[0].splitlines()
-    place = next(number for number, line in enumerate(table) if line.startswith("| RCL |"))
-    assert [line.split("|")[1].strip().partition(";")[0] for line in table[place + 1 : place + 3]] == [
-        "↳ rcl (one, 1 seed",
-        "↳ rcl (two, 1 seed",
-    ]
-    assert "theirs" not in "".join(table) and "nobodys" not in "".join(table)
 
 
 @pytest.mark.parametrize(

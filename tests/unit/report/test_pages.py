@@ -9,7 +9,6 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
-from jinja2 import UndefinedError
 from matplotlib import rcParams
 from matplotlib.image import imread
 
@@ -17,16 +16,13 @@ from sentdist.errors import DataError
 from sentdist.evaluation.significance import NOTHING_VARIES, Difference
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report import citations
-from sentdist.report.block import Block
 from sentdist.report.figures import LearningCurve, heat_map, learning_curves, regulators_curve
 from sentdist.report.forest import forest_plot
 from sentdist.report.papers.rcl import PAPER_REGULATORS, PAPER_TABLES
 from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.side_by_side import side_by_side
-from sentdist.report.style import Drawing, styles_of
-from sentdist.report.sweep_report import SweepPage
+from sentdist.report.style import Drawing
 from sentdist.report.tables import ResultTable, build_table
-from sentdist.report.templating import render
 from tests.support.pages import html_part, markdown_part
 
 pytestmark = pytest.mark.pixels
@@ -85,15 +81,6 @@ def test_figures_state_what_they_show(drawings: list[Drawing]) -> None:
     last = [record for record in csv.DictReader(io.StringIO(learning.table)) if record["quantity"] == "dev score"][-1]
     assert (last["label"], last["step"], last["mean"], last["seeds"]) == ("RCL", "199", "81.5", "2")
     assert "single,0.85,,,,nothing" in forest.table
-
-
-def test_titles_of_long_phi_sets_take_lines_of_their_own_and_no_width() -> None:
-    """SVG text is drawn as paths, so the size says it: a title that is broken makes the figure taller,
-    not its neighbours' titles unreadable."""
-    short = heat_map({("32", "{.01}"): [80.0], ("32", "{.02}"): [81.0]}, unit=UNIT)
-    long = heat_map({("32", "{0.01, 0.02, 0.03, 0.04, 0.05}"): [80.0], ("32", "{.02}"): [81.0]}, unit=UNIT)
-    heights, widths = zip(*(imread(io.BytesIO(drawing.png), format="png").shape[:2] for drawing in (short, long)), strict=True)
-    assert heights[1] > heights[0] and widths[1] == widths[0]
 
 
 def test_seeds_that_stopped_early_leave_the_later_steps() -> None:
@@ -163,50 +150,3 @@ def test_citations_are_complete_and_refuse_unknown_keys() -> None:
     assert markdown_part("citation_list", citations.cite(["rcl"])).startswith("1. Mingxi Tan, Alexis Rolland and Andong Tian (2022).")
     with pytest.raises(DataError, match="typo"):
         citations.cite(["typo"])
-
-
-def _page(**given: object) -> SweepPage:
-    return SweepPage(**{"title": "A & B", "lead": ("Lead.",), "facts": {}, "recipe": "", "citations": (), **given})  # type: ignore[arg-type]
-
-
-def test_page_is_self_contained(drawings: list[Drawing]) -> None:
-    scores = Block(title="Scores, all", said=["a < b"], header=["a"], rows=[["1 & 2"]], drawings=drawings)
-    text = render("sweep.html.jinja", page=_page(facts={"Seeds": "3"}, first=(scores,), recipe="name: <x>\n\nseeds: [0]"))
-    assert '<a href="#scores-all">' in text and '<section id="scores-all">' in text and "A &amp; B" in text and "a &lt; b" in text
-    assert "<code>name: &lt;x&gt;\n\nseeds: [0]</code>" in text and "1 &amp; 2" in text
-    assert not re.search(r"<script|<link|<img|@import|src=", text)
-    identifiers = re.findall(r'\bid="([^"]+)"', text)
-    assert len(identifiers) == len(set(identifiers))
-    for reference in re.findall(r'(?:xlink:href="#|url\(#)([^")]+)', text):
-        assert reference in identifiers
-
-
-def test_a_page_links_its_sections_in_their_order() -> None:
-    text = render("sweep.html.jinja", page=_page(first=(Block(title="First"),), details=(Block(title="Later on"),)))
-    assert re.findall(r'<a href="#([^"]+)">', text) == ["first", "details"]
-    assert re.findall(r'<section id="([^"]+)">', text) == ["first", "details"]
-    assert re.findall(r"<summary>([^<]+)</summary>", text) == ["Later on", "Recipe, without its defaults", "Citations", "BibTeX"]
-
-
-def test_commands_in_sentences_are_code_and_nothing_else_is() -> None:
-    block = Block(title="t", said=["Type `sentdist leaks RECIPE` now, not `<b>` or `a|b` or a lone ` and *stars*."])
-    html, markdown = html_part("block", block), markdown_part("block", block)
-    assert "Type <code>sentdist leaks RECIPE</code> now, not `&lt;b&gt;` or `a|b` or a lone ` and *stars*." in html
-    assert "Type `sentdist leaks RECIPE` now, not \\`&lt;b&gt;\\` or \\`a\\|b\\` or a lone \\` and \\*stars\\*." in markdown
-
-
-def test_a_template_that_names_what_is_not_there_is_refused() -> None:
-    with pytest.raises(UndefinedError, match="page"):
-        render("sweep.html.jinja")
-
-
-def test_a_system_looks_alike_in_all_figures_of_a_report() -> None:
-    """The order in which a figure shows systems changes nothing, where the report has made their styles."""
-    styles = styles_of(["untouched", "Eq. 1", "RCL"])
-    assert len({style.color for style in styles.values()}) == len({style.marker for style in styles.values()}) == 3
-    curves = [
-        LearningCurve(label=label, seed=0, steps=[0, 1], losses=[1.0, 0.5], dev_steps=[1], dev_scores=[70.0]) for label in ("RCL", "Eq. 1")
-    ]
-    drawn = learning_curves(curves, dev_unit=UNIT, styles=styles).svg
-    assert styles["RCL"].color.lower() in drawn and styles["Eq. 1"].color.lower() in drawn
-    assert styles["untouched"].color.lower() not in drawn, "a colour is not given to another system because its own is not shown"

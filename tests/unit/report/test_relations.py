@@ -10,11 +10,9 @@ from typing import cast
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from sentdist.errors import DataError
-from sentdist.report import relations
 from sentdist.report.papers.rse import PAPER_LINKS
 from sentdist.report.relations import link_rows, printed_link_rows, relation_drawings, relation_matrix, weight_curves
 from sentdist.report.style import Drawing
@@ -43,19 +41,6 @@ def test_a_matrix_of_relations() -> None:
     assert (found["mean"], found["sd"], found["seeds"]) == ("-0.25", "0.353553", "2")
     assert drawing.caption == "Cosines between the relation vectors of RSE, mean over 2 seeds."
     assert relation_matrix(NAMES, [one, other], system="RSE", name="relations") == drawing
-
-
-def test_a_cell_has_the_colour_of_its_number_and_stands_at_its_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[Figure] = []
-    monkeypatch.setattr(relations, "save", lambda figure, **_: drawn.append(figure))
-    cosines = np.array([[1.0, -0.5, 0.2], [-0.5, 1.0, 0.7], [0.2, 0.7, 1.0]])
-    relation_matrix(NAMES, [cosines], system="RSE", name="relations")
-    axes = drawn[0].axes[0]
-    across, up = ([NAMES.index(label.get_text()) for label in labels] for labels in (axes.get_xticklabels(), axes.get_yticklabels()))
-    colours = np.asarray(axes.collections[0].get_array()).reshape(3, 3)
-    np.testing.assert_array_equal(colours, cosines[np.ix_(up, across)])
-    said = {tuple(int(at) for at in text.get_position()[::-1]): float(text.get_text().replace("−", "-")) for text in axes.texts}
-    assert said == {place: colours[place] for place in np.ndindex(3, 3)}
 
 
 def test_a_single_seed_has_no_spread() -> None:
