@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from sentdist.objectives.info_nce import InfoNCE
-from sentdist.objectives.objective_spec import ObjectiveSpec
 from sentdist.objectives.rcl import RCL
 from sentdist.objectives.regulators import Regulators
 from sentdist.objectives.supmpn import SupMPN
@@ -39,26 +36,17 @@ def said_of(changes: dict[str, object], *, view: View | None = None) -> str:
     return rest.removeprefix(", ")
 
 
-@pytest.mark.parametrize(
-    ("objective", "said"),
-    [
+def test_an_objective_and_a_corpus_say_what_they_have_of_their_own() -> None:
+    terms = (Term(objective=InfoNCE(temperature=0.05)), Term(objective=Regulators(), weight=0.1))
+    for objective, said in (
         (RCL(), ""),
         (RCL(regulator_temperature=1.0), ""),  # the main term's
         (RCL(temperature=0.05, regulator_temperature=0.05, hard_negatives=False), "temperature 0.05, hard negatives off"),
         (RCL(regulator_temperature=0.3, regulator_weight=0.5), "regulator temperature 0.3, regulator weight 0.5"),
         (SupMPN(), ""),
-    ],
-)
-def test_an_objective_says_what_it_has_of_its_own(objective: ObjectiveSpec, said: str) -> None:
-    assert reported(objective) == said
-
-
-def test_the_terms_of_a_sum_say_their_weights() -> None:
-    terms = (Term(objective=InfoNCE(temperature=0.05)), Term(objective=Regulators(), weight=0.1))
-    assert reported(Sum(terms=terms)) == "info_nce weight 1, info_nce temperature 0.05, regulators weight 0.1"
-
-
-def test_a_corpus_says_its_size_and_its_groups() -> None:
+        (Sum(terms=terms), "info_nce weight 1, info_nce temperature 0.05, regulators weight 0.1"),
+    ):
+        assert reported(objective) == said
     assert reported(SupMPN(), RowsCorpus(source="nli/triplets", source_revision="1", limit=4000)) == "limit 4000"
     assert reported(SupMPN(), GroupedCorpus(parts=PARTS)) == ""
     assert reported(SupMPN(), GroupedCorpus(parts=PARTS, num_positives=3, num_negatives=1)) == "positives 3, negatives 1"
@@ -73,24 +61,16 @@ def test_what_chose_the_weights_is_said() -> None:
 
 
 def test_dropouts_beginnings_and_readings_that_no_printed_row_has_are_said() -> None:
-    plain, others = said_of({}), []
-    others.append(said_of({"regularizers": Regularizers(attention_dropout=0.2, drophead=0.1)}))
-    others.append(said_of({"start": TRAIN}))
-    others.append(said_of({"training": TRAIN.training.model_copy(update={"freeze_encoder": True})}))
-    others.append(said_of({}, view=View(postprocess="whiten")))
-    others.append(said_of({}, view=View(channels=(0, 64))))
     weights = (RelationWeight(relation="entailment", weight=1.0),)
-    others.append(said_of({}, view=View(relations=RelationalScoring(weights=weights, directions="one"))))
-    expected = (
-        "attention dropout 0.2, drophead 0.1",
-        "after info_nce",
-        "encoder frozen",
-        "postprocess whiten",
-        "channels 0 to 64",
-        "directions one",
-    )
-    for found, said in zip(others, expected, strict=True):
-        assert said in found and said not in plain
+    for changes, view, said in (
+        ({"regularizers": Regularizers(attention_dropout=0.2, drophead=0.1)}, None, "attention dropout 0.2, drophead 0.1"),
+        ({"start": TRAIN}, None, "after info_nce"),
+        ({"training": TRAIN.training.model_copy(update={"freeze_encoder": True})}, None, "encoder frozen"),
+        ({}, View(postprocess="whiten"), "postprocess whiten"),
+        ({}, View(channels=(0, 64)), "channels 0 to 64"),
+        ({}, View(relations=RelationalScoring(weights=weights, directions="one")), "directions one"),
+    ):
+        assert said in said_of(changes, view=view) and said not in said_of({})
 
 
 def test_an_encoder_says_whether_it_is_whole() -> None:

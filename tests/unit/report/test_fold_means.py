@@ -41,24 +41,9 @@ def test_a_row_waits_for_all_of_its_folds() -> None:
     assert fold_means(sweep, records, {"MAP": "faqir"}) == []
 
 
-def test_the_average_in_a_terminal_is_of_seeds_that_have_every_task(tmp_path: Path) -> None:
-    sweep, store, records = _scored(tmp_path, ["sts12", "sts13"])
-    _, other = (trial.key for trial in sweep.trials if trial.method == "rcl")
-    records[other] = records[other].model_copy(update={"results": records[other].results | {"sts13": None}})
-    found = brief_table(sweep, records)
-    first = next(one for one in sweep_rows(sweep, store, records).of_kind("sts") if one.method == "rcl")
-    assert found.columns == ("system", "n", "sts12", "sts13", "average of sts")
-    (row,) = (row for row in found.rows if row[0] == "rcl")
-    assert row[1] == "2" and row[3:] == (
-        f"{first.scores['STS13']:.2f}",
-        f"{((first.scores['STS12'] or 0) + (first.scores['STS13'] or 0)) / 2:.2f}",
-    )
-
-
-@pytest.mark.parametrize("other", ["sts=sts/mine", "twitter-pit"])
-def test_the_average_in_a_terminal_is_of_the_tasks_of_the_report(other: str, tmp_path: Path) -> None:
+def test_the_average_in_a_terminal_is_of_the_tasks_of_the_report(tmp_path: Path) -> None:
     """A person's own graded pairs are among them, average precision is not."""
-    sweep, store, records = _scored(tmp_path, ["sts12", other, "sts13"])
+    sweep, store, records = _scored(tmp_path, ["sts12", "sts=sts/mine", "twitter-pit", "sts13"])
     found = brief_table(sweep, records)
     table = next(result_tables(sweep, sweep_rows(sweep, store, records), sweep_leaks(sweep, store, records)))
     shown = {row[0]: dict(zip(found.columns, row, strict=True))["average of sts"].partition(" ")[0] for row in found.rows}
@@ -85,34 +70,20 @@ def _scored(folder: Path, tasks: list[str]) -> tuple[SweepRecord, ArtifactStore,
     return sweep, store, sweep.records(store)
 
 
-@pytest.mark.parametrize(("matches", "shown"), [({"a": "A"}, 0), ({"a": "A", "b": "B"}, 1), ({"a": "A", "b": "A"}, 0)])
-def test_a_printed_table_stands_beside_ours_where_two_rows_have_one_of_ours_each(matches: dict[str, str], shown: int) -> None:
-    rows = [ResultRow(method=label, label=label, params={}, seed=0, scores={"STS12": 70.0}) for label in "ab"]
-    table = build_table(TableRows(title="t", rows=rows, columns=["STS12"], average=False, measure=TASK_KINDS["sts"].main), baseline=None)
-    printed = PaperTable(
-        number="1", caption="c", columns=("STS12",), rows=tuple(PaperRow(label=one, scores=(71.0,)) for one in "AB"), base=None, paper="p"
-    )
-    assert len(list(with_distinct_rows(table, {"1": printed}, {"1": matches}))) == shown
-
-
 SEVEN = STS_COLUMNS[:-1]
+BOTH = {"a": "A", "b": "B"}
+BESIDE = [  # our tasks, the paper's columns, which of our rows is which of the paper's, number of tables
+    (("STS12",), ("STS12",), {"a": "A"}, 0), (("STS12",), ("STS12",), BOTH, 1), (("STS12",), ("STS12",), {"a": "A", "b": "A"}, 0),
+    (SEVEN, ("Avg",), BOTH, 1), (SEVEN, ("STS13", "Avg"), BOTH, 1), (("STS12", "STS14"), ("Avg",), BOTH, 0),
+    (("STS12", "STS14"), ("STS12", "Avg"), BOTH, 1), ((*SEVEN, "str2022"), ("Avg",), BOTH, 0),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("tasks", "columns", "shown"),
-    [
-        (SEVEN, ("Avg",), 1), (SEVEN, ("STS13", "Avg"), 1), (("STS12", "STS14"), ("Avg",), 0), (("STS12", "STS14"), ("STS13", "Avg"), 0),
-        (("STS12", "STS14"), ("STS12", "Avg"), 1), ((*SEVEN, "str2022"), ("Avg",), 0),
-    ],
-)  # fmt: skip
-def test_an_average_alone_is_compared_where_the_paper_printed_nothing_else(
-    tasks: tuple[str, ...], columns: tuple[str, ...], shown: int
-) -> None:
-    """And where it is one over the very same tasks."""
-    rows = [ResultRow(method=label, label=label, params={}, seed=0, scores=dict.fromkeys(tasks, 70.0)) for label in "ab"]
-    table = build_table(TableRows(title="t", rows=rows, columns=tasks, average=True, measure=TASK_KINDS["sts"].main), baseline=None)
-    printed = PaperTable(
-        number="1", caption="c", columns=columns, rows=tuple(PaperRow(label=one, scores=(71.0,) * len(columns)) for one in "AB"), base=None,
-        paper="p",
-    )  # fmt: skip
-    assert len(list(with_distinct_rows(table, {"1": printed}, {"1": {"a": "A", "b": "B"}}))) == shown
+def test_a_printed_table_stands_beside_two_rows_of_ours_and_an_average_beside_that_of_the_very_same_tasks() -> None:
+    for tasks, columns, matches, shown in BESIDE:
+        rows = [ResultRow(method=label, label=label, params={}, seed=0, scores=dict.fromkeys(tasks, 70.0)) for label in "ab"]
+        given = TableRows(title="t", rows=rows, columns=tasks, average=len(tasks) > 1, measure=TASK_KINDS["sts"].main)
+        printed_rows = tuple(PaperRow(label=one, scores=(71.0,) * len(columns)) for one in "AB")
+        printed = PaperTable(number="1", caption="c", columns=columns, rows=printed_rows, base=None, paper="p")
+        table = build_table(given, baseline=None)
+        assert len(list(with_distinct_rows(table, {"1": printed}, {"1": matches}))) == shown, (tasks, columns, matches)

@@ -73,37 +73,20 @@ def test_a_report_of_the_same_records_is_drawn_once(keep: Keep, monkeypatch: pyt
     assert keep(is_drawn=False) == first
 
 
-def test_a_trial_that_was_missing_is_in_it(keep: Keep, filled: tuple[Plan, ArtifactStore]) -> None:
+def test_what_a_report_would_tell_otherwise_has_it_drawn_again(keep: Keep, filled: tuple[Plan, ArtifactStore]) -> None:
     plan, store = filled
     before = keep(is_drawn=True)
     _fill(store, plan)
-    assert keep(is_drawn=True)["report.md"] != before["report.md"]
-
-
-def test_other_pages_of_a_tracker_are_linked(keep: Keep) -> None:
-    keep(is_drawn=True)
+    whole = keep(is_drawn=True)
+    assert whole["report.md"] != before["report.md"]
     keep(is_drawn=True, trials="http://elsewhere")
     keep(is_drawn=False, trials="http://elsewhere")
-
-
-def test_other_code_tells_it_anew(keep: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
-    keep(is_drawn=True)
-    monkeypatch.setattr(kept_report, "code_digest", lambda: "of another version")
-    keep(is_drawn=True)
-
-
-def test_a_file_that_is_gone_comes_back(keep: Keep, filled: tuple[Plan, ArtifactStore]) -> None:
-    first = keep(is_drawn=True)
-    for name in ("report.html", "table1.csv"):
-        (Path(filled[1].files.uri(f"reports/{SWEEP}")) / name).unlink()
-        assert keep(is_drawn=True) == first, name
-
-
-def test_what_cannot_be_read_as_whole_is_drawn_again(keep: Keep, filled: tuple[Plan, ArtifactStore]) -> None:
-    first = keep(is_drawn=True)
-    for text in ("", "{", "[]", "{}", '{"made_of": "x", "files": ["report.html"]}'):
-        (Path(filled[1].files.uri(f"reports/{SWEEP}")) / MADE_OF).write_text(text)
-        assert keep(is_drawn=True) == first, text
+    folder = Path(store.files.uri(f"reports/{SWEEP}"))
+    (folder / "table1.csv").unlink()
+    assert keep(is_drawn=True) == whole
+    for text in ("", "{", "[]", '{"made_of": "x", "files": ["report.html"]}'):
+        (folder / MADE_OF).write_text(text)
+        assert keep(is_drawn=True) == whole, text
 
 
 def test_a_report_that_was_cut_off_while_it_was_written_is_not_taken_for_whole(
