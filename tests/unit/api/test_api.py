@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -52,14 +50,6 @@ def test_the_lines_of_the_readme_run(
     assert "A choir sings." in said and "# small" in said
 
 
-def test_importing_the_package_loads_nothing() -> None:
-    assert _loaded_by("import sentdist; dir(sentdist)") == "[]\n"
-
-
-def test_planning_from_python_needs_no_torch() -> None:
-    assert "torch" not in _loaded_by("import sentdist; sentdist.plan('rayjobs/recipes/demo.yaml', store='nowhere')")
-
-
 def test_plan_and_report_are_called_and_imported_from() -> None:
     """Both are packages and functions, whatever is imported first."""
     script = (
@@ -69,16 +59,9 @@ def test_plan_and_report_are_called_and_imported_from() -> None:
         "print(unrolled.__name__, brief.__name__, sentdist.Recipe is Recipe, plan is sentdist.plan)\n"
         "print(len(plan('rayjobs/recipes/demo.yaml', store='nowhere').trials) > 3, sentdist.plan.unroll is unrolled)"
     )
+    assert _loaded_by("import sentdist; dir(sentdist)") == "[]\n"
     lines = _loaded_by(script).splitlines()
-    assert lines[:2] == ["sentdist.plan.unroll sentdist.report.brief_table True True", "True True"]
-
-
-def test_a_called_package_shows_what_it_calls() -> None:
-    from sentdist import api
-
-    for package, function in ((sentdist.plan, api.plan), (sentdist.report, api.report)):
-        assert inspect.signature(package) == inspect.signature(function)
-        assert package.__doc__ and f"sentdist.api.{function.__name__}" in package.__doc__
+    assert "torch" not in lines[-1] and lines[:2] == ["sentdist.plan.unroll sentdist.report.brief_table True True", "True True"]
 
 
 def test_the_public_surface_is_what_the_package_names() -> None:
@@ -89,14 +72,6 @@ def test_the_public_surface_is_what_the_package_names() -> None:
     assert [name for name in dir(sentdist) if not name.startswith("__")] == sorted(sentdist.__all__), "what a notebook offers"
     with pytest.raises(AttributeError, match="'encode'"):
         _ = sentdist.encode  # type: ignore[attr-defined]
-
-
-def test_the_package_ships_its_types() -> None:
-    package = ROOT / "sentdist"
-    assert (package / "py.typed").exists()
-    assert '"py.typed"' in (ROOT / "pyproject.toml").read_text()
-    shown = ast.parse((package / "__init__.py").read_text(encoding="utf-8")).body
-    assert "__getattr__" not in {getattr(one, "name", "") for one in shown}, "a type checker takes any misspelt name for an object"
 
 
 @pytest.fixture(scope="module")
@@ -115,14 +90,6 @@ def test_encode_gives_the_encoders_embeddings(encoder: sentdist.Encoder, tiny_en
     assert short.encode(SENTENCES[0]).shape == (32,) and "cls" in repr(short)
 
 
-def test_similarity_is_that_of_the_command(encoder: sentdist.Encoder, tiny_encoder_dir: Path) -> None:
-    score = sentdist.similarity(encoder, SENTENCES[0], SENTENCES[1])
-    printed = CliRunner().invoke(app, ["similarity", str(tiny_encoder_dir), SENTENCES[0], SENTENCES[1]])
-    assert f"{score:.6f}" == printed.output.strip()
-    scores = sentdist.similarity(tiny_encoder_dir, SENTENCES[:2], SENTENCES[1:3])
-    assert scores.shape == (2,) and scores[0] == pytest.approx(score, abs=1e-6)
-
-
 def test_search_finds_what_numpy_finds(encoder: sentdist.Encoder) -> None:
     unit = encoder.encode(SENTENCES, normalize=True)
     cosines = unit[:2] @ unit.T
@@ -136,61 +103,44 @@ def test_search_finds_what_numpy_finds(encoder: sentdist.Encoder) -> None:
     assert len(sentdist.search(encoder, SENTENCES[0], SENTENCES[:2])) == 2
 
 
-@pytest.mark.parametrize(
-    ("call", "kind", "sentence"),
-    [
-        (lambda encoder: encoder.encode([]), DataError, "found a list of 0"),
-        (lambda encoder: encoder.encode(["a dog", " "]), DataError, r"encode: sentences\[1\]: found ' '; expected .* one visible character"),
-        (lambda encoder: sentdist.similarity(encoder, ["a", "b"], ["a", ""]), DataError, r"similarity: second\[1\]: found ''"),
-        (lambda encoder: sentdist.search(encoder, "a", ["b"] * 9_000 + [""]), DataError, r"search: corpus\[9000\]: found ''"),
-        (lambda encoder: encoder.encode({"a dog": 1}), DataError, "found a dict; expected a list of sentences"),
-        (lambda encoder: encoder.encode({"a dog", "a cat"}), DataError, r"found a set; .* Give them in an order, which embeddings keep"),
-        (lambda encoder: encoder.encode(5), DataError, "found an int; expected a list of sentences"),
-        (lambda encoder: encoder.encode("a dog", normalize="no"), DataError, "encode: normalize: found 'no'; expected True or False"),
-        (lambda encoder: sentdist.Encoder.load("minilm-l6", pooling="Maen"), EncoderError, 'Did you mean "mean"'),
-        (lambda encoder: encoder.encode(pd.DataFrame({"text": ["a dog"]})), DataError, r"a DataFrame.* Give a column of it: table\['text'\]"),
-        (lambda encoder: sentdist.Encoder.load("minilm-l6", max_length=2), EncoderError, "found 2; expected 3 to 256 tokens"),
-        (lambda encoder: sentdist.Encoder.load("minilm-l6", max_length=0), DataError, "max_length: found 0; expected a whole number"),
-        (lambda encoder: sentdist.Encoder.load(""), DataError, "encoder: found no name"),
-        (lambda encoder: sentdist.similarity(object(), "a", "b"), DataError, "found an object; expected a sentdist.Encoder"),
-        (lambda encoder: sentdist.Recipe.load({"name": "x"}), RecipeError, "recipe: "),
-        (lambda encoder: sentdist.plan(None), RecipeError, "recipe: found a NoneType; expected a Recipe"),
-        (lambda encoder: sentdist.Recipe.load(ROOT / "rayjobs/recipes/demo.yaml", "seeds=[x]"), RecipeError, "seeds.0: found 'x'"),
-        (lambda encoder: encoder.encode(["a dog", 3]), DataError, r"encode: sentences\[1\]: found 3, of type int"),
-        (lambda encoder: sentdist.similarity(encoder, ["a"], ["a", "b"]), DataError, "a list of 1 and a list of 2"),
-        (lambda encoder: sentdist.similarity(encoder, iter("ab"), iter("abc")), DataError, "a list of 2 and a list of 3"),
-        (lambda encoder: sentdist.similarity(encoder, "a", ["a"]), DataError, "one sentence and a list of 1"),
-        (lambda encoder: sentdist.similarity(encoder, "a", "b", relations={"entailment": 1}), EncoderError, "no relations beside it"),
-        (lambda encoder: sentdist.similarity(encoder, "a", "b", directions="foo"), DataError, "found 'foo'; expected one of one, max_both"),
-        (lambda encoder: sentdist.search(encoder, "a dog", "corpus.txt"), DataError, "expected a list of sentences"),
-        (lambda encoder: sentdist.search(encoder, "a dog", ["a cat"], embeddings=np.ones((2, 32))), DataError, r"shape \(2, 32\)"),
-        (lambda encoder: sentdist.search(encoder, "a dog", ["a cat"], top=0), DataError, "search: top: found 0; expected a whole number"),
-        (lambda encoder: sentdist.search(encoder, "a dog", ["a cat"], top=1.5), DataError, "search: top: found 1.5"),
-        (lambda encoder: sentdist.evaluate(encoder, None), DataError, "evaluate: tasks: found a NoneType; expected a name or several"),
-        (lambda encoder: sentdist.evaluate(encoder, []), DataError, "evaluate: tasks: found an empty list"),
-        (lambda encoder: sentdist.compare(encoder, encoder, "scenes-sts"), DataError, "twice; expected two encoders"),
-        (lambda encoder: sentdist.compare(encoder, object()), DataError, "found an object; expected a sentdist.Encoder"),
-        (lambda encoder: encoder.export("."), DataError, "there already"),
-        (lambda encoder: sentdist.Encoder.load("./nowhere"), EncoderError, "found no such folder"),
-        (lambda encoder: sentdist.Encoder.load("minilm-l6", precision=None), DataError, "found None; expected one of fp32, tf32, bf16"),
-        (lambda encoder: sentdist.Encoder("minilm-l6"), DataError, r"Encoder: found a str; .* sentdist.Encoder.load\('minilm-l6'\)"),
-        (lambda encoder: sentdist.Encoder.load("minilm-l6", precision="fp8"), DataError, "expected one of fp32, tf32, bf16"),
-        (lambda encoder: sentdist.evaluate(encoder, "stss"), RecipeError, '"stss" is no task'),
-        (lambda encoder: sentdist.plan("demmo.yaml"), RecipeError, "expected a readable recipe"),
-        (lambda encoder: sentdist.plan(ROOT / "rayjobs/recipes/demo.yaml", overrides=["training.batch_sze=8"]), RecipeError, "batch_size"),
-        (lambda encoder: sentdist.report("unheard_of", store="nowhere"), StoreError, "expected a sweep that was started"),
-        (lambda encoder: sentdist.report(), DataError, "found neither"),
-        (lambda encoder: sentdist.report(Path("own.yaml")), DataError, r"report: found a path.* Give sentdist.Recipe.load\('own.yaml'\)"),
-        (lambda encoder: sentdist.report("recipes/own.yaml"), DataError, r"report: found a path"),
-        (lambda encoder: sentdist.report([1]), DataError, "report: found a list; expected a Recipe, or its name"),
-    ],
-)  # fmt: skip
-def test_a_mistake_is_reported_in_one_sentence(
-    call: object, kind: type[SentdistError], sentence: str, encoder: sentdist.Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+Call = Callable[[sentdist.Encoder], object]
+DEMO = ROOT / "rayjobs/recipes/demo.yaml"
+MISTAKES: list[tuple[Call, type[SentdistError], str]] = [
+    (lambda one: one.encode([]), DataError, "a list of 0"), (lambda one: one.encode(["a dog", " "]), DataError, r"encode: sentences\[1\]: found ' '"),
+    (lambda one: one.encode({"a dog"}), DataError, "a set; "), (lambda one: one.encode(5), DataError, "an int; expected a list of sentences"),
+    (lambda one: one.encode("a dog", normalize="no"), DataError, "encode: normalize: found 'no'"),  # type: ignore[arg-type]
+    (lambda one: one.encode(pd.DataFrame({"text": ["a dog"]})), DataError, r"a DataFrame.*table\['text'\]"),
+    (lambda one: one.encode(["a dog", 3]), DataError, r"encode: sentences\[1\]: found 3"), (lambda one: one.export("."), DataError, "there already"),
+    (lambda one: sentdist.similarity(one, ["a", "b"], ["a", ""]), DataError, r"similarity: second\[1\]: found ''"),
+    (lambda one: sentdist.similarity(object(), "a", "b"), DataError, "an object"), (lambda one: sentdist.similarity(one, "a", ["a"]), DataError, "one sentence"),
+    (lambda one: sentdist.similarity(one, iter("ab"), iter("abc")), DataError, "a list of 2 and a list of 3"),
+    (lambda one: sentdist.similarity(one, "a", "b", relations={"entailment": 1}), EncoderError, "no relations beside it"),
+    (lambda one: sentdist.similarity(one, "a", "b", directions="foo"), DataError, "found 'foo'"),
+    (lambda one: sentdist.search(one, "a", ["b"] * 9_000 + [""]), DataError, r"search: corpus\[9000\]: found ''"),
+    (lambda one: sentdist.search(one, "a dog", "corpus.txt"), DataError, "expected a list of sentences"),
+    (lambda one: sentdist.search(one, "a dog", ["a cat"], embeddings=np.ones((2, 32))), DataError, r"shape \(2, 32\)"),
+    (lambda one: sentdist.search(one, "a dog", ["a cat"], top=0), DataError, "search: top: found 0"),
+    (lambda one: sentdist.search(one, "a dog", ["a cat"], top=1.5), DataError, "search: top: found 1.5"),
+    (lambda one: sentdist.evaluate(one, None), DataError, "a NoneType"), (lambda one: sentdist.evaluate(one, []), DataError, "an empty list"),
+    (lambda one: sentdist.evaluate(one, "stss"), RecipeError, '"stss" is no task'), (lambda one: sentdist.compare(one, object()), DataError, "an object"),
+    (lambda one: sentdist.compare(one, one, "scenes-sts"), DataError, "twice"), (lambda one: sentdist.plan(None), RecipeError, "a NoneType"),
+    (lambda one: sentdist.Encoder.load("minilm-l6", pooling="Maen"), EncoderError, 'Did you mean "mean"'),
+    (lambda one: sentdist.Encoder.load("minilm-l6", max_length=2), EncoderError, "found 2; expected 3 to 256 tokens"),
+    (lambda one: sentdist.Encoder.load("minilm-l6", max_length=0), DataError, "max_length: found 0"), (lambda one: sentdist.Encoder.load(""), DataError, "no name"),
+    (lambda one: sentdist.Encoder.load("minilm-l6", precision="fp8"), DataError, "one of fp32"), (lambda one: sentdist.Encoder("minilm-l6"), DataError, "a str; "),
+    (lambda one: sentdist.Recipe.load({"name": "x"}), RecipeError, "recipe: "), (lambda one: sentdist.Recipe.load(DEMO, "seeds=[x]"), RecipeError, "seeds.0"),
+    (lambda one: sentdist.plan(DEMO, overrides=["training.batch_sze=8"]), RecipeError, "batch_size"), (lambda one: sentdist.report(), DataError, "neither"),
+    (lambda one: sentdist.report("unheard_of", store="nowhere"), StoreError, "expected a sweep"), (lambda one: sentdist.report([1]), DataError, "a list"),
+    (lambda one: sentdist.report(Path("own.yaml")), DataError, r"report: found a path.* Give sentdist.Recipe.load\('own.yaml'\)"),
+]  # fmt: skip
+
+
+def test_a_mistake_is_reported_in_one_sentence(encoder: sentdist.Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(kind, match=sentence):
-        call(encoder)  # type: ignore[operator]
+    for call, kind, sentence in MISTAKES:
+        with pytest.raises(kind, match=sentence):
+            call(encoder)
+    assert not list(tmp_path.rglob("*.parquet")), "reported before anything is encoded"
 
 
 def test_a_recipe_is_planned_run_reported_and_its_encoder_scored(tmp_path: Path, tiny_encoder_dir: Path) -> None:
@@ -248,39 +198,6 @@ def test_an_encoder_is_exported_with_the_length_that_it_was_loaded_with(
     np.testing.assert_allclose(sentdist.Encoder.load(tmp_path / "copied").encode(text), short.encode(text), rtol=1e-6)
 
 
-def test_files_of_the_current_folder_are_scored_by_their_names(
-    encoder: sentdist.Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SENTDIST_DATA", raising=False)
-    Path("pairs.tsv").write_text("sentence1\tsentence2\tscore\na dog runs\ta dog\t4\na cat\ta man\t1\ntwo cats\ta red mat\t2\n")
-    here = sentdist.evaluate(encoder, "sts=./pairs.tsv")
-    assert here == sentdist.evaluate(encoder, f"sts={tmp_path}/pairs.tsv") and here["sts-pairs-tsv"] is not None
-
-
-def test_an_encoder_loaded_by_a_relative_path_stays_of_use_in_another_folder(
-    tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tiny_encoder_dir.parent)
-    encoder = sentdist.Encoder.load(tiny_encoder_dir.name)
-    monkeypatch.chdir(tmp_path)
-    assert sentdist.evaluate(encoder, "scenes-sts", store="s") == sentdist.evaluate(tiny_encoder_dir, "scenes-sts", store="s")
-    encoder.export("copy")
-    np.testing.assert_allclose(sentdist.Encoder.load("copy").encode("a dog"), encoder.encode("a dog"), rtol=1e-6)
-
-
-def test_a_tilde_is_the_home_folder(encoder: sentdist.Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python has no shell that says so, and a folder of that name is nobody's wish."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("SENTDIST_DATA", raising=False)
-    (tmp_path / "demo.yaml").write_bytes((ROOT / "rayjobs/recipes/demo.yaml").read_bytes())
-    (tmp_path / "pairs.tsv").write_text("sentence1\tsentence2\tscore\na dog runs\ta dog\t4\na cat\ta man\t1\ntwo cats\ta red mat\t2\n")
-    assert sentdist.Recipe.load("~/demo.yaml").name == "demo"
-    assert "sts-pairs-tsv" in sentdist.evaluate(encoder, "sts=pairs.tsv", data="~", store="~/store")
-    encoder.export("~/copy")
-    assert sentdist.Encoder.load("~/copy").width == encoder.width and (tmp_path / "copy").is_dir()
-
-
 def test_a_search_is_carried_out_as_its_command_does(tiny_encoder_dir: Path, tmp_path: Path) -> None:
     """On one store, so that what the other has built is seen to be the same."""
     values = tiny_values(tiny_encoder_dir, seeds=[0, 1]) | {
@@ -317,11 +234,3 @@ def _written(folder: Path, values: Mapping[str, Json]) -> Path:
     path = folder / "tiny.yaml"
     path.write_text(yaml.safe_dump(dict(values)))
     return path
-
-
-def test_one_encoder_twice_is_reported_before_anything_is_encoded(
-    encoder: sentdist.Encoder, tiny_encoder_dir: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(DataError, match="twice; expected two encoders"):
-        sentdist.compare(encoder, tiny_encoder_dir, "scenes-sts", store=tmp_path / "store")
-    assert not list(tmp_path.rglob("*.parquet"))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,15 +11,13 @@ import pytest
 from typer.testing import CliRunner
 
 import sentdist
-from sentdist import DataError, RecipeError, StoreError, api
-from sentdist.api import recipes
+from sentdist import DataError, RecipeError, StoreError
 from sentdist.cli import app
 from sentdist.execution import build_recipe
 from sentdist.inference.given import given_data, given_store
 from sentdist.learning.relation_file import Relations, write_relations
 from sentdist.report import paper_page
 from sentdist.stages.planning import planned
-from sentdist.store.store import ArtifactStore
 from tests.support.planning import RECIPES
 from tests.support.tiny_encoders import SENTENCES, WIDTH
 
@@ -78,32 +74,15 @@ def test_embeddings_that_are_given_are_searched_in_and_not_made_again(related: s
     found = sentdist.search(related, SENTENCES[0], SENTENCES, top=3, embeddings=turned)
     assert [hit.row for hit in found] == [len(SENTENCES) - 1 - hit.row for hit in plain]
     assert [hit.text for hit in found] == [SENTENCES[hit.row] for hit in found]
-
-
-def test_the_hits_of_one_sentence_are_a_list_and_those_of_a_list_of_one_a_list_of_lists(related: sentdist.Encoder) -> None:
-    one, listed = (sentdist.search(related, asked, SENTENCES, top=2) for asked in (SENTENCES[0], [SENTENCES[0]]))
-    assert listed == [one] and isinstance(one[0], api.Hit)
-
-
-@pytest.mark.parametrize(
-    ("given", "environment", "found"),
-    [(None, None, None), (None, "shells", "shells"), ("mine", None, "mine"), (Path("mine"), "shells", "mine")],
-)
-def test_a_store_that_is_given_goes_before_that_of_the_environment(
-    given: Any, environment: str | None, found: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("SENTDIST_STORE", "SENTDIST_DATA"):
-        monkeypatch.delenv(name, raising=False)
-        if environment is not None:
-            monkeypatch.setenv(name, environment)
-    assert given_store(given) == found and given_data(given) == (None if found is None else Path(found))
+    assert sentdist.search(related, [SENTENCES[0]], SENTENCES, top=3) == [plain], "of a list of one a list of lists"
 
 
 def test_every_function_asks_the_store_and_data_that_are_given(
     tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SENTDIST_STORE", str(tmp_path / "shells"))
-    monkeypatch.delenv("SENTDIST_DATA", raising=False)
+    monkeypatch.setenv("SENTDIST_DATA", str(tmp_path / "shells"))
+    assert (given_store(None), given_data(None)) == (str(tmp_path / "shells"), tmp_path / "shells")
     asked: list[tuple[object, object]] = []
 
     def note(*_: object, store: Any, data: object = None, **__: object) -> None:
@@ -151,33 +130,12 @@ def test_a_grid_is_left_out_by_run_alone(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert built[0][0] < built[1][0] and {print_line for _, print_line in built} == {said.append}
 
 
-def test_what_a_plan_has_found_out_is_printed_and_every_part_has_its_outcomes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    plan = sentdist.plan(DEMO, store=tmp_path)
-    noted = replace(plan, notes=("75 rows: 59 train",))
-    monkeypatch.setattr(planned, "requested", lambda *_, **__: (noted, SimpleNamespace(store=ArtifactStore(tmp_path))))
-    parts = [SimpleNamespace(plan=name, summary=SimpleNamespace(failures=())) for name in ("first", "fresh seeds")]
-    monkeypatch.setattr(build_recipe, "build_recipe", lambda *_, **__: parts)
-    monkeypatch.setattr(recipes, "outcomes", lambda plan, store: [plan])
-    said: list[str] = []
-    assert sentdist.sweep(DEMO, store=tmp_path, print_line=said.append) == ["first", "fresh seeds"] and said == ["75 rows: 59 train"]
-
-
 def test_changes_beside_a_recipe_that_is_read_already_are_refused() -> None:
     recipe = sentdist.Recipe.load(DEMO)
     with pytest.raises(DataError, match="overrides beside a Recipe"):
         sentdist.plan(recipe, overrides=["seeds=[1]"])
+    for overrides in ({"seeds": [0]}, [("seeds", 0)], 3):
+        with pytest.raises(RecipeError, match="overrides: found"):
+            sentdist.Recipe.load(DEMO, overrides)  # type: ignore[arg-type]
     with pytest.raises(RecipeError, match="varies"):
         sentdist.sweep(DEMO, overrides=["methods.rcl.phis=[0.03]"])
-
-
-@pytest.mark.parametrize("overrides", [{"seeds": [0]}, [("seeds", 0)], 3])
-def test_overrides_of_another_kind_are_shown_how_they_are_written(overrides: object) -> None:
-    """The keys of a dict were taken for them, and `--set` was spoken of."""
-    with pytest.raises(RecipeError, match=r"overrides: found .*; expected texts that change a field each\. For example \["):
-        sentdist.Recipe.load(DEMO, overrides)  # type: ignore[arg-type]
-
-
-def test_two_uses_of_one_checkpoint_are_distinguished_by_their_order(tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    mean, cls = (sentdist.Encoder.load(tiny_encoder_dir, pooling=pooling) for pooling in ("mean", "cls"))
-    found = sentdist.compare(mean, cls, "scenes-sts", store=tmp_path)
-    assert f"{tiny_encoder_dir} (first)" in found.sentence and f"{tiny_encoder_dir} (second)" in found.sentence

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -33,7 +32,6 @@ def _call(*arguments: str) -> Result:
 
 QUICK = [  # words, exit code, a word that is reported
     (("plan", DEMO, "--store", "TMP"), 0, "sharing spares"),
-    (("report", "nosuch", "--store", "TMP"), 2, "nosuch"),
     (("evaluate", "minilm-l6", "--tasks", "nosuch", "--store", "TMP"), 2, "nosuch"),
 ]
 
@@ -168,20 +166,8 @@ def test_encoders_are_scored_and_compared_by_their_keys(tiny_run: dict[str, str]
     assert "two encoders" in _call("compare", keys[0], keys[0], "--tasks", "stsb", *where).output
 
 
-def test_the_job_that_is_named_has_the_same_overrides(tmp_path: Path) -> None:
-    asked = ["run", DEMO, "--set", "seeds=[1]", "--store", str(tmp_path)]
-    done = CliRunner().invoke(app, asked, env={"RAY_ADDRESS": "127.0.0.1:1", "RAY_AUTH_MODE": "disabled", "SENTDIST_DATA": None})
-    (line,) = [line for line in done.output.splitlines() if "ray job submit" in line]
-    assert shlex.split(line.partition("python -m ")[2]) == [f"rayjobs.{asked[0]}", *asked[1:]]
-
-
 def test_a_report_is_printed_for_people_and_written_as_markdown(tiny_run: dict[str, str], tmp_path: Path) -> None:
     answer = _call("report", "tiny", "--store", tiny_run["store"], "--out", str(tmp_path))
     assert answer.exit_code == 0 and "Semantic textual similarity" in answer.output, answer.output
     assert not re.search(r"<\w|&lt;|\]\(|^#|\*\*|Citations", answer.output, re.MULTILINE)
     assert "<sub>" in (tmp_path / "report.md").read_text() and "## Citations" in (tmp_path / "report.md").read_text()
-
-
-def test_the_package_is_its_command() -> None:
-    done = subprocess.run([sys.executable, "-m", "sentdist", "--version"], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and "sentdist" in done.stdout, done.stderr

@@ -122,16 +122,13 @@ def _hub_that(monkeypatch: pytest.MonkeyPatch, answer: str | Exception) -> list[
     return asked
 
 
-def test_what_a_hub_checkpoint_declares_is_asked_of_the_hub_once(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = _hub_that(monkeypatch, str(folders["cls"]))
-    resolver = FileResolver()
-    pin = resolver.encoder("owner/name", revision=COMMIT, where="encoder")
+def test_a_hub_checkpoint_is_asked_of_the_hub_once_and_a_hub_that_does_not_answer_leaves_a_note(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, resolver = _hub_that(monkeypatch, str(folders["cls"])), FileResolver()
+    assert resolver.encoder("owner/name", revision=COMMIT, where="encoder").width == 32
     assert resolver.declared_pooling("owner/name", revision=COMMIT) == "cls"
-    assert (pin.width, pin.revision, asked, resolver.notes) == (32, COMMIT, ["owner/name"], [])
-    assert resolver.folders == {}, "workers look for a hub's name at the hub, not in a folder of this machine"
-
-
-def test_a_hub_that_does_not_answer_leaves_a_note_or_ends_what_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asked == ["owner/name"] and resolver.notes == [] and resolver.folders == {}, "workers look for it at the hub, too"
     _hub_that(monkeypatch, OSError("no network"))
     resolver = FileResolver()
     assert resolver.encoder("owner/name", revision=COMMIT, where="encoder.checkpoint").width is None
@@ -152,26 +149,18 @@ def test_a_hub_that_does_not_answer_leaves_a_note_or_ends_what_needs_it(monkeypa
 PROMPTS = {"prompts": {"query": "query: ", "document": ""}}
 
 
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        (PROMPTS | {"default_prompt_name": "query"}, "sentence-transformers put 'query: ' before every sentence; here none is added"),
-        (PROMPTS | {"similarity_fn_name": "dot"}, "it has prompts for sentence-transformers (query 'query: '); here none is added"),
-        ({"prompts": {"query": ""}, "default_prompt_name": None, "similarity_fn_name": "cosine"}, ""),
-    ],
-)
-def test_prompts_that_are_not_added_are_reported(values: dict[str, object], said: str, folders: dict[str, Path], tmp_path: Path) -> None:
+def test_prompts_that_are_not_added_are_reported(folders: dict[str, Path], tmp_path: Path) -> None:
     """Embeddings of trainings and scores differ from sentence-transformers'."""
-    folder = tmp_path / "encoder"
-    shutil.copytree(folders["cls"], folder)
-    (folder / "config_sentence_transformers.json").write_text(json.dumps(values))
-    resolver = FileResolver()
-    resolver.encoder(str(folder), revision=None, where="encoder.checkpoint")
-    assert said in " ".join(resolver.notes) and bool(resolver.notes) == bool(said)
-    (tmp_path / "corpus.txt").write_text("a man sings\nthe dog runs\n")
-    reported = call("search", folder, "a man", "--corpus", tmp_path / "corpus.txt")
-    assert reported.exit_code == 0 and "here none is added" not in reported.stderr
-    assert ("asks sentence-transformers for dot" in reported.stderr) == ("dot" in values.values())
+    shutil.copytree(folders["cls"], tmp_path / "encoder")
+    for values, said in (
+        (PROMPTS, "it has prompts for sentence-transformers (query 'query: ')"),
+        (PROMPTS | {"default_prompt_name": "query"}, "sentence-transformers put 'query: ' before every sentence"),
+        ({"prompts": {"query": ""}, "default_prompt_name": None, "similarity_fn_name": "cosine"}, ""),
+    ):
+        (tmp_path / "encoder/config_sentence_transformers.json").write_text(json.dumps(values))
+        resolver = FileResolver()
+        resolver.encoder(str(tmp_path / "encoder"), revision=None, where="encoder.checkpoint")
+        assert said in " ".join(resolver.notes) and bool(resolver.notes) == bool(said)
 
 
 def test_sentences_are_read_in_lower_case_where_the_folder_asks_for_it(folders: dict[str, Path], tmp_path: Path) -> None:

@@ -37,23 +37,23 @@ def expected(tiny_encoder_dir: Path) -> np.ndarray:
 CLOSE = {"atol": 2e-6, "rtol": 0.0}
 
 
-@pytest.mark.parametrize("name", ["-", "corpus.csv"])
-def test_encode_writes_the_embeddings_of_every_sentence(
-    name: str, corpus: Path, expected: np.ndarray, tiny_encoder_dir: Path, tmp_path: Path
+def test_encode_writes_the_embeddings_of_every_sentence_once(
+    corpus: Path, expected: np.ndarray, tiny_encoder_dir: Path, tmp_path: Path
 ) -> None:
-    source: tuple[str | Path, ...] = ("-",) if name == "-" else (corpus, "--column", "text")
-    answer = _call("encode", tiny_encoder_dir, *source, "--out", tmp_path / "out.npy", stdin="\n".join(SENTENCES))
-    assert answer.exit_code == 0, answer.output
-    assert f"{len(SENTENCES)} embeddings of width 32" in answer.output
-    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected, **CLOSE)
-
-
-def test_encode_keeps_ids_and_normalizes(corpus: Path, expected: np.ndarray, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    for source in (("-",), (corpus, "--column", "text")):
+        answer = _call("encode", tiny_encoder_dir, *source, "--out", tmp_path / "out.npy", stdin="\n".join(SENTENCES))
+        assert answer.exit_code == 0 and f"{len(SENTENCES)} embeddings of width 32" in answer.output, answer.output
+        np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected, **CLOSE)
+        (tmp_path / "out.npy").write_text("precious")
+        assert "there already" in _call("encode", tiny_encoder_dir, "-", "--out", tmp_path / "out.npy", stdin="a man").stderr
+        assert (tmp_path / "out.npy").read_text() == "precious"
+        assert _call("encode", tiny_encoder_dir, "-", "--out", tmp_path / "out.npy", "--overwrite", stdin="a man").exit_code == 0
+        (tmp_path / "out.npy").unlink()
     out = tmp_path / "out.parquet"
     answer = _call("encode", tiny_encoder_dir, corpus, "--column", "text", "--id", "id", "--normalize", "--dtype", "float16", "--out", out)
-    assert answer.exit_code == 0, answer.output
     table = pq.read_table(out)
-    assert table["id"].to_pylist() == [f"d{number}" for number in range(len(SENTENCES))]
+    assert table["id"].to_pylist() == [f"d{number}" for number in range(len(SENTENCES))] and "float16" in answer.output
+    assert table.schema.field("embedding").type.value_type == "halffloat"
     unit = expected / np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(np.array(table["embedding"].to_pylist()), unit, atol=5e-4)  # float16 has 11 bits
 
@@ -91,15 +91,6 @@ def test_a_mistake_leaves_one_sentence_and_no_file(corpus: Path, tiny_encoder_di
         assert [path.name for path in tmp_path.iterdir()] == ["silent"]
 
 
-def test_encode_does_not_write_over_a_file_unless_asked_to(tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    (tmp_path / "out.npy").write_text("precious")
-    answer = _call("encode", tiny_encoder_dir, "-", "--out", tmp_path / "out.npy", stdin="a man")
-    assert "there already" in answer.stderr
-    assert (tmp_path / "out.npy").read_text() == "precious"
-    assert _call("encode", tiny_encoder_dir, "-", "--out", tmp_path / "out.npy", "--overwrite", stdin="a man").exit_code == 0
-    assert np.load(tmp_path / "out.npy").shape == (1, 32)
-
-
 def test_texts_that_the_tokenizer_does_not_know_are_reported(tiny_encoder_dir: Path, tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text("你好\nthe dog runs\n再见 !\nthe zebra\n", encoding="utf-8")
     said = "2 sentences without a word that the encoder's tokenizer knows, such as '你好'"
@@ -121,17 +112,6 @@ def test_a_mistake_at_the_end_is_reported_before_an_encoder_begins(
     ):
         done = _call(*words)
         assert done.exit_code == 2 and "row 40,001, sentence: found '\\x00'" in done.output, done.output
-
-
-def test_how_a_file_is_written_is_found_and_reported(tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    """A spreadsheet's own CSV: semicolons, letters of Windows."""
-    (tmp_path / "mine.csv").write_bytes('id;sentence\n1;"a man; Bär"\n'.encode("cp1252"))
-    answer = CliRunner().invoke(
-        app, ["encode", str(tiny_encoder_dir), str(tmp_path / "mine.csv"), "--column", "sentence", "--out", str(tmp_path / "out.npy")]
-    )
-    assert answer.exit_code == 0, answer.output
-    assert "mine.csv: text in cp1252; separated by semicolons" in answer.stderr and "cp1252" not in answer.stdout
-    assert np.load(tmp_path / "out.npy").shape == (1, 32)
 
 
 def test_rows_that_a_spreadsheet_left_empty_are_none_or_named(tiny_encoder_dir: Path, tmp_path: Path) -> None:

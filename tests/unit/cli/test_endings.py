@@ -91,45 +91,17 @@ def test_a_report_goes_to_mlflow_where_there_are_scores_and_of_a_sweep_on_a_clus
         assert [what for name, what in done if name == "report"] == [("part0", SERVER)] * is_reported, words
 
 
-def test_a_run_has_no_grid_whatever_was_set_and_a_sweep_has_its_own(ended: Ended) -> None:
-    grid = ("--set", "sweep={methods.rcl.phis: [[0.01], [0.02], [0.03], [0.04]]}")
-    without, still_without, own, four = (
-        dict(ended(*words)[1])["trials"] for words in (("run", DEMO), ("run", DEMO, *grid), ("sweep", DEMO), ("sweep", DEMO, *grid))
-    )
-    assert without == still_without and four > own > without
-
-
-def test_all_that_was_built_here_goes_to_mlflow(ended: Ended) -> None:
+def test_what_was_built_here_goes_to_mlflow_if_a_server_is_there(ended: Ended) -> None:
     answer, done = ended("sweep", DEMO, "--local", well=(True, False))
     assert ("carried out", SERVER) in done, "a search is shown while it goes on"
     brought = [what for name, what in done if name == "rebuilt"]
     assert answer.exit_code == 1 and brought == [(SERVER, "part0", {}), (SERVER, "part1", {"key1": "it diverged"})]
-
-
-@pytest.mark.parametrize("uri", [None, "file:///tmp/runs"])
-def test_what_is_no_server_is_left_out_of_a_local_run_in_a_line(uri: str | None, ended: Ended) -> None:
-    answer, done = ended("sweep", DEMO, "--local", uri=uri)
-    assert answer.exit_code == 0 and {name for name, _ in done} == {"carried out", "trials", "reported", "next", "hits"}, answer.output
-    assert not dict(done)["carried out"]
-    assert ("MLflow is left out: " in answer.stderr) == bool(uri)
-
-
-def test_a_server_that_is_away_costs_a_line_and_not_the_run(ended: Ended) -> None:
     answer, done = ended("sweep", DEMO, "--local", is_away=True)
-    assert answer.exit_code == 0 and "`sentdist track --rebuild` brings it there later." in answer.stderr, answer.output
-    assert not [name for name, _ in done if name == "report"], "of what is not there"
-
-
-@pytest.mark.parametrize(("variable", "is_reported"), [(None, True), (building.IN_A_JOB, False)])
-def test_how_the_cluster_could_drive_it_is_said_where_it_does_not(
-    variable: str | None, is_reported: bool, ended: Ended, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("SLURM_JOB_ID", building.IN_A_JOB):
-        monkeypatch.delenv(name, raising=False)
-    if variable is not None:
-        monkeypatch.setenv(variable, "{}")
-    answer, _ = ended("sweep", DEMO)
-    assert ("ray job submit" in answer.output) == is_reported
+    assert answer.exit_code == 0 and "`sentdist track --rebuild`" in answer.stderr and not [name for name, _ in done if name == "report"]
+    for uri in (None, "file:///tmp/runs"):
+        answer, done = ended("sweep", DEMO, "--local", uri=uri)
+        assert answer.exit_code == 0 and not {"rebuilt", "report"} & {name for name, _ in done} and not dict(done)["carried out"]
+        assert ("MLflow is left out: " in answer.stderr) == bool(uri)
 
 
 GAIN = Difference(difference=2.0, error=0.1, low=1.8, high=2.2, p=0.001, table_p=0.001)
@@ -212,22 +184,18 @@ def test_a_sweep_ends_with_what_can_be_done_with_its_best_encoder(ending: Ending
     assert [line.endswith(f" --store {tmp_path / 'store'}") for line in ending(WELL)[-4:]] == [True] * 4, "a store that would not be found"
 
 
-@pytest.mark.parametrize(
-    ("noise", "num_seeds", "is_shown"),
-    [(WELL, 8, True), (WELL, 2, False), (ILL, 8, False)],
-    ids=["better", "better, by too few seeds", "worse"],
-)
-def test_a_gain_is_shown_by_the_reports_own_test(
-    noise: dict[str, float], num_seeds: int, is_shown: bool, tiny_encoder_dir: Path, tmp_path: Path
-) -> None:
-    seeds: Json = list(range(num_seeds))
-    plan, context = tiny_plan(tiny_values(tiny_encoder_dir, seeds=seeds), data=write_data(tmp_path / "data"), store=tmp_path / "store")
-    fill_store(context.store, plan, noise=lambda trial: noise[trial.method], num_items={"stsb": 60})
-    gain = sweep_ending.gain_over_untouched(sweep.load_sweep(context.store, "tiny"), context.store)
-    assert gain is not None and gain.untouched.cell == "base" and gain.is_shown == is_shown, gain
-    assert gain.line.startswith("fine_tuned is " + ("better" if is_shown else "worse" if noise is ILL else "not shown")), gain.line
-    without = sweep.load_sweep(context.store, "tiny")
-    without = without.model_copy(update={"trials": tuple(trial for trial in without.trials if trial.train is not None)})
+def test_a_gain_is_shown_by_the_reports_own_test(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    for place, (noise, num_seeds, said) in enumerate(((WELL, 8, "better"), (WELL, 2, "not shown"), (ILL, 8, "worse"))):
+        seeds: Json = list(range(num_seeds))
+        plan, context = tiny_plan(
+            tiny_values(tiny_encoder_dir, seeds=seeds), data=write_data(tmp_path / "data"), store=tmp_path / f"store{place}"
+        )
+        fill_store(context.store, plan, noise=lambda trial, noise=noise: noise[trial.method], num_items={"stsb": 60})
+        found = sweep.load_sweep(context.store, "tiny")
+        gain = sweep_ending.gain_over_untouched(found, context.store)
+        assert gain is not None and gain.untouched.cell == "base" and gain.is_shown == (said == "better"), gain
+        assert gain.line.startswith(f"fine_tuned is {said}"), gain.line
+    without = found.model_copy(update={"trials": tuple(trial for trial in found.trials if trial.train is not None)})
     assert sweep_ending.gain_over_untouched(without, context.store) is None, "there is nothing to compare with"
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from huggingface_hub import ModelCard
 from typer.testing import CliRunner, Result
 
 from sentdist.cli import app
@@ -33,38 +32,6 @@ def _by_sentence_transformers(folder: Path) -> np.ndarray:
     from sentence_transformers import SentenceTransformer
 
     return np.asarray(SentenceTransformer(str(folder), device="cpu").encode(list(SENTENCES)))
-
-
-@pytest.mark.parametrize("pooling", ["mean", "first_last"])
-def test_a_plain_checkpoint_gets_its_pooling_and_a_card(pooling: str, tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    answer = _call("export", tiny_encoder_dir, "--to", tmp_path / "out", "--pooling", pooling)
-    assert answer.exit_code == 0, answer.output
-    expected = encode(SentenceEncoder.load(tiny_encoder_dir, pooling=pooling), SENTENCES)
-    np.testing.assert_allclose(_by_sentence_transformers(tmp_path / "out"), expected, atol=2e-6)
-    assert "the weights are those of the base model" in (tmp_path / "out" / "README.md").read_text()
-
-
-@pytest.mark.parametrize(
-    ("own_card", "language"),
-    [
-        (None, None),
-        ("---\nlanguage: [tr, de]\n---\n", ["tr", "de"]),
-    ],
-)
-def test_the_card_of_an_untouched_folder_names_no_hub_page_no_training_and_only_its_own_language(
-    own_card: str | None, language: list[str] | None, tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copytree(tiny_encoder_dir, tmp_path / "tinybert")
-    if own_card is not None:
-        (tmp_path / "tinybert" / "README.md").write_text(own_card)
-    monkeypatch.chdir(tmp_path)
-    assert _call("export", "tinybert", "--to", "out").exit_code == 0
-    card = ModelCard.load(tmp_path / "out" / "README.md")
-    assert card.data.language == language and card.data.base_model is None and card.data.library_name == "sentence-transformers"
-    assert "| base model | tinybert |" in card.text and "a [sentence-transformers](https://www.SBERT.net) model. It maps" in card.text
-    for invented in ("huggingface.co/tinybert", "finetuned", "Language:** en"):
-        assert invented not in card.text
-    assert _by_sentence_transformers(tmp_path / "out").shape == (len(SENTENCES), 32)
 
 
 def test_what_was_trained_is_copied_with_its_card_and_relations(tiny_encoder_dir: Path, tmp_path: Path) -> None:
@@ -118,21 +85,6 @@ def test_an_export_has_the_layout_that_older_versions_and_servers_read(pooling: 
         np.testing.assert_allclose(_by_sentence_transformers(out), ours / np.linalg.norm(ours, axis=1, keepdims=True), atol=2e-6)
 
 
-def test_an_encoder_of_length_1_stays_one(tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    """Whoever searches by dot products with the base model goes on so with what is trained of it."""
-    base = normalized_encoder(tiny_encoder_dir, tmp_path / "base")
-    encoder = SentenceEncoder.load(base).eval()
-    encoder.save(tmp_path / "trained", card=EncoderCard(base_model="tiny", objective="info_nce"))
-    ours = encode(encoder, SENTENCES)
-    lengths = np.linalg.norm(ours, axis=1, keepdims=True)
-    assert lengths.min() > 1.5, "losses and cosines read what pooling gives"
-    for number, options in enumerate(((), ("--pooling", "cls"))):
-        answer = _call("export", tmp_path / "trained", "--to", tmp_path / f"out{number}", *options)
-        assert answer.exit_code == 0 and "its embeddings have length 1, as those of `encode --normalize`" in answer.output
-        np.testing.assert_allclose(np.linalg.norm(_by_sentence_transformers(tmp_path / f"out{number}"), axis=1), 1.0, atol=1e-5)
-    np.testing.assert_allclose(_by_sentence_transformers(tmp_path / "out0"), ours / lengths, atol=2e-6)
-
-
 PROMPTS = {"prompts": {"query": "two birds ", "document": "a garden "}, "default_prompt_name": "query"}
 
 
@@ -153,16 +105,6 @@ def test_an_encoder_that_is_exported_as_it_is_keeps_its_prompts(prompted: Path, 
         use = EncoderUse(checkpoint=str(prompted), pooling=pooling, prompt="two birds ")
         expected = LoadedEncoder.load(use, "cpu").embed(list(SENTENCES))
         np.testing.assert_allclose(_by_sentence_transformers(tmp_path / name), expected, atol=2e-6)
-
-
-def test_what_was_trained_without_prompts_has_none(prompted: Path, tmp_path: Path) -> None:
-    """Those of its base would stand before sentences as they never did in training, and the default one before all."""
-    trained = SentenceEncoder.load(prompted)
-    trained.save(tmp_path / "trained", card=EncoderCard(base_model="tiny", objective="info_nce", prompts="none, in training"))
-    assert _call("export", tmp_path / "trained", "--to", tmp_path / "out").exit_code == 0
-    assert not any(named_prompts(tmp_path / "out")[0].values())
-    np.testing.assert_allclose(_by_sentence_transformers(tmp_path / "out"), encode(trained.eval(), SENTENCES), atol=2e-6)
-    assert "| prompts | none, in training |" in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_a_mistake_is_reported_in_one_sentence(tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

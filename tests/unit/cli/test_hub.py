@@ -10,24 +10,18 @@ from types import SimpleNamespace
 import huggingface_hub
 import pytest
 import requests
-from huggingface_hub import ModelCard
 from huggingface_hub.errors import LocalTokenNotFoundError
 from typer.testing import CliRunner, Result
 
 import sentdist
 from sentdist.cli import app
-from sentdist.encoder_export import card_of
-from sentdist.inference.opening import open_store
 from sentdist.learning.encoder.declared import most_tokens
-from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS, PackagedEncoder
 from sentdist.plan.recipe import load_recipe
 from sentdist.plan.stages import Train
-from sentdist.report import encoder_card
 from sentdist.stages.overlaps import build_overlaps
 from sentdist.stages.planning.planned import planned_recipe
 from tests.support.building import run_local
 from tests.support.planning import RECIPES
-from tests.support.tiny_encoders import MAX_POSITIONS
 
 WHO, WHAT, WHERE = ("man", "woman", "child"), ("eats", "drinks", "plays"), ("house", "garden", "street")
 
@@ -125,33 +119,8 @@ def test_an_exported_training_has_the_card_that_is_pushed(
     assert (tmp_path / "mine" / "README.md").read_text().replace('SentenceTransformer("mine")', 'SentenceTransformer("me/mine")') in pushed
     sentdist.Encoder.load(key[:8], store=store).export("ours")
     assert "95 % on other items" in (card := (tmp_path / "ours" / "README.md").read_text()) and card.count("# ours\n") == 1
-    plain = next(store.glob(f"train/*{key}"))
-    sentdist.Encoder.load(plain).export("elsewhere")
-    assert most_tokens(tmp_path / "elsewhere") == most_tokens(plain) == MAX_POSITIONS
-    assert "95 % on other items" not in (tmp_path / "elsewhere" / "README.md").read_text(), "its store is not the one that is asked"
     assert call("export", key[:8], "--to", "other", "--pooling", "cls", "--store", store).exit_code == 0
     assert "95 % on other items" not in (tmp_path / "other" / "README.md").read_text(), "these scores are of another pooling"
-
-
-def test_a_training_of_another_version_is_exported_with_the_card_of_its_folder(
-    trained: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, key = trained
-    monkeypatch.setattr(encoder_card, "restored", lambda key, records: None)
-    assert call("push", key[:8], "me/mine", "--store", store).exit_code == 2
-    assert call("export", key[:8], "--to", tmp_path / "old", "--store", store).exit_code == 0
-    (own_card,) = store.glob(f"train/*{key}/README.md")
-    assert (tmp_path / "old" / "README.md").read_text() == own_card.read_text()
-
-
-def test_the_card_links_a_packaged_base_model_and_has_its_licence(trained: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    store, key = trained
-    training = open_store(str(store)).find(key)
-    packaged = PackagedEncoder(distribution="d", package="p", folder="f", hub_id="me/base", licence="mit")
-    monkeypatch.setitem(PACKAGED_ENCODERS, training.record.stage["fields"]["encoder"]["checkpoint"], packaged)
-    for asked, licence in ((None, "mit"), ("apache-2.0", "apache-2.0")):
-        card = ModelCard(card_of(training, open_store(str(store)), name="me/mine", licence=asked))
-        assert (card.data.to_dict()["base_model"], card.data.to_dict()["license"]) == ("me/base", licence)
 
 
 def test_what_is_no_training_and_a_name_that_the_hub_does_not_take_are_refused_before_the_card_is_made(trained: tuple[Path, str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,11 @@ from typer.testing import CliRunner, Result
 from sentdist.cli import app
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.relation_file import Relations, write_relations
 from sentdist.plan.runtime import Runtime
 from sentdist.stages.devices import on_this_machine
-from tests.support.tiny_encoders import SENTENCES, WIDTH
+from tests.support.tiny_encoders import SENTENCES
 
 QUERIES = ("a dog sleeps", "many birds sing in the garden")
-RELATIONS = Relations(names=("entailment", "twin"), vectors=np.random.default_rng(0).normal(size=(2, WIDTH)).astype(np.float32))
 
 
 def _call(*arguments: str | Path, stdin: str | None = None) -> Result:
@@ -35,7 +32,7 @@ def _hits(*arguments: str | Path, stdin: str | None = None) -> list[dict[str, An
 
 @pytest.fixture(scope="module")
 def files(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The corpus as a table and as plain text, its embeddings, others too narrow and too few, and an encoder with relations."""
+    """The corpus as a table and as plain text, its embeddings, others too narrow and too few."""
     folder = tmp_path_factory.mktemp("search")
     (folder / "corpus.jsonl").write_text("".join(json.dumps({"key": f"d{n}", "body": text}) + "\n" for n, text in enumerate(SENTENCES)))
     (folder / "plain.txt").write_text("\n".join(SENTENCES))
@@ -45,8 +42,6 @@ def files(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> d
     assert made.exit_code == 0, made.output
     np.save(folder / "narrow.npy", np.ones((len(SENTENCES), 5), dtype=np.float32))
     np.save(folder / "few.npy", np.load(folder / "embeddings.npy")[:3])
-    shutil.copytree(tiny_encoder_dir, folder / "related")
-    write_relations(folder / "related", RELATIONS)
     return {path.stem: path for path in folder.iterdir() if path.suffix != ".json"} | {"encoder": tiny_encoder_dir}
 
 
@@ -66,7 +61,6 @@ def expected(tiny_encoder_dir: Path) -> list[list[tuple[int, float]]]:
         ("--queries", "{queries}", "--corpus", "{plain}"),
         ("--queries", "-", "--corpus", "{plain}"),
         ("--queries", "{asked}", "--query-column", "said", "--corpus", "{corpus}", "--column", "body"),
-        (*QUERIES, "--corpus", "-"),
         (*QUERIES, "--corpus", "{plain}", "--embeddings", "{embeddings}"),
         (*QUERIES, "--embeddings", "{embeddings}"),
     ],
@@ -85,19 +79,6 @@ def test_the_nearest_sentences_are_found(
             assert hit.get("text", SENTENCES[hit["row"]]) == SENTENCES[hit["row"]]
             assert hit.get("id", f"d{hit['row']}") == f"d{hit['row']}"
             assert ("id" in hit, "text" in hit) == ("--id" in arguments, "--corpus" in arguments)
-
-
-def test_relations_move_the_query(files: dict[str, Path]) -> None:
-    weights = (1.0, 0.5)
-    asked = [f"--relation={name}={weight}" for name, weight in zip(RELATIONS.names, weights, strict=True)]
-    (found,) = _hits(files["related"], SENTENCES[0], "--corpus", files["plain"], *asked, "-k", "8")
-    embeddings = encode(SentenceEncoder.load(files["encoder"]), SENTENCES).astype(np.float64)
-    scores = np.zeros(len(SENTENCES))
-    for vector, weight in zip(RELATIONS.vectors, weights, strict=True):
-        moved = embeddings[0] + vector
-        scores += weight / sum(weights) * (embeddings @ moved / np.linalg.norm(embeddings, axis=1) / np.linalg.norm(moved))
-    assert [hit["row"] for hit in found["hits"]] == np.argsort(-scores).tolist()
-    np.testing.assert_allclose([hit["score"] for hit in found["hits"]], -np.sort(-scores), atol=3e-6)
 
 
 def test_what_else_there_is_to_say_of_a_search_stands_beside_its_hits(files: dict[str, Path]) -> None:
@@ -149,23 +130,6 @@ def test_embeddings_of_other_sentences_are_refused(files: dict[str, Path], tmp_p
     assert refused.exit_code == 2 and "other sentences than those that were encoded" in refused.output, refused.output
 
 
-def test_rows_without_a_sentence_are_left_out_counted_and_reported(files: dict[str, Path], tmp_path: Path) -> None:
-    """As spreadsheets leave them behind. The corpus was refused."""
-    texts = ["", SENTENCES[0], " ", *SENTENCES[1:4], "", SENTENCES[4], ""]
-    (tmp_path / "corpus.csv").write_text("key;text\n" + "".join(f"{n if text else ''};{text}\n" for n, text in enumerate(texts)))
-    (tmp_path / "corpus.jsonl").write_text(
-        "".join(json.dumps({"key": str(n), "text": text or None}) + "\n" for n, text in enumerate(texts))
-    )
-    for name, left_out in (("corpus.csv", 3), ("corpus.jsonl", 4)):
-        given = (tmp_path / name, "--column", "text")
-        answer = _call("search", files["encoder"], QUERIES[0], "--corpus", *given, "--format", "jsonl")
-        found = json.loads(answer.stdout)["hits"]
-        assert sorted(hit["row"] for hit in found) == [n for n, text in enumerate(texts) if text.strip()]
-        assert all(texts[hit["row"]] == hit["text"] for hit in found)
-        assert f"{left_out} rows without a sentence are left out, row 1 first." in answer.stderr
-        assert "Drop or fill" in _call("encode", files["encoder"], *given, "--out", tmp_path / "o.npy").stderr
-
-
 def test_other_columns_of_the_corpus_are_shown_beside_a_hit(files: dict[str, Path], tmp_path: Path) -> None:
     """One column alone could be shown, as an id, and nobody said that there were others."""
     path = tmp_path / "corpus.csv"
@@ -178,4 +142,3 @@ def test_other_columns_of_the_corpus_are_shown_beside_a_hit(files: dict[str, Pat
     shown = _call(*search, "--show", "[who]")
     assert "[who]" in shown.stdout and "ada" in shown.stdout and "--show" not in shown.stderr
     assert "other columns, too: nr, [who]. --show nr shows one." in _call(*search).stderr
-    assert "columns" in _call(*search, "--show", "gone").stderr

@@ -69,18 +69,3 @@ def test_a_plan_has_its_stages_before_and_after_they_are_built(tiny: tuple[objec
     trained = [one for one in left if one["kind"] == "train"]
     assert all(one["gpu_hours"] > 0 and one["seconds"] > 0 for one in trained)
     assert 0 < grown["seconds_on_gpus"] <= 3600 * grown["gpu_hours"]
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (("--format", "json", "--trials"), "--trials has no effect"),
-        (
-            ("--format", "json", "--set", "search={suggest: random, samples: 2, space: {training.learning_rate: {log: [1e-4, 1e-2]}}}"),
-            "a recipe with search",
-        ),
-    ],
-)
-def test_what_it_cannot_give_is_refused(given: tuple[str, ...], said: str, tiny: tuple[object, ...]) -> None:
-    answer = _call("plan", *tiny, *given)
-    assert answer.exit_code == 2 and said in answer.stderr, answer.output

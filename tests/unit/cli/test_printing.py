@@ -2,34 +2,12 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
-from rich.console import Console
 
 from sentdist.cli import printing
 from sentdist.cli.options import check_in_use, named_gpus, weights_of
-from sentdist.cli.printing import LOG_WIDTH, empty_table, open_console, sentence_progress, two_decimals
+from sentdist.cli.printing import sentence_progress
 from sentdist.errors import DataError
-
-
-def test_a_console_writes_where_it_was_opened_and_wide_where_no_terminal_is(capsys: pytest.CaptureFixture[str]) -> None:
-    for stderr in (True, False):
-        open_console(stderr=stderr).print("x" * (LOG_WIDTH - 1), highlight=False)
-        assert tuple(capsys.readouterr())[stderr] == "x" * (LOG_WIDTH - 1) + "\n"
-
-
-def test_names_stand_left_and_numbers_right() -> None:
-    table = empty_table("t", "name", "n")
-    for row in (("a", "1"), ("abc", "100")):
-        table.add_row(*row)
-    assert [column.justify for column in table.columns] == ["left", "right"]
-    console = Console(file=io.StringIO(), width=40)
-    console.print(table)
-    lines = [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
-    (short,), (long,) = ([line for line in lines if line.startswith(f"  {name} ")] for name in ("a", "abc"))
-    assert len(short) == len(long) and short.endswith("  1")
-    assert (two_decimals(1), two_decimals(2.345), two_decimals(None)) == ("1.00", "2.35", "–")
 
 
 def test_a_log_has_no_bar_and_is_shown_how_far_it_is_every_half_minute(

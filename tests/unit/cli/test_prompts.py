@@ -56,22 +56,17 @@ def _scores(encoder: Path, query: str, document: str) -> list[float]:
     return sorted((documents @ query_D / np.linalg.norm(documents, axis=1) / np.linalg.norm(query_D)).tolist(), reverse=True)
 
 
-@pytest.mark.parametrize(
-    ("options", "text", "said"),
-    [
+def test_encode_says_which_prompt_it_takes_and_writes_it_down(encoder: Path, corpus: Path, tmp_path: Path) -> None:
+    for options, text, said in (
         ((), PASSAGE, f"{PASSAGE!r} stands before each sentence (its default prompt, passage)."),
         (("--prompt", "one old "), "one old ", "'one old ' stands before each sentence (as asked)."),
         (("--prompt", ""), "", "no prompt before each sentence (as asked)."),
-    ],
-)
-def test_encode_says_which_prompt_it_takes_and_writes_it_down(
-    options: tuple[str, ...], text: str, said: str, encoder: Path, corpus: Path, tmp_path: Path
-) -> None:
-    assert said in _line(_call("encode", encoder, corpus, "--out", tmp_path / "out.npy", *options)).replace("\n", " ")
-    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), _embedded(encoder, text, SENTENCES), atol=1e-6)
-    assert json.loads((tmp_path / "out.npy.json").read_text())["prompt"] == text
-    _line(_call("encode", encoder, corpus, "--out", tmp_path / "out.parquet", *options))
-    assert json.loads(pq.read_schema(tmp_path / "out.parquet").metadata[b"sentdist"])["prompt"] == text
+    ):
+        for name in ("out.npy", "out.parquet"):
+            assert said in _line(_call("encode", encoder, corpus, "--out", tmp_path / name, "--overwrite", *options)).replace("\n", " ")
+        np.testing.assert_allclose(np.load(tmp_path / "out.npy"), _embedded(encoder, text, SENTENCES), atol=1e-6)
+        assert json.loads((tmp_path / "out.npy.json").read_text())["prompt"] == text
+        assert json.loads(pq.read_schema(tmp_path / "out.parquet").metadata[b"sentdist"])["prompt"] == text
 
 
 @pytest.mark.parametrize(

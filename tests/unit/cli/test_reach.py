@@ -300,12 +300,6 @@ def test_servers_are_started_where_a_compiler_is_and_a_password_is_not_printed(
         assert (f"store      {shown}\n" in done.output) == (code == 0) and "very-secret" not in done.output
 
 
-def test_doctor_ends_with_1_if_one_finding_of_several_is_bad(listen: Callable[..., Calls], tmp_path: Path) -> None:
-    for states, code in ((("good", "note"), 0), (("good", "bad", "good"), 1), (("bad", "note"), 1)):
-        listen(health, "examine", [health.Finding(subject=state, state=state, text="it is so") for state in states])  # type: ignore[arg-type]
-        assert _call("doctor", "--store", tmp_path).exit_code == code, states
-
-
 def test_a_score_says_how_many_of_its_items_stand_for_themselves(
     listen: Callable[..., Calls], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -12,7 +12,6 @@ from typer.testing import CliRunner, Result
 import sentdist
 from sentdist.cli import app
 from sentdist.errors import RecipeError
-from sentdist.execution.tuning import Tuning
 
 WHO, WHAT, WHERE = ("man", "woman", "child", "dog", "cat"), ("eats", "drinks", "plays", "sings", "reads"), ("house", "garden", "street")
 ROWS = [(f"a {who} {what} in the {where}", f"the {who} in the {where} {what}") for who in WHO for what in WHAT for where in WHERE]
@@ -73,37 +72,6 @@ def test_rows_that_say_nothing_of_an_encoder_are_refused(planted_encoder_dir: Pa
         assert found.exit_code == 2 and said in found.output, found.output
 
 
-def test_a_file_without_splits_is_its_train(planted_encoder_dir: Path, here: Path) -> None:
-    (here / "pairs.csv").write_text("sentence1,sentence2,label\na man,a man,1\na dog,a street,0\n")
-    (here / "faq_docs.csv").write_text("doc_id,text\nd,a man\ne,a street\n")
-    (here / "faq_queries.csv").write_text("query_id,query\nq,a man\n")
-    (here / "faq_qrels.txt").write_text("q 0 d 1\n")
-    for task in ("pairs=pairs.csv@train", "retrieval=faq@train"):
-        found = call("evaluate", planted_encoder_dir, "--tasks", task)
-        assert found.exit_code == 0 and "100.00" in found.output, found.output
-
-
-def test_triplets_and_graded_pairs_are_scored_as_what_they_are(planted_encoder_dir: Path, here: Path) -> None:
-    (here / "triplets.jsonl").write_text(
-        "\n".join(json.dumps({"anchor": one, "positive": other, "negative": "a street"}) for one, other in ROWS)
-    )
-    (here / "graded.csv").write_text("a,b,similar\n" + "".join(f"{one},{other},{place % 5}\n" for place, (one, other) in enumerate(ROWS)))
-    scores = sentdist.evaluate(str(planted_encoder_dir), "own=triplets.jsonl")
-    assert {"retrieval-triplets-jsonl-test", "triplets-triplets-jsonl-test"} <= set(scores)
-    assert "sts-graded-csv-test" in sentdist.evaluate(str(planted_encoder_dir), "own=graded.csv")
-
-
-def test_a_recipe_says_how_its_file_is_read(planted_encoder_dir: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Tuning, "run", lambda self: None)
-    (here / "faq.csv").write_text("".join(f"{n},{one},{other},a note on {n}\n" for n, (one, other) in enumerate(ROWS)))
-    refused = call("evaluate", planted_encoder_dir, "--tasks", "own=faq.csv")
-    assert refused.exit_code == 2 or "triplets" in refused.output, refused.output
-    assert call("tune", "faq.csv", "--columns", "2,3", "--local", "--encoder", planted_encoder_dir, "--max-length", "20").exit_code == 0
-    recipe = ".sentdist/tuned/tune-faq/search.yaml"
-    found = call("evaluate", planted_encoder_dir, "--tasks", f"own={recipe}")
-    assert found.exit_code == 0 and "retrieval-faq-csv-test" in found.output, found.output
-
-
 UNREADABLE = [
     ("own", "own=FILE"), ("own=faq.csv@dev", "expected test rows"), ("own=faq.csv,own=other.csv", "one file"), ("own=fag.csv", 'Did you mean "'),
     ("own=plain.yaml", "expected a recipe whose corpus is of kind own"), ("own=unknown.csv", "own=RECIPE.yaml"), ("retrieval=faq.csv", "as own=faq.csv"),
@@ -126,15 +94,6 @@ def test_what_cannot_be_scored_is_reported_with_what_to_write(planted_encoder_di
         assert found.exit_code == 2 and said in found.output, found.output
 
 
-def test_a_file_in_this_folder_is_scored_however_it_is_written_and_wherever_other_data_lie(planted_encoder_dir: Path, here: Path) -> None:
-    lines = [("sentence1", "sentence2", "score"), *((f"{one} für", other, str(place % 5)) for place, (one, other) in enumerate(ROWS))]
-    (here / "pairs.csv").write_bytes("".join(f"{';'.join(line)}\n" for line in lines).encode("cp1252"))
-    found = call("evaluate", planted_encoder_dir, "--tasks", "sts=pairs.csv")
-    assert found.exit_code == 0 and "pairs.csv: text in cp1252; separated by semicolons" in found.output, found.output
-    assert f"Read in {here}, for {here / 'data'} has no such file: sts=pairs.csv" in found.output
-    assert queries("sts-pairs-csv") == len(ROWS)
-
-
 def test_scores_and_comparisons_are_json_for_other_programs(planted_encoder_dir: Path, tiny_encoder_dir: Path) -> None:
     """Nothing else on stdout; the numbers are those of the Python door."""
     asked = ("--tasks", "own=faq.csv", "--format", "json")
@@ -149,14 +108,3 @@ def test_scores_and_comparisons_are_json_for_other_programs(planted_encoder_dir:
     difference = compared["lines"][0]["difference"]
     assert difference["difference"] == found.lines[0].difference.difference and difference["p"] == found.lines[0].difference.p
     assert compared["first"] == str(planted_encoder_dir) and compared["second_opinion"] == []
-
-
-def test_what_takes_longer_than_to_encode_is_reported_before_it_begins(planted_encoder_dir: Path) -> None:
-    """Ten nested folds of a small file took half a minute in silence."""
-    Path("mood.csv").write_text("text,label\n" + "".join(f"a {'good' if n % 2 else 'bad'} film number {n},{n % 2}\n" for n in range(40)))
-    asked = ("evaluate", planted_encoder_dir, "--tasks", "classification=mood,own=faq.csv", "--format", "json")
-    found = call(*asked)
-    assert found.exit_code == 0, found.output
-    reported = "classification-mood: fitting classifiers on its embeddings."
-    assert [line for line in found.stderr.splitlines() if "fitting" in line] == [reported] and "fitting" not in found.stdout
-    assert "fitting" not in call(*asked).stderr, "it is in the store"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 import sys
 from pathlib import Path
 
@@ -12,27 +11,7 @@ from typer.testing import CliRunner
 
 from sentdist.cli import app
 from sentdist.execution import sigterm
-from sentdist.services.ports import free_port
 from sentdist.tracking import served_model
-
-
-def test_a_server_that_is_away_is_reported_with_what_to_do() -> None:
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        uri = f"http://127.0.0.1:{nobody.getsockname()[1]}"
-        done = CliRunner().invoke(app, ["serve", "models:/demo@best", "--uri", uri, "--port", str(free_port())])
-    assert done.exit_code == 2
-    assert f"MLflow at {uri} is away" in done.output and "training goes on" not in done.output, done.output
-
-
-def test_a_port_that_is_taken_or_none_is_reported_before_the_download(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(served_model, "verified_copy", lambda *_: pytest.fail("downloaded"))
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        number = taken.getsockname()[1]
-        done = CliRunner().invoke(app, ["serve", "models:/demo@best", "--port", str(number)])
-    assert done.exit_code == 2 and f"port {number}, wanted by the encoder" in done.output and "sentdist serve MODEL --port" in done.output
 
 
 def _stand_in(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,30 +76,14 @@ def test_two_columns_two_files_and_a_table_of_scores_agree(
         np.testing.assert_allclose(table["score"].to_numpy(), expected, **CLOSE)
 
 
-@pytest.mark.parametrize("directions", ["max_both", "one"])
-def test_relations_score_pairs_as_a_recipe_s_view_does(
-    directions: str, related: Path, embeddings: np.ndarray, files: dict[str, Path]
+def test_relations_score_pairs_of_their_own_embeddings_alone(
+    tiny_encoder_dir: Path, related: Path, embeddings: np.ndarray, files: dict[str, Path], tmp_path: Path
 ) -> None:
-    def weighted(first_SD: np.ndarray, second_SD: np.ndarray) -> np.ndarray:
-        return sum(w / 1.5 * _cosines(first_SD + r, second_SD) for w, r in zip((1.0, 0.5), RELATIONS.vectors, strict=True))
-
-    forward, backward = weighted(embeddings[:4], embeddings[4:]), weighted(embeddings[4:], embeddings[:4])
-    expected = np.maximum(forward, backward) if directions == "max_both" else forward
-    asked = ("--relation", "entailment", "--relation", "twin=0.5", "--directions", directions)
-    for pairs, scores in (((files["pairs"],), expected), ((HEADS[1], TAILS[1]), expected[1:2])):
-        answer = _call("similarity", related, *pairs, *asked)
-        np.testing.assert_allclose(np.array(answer.output.split(), dtype=float), scores, **CLOSE)
-
-
-def test_two_sentences_are_shown_under_every_relation(related: Path, embeddings: np.ndarray) -> None:
     answer = _call("similarity", related, SENTENCES[0], SENTENCES[1])
     rows = {line.split()[0]: line.split() for line in answer.output.splitlines() if line.strip()}
     one, other, twin = embeddings[:1], embeddings[1:2], RELATIONS.vectors[1]
     shown = [float(rows["twin"][1]), float(rows["twin"][2]), float(rows["none"][2])]
     np.testing.assert_allclose(shown, [_cosines(one + twin, other)[0], _cosines(other + twin, one)[0], _cosines(one, other)[0]], **CLOSE)
-
-
-def test_relations_of_other_embeddings_score_nothing(tiny_encoder_dir: Path, files: dict[str, Path], tmp_path: Path) -> None:
     for trained, used in (("cls_mlp_train_only", "cls"), ("mean", "cls")):
         folder = tmp_path / trained
         SentenceEncoder.load(tiny_encoder_dir, pooling=trained).save(

@@ -66,14 +66,6 @@ def test_one_damaged_artifact_among_others_ends_a_check_with_1(call: Callable[..
     assert alone.exit_code == 0 and "1 artifact, 10 " in alone.output, "of that kind alone"
 
 
-def test_a_record_that_cannot_be_read_is_found_by_a_check_and_by_nobody_else(call: Callable[..., Result], store: ArtifactStore) -> None:
-    (Path(store.base) / TRAIN.place / RECORD).write_text("{half")
-    done = call("check")
-    assert done.exit_code == 1 and f"{TRAIN.place}: its record cannot be used" in done.stdout, done.output
-    assert done.output.rstrip().endswith("1 damaged.") and "2 artifacts" in done.output
-    assert call("check").exit_code == 0, "it was moved aside"
-
-
 @pytest.mark.parametrize(
     ("words", "answer", "code", "left"),
     [

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import io
-import re
-from pathlib import Path
 
 from rich.console import Console
 
 from sentdist.cli.terminal_page import terminal_page
 
-REPORTS = sorted((Path(__file__).parents[3] / "infra" / "benchmarks").glob("*/report.md"))
 PAGE = """# mine
 
 ft is 2 \\* 3 points above [base](https://example.org/a_b), p &lt; 0.05.
@@ -65,13 +62,3 @@ def test_a_table_that_is_too_wide_leaves_out_intervals_then_deviations() -> None
     for width, cell in ((100, "70.00 ± 0.50 ↑ [69.00, 71.00]"), (70, "70.00 ± 0.50 ↑   80.00"), (52, "70.00 ↑   80.00 ↑")):
         printed = _printed(page, width=width)
         assert cell in printed and "*" not in printed and len([line for line in printed.splitlines() if line.strip()]) == 3
-
-
-def test_a_real_report_has_no_markup_and_keeps_its_numbers() -> None:
-    markdown = REPORTS[0].read_text(encoding="utf-8")
-    printed = _printed(markdown, width=1000)
-    assert not re.search(r"</?[a-z]+>|&[a-z]+;|\]\(|\\[^\w\s]|^#|\*\*", printed, re.MULTILINE)
-    numbers = re.compile(r"\d+\.\d+")
-    shown = re.sub("!.*|^Figure .*", "", markdown.partition("\n## Citations\n")[0])
-    rows = {number for line in shown.splitlines() if line.startswith("|") for number in numbers.findall(line)}
-    assert rows <= set(numbers.findall(printed))

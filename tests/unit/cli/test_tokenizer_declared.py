@@ -6,20 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from tokenizers import Tokenizer, models
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoTokenizer
 from typer.testing import CliRunner
 
 from sentdist.cli import app
 from sentdist.learning.encoder.declared import num_tokens
 from tests.support.tiny_encoders import tiny_encoder, word_tokenizer
-
-
-def write_unigram(folder: Path) -> None:
-    vocabulary = [("<unk>", 0.0), *((letter, -1.0) for letter in "abc")]
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.Unigram(vocabulary, unk_id=0)), unk_token="<unk>")
-    tokenizer.add_tokens(["more", "a"])
-    tokenizer.save_pretrained(folder)
 
 
 def write_words(folder: Path) -> None:
@@ -32,7 +24,7 @@ def write_lines(folder: Path) -> None:
     (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "a", "\u2028"]) + "\n")
 
 
-@pytest.mark.parametrize("write", [write_unigram, write_words, write_lines])
+@pytest.mark.parametrize("write", [write_words, write_lines])
 def test_the_files_of_a_tokenizer_list_its_tokens(write: object, tmp_path: Path) -> None:
     folder = tmp_path / "tokenizer"
     write(folder)  # type: ignore[operator]

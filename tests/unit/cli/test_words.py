@@ -34,6 +34,9 @@ MISTAKES = [
     (("explain", "abc", "def"), "expected one artifact"),
     (("report", "unheard_of"), "expected a sweep that was started"),
     (("stop",), "found no sweep"),
+    (("plan", DEMO, "--format", "xml"), "--format"),
+    (("plan", DEMO, "--format", "json", "--trials"), "--trials: found no --format table"),
+    (("plan", SEARCH, "--format", "json"), "--format json: found"),
     (("stop", "demo", "--all"), "found demo and --all"),
     (("plan", "twice.yaml"), 'found line 3: the key "seeds" stands twice; expected valid YAML. Correct the line named.'),
     (("plan", "good.csv"), "It looks like data: `sentdist tune good.csv`."),
@@ -84,23 +87,3 @@ def test_a_mistake_is_reported_with_what_to_type(tmp_path: Path, monkeypatch: py
 def test_what_there_is_is_listed(words: tuple[str, ...], said: str) -> None:
     answer = CliRunner().invoke(app, words)
     assert answer.exit_code == 0 and said in answer.output, answer.output
-
-
-def test_a_column_of_scores_that_holds_words_is_reported(tmp_path: Path) -> None:
-    who, what = ("dog", "cat", "man", "bird", "child", "fox"), ("runs", "eats", "sleeps", "sings", "reads", "walks")
-    rows = "".join(f"a {one} {does},the {one} {does},high\n" for one in who for does in what)
-    (tmp_path / "graded.csv").write_text(f"sentence1,sentence2,score\n{rows}")
-    answer = CliRunner().invoke(
-        app,
-        [
-            "plan",
-            OWN,
-            "--set",
-            f"corpus.file={tmp_path / 'graded.csv'}",
-            "--set",
-            "training.batch_size=8",
-            "--store",
-            str(tmp_path / "store"),
-        ],
-    )
-    assert "score not read (score holds no numbers: 'high')" in answer.output, answer.output

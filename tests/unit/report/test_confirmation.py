@@ -97,19 +97,6 @@ def test_a_baseline_keeps_what_dev_chose_for_it_with_all_it_builds_on(tmp_path: 
     assert found["rcl"].training.learning_rate == found["rcl"].banks[0].encoder.training.learning_rate == 2e-3
 
 
-def test_a_field_that_concerns_the_baseline_alone_keeps_its_best_value(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    values = tiny_values(tiny_encoder_dir, seeds=[0], confirm_seeds=1, sweep={"methods.fine_tuned.objective.temperature": [0.1, 0.2, 0.3]})
-    plan, context = tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")
-    best = lambda trial: 70.0 + 20 * (dict(trial.params).get("methods.fine_tuned.objective.temperature") == 0.2)  # noqa: E731
-    fill_store(context.store, plan, noise=lambda trial: 1.5, dev=best, num_items={"stsb": 60})
-    sweep = load_sweep(context.store, "tiny")
-    recipe = confirmation(sweep, sweep.records(context.store))
-    assert recipe is not None and "and fine_tuned (temperature=0.2), best of the baseline's" in recipe.about
-    assert recipe.methods["fine_tuned"].objective == recipe_from_values(values, where="tiny").methods["fine_tuned"].objective.model_copy(
-        update={"temperature": 0.2}
-    )
-
-
 def test_a_report_is_exploratory_until_fresh_seeds_speak(tmp_path: Path, tiny_encoder_dir: Path) -> None:
     _, context = _swept(tmp_path, tiny_encoder_dir, confirm_seeds=3)
     exploratory = report_sweep(context.store, "tiny")

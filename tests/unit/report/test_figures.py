@@ -26,7 +26,6 @@ from sentdist.objectives.regression import l1, mse, smooth_k2, translated_relu
 from sentdist.plan.stage import Json
 from sentdist.report import cloud, figures, forest, sweep_drawings
 from sentdist.report.cost import Cost, cost_plot, costs, work, work_unit
-from sentdist.report.papers.rcl import PAPER_REGULATORS
 from sentdist.report.papers.rse import PAPER_LINKS
 from sentdist.report.probes import probe_plot
 from sentdist.report.relations import link_rows, printed_link_rows, relation_drawings, relation_matrix, weight_curves
@@ -115,11 +114,6 @@ def test_learning_curves_are_means_of_bins_and_of_the_seeds_that_are_left() -> N
     assert [(row["mean"], row["seeds"]) for row in rows] == [("2", "2")] * 3 + [("1", "1")] * 2
 
 
-def test_regulators_have_their_means_beside_those_of_the_paper() -> None:
-    table = figures.regulators_curve({0: [81.0, 81.2], 2: [81.5, 81.7], 4: [82.0]}, paper=PAPER_REGULATORS, unit=UNIT).table
-    assert "ours,4,82,,1" in table and "paper,8," in table and "ours,2,81.6,0.141421,2" in table
-
-
 def test_each_cell_of_a_heat_map_stands_in_its_row_and_column_and_the_best_is_framed(drawn: Drawn) -> None:
     cells = {("32", "a"): [80.0, 82.0], ("32", "b"): [85.0], ("64", "a"): [70.0], ("128", "b"): [90.0]}
     figure, rows = drawn(lambda: figures.heat_map(cells, unit=UNIT))
@@ -167,17 +161,6 @@ def test_nothing_to_draw_is_named() -> None:
     for draw in draws:
         with pytest.raises(DataError, match="found"):
             draw()
-
-
-def test_probes_have_their_means_and_seeds() -> None:
-    found = {
-        "SimCSE": {"tags_from_pos": [0.2, 0.3], "words_from_bow": [0.2, 0.2]},
-        "adversaries": {"tags_from_pos": [0.6], "tags_from_bow": [-0.1]},
-    }
-    assert [(row["system"], row["target"], row["part"], row["mean"], row["seeds"]) for row in _rows(probe_plot(found))] == [
-        ("SimCSE", "tags", "pos", "0.25", "2"), ("adversaries", "tags", "pos", "0.6", "1"), ("adversaries", "tags", "bow", "-0.1", "1"),
-        ("SimCSE", "words", "bow", "0.2", "2"),
-    ]  # fmt: skip
 
 
 # Embeddings: maps, spectra, similarities, relations.

@@ -19,7 +19,7 @@ from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report import citations, paper_page
 from sentdist.report.columns import AVERAGE
 from sentdist.report.comparisons import Comparison
-from sentdist.report.page_head import finding, rests_on, spoken_rows
+from sentdist.report.page_head import finding, spoken_rows
 from sentdist.report.paper_page import OurRow
 from sentdist.report.papers.rcl import PAPER_TABLES
 from sentdist.report.printed import PaperRow, PaperTable
@@ -87,13 +87,6 @@ def test_a_finding_speaks_of_the_headline_method_else_of_the_first_trained_one_b
         assert {"base", "other", "rcl (a=1)"} == {line.label for line in spoken_rows(sweep, table, {})[:-1]}
         doubted = _table(scores, baseline="eq1", exploratory={spoken: "dev has not spoken"})
         assert finding(sweep, doubted, {})[0].endswith(" Exploratory: dev has not spoken.")
-
-
-def test_what_a_finding_rests_on_is_said() -> None:
-    table = _table(SEEDS, baseline="eq1")
-    assert rests_on(table, table.line("rcl")) == "It rests on 3 seeds."
-    assert rests_on(table, table.line("base")) == "" and rests_on(table, None) == ""
-    assert rests_on(replace(table, num_items={"t": 60}), table.line("rcl")) == "It rests on 3 seeds and 60 test items."
 
 
 def _record(key: str, kind: str = "train", *, created_at: str = "2026-01-02T03:04:05Z", results: dict[str, Json] | None = None,

@@ -16,12 +16,10 @@ from typer.testing import CliRunner
 from sentdist.cli import app
 from sentdist.evaluation.optimism import Optimism
 from sentdist.plan.wording import value_text
-from sentdist.report.search import budgets, importance, parallel
+from sentdist.report.search import budgets, importance
 from sentdist.report.search.blocks import (
-    MOST_FAILED,
     SearchPart,
     _budget_words,
-    _failed_blocks,
     _optimism,
     _page_facts,
     _untouched,
@@ -29,11 +27,11 @@ from sentdist.report.search.blocks import (
     search_part,
 )  # fmt: skip
 from sentdist.report.search.budgets import budget_rows, dev_span
-from sentdist.report.search.facts import SearchedMethod, SearchFacts, search_facts, sentences
+from sentdist.report.search.facts import SearchedMethod, SearchFacts, search_facts
 from sentdist.report.sweep_report import Report, report_sweep
 from sentdist.store.searches import Finalist, SearchRecord, append_event
 from sentdist.store.store import ArtifactStore
-from tests.support.synthetic_searches import FIELDS, SENTENCES, SPACE, made_up_events, made_up_search
+from tests.support.synthetic_searches import FIELDS, SPACE, made_up_events, made_up_search
 from tests.support.synthetic_sweeps import fill_store
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
@@ -168,13 +166,6 @@ def test_the_best_trial_ran_to_its_end_and_one_without_a_score_wins_nothing() ->
     assert found.scores[-2:].tolist() == [99.0, min(method.scores)]
 
 
-def test_a_price_is_never_below_the_own_training() -> None:
-    finished = [trial for trial in made_up_search(samples=12).trials if trial.state == "finished"]
-    assert {sentences(trial) for trial in finished} == {SENTENCES}
-    shared = finished[0].model_copy(update={"rungs": tuple(rung.model_copy(update={"paid_sentences": 0}) for rung in finished[0].rungs)})
-    assert sentences(shared) == SENTENCES
-
-
 def test_the_report_begins_with_what_was_found(reported: Report) -> None:
     first, *_, choice = reported.lead.splitlines()
     assert reported.markdown.split("\n\n")[1] == first and choice == "The settings were chosen on dev after 8 trials of each of 2 methods."
@@ -245,14 +236,6 @@ def test_trials_that_run_count_as_given_and_what_was_spent_is_reported(facts: Se
     assert _page_facts(replace(facts, record=record))["spent"] == "2.0 h, 1.5M sentences"  # type: ignore[arg-type]
 
 
-def test_of_many_failed_trials_some_stand_on_the_page_and_how_many_more(facts: SearchFacts) -> None:
-    trial = facts.methods[0].trials[0]
-    for count, said in ((MOST_FAILED, ()), (MOST_FAILED + 1, ("1 further one in search-trials.csv.",))):
-        trials = tuple(trial.model_copy(update={"number": number, "state": "failed", "error": "it diverged"}) for number in range(count))
-        (block,) = _failed_blocks(replace(facts, methods=(replace(facts.methods[0], trials=trials),)))
-        assert (len(block.rows), tuple(block.said)) == (MOST_FAILED, said) and block.rows[0][-1] == "it diverged"
-
-
 def test_a_budget_is_asked_of_those_who_had_it_and_of_those_who_can_have_no_more(facts: SearchFacts) -> None:
     few = replace(facts.methods[0], trials=facts.methods[0].trials[:4])
     cut = replace(facts, methods=(few, facts.methods[1]))
@@ -273,14 +256,6 @@ def test_an_untouched_encoder_is_spoken_of_where_it_is_better_than_what_dev_chos
         table: Any = SimpleNamespace(lead="t", lines=[line("a", 80.0), line("b", 81.0), line("base", untouched, is_fixed=True)])
         said = list(_untouched(facts, table))
         assert len(said) == number and all(one.startswith(f"base, which was not trained, scores {untouched:.2f} on test") for one in said)
-
-
-def test_a_value_of_a_logarithmic_axis_stands_at_its_power(facts: SearchFacts) -> None:
-    rate, weight = (
-        parallel._column("x", facts.axis(path)) for path in ("training.learning_rate", "methods.rcl.objective.regulator_weight")
-    )
-    assert [rate.at(value) for value in (1e-6, 1e-5, 1e-4)] == pytest.approx([0.0, 0.5, 1.0])
-    assert [weight.at(value) for value in (0.0, 0.25, 1.0)] == pytest.approx([0.0, 0.25, 1.0])
 
 
 def test_a_trial_that_was_let_go_farther_is_above_one_that_was_pruned_whatever_their_scores(

@@ -11,7 +11,7 @@ import pytest
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.plan.unroll import Plan, Trial
+from sentdist.plan.unroll import Plan
 from sentdist.report.score_rows import TableRows
 from sentdist.report.selection import chosen_cells, scored_on_test, selection_note, selection_rows, selection_sentence
 from sentdist.report.sweep_report import report_sweep
@@ -123,31 +123,3 @@ def test_a_test_task_of_another_kind_or_source_is_not_the_test_part() -> None:
         scores = next(trial.scores for trial in plan.trials if trial.method == "fine_tuned")
         assert isinstance(scores.encoder, Train) and scores.encoder.selection is not None
         assert scored_on_test(scores.encoder.selection, scores.tasks, {})[0] == test
-
-
-def test_one_run_each_has_intervals_over_items(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    _, context = _world(tmp_path, tiny_encoder_dir, seeds=1)
-    table, _ = _table(context)
-    cell = table.line("rcl").cells["STS-B"]
-    assert cell.interval is not None and cell.interval.about == "items" and cell.summary is not None
-    assert cell.interval.low < cell.summary.mean < cell.interval.high
-    comparison = next(one for one in table.comparisons if (one.system, one.relation) == ("rcl", "baseline"))
-    found = comparison.differences["STS-B"]
-    assert found.about == "items" and found.p is not None and found.p < 0.01 and "other seeds were not tried" in table.verdicts["rcl"]
-
-
-def test_fewer_seeds_than_others_are_exploratory(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    def trial_is_late(trial: Trial) -> bool:
-        return trial.method == "rcl" and trial.seed == 1
-
-    plan, context = tiny_plan(tiny_values(tiny_encoder_dir, seeds=[0, 1]), data=write_data(tmp_path / "data"), store=tmp_path / "store")
-    fill_store(context.store, plan, noise=lambda trial: NOISE[trial.method], skip=trial_is_late, num_items={"stsb": 60})
-    sweep = load_sweep(context.store, "tiny")
-    found = sweep_rows(sweep, context.store, sweep.records(context.store))
-    table = build_table(
-        TableRows(title="t", rows=found.of_kind("sts"), columns=["STS-B"], average=False, measure=TASK_KINDS["sts"].main),
-        baseline="fine_tuned",
-    )
-    assert table.line("rcl").exploratory == "rcl has 1 seed, others have 2"
-    assert table.line("fine_tuned").exploratory == "" and table.line("base").exploratory == ""
-    assert table.verdicts["rcl"].endswith("Exploratory: rcl has 1 seed, others have 2.")

@@ -66,10 +66,6 @@ def test_places_of_a_grid_are_means_over_seeds_of_one_cell(tmp_path: Path) -> No
     assert ours == [(str(number), "2") for number in (0, 2, 4, 6, 8)] and len(ours) < len(regulators), "the paper's curve stands beside"
 
 
-def test_a_place_that_would_stand_for_several_cells_is_not_drawn(tmp_path: Path) -> None:
-    assert not {"grid.svg", "regulators.svg"} & set(_files(tmp_path, sweep={"methods.rcl.objective.temperature": [0.05, 0.1]}))
-
-
 def test_figures_show_the_measure_that_the_sentences_speak_of(tmp_path: Path) -> None:
     """Of retrieval that is MAP, and not the last of its columns."""
     files = _files(tmp_path, task="stackfaq")

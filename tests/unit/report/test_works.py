@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.specs import EncoderSpec, Regularizers
+from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.stages import Scores, Train
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.report.citations import CITATIONS, givers
@@ -49,17 +49,3 @@ def test_a_name_gives_those_that_made_it_and_no_others() -> None:
     assert givers("sentence-transformers/nli-roberta-base-v2") == ["sbert", "roberta", "snli", "mnli"]
     assert givers("sentence-transformers/all-MiniLM-L6-v2") == ["sbert", "minilm"], "capitals are the hub's"
     assert givers("nli/new_protocols") == ["new_protocols"] and givers("my/folder") == []
-
-
-def test_regularizers_in_use_are_cited() -> None:
-    assert Regularizers().works == ()
-    assert Regularizers(attention_dropout=0.2).works == ("dropattention",)
-    assert Regularizers(drophead=0.1, attention_dropout=0.0).works == ("drophead",)
-
-
-def test_what_a_training_takes_in_is_cited_with_it() -> None:
-    stages = shipped_plan(RECIPES / "papers/rse_table1.yaml").stages
-    training = next(one for one in stages if isinstance(one, Train) and one.objective.name == "rse")
-    assert isinstance(training.corpus, CorpusStage)
-    data = {work for part in training.corpus.sources for work in givers(part.source)}
-    assert {"snli", "mnli"} <= data and works_of_stages([training]) == data | {"rse", *givers(training.encoder.checkpoint)}

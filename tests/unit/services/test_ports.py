@@ -16,22 +16,14 @@ from sentdist.services.state import state_of
 from tests.support.listening import FREE
 
 
-@pytest.mark.parametrize(("one", "other"), list(itertools.combinations(FREE, 2)))
-def test_one_port_for_two_servers_is_refused_before_anything_is_written(one: str, other: str, tmp_path: Path) -> None:
-    state = state_of(tmp_path, asked={**FREE, other: FREE[one]}, store=None)
-    reported = (
-        rf"sentdist up --{one}-port and --{other}-port: found {FREE[one]} twice; .* --{other}-port \d+ \(SENTDIST_{other.upper()}_PORT"
-    )
-    with pytest.raises(ServerError, match=reported):
-        up(state, Hardware(), print)
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("server", FREE)
-def test_a_port_of_rays_workers_is_refused_before_anything_is_written(server: str, tmp_path: Path) -> None:
-    """Ray ended while it started, and the command named no reason."""
-    with pytest.raises(ServerError, match=rf"sentdist up --{server}-port: found 26379, .* outside 20000-29999"):
-        up(state_of(tmp_path, asked={**FREE, server: 26379}, store=None), Hardware(), print)
+def test_ports_that_servers_cannot_have_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    """One for two servers, and one of those of Ray's workers: Ray ended while it started, and the command named no reason."""
+    for one, other in itertools.combinations(FREE, 2):
+        with pytest.raises(ServerError, match=rf"--{one}-port and --{other}-port: found {FREE[one]} twice; .* --{other}-port \d+"):
+            up(state_of(tmp_path, asked={**FREE, other: FREE[one]}, store=None), Hardware(), print)
+    for server in FREE:
+        with pytest.raises(ServerError, match=rf"--{server}-port: found 26379, .* outside 20000-29999"):
+            up(state_of(tmp_path, asked={**FREE, server: 26379}, store=None), Hardware(), print)
     assert not list(tmp_path.iterdir())
 
 

@@ -18,16 +18,6 @@ def test_what_an_entropy_encoder_was_trained_on_is_read_by_what_its_bank_regular
     assert [name for name, _, context in data_sets(trained) if context == "train"] == ["nli/triplets (train)", "nli/other (train)"]
 
 
-def test_data_sets_say_what_they_are_for() -> None:
-    layout = layout_of(small_sweep("s"))
-    found = data_sets(layout.stages[next(trial.key for trial in layout.trials.values() if trial.method == "rcl")])
-    assert found[:2] == [("nli/triplets (train)", "sha256:0000000000000000", "train"), ("sts/stsb (dev)", "sha256:0000000000000000", "dev")]
-    assert {context for *_, context in found[2:]} == {"test"}
-    several = layout_of(plan_of(small_recipe(selection={"task": "stsb-dev+sickr-dev"})))
-    trained = next(trial.key for trial in several.trials.values() if trial.method == "fine_tuned")
-    assert [name for name, _, context in data_sets(several.stages[trained]) if context == "dev"] == ["sts/stsb (dev)", "sts/sick (trial)"]
-
-
 def test_what_all_trained_trials_read_stands_on_the_sweep_s_run_and_the_rest_on_theirs() -> None:
     layout = layout_of(small_sweep("s"))
     trained = {key: data_sets(layout.stages[key]) for key, trial in layout.trials.items() if trial.train is not None}

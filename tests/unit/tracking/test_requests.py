@@ -2,59 +2,29 @@
 
 from __future__ import annotations
 
-import socket
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from sentdist.errors import RecipeError, ResourceError
+from sentdist.errors import ResourceError
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.mlflow_tracker import make_tracker
 from sentdist.tracking.rebuild import rebuild
 from sentdist.tracking.run_update import RunUpdate, batches
-from sentdist.tracking.server import Server
 from sentdist.tracking.server_runs import despite_collisions
 from sentdist.tracking.shown_metrics import Point
 from sentdist.tracking.tracker import NullRun, NullTracker
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 
-@pytest.mark.parametrize("uri", ["sqlite:///mlflow.db", "./mlruns", "http://", "databricks"])
-def test_an_address_that_is_no_server_is_refused_before_anything_starts(uri: str) -> None:
-    with pytest.raises(RecipeError, match="MLFLOW_TRACKING_URI"):
-        Server(uri)
-
-
-def test_a_password_in_the_address_is_not_shown() -> None:
-    assert Server("https://me:secret@host:5000/prefix/").page == "https://host:5000/prefix"
-
-
-def test_a_server_that_never_answers_is_asked_once_and_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "3")
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    with socket.create_server(("127.0.0.1", 0)) as deaf:  # the kernel accepts, nobody reads
-        server = Server(f"http://127.0.0.1:{deaf.getsockname()[1]}")
-        started = time.monotonic()
-        assert server.attempt("open the sweep", lambda client: client.get_experiment("1")) is None
-        asked_s, started = time.monotonic() - started, time.monotonic()
-        assert server.attempt("open a run", lambda client: client.get_experiment("1")) is None
-        assert time.monotonic() - started < asked_s / 3  # not asked: one question takes the whole three seconds
-    (warning,) = server.warnings
-    assert "is away (could not open the sweep" in warning
-
-
 def test_bringing_a_store_to_a_server_that_is_away_is_reported_in_a_sentence(tiny_encoder_dir: Path, tmp_path: Path) -> None:
     plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(tmp_path / "data"), store=tmp_path / "store")
     save_sweep(context.store, sweep_record(plan))
-    with pytest.raises(
-        ResourceError, match=r"could not rebuild the sweep .*: nothing answers there\)\. See that the server runs"
-    ) as caught:
+    with pytest.raises(ResourceError, match="nothing answers there"):
         rebuild(context.store, "http://127.0.0.1:9")
-    assert "expected" not in str(caught.value) and "training goes on" not in str(caught.value)
 
 
 def test_without_an_address_only_the_store_keeps_track(tmp_path: object) -> None:
@@ -65,27 +35,20 @@ def test_without_an_address_only_the_store_keeps_track(tmp_path: object) -> None
     assert run.close() == []
 
 
-@pytest.mark.parametrize(
-    ("num_parameters", "num_metrics", "num_tags", "sizes"),
-    [
-        (0, 0, 0, []),
-        (0, 0, 2, [(0, 0, 2)]),
-        (30, 50, 2, [(30, 50, 2)]),
-        (100, 800, 0, [(100, 800, 0)]),
-        (101, 0, 1, [(100, 0, 0), (1, 0, 1)]),
-        (1, 1700, 3, [(1, 800, 0), (0, 800, 0), (0, 100, 3)]),
-    ],
-)
-def test_requests_have_a_size_that_a_server_takes(
-    num_parameters: int, num_metrics: int, num_tags: int, sizes: list[tuple[int, int, int]]
-) -> None:
-    parameters = {f"p{number}": "1" for number in range(num_parameters)}
-    metrics = [Point("loss", 1.0, 0, step) for step in range(num_metrics)]
-    tags = {f"t{number}": "1" for number in range(num_tags)}
-    found = batches(parameters, metrics, tags)
-    assert [(len(batch.parameters), len(batch.metrics), len(batch.tags)) for batch in found] == sizes
-    assert [point for batch in found for point in batch.metrics] == metrics
-    assert dict(pair for batch in found for pair in batch.parameters) == parameters
+SIZES = [  # numbers of parameters, metrics and tags, and what stands in each request
+    (0, 0, 0, []), (0, 0, 2, [(0, 0, 2)]), (100, 800, 0, [(100, 800, 0)]), (101, 0, 1, [(100, 0, 0), (1, 0, 1)]),
+    (1, 1700, 3, [(1, 800, 0), (0, 800, 0), (0, 100, 3)]),
+]  # fmt: skip
+
+
+def test_requests_have_a_size_that_a_server_takes() -> None:
+    for num_parameters, num_metrics, num_tags, sizes in SIZES:
+        parameters = {f"p{number}": "1" for number in range(num_parameters)}
+        metrics = [Point("loss", 1.0, 0, step) for step in range(num_metrics)]
+        found = batches(parameters, metrics, {f"t{number}": "1" for number in range(num_tags)})
+        assert [(len(batch.parameters), len(batch.metrics), len(batch.tags)) for batch in found] == sizes
+        assert [point for batch in found for point in batch.metrics] == metrics
+        assert dict(pair for batch in found for pair in batch.parameters) == parameters
 
 
 def test_what_stands_on_a_run_is_not_sent_again() -> None:

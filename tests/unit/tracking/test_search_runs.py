@@ -15,7 +15,7 @@ from sentdist.store.store import ArtifactStore
 from sentdist.tracking import search_runs
 from sentdist.tracking.search_runs import SearchRuns
 from sentdist.tracking.server_runs import PARENT
-from sentdist.tracking.shown_metrics import Point, shown
+from sentdist.tracking.shown_metrics import Point
 from sentdist.tracking.views import TAG
 from tests.support.synthetic_searches import made_up_search
 
@@ -38,23 +38,10 @@ def test_each_method_has_parallel_coordinates_of_its_own_fields() -> None:
         assert card["type"] == "PARALLEL" and card["selectedParams"] == fields and card["showAllRuns"]  # type: ignore[index, call-overload]
         assert "best_dev_score" in card["selectedMetrics"]  # type: ignore[index, call-overload, operator]
     assert "'rcl'" in str(rcl.state["searchFilter"])
+    pages = SearchRuns(made_up_search(samples=2), STORE).pages("7")
+    assert all(page.startswith("#/experiments/7/runs?") for page in pages.values()) and "Search: RCL, parallel coordinates" in pages
     key, value = rcl.tag(102)
     assert key.startswith(TAG) and json.loads(json.loads(value)["state"]) == rcl.state
-
-
-def test_the_best_dev_score_is_that_of_a_trial_that_came_to_its_end() -> None:
-    record = made_up_search(samples=4)
-    devs = [trial.dev or 0.0 for trial in record.trials if trial.state == "finished"]
-    assert SearchRuns(record, STORE)._bests == {"best_dev_score": shown(max(devs))}
-    ended = [trial.model_copy(update={"state": "pruned"}) if trial.dev == max(devs) else trial for trial in record.trials]
-    less = record.model_copy(update={"trials": tuple(ended)})
-    assert SearchRuns(less, STORE)._bests == {"best_dev_score": shown(sorted(devs)[-2])}
-
-
-def test_pages_are_links_within_the_server() -> None:
-    pages = SearchRuns(made_up_search(samples=2), STORE).pages("7")
-    assert all(page.startswith("#/experiments/7/runs?") for page in pages.values())
-    assert "Search: RCL, parallel coordinates" in pages
 
 
 def test_a_trial_stands_below_its_search_from_the_moment_of_its_suggestion(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
-from sentdist.tracking.views import MAX_VARIED, TAG, SavedView, varied_parameters, views
+from sentdist.tracking.views import MAX_VARIED, SavedView, varied_parameters, views
 
 TRIALS = [
     {"method": "base", "cell": "base", "encoder": "minilm"},
@@ -42,17 +40,10 @@ def test_every_chart_lies_in_a_section_that_is_open() -> None:
         _check_cards(charts)
     (card,) = charted[1].state["compareRunCharts"]  # type: ignore[misc]
     assert card["selectedParams"] == ["phis"] and card["showAllRuns"]  # type: ignore[index, call-overload]
-
-
-def test_shared_stages_are_listed_by_their_kind() -> None:
-    """Ordered by time, MLflow would fold them away below their sweep."""
-    *_, stages = views(order="stsb", metric="stsb", scores=["stsb"], trials=TRIALS)
-    assert (stages.id, stages.state["orderByKey"], stages.state["orderByAsc"]) == ("sentdist-stages", "params.`kind`", True)
-
-
-def test_trials_that_differ_in_nothing_else_have_no_parallel_coordinates() -> None:
     alike = [{"method": "a", "seed": "0"}, {"method": "b", "seed": "1"}]
-    assert "sentdist-parallel" not in [view.id for view in views(order="stsb", metric="stsb", scores=["stsb"], trials=alike)]
+    *others, stages = views(order="stsb", metric="stsb", scores=["stsb"], trials=alike)
+    assert "sentdist-parallel" not in [view.id for view in others]
+    assert (stages.id, stages.state["orderByKey"], stages.state["orderByAsc"]) == ("sentdist-stages", "params.`kind`", True)
 
 
 def _check_cards(charts: SavedView) -> None:
@@ -61,13 +52,3 @@ def _check_cards(charts: SavedView) -> None:
     opened = {section["uuid"] for section in sections if section["display"]}  # type: ignore[index, call-overload]
     assert {card["metricSectionId"] for card in cards} == opened  # type: ignore[index, call-overload]
     assert len({card["uuid"] for card in cards}) == len(cards)  # type: ignore[index, call-overload]
-
-
-def test_a_tag_is_what_mlflow_reads_back() -> None:
-    (first, *_) = made = views(order="stsb", metric="stsb", scores=["stsb"], trials=TRIALS)
-    tags = dict(view.tag(place) for place, view in enumerate(made))
-    assert len(tags) == len(made)
-    shown = {key: json.loads(value) for key, value in tags.items()}
-    assert max(shown.values(), key=lambda view: view["createdAt"])["name"] == first.name
-    assert json.loads(shown[TAG + first.id]["state"]) == first.state
-    assert all(len(value) < 5000 for value in tags.values())
