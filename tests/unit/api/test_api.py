@@ -1,12 +1,14 @@
-"""The door for Python programs: what the README shows runs as it stands there, and each function answers as its command does."""
+"""The door for Python programs: what the README shows runs as it stands there, and what is given reaches what answers."""
 
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,16 +18,27 @@ from typer.testing import CliRunner
 
 import sentdist
 from sentdist import DataError, EncoderError, RecipeError, SentdistError, StoreError
+from sentdist.api.training import as_file
 from sentdist.cli import app
+from sentdist.execution import build_recipe
+from sentdist.inference.given import given_data, given_store
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.relation_file import Relations, write_relations
 from sentdist.plan.stage import Json
+from sentdist.plan.tune_recipe import search_values, training_values
+from sentdist.report import paper_page
+from sentdist.stages.planning import planned
+from sentdist.stages.planning.own_request import own_request
+from sentdist.stages.planning.resolve import FileResolver
 from sentdist.store.searches import load_search
 from sentdist.store.store import ArtifactStore
 from tests.support.tiny_data import tiny_values, write_data
-from tests.support.tiny_encoders import SENTENCES
+from tests.support.tiny_encoders import SENTENCES, WIDTH
 
 ROOT = Path(__file__).parents[3]
+
+
 HEAVY = ("torch", "ray", "numpy", "pydantic", "transformers", "mlflow", "pyarrow", "yaml")
 
 
@@ -104,7 +117,11 @@ def test_search_finds_what_numpy_finds(encoder: sentdist.Encoder) -> None:
 
 
 Call = Callable[[sentdist.Encoder], object]
+
+
 DEMO = ROOT / "rayjobs/recipes/demo.yaml"
+
+
 MISTAKES: list[tuple[Call, type[SentdistError], str]] = [
     (lambda one: one.encode([]), DataError, "a list of 0"), (lambda one: one.encode(["a dog", " "]), DataError, r"encode: sentences\[1\]: found ' '"),
     (lambda one: one.encode({"a dog"}), DataError, "a set; "), (lambda one: one.encode(5), DataError, "an int; expected a list of sentences"),
@@ -182,22 +199,6 @@ def test_a_recipe_is_planned_run_reported_and_its_encoder_scored(tmp_path: Path,
     assert outcomes[2].encoder in found.sentence and str(tiny_encoder_dir) in found.sentence
 
 
-def test_an_encoder_is_exported_with_the_length_that_it_was_loaded_with(
-    encoder: sentdist.Encoder, tiny_encoder_dir: Path, tmp_path: Path
-) -> None:
-    text = "two cats sleep on a red mat"
-    encoder.export(tmp_path / "whole")
-    np.testing.assert_allclose(sentdist.Encoder.load(tmp_path / "whole").encode(text), encoder.encode(text), rtol=1e-6)
-    assert str(tiny_encoder_dir) not in (tmp_path / "whole" / "README.md").read_text()
-    short = sentdist.Encoder.load(tiny_encoder_dir, max_length=4)
-    short.export(tmp_path / "short")
-    again = sentdist.Encoder.load(tmp_path / "short")
-    np.testing.assert_allclose(again.encode(text), short.encode(text), rtol=1e-6)
-    assert not np.allclose(again.encode(text), encoder.encode(text))
-    sentdist.Encoder.load(tmp_path / "whole", max_length=4).export(tmp_path / "copied")
-    np.testing.assert_allclose(sentdist.Encoder.load(tmp_path / "copied").encode(text), short.encode(text), rtol=1e-6)
-
-
 def test_a_search_is_carried_out_as_its_command_does(tiny_encoder_dir: Path, tmp_path: Path) -> None:
     """On one store, so that what the other has built is seen to be the same."""
     values = tiny_values(tiny_encoder_dir, seeds=[0, 1]) | {
@@ -234,3 +235,174 @@ def _written(folder: Path, values: Mapping[str, Json]) -> Path:
     path = folder / "tiny.yaml"
     path.write_text(yaml.safe_dump(dict(values)))
     return path
+
+
+RELATIONS = Relations(names=("entailment", "twin"), vectors=np.random.default_rng(0).normal(size=(2, WIDTH)).astype(np.float32))
+
+
+WEIGHTS = {"entailment": 1.0, "twin": 0.5}
+
+
+@pytest.fixture(scope="module")
+def related(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> sentdist.Encoder:
+    """The tiny encoder with two relations beside it."""
+    folder = tmp_path_factory.mktemp("related") / "encoder"
+    shutil.copytree(tiny_encoder_dir, folder)
+    write_relations(folder, RELATIONS)
+    return sentdist.Encoder.load(folder)
+
+
+def _moved(related: sentdist.Encoder, heads: tuple[str, ...], tails: tuple[str, ...]) -> np.ndarray:
+    """Of each head with each tail, by both relations."""
+    first, second = (related.encode(list(texts)).astype(np.float64) for texts in (heads, tails))
+    found = np.zeros((len(first), len(second)))
+    for vector, weight in zip(RELATIONS.vectors, WEIGHTS.values(), strict=True):
+        moved = first + vector
+        cosines = moved @ second.T / np.linalg.norm(moved, axis=1)[:, None] / np.linalg.norm(second, axis=1)
+        found += weight / sum(WEIGHTS.values()) * cosines
+    return found
+
+
+def test_pairs_are_scored_by_relations_in_the_direction_that_is_said(related: sentdist.Encoder) -> None:
+    heads, tails = tuple(SENTENCES[:3]), tuple(SENTENCES[3:6])
+    forward, backward = np.diag(_moved(related, heads, tails)), np.diag(_moved(related, tails, heads))
+    assert (np.abs(forward - backward) > 1e-4).all()
+    for directions, expected in (("one", forward), ("max_both", np.maximum(forward, backward))):
+        found = sentdist.similarity(related, heads, tails, relations=WEIGHTS, directions=directions)
+        np.testing.assert_allclose(found, expected, atol=2e-6)
+    two = [sentdist.similarity(related, tails[0], heads[0], relations=WEIGHTS, directions=one) for one in ("one", "max_both")]
+    np.testing.assert_allclose(two, [backward[0], max(forward[0], backward[0])], atol=2e-6)
+    asked = ["similarity", related.loaded.use.checkpoint, tails[0], heads[0], "--relation", "entailment", "--relation", "twin=0.5"]
+    for directions, score in zip(("one", "max_both"), two, strict=True):
+        said = CliRunner().invoke(app, [*asked, "--directions", directions]).stdout
+        assert float(said) == pytest.approx(score, abs=2e-6), "as the command says"
+
+
+def test_a_search_by_relations_has_their_scores(related: sentdist.Encoder) -> None:
+    (hits,) = sentdist.search(related, [SENTENCES[0]], SENTENCES, top=4, relations=WEIGHTS)
+    scores = _moved(related, (SENTENCES[0],), tuple(SENTENCES))[0]
+    assert [hit.row for hit in hits] == np.argsort(-scores)[:4].tolist()
+    np.testing.assert_allclose([hit.score for hit in hits], np.sort(scores)[::-1][:4], atol=2e-6)
+
+
+def test_embeddings_that_are_given_are_searched_in_and_not_made_again(related: sentdist.Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    turned = related.encode(list(SENTENCES))[::-1].copy()
+    plain = sentdist.search(related, SENTENCES[0], SENTENCES, top=3)
+    found = sentdist.search(related, SENTENCES[0], SENTENCES, top=3, embeddings=turned)
+    assert [hit.row for hit in found] == [len(SENTENCES) - 1 - hit.row for hit in plain]
+    assert [hit.text for hit in found] == [SENTENCES[hit.row] for hit in found]
+    assert sentdist.search(related, [SENTENCES[0]], SENTENCES, top=3) == [plain], "of a list of one a list of lists"
+
+
+def test_every_function_asks_the_store_and_data_that_are_given(
+    tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SENTDIST_STORE", str(tmp_path / "shells"))
+    monkeypatch.setenv("SENTDIST_DATA", str(tmp_path / "shells"))
+    assert (given_store(None), given_data(None)) == (str(tmp_path / "shells"), tmp_path / "shells")
+    asked: list[tuple[object, object]] = []
+
+    def note(*_: object, store: Any, data: object = None, **__: object) -> None:
+        asked.append((getattr(store, "root", store), data))
+        raise DataError(where="here", found="enough", expected="no more", remedy="None.")
+
+    for name in ("planned_trials", "requested"):
+        monkeypatch.setattr(planned, name, note)
+    monkeypatch.setattr("sentdist.inference.planned_scores.planned_evaluation", note)
+    (tmp_path / "data").mkdir()
+    places = {"store": tmp_path / "mine", "data": tmp_path / "data"}
+    encoder = sentdist.Encoder.load(tiny_encoder_dir)
+    calls = (
+        lambda: sentdist.plan(DEMO, **places),
+        lambda: sentdist.run(DEMO, **places),
+        lambda: sentdist.sweep(DEMO, **places),
+        lambda: sentdist.evaluate(encoder, "scenes-sts", **places),
+        lambda: sentdist.compare(encoder, tiny_encoder_dir, "scenes-sts", **places),
+    )
+    for call in calls:
+        with pytest.raises(DataError, match="enough"):
+            call()
+    assert asked == [(str(tmp_path / "mine"), tmp_path / "data")] * len(calls)
+    looked: list[str] = []
+    monkeypatch.setattr(paper_page, "report_paper", lambda store, name: looked.append(store.root))
+    sentdist.report(paper="rcl", store=tmp_path / "mine")
+    assert looked == [str(tmp_path / "mine")]
+    for call in (
+        lambda: sentdist.Encoder.load("abcdef123456", store=tmp_path / "mine"),
+        lambda: sentdist.evaluate("abcdef123456", "scenes-sts", **places),
+        lambda: sentdist.compare(encoder, "abcdef123456", "scenes-sts", **places),
+    ):
+        with pytest.raises(StoreError, match=str(tmp_path / "mine")):
+            call()
+
+
+def test_a_grid_is_left_out_by_run_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    built: list[tuple[int, object]] = []
+    monkeypatch.setattr(
+        build_recipe, "build_recipe", lambda asked, *_, **named: built.append((len(asked.trials), named["print_line"])) or []
+    )
+    said: list[str] = []
+    for call in (sentdist.run, sentdist.sweep):
+        assert call(DEMO, store=tmp_path, print_line=said.append) == []
+    assert built[0][0] < built[1][0] and {print_line for _, print_line in built} == {said.append}
+
+
+def test_changes_beside_a_recipe_that_is_read_already_are_refused() -> None:
+    recipe = sentdist.Recipe.load(DEMO)
+    with pytest.raises(DataError, match="overrides beside a Recipe"):
+        sentdist.plan(recipe, overrides=["seeds=[1]"])
+    for overrides in ({"seeds": [0]}, [("seeds", 0)], 3):
+        with pytest.raises(RecipeError, match="overrides: found"):
+            sentdist.Recipe.load(DEMO, overrides)  # type: ignore[arg-type]
+    with pytest.raises(RecipeError, match="varies"):
+        sentdist.sweep(DEMO, overrides=["methods.rcl.phis=[0.03]"])
+
+
+PAIRS = [(f"a {who} {what} in the {where}", f"the {who} in the {where} {what}") for who in ("man", "dog", "cat", "child", "woman")
+         for what in ("eats", "sings", "reads", "plays") for where in ("house", "garden", "street", "park")]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("SENTDIST_STORE", "SENTDIST_DATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_rows_in_memory_train_an_encoder_with_a_verdict(tiny_encoder_dir: Path) -> None:
+    lines: list[str] = []
+    found = sentdist.train(PAIRS, encoder=tiny_encoder_dir, max_length=20, print_line=lines.append)
+    assert found.num_seeds == 1 and (found.folder / "modules.json").is_file()
+    assert found.verdict.outcome in ("better", "worse", "not shown to be better") and found.verdict.line in repr(found)
+    assert any("56 train, 0 dev, 24 test" in line for line in lines), lines
+    assert sentdist.Encoder.load(found.folder).encode(["a dog"]).shape[0] == 1
+    again: list[str] = []
+    assert sentdist.train(PAIRS, encoder=tiny_encoder_dir, max_length=20, print_line=again.append).folder == found.folder
+    assert not any("to build" in line for line in again), "what the store has is not built again"
+
+
+def test_rows_are_one_table_however_they_are_held() -> None:
+    import datasets
+    import pandas
+
+    rows = [{"anchor": first, "positive": second} for first, second in PAIRS]
+    files = {as_file(PAIRS), as_file(rows), as_file(pandas.DataFrame(rows)), as_file(datasets.Dataset.from_list(rows))}
+    assert len(files) == 1 and as_file("mine.csv") == "mine.csv"
+    assert as_file([("a", "b", 0.5)]) != as_file([("a", "b", "c")]), "a number is a score"
+    for wrong in ([], 7, [("a", "b"), ("a",)]):
+        with pytest.raises(DataError) as refused:
+            as_file(wrong)
+        assert refused.value.where == "rows"
+
+
+def test_final_trainings_are_tested_on_the_very_rows_that_the_search_leaves_out(tiny_encoder_dir: Path) -> None:
+    from sentdist.plan.recipe import recipe_from_values
+
+    request = own_request(as_file(PAIRS), command="tune", fields={}, encoders=[str(tiny_encoder_dir)], data=None, hours=1.0, max_length=20)
+    rows = {}
+    for name, values in (("search", search_values(request.asked)), ("final", training_values(request.asked))):
+        corpus = recipe_from_values(values, where=name).corpus
+        rows[name] = FileResolver(data_root=None).own(corpus, where=name)  # type: ignore[arg-type]
+    assert rows["search"].num_test == rows["final"].num_test > 0
+    assert rows["final"].num_dev == 0 and rows["final"].num_rows == rows["search"].num_rows + 12

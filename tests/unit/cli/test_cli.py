@@ -1,13 +1,16 @@
-"""The command line: quick answers, one-sentence errors, and a whole local run of a tiny recipe."""
+"""The command line: quick answers, plans, a whole local run of a tiny recipe and of a search."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -15,19 +18,29 @@ from typer.testing import CliRunner, Result
 
 import sentdist
 from sentdist.cli import app
+from sentdist.cli import searches as cli_searches
 from sentdist.execution import local_sweep, sigterm
 from sentdist.store.forecast import forecast
+from sentdist.store.searches import RungReached, SearchTrial, load_search
 from sentdist.store.store import ArtifactStore
+from sentdist.store.sweep import load_sweep
+from tests.support.planning import RECIPES
 from tests.support.tiny_data import tiny_values, write_data
 
 ROOT = Path(__file__).parents[3]
+
+
 DEMO = str(ROOT / "rayjobs" / "recipes" / "demo.yaml")
+
+
 HEAVY = ("torch", "ray", "mlflow", "transformers", "datasets", "matplotlib", "scipy.stats")
+
+
 LOADED = f"sorted(set(sys.modules) & set({HEAVY!r}))"  # an expression
 
 
-def _call(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
+def _call(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "200"})
 
 
 QUICK = [  # words, exit code, a word that is reported
@@ -171,3 +184,156 @@ def test_a_report_is_printed_for_people_and_written_as_markdown(tiny_run: dict[s
     assert answer.exit_code == 0 and "Semantic textual similarity" in answer.output, answer.output
     assert not re.search(r"<\w|&lt;|\]\(|^#|\*\*|Citations", answer.output, re.MULTILINE)
     assert "<sub>" in (tmp_path / "report.md").read_text() and "## Citations" in (tmp_path / "report.md").read_text()
+
+
+TRIAL = {"name", "method", "seed", "fold", "params", "key", "state"}
+
+
+STAGE = {"key", "kind", "place", "state", "inputs", "mentions", "sentences", "seconds", "gpu_hours", "bytes"}
+
+
+PLAN = {
+    "recipe", "trials", "stages", "seconds", "gpus", "gpu_hours", "seconds_on_gpus", "bytes", "checkpoint_bytes", "free_bytes",
+}  # fmt: skip
+
+
+def _planned(*arguments: object) -> dict[str, Any]:
+    answer = _call("plan", *arguments, "--format", "json")
+    assert answer.exit_code == 0, answer.output
+    found: dict[str, Any] = json.loads(answer.stdout)
+    return found
+
+
+@pytest.fixture
+def tiny(tiny_encoder_dir: Path, tmp_path: Path) -> tuple[object, ...]:
+    """A recipe, with its data and store."""
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_values(tiny_encoder_dir, seeds=[0])))
+    return tmp_path / "tiny.yaml", "--data", write_data(tmp_path / "data"), "--store", tmp_path / "store"
+
+
+def test_a_plan_has_its_stages_before_and_after_they_are_built(tiny: tuple[object, ...], tmp_path: Path) -> None:
+    before = _planned(*tiny)
+    assert (
+        before.keys() == PLAN
+        and all(one.keys() == STAGE for one in before["stages"])
+        and all(one.keys() == TRIAL for one in before["trials"])
+    )
+    plan = sentdist.plan(str(tiny[0]), data=str(tiny[2]), store=str(tiny[4]))
+    assert [one["key"] for one in before["stages"]] == [stage.key for stage in plan.stages]
+    assert [(one["name"], one["key"]) for one in before["trials"]] == [(trial.name, trial.key) for trial in plan.trials]
+    assert {one["state"] for one in (*before["stages"], *before["trials"])} == {"missing"}
+    assert before["seconds"] is None and before["gpus"] is before["gpu_hours"] is None
+    assert before["bytes"] == sum(one["bytes"] for one in before["stages"]) > 0 and before["checkpoint_bytes"] > 0
+    assert not (tmp_path / "store").exists(), "planning writes nothing"
+
+    assert _call("run", *tiny, "--local").exit_code == 0
+    after = _planned(*tiny)
+    assert {one["state"] for one in (*after["stages"], *after["trials"])} == {"built"}
+    assert {(one["seconds"], one["bytes"]) for one in after["stages"]} == {(0.0, 0)} and after["seconds"] == after["bytes"] == 0
+    assert {one["place"] for one in after["stages"]} <= {one.record.place for one in ArtifactStore(str(tmp_path / "store")).artifacts()}
+
+    grown = _planned(*tiny, "--set", "seeds=[0, 1]", "--on", "2xH100")
+    left = [one for one in grown["stages"] if one["state"] == "missing"]
+    assert {one["kind"] for one in left} >= {"train", "scores"} and len(left) < len(grown["stages"])
+    assert grown["seconds"] == pytest.approx(sum(one["seconds"] for one in left if one["seconds"] is not None)) and grown["seconds"] > 0
+    assert grown["gpus"] == "2xH100" and grown["gpu_hours"] == pytest.approx(sum(one["gpu_hours"] for one in grown["stages"]))
+    trained = [one for one in left if one["kind"] == "train"]
+    assert all(one["gpu_hours"] > 0 and one["seconds"] > 0 for one in trained)
+    assert 0 < grown["seconds_on_gpus"] <= 3600 * grown["gpu_hours"]
+
+
+def test_a_plan_says_the_space_the_trials_and_what_one_takes(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["plan", str(RECIPES / "search.yaml"), "--store", str(tmp_path)], env={"COLUMNS": "200"})
+    assert done.exit_code == 0, done.output
+    assert "1e-05 to 0.001, logarithmic, 9 steps" in done.output and "methods.rcl.phis" in done.output
+    assert "One trial of rcl: 3,840 sentences to train on, no speed is known yet." in done.output
+    assert "What dev chooses, 2 seeds: 3 trainings more, 5,760 sentences, no speed is known yet." in done.output
+    assert not (tmp_path / "searches").exists()
+
+
+def test_a_search_in_this_process_ends_with_its_finalists_on_test(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    values = tiny_values(tiny_encoder_dir, seeds=[0, 1]) | {
+        "methods": {"base": {}, "fine_tuned": {"objective": {"name": "info_nce"}}},
+        "search": {"suggest": "random", "samples": 2, "space": {"training.learning_rate": {"log": [1e-4, 1e-2]}}, "budget": {"hours": 1}},
+        "runtime": {"engine": "torch"},
+    }
+    recipe = tmp_path / "tiny.yaml"
+    recipe.write_text(yaml.safe_dump(values))
+    command = ["sweep", str(recipe), "--local", "--store", str(tmp_path / "store"), "--data", str(write_data(tmp_path / "data"))]
+    done = CliRunner().invoke(app, command, env={"COLUMNS": "200"})
+    assert done.exit_code == 0, done.output
+    assert "trial 1  fine_tuned (learning_rate=" in done.output and "what dev chose (all trials are made)" in done.output
+    assert "Encoder: " in done.output
+    store = ArtifactStore(tmp_path / "store")
+    search, sweep = load_search(store, "tiny"), load_sweep(store, "tiny")
+    (finalist,) = search.finalists
+    assert {trial.seed: trial.key for trial in sweep.trials if trial.method == "fine_tuned"} == finalist.cells
+    assert {trial.key for trial in sweep.trials} == {one.key for one in store.artifacts("scores")}, "nobody else is scored on test"
+    assert dict(sweep.trials[1].params) == finalist.suggestion
+    again = CliRunner().invoke(app, command, env={"COLUMNS": "200"})
+    assert again.exit_code == 0 and "begins" not in again.output
+    assert [one.finalists for one in (load_search(store, "tiny"), search)] == [search.finalists] * 2
+
+
+def _printed(
+    trials: list[SimpleNamespace | SearchTrial],
+    finalists: list[SimpleNamespace],
+    capsys: pytest.CaptureFixture[str],
+    **budget: float | None,
+) -> str:
+    """What is said at the end of a search of rcl and of another method, which has no finalist."""
+    record = SimpleNamespace(name="mine", reason="all trials are made", trials=trials, finalists=finalists, of_method=lambda name: trials)
+    recipe = SimpleNamespace(methods={"rcl": SimpleNamespace(title="RCL")})
+    planned = SimpleNamespace(recipe=recipe, methods=["rcl", "other"], search=SimpleNamespace(budget=SimpleNamespace(**budget)))
+    cli_searches.print_choice(SimpleNamespace(planned=planned, record=record))  # type: ignore[arg-type]
+    return capsys.readouterr().out
+
+
+def test_what_dev_chose_is_reported_with_its_own_price_and_that_of_its_method(capsys: pytest.CaptureFixture[str]) -> None:
+    trials = [SimpleNamespace(number=number, state=state, paid_s=paid)
+              for number, state, paid in ((4, "finished", 10.0), (7, "finished", 20.0), (1, "pruned", 3.0), (2, "failed", 1.0))]  # fmt: skip
+    finalists = [
+        SimpleNamespace(number=number, method="rcl", place=place, dev=80.0 - place, suggestion={"training.learning_rate": 1e-4})
+        for place, number in ((1, 7), (2, 4))
+    ]
+    said = _printed(trials, finalists, capsys, hours=0.01)
+    rows = [re.split(r"  +", line.strip()) for line in said.splitlines() if line.strip().startswith("RCL")]
+    assert [(row[1], row[3], row[4]) for row in rows] == [("1", "79.00", "20 s"), ("2", "78.00", "10 s")]
+    assert rows[0][5:] == ["2 finished, 1 pruned, 1 failed", "34 s"] and rows[1][5:] == []
+    assert "other: no trial came to its end" in said and "One takes about 20 s: with a budget of about 2 min" in said
+    assert "One takes" not in _printed(trials, finalists, capsys, hours=None), "a budget of trials is no time"
+    assert "other: all of its trials failed" in _printed(trials[-1:], [], capsys, hours=1.0)
+    # What a training needs beside, as RCL's entropy encoders and banks, is paid once, however far the training has come.
+    rung = RungReached(number=1, share=0.5, key="k", step=1, dev=1.0, last_dev=1.0, sentences=1, seconds=90.0, paid_s=3690.0)
+    half = SearchTrial(number=1, method="other", suggestion={}, train="t", state="running", rungs=(rung,))
+    assert "One takes about 63 min: with a budget of about 2.1 h" in _printed([half], [], capsys, hours=0.2)
+
+
+def completed(words: str, folder: Path = ROOT) -> list[str]:
+    """What bash would be offered for the last of some words."""
+    parts = words.split(" ")
+    environment = os.environ | {
+        "_SENTDIST_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(parts) - 1),
+        "PYTHONPATH": str(ROOT),
+    }
+    program = "import sys; from sentdist.cli import app; sys.argv[0] = 'sentdist'\ntry:\n    app(prog_name='sentdist')\nfinally:\n    heavy = [m for m in ('torch', 'ray', 'mlflow', 'transformers', 'pyarrow', 'numpy') if m in sys.modules]\n    assert not heavy, heavy"
+    found = subprocess.run([sys.executable, "-c", program], env=environment, cwd=folder, capture_output=True, text=True, check=False)
+    assert "AssertionError" not in found.stderr, found.stderr
+    return found.stdout.split()
+
+
+def test_sweeps_and_keys_are_those_of_the_store(tmp_path: Path) -> None:
+    (tmp_path / ".sentdist/store/sweeps").mkdir(parents=True)
+    (tmp_path / ".sentdist/store/sweeps/mine.json").write_text("{}")
+    (tmp_path / ".sentdist/store/train/info_nce-minilm-l6-b32-s0-8cf8d2fc23261cce").mkdir(parents=True)
+    (tmp_path / "named/sweeps").mkdir(parents=True)
+    (tmp_path / "named/sweeps/theirs.json").write_text("{}")
+    assert {"methods.contrastive.training.batch_size="} <= set(
+        completed("sentdist run rayjobs/recipes/own.yaml --set methods.contrastive.training.bat")
+    )
+    assert completed("sentdist evaluate minilm-l6 --tasks sts,stsb,scenes-f") == ["sts,stsb,scenes-faq"]
+    assert completed("sentdist report m", tmp_path) == ["mine"]
+    assert completed("sentdist report --store named ", tmp_path) == ["theirs"]
+    assert completed("sentdist push 8c", tmp_path) == ["8cf8d2fc23261cce"]

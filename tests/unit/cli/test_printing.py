@@ -1,13 +1,23 @@
-"""How answers look: where they go, which side columns stand on, what is said of words that an encoder does not know."""
+"""How answers look on a terminal and in a log: numbers, progress, reports; and what a job of a cluster is given."""
 
 from __future__ import annotations
 
-import pytest
+import io
+import shlex
+from pathlib import Path
 
-from sentdist.cli import printing
+import pytest
+from rich.console import Console
+
+from sentdist.cli import live, printing
+from sentdist.cli.building import job_command
 from sentdist.cli.options import check_in_use, named_gpus, weights_of
 from sentdist.cli.printing import sentence_progress
-from sentdist.errors import DataError
+from sentdist.cli.terminal_page import terminal_page
+from sentdist.errors import DataError, StoreError
+from sentdist.execution.board.events import StageEvent
+from sentdist.execution.progress import SweepProgress
+from sentdist.inference.opening import IN_A_JOB, store_root
 
 
 def test_a_log_has_no_bar_and_is_shown_how_far_it_is_every_half_minute(
@@ -55,3 +65,99 @@ def test_relations_weigh_one_unless_said_and_are_named_once() -> None:
         with pytest.raises(DataError) as refused:
             weights_of(given)
         assert refused.value.where == "--relation" and refused.value.found.startswith(given[-1])
+
+
+def test_a_table_has_the_share_that_is_done_and_a_row_for_some_of_what_runs() -> None:
+    now = [1000.0]
+    progress = SweepProgress({f"k{number}": 1.0 for number in range(20)}, clock=lambda: now[0])
+    for number in range(10):
+        progress.line(StageEvent(key=f"k{number}", kind="train", label=f"rcl {number}", what="started"))
+    for number in range(10, 15):
+        progress.line(StageEvent(key=f"k{number}", kind="corpus", label="toy", what="finished", seconds=1.0))
+    now[0] += 30.0
+    file = io.StringIO()
+    Console(file=file, width=160).print(live.progress_table(progress))
+    head, *rows, last = [line.rstrip() for line in file.getvalue().splitlines() if line.strip()]
+    assert head.startswith("5 of 20 stages") and "25 %" in head and head.endswith("time left: known after the first training")
+    assert len(rows) == live.MOST_ROWS and last == "and 2 more"
+    assert "rcl 0" in rows[0] and rows[0].endswith(" 30 s"), rows[0]
+
+
+def test_a_pipe_gets_lines_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with live.live_display() as (print_line, show):
+        print_line("it [bold]goes[/] on")
+    assert show is None and capsys.readouterr().out == "it [bold]goes[/] on\n"
+
+
+PAGE = """# mine
+
+ft is 2 \\* 3 points above [base](https://example.org/a_b), p &lt; 0.05.
+
+| system | score |
+|:--|--:|
+| base | **84.87** [81.45, 88.28] |
+| a\\|b &amp;lt; | 5 ± 1 |
+
+<sub>[low, high\\]: an interval.</sub>
+
+![Difference from base: p &lt; 0.05.](differences.svg)
+
+Difference from base: p &lt; 0.05.
+
+<details><summary>2 rows not run</summary>
+
+- not run: recipe.yaml (x)
+
+</details>
+
+## Details
+
+None.
+
+## Citations
+
+1. Somebody (2020).
+"""
+
+
+def _printed(markdown: str, *, width: int = 160) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    for part in terminal_page(markdown, width=width):
+        console.print(part, highlight=False)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_a_page_is_read_without_markup() -> None:
+    lines = [line.rstrip() for line in _printed(PAGE).splitlines()]
+    assert lines[:3] == ["mine", "", "ft is 2 * 3 points above base (https://example.org/a_b), p < 0.05."]
+    (base,), (other,) = ([line for line in lines if line.strip().startswith(name)] for name in ("base", "a|b &lt;"))
+    assert base.endswith("  84.87 [81.45, 88.28]") and other.endswith(" 5 ± 1") and len(base) == len(other), "numbers stand right"
+    after = [line for line in lines[lines.index(other) + 1 :] if line]
+    assert after == ["2 rows not run", "- not run: recipe.yaml (x)"]
+
+
+def test_a_table_that_is_too_wide_leaves_out_intervals_then_deviations() -> None:
+    cells = " | ".join(f"**{score}.00** ± 0.50 ↑ [{score - 1}.00, {score + 1}.00]" for score in (70, 80))
+    page = f"|  | n | a | b |\n|:--|--:|--:|--:|\n| RCL (phis={{0.01, 0.02}}) | 2 | {cells} |\n"
+    for width, cell in ((100, "70.00 ± 0.50 ↑ [69.00, 71.00]"), (70, "70.00 ± 0.50 ↑   80.00"), (52, "70.00 ↑   80.00 ↑")):
+        printed = _printed(page, width=width)
+        assert cell in printed and "*" not in printed and len([line for line in printed.splitlines() if line.strip()]) == 3
+
+
+def test_the_command_for_a_job_names_places_from_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    reported = job_command("sweep", Path("my recipes/a.yaml"), "--set", "about=it's mine", store="results", data=Path("data"))
+    places = ["--store", f"{tmp_path}/results", "--data", f"{tmp_path}/data"]
+    assert shlex.split(reported) == ["rayjobs.sweep", "my recipes/a.yaml", "--set", "about=it's mine", *places]
+    tuned = job_command("sweep", Path(".sentdist/tuned/faq/recipe.yaml"), store="s3://bucket/store", data=None)
+    assert shlex.split(tuned) == ["rayjobs.sweep", f"{tmp_path}/.sentdist/tuned/faq/recipe.yaml", "--store", "s3://bucket/store"]
+
+
+def test_a_job_takes_no_store_in_the_folder_that_ray_throws_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert store_root("results") == "results"
+    monkeypatch.setenv(IN_A_JOB, "{}")
+    for kept in ("/shared/store", "s3://bucket/store", "~/store"):
+        assert store_root(kept) == kept
+    with pytest.raises(StoreError, match="Ray throws away"):
+        store_root("results")

@@ -18,20 +18,18 @@ import typer
 from pydantic import BaseModel
 from typer.testing import CliRunner, Result
 
-import sentdist
 from sentdist import cli
-from sentdist.cli import app, scoring
+from sentdist.cli import app
 from sentdist.cli.options import check_folder
 from sentdist.errors import DataError
 from sentdist.execution import health, stop_sweeps
 from sentdist.execution.banks import owner
 from sentdist.execution.cluster import connection, leaving
-from sentdist.report import evaluated, paper_page, sweep_report
+from sentdist.report import paper_page, sweep_report
 from sentdist.services import servers
 from sentdist.services.state import State
 from sentdist.store import searches
 from sentdist.store.store import ArtifactStore
-from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking import mlflow_tracker, rebuild
 from tests.support.planning import RECIPES
 
@@ -300,18 +298,6 @@ def test_servers_are_started_where_a_compiler_is_and_a_password_is_not_printed(
         assert (f"store      {shown}\n" in done.output) == (code == 0) and "very-secret" not in done.output
 
 
-def test_a_score_says_how_many_of_its_items_stand_for_themselves(
-    listen: Callable[..., Calls], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    listen(scoring, "_scored", SimpleNamespace(record=SimpleNamespace(results={})))
-    monkeypatch.setattr(ArtifactStore, "folder", lambda *_: tmp_path)
-    for num_groups, reported in ((3, "1,200 (3 apart)"), (1200, "1,200")):
-        line = evaluated.ScoreLine(task="scenes-sts", measure="spearman", score=80.0, num_items=1200, num_groups=num_groups)
-        listen(evaluated, "score_lines", [line])
-        shown = _call("evaluate", "minilm-l6", "--tasks", "scenes-sts", "--store", tmp_path).output
-        assert reported in shown and ("apart" in shown) == ("apart" in reported), shown
-
-
 @pytest.mark.parametrize("refused", [("--tasks", "sts"), ("--workers", "2")])
 def test_what_mteb_takes_no_notice_of_is_refused_beside_it(refused: tuple[str, str], tmp_path: Path) -> None:
     done = _call("evaluate", "minilm-l6", "--mteb", "STS12", "--out", tmp_path / "out", *refused)
@@ -336,12 +322,6 @@ def test_the_report_of_a_search_links_to_the_server_that_is_named_and_lies_in_a_
         _call("report", "--paper", "rcl", "--store", tmp_path / "store", "--out", "there").exit_code == 0
         and Path("there/report.md").is_file()
     )
-
-
-def test_who_names_no_sweep_is_shown_those_of_the_store(tmp_path: Path) -> None:
-    plan = sentdist.plan(DEMO, store=tmp_path / "mine")
-    save_sweep(ArtifactStore(tmp_path / "mine"), sweep_record(plan))
-    assert "Name a sweep: demo." in _call("report", "--store", tmp_path / "mine").output
 
 
 def test_mlflow_is_brought_up_to_date_only_where_that_is_asked(listen: Callable[..., Calls], tmp_path: Path) -> None:

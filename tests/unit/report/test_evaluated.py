@@ -1,4 +1,4 @@
-"""What is reported of an evaluation whose task has no score."""
+"""Encoders that are scored and compared one by one: verdicts, second opinions, what a task without a score says."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ import pytest
 
 from sentdist.errors import DataError
 from sentdist.evaluation.bayes import practical
+from sentdist.evaluation.items import Scored
 from sentdist.evaluation.significance import Difference
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.columns import AVERAGE
 from sentdist.report.evaluated import Compared, ComparedLine, compare_evaluated, score_lines, scored, second_opinion
+from sentdist.report.verdict import verdict
 
 
 def _of_one_pair(folder: Path) -> Path:
@@ -94,3 +96,34 @@ def test_without_a_standard_error_it_says_nothing() -> None:
     assert next(iter(second_opinion(Compared(lines=(_compared_line("stsb", bare),), sentence="", notes=()), rope=1.0))).endswith(
         "has a standard error."
     )
+
+
+TASKS = {"retrieval-mine-test": TASK_KINDS["retrieval"].main, "triplets-mine-test": TASK_KINDS["triplets"].main}
+
+
+def made(folder: Path, found: np.ndarray, right: np.ndarray) -> Scored:
+    folder.mkdir()
+    for task, values in zip(TASKS, (found, right), strict=True):
+        pq.write_table(pa.table({"value": 100 * values}), folder / f"{task}.parquet")
+    return Scored(
+        scores={task: 100 * float(values.mean()) for task, values in zip(TASKS, (found, right), strict=True)},
+        items={task: (folder / f"{task}.parquet",) for task in TASKS},
+    )
+
+
+@pytest.mark.parametrize(("shift", "outcome"), [(0.2, "better"), (0.0, "not shown to be better"), (-0.2, "worse")])
+def test_an_encoder_is_judged_by_its_own_items(shift: float, outcome: str, tmp_path: Path) -> None:
+    draw = np.random.default_rng(1)
+    before = draw.uniform(0.3, 0.7, 200)
+    after = np.clip(before + shift + draw.normal(0, 0.1, 200), 0, 1)
+    found = verdict(made(tmp_path / "a", after, after), made(tmp_path / "b", before, before), TASKS)
+    assert found.outcome == outcome and found.task == "retrieval-mine-test" and found.num_items == 200
+    assert found.line.startswith(outcome.capitalize()) and "held-out items" in found.line
+    assert ("would be found" in found.line) == (outcome == "not shown to be better")
+
+
+def test_a_saturated_measure_gives_way_to_another(tmp_path: Path) -> None:
+    full, draw = np.ones(40), np.random.default_rng(0)
+    some = (draw.uniform(size=40) < 0.8).astype(float)
+    found = verdict(made(tmp_path / "a", full, some), made(tmp_path / "b", full, some[::-1].copy()), TASKS)
+    assert found.task == "triplets-mine-test" and found.saturated and found.saturated[0] in found.line

@@ -23,7 +23,9 @@ from matplotlib.patches import Rectangle
 from sentdist.errors import DataError
 from sentdist.evaluation.significance import NOTHING_VARIES, Difference
 from sentdist.objectives.regression import l1, mse, smooth_k2, translated_relu
+from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
+from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report import cloud, figures, forest, sweep_drawings
 from sentdist.report.cost import Cost, cost_plot, costs, work, work_unit
 from sentdist.report.papers.rse import PAPER_LINKS
@@ -32,13 +34,18 @@ from sentdist.report.relations import link_rows, printed_link_rows, relation_dra
 from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.similarity import similarity_maps
 from sentdist.report.style import INK, Drawing, save
+from sentdist.report.sweep_drawings import dev_unit, score_unit
+from sentdist.report.sweep_report import report_sweep
 from sentdist.report.tables import build_table
 from sentdist.report.thresholds import LossShape, ThresholdCell, loss_shapes, threshold_surfaces
 from sentdist.report.useb import COLUMNS, FOUR, MEASURE, RELATION, TASK_OF_COLUMN, relations_of, useb_scores
 from sentdist.report.useb_figure import relations_alone
 from sentdist.stages.scores.cloud import sampled_pairs
 from sentdist.store.record import Record
+from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, TrialRecord
+from tests.support.planning import plan_of, with_method
+from tests.support.synthetic_sweeps import fill_store
 from tests.support.tasks_data import evaluated
 from tests.support.tiny_data import write_data
 
@@ -91,6 +98,11 @@ def test_figures_are_painted_the_same_each_time_and_leave_settings_alone() -> No
     before = dict(rcParams)
     first, second = (figures.learning_curves(_curves(), dev_unit=UNIT) for _ in range(2))
     assert first == second and dict(rcParams) == before
+    long = {"rcl (batch_size=128, learning_rate=3e-05, phis={0.01, 0.02, 0.03})": _difference(0.5)}
+    baseline = "Eq. $_$ fine-tuning at the same batch_size, learning_rate and max_length"
+    wide = forest.forest_plot(long, baseline=baseline, unit="difference: average of 7 tasks (Spearman's correlation × 100)")
+    sides = imread(io.BytesIO(wide.png))[..., :3]
+    assert min(sides[:, 0].min(), sides[:, -1].min()) == 1.0, "white at the left and right border, where words would be cut"
     pixels = imread(io.BytesIO(first.png), format="png")[..., :3]
     assert min(pixels.shape[:2]) > 200 and pixels.std() > 0.02, "not a blank sheet"
     assert np.concatenate([pixels[:4].ravel(), pixels[-4:].ravel(), pixels[:, :4].ravel()]).min() == 1.0, "no words are cut at the border"
@@ -161,9 +173,6 @@ def test_nothing_to_draw_is_named() -> None:
     for draw in draws:
         with pytest.raises(DataError, match="found"):
             draw()
-
-
-# Embeddings: maps, spectra, similarities, relations.
 
 
 def test_a_map_holds_the_plane_of_most_variance_whatever_the_rotation() -> None:
@@ -271,9 +280,6 @@ def test_scores_keep_a_spectrum_that_a_report_draws_and_dots_of_one_colour_are_n
     assert not list(cloud.cloud_drawings(sweep, context.store, {key: old}, systems=["base"]))
 
 
-# What a score costs: built alone, and with what other trials use too.
-
-
 def _record(kind: str, key: str, seconds: float, **runtime: Json) -> Record:
     return Record(
         key=key, kind=kind, label=key, place=f"{kind}/{key}", stage={}, inputs=(), created_at="2026-01-02T03:04:05Z", seconds=seconds,
@@ -321,9 +327,6 @@ def test_what_two_trials_use_is_halved_between_them_and_scoring_costs_nobody() -
     )
 
 
-# USEB.
-
-
 def test_means_over_seeds_of_each_system_and_relation_of_useb() -> None:
     rows = [
         ResultRow(method="m", label=f"{label}, {relation}", params={RELATION: relation}, seed=seed,
@@ -354,9 +357,6 @@ def test_means_over_seeds_of_each_system_and_relation_of_useb() -> None:
     assert table.comparisons[0].other_tasks is None
 
 
-# Which of a sweep's cells a figure shows.
-
-
 def test_figures_of_a_sweep_show_the_cells_that_say_most(monkeypatch: pytest.MonkeyPatch) -> None:
     scores = {"low": [70.0], "eq1": [75.0], "best": [80.0, 82.0], "base": [60.0], "good": [80.0]}
     facts: Any = {label: SimpleNamespace(objective=None if label == "base" else "rcl") for label in scores}
@@ -378,3 +378,66 @@ def test_figures_of_a_sweep_show_the_cells_that_say_most(monkeypatch: pytest.Mon
         monkeypatch.setattr(sweep_drawings, "regression_facts", lambda label, known=known: SimpleNamespace(cell=known[label]))
         rows = [ResultRow(method="m", label=label, params={}, seed=0, scores={"t": 70.0}) for label in known]
         assert len(list(sweep_drawings._thresholds(rows, lambda row: 70.0, {label: label for label in known}, UNIT))) == number  # type: ignore[misc]
+
+
+def test_a_dev_score_and_a_score_have_the_unit_of_their_measure() -> None:
+    titles = {"stsb-dev": "Spearman", "sts=my/file@dev": "Spearman", "transfer-dev": "accuracy", "stsb-dev+sickr-dev": "Spearman", "scidocs-dev": "MAP",
+              "askubuntu-dev+cqadupstack-dev+twitter": "mean of MAP, MAP@100 and average precision"}  # fmt: skip
+    assert {task: dev_unit({"selection": {"task": task}}) for task in titles} == {
+        task: f"{task} ({title} × 100)" for task, title in titles.items()
+    }
+    for shape, words in (("graded", "Spearman"), ("pairs", "MAP"), ("triplets", "MAP"), ("faq", "MAP")):
+        corpus: Json = {"kind": "own", "file": "rows.csv", "shape": shape}
+        assert dev_unit({"corpus": corpus, "selection": {"task": "own"}}) == f"own ({words} × 100)"
+    assert dev_unit({}) == "dev score"
+    rows = [ResultRow(method="m", label="m", params={}, seed=0, scores={"a": 0.5, "b": 0.7}, is_fixed=True)]
+    for measure in (TASK_KINDS["sts"].main, TASK_KINDS["pairs"].main):
+        tables = [
+            build_table(TableRows(title="t", rows=rows, columns=["a", "b"], measure=measure, average=one), baseline=None)
+            for one in (True, False)
+        ]
+        assert [score_unit(table) for table in tables] == [f"average of 2 tasks ({measure.unit})", f"b ({measure.unit})"]
+
+
+SETS: Json = [[0.01], [0.01, 0.02], [0.01, 0.02, 0.05], [0.01, 0.02, 0.05, 0.1]]
+
+
+EQ_1: Json = {"objective": {"name": "info_nce"}}
+
+
+def _files(folder: Path, *, task: str = "stsb", sweep: Json = None, paper: str | None = None, **methods: Json) -> dict[str, str | bytes]:
+    """Of the report of φ sets beside Eq. 1, with two seeds, and of what is given besides."""
+    recipe = recipe_from_values(
+        with_method(**methods)
+        | {"seeds": [0, 1], "baseline": "fine_tuned", "paper": paper, "evaluation": {"tasks": [task]}}
+        | {"sweep": {"methods.rcl.phis": SETS, **(sweep if isinstance(sweep, dict) else {})}},
+        where="small.yaml",
+    )
+    store = ArtifactStore(folder / "store")
+    fill_store(store, plan_of(recipe), noise=lambda trial: 1.0 + 0.01 * len(trial.cell), num_items={task: 30})
+    return report_sweep(store, "small").files
+
+
+def test_places_of_a_grid_are_means_over_seeds_of_one_cell(tmp_path: Path) -> None:
+    """What leaves another attention dropout is not the point of Eq. 1."""
+    files = _files(tmp_path, paper="rcl", dropped=EQ_1 | {"regularizers": {"attention_dropout": 0.1}})  # type: ignore[operator]
+    grid, regulators = (list(csv.DictReader(io.StringIO(str(files[name])))) for name in ("grid.csv", "regulators.csv"))
+    sets = ("{0.01}", "{0.01, 0.02}", "{0.01, 0.02, 0.05}", "{0.01, 0.02, 0.05, 0.1}")
+    assert [(row["φ set"], row["seeds"]) for row in grid] == [(one, "2") for one in sets]
+    ours = [(row["regulators"], row["seeds"]) for row in regulators if row["source"] == "ours"]
+    assert ours == [(str(number), "2") for number in (0, 2, 4, 6, 8)] and len(ours) < len(regulators), "the paper's curve stands beside"
+
+
+def test_figures_show_the_measure_that_the_sentences_speak_of(tmp_path: Path) -> None:
+    """Of retrieval that is MAP, and not the last of its columns."""
+    files = _files(tmp_path, task="stackfaq")
+    tables = {name: list(csv.DictReader(io.StringIO(str(text)))) for name, text in files.items() if name.endswith(".csv")}
+    means = {row["label"]: float(row["stackfaq:map mean"]) for row in tables["table1.csv"]}
+    assert {row["system"]: float(row["mean"]) for row in tables["cost.csv"]} == pytest.approx(means, abs=1e-3)
+    assert [float(row["mean"]) for row in tables["grid.csv"]] == pytest.approx(
+        [means[f"rcl (phis={row['φ set']})"] for row in tables["grid.csv"]], abs=1e-3
+    )
+    drawn = {row["system"]: row["difference"] for row in tables["differences.csv"]}
+    tested = {row["system"]: row["difference"] for row in tables["table1-comparisons.csv"]
+              if (row["relation"], row["task"]) == ("baseline", "stackfaq:map")}  # fmt: skip
+    assert drawn == tested

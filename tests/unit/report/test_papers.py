@@ -1,4 +1,4 @@
-"""Tables of papers beside ours: which of our cells stands for which printed row, what is printed, and the page of a paper."""
+"""Tables of papers beside ours: which of our cells stands for which printed row, what is printed, what is cited."""
 
 from __future__ import annotations
 
@@ -19,17 +19,23 @@ from sentdist.errors import DataError
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.objectives.objective_spec import ObjectiveSpec
 from sentdist.objectives.rcl import RCL
+from sentdist.objectives.regulators import Regulators
 from sentdist.objectives.supmpn import SupMPN
+from sentdist.plan.corpora.groups import GroupedCorpus, GroupPart
+from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.objectives import OBJECTIVES
+from sentdist.plan.objectives import OBJECTIVES, AnyObjective, Sum, Term
 from sentdist.plan.papers import PAPERS
 from sentdist.plan.recipe import recipe_from_values
-from sentdist.plan.specs import EncoderSpec, LexicalSpec, View
+from sentdist.plan.relational import RelationalScoring, RelationWeight
+from sentdist.plan.specs import EncoderSpec, LexicalSpec, Regularizers, View
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Scores, Train
 from sentdist.plan.task_kinds import TASK_KINDS
+from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.plan.unroll import unroll
 from sentdist.report.cell_facts import CellFacts
+from sentdist.report.citations import CITATIONS, givers
 from sentdist.report.paper import tables_of
 from sentdist.report.paper_page import report_paper, shown_tables
 from sentdist.report.papers import auxiliary, rcl, rse, simcse, sts_regression, supmpn
@@ -40,6 +46,7 @@ from sentdist.report.papers.supmpn import PRINTED_FRACTIONS, PremiseFacts
 from sentdist.report.printed import STS_COLUMNS
 from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.tables import ResultTable, build_table
+from sentdist.report.works import works_of_stages, works_of_sweep
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord
@@ -50,6 +57,8 @@ from tests.support.synthetic_sweeps import fill_store
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 FOLDER = "rayjobs/recipes/papers/"
+
+
 SEVEN = STS_COLUMNS[:-1]
 
 
@@ -402,3 +411,108 @@ def test_rows_of_the_auxiliary_poster() -> None:
         cell: Any = SimpleNamespace(train=SimpleNamespace(objective=InfoNCE()), view=View(channels=channels))  # type: ignore[arg-type]
         assert auxiliary.auxiliary_facts(cell) == AuxiliaryFacts(has_tasks=False, part=part)  # type: ignore[arg-type]
     assert _beside(auxiliary.TABLES, {"one": plain}) == [] == _beside(auxiliary.TABLES, {"one": whole, "two": whole, "simcse": plain})
+
+
+TRAIN = next(stage for stage in shipped_plan(RECIPES / "simcse.yaml").stages if isinstance(stage, Train) and not stage.banks)
+
+
+SCORES = next(trial.scores for trial in shipped_plan(RECIPES / "simcse.yaml").trials if trial.method != "word_overlap")
+
+
+PARTS = (GroupPart(source="nli/snli", source_revision="1"),)
+
+
+def reported(objective: AnyObjective, corpus: CorpusStage | None = None) -> str:
+    corpus = corpus or RowsCorpus(source="nli/triplets", source_revision="1", split="train")
+    return said_of({"objective": objective, "corpus": corpus}).removesuffix("selected on stsb-dev").removesuffix(", ")
+
+
+def said_of(changes: dict[str, object], *, view: View | None = None) -> str:
+    """What stands in a row behind what every row has."""
+    train = TRAIN.model_copy(update=changes)
+    scores = None if view is None else SCORES.model_copy(update={"view": view})
+    found = CellFacts(train=train, scores=scores).line
+    head, _, rest = found.partition(f"epochs {train.training.epochs}")
+    assert head.endswith(f"{TRAIN.encoder.pooling}, batch {TRAIN.training.batch_size}, ")
+    return rest.removeprefix(", ")
+
+
+def test_an_objective_and_a_corpus_say_what_they_have_of_their_own() -> None:
+    terms = (Term(objective=InfoNCE(temperature=0.05)), Term(objective=Regulators(), weight=0.1))
+    for objective, said in (
+        (RCL(), ""),
+        (RCL(regulator_temperature=1.0), ""),  # the main term's
+        (RCL(temperature=0.05, regulator_temperature=0.05, hard_negatives=False), "temperature 0.05, hard negatives off"),
+        (RCL(regulator_temperature=0.3, regulator_weight=0.5), "regulator temperature 0.3, regulator weight 0.5"),
+        (SupMPN(), ""),
+        (Sum(terms=terms), "info_nce weight 1, info_nce temperature 0.05, regulators weight 0.1"),
+    ):
+        assert reported(objective) == said
+    assert reported(SupMPN(), RowsCorpus(source="nli/triplets", source_revision="1", limit=4000)) == "limit 4000"
+    assert reported(SupMPN(), GroupedCorpus(parts=PARTS)) == ""
+    assert reported(SupMPN(), GroupedCorpus(parts=PARTS, num_positives=3, num_negatives=1)) == "positives 3, negatives 1"
+
+
+def test_what_chose_the_weights_is_said() -> None:
+    chosen = TRAIN.selection
+    assert chosen is not None and said_of({}).endswith("selected on stsb-dev")
+    both = chosen.model_copy(update={"further_tasks": (chosen.task.model_copy(update={"name": "sickr-dev"}),)})
+    assert said_of({"selection": both}).endswith("selected on stsb-dev+sickr-dev")
+    assert said_of({"selection": None}).endswith("last weights")
+
+
+def test_dropouts_beginnings_and_readings_that_no_printed_row_has_are_said() -> None:
+    weights = (RelationWeight(relation="entailment", weight=1.0),)
+    for changes, view, said in (
+        ({"regularizers": Regularizers(attention_dropout=0.2, drophead=0.1)}, None, "attention dropout 0.2, drophead 0.1"),
+        ({"start": TRAIN}, None, "after info_nce"),
+        ({"training": TRAIN.training.model_copy(update={"freeze_encoder": True})}, None, "encoder frozen"),
+        ({}, View(postprocess="whiten"), "postprocess whiten"),
+        ({}, View(channels=(0, 64)), "channels 0 to 64"),
+        ({}, View(relations=RelationalScoring(weights=weights, directions="one")), "directions one"),
+    ):
+        assert said in said_of(changes, view=view) and said not in said_of({})
+
+
+def test_an_encoder_says_whether_it_is_whole() -> None:
+    random = TRAIN.encoder.model_copy(update={"initialization": "random", "layers": 2})
+    name = TRAIN.encoder.checkpoint
+    assert CellFacts(train=TRAIN.model_copy(update={"encoder": random})).line.startswith(f"{name}, random weights, layers 2, mean, ")
+    assert CellFacts(scores=SCORES.model_copy(update={"encoder": random})).line == f"{name}, random weights, layers 2, mean"
+    assert CellFacts(scores=SCORES.model_copy(update={"encoder": LexicalSpec(name="bm25")})).line == CellFacts().line == ""
+
+
+NOBODY_S = ("generated/", "text/wiki", "./", "pairs.csv")  # made here; Wikipedia's, which has no paper; a user's own
+
+
+def _is_somebody_s(name: str) -> bool:
+    return not name.startswith(NOBODY_S)
+
+
+@pytest.mark.parametrize("recipe", ["combinations.yaml", "rse_relations.yaml", "supmpn_sts.yaml", "papers/rse_table5.yaml"])
+def test_the_data_and_checkpoints_of_a_shipped_recipe_are_cited(recipe: str) -> None:
+    stages = shipped_plan(RECIPES / recipe).stages
+    encoders = [one.encoder for one in stages if isinstance(one, Train | Scores)]
+    names = {one.checkpoint for one in encoders if isinstance(one, EncoderSpec)}
+    names |= {part.source for one in stages if isinstance(one, CorpusStage) for part in one.sources}
+    assert {name for name in names if _is_somebody_s(name) and not givers(name)} == set()
+    assert works_of_stages(stages) <= set(CITATIONS)
+
+
+def test_the_texts_of_a_task_are_cited() -> None:
+    assert {name for name, card in TASKS.items() if _is_somebody_s(card.source) and card.citation is None} == set()
+    assert {card.citation for card in TASKS.values()} - {None} <= set(CITATIONS)
+
+
+def test_a_score_cites_the_texts_of_its_task_and_one_of_the_seven_of_sts_the_protocol_too() -> None:
+    for task in TASKS:
+        found: Any = SimpleNamespace(tasks=[task], kinds=[], facts={})
+        protocol = {"simcse"} if task in TASK_GROUPS["sts"] else set()
+        assert works_of_sweep(found, {}, []) == sorted({TASKS[task].citation} - {None} | protocol)
+
+
+def test_a_name_gives_those_that_made_it_and_no_others() -> None:
+    assert givers("FacebookAI/roberta-base") == ["roberta"] and givers("google-bert/bert-base-uncased") == ["bert"]
+    assert givers("sentence-transformers/nli-roberta-base-v2") == ["sbert", "roberta", "snli", "mnli"]
+    assert givers("sentence-transformers/all-MiniLM-L6-v2") == ["sbert", "minilm"], "capitals are the hub's"
+    assert givers("nli/new_protocols") == ["new_protocols"] and givers("my/folder") == []

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from sentdist.cli import app
 from sentdist.evaluation.optimism import Optimism
 from sentdist.plan.wording import value_text
-from sentdist.report.search import budgets, importance
+from sentdist.report.search import budgets
 from sentdist.report.search.blocks import (
     SearchPart,
     _budget_words,
@@ -27,7 +27,7 @@ from sentdist.report.search.blocks import (
     search_part,
 )  # fmt: skip
 from sentdist.report.search.budgets import budget_rows, dev_span
-from sentdist.report.search.facts import SearchedMethod, SearchFacts, search_facts
+from sentdist.report.search.facts import SearchFacts, search_facts
 from sentdist.report.sweep_report import Report, report_sweep
 from sentdist.store.searches import Finalist, SearchRecord, append_event
 from sentdist.store.store import ArtifactStore
@@ -256,25 +256,3 @@ def test_an_untouched_encoder_is_spoken_of_where_it_is_better_than_what_dev_chos
         table: Any = SimpleNamespace(lead="t", lines=[line("a", 80.0), line("b", 81.0), line("base", untouched, is_fixed=True)])
         said = list(_untouched(facts, table))
         assert len(said) == number and all(one.startswith(f"base, which was not trained, scores {untouched:.2f} on test") for one in said)
-
-
-def test_a_trial_that_was_let_go_farther_is_above_one_that_was_pruned_whatever_their_scores(
-    facts: SearchFacts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One that was pruned has the highest score of all."""
-
-    def lucky(method: SearchedMethod) -> SearchedMethod:
-        pruned = next(trial for trial in method.trials if trial.state == "pruned")
-        best = pruned.model_copy(update={"rungs": tuple(rung.model_copy(update={"dev": 99.0}) for rung in pruned.rungs)})
-        return replace(method, trials=tuple(best if trial is pruned else trial for trial in method.trials))
-
-    facts = replace(facts, methods=tuple(map(lucky, facts.methods)))
-    asked: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(importance, "importances", lambda *given: asked.append(given))
-    importance.method_importances(facts)
-    for method, (fields, values, places) in zip(facts.methods, asked, strict=True):
-        trials = sorted(method.scored, key=lambda trial: trial.number)
-        ranked = [(trial.rungs[-1].share, trial.dev) for trial, _ in sorted(zip(trials, places, strict=True), key=lambda pair: pair[1])]
-        assert ranked == sorted(ranked) and len({share for share, _ in ranked}) > 1
-        assert [(field.name, field.is_log) for field in fields] == [(path, path == "training.learning_rate") for path in method.fields]
-        assert [set(one) for one in values] == [set(method.fields)] * len(trials)

@@ -12,8 +12,6 @@ from sentdist.evaluation.joint_groups import joint_groups
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.columns import AVERAGE
 from sentdist.report.evaluated import Compared, compare_evaluated, scored
-from sentdist.report.score_rows import ResultRow, TableRows
-from sentdist.report.tables import build_table
 from tests.support.tasks_data import evaluated, write_table
 from tests.support.tiny_encoders import WORDS
 
@@ -55,25 +53,6 @@ def test_the_mean_of_a_task_with_itself_is_as_sure_as_the_task(encoders: tuple[P
     apart = _compared(encoders, ("one", "other"), tmp_path)
     one, other, mean = (line.difference.error for line in apart.lines)
     assert mean == pytest.approx(np.hypot(one, other) / 2) and not any(note.startswith(NOTE) for note in apart.notes)
-
-
-def test_a_report_says_which_tasks_share_texts(encoders: tuple[Path, Path], tmp_path: Path) -> None:
-    rows = _rows(np.random.default_rng(0), 30)
-    for name, given in {"one": rows, "same": rows[::-1], "apart": _rows(np.random.default_rng(1), 30)}.items():
-        write_table(tmp_path, name, given)
-    made = [evaluated(one, ("sts=one", "sts=same", "sts=apart"), data=tmp_path, store=tmp_path / one.name) for one in encoders]
-    titles = {"One": "sts-one", "Same": "sts-same", "Apart": "sts-apart"}
-    rows_of = [
-        ResultRow(
-            method=label, label=label, params={}, seed=0, is_fixed=True,
-            scores={title: found.record.results[task] for title, task in titles.items()},  # type: ignore[misc]
-            items={title: context.store.folder(found) / "items" / f"{task}.parquet" for title, task in titles.items()},
-        )
-        for label, (found, context) in zip("ab", made, strict=True)
-    ]  # fmt: skip
-    shown = TableRows(title="STS", rows=rows_of, columns=list(titles), measure=TASK_KINDS["sts"].main, average=True)
-    table = build_table(shown, baseline="a")
-    assert f"{NOTE}One, Same." in table.notes
 
 
 def test_texts_that_tasks_have_in_common_link_their_groups() -> None:

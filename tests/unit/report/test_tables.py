@@ -1,9 +1,10 @@
-"""A result table says what the rows support, no more, in Markdown, HTML and CSV alike."""
+"""A result table says what the rows support, no more: means, intervals, tests, marks, sentences."""
 
 from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,12 +18,16 @@ from sentdist.errors import DataError
 from sentdist.evaluation.significance import Difference, over_tasks
 from sentdist.evaluation.sts import score_similarities
 from sentdist.plan.task_kinds import TASK_KINDS
+from sentdist.report import cell_text
+from sentdist.report.cell_text import mark
 from sentdist.report.columns import AVERAGE, table_columns
-from sentdist.report.comparisons import Comparison, in_words
+from sentdist.report.comparisons import Comparison, in_words, p_text
 from sentdist.report.leaks import Leaked
+from sentdist.report.page_head import finding
 from sentdist.report.score_rows import ResultRow, Scalar, TableRows, group_rows, read_items
 from sentdist.report.table_csv import comparisons_to_csv
 from sentdist.report.tables import ResultTable, build_table
+from sentdist.store.sweep import SweepRecord
 from tests.support.pages import html_part, markdown_part
 
 TASKS = ("STS12", "STS13", "STS-B")
@@ -300,3 +305,109 @@ def test_as_many_items_of_another_test_set_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="or other gold scores or groups"):
         _table(files)
     assert _table(files[:1]).lines
+
+
+def test_of_equal_numbers_all_are_bold_but_those_that_are_distinguished_from_the_best() -> None:
+    """Seeds that all gave one score cannot be tested: beside an equal number in bold theirs was plain."""
+    rows = [_row("copies", seed, (80.0, 80.0, 80.0)) for seed in (0, 1)]
+    rows += [_row("seeds", seed, (79.999 + 0.01 * seed, 79.0 + 2 * seed, 80.0)) for seed in (0, 1)]
+    rows += [_row("lower", seed, (79.0, 79.0, 79.0)) for seed in (0, 1)]
+    lines = {
+        line.label: line
+        for line in build_table(
+            TableRows(title="t", rows=rows, columns=TASKS, measure=TASK_KINDS["sts"].main, average=True), baseline=None
+        ).lines
+    }
+    for task in ("STS12", "STS13"):
+        assert {line.cells[task].standing for line in (lines["copies"], lines["seeds"])} == {"best", "tied"}, task
+    assert {lines["lower"].cells[task].standing for task in TASKS} == {""}
+    reported = [
+        _row(label, seed, (80.0 + by + by * seed / 100 + seed / 1e4,)) for label, by in (("eq1", 0.0), ("rcl", 0.003)) for seed in range(5)
+    ]
+    table = build_table(
+        TableRows(title="t", rows=reported, columns=TASKS[:1], average=False, measure=TASK_KINDS["sts"].main), baseline=None
+    )
+    assert [line.cells["STS12"].standing for line in table.lines] == ["", "best"], "a test says that they differ, by less than is printed"
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_no_cell_may_be_the_best_and_is_below_another_by_an_arrow(seed: int) -> None:
+    """Two corrections over one table: of 12 rows the set of the best kept some that ↓ put below the baseline, and baselines below ↑."""
+    generator = np.random.default_rng(seed)
+    levels = 80.0 + generator.normal(0, 0.12, (12, 3))
+    rows = [
+        _row(f"r{place}", number, tuple(level + generator.normal(0, 0.05, 3)))
+        for place, level in enumerate(levels)
+        for number in range(int(generator.integers(3, 6)))
+    ]
+    given = TableRows(title="t", rows=rows, columns=TASKS, measure=TASK_KINDS["sts"].main, average=True)
+    table = build_table(given, baseline="r0")
+    for column in table.columns:
+        cells = {line.label: line.cells[column] for line in table.lines}
+        for label, cell in cells.items():
+            if mark(cell.against_baseline) == "↓":
+                assert (cell.standing, cell.is_below_best) == ("", True), (label, column)
+            if mark(cell.against_baseline) == "↑":
+                assert (cells["r0"].standing, cells["r0"].is_below_best) == ("", True), (label, column)
+        assert [cell.standing for cell in cells.values()].count("best") == 1
+
+
+SWEEP = SweepRecord(name="s", about="", recipe={"methods": {"a": {"objective": {}}}}, baseline=None, paper=None, places={}, trials=())
+
+
+def _table_claims(scores: dict[str, Sequence[float]], *, baseline: str | None = None, tasks: Sequence[str] = ("t",)) -> ResultTable:
+    """One seed a score, the same on every task; `base` is a checkpoint."""
+    rows = [
+        ResultRow(method=label, label=label, params={}, seed=seed, scores=dict.fromkeys(tasks, score), is_fixed=label == "base")
+        for label, values in scores.items()
+        for seed, score in enumerate(values)
+    ]
+    return build_table(
+        TableRows(title="t", rows=rows, columns=tasks, average=len(tasks) > 1, measure=TASK_KINDS["sts"].main), baseline=baseline
+    )
+
+
+FINDINGS: list[tuple[dict[str, Sequence[float]], str]] = [
+    ({"a": [80.0], "b": [81.0]}, "; b has the highest, 81.00."),
+    ({"a": [80.0, 80.1, 80.3], "b": [90.0, 90.2, 90.1]}, "; b has the highest, 90.10, which is significantly better."),
+    ({"a": [80.0, 80.1, 80.3], "b": [90.0, 90.0, 90.0]}, "; b has the highest, 90.00."),
+    ({"a": [80.0, 83.1, 85.3], "b": [84.0, 90.2, 84.1]}, "; b has the highest, 86.10."),
+    ({"a": [100.0], "b": [100.0], "c": [99.0]}, ", the highest of the table; 1 other row has it, too."),
+    ({"a": [80.0], "b": [79.0]}, ", the highest of the table."),
+]
+
+
+def test_the_finding_says_of_the_highest_that_it_is_better_where_a_test_says_so() -> None:
+    for scores, words in FINDINGS:
+        assert finding(SWEEP, _table_claims(scores), {})[-1].endswith(words)
+
+
+def test_the_seeds_that_would_do_against_a_checkpoint_are_those_of_the_whole_table() -> None:
+    """Six seeds are tested by their signs in a table of one comparison, and not among the eight of seven tasks and their average."""
+    tasks = [f"t{number}" for number in range(7)]
+    for few in (3, 6):
+        table = _table_claims({"base": [50.0], "a": np.linspace(70, 71, few).tolist()}, baseline="base", tasks=tasks)
+        found = table.comparisons[0].differences["Avg"]
+        assert not found.is_significant and found.detectable is None and "would probably have been seen" not in table.verdicts["a"]
+        enough = found.enough_by_signs
+        assert enough is not None and enough > 6 and f"{enough} on one side would be enough" in table.verdicts["a"]
+    reported = _table_claims({"base": [50.0], "a": np.linspace(70, 71, enough).tolist()}, baseline="base", tasks=tasks)
+    assert reported.comparisons[0].differences["Avg"].is_significant
+    one_fewer = _table_claims({"base": [50.0], "a": np.linspace(70, 71, enough - 1).tolist()}, baseline="base", tasks=tasks)
+    assert not one_fewer.comparisons[0].differences["Avg"].is_significant
+    alone = _table_claims({"base": [50.0], "a": [70.0, 70.5, 71.0]}, baseline="base")
+    assert "6 on one side would be enough" in alone.verdicts["a"]
+
+
+def test_a_p_is_never_0_and_shows_on_which_side_of_the_level_it_lies() -> None:
+    shown = {1e-9: "< 0.001", 0.0124: "= 0.012", 0.0497: "= 0.0497", 0.049996: "= 0.049996", 0.05: "= 0.050", 0.0502: "= 0.050"}
+    assert {p: p_text(p) for p in shown} == shown
+    p = 0.0124
+    found = Difference(difference=1.0, low=0.5, high=1.5, p=p, table_p=p, about="seeds")
+    table = replace(
+        _table_claims({"a": [80.0], "b": [81.0]}),
+        comparisons=(Comparison(system="b", other="a", relation="baseline", differences={"t": found}),),
+    )
+    assert cell_text.tests_of(table)[0][4] == "0.012"
+    over = replace(table.comparisons[0], differences={"t": replace(found, table_p=0.75)})
+    assert cell_text.tests_of(replace(table, comparisons=(over,)))[0][4] == "0.750", "the one over the table"

@@ -1,7 +1,8 @@
-"""`sentdist up` and `down` without Ray and MLflow: secrets, what a shell learns, which processes are ended."""
+"""`sentdist up` and `down` without Ray and MLflow: secrets, ports, folders, what a shell learns, which processes are ended."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
 import shutil
@@ -18,10 +19,12 @@ import pytest
 
 from sentdist.errors import ServerError
 from sentdist.services import processes, servers
-from sentdist.services.ports import Port
+from sentdist.services.asking import get
+from sentdist.services.folders import private_folder, ray_folder
+from sentdist.services.ports import Port, free_port
 from sentdist.services.processes import RunningServer, end, launch, noted
 from sentdist.services.servers import Hardware, down, up
-from sentdist.services.state import State, own_store, state_of
+from sentdist.services.state import State, make_secret, own_store, state_of
 from tests.support.listening import FREE, listening
 
 NOBODY = 65534
@@ -287,3 +290,118 @@ def test_a_copied_folder_ends_no_servers_and_removes_nothing(stubborn: RunningSe
     (tmp_path / "precious").mkdir()
     end([RunningServer(name="ray", pid=1, began=0.0, mark="none", folder=str(tmp_path / "precious"))])
     assert (tmp_path / "precious").is_dir()
+
+
+def test_ports_that_servers_cannot_have_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    """One for two servers, and one of those of Ray's workers: Ray ended while it started, and the command named no reason."""
+    for one, other in itertools.combinations(FREE, 2):
+        with pytest.raises(ServerError, match=rf"--{one}-port and --{other}-port: found {FREE[one]} twice; .* --{other}-port \d+"):
+            up(state_of(tmp_path, asked={**FREE, other: FREE[one]}, store=None), Hardware(), print)
+    for server in FREE:
+        with pytest.raises(ServerError, match=rf"--{server}-port: found 26379, .* outside 20000-29999"):
+            up(state_of(tmp_path, asked={**FREE, server: 26379}, store=None), Hardware(), print)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_port_that_is_chosen_is_none_that_the_system_gives_to_connections() -> None:
+    """Ray's client server listens half a minute after its port was chosen, and if it cannot, Ray ends."""
+    first, _ = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()) if sys.platform == "linux" else (49152, 0)
+    found = {free_port() for _ in range(20)}
+    assert len(found) > 1 and min(found) > 29_999 and max(found) < first
+    taken = [socket.create_server(("127.0.0.1", number)) for number in found]
+    for one in taken:
+        one.close()
+
+
+def test_a_secret_is_made_once_and_anew_where_a_crash_left_an_empty_file(tmp_path: Path) -> None:
+    (tmp_path / "secret").touch(mode=0o644)
+    made = make_secret(tmp_path / "secret")
+    assert len(made) == 64 and make_secret(tmp_path / "secret") == made
+    assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("planted", ["symlink", "file", "open to a group", "in a folder of a group", "somebody's"])
+def test_what_somebody_else_may_have_planted_is_refused(planted: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine"
+    reported = {
+        "symlink": "a symbolic link", "file": "a file", "open to a group": "mode 750", "in a folder of a group": "others may rename",
+        "somebody's": f"one of the user with the number {NOBODY}",
+    }[planted]  # fmt: skip
+    match planted:
+        case "symlink":
+            (tmp_path / "theirs").mkdir(mode=0o700)
+            path.symlink_to(tmp_path / "theirs")
+        case "file":
+            path.touch()
+        case "open to a group":
+            path.mkdir()
+            path.chmod(0o750)
+        case "in a folder of a group":
+            tmp_path.chmod(0o770)  # without the sticky bit that /tmp has
+        case "somebody's":
+            if os.geteuid() != 0:
+                pytest.skip("only root can give a folder away")
+            path.mkdir(mode=0o700)
+            os.chown(path, NOBODY, NOBODY)
+    with pytest.raises(ServerError, match=reported):
+        private_folder(path)
+
+
+def test_rays_folder_lies_in_a_private_one_and_is_short_enough_for_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SENTDIST_TEMP", raising=False)
+    folder = ray_folder("4294967295")
+    assert len(str(folder)) <= 38
+    assert folder.parent.stat().st_mode & 0o777 == 0o700
+    assert folder.parent.stat().st_uid == os.geteuid()
+    deep = tmp_path / ("d" * 40)
+    deep.mkdir()
+    monkeypatch.setenv("SENTDIST_TEMP", str(deep))
+    with pytest.raises(ServerError, match="Set SENTDIST_TEMP to a shorter folder"):
+        ray_folder("head")
+
+
+def test_a_reply_has_status_and_text() -> None:
+    with listening(text="3.17.2") as server:
+        reply = get(f"{server.url}/version", authorization="Bearer x", timeout_s=5)
+        assert reply is not None and (reply.status, reply.text) == (200, "3.17.2")
+        assert server.shown == [("/version", "Bearer x")]
+    with listening(status=403, text="no") as server:
+        reply = get(f"{server.url}/", timeout_s=5)
+        assert reply is not None and reply.status == 403
+        assert server.shown == [("/", None)]
+
+
+def test_nobody_is_none(tmp_path: Path) -> None:
+    assert get(f"http://127.0.0.1:{free_port()}", timeout_s=5) is None
+    assert get(f"file://{tmp_path}", timeout_s=5) is None
+    assert get("http://[", timeout_s=5) is None
+
+
+def test_a_secret_follows_a_server_to_itself_and_to_nobody_else() -> None:
+    with listening(text="theirs") as other, listening(to=f"{other.url}/there") as server:
+        reply = get(server.url, authorization="Bearer x", timeout_s=5)
+        assert reply is not None and reply.text == "theirs"
+        assert other.shown == [("/there", None)]
+    with listening(to="/?again") as server:
+        assert get(server.url, authorization="Bearer x", timeout_s=5) is not None  # it gives up at the tenth time
+        assert len(server.shown) > 1 and {shown for _, shown in server.shown} == {"Bearer x"}
+
+
+def test_no_proxy_is_asked_about_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with listening(text="ours") as server, listening(text="the proxy's") as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        reply = get(server.url, timeout_s=5)
+        assert reply is not None and reply.text == "ours" and proxy.shown == []
+
+
+def test_a_port_that_is_taken_is_reported_before_anything_starts(started: list[object], tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        state = _prepared(tmp_path, **FREE | {"dashboard": other.getsockname()[1]})
+        with pytest.raises(ServerError, match=rf"process {os.getpid()} .* sentdist up --dashboard-port \d+ \(SENTDIST_DASHBOARD_PORT"):
+            _up(state)
+    assert not started
+    state.password_file.symlink_to("/etc/hostname")
+    with pytest.raises(ServerError, match="a link"):
+        state.check_owner()

@@ -82,17 +82,6 @@ def test_pairs_are_refused(model_folder: Path) -> None:
             model.predict(given)
 
 
-def test_lists_of_one_are_sentences_and_other_models_keep_their_columns(model_folder: Path) -> None:
-    from mlflow.models import utils
-    from mlflow.types import ColSpec, DataType, Schema
-
-    model = _loaded(model_folder)
-    assert _loaded(model_folder) is not model, "loaded twice, checked once"
-    np.testing.assert_allclose(_post(model, {"inputs": [[one] for one in SENTENCES]}), model.predict(SENTENCES), atol=1e-5)
-    kept = utils._enforce_schema(pd.DataFrame({"a": ["x"], "b": ["y"]}), Schema([ColSpec(DataType.string)]))
-    assert list(kept.columns) == ["a"]
-
-
 def test_the_model_needs_nothing_of_this_package(model_folder: Path) -> None:
     """It is served where MLflow and sentence-transformers alone are installed."""
     (code,) = (model_folder / "code").glob("*.py")

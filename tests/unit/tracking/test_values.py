@@ -1,4 +1,4 @@
-"""What tracking makes of plans and records before any server is asked: parameters, metrics, ownership, notes."""
+"""What tracking makes of plans and records before any server is asked: parameters, data, metrics, ownership, notes, views."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from sentdist.plan.corpora import CORPORA
 from sentdist.plan.corpora.rows import RowsCorpus
+from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.plan.tasks import TASK_GROUPS
@@ -17,6 +18,7 @@ from sentdist.report.useb import useb_scores
 from sentdist.store.record import Record
 from sentdist.store.sweep import sweep_record
 from sentdist.tracking.notes import Link, stage_note, sweep_note, trial_note
+from sentdist.tracking.parameters import data_sets
 from sentdist.tracking.run_layout import RunLayout
 from sentdist.tracking.run_update import TAG_LETTERS, began_ms, closed_ms
 from sentdist.tracking.shown_metrics import (
@@ -32,8 +34,9 @@ from sentdist.tracking.shown_metrics import (
 from sentdist.tracking.sweep_runs import _ended
 from sentdist.tracking.sweep_summary import choice_metrics, compared, summary_csv, summary_rows
 from sentdist.tracking.tracker import NullRun, TrackedCurve
+from sentdist.tracking.views import MAX_VARIED, SavedView, varied_parameters, views
 from tests.support.mlflow_fixtures import grid_sweep, layout_of, small_sweep
-from tests.support.planning import plan_of, small_recipe
+from tests.support.planning import plan_of, small_recipe, with_method
 
 STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 
@@ -238,3 +241,77 @@ def test_notes_of_a_large_sweep_are_whole() -> None:
     link = Link(name="large", kind="sweep", url=url)
     stage = stage_note("nli", "corpus", sweep=link, record=None, address="a", trials=list(links.values()), made_from=(), reason=None)
     assert len(stage) < TAG_LETTERS and stage.endswith("- and 270 more")
+
+
+def test_what_an_entropy_encoder_was_trained_on_is_read_by_what_its_bank_regularizes() -> None:
+    values = with_method(entropy={"objective": {"name": "entropy", "phi": 0.01}, "corpus": "other", "select": False, "reported": False})
+    plan = plan_of(recipe_from_values(values | {"corpora": {"other": {"source": "nli/other"}}}, where="test"))
+    trained = next(trial.scores.encoder for trial in plan.trials if trial.method == "rcl")
+    assert isinstance(trained, Train)
+    assert [name for name, _, context in data_sets(trained) if context == "train"] == ["nli/triplets (train)", "nli/other (train)"]
+
+
+def test_what_all_trained_trials_read_stands_on_the_sweep_s_run_and_the_rest_on_theirs() -> None:
+    layout = layout_of(small_sweep("s"))
+    trained = {key: data_sets(layout.stages[key]) for key, trial in layout.trials.items() if trial.train is not None}
+    for key, read in trained.items():
+        assert sorted([*layout.common_data_sets, *layout.data_sets(key)]) == sorted(read)
+    assert {context for *_, context in layout.common_data_sets} == {"train", "test"}
+    names = ("snli", "mnli")
+    corpora: dict[str, Json] = {name: {"source": f"nli/{name}"} for name in names}
+    methods: dict[str, Json] = {name: {"objective": {"name": "info_nce"}, "corpus": name} for name in names}
+    differ = layout_of(plan_of(small_recipe(corpora=corpora, methods=methods)))
+    assert [[name for name, _, context in differ.data_sets(key) if context == "train"] for key in differ.trials] == [
+        ["nli/snli (train)"], ["nli/mnli (train)"],
+    ]  # fmt: skip
+    assert {context for *_, context in differ.common_data_sets} == {"dev", "test"}
+
+
+TRIALS = [
+    {"method": "base", "cell": "base", "encoder": "minilm"},
+    {"method": "rcl", "cell": "rcl (phis={0.01})", "encoder": "minilm", "phis": "0.01", "seed": "0"},
+    {"method": "rcl", "cell": "rcl (phis={0.01})", "encoder": "minilm", "phis": "0.01", "seed": "1"},
+    {"method": "rcl", "cell": "rcl (phis={0.02})", "encoder": "minilm", "phis": "0.02", "seed": "0"},
+]
+
+
+def test_parameters_that_differ_come_first_and_constants_not_at_all() -> None:
+    assert varied_parameters(TRIALS) == ("method", "seed", "phis")
+    wide = [{f"p{number}": str(number * trial) for number in range(30)} for trial in (1, 2)]
+    assert len(varied_parameters(wide)) == MAX_VARIED
+    assert varied_parameters(TRIALS[:1]) == ()
+
+
+def test_the_score_that_orders_the_trials_is_the_first_column() -> None:
+    given = {"order": "best_dev_score", "metric": "avg_sts", "scores": ["avg_sts", "sts12"], "trials": TRIALS}
+    trials, charts, *_ = views(**given)  # type: ignore[arg-type]
+    assert trials.state["selectedColumns"][:3] == ["metrics.`best_dev_score`", "metrics.`avg_sts`", "metrics.`sts12`"]  # type: ignore[index]
+    assert trials.state["selectedColumns"][-1] == "params.`phis`"  # type: ignore[index]
+    assert (trials.state["orderByKey"], trials.state["orderByAsc"]) == ("metrics.`best_dev_score`", False)
+    assert charts.id == "sentdist-charts"  # one trial a method: no means
+    trials, methods, charts, *_ = views(**given, means=["avg_sts_sd"], difference="avg_sts_vs_base")  # type: ignore[arg-type]
+    first = ["metrics.`best_dev_score`", "metrics.`avg_sts`", "metrics.`avg_sts_vs_base`"]
+    assert trials.state["selectedColumns"][:3] == first  # type: ignore[index]
+    assert methods.state["selectedColumns"] == [*first, "metrics.`avg_sts_sd`", "metrics.`sts12`"]
+    assert charts.state["compareRunCharts"][0]["metricKey"] == "avg_sts_vs_base"  # type: ignore[index, call-overload]
+
+
+def test_every_chart_lies_in_a_section_that_is_open() -> None:
+    charted = [view for view in views(order="stsb", metric="stsb", scores=["stsb"], trials=TRIALS) if view.mode == "CHART"]
+    assert [view.id for view in charted] == ["sentdist-charts", "sentdist-parallel"]
+    for charts in charted:
+        _check_cards(charts)
+    (card,) = charted[1].state["compareRunCharts"]  # type: ignore[misc]
+    assert card["selectedParams"] == ["phis"] and card["showAllRuns"]  # type: ignore[index, call-overload]
+    alike = [{"method": "a", "seed": "0"}, {"method": "b", "seed": "1"}]
+    *others, stages = views(order="stsb", metric="stsb", scores=["stsb"], trials=alike)
+    assert "sentdist-parallel" not in [view.id for view in others]
+    assert (stages.id, stages.state["orderByKey"], stages.state["orderByAsc"]) == ("sentdist-stages", "params.`kind`", True)
+
+
+def _check_cards(charts: SavedView) -> None:
+    cards, sections = charts.state["compareRunCharts"], charts.state["compareRunSections"]
+    assert isinstance(cards, list) and isinstance(sections, list)
+    opened = {section["uuid"] for section in sections if section["display"]}  # type: ignore[index, call-overload]
+    assert {card["metricSectionId"] for card in cards} == opened  # type: ignore[index, call-overload]
+    assert len({card["uuid"] for card in cards}) == len(cards)  # type: ignore[index, call-overload]
