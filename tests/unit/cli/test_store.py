@@ -67,12 +67,7 @@ def test_one_damaged_artifact_among_others_ends_a_check_with_1(call: Callable[..
 
 
 @pytest.mark.parametrize(
-    ("words", "answer", "code", "left"),
-    [
-        ((), "y\n", 0, ()),
-        ((), "", 1, ("corpus", "train")),
-        (("--yes", "--alone"), None, 0, ("train",)),
-    ],
+    ("words", "answer", "code", "left"), [((), "y\n", 0, ()), ((), "", 1, ("corpus", "train")), (("--yes", "--alone"), None, 0, ("train",))]
 )
 def test_what_is_removed_is_asked_for_and_takes_what_was_made_from_it_along(
     words: tuple[str, ...], answer: str | None, code: int, left: tuple[str, ...], call: Callable[..., Result], store: ArtifactStore
